@@ -1,0 +1,1 @@
+"""Numerics, checks and small utilities that every other layer builds upon."""

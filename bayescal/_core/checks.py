@@ -1,0 +1,228 @@
+"""The vocabulary of input errors: one function for each kind of argument.
+
+Everything that comes from a user passes through here once and leaves as NumPy arrays.
+Messages have the form ``<argument> must ..., got ...``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Batch(NamedTuple):
+    """Checked data sets, padded to one length.
+
+    Attributes
+    ----------
+    x : array of shape (batch, n) or (batch, n, d), float64
+    y : array of shape (batch, n), integer labels, 0 where masked
+    mask : array of shape (batch, n), True for real observations
+    single : bool
+        Whether the user gave one data set rather than a batch.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    mask: np.ndarray
+    single: bool
+
+
+def as_numpy(value: Any, name: str) -> np.ndarray:
+    """Convert NumPy, pandas, polars, JAX or PyTorch input to a numeric NumPy array."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        if "bfloat16" in str(value.dtype):
+            value = value.float()
+        value = value.numpy()
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{name} must be a rectangular array of numbers: {error}") from None
+    if array.dtype == object:
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError):
+            raise TypeError(f"{name} must be numeric, got values of Python type object") from None
+    if array.dtype.kind not in "biuf" and "float" not in array.dtype.name:
+        raise TypeError(f"{name} must be numeric, got dtype {array.dtype}")
+    return array
+
+
+def check_finite(array: np.ndarray, name: str) -> None:
+    """Raise if ``array`` holds NaN or an infinity."""
+    bad = ~np.isfinite(array)
+    if bad.any():
+        kind = "NaN" if np.isnan(array[bad]).any() else "infinity"
+        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        position = where[0] if len(where) == 1 else where
+        raise ValueError(
+            f"{name} must be finite, got {kind} at position {position} ({int(bad.sum())} in all)"
+        )
+
+
+def check_labels(labels: np.ndarray, classes: int, name: str = "labels") -> np.ndarray:
+    """Return ``labels`` as integers, or raise if one is not in {0, ..., classes - 1}."""
+    allowed = "{0, 1}" if classes == 2 else f"{{0, ..., {classes - 1}}}"
+    if labels.dtype.kind == "f":
+        check_finite(labels, name)
+    wrong = (labels != np.floor(labels)) | (labels < 0) | (labels >= classes)
+    if labels.dtype.kind != "b" and wrong.any():
+        found = ", ".join(f"{v:g}" for v in np.unique(labels[wrong])[:5])
+        raise ValueError(f"{name} must be in {allowed}, got {found}")
+    return labels.astype(np.int64)
+
+
+def check_count(value: Any, name: str) -> int:
+    """Return ``value`` as an integer of at least one."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, got {value}")
+    return int(value)
+
+
+def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
+    """Return ``value`` if it is one of ``choices``."""
+    if value not in choices:
+        options = ", ".join(repr(c) for c in choices)
+        raise ValueError(f"{name} must be one of {options}, got {value!r}")
+    return value
+
+
+def check_level(value: Any, name: str = "level") -> float:
+    """Return ``value`` as a float strictly between 0 and 1."""
+    number = float(value)
+    if not 0 < number < 1:
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {value}")
+    return number
+
+
+def check_class_prior(value: Any, classes: int) -> np.ndarray:
+    """Return the (classes,) vector of class probabilities.
+
+    A number is the probability of class 1 of two; 0.5 means equally likely classes for any number.
+    """
+    array = as_numpy(value, "class_prior").astype(np.float64)
+    if array.ndim == 0:
+        number = float(array)
+        if not 0 < number < 1:
+            raise ValueError(f"class_prior must lie strictly between 0 and 1, got {number:g}")
+        if classes == 2:
+            return np.array([1 - number, number])
+        if number == 0.5:
+            return np.full(classes, 1 / classes)
+        raise ValueError(f"class_prior must be {classes} probabilities, got the number {number:g}")
+    if array.shape != (classes,):
+        raise ValueError(f"class_prior must have shape ({classes},), got {array.shape}")
+    if not ((array > 0) & (array < 1)).all():
+        raise ValueError(f"class_prior must lie strictly between 0 and 1, got {array.tolist()}")
+    if abs(array.sum() - 1) > 1e-6:
+        raise ValueError(f"class_prior must sum to one, got {array.sum():g}")
+    return array / array.sum()
+
+
+def check_data(data: Any, univariate: bool, classes: int) -> Batch:
+    """Check one data set ``(x, y)``, a padded batch ``(x, y, mask)`` or a list of data sets."""
+    if isinstance(data, list):
+        return _check_list(data, univariate, classes)
+    if not isinstance(data, tuple) or len(data) not in (2, 3):
+        raise TypeError(
+            "data must be a tuple (x, y), a tuple (x, y, mask) or a list of tuples (x, y), "
+            f"got {type(data).__name__}"
+            + (f" of length {len(data)}" if isinstance(data, tuple) else "")
+        )
+    x, y = as_numpy(data[0], "x"), as_numpy(data[1], "labels")
+    row_axes = x.ndim if univariate else x.ndim - 1
+    if row_axes not in (1, 2):
+        expected = "(n,) or (batch, n)" if univariate else "(n, d) or (batch, n, d)"
+        raise ValueError(f"x must have shape {expected} for this family, got {x.shape}")
+    rows = x.shape[:row_axes]
+    if y.shape != rows:
+        raise ValueError(
+            f"labels must have shape {rows} to match x of shape {x.shape}, got {y.shape}"
+        )
+    mask = np.ones(rows, bool)
+    if len(data) == 3 and data[2] is not None:
+        mask = as_numpy(data[2], "mask")
+        if mask.shape != rows:
+            raise ValueError(f"mask must have shape {rows} to match x, got {mask.shape}")
+        if mask.dtype.kind != "b" and not np.isin(mask, (0, 1)).all():
+            raise ValueError("mask must hold only True and False")
+        mask = mask.astype(bool)
+    if x.size == 0 or not mask.any(axis=-1).all():
+        raise ValueError("data must not be empty: every data set needs at least one observation")
+    # What the mask hides is replaced before anything else looks at it.
+    x = np.where(mask if univariate else mask[..., None], x, _first_real(x, mask, row_axes))
+    check_finite(x, "x")
+    y = check_labels(np.where(mask, y, 0), classes)
+    single = row_axes == 1
+    if single:
+        x, y, mask = x[None], y[None], mask[None]
+    return Batch(x.astype(np.float64), y, mask, single)
+
+
+def _first_real(x: np.ndarray, mask: np.ndarray, row_axes: int) -> np.ndarray:
+    """Return, for each data set, its first real observation, shaped to broadcast over rows."""
+    index = np.argmax(mask, axis=-1)
+    if row_axes == 1:
+        return x[index]
+    return x[np.arange(x.shape[0]), index][:, None]
+
+
+def _check_list(data: list, univariate: bool, classes: int) -> Batch:
+    """Check a list of data sets of any sizes and pad them to the longest."""
+    if not data:
+        raise ValueError("data must not be empty, got an empty list of data sets")
+    parts = []
+    for i, item in enumerate(data):
+        if not isinstance(item, tuple):
+            raise TypeError(
+                "data given as a list must hold tuples (x, y), one for each data set; "
+                f"item {i} is {type(item).__name__}. One data set is a tuple (x, y)."
+            )
+        try:
+            part = check_data(item, univariate, classes)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"data[{i}]: {error}") from None
+        if not part.single:
+            raise ValueError(f"data[{i}] must be one data set, got a batch of {len(part.x)}")
+        parts.append(part)
+    if len({part.x.shape[2:] for part in parts}) > 1:
+        raise ValueError("data must hold data sets with one number of features")
+    longest = max(part.x.shape[1] for part in parts)
+
+    def pad(array: np.ndarray, fill: bool) -> np.ndarray:
+        widths = [(0, 0), (0, longest - array.shape[1])] + [(0, 0)] * (array.ndim - 2)
+        return np.pad(array, widths, mode="edge") if fill else np.pad(array, widths)
+
+    return Batch(
+        np.concatenate([pad(p.x, True) for p in parts]),
+        np.concatenate([pad(p.y, True) for p in parts]),
+        np.concatenate([pad(p.mask, False) for p in parts]),
+        False,
+    )
+
+
+def check_points(x: Any, data: Batch, univariate: bool) -> np.ndarray:
+    """Check test points and return them as (1 or batch, m) or (1 or batch, m, d).
+
+    A leading axis of one means that all data sets share the points.
+    """
+    array = as_numpy(x, "x")
+    axes = 1 if univariate else 2
+    if not univariate and array.shape[-1:] != data.x.shape[-1:]:
+        got = array.shape[-1] if array.ndim else 0
+        raise ValueError(f"x must have {data.x.shape[-1]} features as in training, got {got}")
+    if array.ndim == axes:
+        array = array[None]
+    elif array.ndim != axes + 1 or data.single or array.shape[0] != len(data.x):
+        single = "(m,)" if univariate else "(m, d)"
+        batch = "" if data.single else f", or {len(data.x)} rows of that, one for each data set"
+        raise ValueError(f"x must have shape {single}{batch}, got {array.shape}")
+    if array.size == 0:
+        raise ValueError("x must not be empty")
+    check_finite(array, "x")
+    return array

@@ -1,0 +1,86 @@
+"""Piecewise polynomial interpolation of a smooth function on nodes, with a check of its error.
+
+Nodes are equally spaced in t = asinh((z - centre) / scale): nearly uniform where the points lie,
+ever wider towards outliers.  Between nodes the polynomial of degree five through the six nearest
+values is used, so that halving the spacing divides the error by about 64.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+_POINTS = 6
+# Row r of the inverse Vandermonde matrix turns six values at 0..5 into the coefficient of u**r.
+_TO_COEFFICIENTS = np.linalg.inv(np.vander(np.arange(_POINTS, dtype=float), increasing=True))
+
+
+class Grid(NamedTuple):
+    """Nodes equally spaced between ``first`` and ``first + step * intervals`` in t."""
+
+    centre: jax.Array
+    scale: jax.Array
+    first: jax.Array
+    step: jax.Array
+
+
+def make_grid(z: jax.Array, intervals: int) -> tuple[Grid, jax.Array]:
+    """Return a grid that covers the points ``z``, and its ``intervals + 1`` nodes."""
+    centre, spread = jnp.mean(z), jnp.std(z)
+    scale = jnp.where(spread > 0, spread, 1)
+    low = jnp.arcsinh((jnp.min(z) - centre) / scale)
+    high = jnp.arcsinh((jnp.max(z) - centre) / scale)
+    step = jnp.maximum(high - low, 1e-6) / intervals
+    nodes = centre + scale * jnp.sinh(low + step * jnp.arange(intervals + 1, dtype=z.dtype))
+    return Grid(centre, scale, low, step), nodes
+
+
+def interpolate(grid: Grid, values: jax.Array, z: jax.Array) -> jax.Array:
+    """Evaluate the piecewise polynomial through ``values`` (nodes,) at points ``z`` (m,).
+
+    O(m) time and memory; the table of coefficients has six entries for each node.
+    """
+    count = values.shape[0] - _POINTS + 1
+    windows = jnp.stack([values[c : c + count] for c in range(_POINTS)])
+    rows = jnp.matmul(jnp.asarray(_TO_COEFFICIENTS, values.dtype), windows, precision="highest")
+    position = (jnp.arcsinh((z - grid.centre) / grid.scale) - grid.first) / grid.step
+    left = jnp.clip(jnp.floor(position).astype(jnp.int32) - (_POINTS // 2 - 1), 0, count - 1)
+    u = position - left.astype(position.dtype)
+    result = rows[-1][left]
+    for power in range(_POINTS - 2, -1, -1):
+        result = result * u + rows[power][left]
+    return result
+
+
+def left_out_error(values: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Interpolate from every other node and return the largest misses at the nodes left out.
+
+    Parameters
+    ----------
+    values : array of shape (nodes,)
+        Log odds at the nodes of a grid with an even number of intervals.
+
+    Returns
+    -------
+    tuple of scalars
+        Largest error in probability and in log odds.  The interpolant on all nodes, at half the
+        spacing, is closer by about 2**6, so these bound its error with a wide margin.
+    """
+    matrix = jnp.asarray(_midpoint_matrix(values.shape[0] // 2 + 1), values.dtype)
+    guess = jnp.matmul(matrix, values[::2], precision="highest")
+    truth = values[1::2]
+    miss = jnp.max(jnp.abs(jax.nn.sigmoid(guess) - jax.nn.sigmoid(truth)))
+    return miss, jnp.max(jnp.abs(guess - truth))
+
+
+def _midpoint_matrix(nodes: int) -> np.ndarray:
+    """Return the (nodes - 1, nodes) matrix that interpolates at the midpoints between nodes."""
+    matrix = np.zeros((nodes - 1, nodes))
+    for row in range(nodes - 1):
+        left = min(max(row - (_POINTS // 2 - 1), 0), nodes - _POINTS)
+        powers = (row + 0.5 - left) ** np.arange(_POINTS)
+        matrix[row, left : left + _POINTS] = powers @ _TO_COEFFICIENTS
+    return matrix

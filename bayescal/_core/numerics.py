@@ -1,0 +1,42 @@
+"""Stable elementary functions: every logarithm, clip and normalisation of the package."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+
+def two_class_probabilities(log_odds: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return sigmoid(log_odds) and sigmoid(-log_odds), both to full relative precision.
+
+    One exponential serves both; neither is ever computed as one minus the other.
+    """
+    small = jnp.exp(-jnp.abs(log_odds))
+    larger = 1 / (1 + small)
+    smaller = small * larger
+    positive = log_odds >= 0
+    return jnp.where(positive, larger, smaller), jnp.where(positive, smaller, larger)
+
+
+def normalise_log_weights(log_weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return log weights that sum to one over the last axis, and the log of their sum.
+
+    Weights that are all zero (all ``-inf``) come back as ``-inf`` with a log sum of ``-inf``.
+    """
+    top = jnp.max(log_weights, axis=-1, keepdims=True)
+    anchor = jnp.where(jnp.isfinite(top), top, 0)
+    total = jnp.sum(jnp.exp(log_weights - anchor), axis=-1, keepdims=True)
+    log_sum = jnp.log(total) + anchor
+    safe = jnp.where(jnp.isfinite(log_sum), log_sum, 0)
+    return log_weights - safe, log_sum[..., 0]
+
+
+def effective_sample_size(normalised_log_weights: jax.Array) -> jax.Array:
+    """Return 1 / sum(w**2) over the last axis, w the normalised weights; 0 if all are zero."""
+    squares = jnp.sum(jnp.exp(2 * normalised_log_weights), axis=-1)
+    return jnp.where(squares > 0, 1 / jnp.where(squares > 0, squares, 1), 0)
+
+
+def nan_to_minus_inf(log_values: jax.Array) -> jax.Array:
+    """Replace NaN, the log density of a parameter outside its domain, by ``-inf``."""
+    return jnp.where(jnp.isnan(log_values), -jnp.inf, log_values)

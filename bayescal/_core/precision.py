@@ -1,0 +1,31 @@
+"""Which floating-point type is used where, without touching JAX's global configuration.
+
+Likelihoods, weights and quadrature run in float64 inside :func:`float64`, a context of the calling
+thread.  Bulk evaluation runs in the dtype of the user's test points.  What is handed back has
+JAX's default dtype: float32, or float64 where the user has enabled it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def float64() -> contextlib.AbstractContextManager[None]:
+    """Return a context in which JAX has 64-bit types."""
+    return jax.enable_x64(True)
+
+
+def default_dtype() -> np.dtype:
+    """Return the dtype of results: float64 if the user enabled 64-bit types, else float32."""
+    return np.dtype(np.float64 if jax.config.read("jax_enable_x64") else np.float32)
+
+
+def bulk_dtype(x: object) -> np.dtype:
+    """Return the dtype in which points ``x`` are evaluated: float32 if they are, or float64."""
+    text = str(getattr(x, "dtype", "float64")).removeprefix("torch.")
+    narrow = ("float32", "float16", jnp.bfloat16.__name__)
+    return np.dtype(np.float32 if text in narrow else np.float64)

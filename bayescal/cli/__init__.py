@@ -1,0 +1,163 @@
+"""The command line: ``bayescal demo`` and ``bayescal predict``.
+
+Input errors end with one line on standard error and exit code 2.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from bayescal.cli import _demo, _errors, _predict
+
+__all__ = ["app", "main"]
+
+_INTERRUPTED = 130
+
+
+class _Group(TyperGroup):
+    """Says every input error in one line, those of the command line itself too."""
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        try:
+            code = super().main(*args, standalone_mode=False, **extra)
+        except _errors.CommandError as error:
+            _errors.say(error, "error")
+            code = 2
+        except typer.Abort:
+            code = _INTERRUPTED
+        except Exception as error:
+            # The errors of the command line's parser have no public base class.
+            describe = getattr(error, "format_message", None)
+            if describe is None:
+                raise
+            _errors.say(describe(), "error")
+            code = 2
+        code = code if isinstance(code, int) else 0
+        if standalone_mode:
+            sys.exit(code)
+        return code
+
+
+app = typer.Typer(
+    cls=_Group,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Bayesian calibration of the probabilities of classifiers.",
+)
+
+_Method = Annotated[str, typer.Option(help="predictive, preds, coeffs or map.")]
+_Integrator = Annotated[
+    str, typer.Option(help="montecarlo, sobol, importance, quadrature or nuts.")
+]
+_NumSamples = Annotated[int, typer.Option(help="Number of draws from the prior.")]
+_Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from bayescal import __version__
+
+        print(f"bayescal {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _start(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@app.command("demo")
+def _run_demo(
+    out: Annotated[Path, typer.Option(help="Folder for the figure; made if it is missing.")] = Path(
+        "bayescal-demo"
+    ),
+    seed: _Seed = 0,
+    num_samples: _NumSamples = 100_000,
+    integrator: _Integrator = "importance",
+) -> None:
+    """Calibrate a linear SVM on a built-in data set: a table and a reliability diagram."""
+    _demo.demo(out=out, seed=seed, num_samples=num_samples, integrator=integrator)
+
+
+@app.command("predict")
+def _run_predict(
+    scores: Annotated[
+        Path, typer.Argument(help="CSV file with scores and labels; .gz too.", show_default=False)
+    ],
+    label: Annotated[str, typer.Option(help="Column of SCORES with the labels, 0 or 1.")],
+    score: Annotated[str, typer.Option(help="Column with the scores, in both files.")],
+    prior: Annotated[
+        str,
+        typer.Option(
+            help="Family and priors of its parameters, such as "
+            "'gaussian:mu0=uniform(-2.5,0),mu1=1+beta(2,5),sigma=1'."
+        ),
+    ],
+    new: Annotated[Path, typer.Option(help="CSV file with the scores to predict at.")],
+    out: Annotated[
+        Path,
+        typer.Option(help="File to write: the rows of --new and their probabilities; - prints."),
+    ],
+    method: _Method = "predictive",
+    integrator: _Integrator = "montecarlo",
+    num_samples: _NumSamples = 100_000,
+    class_prior: Annotated[float, typer.Option(help="Probability of class 1 in --new.")] = 0.5,
+    seed: _Seed = 0,
+    interval: Annotated[
+        float | None,
+        typer.Option(help="Add columns lower and upper: a credible interval of this level."),
+    ] = None,
+    column: Annotated[str, typer.Option(help="Name of the new column.")] = "prob",
+) -> None:
+    """Add calibrated probabilities to the rows of a CSV file."""
+    _predict.predict(
+        scores,
+        label=label,
+        score=score,
+        prior=prior,
+        new=new,
+        out=out,
+        method=method,
+        integrator=integrator,
+        num_samples=num_samples,
+        class_prior=class_prior,
+        seed=seed,
+        interval=interval,
+        column=column,
+    )
+
+
+def main() -> None:
+    """Run the command line, as the program ``bayescal`` does.
+
+    Raises
+    ------
+    SystemExit
+        Always: with 0 on success, 2 on wrong input and 130 if interrupted.
+
+    Examples
+    --------
+    >>> import sys
+    >>> sys.argv = ["bayescal", "--version"]
+    >>> try:
+    ...     main()
+    ... except SystemExit as stop:
+    ...     print(stop.code)
+    bayescal ...
+    0
+    """
+    app(prog_name="bayescal")

@@ -1,0 +1,213 @@
+"""CSV files: read with errors that name the row, written in one piece or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import io
+import os
+import secrets
+import shutil
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from bayescal.cli._errors import CommandError
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_STANDARD_OUTPUT = "-"
+
+
+class Table(NamedTuple):
+    """A CSV file: its name, column names, rows of text, and the line on which each row ends."""
+
+    path: Path
+    header: list[str]
+    rows: list[list[str]]
+    lines: list[int]
+
+
+def read_table(path: Path) -> Table:
+    """Read a CSV file with a header, plain or compressed with gzip."""
+    text = _read_text(path)
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    header: list[str] = []
+    rows, lines = [], []
+    try:
+        for row in reader:
+            if not row:
+                continue
+            if not header:
+                header = row
+                continue
+            if len(row) != len(header):
+                raise CommandError(
+                    f"{path}: every row must have {len(header)} cells as the header has, got "
+                    f"{len(row)} in {_place(len(rows), reader.line_num)}"
+                )
+            rows.append(row)
+            lines.append(reader.line_num)
+    except csv.Error as error:
+        raise CommandError(f"{path}: not a CSV file: {error} (line {reader.line_num})") from error
+    if not header:
+        raise CommandError(f"{path}: the file must not be empty")
+    if not rows:
+        raise CommandError(f"{path}: the file must have rows below its header")
+    return Table(path, header, rows, lines)
+
+
+def numeric_column(table: Table, name: str, option: str) -> np.ndarray:
+    """Return one column as finite numbers (n,); ``option`` is the option that named it."""
+    names = [column.strip() for column in table.header]
+    count = names.count(name.strip())
+    if count != 1:
+        problem = "no column" if count == 0 else f"{count} columns"
+        raise CommandError(
+            f"{table.path}: {problem} named {name!r} ({option}); the columns are "
+            f"{_enumerate(names)}"
+        )
+    index = names.index(name.strip())
+    values = np.empty(len(table.rows))
+    for i, row in enumerate(table.rows):
+        try:
+            values[i] = _number(row[index])
+        except ValueError:
+            raise CommandError(
+                f"{table.path}: column {name!r} must hold finite numbers, got "
+                f"{_shorten(row[index])!r} in {_place(i, table.lines[i])}"
+            ) from None
+    return values
+
+
+def label_column(table: Table, name: str, option: str) -> np.ndarray:
+    """Return one column as labels (n,), integers 0 or 1."""
+    values = numeric_column(table, name, option)
+    wrong = np.flatnonzero((values != 0) & (values != 1))
+    if wrong.size:
+        i = int(wrong[0])
+        raise CommandError(
+            f"{table.path}: column {name!r} must hold labels 0 or 1, got {values[i]:g} in "
+            f"{_place(i, table.lines[i])}"
+        )
+    return values.astype(np.int64)
+
+
+def check_target(path: Path) -> None:
+    """Raise if a file cannot be written there, before any work is done."""
+    if str(path) == _STANDARD_OUTPUT:
+        return
+    if path.exists() and not path.is_file():
+        raise CommandError(f"{path}: the output must be a file, not a folder or device")
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        raise CommandError(f"{path}: the folder {folder} does not exist")
+
+
+def write_table(path: Path, header: Sequence[str], rows: Iterator[Sequence[str]]) -> None:
+    """Write a CSV file atomically, compressed if its name ends in .gz; ``-`` is standard output."""
+
+    def write_rows(stream: io.TextIOBase) -> None:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+
+    if str(path) == _STANDARD_OUTPUT:
+        write_rows(sys.stdout)  # type: ignore[arg-type]
+        return
+
+    def write(stream: BinaryIO) -> None:
+        with contextlib.ExitStack() as stack:
+            if path.suffix.lower() == ".gz":
+                # Without name and time, equal rows make equal files.
+                zipped = gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0)
+                stream = stack.enter_context(zipped)  # type: ignore[assignment]
+            text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
+            write_rows(text)
+            text.flush()
+            text.detach()
+
+    write_atomically(path, write)
+
+
+def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
+    """Have ``write`` fill a temporary file beside ``path`` and put it in place when it is complete.
+
+    Whatever happens before that, an interrupt too, leaves ``path`` as it was and no other file.
+    """
+    check_target(path)
+    target = path.resolve()
+    temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.tmp")
+    try:
+        try:
+            with open(temporary, "xb") as stream:
+                write(stream)
+                stream.flush()
+                os.fsync(stream.fileno())
+            if target.exists():
+                shutil.copymode(target, temporary)
+            os.replace(temporary, target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        _sync_folder(target.parent)
+    except OSError as error:
+        raise CommandError(f"{path}: cannot write the file: {error.strerror or error}") from error
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name durable, where the system lets a folder be opened."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        content = path.read_bytes()
+        if content.startswith(_GZIP_MAGIC):
+            content = gzip.decompress(content)
+    except FileNotFoundError:
+        raise CommandError(f"{path}: no such file") from None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise CommandError(f"{path}: damaged gzip file: {error}") from error
+    except OSError as error:
+        raise CommandError(f"{path}: cannot read the file: {error.strerror or error}") from error
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise CommandError(
+            f"{path}: not a CSV file in UTF-8: byte {error.start + 1} is no text"
+        ) from None
+    if "\0" in text:
+        raise CommandError(f"{path}: not a CSV file: it holds zero bytes")
+    return text
+
+
+def _number(cell: str) -> float:
+    if "_" in cell:  # Python reads 1_000, CSV files do not
+        raise ValueError(cell)
+    value = float(cell)
+    if not np.isfinite(value):
+        raise ValueError(cell)
+    return value
+
+
+def _place(row: int, line: int) -> str:
+    return f"row {row + 1} (line {line})"
+
+
+def _shorten(text: str, length: int = 40) -> str:
+    return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
+def _enumerate(names: Sequence[str], most: int = 20) -> str:
+    shown = ", ".join(repr(_shorten(name)) for name in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

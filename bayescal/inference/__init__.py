@@ -1,0 +1,26 @@
+"""Integration over the posterior of the parameters: one file per integrator."""
+
+from bayescal.inference._integrator import Integrator
+from bayescal.inference.closed_form import ClosedForm
+from bayescal.inference.importance import Importance
+from bayescal.inference.montecarlo import MonteCarlo
+from bayescal.inference.nuts import Nuts
+from bayescal.inference.quadrature import Quadrature
+from bayescal.inference.sobol import Sobol
+
+#: Every integrator by name; a new one is one file and one entry here.
+INTEGRATORS: dict[str, Integrator] = {
+    integrator.name: integrator
+    for integrator in (MonteCarlo(), Sobol(), Importance(), Quadrature(), Nuts(), ClosedForm())
+}
+
+__all__ = [
+    "INTEGRATORS",
+    "ClosedForm",
+    "Importance",
+    "Integrator",
+    "MonteCarlo",
+    "Nuts",
+    "Quadrature",
+    "Sobol",
+]

@@ -1,0 +1,32 @@
+"""The bridge to ArviZ; the only file that knows it, and both of its lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+
+def to_arviz(
+    posterior: Mapping[str, np.ndarray],
+    prior: Mapping[str, np.ndarray],
+    attributes: Mapping[str, Any],
+) -> Any:
+    """Put draws, each of shape (chains, draws, ...), into ArviZ's container.
+
+    Returns
+    -------
+    arviz.InferenceData or xarray.DataTree
+        The first with ArviZ below 1.0, the second from 1.0 on.
+    """
+    import arviz
+
+    from_dict: Any = arviz.from_dict
+    groups = {"posterior": dict(posterior), "prior": dict(prior)}
+    if int(arviz.__version__.split(".")[0]) >= 1:
+        result = from_dict(groups)
+    else:
+        result = from_dict(**groups)
+    result["posterior"].attrs.update(attributes)
+    return result

@@ -1,0 +1,112 @@
+"""What an integrator is: how to find where the posterior lies, and draws or nodes there."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from bayescal.inference._draws import Draws
+from bayescal.models import Prior
+
+
+class Integrator(abc.ABC):
+    """A way to integrate over the posterior; stateless, so that it can be static under ``jit``.
+
+    A new integrator writes ``prepare`` for a batch, once, and ``realise`` for one data set in pure
+    JAX; streaming, predictions, errors and diagnostics come from elsewhere.
+    """
+
+    name: str
+    #: Whether the draws are the same for all data sets that share a prior.
+    shared: bool = False
+    #: Whether effective sample size and Pareto-k describe the weights.
+    weighted: bool = True
+    #: Number of equal parts that are independent replicates; 0 for independent draws.
+    replicates: int = 0
+    #: Whether one call prepares the whole batch, so that padding it costs little.
+    vectorised: bool = True
+    #: Whether log weights sum to the evidence.
+    has_evidence: bool = True
+
+    def check(self, prior: Prior) -> None:  # noqa: B027
+        """Raise ``ValueError`` if this integrator cannot handle ``prior``."""
+
+    def sample_size(self, num_samples: int) -> int:
+        """Return the number of draws made when ``num_samples`` are asked for."""
+        return num_samples
+
+    def realised_size(self, state: Any, num_samples: int) -> int:
+        """Return the static size argument of ``realise``, once ``state`` is known."""
+        return num_samples
+
+    @abc.abstractmethod
+    def prepare(
+        self,
+        prior: Prior,
+        sums: jax.Array,
+        origin: jax.Array,
+        key: jax.Array,
+        num_samples: int,
+        stacked: bool,
+    ) -> Any:
+        """Return what ``realise`` needs to know, a pytree.
+
+        Parameters
+        ----------
+        prior : Prior
+            With a leading axis of data sets on every leaf where ``stacked``.
+        sums : array of shape (batch, classes, p)
+            Sums of the features by class.
+        origin : array
+        key : JAX key, the same for all data sets, so that each has the numbers that it has alone.
+        num_samples : int
+        stacked : bool
+
+        Returns
+        -------
+        pytree
+            With a leading axis of data sets unless ``shared``.
+        """
+
+    def batched(self, function: Any, prior: Prior, sums: jax.Array, stacked: bool) -> Any:
+        """Map ``function(prior, sums)`` of one data set over the batch, a few at a time."""
+        if stacked:
+            return jax.lax.map(lambda args: function(*args), (prior, sums), batch_size=16)
+        return jax.lax.map(lambda s: function(prior, s), sums, batch_size=16)
+
+    @abc.abstractmethod
+    def realise(
+        self, prior: Prior, state: Any, sums: jax.Array, origin: jax.Array, num_samples: int
+    ) -> Draws:
+        """Return draws or nodes for one data set; called wherever they are needed."""
+
+    def posterior_draws(
+        self,
+        prior: Prior,
+        state: Any,
+        sums: jax.Array,
+        origin: jax.Array,
+        num_samples: int,
+    ) -> Draws:
+        """Return draws that describe the distribution, where ``realise`` gives nodes of a rule."""
+        return self.realise(prior, state, sums, origin, num_samples)
+
+    def mode(
+        self, prior: Prior, state: Any, sums: jax.Array, origin: jax.Array
+    ) -> dict[str, Any] | None:
+        """Return the exact posterior mode, or None: then the best draw stands for it."""
+        return None
+
+    def log_predictive(
+        self, prior: Prior, state: Any, sums: jax.Array, origin: jax.Array, x: jax.Array
+    ) -> jax.Array | None:
+        """Return the exact log density (classes, m) of new points by class, or None."""
+        return None
+
+
+def equal_base(num_samples: int) -> jax.Array:
+    """Return the log base weights of draws from the prior: one over their number."""
+    return jnp.full(num_samples, -jnp.log(float(num_samples)))

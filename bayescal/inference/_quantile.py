@@ -1,0 +1,63 @@
+"""Quantile function of any continuous distribution on an interval, from its density alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.numerics import nan_to_minus_inf
+from bayescal.inference._space import line_range, line_value
+from bayescal.inference._window import shrink_window
+
+_PANELS = 512
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+_STEPS = 40
+
+
+def quantile(distribution: Any, u: jax.Array) -> jax.Array:
+    """Return the values at which the distribution function reaches ``u`` (n,).
+
+    The density is integrated by Gauss rules on 512 panels of the range that holds all but about
+    1e-14 of the mass, and the equation is solved by bisection and Newton steps inside a panel.
+    O(n) memory; 40 steps of 8 densities for each value.
+    """
+
+    def density(t: jax.Array) -> jax.Array:
+        with jax.numpy_dtype_promotion("standard"):
+            value, log_slope = line_value(distribution, t)
+            return jnp.exp(nan_to_minus_inf(distribution.log_prob(value) + log_slope))
+
+    def log_target(t: jax.Array) -> jax.Array:
+        return jnp.log(density(t[0]))
+
+    low, high = (jnp.full(1, end) for end in line_range(distribution))
+    low, high = shrink_window(log_target, low, high)
+    edges = jnp.linspace(low[0], high[0], _PANELS + 1)
+    width = edges[1] - edges[0]
+    nodes, weights = jnp.asarray(0.5 * (_NODES + 1)), jnp.asarray(0.5 * _WEIGHTS)
+
+    def mass(start: jax.Array, length: jax.Array) -> jax.Array:
+        return length * sum(
+            w * density(start + length * c) for c, w in zip(nodes, weights, strict=True)
+        )
+
+    cumulative = jnp.concatenate([jnp.zeros(1), jnp.cumsum(mass(edges[:-1], width))])
+    target = u * cumulative[-1]
+    panel = jnp.clip(jnp.searchsorted(cumulative, target, side="right") - 1, 0, _PANELS - 1)
+    start, rest = edges[panel], target - cumulative[panel]
+
+    def step(_: int, carry: Any) -> Any:
+        below, above, s = carry
+        excess = mass(start, s) - rest
+        below, above = jnp.where(excess < 0, s, below), jnp.where(excess < 0, above, s)
+        slope = density(start + s)
+        newton = s - excess / jnp.where(slope > 0, slope, 1)
+        inside = (newton > below) & (newton < above) & (slope > 0)
+        return below, above, jnp.where(inside, newton, 0.5 * (below + above))
+
+    zero = jnp.zeros_like(rest)
+    *_, s = jax.lax.fori_loop(0, _STEPS, step, (zero, zero + width, zero + 0.5 * width))
+    return line_value(distribution, start + s)[0]

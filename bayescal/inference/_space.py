@@ -1,0 +1,172 @@
+"""Coordinates of the parameter space, read off the priors' supports.
+
+``constrain`` maps an unconstrained vector to parameters, for samplers that move freely.
+``line_value`` maps a scalar coordinate to one parameter, for rules on intervals: affine on bounded
+supports, exponential on half lines, a hyperbolic sine on the whole line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.numerics import nan_to_minus_inf
+from bayescal.models import Prior
+from bayescal.models._prior import Site, log_density, walk
+
+
+class SiteInfo(NamedTuple):
+    """Name and shape of a random site, and the number of its unconstrained coordinates."""
+
+    name: str
+    shape: tuple[int, ...]
+    size: int
+
+
+def support_of(distribution: Any) -> Any:
+    """Return the support; of a shifted and scaled bounded distribution, its true interval.
+
+    NumPyro reports the whole line for an affine transformation of a distribution on (0, 1).
+    """
+    from numpyro.distributions import TransformedDistribution, constraints, transforms
+
+    if not isinstance(distribution, TransformedDistribution):
+        return distribution.support
+    bounds = _bounds(distribution.base_dist.support)
+    affine = all(type(t) is transforms.AffineTransform for t in distribution.transforms)
+    if bounds is None or not affine:
+        return distribution.support
+    low, high = bounds
+    for t in distribution.transforms:  # each of them affine
+        loc, scale = getattr(t, "loc", 0.0), getattr(t, "scale", 1.0)
+        ends = loc + scale * low, loc + scale * high
+        low, high = jnp.minimum(*ends), jnp.maximum(*ends)
+    return constraints.interval(low, high)
+
+
+def _bounds(support: Any) -> tuple[Any, Any] | None:
+    """Return the ends of a bounded interval, or None for any other support."""
+    low, high = getattr(support, "lower_bound", None), getattr(support, "upper_bound", None)
+    if low is not None and high is not None:
+        return low, high
+    if type(support).__name__ == "_UnitInterval":
+        return 0.0, 1.0
+    return None
+
+
+def random_sites(prior: Prior) -> list[SiteInfo]:
+    """List the random sites, in the order of the walk, without computing anything."""
+    from numpyro.distributions import biject_to
+
+    found: list[SiteInfo] = []
+
+    def run(key: jax.Array) -> int:
+        def choose(name: str, d: Any) -> Any:
+            shape = tuple(d.shape())
+            inner = biject_to(support_of(d)).inverse_shape(shape)
+            found.append(SiteInfo(name, shape, math.prod(inner)))
+            return d.sample(jax.random.fold_in(key, len(found)))
+
+        walk(prior, choose)
+        return 0
+
+    jax.eval_shape(run, jax.random.key(0))
+    return found
+
+
+def constrain(prior: Prior, vector: jax.Array) -> tuple[dict[str, Any], jax.Array, jax.Array]:
+    """Map an unconstrained vector (d,) to parameters.
+
+    Returns
+    -------
+    tuple
+        The parameters; their log prior density; and the log density of the vector, which is the
+        prior's times the Jacobian and so is normalised over vectors.
+    """
+    from numpyro.distributions import biject_to
+
+    start = 0
+    log_jacobian = jnp.zeros((), vector.dtype)
+
+    def choose(name: str, d: Any) -> Any:
+        nonlocal start, log_jacobian
+        bijection = biject_to(support_of(d))
+        inner = bijection.inverse_shape(tuple(d.shape()))
+        size = math.prod(inner)
+        piece = vector[start : start + size].reshape(inner)
+        start += size
+        value = bijection(piece)
+        log_jacobian = log_jacobian + jnp.sum(bijection.log_abs_det_jacobian(piece, value))
+        return value
+
+    params, sites = walk(prior, choose)
+    log_prior = log_density(sites)
+    return params, log_prior, nan_to_minus_inf(log_prior + log_jacobian)
+
+
+def unconstrain(sites: Sequence[Site]) -> jax.Array:
+    """Return the unconstrained vector (d,) of values chosen on a walk."""
+    from numpyro.distributions import biject_to
+
+    with jax.numpy_dtype_promotion("standard"):
+        pieces = [biject_to(support_of(s.distribution)).inv(s.value) for s in sites]
+    return jnp.concatenate([jnp.ravel(p) for p in pieces])
+
+
+def line_range(distribution: Any) -> tuple[float, float]:
+    """Return the range of the coordinate of a scalar site; depends on the kind of support only."""
+    support = support_of(distribution)
+    if _bounds(support) is not None:
+        return 0.0, 1.0
+    kind = type(support).__name__.lower()
+    if "real" in kind and tuple(distribution.shape()) == ():
+        return -40.0, 40.0
+    if getattr(support, "lower_bound", None) is not None or "positive" in kind:
+        return -46.0, 46.0
+    if getattr(support, "upper_bound", None) is not None:
+        return -46.0, 46.0
+    raise ValueError(f"quadrature needs scalar parameters on intervals, got support {support}")
+
+
+def line_value(distribution: Any, t: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Map coordinate ``t`` to a value of a scalar site; return also log |dvalue / dt|."""
+    support = support_of(distribution)
+    bounds = _bounds(support)
+    if bounds is not None:
+        low, high = bounds
+        width = jnp.asarray(high - low, t.dtype)
+        return low + width * t, jnp.broadcast_to(jnp.log(width), jnp.shape(t))
+    if "real" in type(support).__name__.lower():
+        centre, scale = _centre_and_scale(distribution, t.dtype)
+        return centre + scale * jnp.sinh(t), jnp.log(scale) + jnp.log(jnp.cosh(t))
+    upper = getattr(support, "upper_bound", None)
+    if upper is not None:
+        return upper - jnp.exp(t), t
+    lower = getattr(support, "lower_bound", 0.0)
+    return lower + jnp.exp(t), t
+
+
+def _centre_and_scale(distribution: Any, dtype: np.dtype) -> tuple[jax.Array, jax.Array]:
+    """Return mean and deviation where they are finite, else location and scale, or 0 and 1."""
+
+    def first_finite(values: list[Any], default: float) -> jax.Array:
+        result = jnp.asarray(default, dtype)
+        for value in reversed(values):
+            value = jnp.asarray(value, dtype)
+            result = jnp.where(jnp.isfinite(value), value, result)
+        return result
+
+    def moment(name: str) -> list[Any]:
+        try:
+            return [getattr(distribution, name)]
+        except (AttributeError, NotImplementedError):
+            return []
+
+    centre = first_finite([*moment("mean"), *moment("loc")], 0.0)
+    scale = first_finite([*(jnp.sqrt(v) for v in moment("variance")), *moment("scale")], 1.0)
+    return centre, jnp.where(scale > 0, scale, 1)

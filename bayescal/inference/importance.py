@@ -1,0 +1,181 @@
+"""Adaptive importance sampling: a Student proposal that moves from the prior to the posterior."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import gammaln
+
+from bayescal._core.numerics import effective_sample_size, normalise_log_weights
+from bayescal.inference._draws import Draws, log_likelihood
+from bayescal.inference._integrator import Integrator
+from bayescal.inference._space import constrain, random_sites, unconstrain
+from bayescal.models import Prior
+from bayescal.models._prior import walk
+
+__all__ = ["Importance", "Proposal"]
+
+_PILOT = 4096
+_ROUNDS = 24
+_DEGREES = 6.0
+_DEFENSIVE = 0.1
+
+
+class Proposal(NamedTuple):
+    """A multivariate Student density in unconstrained coordinates, and the key of its draws."""
+
+    centre: jax.Array
+    factor: jax.Array
+    key: jax.Array
+
+
+def _prior_vectors(prior: Prior, key: jax.Array, n: int) -> jax.Array:
+    """Draw from the prior in unconstrained coordinates, (n, d)."""
+
+    def one(key: jax.Array) -> jax.Array:
+        count = iter(range(1 << 30))
+
+        def choose(name: str, d: Any) -> Any:
+            value = d.sample(jax.random.fold_in(key, next(count)))
+            return jnp.asarray(value, jnp.result_type(float))
+
+        return unconstrain(walk(prior, choose)[1])
+
+    return jax.vmap(one)(jax.random.split(key, n))
+
+
+def _student_vectors(proposal: Proposal, key: jax.Array, n: int) -> jax.Array:
+    """Draw from the proposal, (n, d)."""
+    normal, chi = jax.random.split(key)
+    z = jax.random.normal(normal, (n, proposal.centre.shape[0]), proposal.centre.dtype)
+    scale = 2 * jax.random.gamma(chi, _DEGREES / 2, (n,), proposal.centre.dtype) / _DEGREES
+    return proposal.centre + (z / jnp.sqrt(scale)[:, None]) @ proposal.factor.T
+
+
+def _student_log_density(proposal: Proposal, v: jax.Array) -> jax.Array:
+    """Return the proposal's log density at rows of ``v`` (n, d)."""
+    d = v.shape[1]
+    z = jax.scipy.linalg.solve_triangular(proposal.factor, (v - proposal.centre).T, lower=True)
+    constant = (
+        gammaln((_DEGREES + d) / 2)
+        - gammaln(_DEGREES / 2)
+        - 0.5 * d * math.log(_DEGREES * math.pi)
+        - jnp.sum(jnp.log(jnp.diagonal(proposal.factor)))
+    )
+    return constant - 0.5 * (_DEGREES + d) * jnp.log1p(jnp.sum(z**2, axis=0) / _DEGREES)
+
+
+def _temper(log_base: jax.Array, log_lik: jax.Array, start: jax.Array) -> jax.Array:
+    """Return the largest power of the likelihood that keeps a fifth of the draws effective."""
+    wanted = _PILOT / 5
+
+    def enough(power: jax.Array) -> jax.Array:
+        log_lik_power = jnp.where(jnp.isfinite(log_lik), power * log_lik, -jnp.inf)
+        weights, _ = normalise_log_weights(log_base + log_lik_power)
+        return effective_sample_size(weights) >= wanted
+
+    def halve(_: int, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        low, high = ends
+        middle = 0.5 * (low + high)
+        good = enough(middle)
+        return jnp.where(good, middle, low), jnp.where(good, high, middle)
+
+    one = jnp.ones_like(start)
+    power, _ = jax.lax.fori_loop(0, 40, halve, (jnp.zeros_like(start), one))
+    return jnp.where(enough(one), one, power)
+
+
+class Importance(Integrator):
+    """Importance sampling from a Student proposal fitted to the posterior by tempering.
+
+    Rounds of 4,096 draws raise the power of the likelihood from 0 to 1 as fast as a fifth of the
+    draws stay effective, refitting centre and covariance in unconstrained coordinates. The final
+    draws mix 90 % of that proposal with 10 % of the prior, so the weights are bounded.
+    """
+
+    name = "importance"
+
+    def check(self, prior: Prior) -> None:
+        if not random_sites(prior):
+            raise ValueError("integrator='importance' needs at least one random parameter")
+
+    def prepare(
+        self,
+        prior: Prior,
+        sums: jax.Array,
+        origin: jax.Array,
+        key: jax.Array,
+        num_samples: int,
+        stacked: bool,
+    ) -> Proposal:
+        return _fit_proposals(self, prior, sums, origin, key, stacked)
+
+    def fit(self, prior: Prior, sums: jax.Array, origin: jax.Array, key: jax.Array) -> Proposal:
+        """Adapt the proposal to one data set."""
+
+        def evaluate(v: jax.Array) -> tuple[jax.Array, jax.Array]:
+            params, _, log_vector = jax.vmap(partial(constrain, prior))(v)
+            return log_vector, log_likelihood(prior.family, params, sums, origin)
+
+        def refit(v: jax.Array, log_weights: jax.Array, key: jax.Array) -> Proposal:
+            weights = jnp.exp(normalise_log_weights(log_weights)[0])
+            centre = weights @ v
+            spread = (weights[:, None] * (v - centre)).T @ (v - centre)
+            ridge = 1e-10 * (jnp.trace(spread) / v.shape[1] + 1e-12)
+            return Proposal(centre, jnp.linalg.cholesky(spread + ridge * jnp.eye(v.shape[1])), key)
+
+        first, rounds, last = jax.random.split(key, 3)
+        v = _prior_vectors(prior, first, _PILOT)
+        _, log_lik = evaluate(v)
+        flat = jnp.zeros(_PILOT)
+        power = _temper(flat, log_lik, jnp.zeros(()))
+        proposal = refit(v, flat + power * jnp.maximum(log_lik, -1e300), last)
+
+        def unfinished(carry: Any) -> jax.Array:
+            number, settled, _, _ = carry
+            return (number < _ROUNDS) & (settled < 3)
+
+        def one_round(carry: Any) -> Any:
+            number, settled, power, proposal = carry
+            v = _student_vectors(proposal, jax.random.fold_in(rounds, number), _PILOT)
+            log_prior, log_lik = evaluate(v)
+            log_base = log_prior - _student_log_density(proposal, v)
+            power = _temper(log_base, log_lik, power)
+            target = log_base + power * jnp.maximum(log_lik, -1e300)
+            return number + 1, settled + (power >= 1).astype(int), power, refit(v, target, last)
+
+        start = (jnp.zeros((), int), jnp.zeros((), int), power, proposal)
+        return jax.lax.while_loop(unfinished, one_round, start)[3]
+
+    def realise(
+        self, prior: Prior, state: Proposal, sums: jax.Array, origin: jax.Array, num_samples: int
+    ) -> Draws:
+        from_prior = max(1, round(_DEFENSIVE * num_samples)) if num_samples > 1 else 0
+        defensive, adapted = jax.random.split(state.key)
+        v = _student_vectors(state, adapted, num_samples - from_prior)
+        if from_prior:
+            v = jnp.concatenate([v, _prior_vectors(prior, defensive, from_prior)])
+
+        params, log_prior, log_vector = jax.vmap(partial(constrain, prior))(v)
+        share = from_prior / num_samples
+        log_proposal = jnp.log1p(-share) + _student_log_density(state, v)
+        if from_prior:
+            log_proposal = jnp.logaddexp(log_proposal, math.log(share) + log_vector)
+        log_base = log_vector - log_proposal - math.log(num_samples)
+        return Draws(params, log_prior, log_base)
+
+
+@partial(jax.jit, static_argnums=(0, 5))
+def _fit_proposals(
+    integrator: Importance,
+    prior: Prior,
+    sums: jax.Array,
+    origin: jax.Array,
+    key: jax.Array,
+    stacked: bool,
+) -> Proposal:
+    return integrator.batched(lambda p, s: integrator.fit(p, s, origin, key), prior, sums, stacked)

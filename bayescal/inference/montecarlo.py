@@ -1,0 +1,39 @@
+"""Plain Monte Carlo: draws from the prior, weighted by their likelihood."""
+
+from __future__ import annotations
+
+import jax
+
+from bayescal.inference._draws import Draws
+from bayescal.inference._integrator import Integrator, equal_base
+from bayescal.models import Prior
+from bayescal.models._prior import draw
+
+__all__ = ["MonteCarlo"]
+
+
+class MonteCarlo(Integrator):
+    """Draws theta_i from the prior have weights p(data | theta_i).
+
+    The prior density is not multiplied in again: it is in the draws already.
+    """
+
+    name = "montecarlo"
+    shared = True
+
+    def prepare(
+        self,
+        prior: Prior,
+        sums: jax.Array,
+        origin: jax.Array,
+        key: jax.Array,
+        num_samples: int,
+        stacked: bool,
+    ) -> jax.Array:
+        return key
+
+    def realise(
+        self, prior: Prior, state: jax.Array, sums: jax.Array, origin: jax.Array, num_samples: int
+    ) -> Draws:
+        params, log_prior = draw(prior, state, num_samples)
+        return Draws(params, log_prior, equal_base(num_samples))

@@ -1,0 +1,114 @@
+"""Hamiltonian Monte Carlo: NumPyro's NUTS on the posterior in unconstrained coordinates."""
+
+from __future__ import annotations
+
+import sys
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.numerics import nan_to_minus_inf
+from bayescal.inference._draws import Draws, log_likelihood
+from bayescal.inference._integrator import Integrator, equal_base
+from bayescal.inference._space import constrain, random_sites
+from bayescal.inference.importance import Importance
+from bayescal.models import Prior
+
+__all__ = ["Chains", "Nuts"]
+
+_REPLICATES = 32
+_WARMUP = 500
+
+
+class Chains(NamedTuple):
+    """Unconstrained draws (n, d), chain after chain, and their effective number."""
+
+    vectors: jax.Array
+    ess: jax.Array
+
+
+class Nuts(Integrator):
+    """The no-U-turn sampler from NumPyro, its chains run side by side.
+
+    There are 4 chains, and more (up to 32) for more than 4,000 draws. Starting points come from
+    adaptive importance sampling. Draws have equal weights, and give no evidence.
+    """
+
+    name = "nuts"
+    replicates = _REPLICATES
+    weighted = False
+    has_evidence = False
+    vectorised = False
+
+    def check(self, prior: Prior) -> None:
+        if not random_sites(prior):
+            raise ValueError("integrator='nuts' needs at least one random parameter")
+
+    def sample_size(self, num_samples: int) -> int:
+        """Round up to a multiple of the chains."""
+        chains = self.chains(num_samples)
+        return chains * -(-num_samples // chains)
+
+    @staticmethod
+    def chains(num_samples: int) -> int:
+        """Return the number of chains: a power of two from 4 to 32."""
+        return int(2 ** np.clip(np.ceil(np.log2(num_samples / 1000)), 2, 5))
+
+    def prepare(
+        self,
+        prior: Prior,
+        sums: jax.Array,
+        origin: jax.Array,
+        key: jax.Array,
+        num_samples: int,
+        stacked: bool,
+    ) -> Chains:
+        import numpyro
+        from numpyro import distributions as dist
+        from numpyro.diagnostics import effective_sample_size
+        from numpyro.infer import MCMC, NUTS
+
+        one = jax.tree.map(lambda leaf: leaf[0], prior) if stacked else prior
+        size = sum(site.size for site in random_sites(one))
+        start_key, run_key = jax.random.split(key)
+        proposal = Importance().prepare(prior, sums, origin, start_key, num_samples, stacked)
+
+        def model(prior: Prior, sums: jax.Array) -> None:
+            real_line = dist.constraints.real_vector
+            v: Any = numpyro.sample("v", dist.ImproperUniform(real_line, (), (size,)))
+            params, _, log_vector = constrain(prior, v)
+            log_lik = jnp.sum(prior.family.natural(params, origin) * sums)
+            numpyro.factor("posterior", nan_to_minus_inf(log_vector + log_lik))
+
+        chains = self.chains(num_samples)
+        vectors, effective = [], []
+        show = sys.stderr.isatty()
+        with jax.numpy_dtype_promotion("standard"):
+            sampler = MCMC(
+                NUTS(model),
+                num_warmup=_WARMUP,
+                num_samples=num_samples // chains,
+                num_chains=chains,
+                chain_method="vectorized",
+                progress_bar=show,
+                jit_model_args=True,
+            )
+            for b in range(sums.shape[0]):
+                each = jax.tree.map(lambda leaf: leaf[b], prior) if stacked else prior  # noqa: B023
+                z = jax.random.normal(start_key, (chains, size))
+                start = proposal.centre[b] + z @ proposal.factor[b].T
+                sampler.run(run_key, each, sums[b], init_params={"v": start})
+                draws = sampler.get_samples(group_by_chain=True)["v"]
+                vectors.append(draws.reshape(-1, size))
+                effective.append(np.min(effective_sample_size(np.asarray(draws))))
+        return Chains(jnp.stack(vectors), jnp.asarray(np.array(effective)))
+
+    def realise(
+        self, prior: Prior, state: Chains, sums: jax.Array, origin: jax.Array, num_samples: int
+    ) -> Draws:
+        params, log_prior, _ = jax.vmap(lambda v: constrain(prior, v))(state.vectors)
+        # Taking the likelihood out leaves equal weights once it is multiplied in again.
+        log_lik = log_likelihood(prior.family, params, sums, origin)
+        return Draws(params, log_prior, equal_base(num_samples) - log_lik)

@@ -1,0 +1,237 @@
+"""Predictions, with their Monte-Carlo errors and credible intervals."""
+
+from __future__ import annotations
+
+import functools
+import html
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core import checks
+from bayescal._core.padding import pad_axis, padded_length
+from bayescal._core.precision import default_dtype, float64
+from bayescal.inference._engine import Problem
+from bayescal.inference._uncertainty import credible_bounds, standard_error
+
+__all__ = ["Prediction"]
+
+#: From how many points on curves are interpolated between nodes.
+LONG = 512
+
+
+class Prediction:
+    """Class probabilities at points, with what can be said of their uncertainty.
+
+    Made by ``bayescal.posterior_predict`` and ``Posterior.predict``.
+
+    Attributes
+    ----------
+    posterior : Posterior
+    x : array
+        The points.
+    method : str
+    log_odds : array of shape (m,) or (batch, m)
+        log p / (1 - p) of class 1, for two classes; keeps the digits of extreme probabilities.
+    log_probs : array of shape (m, k) or (batch, m, k)
+        Log probabilities of all classes.
+    interpolation_error : float or None
+        Largest miss in probability when half of the nodes are left out; the interpolant on all of
+        them is closer by about 64. None where every point was evaluated by itself.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayescal as bc
+    >>> prior = bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=1.0)
+    >>> result = bc.posterior_predict(prior, ([-1.0, 1.0], [0, 1]), [0.5], integrator="quadrature")
+    >>> print(np.round(result.log_odds, 6))
+    [1.]
+    """
+
+    def __init__(
+        self,
+        posterior: Any,
+        x: np.ndarray,
+        method: str,
+        values: jax.Array,
+        interpolation_error: float | None,
+    ) -> None:
+        self.posterior = posterior
+        self.method = method
+        self.interpolation_error = interpolation_error
+        self._points = x
+        self._values = values
+        self._binary = posterior._problem.prior.family.classes == 2
+
+    @property
+    def x(self) -> np.ndarray:
+        """The points: (m[, d]), or (batch, m[, d]) where each data set has its own."""
+        return self._points[0] if len(self._points) == 1 else self._points
+
+    @property
+    def log_odds(self) -> jax.Array:
+        """Log odds of class 1, for two classes."""
+        if not self._binary:
+            raise AttributeError("log_odds are for two classes; use log_probs")
+        return self._values
+
+    @functools.cached_property
+    def log_probs(self) -> jax.Array:
+        """Log probabilities of all classes, on a last axis."""
+        if not self._binary:
+            return self._values
+        return -jnp.stack([jax.nn.softplus(self._values), jax.nn.softplus(-self._values)], axis=-1)
+
+    @functools.cached_property
+    def probs(self) -> jax.Array:
+        """Probability of class 1 (m,) for two classes, of every class (m, k) for more."""
+        return jax.nn.sigmoid(self._values) if self._binary else jnp.exp(self._values)
+
+    @functools.cached_property
+    def mcse(self) -> jax.Array:
+        """Monte-Carlo standard error of ``probs``; zeros for quadrature, NaN for ``map``.
+
+        Computed when first asked for: O(draws * points), at nodes where there are many points.
+        """
+        post = self.posterior
+        if self.method == "map":
+            return jnp.full_like(self.probs, jnp.nan)
+        exact = post.integrator == "closed_form" and self.method == "predictive"
+        if post.integrator == "quadrature" or exact:
+            return jnp.zeros_like(self.probs)
+
+        def function(problem: Problem, x: jax.Array) -> jax.Array:
+            return standard_error(post._setup, self.method, problem, x)[None]
+
+        return self._rows(function)[..., 0]
+
+    def interval(self, level: float = 0.9) -> tuple[jax.Array, jax.Array]:
+        """Return the ends of the central credible interval of f*(x; theta) at each point.
+
+        Parameters
+        ----------
+        level : float
+            Posterior probability inside, strictly between 0 and 1.
+
+        Returns
+        -------
+        tuple of arrays, shaped as ``probs``
+            Lower and upper ends, for the optimal model's prediction if theta were known.
+
+        Notes
+        -----
+        Weighted quantiles of the draws; at nodes, interpolated linearly in x, for many points.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import bayescal as bc
+        >>> prior = bc.NormalInverseGammaPrior(-1, 1, kappa0=1, kappa1=1, alpha=2, beta=2)
+        >>> data = ([-1.2, 0.3, 1.1], [0, 0, 1])
+        >>> lower, upper = bc.posterior_predict(prior, data, [2.0], key=0).interval(0.9)
+        >>> bool(lower[0] < 0.8 < upper[0])
+        True
+        """
+        tail = (1 - checks.check_level(level)) / 2
+        post = self.posterior
+
+        def function(problem: Problem, x: jax.Array) -> jax.Array:
+            levels = jnp.asarray([tail, 1 - tail])
+            return credible_bounds(post._setup, problem, x, levels, post._posterior_size())
+
+        ends = self._rows(function)
+        return ends[..., 0], ends[..., 1]
+
+    def _rows(self, function: Any) -> jax.Array:
+        """Apply ``function`` of one data set and its points, giving (r, classes, m), to each.
+
+        Returns an array shaped as ``probs`` with ``r`` on a last axis.
+        """
+        post = self.posterior
+        family = post._problem.prior.family
+        rows = []
+        with float64():
+            for b in range(len(post._data.x)):
+                points = self._points[0 if len(self._points) == 1 else b]
+                use, weights = _nodes(points, family)
+                padded = pad_axis(use, padded_length(len(use)), 0).astype(np.float64)
+                found = np.asarray(function(post._alone(b), jnp.asarray(padded)))
+                found = found[..., : len(use)]
+                if weights is not None:
+                    left, share = weights
+                    found = found[..., left] * (1 - share) + found[..., left + 1] * share
+                # (r, classes, m) becomes (m[, classes], r).
+                rows.append(found[:, 1].T if self._binary else found.transpose(2, 1, 0))
+        stacked = rows[0] if post._data.single else np.stack(rows)
+        return jnp.asarray(stacked.astype(default_dtype()))
+
+    @property
+    def ess(self) -> Any:
+        """Effective sample size of the weights, for each data set."""
+        return self.posterior.ess
+
+    @property
+    def pareto_k(self) -> Any:
+        """Shape of the weights' tail, for each data set."""
+        return self.posterior.pareto_k
+
+    @property
+    def log_evidence(self) -> Any:
+        """Log marginal likelihood, for each data set."""
+        return self.posterior.log_evidence
+
+    @property
+    def draws(self) -> dict[str, jax.Array]:
+        """Draws of the first data set; ``posterior.draws(index)`` for another."""
+        return self.posterior.draws()
+
+    @property
+    def log_weights(self) -> jax.Array:
+        """Log weights of the first data set; ``posterior.log_weights(index)`` for another."""
+        return self.posterior.log_weights()
+
+    def to_arviz(self, **options: Any) -> Any:
+        """Return the posterior's draws in ArviZ's container; see ``Posterior.to_arviz``."""
+        return self.posterior.to_arviz(**options)
+
+    def _facts(self) -> list[tuple[str, str]]:
+        low, high = float(jnp.nanmin(self.probs)), float(jnp.nanmax(self.probs))
+        return [
+            ("method", self.method),
+            ("points", " x ".join(str(n) for n in self._values.shape)),
+            ("probabilities", f"{low:.3g} to {high:.3g}"),
+        ]
+
+    def __repr__(self) -> str:
+        """Return the essentials in one line."""
+        inside = ", ".join(value for _, value in self._facts())
+        return f"Prediction({inside}; {self.posterior!r})"
+
+    def _repr_html_(self) -> str:
+        return _facts_table("Prediction", self._facts() + self.posterior._facts())
+
+
+def _nodes(points: np.ndarray, family: Any) -> tuple[np.ndarray, tuple[np.ndarray, Any] | None]:
+    """Return the points to evaluate, and how to interpolate between them where they are many."""
+    if not family.univariate or len(points) < LONG:
+        return points, None
+    z = np.asarray(family.coordinate(points.astype(np.float64), np))
+    nodes = np.quantile(z, np.linspace(0, 1, 129))
+    nodes = np.unique(np.concatenate([nodes, np.linspace(z.min(), z.max(), 128)]))
+    left = np.clip(np.searchsorted(nodes, z) - 1, 0, max(len(nodes) - 2, 0))
+    if len(nodes) == 1:
+        return points, None
+    share = (z - nodes[left]) / (nodes[left + 1] - nodes[left])
+    return np.asarray(family.from_coordinate(nodes, np)), (left, share)
+
+
+def _facts_table(title: str, facts: list[tuple[str, str]]) -> str:
+    """Return a small HTML table for notebooks."""
+    rows = "".join(
+        f"<tr><th style='text-align:left'>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>"
+        for k, v in facts
+    )
+    return f"<table><caption>{html.escape(title)}</caption>{rows}</table>"

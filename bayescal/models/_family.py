@@ -1,0 +1,72 @@
+"""What a generative family is: exponential-family densities of each class.
+
+Every family here has class-conditional densities of the form
+
+    log p(x | y, theta) = features(x) . natural_y(theta),
+
+so that the log odds between classes are linear in the features, the likelihood needs only the sum
+of the features in each class, and one implementation of every integrator serves all families.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import jax
+import numpy as np
+
+
+class Family(abc.ABC):
+    """A family of class-conditional densities; a subclass has no state but static sizes.
+
+    A new family writes ``name``, ``parameters``, ``features``, ``natural``, ``sample`` and, where
+    they differ from the defaults, ``classes``, ``univariate``, ``check_support``, ``coordinate``,
+    ``origin`` and ``event_shapes``.  ``xp`` is NumPy or ``jax.numpy``: features run on either.
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    classes: int = 2
+    univariate: bool = True
+
+    @abc.abstractmethod
+    def features(self, x: Any, origin: Any, xp: ModuleType) -> Any:
+        """Return the features (..., p) of points ``x`` (...) or (..., d); the first is 1."""
+
+    @abc.abstractmethod
+    def natural(self, params: Mapping[str, jax.Array], origin: jax.Array) -> jax.Array:
+        """Return the (classes, p) coefficients of the features for one parameter vector.
+
+        Parameters outside their domain give NaN, which counts as a likelihood of zero.
+        """
+
+    @abc.abstractmethod
+    def sample(
+        self, params: Mapping[str, jax.Array], labels: jax.Array, key: jax.Array
+    ) -> jax.Array:
+        """Draw one observation for each of the ``labels`` (n,)."""
+
+    def check_support(self, x: np.ndarray, name: str) -> None:  # noqa: B027
+        """Raise ``ValueError`` if a point lies outside the densities' support."""
+
+    def coordinate(self, x: Any, xp: ModuleType) -> Any:
+        """Map univariate ``x`` to the line on which log odds are smooth with bounded slope."""
+        return x
+
+    def from_coordinate(self, z: Any, xp: ModuleType) -> Any:
+        """Invert ``coordinate``."""
+        return z
+
+    def origin(self, x: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """Return the point from which features are measured, against cancellation."""
+        return np.zeros(x.shape[2:])
+
+    def event_shapes(self, dim: int) -> dict[str, tuple[tuple[int, ...], ...]]:
+        """Return the shapes that each parameter may have for ``dim`` features.
+
+        A scalar where none is allowed is repeated to the first shape.
+        """
+        return {name: ((),) for name in self.parameters}

@@ -1,0 +1,287 @@
+"""A prior over the parameters of a family: independent distributions, or a NumPyro model.
+
+Both are walked in the same way: ``walk`` visits each random site in order, lets a callback choose
+its value, and returns the parameters.  Drawing, densities and changes of variables are callbacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.numerics import nan_to_minus_inf
+from bayescal.models._family import Family
+
+
+class Site(NamedTuple):
+    """One random site met on a walk: its distribution and the value chosen."""
+
+    name: str
+    distribution: Any
+    value: Any
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["values"],
+    meta_fields=["family", "model", "closed_form"],
+)
+@dataclass(frozen=True)
+class Prior:
+    """A family of densities with a prior over its parameters.
+
+    Made by ``GaussianPrior``, ``BetaPrior``, ``MultivariateGaussianPrior``, ``DirichletPrior`` and
+    ``NormalInverseGammaPrior``. It is a pytree: numbers inside are leaves, so priors that differ in
+    numbers alone share one compilation.
+
+    Attributes
+    ----------
+    family : Family
+        The class-conditional densities.
+    values : dict
+        A NumPyro distribution or a number for each parameter, or the hyperparameters of ``model``.
+    model : callable or None
+        NumPyro model of a joint prior, called with ``values`` as keyword arguments.
+    closed_form : object or None
+        Formulas of a conjugate prior, where there are any.
+
+    Examples
+    --------
+    >>> from bayescal import GaussianPrior
+    >>> GaussianPrior(mu0=-1.0, mu1=1.0, sigma=2.0).family.parameters
+    ('mu0', 'mu1', 'sigma')
+    """
+
+    family: Family
+    values: dict[str, Any]
+    model: Callable[..., None] | None = None
+    closed_form: Any = None
+
+    def __repr__(self) -> str:
+        """Return the call that makes this prior."""
+        inside = [f"{name}={_describe(value)}" for name, value in self.values.items()]
+        if self.model is not None and self.closed_form is None:
+            inside = [f"model={getattr(self.model, '__name__', self.model)}", *inside]
+        name = self.family.name if self.closed_form is None else self.closed_form.name
+        return f"{name}({', '.join(inside)})"
+
+
+def make_prior(
+    family: Family,
+    values: Mapping[str, Any],
+    model: Callable[..., None] | None,
+    hyperparameters: Mapping[str, Any] | None,
+    positive: Sequence[str] = (),
+) -> Prior:
+    """Check the arguments of a public prior and build it; ``positive`` names scale parameters."""
+    if model is None:
+        if hyperparameters is not None:
+            raise ValueError("hyperparameters must come with model")
+        return Prior(family, {n: _check_value(n, values[n], positive) for n in family.parameters})
+    given = [name for name, value in values.items() if value is not None]
+    if given:
+        raise ValueError(f"model must be the only prior, got {', '.join(given)} as well")
+    if not callable(model):
+        raise TypeError(f"model must be callable, got {type(model).__name__}")
+    hyper = dict(hyperparameters or {})
+    sites = model_sites(model, hyper)
+    missing = [name for name in family.parameters if name not in sites]
+    if missing:
+        raise ValueError(
+            f"model must have sites named {', '.join(family.parameters)}; "
+            f"it lacks {', '.join(missing)}"
+        )
+    return Prior(family, hyper, model)
+
+
+def _check_value(name: str, value: Any, positive: Sequence[str]) -> Any:
+    """Return a distribution or a finite number or array given for one parameter."""
+    if value is None:
+        raise TypeError(f"{name} must be given: a number or a NumPyro distribution")
+    if is_distribution(value):
+        if value.batch_shape != ():
+            raise ValueError(
+                f"{name} must be a distribution without batch dimensions, got batch shape "
+                f"{value.batch_shape}: use .to_event() for a vector-valued parameter, or give a "
+                "list of priors for a batch of data sets"
+            )
+        if getattr(value.support, "is_discrete", False):
+            raise ValueError(f"{name} must be a continuous distribution, got {_describe(value)}")
+        return value
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{name} must be a number or a NumPyro distribution, got {type(value).__name__}"
+        ) from None
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite, got {value}")
+    if name in positive and not (array > 0).all():
+        raise ValueError(f"{name} must be positive, got {value}")
+    return float(array) if array.ndim == 0 else array
+
+
+def is_distribution(value: Any) -> bool:
+    """Whether ``value`` is a NumPyro distribution; imports nothing."""
+    return callable(getattr(value, "log_prob", None)) and hasattr(value, "batch_shape")
+
+
+def _describe(value: Any) -> str:
+    """Return a short name for a distribution or a number."""
+    if not is_distribution(value):
+        if np.ndim(value) == 0:
+            return f"{float(value):g}" if float(value) != int(value) else f"{float(value)}"
+        return f"array{np.shape(value)}"
+    if type(value).__name__ == "TransformedDistribution":
+        steps = ", ".join(type(t).__name__ for t in value.transforms)
+        return f"{steps}({_describe(value.base_dist)})"
+    base = getattr(value, "base_dist", None)
+    if base is not None and is_distribution(base):
+        return f"{_describe(base)}^{value.event_shape or value.batch_shape}"
+    inside = []
+    for name in value.arg_constraints:
+        argument = getattr(value, name, None)
+        if argument is not None and np.ndim(argument) == 0:
+            inside.append(f"{name}={np.asarray(argument).item():g}")
+    return f"{type(value).__name__}({', '.join(inside)})"
+
+
+Choose = Callable[[str, Any], Any]
+
+
+def walk(prior: Prior, choose: Choose) -> tuple[dict[str, Any], list[Site]]:
+    """Visit the random sites; return all parameters and the sites with their chosen values.
+
+    ``choose(name, distribution)`` returns the value of a site.  Works under any JAX transformation.
+    """
+    with jax.numpy_dtype_promotion("standard"):
+        if prior.model is not None:
+            return _walk_model(prior, choose)
+        params, sites = {}, []
+        for name, value in prior.values.items():
+            if is_distribution(value):
+                chosen = choose(name, value)
+                sites.append(Site(name, value, chosen))
+                params[name] = chosen
+            else:
+                params[name] = jnp.asarray(value, jnp.result_type(float))
+        return params, sites
+
+
+def _walk_model(prior: Prior, choose: Choose) -> tuple[dict[str, Any], list[Site]]:
+    """Run the NumPyro model with the values that ``choose`` gives."""
+    from numpyro import handlers
+    from numpyro.primitives import Messenger
+
+    class Chooser(Messenger):
+        def process_message(self, msg: dict[str, Any]) -> None:
+            if msg["type"] == "sample" and msg["value"] is None:
+                msg["value"] = choose(msg["name"], msg["fn"])
+
+    assert prior.model is not None
+    with handlers.trace() as trace, Chooser():
+        prior.model(**prior.values)
+    sites, params = [], {}
+    for name, entry in trace.items():
+        if entry["type"] == "sample":
+            if entry["is_observed"]:
+                raise ValueError(
+                    f"model must be a prior without observations or factors, got site {name!r}"
+                )
+            sites.append(Site(name, entry["fn"], entry["value"]))
+        if entry["type"] in ("sample", "deterministic") and name in prior.family.parameters:
+            params[name] = jnp.asarray(entry["value"], jnp.result_type(float))
+    return params, sites
+
+
+def model_sites(model: Callable[..., None], hyperparameters: Mapping[str, Any]) -> set[str]:
+    """Return the names of a model's sites, without running it on numbers."""
+    from numpyro import handlers
+
+    names: set[str] = set()
+
+    def run(key: jax.Array) -> int:
+        with handlers.trace() as trace, handlers.seed(rng_seed=key):
+            model(**hyperparameters)
+        names.update(trace)
+        return 0
+
+    with jax.numpy_dtype_promotion("standard"):
+        jax.eval_shape(run, jax.random.key(0))
+    return names
+
+
+def draw(prior: Prior, key: jax.Array, num_samples: int) -> tuple[dict[str, Any], jax.Array]:
+    """Draw parameters from the prior.
+
+    Returns
+    -------
+    tuple
+        Parameters, each with a leading axis of ``num_samples``, and their log prior density.
+    """
+
+    def one(key: jax.Array) -> tuple[dict[str, Any], jax.Array]:
+        count = iter(range(1 << 30))
+
+        def choose(name: str, distribution: Any) -> Any:
+            value = distribution.sample(jax.random.fold_in(key, next(count)))
+            return jnp.asarray(value, jnp.result_type(float))
+
+        params, sites = walk(prior, choose)
+        return params, log_density(sites)
+
+    return jax.vmap(one)(jax.random.split(key, num_samples))
+
+
+def log_density(sites: Sequence[Site]) -> jax.Array:
+    """Return the log prior density at the chosen values; ``-inf`` outside the support."""
+    with jax.numpy_dtype_promotion("standard"):
+        total = jnp.zeros(())
+        for site in sites:
+            total = total + jnp.sum(site.distribution.log_prob(site.value))
+        return nan_to_minus_inf(total)
+
+
+def fit_shapes(prior: Prior, dim: int) -> Prior:
+    """Give every parameter the shape that ``dim`` features ask for.
+
+    A scalar distribution for a vector parameter means independent, identically distributed entries.
+    """
+    if prior.model is not None:
+        return prior
+    values = {}
+    for name, shapes in prior.family.event_shapes(dim).items():
+        value, shape = prior.values[name], shapes[0]
+        if is_distribution(value):
+            if value.event_shape == () and () not in shapes:
+                value = value.expand(shape).to_event(len(shape))
+            got = value.event_shape
+        else:
+            value = np.full(shape, value) if np.ndim(value) == 0 and () not in shapes else value
+            got = np.shape(value)
+        if got not in shapes:
+            allowed = " or ".join(str(s) for s in shapes)
+            raise ValueError(f"{name} must have shape {allowed} for these data, got {got}")
+        values[name] = value
+    return Prior(prior.family, values, None, prior.closed_form)
+
+
+def stack_priors(priors: Sequence[Prior]) -> Prior:
+    """Stack priors that differ in numbers alone into one whose leaves have a leading axis."""
+    for i, prior in enumerate(priors):
+        if not isinstance(prior, Prior):
+            raise TypeError(f"prior[{i}] must be a prior, got {type(prior).__name__}")
+    structures = {jax.tree.structure(prior) for prior in priors}
+    shapes = {tuple(np.shape(leaf) for leaf in jax.tree.leaves(prior)) for prior in priors}
+    if len(structures) > 1 or len(shapes) > 1:
+        raise ValueError(
+            "a list of priors must hold one family with the same kinds of distributions, "
+            "differing in numbers alone"
+        )
+    return jax.tree.map(lambda *leaves: np.stack([np.asarray(v) for v in leaves]), *priors)

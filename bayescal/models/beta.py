@@ -1,0 +1,112 @@
+"""Beta classes on scores in (0, 1): log odds of the form of beta calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import betaln
+
+from bayescal.models._family import Family
+from bayescal.models._prior import Prior, make_prior
+
+__all__ = ["BetaFamily", "BetaPrior"]
+
+
+class BetaFamily(Family):
+    """x | y ~ Beta(alpha_y, beta_y); features 1, log x, log(1 - x)."""
+
+    name = "BetaPrior"
+    parameters = ("alpha0", "beta0", "alpha1", "beta1")
+
+    def features(self, x: Any, origin: Any, xp: ModuleType) -> Any:
+        return xp.stack([xp.ones_like(x), xp.log(x), xp.log1p(-x)], axis=-1)
+
+    def natural(self, params: Mapping[str, jax.Array], origin: jax.Array) -> jax.Array:
+        rows = []
+        for y in (0, 1):
+            a, b = params[f"alpha{y}"], params[f"beta{y}"]
+            a, b = (jnp.where(v > 0, v, jnp.nan) for v in (a, b))
+            rows.append(jnp.stack([-betaln(a, b), a - 1, b - 1]))
+        return jnp.stack(rows)
+
+    def sample(
+        self, params: Mapping[str, jax.Array], labels: jax.Array, key: jax.Array
+    ) -> jax.Array:
+        a = jnp.where(labels == 1, params["alpha1"], params["alpha0"])
+        b = jnp.where(labels == 1, params["beta1"], params["beta0"])
+        return jax.random.beta(key, a, b)
+
+    def check_support(self, x: np.ndarray, name: str) -> None:
+        outside = (x <= 0) | (x >= 1)
+        if outside.any():
+            raise ValueError(
+                f"{name} must lie strictly between 0 and 1 for beta densities, got "
+                f"{x[outside][0]:g} ({int(outside.sum())} outside); clip the scores or use logits "
+                "with GaussianPrior"
+            )
+
+    def coordinate(self, x: Any, xp: ModuleType) -> Any:
+        return xp.log(x) - xp.log1p(-x)
+
+    def from_coordinate(self, z: Any, xp: ModuleType) -> Any:
+        # Kept off the ends, where the features have no finite value.
+        tiny = xp.finfo(z.dtype).eps / 4
+        return xp.clip(1 / (1 + xp.exp(-z)), tiny, 1 - 2 * tiny)
+
+
+BETA = BetaFamily()
+
+
+def BetaPrior(
+    alpha0: Any = None,
+    beta0: Any = None,
+    alpha1: Any = None,
+    beta1: Any = None,
+    *,
+    model: Callable[..., None] | None = None,
+    hyperparameters: Mapping[str, Any] | None = None,
+) -> Prior:
+    r"""Prior over two beta-distributed classes of scores in (0, 1).
+
+    The classes are :math:`x \mid y \sim \mathrm{Beta}(\alpha_y, \beta_y)`. For known parameters
+    the Bayes-optimal log odds are
+    :math:`(\alpha_1 - \alpha_0) \ln x - (\beta_0 - \beta_1) \ln(1 - x) + c`, the map of beta
+    calibration.
+
+    Parameters
+    ----------
+    alpha0, beta0, alpha1, beta1 : number or NumPyro distribution
+        Shape parameters of class 0 and class 1, positive, without unit.
+    model : callable, optional
+        A NumPyro model with sites named as the parameters, for a joint prior.
+    hyperparameters : mapping, optional
+        Keyword arguments of ``model``.
+
+    Returns
+    -------
+    Prior
+        Goes into ``posterior`` and ``posterior_predict``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is missing, of the wrong kind or, as a number, not positive.
+
+    References
+    ----------
+    M. Kull, T. Silva Filho and P. Flach (2017), Beta calibration.
+
+    Examples
+    --------
+    >>> import numpyro.distributions as dist
+    >>> BetaPrior(alpha0=1, beta0=dist.Gamma(2, 1), alpha1=dist.Gamma(2, 1), beta1=1)
+    ... # doctest: +ELLIPSIS
+    BetaPrior(alpha0=1.0, beta0=Gamma(concentration=2, rate=1), alpha1=Gamma(...), beta1=1.0)
+    """
+    values = {"alpha0": alpha0, "beta0": beta0, "alpha1": alpha1, "beta1": beta1}
+    return make_prior(BETA, values, model, hyperparameters, positive=BETA.parameters)

@@ -1,0 +1,124 @@
+"""Dirichlet classes of probability vectors: log odds of the form of Dirichlet calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+
+from bayescal.models._family import Family
+from bayescal.models._prior import Prior, make_prior
+
+__all__ = ["DirichletFamily", "DirichletPrior"]
+
+
+@dataclass(frozen=True)
+class DirichletFamily(Family):
+    """x | y ~ Dirichlet(alpha_y) for k classes; features 1, log x_1, ..., log x_k."""
+
+    classes: int = 2
+    name = "DirichletPrior"
+    univariate = False
+
+    @property
+    def parameters(self) -> tuple[str, ...]:  # type: ignore[override]
+        """One vector of concentrations for each class."""
+        return tuple(f"alpha{y}" for y in range(self.classes))
+
+    def features(self, x: Any, origin: Any, xp: ModuleType) -> Any:
+        return xp.concatenate([xp.ones_like(x[..., :1]), xp.log(x)], axis=-1)
+
+    def natural(self, params: Mapping[str, jax.Array], origin: jax.Array) -> jax.Array:
+        alpha = jnp.stack([params[name] for name in self.parameters])
+        alpha = jnp.where(alpha > 0, alpha, jnp.nan)
+        constant = gammaln(alpha.sum(axis=-1)) - gammaln(alpha).sum(axis=-1)
+        return jnp.concatenate([constant[:, None], alpha - 1], axis=-1)
+
+    def sample(
+        self, params: Mapping[str, jax.Array], labels: jax.Array, key: jax.Array
+    ) -> jax.Array:
+        alpha = jnp.stack([params[name] for name in self.parameters])
+        return jax.random.dirichlet(key, alpha[labels])
+
+    def check_support(self, x: np.ndarray, name: str) -> None:
+        if x.shape[-1] != self.classes:
+            raise ValueError(
+                f"{name} must hold {self.classes} probabilities in each row, got {x.shape[-1]}"
+            )
+        if (x <= 0).any():
+            raise ValueError(
+                f"{name} must be positive for Dirichlet densities, got {x.min():g}; clip the "
+                "probabilities and normalise them"
+            )
+        worst = np.abs(x.sum(axis=-1) - 1).max()
+        if worst > 1e-4:
+            raise ValueError(f"{name} must have rows that sum to one, got one off by {worst:.2g}")
+
+    def event_shapes(self, dim: int) -> dict[str, tuple[int, ...] | None]:
+        return {name: (self.classes,) for name in self.parameters}
+
+
+def DirichletPrior(
+    alpha: Sequence[Any] | None = None,
+    *,
+    classes: int | None = None,
+    model: Callable[..., None] | None = None,
+    hyperparameters: Mapping[str, Any] | None = None,
+) -> Prior:
+    r"""Prior over k Dirichlet-distributed classes of probability vectors.
+
+    Class y has :math:`x \mid y \sim \mathrm{Dirichlet}(\alpha_y)` on the simplex of k classes; for
+    known parameters the Bayes-optimal prediction is
+    :math:`\mathrm{softmax}(W \ln x + b)`, the map of Dirichlet calibration.
+
+    Parameters
+    ----------
+    alpha : sequence of k entries
+        For each class a NumPyro distribution of event shape (k,), a scalar distribution (k
+        independent entries), an array of shape (k,) or a number. All positive.
+    classes : int, optional
+        Number of classes; needed with ``model``, otherwise the length of ``alpha``.
+    model : callable, optional
+        A NumPyro model with sites ``alpha0``, ..., each of shape (k,).
+    hyperparameters : mapping, optional
+        Keyword arguments of ``model``.
+
+    Returns
+    -------
+    Prior
+        Goes into ``posterior`` and ``posterior_predict``, whose predictions are then (m, k).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an entry is missing or of the wrong kind, or there are fewer than two classes.
+
+    References
+    ----------
+    M. Kull et al. (2019), Beyond temperature scaling: Dirichlet calibration.
+
+    Examples
+    --------
+    >>> import numpyro.distributions as dist
+    >>> prior = DirichletPrior([dist.Gamma(2, 1)] * 3)
+    >>> prior.family.classes
+    3
+    """
+    if alpha is None and model is None:
+        raise TypeError("alpha must be given: one entry for each class")
+    if alpha is not None and not isinstance(alpha, (list, tuple, np.ndarray)):
+        raise TypeError(f"alpha must be a sequence with one entry per class, got {alpha!r}")
+    k = len(alpha) if alpha is not None else classes
+    if k is None:
+        raise TypeError("classes must be given with model")
+    if k < 2 or (classes is not None and classes != k):
+        raise ValueError(f"alpha must have one entry for each of {classes or 2} classes, got {k}")
+    family = DirichletFamily(k)
+    values = dict(zip(family.parameters, alpha if alpha is not None else [None] * k, strict=True))
+    return make_prior(family, values, model, hyperparameters, positive=family.parameters)

@@ -1,0 +1,154 @@
+"""Gaussian classes on the line, with one shared variance or with two."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal.models._family import Family
+from bayescal.models._prior import Prior, make_prior
+
+__all__ = ["GaussianPrior", "SharedGaussian", "UnequalGaussian"]
+
+_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+
+
+class _Gaussian(Family):
+    """Common to both: features 1, r, r**2 of r = x - origin."""
+
+    def features(self, x: Any, origin: Any, xp: ModuleType) -> Any:
+        r = x - origin
+        return xp.stack([xp.ones_like(r), r, r * r], axis=-1)
+
+    def origin(self, x: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        return np.asarray(x[mask].mean())
+
+    def coefficients(self, mu: jax.Array, sigma: jax.Array, origin: jax.Array) -> jax.Array:
+        """Return the coefficients (3,) of one class."""
+        mu = mu - origin
+        sigma = jnp.where(sigma > 0, sigma, jnp.nan)
+        precision = 1 / sigma**2
+        constant = -0.5 * mu**2 * precision - jnp.log(sigma) - _LOG_SQRT_2PI
+        return jnp.stack([constant, mu * precision, -0.5 * precision])
+
+
+class SharedGaussian(_Gaussian):
+    """x | y ~ N(mu_y, sigma**2): log odds linear in x, that is logistic calibration."""
+
+    name = "GaussianPrior"
+    parameters = ("mu0", "mu1", "sigma")
+
+    def natural(self, params: Mapping[str, jax.Array], origin: jax.Array) -> jax.Array:
+        sigma = params["sigma"]
+        return jnp.stack([self.coefficients(params[m], sigma, origin) for m in ("mu0", "mu1")])
+
+    def sample(
+        self, params: Mapping[str, jax.Array], labels: jax.Array, key: jax.Array
+    ) -> jax.Array:
+        mu = jnp.where(labels == 1, params["mu1"], params["mu0"])
+        return mu + params["sigma"] * jax.random.normal(key, labels.shape, mu.dtype)
+
+
+class UnequalGaussian(_Gaussian):
+    """x | y ~ N(mu_y, sigma_y**2): log odds quadratic in x."""
+
+    name = "GaussianPrior"
+    parameters = ("mu0", "mu1", "sigma0", "sigma1")
+
+    def natural(self, params: Mapping[str, jax.Array], origin: jax.Array) -> jax.Array:
+        return jnp.stack(
+            [self.coefficients(params[f"mu{y}"], params[f"sigma{y}"], origin) for y in (0, 1)]
+        )
+
+    def sample(
+        self, params: Mapping[str, jax.Array], labels: jax.Array, key: jax.Array
+    ) -> jax.Array:
+        mu = jnp.where(labels == 1, params["mu1"], params["mu0"])
+        sigma = jnp.where(labels == 1, params["sigma1"], params["sigma0"])
+        return mu + sigma * jax.random.normal(key, labels.shape, mu.dtype)
+
+
+SHARED = SharedGaussian()
+UNEQUAL = UnequalGaussian()
+
+
+def GaussianPrior(
+    mu0: Any = None,
+    mu1: Any = None,
+    sigma: Any = None,
+    *,
+    sigma0: Any = None,
+    sigma1: Any = None,
+    model: Callable[..., None] | None = None,
+    hyperparameters: Mapping[str, Any] | None = None,
+) -> Prior:
+    r"""Prior over two Gaussian classes on the line.
+
+    With a shared ``sigma`` the classes are :math:`x \mid y \sim N(\mu_y, \sigma^2)`, and the
+    Bayes-optimal prediction for known parameters is logistic,
+    :math:`f^*(x) = \mathrm{sigmoid}(a x + b + \log(\pi_1/\pi_0))` with
+    :math:`a = (\mu_1 - \mu_0)/\sigma^2` and :math:`b = (\mu_0^2 - \mu_1^2)/(2\sigma^2)`.
+    With ``sigma0`` and ``sigma1`` the log odds are quadratic in x.
+
+    Parameters
+    ----------
+    mu0, mu1 : number or NumPyro distribution
+        Means of class 0 and class 1, in the units of the scores. A number is a point mass.
+    sigma : number or NumPyro distribution
+        Standard deviation of both classes, in the units of the scores.
+    sigma0, sigma1 : number or NumPyro distribution
+        Standard deviations of each class, instead of ``sigma``.
+    model : callable, optional
+        A NumPyro model with sites named as the parameters, for a joint prior; then no other
+        parameter is given. Sites may be sampled or deterministic.
+    hyperparameters : mapping, optional
+        Keyword arguments of ``model``; numbers given here can differ between calls without
+        compiling anew.
+
+    Returns
+    -------
+    Prior
+        Goes into ``posterior`` and ``posterior_predict``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is missing, of the wrong kind, or a point mass of sigma is not positive.
+
+    References
+    ----------
+    M. Maher (2020), section 4; Theorem 1 for the shared variance.
+
+    Examples
+    --------
+    >>> import numpyro.distributions as dist
+    >>> GaussianPrior(mu0=dist.Uniform(-2.5, 0), mu1=dist.Uniform(0, 2.5), sigma=1.0)
+    GaussianPrior(mu0=Uniform(low=-2.5, high=0), mu1=Uniform(low=0, high=2.5), sigma=1.0)
+    """
+    unequal = sigma0 is not None or sigma1 is not None
+    if unequal and sigma is not None:
+        raise ValueError("sigma must not be given together with sigma0 or sigma1")
+    values = {"mu0": mu0, "mu1": mu1}
+    if unequal:
+        values |= {"sigma0": sigma0, "sigma1": sigma1}
+    else:
+        values |= {"sigma": sigma}
+    if model is not None:
+        family = _family_of_model(model, hyperparameters)
+    else:
+        family = UNEQUAL if unequal else SHARED
+    positive = ("sigma", "sigma0", "sigma1")
+    return make_prior(family, values, model, hyperparameters, positive=positive)
+
+
+def _family_of_model(model: Callable[..., None], hyper: Mapping[str, Any] | None) -> Family:
+    """Return the family whose parameter names the model's sites carry."""
+    from bayescal.models._prior import model_sites
+
+    return UNEQUAL if "sigma0" in model_sites(model, hyper or {}) else SHARED

@@ -1,0 +1,176 @@
+"""The conjugate prior of two Gaussian classes with one variance, and its closed forms."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jax.scipy.stats import norm
+from jax.scipy.stats import t as student_t
+
+from bayescal.models._prior import Prior
+from bayescal.models.gaussian import SHARED
+
+__all__ = ["NormalInverseGammaForms", "NormalInverseGammaPrior"]
+
+
+def _model(mean0: Any, mean1: Any, kappa0: Any, kappa1: Any, alpha: Any, beta: Any) -> None:
+    """NumPyro model of the prior: the variance first, then the means given the variance."""
+    import numpyro
+    import numpyro.distributions as dist
+
+    variance = numpyro.sample("variance", dist.InverseGamma(alpha, beta))
+    sigma = numpyro.deterministic("sigma", jnp.sqrt(variance))
+    numpyro.sample("mu0", dist.Normal(mean0, sigma / jnp.sqrt(kappa0)))
+    numpyro.sample("mu1", dist.Normal(mean1, sigma / jnp.sqrt(kappa1)))
+
+
+class _Updated(NamedTuple):
+    """Parameters after seeing data; ``mean`` and ``kappa`` have one entry for each class."""
+
+    mean: jax.Array
+    kappa: jax.Array
+    alpha: jax.Array
+    beta: jax.Array
+
+
+@dataclass(frozen=True)
+class NormalInverseGammaForms:
+    """Closed forms of posterior quantities, from the sums (2, 3) of 1, r, r**2 by class."""
+
+    name: str = "NormalInverseGammaPrior"
+
+    def update(self, values: dict[str, Any], sums: jax.Array, origin: jax.Array) -> _Updated:
+        """Return the posterior's parameters; means are relative to ``origin``."""
+        mean = jnp.stack([values["mean0"], values["mean1"]]) - origin
+        kappa = jnp.stack([values["kappa0"], values["kappa1"]])
+        count, total, square = sums[:, 0], sums[:, 1], sums[:, 2]
+        new_kappa = kappa + count
+        new_mean = (kappa * mean + total) / new_kappa
+        average = total / jnp.where(count > 0, count, 1)
+        within = square - count * average**2
+        between = kappa * count * (average - mean) ** 2 / new_kappa
+        alpha = values["alpha"] + count.sum() / 2
+        beta = values["beta"] + 0.5 * (within + between).sum()
+        return _Updated(new_mean, new_kappa, alpha, beta)
+
+    def log_evidence(self, values: dict[str, Any], sums: jax.Array, origin: jax.Array) -> jax.Array:
+        """Return log p(data)."""
+        new = self.update(values, sums, origin)
+        kappa = jnp.stack([values["kappa0"], values["kappa1"]])
+        alpha, beta = values["alpha"], values["beta"]
+        return (
+            0.5 * jnp.log(kappa / new.kappa).sum()
+            + alpha * jnp.log(beta)
+            - new.alpha * jnp.log(new.beta)
+            + gammaln(new.alpha)
+            - gammaln(alpha)
+            - 0.5 * sums[:, 0].sum() * math.log(2 * math.pi)
+        )
+
+    def log_predictive(self, new: _Updated, r: jax.Array) -> jax.Array:
+        """Return log p(x | y, data) of shape (2, m): Student densities with 2 alpha degrees."""
+        scale = jnp.sqrt(new.beta * (new.kappa + 1) / (new.alpha * new.kappa))
+        return student_t.logpdf(r, 2 * new.alpha, new.mean[:, None], scale[:, None])
+
+    def draw(
+        self,
+        values: dict[str, Any],
+        sums: jax.Array,
+        origin: jax.Array,
+        key: jax.Array,
+        num_samples: int,
+    ) -> tuple[dict[str, jax.Array], jax.Array]:
+        """Draw from the posterior; return parameters (n,) and their log prior density."""
+        new = self.update(values, sums, origin)
+        first, second = jax.random.split(key)
+        gamma = jax.random.gamma(first, new.alpha, (num_samples,), new.beta.dtype)
+        variance = new.beta / gamma
+        normal = jax.random.normal(second, (2, num_samples), variance.dtype)
+        mu = new.mean[:, None] + jnp.sqrt(variance / new.kappa[:, None]) * normal + origin
+        mean = jnp.stack([values["mean0"], values["mean1"]])[:, None]
+        kappa = jnp.stack([values["kappa0"], values["kappa1"]])[:, None]
+        log_means = norm.logpdf(mu, mean, jnp.sqrt(variance / kappa)).sum(axis=0)
+        alpha, beta = values["alpha"], values["beta"]
+        log_variance = (
+            alpha * jnp.log(beta)
+            - gammaln(alpha)
+            - (alpha + 1) * jnp.log(variance)
+            - beta / variance
+        )
+        params = {"mu0": mu[0], "mu1": mu[1], "sigma": jnp.sqrt(variance)}
+        return params, log_means + log_variance
+
+    def mode(self, new: _Updated, origin: jax.Array) -> dict[str, jax.Array]:
+        """Return the mode of the joint density of the means and the variance."""
+        sigma = jnp.sqrt(new.beta / (new.alpha + 2))
+        return {"mu0": new.mean[0] + origin, "mu1": new.mean[1] + origin, "sigma": sigma}
+
+
+FORMS = NormalInverseGammaForms()
+
+
+def NormalInverseGammaPrior(
+    mean0: float, mean1: float, kappa0: float, kappa1: float, alpha: float, beta: float
+) -> Prior:
+    r"""Conjugate prior over two Gaussian classes with one unknown variance.
+
+    .. math::
+        \sigma^2 \sim \mathrm{InverseGamma}(\alpha, \beta), \qquad
+        \mu_y \mid \sigma^2 \sim N(m_y, \sigma^2 / \kappa_y)
+
+    ``integrator="closed_form"`` gives the exact predictive (a ratio of Student densities), the
+    posterior mean of the coefficients and the mode; every other integrator works as well.
+
+    Parameters
+    ----------
+    mean0, mean1 : float
+        Prior means of the class means, in the units of the scores.
+    kappa0, kappa1 : float
+        Prior weight of each mean, in observations; positive.
+    alpha, beta : float
+        Shape (no unit) and scale (squared units of the scores) of the variance; positive.
+
+    Returns
+    -------
+    Prior
+        Goes into ``posterior`` and ``posterior_predict``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a value is not a finite number, or one that must be positive is not.
+
+    References
+    ----------
+    K. Murphy (2007), Conjugate Bayesian analysis of the Gaussian distribution, section 3.
+
+    Examples
+    --------
+    >>> NormalInverseGammaPrior(-1, 1, kappa0=1, kappa1=1, alpha=2, beta=2)
+    NormalInverseGammaPrior(mean0=-1.0, mean1=1.0, kappa0=1.0, kappa1=1.0, alpha=2.0, beta=2.0)
+    """
+    given = {
+        "mean0": mean0,
+        "mean1": mean1,
+        "kappa0": kappa0,
+        "kappa1": kappa1,
+        "alpha": alpha,
+        "beta": beta,
+    }
+    values = {}
+    for name, value in given.items():
+        try:
+            values[name] = float(value)
+        except (TypeError, ValueError):
+            raise TypeError(f"{name} must be a number, got {value!r}") from None
+        if not np.isfinite(values[name]):
+            raise ValueError(f"{name} must be finite, got {value}")
+        if not name.startswith("mean") and values[name] <= 0:
+            raise ValueError(f"{name} must be positive, got {value}")
+    return Prior(SHARED, values, _model, FORMS)

@@ -1,0 +1,110 @@
+"""Calibration curves with credible bands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayescal._core.checks import as_numpy, check_finite
+from bayescal.plots._style import new_axes, next_style, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["curve"]
+
+
+def curve(
+    x: Any,
+    mean: Any,
+    lower: Any = None,
+    upper: Any = None,
+    *,
+    ax: Axes | None = None,
+    label: str | None = None,
+) -> Axes:
+    """Draw a calibration curve, with a credible band around it if one is given.
+
+    Parameters
+    ----------
+    x : array of shape (n,)
+        Scores, in any order.
+    mean : array of shape (n,)
+        Probability at each score.
+    lower, upper : array of shape (n,), optional
+        Ends of the credible interval at each score, both or neither.
+    ax : matplotlib Axes, optional
+        Where to draw, by default on a new figure. Drawing on the same axes again goes on with the
+        next colour and line.
+    label : str, optional
+        Name in the legend.
+
+    Returns
+    -------
+    matplotlib Axes
+        ``ax``, or the axes of the new figure.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If shapes differ, a value is not finite, one end of the band is missing, or ``lower`` lies
+        above ``upper``.
+
+    Examples
+    --------
+    >>> ax = curve([2.0, 0.0, 1.0], [0.9, 0.2, 0.6], [0.8, 0.1, 0.4], [1.0, 0.4, 0.7])
+    >>> ax.lines[0].get_xdata().tolist()
+    [0.0, 1.0, 2.0]
+    """
+    given = {"x": x, "mean": mean}
+    if (lower is None) != (upper is None):
+        raise ValueError("lower and upper must be given together")
+    if lower is not None:
+        given |= {"lower": lower, "upper": upper}
+    arrays = {name: _vector(value, name) for name, value in given.items()}
+    n = len(arrays["x"])
+    for name, array in arrays.items():
+        if len(array) != n:
+            raise ValueError(f"{name} must have shape ({n},) to match x, got {array.shape}")
+    if lower is not None and (arrays["lower"] > arrays["upper"]).any():
+        raise ValueError("lower must not exceed upper")
+    order = np.argsort(arrays["x"], kind="stable")
+    arrays = {name: array[order] for name, array in arrays.items()}
+    if ax is None:
+        ax = new_axes(4.2, 3.0)
+        ax.set(xlabel="Score", ylabel="Probability of class 1", ylim=(-0.02, 1.02))
+        tidy(ax)
+    style = next_style(ax)
+    if lower is not None:
+        ax.fill_between(
+            arrays["x"],
+            arrays["lower"],
+            arrays["upper"],
+            color=style.color,
+            alpha=0.2,
+            linewidth=0,
+            zorder=2,
+        )
+    ax.plot(
+        arrays["x"],
+        arrays["mean"],
+        color=style.color,
+        linestyle=style.linestyle,
+        linewidth=1.6,
+        label=label,
+        zorder=3,
+        gid=style.group,
+    )
+    if label is not None:
+        ax.legend(frameon=False, handlelength=2.6)
+    return ax
+
+
+def _vector(value: Any, name: str) -> np.ndarray:
+    """Return a finite float64 vector."""
+    array = as_numpy(value, name)
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(f"{name} must have shape (n,) with n > 0, got {array.shape}")
+    check_finite(array, name)
+    return array.astype(np.float64)

@@ -1,0 +1,224 @@
+"""Reliability diagrams: predicted against observed frequency."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayescal._core.checks import as_numpy, check_level
+from bayescal.metrics import ReliabilityCurve, reliability_curve
+from bayescal.plots._style import Style, new_axes, next_style, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["reliability"]
+
+_STRIP = "bayescal-histogram"
+_DIAGONAL = "bayescal-diagonal"
+_STRIP_BINS = 20
+_MARGIN = 0.02
+# Bottom and height of the strip, in the units of the vertical axis, of which it is a part: so it
+# needs no room outside the axes, whatever their layout.
+_STRIP_BOTTOM, _STRIP_HEIGHT = 1.05, 0.15
+_LABELS = {
+    "binary": ("Mean predicted probability", "Observed frequency"),
+    "confidence": ("Mean confidence", "Accuracy"),
+}
+
+
+def reliability(
+    probs: Any,
+    y: Any,
+    *,
+    bins: int = 10,
+    binning: str = "equal_width",
+    kind: str | None = None,
+    level: float | None = 0.9,
+    histogram: bool = True,
+    ax: Axes | None = None,
+    label: str | None = None,
+) -> Axes:
+    r"""Draw a reliability diagram.
+
+    A marker stands at the mean predicted and the observed frequency of each bin. The pale bar
+    behind it is where the observed frequency of a perfectly calibrated model falls with
+    probability ``level``: between the binomial quantiles for the bin's number of cases and mean
+    prediction. The strip on top shows where the predictions lie, in 20 bins of equal width.
+
+    Parameters
+    ----------
+    probs : array of shape (n,) or (n, k), or mapping from names to such arrays
+        P(y = 1) for two classes, or one row of class probabilities per case; a mapping draws
+        several models of the same cases.
+    y : array of shape (n,)
+        Labels in {0, 1}, or class codes in {0, ..., k - 1}.
+    bins : int, default 10
+        Number of bins.
+    binning : {"equal_width", "equal_mass"}
+        How the bins are laid out, see :func:`bayescal.metrics.reliability_curve`.
+    kind : {"binary", "confidence"}, optional
+        What is predicted: P(y = 1), or the largest probability. By default "binary" for shape
+        (n,) and "confidence" for shape (n, k).
+    level : float or None, default 0.9
+        Probability of the consistency bars, in (0, 1); None leaves them out.
+    histogram : bool, default True
+        Whether to draw the strip on top.
+    ax : matplotlib Axes, optional
+        Where to draw, by default on a new figure. Drawing on the same axes again goes on with the
+        next colour and marker.
+    label : str, optional
+        Name of the model in the legend; with a mapping its keys are the names.
+
+    Returns
+    -------
+    matplotlib Axes
+        ``ax``, or the axes of the new figure.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`bayescal.metrics.ece`; if ``label`` comes with a mapping, or the mapping is empty
+        or mixes kinds.
+
+    References
+    ----------
+    J. Bröcker and L. A. Smith (2007), Increasing the reliability of reliability diagrams.
+
+    Examples
+    --------
+    >>> ax = reliability({"raw": [0.1, 0.3, 0.9, 0.7], "flat": [0.75] * 4}, [0, 1, 1, 1], bins=2)
+    >>> [text.get_text() for text in ax.get_legend().get_texts()]
+    ['raw', 'flat']
+    """
+    models = _named(probs, label)
+    if level is not None:
+        level = check_level(level)
+    kinds = {kind or ("binary" if array.ndim == 1 else "confidence") for _, array in models}
+    if len(kinds) > 1:
+        raise ValueError("probs must be all of shape (n,) or all of shape (n, k), or pass kind")
+    # All curves before any drawing: bad input leaves the axes as they were.
+    (kind,) = kinds
+    curves = [
+        reliability_curve(array, y, bins=bins, binning=binning, kind=kind)  # type: ignore[arg-type]
+        for _, array in models
+    ]
+    strips = [
+        reliability_curve(array, y, bins=_STRIP_BINS, kind=kind)  # type: ignore[arg-type]
+        for _, array in models
+    ]
+    if ax is None:
+        ax = new_axes(3.6, 4.1 if histogram else 3.6)
+    _frame(ax, kind)
+    if histogram:
+        _make_room(ax)
+    for (name, _), curve, strip in zip(models, curves, strips, strict=True):
+        style = next_style(ax)
+        if level is not None:
+            _draw_bars(ax, curve, level, style)
+        _draw_curve(ax, curve, name, style)
+        if histogram:
+            _draw_strip(ax, strip, style)
+    if any(name is not None for name, _ in models):
+        ax.legend(
+            loc="upper left",
+            bbox_to_anchor=(0, 1 + _MARGIN),
+            bbox_transform=ax.transData,
+            fontsize="small",
+            frameon=False,
+            handlelength=2.6,
+            borderaxespad=0.2,
+        )
+    return ax
+
+
+def _named(probs: Any, label: str | None) -> list[tuple[str | None, np.ndarray]]:
+    """Return names and arrays of the models."""
+    if not isinstance(probs, Mapping):
+        return [(label, as_numpy(probs, "probs"))]
+    if label is not None:
+        raise ValueError("label must be left out where probs is a mapping: its keys are the labels")
+    if not probs:
+        raise ValueError("probs must not be an empty mapping")
+    return [(str(name), as_numpy(array, f"probs[{name!r}]")) for name, array in probs.items()]
+
+
+def _frame(ax: Axes, kind: str) -> None:
+    """Draw what all models share, once."""
+    if any(line.get_gid() == _DIAGONAL for line in ax.lines):
+        return
+    ax.plot([0, 1], [0, 1], color="0.55", linewidth=0.9, zorder=1, gid=_DIAGONAL)
+    ends = (-_MARGIN, 1 + _MARGIN)
+    ax.set(xlim=ends, ylim=ends, aspect="equal")
+    ticks = [0, 0.2, 0.4, 0.6, 0.8, 1]
+    ax.set_xticks(ticks)
+    ax.set_yticks(ticks)
+    x_label, y_label = _LABELS[kind]
+    ax.set_xlabel(x_label)
+    ax.set_ylabel(y_label)
+    tidy(ax)
+
+
+def _make_room(ax: Axes) -> None:
+    """Lengthen the vertical axis for the strip; its scale still ends at 1."""
+    ends = (-_MARGIN, 1 + _MARGIN)
+    top = _STRIP_BOTTOM + _STRIP_HEIGHT
+    ax.set_ylim(ends[0], top)
+    ax.spines["left"].set_bounds(*ends)
+    ax.set_ylabel(ax.get_ylabel(), y=0.5 * (ends[1] - ends[0]) / (top - ends[0]))
+
+
+def _draw_bars(ax: Axes, curve: ReliabilityCurve, level: float, style: Style) -> None:
+    """Draw the consistency bars."""
+    from scipy.stats import binom
+
+    # Shared ties can leave fractions of a case.
+    cases = np.maximum(np.rint(curve.weight), 1)
+    expected = np.clip(curve.predicted, 0, 1)
+    lower, upper = (
+        binom.ppf(q, cases, expected) / cases for q in ((1 - level) / 2, (1 + level) / 2)
+    )
+    ax.vlines(
+        curve.predicted, lower, upper, color=style.color, alpha=0.25, linewidth=5, zorder=2
+    ).set_capstyle("butt")
+
+
+def _draw_curve(ax: Axes, curve: ReliabilityCurve, name: str | None, style: Style) -> None:
+    """Draw the markers and the line through them."""
+    ax.plot(
+        curve.predicted,
+        curve.observed,
+        color=style.color,
+        marker=style.marker,
+        linestyle=style.linestyle,
+        linewidth=1.3,
+        markersize=5.5,
+        markeredgecolor="white",
+        markeredgewidth=0.6,
+        label=name,
+        zorder=3,
+        clip_on=False,
+        gid=style.group,
+    )
+
+
+def _draw_strip(ax: Axes, strip: ReliabilityCurve, style: Style) -> None:
+    """Draw the distribution of the predictions on top."""
+    counts = np.zeros(_STRIP_BINS)
+    place = np.clip(np.ceil(strip.predicted * _STRIP_BINS) - 1, 0, _STRIP_BINS - 1)
+    np.add.at(counts, place.astype(int), strip.weight)
+    top = next((child for child in ax.child_axes if child.get_label() == _STRIP), None)
+    if top is None:
+        bounds = (-_MARGIN, _STRIP_BOTTOM, 1 + 2 * _MARGIN, _STRIP_HEIGHT)
+        top = ax.inset_axes(bounds, transform=ax.transData, sharex=ax, label=_STRIP)
+        top.tick_params(bottom=False, labelbottom=False, left=False, labelleft=False)
+        top.spines[["top", "left", "right"]].set_visible(False)
+        top.set_ylabel("cases", rotation=0, ha="right", va="center", color="0.35")
+        top.patch.set_visible(False)
+    edges = np.arange(_STRIP_BINS + 1) / _STRIP_BINS
+    share = counts / counts.sum()
+    top.stairs(share, edges, fill=True, color=style.color, alpha=0.25)
+    top.stairs(share, edges, color=style.color, linestyle=style.linestyle, linewidth=1)
+    top.set_ylim(0, max(top.get_ylim()[1] if len(top.patches) > 2 else 0, 1.05 * share.max()))

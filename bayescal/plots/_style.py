@@ -1,0 +1,48 @@
+"""Colours, markers and lines: told apart by colour-blind readers and in grey."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# The palette of Okabe and Ito without its yellow, which is too faint for lines on white.
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
+_LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.2, 1.2, 1.2)))
+
+# Marks the lines that take part in the count, so that later calls go on with the next style.
+_GROUP = "bayescal-series"
+
+
+class Style(NamedTuple):
+    """Look of one series."""
+
+    color: str
+    marker: str
+    linestyle: str | tuple
+    group: str = _GROUP
+
+
+def next_style(ax: Axes) -> Style:
+    """Return the style that follows those already drawn on ``ax`` by this package."""
+    drawn = sum(line.get_gid() == _GROUP for line in ax.lines)
+    return Style(
+        _COLORS[drawn % len(_COLORS)],
+        _MARKERS[drawn % len(_MARKERS)],
+        _LINES[drawn % len(_LINES)],
+    )
+
+
+def new_axes(width: float, height: float) -> Axes:
+    """Return the axes of a new figure of that size in inches."""
+    import matplotlib.pyplot as plt
+
+    _, ax = plt.subplots(figsize=(width, height), layout="constrained")
+    return ax
+
+
+def tidy(ax: Axes) -> None:
+    """Take away the frame where it carries no scale."""
+    ax.spines[["top", "right"]].set_visible(False)

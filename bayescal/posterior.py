@@ -1,0 +1,278 @@
+"""The main job: condition a known generative model on data, and predict optimally."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core import checks
+from bayescal._core.keys import as_key
+from bayescal._core.padding import pad_axis
+from bayescal._core.precision import float64
+from bayescal._core.warnings import AccuracyWarning, SamplingWarning
+from bayescal.inference import INTEGRATORS
+from bayescal.inference._engine import Problem, Setup, Summary, keep_draws, summarise
+from bayescal.inference.prediction import Prediction
+from bayescal.inference.result import METHODS, Posterior
+from bayescal.models import Prior
+from bayescal.models._prior import fit_shapes, stack_priors
+
+__all__ = ["posterior", "posterior_predict"]
+
+_FEWEST_EFFECTIVE = 100
+_LARGEST_K = 0.7
+
+
+def posterior(
+    prior: Prior | Sequence[Prior],
+    data: Any,
+    *,
+    integrator: str = "montecarlo",
+    num_samples: int = 100_000,
+    class_prior: Any = 0.5,
+    key: int | jax.Array = 0,
+) -> Posterior:
+    r"""Condition a generative model on labelled data, once; predict from the result, often.
+
+    Parameters
+    ----------
+    prior : Prior or list of Prior
+        A family of class-conditional densities with a prior over its parameters, such as
+        ``GaussianPrior``. A list holds one prior for each data set of a batch; they may differ in
+        numbers alone.
+    data : tuple or list
+        ``(x, y)``: scores of shape (n,), or features (n, d) for a multivariate family, and labels
+        (n,) in {0, 1} (or {0, ..., k - 1}). A batch of data sets is ``(x, y)`` or ``(x, y, mask)``
+        with shapes (batch, n[, d]) and (batch, n), or a list of tuples ``(x, y)`` of any sizes.
+        One class may be missing: then the prior speaks for it.
+    integrator : str
+        ``"montecarlo"``: draws from the prior, weighted by their likelihood;
+        ``"sobol"``: the same with scrambled Sobol points;
+        ``"importance"``: draws from a proposal adapted to the posterior;
+        ``"quadrature"``: Gauss rules, for up to three scalar parameters, exact to about 1e-10;
+        ``"nuts"``: NumPyro's sampler; ``"closed_form"``: a conjugate prior's formulas.
+    num_samples : int
+        Number of draws. Quadrature does not need it, but for credible intervals.
+    class_prior : float or array of shape (k,)
+        Probability of class 1 where predictions are wanted, or of each class. Training labels do
+        not inform it.
+    key : int or JAX key
+        Seed of the draws. The same key gives the same numbers, alone or in a batch.
+
+    Returns
+    -------
+    Posterior
+        With ``predict``, ``log_evidence``, ``ess``, ``pareto_k``, ``draws`` and ``to_arviz``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For labels outside {0, 1}, NaN or infinity, shapes that do not match, empty data,
+        ``class_prior`` outside (0, 1), or a prior under which the data are impossible.
+
+    Warns
+    -----
+    SamplingWarning
+        If the effective sample size is below 100 or Pareto-k above 0.7.
+    AccuracyWarning
+        If a quadrature rule did not converge to 1e-6.
+
+    Notes
+    -----
+    With draws :math:`\theta_i` from the prior the weights are
+    :math:`w_i \propto p(D \mid \theta_i)`; from a proposal q they are
+    :math:`p(D \mid \theta_i) p(\theta_i) / q(\theta_i)`. They are normalised to sum to one. The
+    likelihood needs only sums of features over each class, so the cost per draw does not grow
+    with n: O(n + num_samples).
+
+    References
+    ----------
+    M. Maher (2020), section 4, with the corrections that the README lists.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import numpyro.distributions as dist
+    >>> import bayescal as bc
+    >>> prior = bc.GaussianPrior(mu0=dist.Uniform(-2.5, 0), mu1=dist.Uniform(0, 2.5), sigma=1.0)
+    >>> scores = np.array([-1.3, -0.2, -0.9, 0.4, 1.6, 0.8])
+    >>> labels = np.array([0, 0, 0, 1, 1, 1])
+    >>> post = bc.posterior(prior, (scores, labels), integrator="quadrature")
+    >>> print(f"{post.log_evidence:.4f}")
+    -7.4366
+    >>> print(np.round(post.predict([-1.0, 0.0, 1.0]).probs, 4))
+    [0.1716 0.4802 0.8069]
+    """
+    rule = INTEGRATORS[checks.check_choice(integrator, "integrator", tuple(INTEGRATORS))]
+    num_samples = rule.sample_size(checks.check_count(num_samples, "num_samples"))
+    priors, stacked = _check_prior(prior)
+    family = priors[0].family
+    batch = checks.check_data(data, family.univariate, family.classes)
+    family.check_support(batch.x[batch.mask], "x")
+    if stacked and (batch.single or len(priors) != len(batch.x)):
+        got = "one data set" if batch.single else f"{len(batch.x)} data sets"
+        raise ValueError(f"a list of {len(priors)} priors must come with as many data sets: {got}")
+    log_prior = np.log(checks.check_class_prior(class_prior, family.classes))
+    dim = 1 if family.univariate else batch.x.shape[-1]
+    origin = family.origin(batch.x, batch.mask)
+    sums = _class_sums(family, batch, origin)
+    with float64():
+        shaped = [fit_shapes(p, dim) for p in priors]
+        rule.check(shaped[0])
+        count = len(sums)
+        padded = _padded_batch(count) if rule.vectorised else count
+        use = stack_priors(shaped + shaped[-1:] * (padded - count)) if stacked else shaped[0]
+        sums = jnp.asarray(pad_axis(sums, padded, 0))
+        origin = jnp.asarray(origin)
+        state = rule.prepare(use, sums, origin, as_key(key), num_samples, stacked)
+        setup = Setup(rule, rule.realised_size(state, num_samples), stacked)
+        problem = Problem(use, state, sums, origin, jnp.asarray(log_prior))
+        problem = keep_draws(setup, problem)
+        summary = Summary(*(np.asarray(v)[:count] for v in summarise(setup, problem)))
+    _judge(rule, summary, state, setup.size, batch.single)
+    return Posterior(priors if stacked else priors[0], batch, setup, problem, summary, num_samples)
+
+
+def posterior_predict(
+    prior: Prior | Sequence[Prior],
+    data: Any,
+    x: Any = None,
+    *,
+    method: str = "predictive",
+    integrator: str = "montecarlo",
+    num_samples: int = 100_000,
+    class_prior: Any = 0.5,
+    key: int | jax.Array = 0,
+) -> Prediction:
+    r"""Predict optimally from a known generative model and labelled data.
+
+    Equal to ``posterior(prior, data, ...).predict(x, method=method)``.
+
+    Parameters
+    ----------
+    prior : Prior or list of Prior
+        See ``posterior``.
+    data : tuple or list
+        Scores and labels, or a batch of them; see ``posterior``.
+    x : array of shape (m,) or (m, d), optional
+        Points to predict at; for a batch also one row of points for each data set. The data
+        themselves if left out.
+    method : str
+        ``"predictive"``: the posterior predictive
+        :math:`\pi_1 \sum_i w_i p(x \mid 1, \theta_i) / \sum_y \pi_y \sum_i w_i p(x \mid y,
+        \theta_i)`, which is optimal;
+        ``"preds"``: the average :math:`\sum_i w_i f^*(x; \theta_i)` of optimal models;
+        ``"coeffs"``: the optimal model at the average coefficients;
+        ``"map"``: the optimal model at the parameters with the highest posterior density.
+    integrator : str
+        See ``posterior``.
+    num_samples : int
+        Number of draws.
+    class_prior : float or array of shape (k,)
+        Probability of class 1, or of each class, where predictions are wanted.
+    key : int or JAX key
+        Seed of the draws.
+
+    Returns
+    -------
+    Prediction
+        With ``probs``, ``log_odds``, ``mcse``, ``interval(level)``, ``ess``, ``pareto_k``,
+        ``log_evidence``, ``draws``, ``log_weights`` and ``to_arviz()``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As ``posterior``; also if ``x`` has another number of features or a wrong shape.
+
+    Notes
+    -----
+    Work is O(num_samples * points), streamed in blocks. For more than some hundred univariate
+    points the log odds are computed at 129 or more nodes and interpolated in between, with an error
+    below 1e-6 in probability (see ``Prediction.interpolation_error``).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import numpyro.distributions as dist
+    >>> import bayescal as bc
+    >>> prior = bc.GaussianPrior(mu0=dist.Normal(-1, 1), mu1=dist.Normal(1, 1), sigma=1.0)
+    >>> scores, labels = np.array([-1.3, -0.2, 0.4, 1.6]), np.array([0, 0, 1, 1])
+    >>> result = bc.posterior_predict(prior, (scores, labels), [-1.0, 1.0], key=0)
+    >>> print(np.round(result.probs, 1))
+    [0.2 0.8]
+    """
+    checks.check_choice(method, "method", METHODS)
+    post = posterior(
+        prior,
+        data,
+        integrator=integrator,
+        num_samples=num_samples,
+        class_prior=class_prior,
+        key=key,
+    )
+    return post.predict(x, method=method)
+
+
+def _check_prior(prior: Any) -> tuple[list[Prior], bool]:
+    """Return a list of priors, and whether the user gave one for each data set."""
+    if isinstance(prior, Prior):
+        return [prior], False
+    if isinstance(prior, (list, tuple)) and prior:
+        stack_priors(prior)
+        return list(prior), True
+    raise TypeError(
+        "prior must be a prior such as GaussianPrior(...), or a list of them, got "
+        f"{type(prior).__name__}"
+    )
+
+
+def _class_sums(family: Any, batch: checks.Batch, origin: np.ndarray) -> np.ndarray:
+    """Return the sums (batch, classes, p) of the features over each class, in float64."""
+    phi = family.features(batch.x, origin, np)
+    member = (batch.y[..., None] == np.arange(family.classes)) & batch.mask[..., None]
+    return np.einsum("bnk,bnp->bkp", member.astype(np.float64), phi, optimize=True)
+
+
+def _padded_batch(count: int) -> int:
+    """Return the number of data sets to compute, so that batches share compilations."""
+    return 1 << (count - 1).bit_length() if count <= 64 else -(-count // 64) * 64
+
+
+def _judge(rule: Any, summary: Summary, state: Any, size: int, single: bool) -> None:
+    """Raise if the prior excludes the data; warn if the integration is not to be trusted."""
+    impossible = np.flatnonzero(np.isneginf(summary.log_evidence))
+    if impossible.size:
+        where = "" if single else f" (data set {impossible[0]})"
+        raise ValueError(
+            f"the prior must allow the data, but every weight is zero{where}: none of its "
+            "parameters is valid or gives the data a positive density; check its support"
+        )
+    error = getattr(state, "error", None)
+    if error is not None and not (np.asarray(error) < 1e-6).all():
+        warnings.warn(
+            f"quadrature may be off by a relative {np.max(error):.1g}: the posterior is too rough "
+            f"for {size} nodes per parameter; use integrator='importance' or 'nuts'",
+            AccuracyWarning,
+            stacklevel=3,
+        )
+    if not rule.weighted:
+        return
+    bad = (summary.ess < _FEWEST_EFFECTIVE) | (summary.pareto_k > _LARGEST_K)
+    if bad.any():
+        worst = int(np.argmin(np.where(bad, summary.ess, np.inf)))
+        where = "" if single else f" for {int(bad.sum())} of {len(bad)} data sets; the worst has"
+        advice = {
+            "importance": "use integrator='nuts', or more samples",
+        }.get(rule.name, "use integrator='importance', 'quadrature' or 'nuts', or more samples")
+        warnings.warn(
+            f"few draws carry the weight{where}: effective sample size {summary.ess[worst]:.0f} "
+            f"of {size} and Pareto k {summary.pareto_k[worst]:.2f} (want at least "
+            f"{_FEWEST_EFFECTIVE} and at most {_LARGEST_K}); {advice}",
+            SamplingWarning,
+            stacklevel=3,
+        )

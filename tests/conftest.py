@@ -1,0 +1,48 @@
+"""What all tests share: strict JAX, no display, real data where it exists."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import jax
+import matplotlib
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Set at import, so that doctests of the package run under the same rules as the tests.
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_enable_x64", False)
+matplotlib.use("Agg")
+
+# A first call compiles: no example has a time limit. Where CI is set, every run is the same.
+hypothesis.settings.register_profile(
+    "bayescal", deadline=None, print_blob=True, derandomize="CI" in os.environ
+)
+hypothesis.settings.load_profile("bayescal")
+
+
+@pytest.fixture
+def x64() -> Iterator[None]:
+    """64-bit JAX for the duration of one test."""
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _close_figures() -> Iterator[None]:
+    """Close the figures that a test left open."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real data sets: $BAYESCAL_DATA, or ../shared/data beside the repository."""
+    folder = Path(os.environ.get("BAYESCAL_DATA") or ROOT.parent / "shared" / "data")
+    if not folder.is_dir():
+        pytest.skip(f"no real data: {folder} is not a folder (set BAYESCAL_DATA to one)")
+    return folder

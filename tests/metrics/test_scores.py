@@ -1,0 +1,92 @@
+"""Log loss, Brier score and accuracy against scikit-learn and by hand."""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import sklearn.metrics
+
+from bayescal import metrics
+
+
+def predictions(classes: int, n: int = 200) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(classes)
+    probs = rng.dirichlet(np.full(classes, 0.5), size=n)
+    y = rng.integers(0, classes, size=n)
+    return (probs[:, 1] if classes == 2 else probs), y, rng.exponential(size=n)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_scores_equal_scikit_learn(classes: int, weighted: bool) -> None:
+    probs, y, weights = predictions(classes)
+    chosen = weights if weighted else None
+    reference = {"sample_weight": chosen}
+    expected = sklearn.metrics.log_loss(y, probs, labels=range(classes), **reference)
+    assert metrics.log_loss(probs, y, weights=chosen) == pytest.approx(expected, rel=1e-12)
+    expected = sklearn.metrics.brier_score_loss(y, probs, labels=range(classes), **reference)
+    assert metrics.brier_score(probs, y, weights=chosen) == pytest.approx(expected, rel=1e-12)
+    decided = probs.argmax(axis=1) if classes > 2 else probs > 0.5
+    expected = sklearn.metrics.accuracy_score(y, decided, **reference)
+    assert metrics.accuracy(probs, y, weights=chosen) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_log_loss_clips_as_scikit_learn(dtype: type) -> None:
+    probs, y = np.array([0.0, 1.0, 1.0], dtype), np.array([1, 0, 1])
+    expected = sklearn.metrics.log_loss(y, probs)
+    assert metrics.log_loss(probs, y) == pytest.approx(expected, rel=1e-6)
+    eps = float(np.finfo(dtype).eps)
+    assert metrics.log_loss(probs, y) == pytest.approx(-2 / 3 * math.log(eps), rel=1e-6)
+
+
+def test_log_loss_clips_where_told() -> None:
+    assert metrics.log_loss([0.0], [1], eps=0.01) == pytest.approx(-math.log(0.01), rel=1e-14)
+    assert metrics.log_loss([[0.0, 1.0]], [0], eps=0.01) == pytest.approx(
+        -math.log(0.01), rel=1e-14
+    )
+    assert metrics.log_loss([0.0], [1], eps=0) == math.inf
+    assert metrics.log_loss([0.0, 0.5], [1, 1], weights=[0, 1], eps=0) == pytest.approx(math.log(2))
+
+
+def test_perfect_predictions_cost_nothing() -> None:
+    assert str(metrics.log_loss([0.0, 1.0], [0, 1], eps=0)) == "0.0"
+    assert metrics.brier_score([0.0, 1.0], [0, 1]) == 0
+    assert metrics.brier_score(np.eye(4), range(4)) == 0
+    assert metrics.accuracy(np.eye(4), range(4)) == 1
+
+
+def test_small_probabilities_keep_their_precision() -> None:
+    assert metrics.log_loss([1e-300], [1], eps=0) == pytest.approx(300 * math.log(10), rel=1e-14)
+    assert metrics.log_loss([1e-12], [0]) == pytest.approx(1e-12, rel=1e-12)
+
+
+def test_two_columns_and_one_probability_agree() -> None:
+    probs, y, weights = predictions(2)
+    rows = np.stack([1 - probs, probs], axis=1)
+    log_losses = [metrics.log_loss(p, y, weights=weights) for p in (probs, rows)]
+    assert log_losses[0] == pytest.approx(log_losses[1], rel=1e-12)
+    briers = [metrics.brier_score(p, y, weights=weights) for p in (probs, rows)]
+    assert 2 * briers[0] == pytest.approx(briers[1], rel=1e-12)
+    assert metrics.accuracy(probs, y) == metrics.accuracy(rows, y)
+
+
+def test_ties_go_to_the_lowest_class() -> None:
+    assert metrics.accuracy([0.5, 0.5], [0, 1]) == 0.5
+    assert metrics.accuracy([[0.4, 0.4, 0.2]], [0]) == 1
+    assert metrics.accuracy([[0.4, 0.4, 0.2]], [1]) == 0
+
+
+def test_precision_of_bfloat16_is_known() -> None:
+    loss = metrics.log_loss(jnp.zeros(1, jnp.bfloat16), [1])
+    assert loss == pytest.approx(-math.log(2**-7), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("eps", "error"),
+    [(-0.1, ValueError), (0.5, ValueError), (math.nan, ValueError), ("a", TypeError)],
+)
+def test_bad_eps_is_an_error(eps: object, error: type[Exception]) -> None:
+    with pytest.raises(error, match=r"eps must"):
+        metrics.log_loss([0.5], [1], eps=eps)  # type: ignore[arg-type]

@@ -1,0 +1,177 @@
+"""Reliability diagrams: what is drawn equals an account in NumPy."""
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import scipy.special
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.lines import Line2D
+
+from bayescal import plots
+
+
+@pytest.fixture
+def forecasts() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(7)
+    probs = rng.beta(0.7, 0.9, size=500)
+    return probs, (rng.random(500) < probs**1.3).astype(int)
+
+
+def series(ax: Axes) -> list[Line2D]:
+    return [line for line in ax.lines if line.get_marker() not in ("None", "", None)]
+
+
+def bars(ax: Axes) -> list[np.ndarray]:
+    return [np.array(c.get_segments()) for c in ax.collections if isinstance(c, LineCollection)]
+
+
+def strip(ax: Axes) -> Axes:
+    (child,) = ax.child_axes
+    return child
+
+
+def test_markers_stand_at_the_means_of_the_bins(forecasts: Any) -> None:
+    probs, y = forecasts
+    (line,) = series(plots.reliability(probs, y, bins=10))
+    place = np.minimum(np.ceil(probs * 10).astype(int), 10)
+    filled = [b for b in range(1, 11) if (place == b).any()]
+    np.testing.assert_allclose(line.get_xdata(), [probs[place == b].mean() for b in filled])
+    np.testing.assert_allclose(line.get_ydata(), [y[place == b].mean() for b in filled])
+
+
+def test_bins_of_equal_mass(forecasts: Any) -> None:
+    probs, y = forecasts
+    (line,) = series(plots.reliability(probs, y, bins=4, binning="equal_mass"))
+    parts = np.array_split(np.argsort(probs), 4)
+    np.testing.assert_allclose(line.get_xdata(), [probs[part].mean() for part in parts])
+    np.testing.assert_allclose(line.get_ydata(), [y[part].mean() for part in parts])
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.99])
+def test_bars_hold_binomial_quantiles(forecasts: Any, level: float) -> None:
+    probs, y = forecasts
+    ax = plots.reliability(probs, y, bins=5, level=level)
+    (segments,) = bars(ax)
+    part_of = np.minimum(np.ceil(probs * 5).astype(int), 5)
+    for b, ((x, lower), (same_x, upper)) in enumerate(segments, start=1):
+        part = probs[part_of == b]
+        n, mean = len(part), part.mean()
+        assert x == same_x == pytest.approx(mean)
+        for end, tail in ((lower, (1 - level) / 2), (upper, (1 + level) / 2)):
+            cases = round(end * n)
+            assert end == pytest.approx(cases / n)
+            # The quantile is the first count at which the distribution function reaches the tail.
+            assert scipy.special.bdtr(cases, n, mean) >= tail
+            assert cases == 0 or scipy.special.bdtr(cases - 1, n, mean) < tail
+
+
+def test_strip_shows_where_the_predictions_lie(forecasts: Any) -> None:
+    probs, y = forecasts
+    steps = strip(plots.reliability(probs, y)).patches[0].get_data()
+    expected = np.histogram(probs, bins=20, range=(0, 1))[0] / len(probs)
+    np.testing.assert_allclose(steps.values, expected)
+    np.testing.assert_allclose(steps.edges, np.linspace(0, 1, 21))
+
+
+def test_strip_is_high_enough_for_all(forecasts: Any) -> None:
+    probs, y = forecasts
+    ax = plots.reliability({"flat": np.full(500, 0.6), "real": probs}, y)
+    assert strip(ax).get_ylim()[1] >= 1
+    assert len(strip(ax).patches) == 4
+
+
+def test_confidence_of_many_classes() -> None:
+    rng = np.random.default_rng(5)
+    probs, y = rng.dirichlet(np.ones(4), size=200), rng.integers(0, 4, size=200)
+    ax = plots.reliability(probs, y, bins=1)
+    (line,) = series(ax)
+    np.testing.assert_allclose(line.get_xdata(), [probs.max(axis=1).mean()])
+    np.testing.assert_allclose(line.get_ydata(), [(probs.argmax(axis=1) == y).mean()])
+    assert ax.get_xlabel() == "Mean confidence"
+    assert ax.get_ylabel() == "Accuracy"
+
+
+def test_axes_are_those_given(forecasts: Any) -> None:
+    figure, (left, right) = plt.subplots(1, 2)
+    assert plots.reliability(*forecasts, ax=right) is right
+    assert not left.lines
+    assert right.figure is figure
+
+
+def test_models_differ_in_color_and_marker(forecasts: Any) -> None:
+    probs, y = forecasts
+    models = {f"m{i}": probs ** (1 + i / 10) for i in range(7)}
+    ax = plots.reliability(models, y)
+    lines = series(ax)
+    assert [line.get_label() for line in lines] == list(models)
+    assert len({line.get_color() for line in lines}) == 7
+    assert len({line.get_marker() for line in lines}) == 7
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == list(models)
+
+
+def test_drawing_again_goes_on_where_the_last_call_ended(forecasts: Any) -> None:
+    probs, y = forecasts
+    ax = plots.reliability(probs, y, label="first")
+    plots.reliability(probs**2, y, ax=ax, label="second")
+    together = plots.reliability({"first": probs, "second": probs**2}, y)
+    for one, other in zip(ax.lines, together.lines, strict=True):
+        np.testing.assert_array_equal(one.get_xydata(), other.get_xydata())
+        assert one.get_color() == other.get_color()
+    assert len(ax.child_axes) == 1
+    assert len(strip(ax).patches) == 4
+
+
+def test_parts_can_be_left_out(forecasts: Any) -> None:
+    ax = plots.reliability(*forecasts, level=None, histogram=False)
+    assert not bars(ax)
+    assert not ax.child_axes
+    assert ax.get_legend() is None
+    assert ax.get_ylim() == ax.get_xlim()
+
+
+def test_diagonal_is_drawn_once(forecasts: Any) -> None:
+    ax = plots.reliability(*forecasts)
+    plots.reliability(*forecasts, ax=ax)
+    diagonals = [line for line in ax.lines if line.get_xydata().tolist() == [[0, 0], [1, 1]]]
+    assert len(diagonals) == 1
+
+
+@pytest.mark.parametrize("layout", [None, "tight", "constrained"])
+def test_everything_lies_inside_the_figure(forecasts: Any, layout: str | None) -> None:
+    figure, ax = plt.subplots(layout=layout)
+    plots.reliability(*forecasts, ax=ax, label="model")
+    ax.set_title("title")
+    figure.canvas.draw()
+    box = figure.get_tightbbox()
+    width, height = figure.get_size_inches()
+    assert box.x0 >= 0
+    assert box.y0 >= 0
+    assert box.x1 <= width
+    assert box.y1 <= height
+    title, top = ax.title.get_window_extent(), strip(ax).get_window_extent()
+    assert title.y0 >= top.y1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (([0.5, 1.5], [0, 1]), {}, r"probs must lie in \[0, 1\]"),
+        (([0.5, 0.5], [0, 2]), {}, r"y must be in \{0, 1\}"),
+        (([0.5, 0.5], [0, 1]), {"level": 1}, "level must lie strictly between 0 and 1"),
+        (([0.5, 0.5], [0, 1]), {"bins": 0}, "bins must be at least 1"),
+        (({}, [0, 1]), {}, "probs must not be an empty mapping"),
+        (({"a": [0.5, 0.5]}, [0, 1]), {"label": "b"}, "label must be left out"),
+        (({"a": [0.5], "b": [[0.5, 0.5]]}, [0]), {}, r"probs must be all of shape \(n,\) or"),
+    ],
+)
+def test_bad_input_is_an_error_and_draws_nothing(
+    arguments: tuple, options: dict, message: str
+) -> None:
+    _, ax = plt.subplots()
+    with pytest.raises(ValueError, match=message):
+        plots.reliability(*arguments, ax=ax, **options)
+    assert not ax.lines
+    assert not ax.collections

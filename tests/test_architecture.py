@@ -1,0 +1,495 @@
+"""The shape of the package: layers, public names, a harmless import, short files.
+
+Each rule is a function that returns the faults that it finds, as lines of text. It is tested
+twice: on the package, where it must find none, and on a small bad package, where it must find some.
+"""
+
+import ast
+import importlib
+import inspect
+import json
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "bayescal"
+
+# Lowest first. A module imports from its own layer and from lower ones.
+LAYERS = (
+    "_core",
+    "models",
+    "inference",
+    "posterior",
+    "logistic",
+    "smoothing",
+    "maps",
+    "metrics",
+    "compare",
+    "datasets",
+    "estimators",
+    "plots",
+    "study",
+    "cli",
+)
+# The package's __init__ and the ways into the program may import everything.
+UNRESTRICTED = ("__init__", "__main__", "cli")
+MAX_LINES = 400
+HEAVY = ("arviz", "matplotlib", "numpyro", "pandas", "scipy", "sklearn", "xarray")
+GLOBAL_CHANGES = (
+    "jax.config.update",
+    "numpy.random.seed",
+    "numpyro.enable_x64",
+    "numpyro.set_host_device_count",
+    "numpyro.set_platform",
+    "random.seed",
+)
+WARNING_FILTERS = ("warnings.filterwarnings", "warnings.simplefilter")
+
+
+# --- layers -------------------------------------------------------------------------------------
+
+
+def source_files(package: Path) -> list[Path]:
+    files = sorted(package.rglob("*.py"))
+    if not files:
+        raise FileNotFoundError(f"no Python files under {package}")
+    return files
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def layer_of_file(package: Path, path: Path) -> str:
+    return path.relative_to(package).with_suffix("").parts[0]
+
+
+def imported_names(tree: ast.AST, parents: list[str]) -> Iterator[tuple[int, str]]:
+    """Yield line and dotted name of all that is imported, wherever in the file.
+
+    ``parents`` is the package that the file lies in, one part per entry.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = parents[: len(parents) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            for alias in node.names:
+                yield node.lineno, f"{module}.{alias.name}"
+        elif isinstance(node, ast.Call) and node.args:
+            function = node.func
+            name = function.attr if isinstance(function, ast.Attribute) else None
+            name = function.id if isinstance(function, ast.Name) else name
+            target = node.args[0]
+            if name in ("import_module", "__import__") and isinstance(target, ast.Constant):
+                yield node.lineno, str(target.value)
+
+
+def layer_faults(package: Path) -> list[str]:
+    """Imports that climb from a layer to a higher one."""
+    faults = []
+    for path in source_files(package):
+        place = path.relative_to(package.parent)
+        layer = layer_of_file(package, path)
+        if layer in UNRESTRICTED:
+            continue
+        if layer not in LAYERS:
+            faults.append(f"{place}: {layer!r} is no layer; place it in LAYERS")
+            continue
+        for line, name in imported_names(parse(path), list(place.parent.parts)):
+            top, *rest = name.split(".")
+            if top != package.name:
+                continue
+            target = rest[0] if rest else ""
+            if target not in LAYERS:
+                faults.append(f"{place}:{line}: {name} is taken from the top of the package")
+            elif LAYERS.index(target) > LAYERS.index(layer):
+                faults.append(f"{place}:{line}: {layer} imports from {target}, a higher layer")
+    return faults
+
+
+# --- public names -------------------------------------------------------------------------------
+
+
+def public_modules(name: str) -> list[ModuleType]:
+    """Import and return all modules whose dotted name has no part that begins with _."""
+
+    def fail(module: str) -> None:
+        raise ImportError(f"cannot import {module}") from sys.exception()
+
+    package = importlib.import_module(name)
+    found = pkgutil.walk_packages(package.__path__, f"{name}.", onerror=fail)
+    names = [entry.name for entry in found if "._" not in entry.name]
+    return [package, *(importlib.import_module(entry) for entry in names)]
+
+
+def is_own(value: Any, module: ModuleType) -> bool:
+    """Tell functions and classes that the module defines or, if a package, takes from within."""
+    if not callable(value):
+        return False
+    origin = getattr(value, "__module__", None) or ""
+    if hasattr(module, "__path__"):
+        return origin.split(".")[0] == module.__name__.split(".")[0]
+    return origin == module.__name__
+
+
+def all_faults(name: str) -> list[str]:
+    """Public names missing from ``__all__``, and names in it that do not exist."""
+    faults = []
+    for module in public_modules(name):
+        own = {key for key, value in vars(module).items() if is_own(value, module)}
+        public = {key for key in own if not key.startswith("_")}
+        listed = getattr(module, "__all__", [])
+        faults += [
+            f"{module.__name__}: {key} is not in __all__" for key in sorted(public - set(listed))
+        ]
+        faults += [
+            f"{module.__name__}: {key} is in __all__ and does not exist"
+            for key in listed
+            if not hasattr(module, key)
+        ]
+        if len(set(listed)) < len(listed):
+            faults.append(f"{module.__name__}: __all__ names something twice")
+    return faults
+
+
+def has_own_docstring(value: Any) -> bool:
+    doc = getattr(value, "__doc__", None) or ""
+    if isinstance(value, type):  # data classes and named tuples write their signature there
+        return bool(doc.strip()) and not doc.startswith(f"{value.__name__}(")
+    return bool(doc.strip()) and doc != type(value).__doc__
+
+
+def listed_objects(modules: list[ModuleType]) -> Iterator[tuple[str, Any]]:
+    """Yield what ``__all__`` lists and exists: functions, classes and modules, each once."""
+    seen = set()
+    for module in modules:
+        for key in getattr(module, "__all__", []):
+            value = getattr(module, key, None)
+            if (callable(value) or isinstance(value, ModuleType)) and id(value) not in seen:
+                seen.add(id(value))
+                yield f"{module.__name__}.{key}", value
+
+
+def docstring_faults(name: str) -> list[str]:
+    """Listed functions, classes and modules without docstring, and their public methods."""
+    modules = public_modules(name)
+    faults = [f"{module.__name__} has no docstring" for module in modules if not module.__doc__]
+    for label, value in listed_objects(modules):
+        if not has_own_docstring(value):
+            faults.append(f"{label} has no docstring")
+        if not isinstance(value, type):
+            continue
+        for key, member in vars(value).items():
+            is_method = inspect.isroutine(member) or isinstance(member, property)
+            if is_method and not key.startswith("_") and not inspect.getdoc(getattr(value, key)):
+                faults.append(f"{label}.{key} has no docstring, nor inherits one")
+    return faults
+
+
+def example_faults(name: str) -> list[str]:
+    """Functions without example, of the package and of the modules that its ``__all__`` lists."""
+    package = importlib.import_module(name)
+    listed = [getattr(package, key, None) for key in getattr(package, "__all__", [])]
+    modules = [package, *(module for module in listed if isinstance(module, ModuleType))]
+    return [
+        f"{label} has no example (>>>) in its docstring"
+        for label, value in listed_objects(modules)
+        if not isinstance(value, type | ModuleType) and ">>>" not in (value.__doc__ or "")
+    ]
+
+
+# --- what an import does ------------------------------------------------------------------------
+
+PROBE = """
+import importlib, json, random, sys, warnings
+import jax, jax.numpy, numpy
+
+def snapshot():
+    generator, keys, *rest = numpy.random.get_state()
+    return {
+        "the configuration of JAX": {key: repr(value) for key, value in jax.config.values.items()},
+        "the filters of warnings": [repr(entry) for entry in warnings.filters],
+        "the random state of Python": repr(random.getstate()),
+        "the random state of NumPy": [generator, keys.tobytes().hex(), repr(rest)],
+    }
+
+name, *heavy = sys.argv[1:]
+loaded, before = set(sys.modules), snapshot()
+importlib.import_module(name)
+after = snapshot()
+faults = [f"import {name} changes {key}" for key in before if before[key] != after[key]]
+faults += [f"import {name} imports {key}" for key in heavy if key in set(sys.modules) - loaded]
+print(json.dumps(faults))
+"""
+
+
+def import_faults(package: Path) -> list[str]:
+    """What importing the package changes or loads beside it, seen in a fresh process."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, package.name, *HEAVY],
+        cwd=package.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        return [f"import {package.name} fails:\n{done.stderr}"]
+    return json.loads(done.stdout)
+
+
+# --- files and calls ----------------------------------------------------------------------------
+
+
+def length_faults(package: Path) -> list[str]:
+    """Files that are too long."""
+    faults = []
+    for path in source_files(package):
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        if lines >= MAX_LINES:
+            place = path.relative_to(package.parent)
+            faults.append(f"{place} has {lines} lines, {MAX_LINES} or more; split it")
+    return faults
+
+
+def calls(tree: ast.Module) -> Iterator[tuple[ast.Call, str, bool]]:
+    """Yield calls, the full dotted name of what is called, and whether the import makes them."""
+    aliases = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            aliases |= {alias.asname: alias.name for alias in node.names if alias.asname}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            aliases |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
+
+    def dotted(node: ast.expr) -> str:
+        if isinstance(node, ast.Attribute):
+            return f"{dotted(node.value)}.{node.attr}"
+        return aliases.get(node.id, node.id) if isinstance(node, ast.Name) else ""
+
+    def visit(node: ast.AST, at_import: bool) -> Iterator[tuple[ast.Call, str, bool]]:
+        if isinstance(node, ast.Call):
+            yield node, dotted(node.func), at_import
+        later = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child, at_import and not later)
+
+    return visit(tree, True)
+
+
+def call_faults(package: Path) -> list[str]:
+    """Calls that change what is not ours: global settings, warnings at import, standard output."""
+    faults = []
+    for path in source_files(package):
+        place = path.relative_to(package.parent)
+        may_print = layer_of_file(package, path) in ("cli", "__main__")
+        for node, name, at_import in calls(parse(path)):
+            where = f"{place}:{node.lineno}"
+            if name in GLOBAL_CHANGES:
+                faults.append(f"{where}: {name} changes a setting of the whole process")
+            elif name in WARNING_FILTERS and at_import:
+                faults.append(f"{where}: {name} runs at import")
+            elif name == "print" and not may_print:
+                faults.append(f"{where}: print outside the command line")
+    return faults
+
+
+# --- the package keeps the rules ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", [layer_faults, length_faults, call_faults, import_faults])
+def test_package_keeps_rule_of_files(rule: Callable[[Path], list[str]]) -> None:
+    faults = rule(PACKAGE)
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("rule", [all_faults, docstring_faults, example_faults])
+def test_package_keeps_rule_of_names(rule: Callable[[str], list[str]]) -> None:
+    faults = rule(PACKAGE.name)
+    assert not faults, "\n".join(faults)
+
+
+# --- the rules find what is wrong ---------------------------------------------------------------
+
+NAME = "example_of_faults"
+
+
+@pytest.fixture
+def write_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[dict[str, str]], Path]]:
+    """Return a function that writes an importable package from paths and texts."""
+
+    def write(files: dict[str, str]) -> Path:
+        package = tmp_path / NAME
+        for path, text in {"__init__.py": '"""Example."""\n', **files}.items():
+            (package / path).parent.mkdir(parents=True, exist_ok=True)
+            (package / path).write_text(text)
+        monkeypatch.syspath_prepend(tmp_path)
+        return package
+
+    yield write
+    for name in [key for key in sys.modules if key.split(".")[0] == NAME]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        (f"from {NAME}.posterior import x", "models imports from posterior"),
+        (f"import {NAME}.metrics.ece", "models imports from metrics"),
+        (f"from {NAME} import plots", "models imports from plots"),
+        ("from ..inference import x", "models imports from inference"),
+        ("from .. import inference", "models imports from inference"),
+        ("def f():\n    from ..cli import main", "models imports from cli"),
+        (f"import importlib\nimportlib.import_module('{NAME}.study')", "models imports from study"),
+        (f"import {NAME}", "taken from the top"),
+        (f"from {NAME} import posterior_predict", "taken from the top"),
+        (f"from {NAME}.unknown import x", "taken from the top"),
+        (f"from {NAME}._core import x", None),
+        ("from .._core.numerics import x", None),
+        ("from .beta import x", None),
+        ("from . import beta", None),
+        ("import jax.numpy as jnp", None),
+    ],
+)
+def test_layers_are_seen(write_package: Any, line: str, fault: str | None) -> None:
+    package = write_package({"models/__init__.py": "", "models/gaussian.py": line})
+    faults = layer_faults(package)
+    assert len(faults) == (fault is not None), faults
+    assert fault is None or fault in faults[0]
+
+
+def test_layers_know_single_files_init_and_strangers(write_package: Any) -> None:
+    package = write_package(
+        {
+            "__init__.py": "from .plots import x",
+            "__main__.py": f"import {NAME}",
+            "cli.py": f"import {NAME}",
+            "posterior.py": "from .plots import x",
+            "models/__init__.py": "from ..inference import x",
+            "stranger.py": "",
+        }
+    )
+    faults = "\n".join(layer_faults(package))
+    assert "posterior imports from plots" in faults
+    assert "models imports from inference" in faults
+    assert "'stranger' is no layer" in faults
+    assert faults.count("\n") == 2
+
+
+def test_incomplete_all_is_seen(write_package: Any) -> None:
+    write_package(
+        {
+            "__init__.py": f'"""D."""\nfrom {NAME}.a import f, g\n__all__ = ["f", "gone"]',
+            "a.py": '"""D."""\nfrom json import dumps\n__all__ = ["f", "f"]\n'
+            "def f(): ...\ndef g(): ...\nclass H: ...\ndef _p(): ...\n",
+            "b.py": '"""D."""\ndef f(): ...\n',
+            "_c.py": "def f(): ...\n",
+        }
+    )
+    assert sorted(all_faults(NAME)) == [
+        f"{NAME}.a: H is not in __all__",
+        f"{NAME}.a: __all__ names something twice",
+        f"{NAME}.a: g is not in __all__",
+        f"{NAME}.b: f is not in __all__",
+        f"{NAME}: g is not in __all__",
+        f"{NAME}: gone is in __all__ and does not exist",
+    ]
+
+
+def test_missing_docstrings_are_seen(write_package: Any) -> None:
+    write_package(
+        {
+            "a.py": "from dataclasses import dataclass\nfrom functools import partial\n"
+            '__all__ = ["Base", "Child", "Data", "LIMIT", "f", "g"]\nLIMIT = 3\n'
+            "@dataclass\nclass Data:\n    x: int\n"
+            'class Base:\n    """D."""\n    def told(self):\n        """D."""\n'
+            'class Child(Base):\n    """D."""\n    def told(self): ...\n    def untold(self): ...\n'
+            "    @property\n    def value(self): ...\ndef f(): ...\ng = partial(f)\n",
+        }
+    )
+    assert sorted(docstring_faults(NAME)) == [
+        f"{NAME}.a has no docstring",
+        f"{NAME}.a.Child.untold has no docstring, nor inherits one",
+        f"{NAME}.a.Child.value has no docstring, nor inherits one",
+        f"{NAME}.a.Data has no docstring",
+        f"{NAME}.a.f has no docstring",
+        f"{NAME}.a.g has no docstring",
+    ]
+
+
+def test_missing_examples_are_seen(write_package: Any) -> None:
+    write_package(
+        {
+            "__init__.py": f"from {NAME} import a, b\nfrom {NAME}.b import f, g\n"
+            '__all__ = ["a", "f", "g"]\n',
+            "a.py": '__all__ = ["h"]\ndef h(): """D."""\n',
+            "b.py": '__all__ = ["f", "g", "k"]\n'
+            'def f(): """D."""\ndef g(): """D.\n\n>>> 1\n1\n"""\ndef k(): """D."""\n',
+        }
+    )
+    missing = "has no example (>>>) in its docstring"
+    assert sorted(example_faults(NAME)) == [f"{NAME}.a.h {missing}", f"{NAME}.f {missing}"]
+
+
+def test_effects_of_import_are_seen(write_package: Any) -> None:
+    text = (
+        "import random, warnings, jax, numpy, scipy.stats, xarray\n"
+        "jax.config.update('jax_enable_x64', True)\nwarnings.simplefilter('ignore')\n"
+        "random.seed(0)\nnumpy.random.seed(0)\n"
+    )
+    assert import_faults(write_package({"__init__.py": text})) == [
+        f"import {NAME} changes the configuration of JAX",
+        f"import {NAME} changes the filters of warnings",
+        f"import {NAME} changes the random state of Python",
+        f"import {NAME} changes the random state of NumPy",
+        f"import {NAME} imports pandas",
+        f"import {NAME} imports scipy",
+        f"import {NAME} imports xarray",
+    ]
+
+
+def test_failing_import_is_seen(write_package: Any) -> None:
+    (fault,) = import_faults(write_package({"__init__.py": "1 / 0"}))
+    assert "ZeroDivisionError" in fault
+
+
+def test_long_file_is_seen(write_package: Any) -> None:
+    package = write_package({"a.py": "x = 1\n" * MAX_LINES, "b.py": "x = 1\n" * (MAX_LINES - 1)})
+    faults = length_faults(package)
+    assert faults == [f"{NAME}/a.py has {MAX_LINES} lines, {MAX_LINES} or more; split it"]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("import jax\ndef f():\n    jax.config.update('x', 1)", "jax.config.update"),
+        ("from jax import config as c\nc.update('x', 1)", "jax.config.update"),
+        ("import numpy as np\ndef f():\n    np.random.seed(0)", "numpy.random.seed"),
+        ("import warnings\nwarnings.filterwarnings('ignore')", "runs at import"),
+        ("from warnings import simplefilter as s\nclass A:\n    s('ignore')", "runs at import"),
+        ("import warnings\nif True:\n    warnings.simplefilter('ignore')", "runs at import"),
+        ("def f():\n    print(1)", "print outside"),
+        ("import warnings\ndef f():\n    warnings.simplefilter('ignore')", None),
+        ("def f(settings, console):\n    settings.config.update(x=1)\n    console.print(1)", None),
+        ("'''Doc.\n\n>>> print(1)\n'''", None),
+    ],
+)
+def test_forbidden_calls_are_seen(write_package: Any, text: str, fault: str | None) -> None:
+    faults = call_faults(write_package({"models.py": text, "cli.py": "print(1)"}))
+    assert len(faults) == (fault is not None), faults
+    assert fault is None or fault in faults[0]
+
+
+def test_no_files_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no Python files"):
+        layer_faults(tmp_path)

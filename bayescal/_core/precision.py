@@ -21,7 +21,7 @@ def float64() -> contextlib.AbstractContextManager[None]:
 
 def default_dtype() -> np.dtype:
     """Return the dtype of results: float64 if the user enabled 64-bit types, else float32."""
-    return np.dtype(np.float64 if jax.config.read("jax_enable_x64") else np.float32)
+    return np.dtype(jnp.result_type(float))
 
 
 def bulk_dtype(x: object) -> np.dtype:

@@ -15,6 +15,7 @@ import numpy as np
 
 from bayescal._core.interpolate import interpolate, left_out_error, make_grid
 from bayescal._core.numerics import effective_sample_size, normalise_log_weights
+from bayescal._core.structure import cached_by_structure
 from bayescal.inference._diagnostics import pareto_k
 from bayescal.inference._draws import Draws, in_blocks, log_likelihood
 from bayescal.inference._integrator import Integrator
@@ -138,13 +139,17 @@ def realise(setup: Setup, problem: Problem) -> Draws:
 
 def keep_draws(setup: Setup, problem: Problem) -> Problem:
     """Make the draws now, where all of them fit in memory."""
-    batch = 1 if setup.common_draws else problem.sums.shape[0]
-    alone = select(problem, setup, 0)
-    draws = jax.eval_shape(lambda: realise(setup, alone))
-    size = batch * sum(leaf.size for leaf in jax.tree.leaves(draws))
-    if size > _KEPT_NUMBERS:
+    if _numbers_drawn(problem, setup) > _KEPT_NUMBERS:
         return problem
     return problem._replace(draws=_make_draws(setup, problem))
+
+
+@cached_by_structure
+def _numbers_drawn(problem: Problem, setup: Setup) -> int:
+    """Return how many numbers the draws of a whole batch hold."""
+    draws = jax.eval_shape(lambda p: realise(setup, select(p, setup, 0)), problem)
+    size = sum(leaf.size for leaf in jax.tree.leaves(draws))
+    return size if setup.common_draws else size * problem.sums.shape[0]
 
 
 @partial(jax.jit, static_argnums=0)
@@ -287,7 +292,7 @@ def _log_class_probabilities(
 
     alone = select(problem, setup, 0)
     draws = jax.eval_shape(lambda: realise(setup, alone)).log_base.shape[0]
-    few = int(np.clip((1 << 20) // max(1, draws * min(x.shape[-1], 512)), 1, 32))
+    few = int(np.clip((1 << 17) // max(1, draws * min(x.shape[-1], 512)), 1, 32))
     return map_rows(one, problem, setup, None if shared_x else x, min(few, batch))
 
 
@@ -350,7 +355,7 @@ def predict_by_nodes(
         row, own = item
         return interpolate(grid, row.astype(dtype), z if shared_x else own).astype(out)
 
-    log_odds = jax.lax.map(one, (values, None if shared_x else z))
+    log_odds = jax.lax.map(one, (values, None if shared_x else z), batch_size=16)
     return log_odds, jnp.max(miss), jnp.max(log_miss)
 
 

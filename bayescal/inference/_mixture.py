@@ -16,10 +16,10 @@ from bayescal._core.numerics import two_class_probabilities
 from bayescal.inference._draws import in_blocks
 from bayescal.models import Family
 
-#: Elements of the largest block held at once; accelerators want longer steps than processors.
-BLOCK_ELEMENTS = {"cpu": 1 << 21}
+#: Elements of a block: on a processor what its cache holds; accelerators want longer steps.
+BLOCK_ELEMENTS = {"cpu": 1 << 19}
 BLOCK_ELEMENTS_ACCELERATOR = 1 << 26
-POINTS_PER_CHUNK = 2048
+POINTS_PER_CHUNK = 512
 
 
 def block_elements() -> int:

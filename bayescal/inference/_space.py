@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.numerics import nan_to_minus_inf
+from bayescal._core.structure import cached_by_structure
 from bayescal.models import Prior
 from bayescal.models._prior import Site, log_density, walk
 
@@ -59,6 +60,7 @@ def _bounds(support: Any) -> tuple[Any, Any] | None:
     return None
 
 
+@cached_by_structure
 def random_sites(prior: Prior) -> list[SiteInfo]:
     """List the random sites, in the order of the walk, without computing anything."""
     from numpyro.distributions import biject_to

@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.numerics import nan_to_minus_inf, normalise_log_weights
+from bayescal._core.structure import cached_by_structure
 from bayescal.inference._draws import Draws
 from bayescal.inference._integrator import Integrator
 from bayescal.inference._space import line_range, line_value, random_sites
-from bayescal.inference._window import grid_values, maximise, shrink_window
+from bayescal.inference._window import find_peak, grid_values, maximise, shrink_window
 from bayescal.models import Prior
 from bayescal.models._prior import log_density, walk
 
@@ -29,6 +30,10 @@ class Box(NamedTuple):
     Attributes
     ----------
     low, high : arrays of shape (d,)
+        Ends of the box in straightened coordinates u.
+    peak : array of shape (d,)
+    shear : array of shape (d, d)
+        The coordinates are t = peak + shear (u - peak).
     fine : bool scalar
         Whether the rule with the most nodes is needed.
     error : scalar
@@ -37,6 +42,8 @@ class Box(NamedTuple):
 
     low: jax.Array
     high: jax.Array
+    peak: jax.Array
+    shear: jax.Array
     fine: jax.Array
     error: jax.Array
 
@@ -56,6 +63,7 @@ def _coordinates(prior: Prior, t: jax.Array) -> tuple[dict[str, Any], jax.Array,
     return params, log_density(sites), log_jacobian
 
 
+@cached_by_structure
 def _ranges(prior: Prior) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the ends of the coordinates' ranges, which depend on kinds of supports alone."""
     ends: list[tuple[float, float]] = []
@@ -72,11 +80,29 @@ def _ranges(prior: Prior) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(e[0] for e in ends), tuple(e[1] for e in ends)
 
 
-def _log_target(prior: Prior, sums: jax.Array, origin: jax.Array, jacobian: bool = True) -> Any:
-    """Return the function t -> log of prior times likelihood, by coordinate unless told not to."""
+def _unsheared(
+    prior: Prior, peak: jax.Array, shear: jax.Array, u: jax.Array
+) -> tuple[dict[str, Any], jax.Array, jax.Array]:
+    """Return ``_coordinates`` at t = peak + shear (u - peak); outside the ranges no density."""
+    t = peak + jnp.matmul(shear, u - peak, precision="highest")
+    low, high = (jnp.asarray(end, t.dtype) for end in _ranges(prior))
+    inside = ((t >= low) & (t <= high)).all()
+    params, log_prior, log_jacobian = _coordinates(prior, jnp.clip(t, low, high))
+    return params, jnp.where(inside, log_prior, -jnp.inf), log_jacobian
 
-    def function(t: jax.Array) -> jax.Array:
-        params, log_prior, log_jacobian = _coordinates(prior, t)
+
+def _log_target(
+    prior: Prior,
+    sums: jax.Array,
+    origin: jax.Array,
+    peak: jax.Array,
+    shear: jax.Array,
+    jacobian: bool = True,
+) -> Any:
+    """Return the function u -> log of prior times likelihood, by coordinate unless told not to."""
+
+    def function(u: jax.Array) -> jax.Array:
+        params, log_prior, log_jacobian = _unsheared(prior, peak, shear, u)
         log_lik = jnp.sum(prior.family.natural(params, origin) * sums)
         total = log_prior + log_lik + (log_jacobian if jacobian else 0.0)
         return nan_to_minus_inf(total)
@@ -137,20 +163,31 @@ class Quadrature(Integrator):
         """Locate the posterior of one data set and compare two rules on it."""
         low, high = (jnp.asarray(end, sums.dtype) for end in _ranges(prior))
         if low.size == 0:
-            return Box(low, high, jnp.zeros((), bool), jnp.zeros(()))
-        target = _log_target(prior, sums, origin)
-        low, high = shrink_window(target, low, high)
-        evidence = []
-        for m in _ORDERS[:2]:
-            axes, log_rule = _rule(low, high, m)
-            values = (grid_values(target, axes) + log_rule).ravel()
-            evidence.append(normalise_log_weights(values)[1])
-        # Gauss rules converge geometrically: the digits won grow with the number of nodes.
-        gap = jnp.abs(jnp.expm1(evidence[0] - evidence[1]))
-        error = jnp.minimum(gap, 1.0) ** (_ORDERS[1] / _ORDERS[0])
-        fine = error > _TOLERANCE
-        error = jnp.where(fine, jnp.minimum(gap, 1.0) ** (_ORDERS[2] / _ORDERS[0]), error)
-        return Box(low, high, fine, jnp.where(jnp.isnan(error), jnp.inf, error))
+            return Box(low, high, low, jnp.zeros((0, 0)), jnp.zeros((), bool), jnp.zeros(()))
+        none, unit = jnp.zeros_like(low), jnp.eye(low.size, dtype=low.dtype)
+        peak, shear = find_peak(_log_target(prior, sums, origin, none, unit), low, high)
+
+        def attempt(shear: jax.Array) -> Box:
+            target = _log_target(prior, sums, origin, peak, shear)
+            ends = shrink_window(target, low, high, peak)
+            evidence = []
+            for m in _ORDERS[:2]:
+                axes, log_rule = _rule(*ends, m)
+                values = (grid_values(target, axes) + log_rule).ravel()
+                evidence.append(normalise_log_weights(values)[1])
+            # Gauss rules converge geometrically: the digits won grow with the number of nodes.
+            gap = jnp.minimum(jnp.abs(jnp.expm1(evidence[0] - evidence[1])), 1.0)
+            gap = jnp.where(jnp.isnan(gap), 1.0, gap)
+            fine = gap ** (_ORDERS[1] / _ORDERS[0]) > _TOLERANCE
+            order = jnp.where(fine, _ORDERS[2], _ORDERS[1])
+            return Box(*ends, peak, shear, fine, gap ** (order / _ORDERS[0]))
+
+        if low.size == 1:
+            return attempt(unit)
+        # Straightening helps where parameters are correlated, and harms where it meets hard ends.
+        both = jax.vmap(attempt)(jnp.stack([unit, shear]))
+        best = jnp.argmin(both.error)
+        return jax.tree.map(lambda leaf: leaf[best], both)
 
     def realise(
         self, prior: Prior, state: Box, sums: jax.Array, origin: jax.Array, num_samples: int
@@ -161,15 +198,16 @@ class Quadrature(Integrator):
             return Draws(jax.tree.map(lambda v: v[None], params), jnp.zeros(1), jnp.zeros(1))
         axes, log_rule = _rule(state.low, state.high, num_samples)
         mesh = jnp.stack(jnp.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
-        params, log_prior, log_jacobian = jax.vmap(partial(_coordinates, prior))(mesh)
+        params, log_prior, log_jacobian = jax.vmap(partial(_unsheared, prior, *state[2:4]))(mesh)
         return Draws(params, log_prior, log_prior + log_jacobian + log_rule.ravel())
 
     def mode(self, prior: Prior, state: Box, sums: jax.Array, origin: jax.Array) -> dict[str, Any]:
         """Return the parameters at which prior density times likelihood is largest."""
         if state.low.size == 0:
             return walk(prior, lambda name, d: None)[0]
-        target = _log_target(prior, sums, origin, jacobian=False)
-        return _coordinates(prior, maximise(target, state.low, state.high))[0]
+        target = _log_target(prior, sums, origin, state.peak, state.shear, jacobian=False)
+        best = maximise(target, state.low, state.high)
+        return _unsheared(prior, state.peak, state.shear, best)[0]
 
     def posterior_draws(
         self,
@@ -184,7 +222,8 @@ class Quadrature(Integrator):
             return self.realise(prior, state, sums, origin, 1)
         m = _ORDERS[1]
         axes, log_rule = _rule(state.low, state.high, m)
-        values = grid_values(_log_target(prior, sums, origin), axes)
+        target = _log_target(prior, sums, origin, state.peak, state.shear)
+        values = grid_values(target, axes)
         log_mass, _ = normalise_log_weights((values + log_rule).ravel())
         # A tenth of the mass evenly over cells keeps the weights bounded.
         log_mass = jnp.logaddexp(log_mass + jnp.log(0.9), jnp.log(0.1 / log_mass.size))
@@ -197,7 +236,7 @@ class Quadrature(Integrator):
         left = jnp.cumsum(weights) - weights
         jitter = jax.random.uniform(inside, index.shape, state.low.dtype)
         t = state.low + (state.high - state.low) * (left[index] + weights[index] * jitter)
-        params, log_prior, log_jacobian = jax.vmap(partial(_coordinates, prior))(t)
+        params, log_prior, log_jacobian = jax.vmap(partial(_unsheared, prior, *state[2:4]))(t)
         log_volume = log_rule.ravel()[chosen]
         log_base = log_prior + log_jacobian - (log_mass[chosen] - log_volume)
         return Draws(params, log_prior, log_base - jnp.log(float(num_samples)))

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.numerics import nan_to_minus_inf
-from bayescal._core.padding import padded_length
 from bayescal.inference._draws import Draws, broadcast_params
 from bayescal.inference._integrator import Integrator, equal_base
 from bayescal.inference._quantile import quantile
@@ -44,7 +43,8 @@ class Sobol(Integrator):
 
     def sample_size(self, num_samples: int) -> int:
         """Round up to sixteen sequences, each with a power of two of points."""
-        return _SCRAMBLES * padded_length(-(-num_samples // _SCRAMBLES), smallest=1)
+        each = -(-num_samples // _SCRAMBLES)
+        return _SCRAMBLES * (1 << (each - 1).bit_length())
 
     def prepare(
         self,

@@ -60,8 +60,8 @@ class DirichletFamily(Family):
         if worst > 1e-4:
             raise ValueError(f"{name} must have rows that sum to one, got one off by {worst:.2g}")
 
-    def event_shapes(self, dim: int) -> dict[str, tuple[int, ...] | None]:
-        return {name: (self.classes,) for name in self.parameters}
+    def event_shapes(self, dim: int) -> dict[str, tuple[tuple[int, ...], ...]]:
+        return {name: ((self.classes,),) for name in self.parameters}
 
 
 def DirichletPrior(

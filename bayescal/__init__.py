@@ -1,5 +1,6 @@
 """Bayesian calibration of classifiers' probabilities, fast on CPU, GPU and TPU."""
 
+from bayescal import metrics, plots
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning
 from bayescal.inference.prediction import Prediction
 from bayescal.inference.result import Posterior
@@ -26,6 +27,8 @@ __all__ = [
     "Prediction",
     "Prior",
     "SamplingWarning",
+    "metrics",
+    "plots",
     "posterior",
     "posterior_predict",
 ]

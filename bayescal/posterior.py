@@ -16,6 +16,7 @@ from bayescal._core.padding import pad_axis
 from bayescal._core.precision import float64
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning
 from bayescal.inference import INTEGRATORS
+from bayescal.inference._diagnostics import pareto_k
 from bayescal.inference._engine import Problem, Setup, Summary, keep_draws, summarise
 from bayescal.inference.prediction import Prediction
 from bayescal.inference.result import METHODS, Posterior
@@ -134,6 +135,8 @@ def posterior(
         problem = Problem(use, state, sums, origin, jnp.asarray(log_prior))
         problem = keep_draws(setup, problem)
         summary = Summary(*(np.asarray(v)[:count] for v in summarise(setup, problem)))
+    if rule.weighted:
+        summary = summary._replace(pareto_k=pareto_k(summary.pareto_k))
     _judge(rule, summary, state, setup.size, batch.single)
     return Posterior(priors if stacked else priors[0], batch, setup, problem, summary, num_samples)
 

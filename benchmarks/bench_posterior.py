@@ -176,12 +176,17 @@ def in_fresh_process(task: str) -> dict[str, Any]:
 def environment() -> dict[str, Any]:
     import jax
 
+    import bayescal
+
     device = jax.devices()[0]
     return {
         "device": f"{device.platform} {device.device_kind}",
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
         "python": platform.python_version(),
-        "versions": {p: version(p) for p in ("bayescal", "jax", "jaxlib", "numpyro", "numpy")},
+        "versions": {
+            "bayescal": bayescal.__version__,
+            **{p: version(p) for p in ("jax", "jaxlib", "numpyro", "numpy")},
+        },
         "sizes": {
             "draws": DRAWS,
             "observations": OBSERVATIONS,

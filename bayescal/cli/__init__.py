@@ -5,6 +5,8 @@ Input errors end with one line on standard error and exit code 2.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +16,7 @@ from typer.core import TyperGroup
 
 from bayescal.cli import _demo, _errors, _predict
 
-__all__ = ["app", "main"]
+__all__ = ["main"]
 
 _INTERRUPTED = 130
 
@@ -38,6 +40,8 @@ class _Group(TyperGroup):
             _errors.say(describe(), "error")
             code = 2
         code = code if isinstance(code, int) else 0
+        if code == _INTERRUPTED:
+            _errors.say("interrupted")
         if standalone_mode:
             sys.exit(code)
         return code
@@ -151,13 +155,19 @@ def main() -> None:
 
     Examples
     --------
-    >>> import sys
-    >>> sys.argv = ["bayescal", "--version"]
-    >>> try:
-    ...     main()
-    ... except SystemExit as stop:
-    ...     print(stop.code)
+    >>> import contextlib, sys, unittest.mock
+    >>> with unittest.mock.patch.object(sys, "argv", ["bayescal", "--version"]):
+    ...     with contextlib.suppress(SystemExit):
+    ...         main()
     bayescal ...
-    0
     """
-    app(prog_name="bayescal")
+    try:
+        app(prog_name="bayescal")
+    except SystemExit as stop:
+        if stop.code == _INTERRUPTED:
+            # JAX may still compute in other threads, and Python's own end under them is a crash.
+            with contextlib.suppress(OSError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(_INTERRUPTED)
+        raise

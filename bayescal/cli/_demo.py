@@ -15,12 +15,10 @@ from bayescal import metrics
 from bayescal.cli._errors import CommandError, library_call, quality
 from bayescal.cli._files import write_atomically
 from bayescal.cli._prior_syntax import parse_prior
-from bayescal.inference.result import METHODS
 from bayescal.posterior import posterior
 
-_PRIOR = (
-    "gaussian: mu0=normal(-1, 1), mu1=normal(1, 1), sigma0=halfnormal(1), sigma1=halfnormal(1)"
-)
+_PRIOR = "gaussian: mu0=normal(-1, 1), mu1=normal(1, 1), sigma0=halfnormal(1), sigma1=halfnormal(1)"
+_METHODS = ("preds", "coeffs", "map", "predictive")
 _BINS = 10
 
 
@@ -42,7 +40,7 @@ def demo(*, out: Path, seed: int, num_samples: int, integrator: str) -> None:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CommandError(f"{out}: cannot make the folder: {error.strerror}") from error
-    steps = 3 + len(METHODS)
+    steps = 3 + len(_METHODS)
     with Progress(
         TextColumn("{task.description:<34}"),
         BarColumn(),
@@ -67,7 +65,7 @@ def demo(*, out: Path, seed: int, num_samples: int, integrator: str) -> None:
             )
         seconds: dict[str, float] = {"conditioning": time.perf_counter() - start}
         probs = {"uncalibrated": 1 / (1 + np.exp(-raw.test))}
-        for method in METHODS:
+        for method in _METHODS:
             progress.update(task, advance=1, description=f"predicting: {method}")
             start = time.perf_counter()
             with library_call():
@@ -77,13 +75,14 @@ def demo(*, out: Path, seed: int, num_samples: int, integrator: str) -> None:
         figure = out / "reliability.png"
         _draw(figure, {n: probs[n] for n in ("uncalibrated", "predictive")}, raw.test_labels)
         progress.update(task, advance=1)
-    console.print(_explain(raw, base_rate), highlight=False)
+    console.print(_explain(raw, base_rate), highlight=False, markup=False)
     console.print(_table(probs, raw.test_labels, seconds))
     console.print(
-        f"{integrator}: {quality(post)}, {seconds['conditioning']:.1f} s to condition",
+        f"{integrator}{quality(post)}, {seconds['conditioning']:.1f} s to condition",
         highlight=False,
+        markup=False,
     )
-    console.print(f"reliability diagram: {figure}", highlight=False, soft_wrap=True)
+    console.print(f"reliability diagram: {figure}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _svm_scores(seed: int) -> Scores:
@@ -103,7 +102,12 @@ def _svm_scores(seed: int) -> Scores:
     X_cal, X_test, y_cal, y_test = train_test_split(
         X_rest, y_rest, train_size=99, stratify=y_rest, random_state=random_state
     )
-    return Scores(svm.decision_function(X_cal), y_cal, svm.decision_function(X_test), y_test)
+    return Scores(
+        svm.decision_function(X_cal),
+        np.asarray(y_cal),
+        svm.decision_function(X_test),
+        np.asarray(y_test),
+    )
 
 
 def _standardise(raw: Scores) -> Scores:

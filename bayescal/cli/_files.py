@@ -7,6 +7,7 @@ import csv
 import gzip
 import io
 import os
+import re
 import secrets
 import shutil
 import sys
@@ -20,7 +21,8 @@ import numpy as np
 from bayescal.cli._errors import CommandError
 
 _GZIP_MAGIC = b"\x1f\x8b"
-_STANDARD_OUTPUT = "-"
+_QUOTE = '"'
+_SPECIAL = re.compile(r'[,"\r\n]')
 
 
 class Table(NamedTuple):
@@ -97,9 +99,14 @@ def label_column(table: Table, name: str, option: str) -> np.ndarray:
     return values.astype(np.int64)
 
 
+def is_standard_output(path: Path) -> bool:
+    """Whether the path is ``-``, which stands for standard output."""
+    return str(path) == "-"
+
+
 def check_target(path: Path) -> None:
     """Raise if a file cannot be written there, before any work is done."""
-    if str(path) == _STANDARD_OUTPUT:
+    if is_standard_output(path):
         return
     if path.exists() and not path.is_file():
         raise CommandError(f"{path}: the output must be a file, not a folder or device")
@@ -112,11 +119,10 @@ def write_table(path: Path, header: Sequence[str], rows: Iterator[Sequence[str]]
     """Write a CSV file atomically, compressed if its name ends in .gz; ``-`` is standard output."""
 
     def write_rows(stream: io.TextIOBase) -> None:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
+        stream.write(_line(header))
+        stream.writelines(map(_line, rows))
 
-    if str(path) == _STANDARD_OUTPUT:
+    if is_standard_output(path):
         write_rows(sys.stdout)  # type: ignore[arg-type]
         return
 
@@ -157,6 +163,16 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
         _sync_folder(target.parent)
     except OSError as error:
         raise CommandError(f"{path}: cannot write the file: {error.strerror or error}") from error
+
+
+def _line(cells: Sequence[str]) -> str:
+    """Return one line of a CSV file.
+
+    Python's own writer leaves a lone carriage return bare before 3.13, and readers then see two
+    rows.
+    """
+    quoted = [f'"{c.replace(_QUOTE, 2 * _QUOTE)}"' if _SPECIAL.search(c) else c for c in cells]
+    return (",".join(quoted) or '""') + "\n"
 
 
 def _sync_folder(folder: Path) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from bayescal.cli._errors import CommandError, library_call, quality, say
 from bayescal.cli._files import (
     check_target,
+    is_standard_output,
     label_column,
     numeric_column,
     read_table,
@@ -72,10 +73,22 @@ def predict(
         if interval is not None:
             columns += [np.asarray(end) for end in result.interval(interval)]
     seconds = time.perf_counter() - start
+    if not np.isfinite(columns).all():
+        raise CommandError(
+            f"the integrator {integrator!r} did not reach finite probabilities with this prior; "
+            "use another --integrator or another prior"
+        )
 
     def rows() -> Iterator[list[str]]:
         for row, *values in zip(wanted.rows, *columns, strict=True):
             yield [*row, *(repr(float(value)) for value in values)]
 
     write_table(out, [*wanted.header, *added], rows())
-    say(f"{len(points):,} rows written to {out}; {quality(result.posterior)}; {seconds:.1f} s")
+    say(
+        f"{len(points):,} rows written to {_shown(out)}; {integrator}{quality(result.posterior)}, "
+        f"{seconds:.1f} s"
+    )
+
+
+def _shown(out: Path) -> str:
+    return "standard output" if is_standard_output(out) else str(out)

@@ -16,7 +16,7 @@ import math
 import re
 from typing import Any, NamedTuple, NoReturn
 
-from bayescal.cli._distributions import DISTRIBUTIONS, Value, add, build, multiply
+from bayescal.cli._distributions import DISTRIBUTIONS, Scaled, Value, add, build, multiply
 from bayescal.cli._errors import CommandError
 
 _TOKEN = re.compile(
@@ -221,7 +221,7 @@ def _fail(message: str, token: _Token) -> NoReturn:
 def _make(family: str, given: dict[str, Value]) -> Any:
     from bayescal.models import BetaPrior, GaussianPrior
 
-    values = {n: v if isinstance(v, float) else v.to_numpyro() for n, v in given.items()}
+    values = {n: v.to_numpyro() if isinstance(v, Scaled) else v for n, v in given.items()}
     try:
         return {"gaussian": GaussianPrior, "beta": BetaPrior}[family](**values)
     except (TypeError, ValueError) as error:

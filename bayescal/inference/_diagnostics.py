@@ -8,51 +8,68 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+_AT_ONCE = 64
 
-def pareto_k(log_weights: jax.Array) -> jax.Array:
+
+def tail_length(n: int) -> int:
+    """Return how many of ``n`` weights count as their tail: min(n / 5, 3 sqrt(n))."""
+    return math.ceil(min(0.2 * n, 3 * math.sqrt(n)))
+
+
+def largest_log_weights(log_weights: jax.Array) -> jax.Array:
+    """Return the tail of log weights (n,) and the weight below it, descending, largest at zero."""
+    top = jnp.max(log_weights)
+    shifted = log_weights - jnp.where(jnp.isfinite(top), top, 0)
+    # Selection needs no more than float32, where it is fast.
+    count = min(tail_length(log_weights.shape[0]) + 1, log_weights.shape[0])
+    return jax.lax.top_k(shifted.astype(jnp.float32), count)[0]
+
+
+def pareto_k(largest: np.ndarray) -> np.ndarray:
     """Estimate the shape k of the generalised Pareto tail of importance weights.
 
     Parameters
     ----------
-    log_weights : array of shape (n,)
+    largest : array of shape (batch, tail + 1)
+        The largest log weights of each data set, descending, from ``largest_log_weights``.
 
     Returns
     -------
-    scalar
-        k; above 0.7 averages over the weights are unreliable. NaN for fewer than 25 draws,
-        ``inf`` where the largest weights are all equal to zero.
+    array of shape (batch,)
+        k; above 0.7 averages over the weights are unreliable. NaN for tails of fewer than five,
+        ``-inf`` where the weights of the tail are equal.
 
     References
     ----------
     A. Vehtari et al. (2024), Pareto smoothed importance sampling; J. Zhang and M. Stephens (2009)
     for the fit of the tail.
     """
-    n = log_weights.shape[0]
-    tail = math.ceil(min(0.2 * n, 3 * math.sqrt(n)))
-    if tail < 5:
-        return jnp.full((), jnp.nan)
-    top = jnp.max(log_weights)
-    shifted = log_weights - jnp.where(jnp.isfinite(top), top, 0)
-    # Selection needs no more than float32, where it is fast.
-    largest, _ = jax.lax.top_k(shifted.astype(jnp.float32), tail + 1)
-    values = jnp.exp(largest.astype(log_weights.dtype))
-    exceed = values[:-1] - values[-1]
-    # Equal weights have no tail at all; a single dominating weight has the worst one.
-    spread = exceed[0] > 1e-10 * values[0]
-    return jnp.where(spread, _generalised_pareto_shape(exceed[::-1]), -jnp.inf)
+    batch, count = largest.shape
+    if count < 6:
+        return np.full(batch, np.nan)
+    parts = [_shapes(largest[i : i + _AT_ONCE]) for i in range(0, batch, _AT_ONCE)]
+    return np.concatenate(parts)
 
 
-def _generalised_pareto_shape(x: jax.Array) -> jax.Array:
-    """Fit k to ascending exceedances (n,) by Zhang and Stephens' averaged profile likelihood."""
-    n = x.shape[0]
+def _shapes(largest: np.ndarray) -> np.ndarray:
+    """Fit k by the averaged profile likelihood of Zhang and Stephens."""
+    values = np.exp(largest.astype(np.float64))
+    x = (values[:, :-1] - values[:, -1:])[:, ::-1]
+    n = x.shape[1]
     grid = 30 + math.isqrt(n)
-    quartile = jnp.maximum(x[int(n / 4 + 0.5) - 1], jnp.finfo(x.dtype).tiny)
-    steps = jnp.asarray(1 - np.sqrt(grid / (np.arange(1, grid + 1) - 0.5)), x.dtype)
-    theta = 1 / x[-1] + steps / (3 * quartile)
-    shape = jnp.mean(jnp.log1p(-theta[:, None] * x), axis=1)
-    profile = n * (jnp.log(-theta / shape) - shape - 1)
-    weights = jax.nn.softmax(jnp.where(jnp.isnan(profile), -jnp.inf, profile))
-    best = jnp.sum(jnp.where(weights > 0, theta * weights, 0))
-    k = jnp.mean(jnp.log1p(-best * x))
+    equal = x[:, -1] <= 1e-10 * values[:, 0]
+    x = np.where(equal[:, None], np.arange(1, n + 1), x)
+    quartile = np.maximum(x[:, int(n / 4 + 0.5) - 1], np.finfo(float).tiny)[:, None]
+    theta = 1 / x[:, -1:] + (1 - np.sqrt(grid / (np.arange(1, grid + 1) - 0.5))) / (3 * quartile)
+    shape = np.stack(
+        [np.log1p(-t[:, None] * r).mean(axis=1) for t, r in zip(theta, x, strict=True)]
+    )
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        profile = n * (np.log(-theta / shape) - shape - 1)
+        profile = np.where(np.isnan(profile), -np.inf, profile)
+        weights = np.exp(profile - profile.max(axis=1, keepdims=True))
+    weights /= weights.sum(axis=1, keepdims=True)
+    best = np.sum(np.where(weights > 0, theta * weights, 0), axis=1)
+    k = np.log1p(-best[:, None] * x).mean(axis=1)
     # A weak prior of ten observations at one half steadies small tails.
-    return (n * k + 10 * 0.5) / (n + 10)
+    return np.where(equal, -np.inf, (n * k + 10 * 0.5) / (n + 10))

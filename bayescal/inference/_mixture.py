@@ -97,16 +97,14 @@ def mixture(
     # The envelope over data sets keeps what is shared between them free of their weights.
     envelope = jnp.max(log_weights, axis=0, keepdims=True)
     safe = jnp.where(jnp.isfinite(envelope), envelope, 0)
-    inputs = (
-        in_blocks(params, n, block),
-        weight_blocks(log_weights - safe, block),
-        weight_blocks(envelope, block)[:, 0],
-    )
+    relative = weight_blocks(log_weights - safe, block) if b > 1 else None
+    inputs = in_blocks(params, n, block), relative, weight_blocks(envelope, block)[:, 0]
 
     def body(carry: Any, item: Any) -> tuple[Any, None]:
         blk, relative, ref = item
         natural = natural_block(family, blk, origin, dtype)
-        return step(carry, natural, phi, jnp.exp(relative).astype(dtype), ref, log_prior), None
+        own = None if relative is None else jnp.exp(relative).astype(dtype)
+        return step(carry, natural, phi, own, ref, log_prior), None
 
     lowest = jnp.full((k, m), jnp.finfo(dtype).min, dtype)
     start = (lowest, jnp.zeros((k, b, m), dtype))
@@ -125,7 +123,9 @@ def mixture(
 def _preds_step(carry: Any, natural: Any, phi: Any, relative: Any, ref: Any, log_prior: Any) -> Any:
     """Add a block to the weighted sums of the optimal predictions."""
     top, total = carry
-    weights = relative * jnp.exp(ref).astype(relative.dtype)
+    weights = jnp.exp(ref).astype(phi.dtype)[None]
+    if relative is not None:
+        weights = relative * weights
     if natural.shape[0] == 2:
         log_odds = linear(natural[1] - natural[0], phi) + (log_prior[1] - log_prior[0])
         one, zero = two_class_probabilities(log_odds)
@@ -145,6 +145,8 @@ def _predictive_step(
     new_top = jnp.maximum(top, jnp.max(log_density, axis=1))
     scaled = jnp.exp(log_density - new_top[:, None, :])
     shrink = jnp.exp(top - new_top)[:, None, :]
+    if relative is None:
+        return new_top, total * shrink + jnp.sum(scaled, axis=1, keepdims=True)
     return new_top, total * shrink + weighted_sum(relative, scaled)
 
 

@@ -226,17 +226,33 @@ def draw(prior: Prior, key: jax.Array, num_samples: int) -> tuple[dict[str, Any]
         Parameters, each with a leading axis of ``num_samples``, and their log prior density.
     """
 
-    def one(key: jax.Array) -> tuple[dict[str, Any], jax.Array]:
+    def one(key: jax.Array, shape: tuple[int, ...]) -> tuple[dict[str, Any], list[Site]]:
         count = iter(range(1 << 30))
 
         def choose(name: str, distribution: Any) -> Any:
-            value = distribution.sample(jax.random.fold_in(key, next(count)))
+            value = distribution.sample(jax.random.fold_in(key, next(count)), shape)
             return jnp.asarray(value, jnp.result_type(float))
 
-        params, sites = walk(prior, choose)
+        return walk(prior, choose)
+
+    def vectors(key: jax.Array) -> tuple[dict[str, Any], jax.Array]:
+        params, sites = one(key, ())
         return params, log_density(sites)
 
-    return jax.vmap(one)(jax.random.split(key, num_samples))
+    if prior.model is not None:
+        return jax.vmap(vectors)(jax.random.split(key, num_samples))
+    # Independent sites are drawn all at once, which compiles to less.
+    params, sites = one(key, (num_samples,))
+    random = {site.name for site in sites}
+    params = {
+        name: v if name in random else jnp.broadcast_to(v, (num_samples, *jnp.shape(v)))
+        for name, v in params.items()
+    }
+    log_prior = jnp.zeros(num_samples)
+    with jax.numpy_dtype_promotion("standard"):
+        for site in sites:
+            log_prior = log_prior + site.distribution.log_prob(site.value)
+    return params, nan_to_minus_inf(log_prior)
 
 
 def log_density(sites: Sequence[Site]) -> jax.Array:

@@ -209,7 +209,7 @@ def _draw_strip(ax: Axes, strip: ReliabilityCurve, style: Style) -> None:
     counts = np.zeros(_STRIP_BINS)
     place = np.clip(np.ceil(strip.predicted * _STRIP_BINS) - 1, 0, _STRIP_BINS - 1)
     np.add.at(counts, place.astype(int), strip.weight)
-    top = next((child for child in ax.child_axes if child.get_label() == _STRIP), None)
+    top: Any = next((child for child in ax.child_axes if child.get_label() == _STRIP), None)
     if top is None:
         bounds = (-_MARGIN, _STRIP_BOTTOM, 1 + 2 * _MARGIN, _STRIP_HEIGHT)
         top = ax.inset_axes(bounds, transform=ax.transData, sharex=ax, label=_STRIP)

@@ -1,0 +1,61 @@
+"""The demonstration: its table, its figure, and the parts that it cuts the data into."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from bayescal import metrics
+from bayescal.cli import _demo, app
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(["--integrator", "montecarlo", "--num-samples", "2000"], id="quick"),
+        pytest.param([], id="defaults", marks=pytest.mark.slow),
+    ],
+)
+def test_demo_prints_the_metrics_and_draws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    out = tmp_path / "new" / "folder"
+    monkeypatch.setenv("COLUMNS", "200")
+    result = CliRunner().invoke(app, ["demo", "--out", str(out), "--seed", "3", *options])
+    assert result.exit_code == 0, result.stderr
+    assert os.listdir(out) == ["reliability.png"]
+    assert (out / "reliability.png").read_bytes().startswith(b"\x89PNG")
+    rows = {
+        cells[0]: cells[1:]
+        for text in result.stdout.splitlines()
+        if len(cells := text.replace("│", " ").split()) in (4, 5)
+    }
+    assert {*_demo._METHODS, "uncalibrated"} <= set(rows)
+    scores = _demo._svm_scores(3)
+    probs = 1 / (1 + np.exp(-scores.test))
+    y = scores.test_labels
+    values = [metrics.log_loss(probs, y), metrics.brier_score(probs, y)]
+    values.append(metrics.ece(probs, y, bins=10))
+    assert rows["uncalibrated"] == [f"{value:.4f}" for value in values]
+    for words in ("effective sample size", "Pareto k", "reliability diagram", "Prior: gaussian"):
+        assert words in result.stdout
+
+
+def test_demo_parts_are_disjoint_stratified_and_seeded() -> None:
+    scores = _demo._svm_scores(0)
+    assert (len(scores.calibration), len(scores.test)) == (99, 300)
+    shares = scores.calibration_labels.mean(), scores.test_labels.mean()
+    assert shares == pytest.approx([357 / 569] * 2, abs=0.01)
+    np.testing.assert_array_equal(scores.test, _demo._svm_scores(0).test)
+    assert not np.array_equal(scores.test, _demo._svm_scores(1).test)
+
+
+def test_demo_folder_that_is_a_file_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "file")])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("bayescal: error: ")
+    assert result.stderr.count("\n") == 1
+    assert "cannot make the folder" in result.stderr

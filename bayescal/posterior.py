@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core import checks
@@ -128,11 +127,11 @@ def posterior(
         count = len(sums)
         padded = _padded_batch(count) if rule.vectorised else count
         use = stack_priors(shaped + shaped[-1:] * (padded - count)) if stacked else shaped[0]
-        sums = jnp.asarray(pad_axis(sums, padded, 0))
-        origin = jnp.asarray(origin)
+        sums = jax.device_put(pad_axis(sums, padded, 0))
+        origin = jax.device_put(origin)
         state = rule.prepare(use, sums, origin, as_key(key), num_samples, stacked)
         setup = Setup(rule, rule.realised_size(state, num_samples), stacked)
-        problem = Problem(use, state, sums, origin, jnp.asarray(log_prior))
+        problem = Problem(use, state, sums, origin, jax.device_put(log_prior))
         problem = keep_draws(setup, problem)
         summary = Summary(*(np.asarray(v)[:count] for v in summarise(setup, problem)))
     if rule.weighted:

@@ -42,13 +42,22 @@ def as_numpy(value: Any, name: str) -> np.ndarray:
     except ValueError as error:
         raise ValueError(f"{name} must be a rectangular array of numbers: {error}") from None
     if array.dtype == object:
-        try:
-            array = array.astype(np.float64)
-        except (TypeError, ValueError):
-            raise TypeError(f"{name} must be numeric, got values of Python type object") from None
+        array = _from_objects(array, name)
     if array.dtype.kind not in "biuf" and "float" not in array.dtype.name:
         raise TypeError(f"{name} must be numeric, got dtype {array.dtype}")
     return array
+
+
+def _from_objects(array: np.ndarray, name: str) -> np.ndarray:
+    """Convert Python objects to floats; text is not read as a number, as NumPy would."""
+    types = {type(value) for value in array.flat}
+    try:
+        if not any(issubclass(kind, (str, bytes)) for kind in types):
+            return array.astype(np.float64)
+    except (TypeError, ValueError):
+        pass
+    found = ", ".join(sorted(kind.__name__ for kind in types))
+    raise TypeError(f"{name} must be numeric, got values of type {found}")
 
 
 def check_finite(array: np.ndarray, name: str) -> None:

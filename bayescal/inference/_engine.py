@@ -1,7 +1,6 @@
-"""The compiled programs: condition on data, and predict, for a batch of data sets.
+"""The compiled programs that condition on data, for a batch of data sets at once.
 
-Each is one ``jit`` over the whole batch.  Draws that data sets share are made once, and averages
-over them are matrix products; otherwise data sets are taken a few at a time.
+Each is one ``jit`` over the whole batch.  Draws that data sets share are made once.
 """
 
 from __future__ import annotations
@@ -13,13 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.interpolate import interpolate, left_out_error, make_grid
 from bayescal._core.numerics import effective_sample_size, normalise_log_weights
 from bayescal._core.structure import cached_by_structure
-from bayescal.inference._diagnostics import pareto_k
+from bayescal.inference._diagnostics import largest_log_weights
 from bayescal.inference._draws import Draws, in_blocks, log_likelihood
 from bayescal.inference._integrator import Integrator
-from bayescal.inference._mixture import in_chunks, linear, mixture
 from bayescal.models import Family, Prior
 
 _ROWS_TIMES_DRAWS = 1 << 23
@@ -71,14 +68,12 @@ class Summary(NamedTuple):
     Attributes
     ----------
     log_evidence, ess, pareto_k : arrays of shape (batch,)
-    mean : array of shape (batch, classes, p)
-        Posterior mean of the coefficients.
+        The compiled program gives the tails (batch, tail + 1) of log weights in place of k.
     """
 
     log_evidence: Any
     ess: Any
     pareto_k: Any
-    mean: Any
 
 
 def rows_at_once(size: int, batch: int) -> int:
@@ -168,7 +163,7 @@ def weigh(family: Family, draws: Draws, problem: Problem) -> tuple[jax.Array, ja
 
 @partial(jax.jit, static_argnums=0)
 def summarise(setup: Setup, problem: Problem) -> Summary:
-    """Condition on the data: evidence, diagnostics and coefficients for each data set."""
+    """Condition on the data: evidence and diagnostics for each data set."""
     family, integrator = problem.prior.family, setup.integrator
     common = realise(setup, problem) if setup.common_draws else None
 
@@ -180,9 +175,22 @@ def summarise(setup: Setup, problem: Problem) -> Summary:
         return Summary(
             evidence if integrator.has_evidence else missing,
             effective_sample_size(log_weights) if weighted else missing,
-            pareto_k(log_weights) if weighted else missing,
-            mean_natural(family, draws, log_weights, problem.origin),
+            largest_log_weights(log_weights) if weighted else missing,
         )
+
+    rows = rows_at_once(setup.size, problem.sums.shape[0])
+    return map_rows(one, problem, setup, None, rows)
+
+
+@partial(jax.jit, static_argnums=0)
+def mean_coefficients(setup: Setup, problem: Problem) -> jax.Array:
+    """Return the posterior mean (batch, classes, p) of the coefficients."""
+    family = problem.prior.family
+    common = realise(setup, problem) if setup.common_draws else None
+
+    def one(problem: Problem, _: Any) -> jax.Array:
+        draws = realise(setup, problem) if common is None else common
+        return mean_natural(family, draws, weigh(family, draws, problem)[0], problem.origin)
 
     rows = rows_at_once(setup.size, problem.sums.shape[0])
     return map_rows(one, problem, setup, None, rows)
@@ -243,143 +251,3 @@ def _first(params: dict[str, Any]) -> dict[str, Any]:
 def _natural_size(family: Family, draws: Draws, origin: jax.Array) -> int:
     """Return the number of coefficients of one draw."""
     return jax.eval_shape(lambda: family.natural(_first(draws.params), origin)).size
-
-
-def _log_class_probabilities(
-    setup: Setup,
-    problem: Problem,
-    method: str,
-    x: jax.Array,
-    shared_x: bool,
-    common_rows: bool,
-    dtype: np.dtype,
-) -> jax.Array:
-    """Return unnormalised log class probabilities (batch, classes, m), averaged over draws.
-
-    ``x`` is (m, ...) where ``shared_x``, else (batch, m, ...).
-    """
-    family = problem.prior.family
-    batch = problem.sums.shape[0]
-    common = realise(setup, problem) if setup.common_draws else None
-    arguments = problem.origin, problem.log_class_prior, dtype
-    if common is not None and shared_x and common_rows and batch > 1:
-        rows = rows_at_once(setup.size, batch)
-
-        def chunk(sums: jax.Array) -> jax.Array:
-            weights = jax.vmap(lambda s: weigh(family, common, problem._replace(sums=s))[0])(sums)
-            return in_chunks(
-                lambda part: mixture(family, method, common.params, weights, part, *arguments), x
-            )
-
-        parts = jax.lax.map(chunk, in_blocks(problem.sums, batch, rows))
-        return jnp.moveaxis(parts, 2, 1).reshape(-1, *parts.shape[1:2], x.shape[0])[:batch]
-
-    def one(problem: Problem, row: Any) -> jax.Array:
-        points = x if shared_x else row
-        exact = None
-        if method == "predictive":
-            exact = setup.integrator.log_predictive(
-                problem.prior, problem.state, problem.sums, problem.origin, points
-            )
-        if exact is not None:
-            return exact + problem.log_class_prior[:, None]
-        draws = realise(setup, problem) if common is None else common
-        weights = weigh(family, draws, problem)[0][None]
-        return in_chunks(
-            lambda part: mixture(family, method, draws.params, weights, part, *arguments)[:, 0],
-            points,
-        )
-
-    alone = select(problem, setup, 0)
-    draws = jax.eval_shape(lambda: realise(setup, alone)).log_base.shape[0]
-    few = int(np.clip((1 << 17) // max(1, draws * min(x.shape[-1], 512)), 1, 32))
-    return map_rows(one, problem, setup, None if shared_x else x, min(few, batch))
-
-
-def normalise(log_probs: jax.Array, out: np.dtype) -> jax.Array:
-    """Turn (batch, classes, m) into log odds (batch, m), or log probabilities (batch, m, k)."""
-    if log_probs.shape[1] == 2:
-        return (log_probs[:, 1] - log_probs[:, 0]).astype(out)
-    return jnp.moveaxis(jax.nn.log_softmax(log_probs, axis=1), 1, 2).astype(out)
-
-
-@partial(jax.jit, static_argnums=(0, 1, 4, 5, 6, 7))
-def predict_exactly(
-    setup: Setup,
-    method: str,
-    problem: Problem,
-    x: jax.Array,
-    shared_x: bool,
-    common_rows: bool,
-    dtype: np.dtype,
-    out: np.dtype,
-) -> jax.Array:
-    """Average over the draws at every point; log odds (batch, m) or log probabilities."""
-    return normalise(
-        _log_class_probabilities(setup, problem, method, x, shared_x, common_rows, dtype), out
-    )
-
-
-@partial(jax.jit, static_argnums=(0, 1, 4, 5, 6, 7))
-def predict_by_nodes(
-    setup: Setup,
-    method: str,
-    problem: Problem,
-    x: jax.Array,
-    shared_x: bool,
-    intervals: int,
-    dtype: np.dtype,
-    out: np.dtype,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Average over the draws at nodes only, and interpolate the log odds between them.
-
-    Returns
-    -------
-    tuple
-        Log odds (batch, m), and the largest errors in probability and in log odds at nodes left
-        out, see ``left_out_error``.
-    """
-    family = problem.prior.family
-    z = family.coordinate(x.astype(jnp.result_type(float)), jnp)
-    grid, nodes = make_grid(z, intervals)
-    points = family.from_coordinate(nodes, jnp)
-    log_probs = _log_class_probabilities(
-        setup, problem, method, points, True, True, np.dtype(np.float64)
-    )
-    values = log_probs[:, 1] - log_probs[:, 0]
-    miss, log_miss = jax.vmap(left_out_error)(values)
-    z = z.astype(dtype)
-    grid = jax.tree.map(lambda leaf: leaf.astype(dtype), grid)
-
-    def one(item: Any) -> jax.Array:
-        row, own = item
-        return interpolate(grid, row.astype(dtype), z if shared_x else own).astype(out)
-
-    log_odds = jax.lax.map(one, (values, None if shared_x else z), batch_size=16)
-    return log_odds, jnp.max(miss), jnp.max(log_miss)
-
-
-@partial(jax.jit, static_argnums=(0, 5, 6, 7))
-def predict_linear(
-    family: Family,
-    natural: jax.Array,
-    x: jax.Array,
-    origin: jax.Array,
-    log_class_prior: jax.Array,
-    shared_x: bool,
-    dtype: np.dtype,
-    out: np.dtype,
-) -> jax.Array:
-    """Evaluate the optimal model at coefficients (batch, classes, p); see ``normalise``."""
-
-    def one(item: Any) -> jax.Array:
-        coefficients, own = item
-
-        def chunk(points: jax.Array) -> jax.Array:
-            phi = family.features(points, origin, jnp)
-            centred = coefficients - coefficients[:1]
-            return (linear(centred, phi) + log_class_prior[:, None]).astype(dtype)
-
-        return in_chunks(chunk, x if shared_x else own, 1 << 14)
-
-    return normalise(jax.lax.map(one, (natural, None if shared_x else x)), out)

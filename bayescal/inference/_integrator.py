@@ -73,6 +73,9 @@ class Integrator(abc.ABC):
 
     def batched(self, function: Any, prior: Prior, sums: jax.Array, stacked: bool) -> Any:
         """Map ``function(prior, sums)`` of one data set over the batch, a few at a time."""
+        if sums.shape[0] == 1:
+            one = jax.tree.map(lambda leaf: leaf[0], prior) if stacked else prior
+            return jax.tree.map(lambda leaf: leaf[None], function(one, sums[0]))
         if stacked:
             return jax.lax.map(lambda args: function(*args), (prior, sums), batch_size=16)
         return jax.lax.map(lambda s: function(prior, s), sums, batch_size=16)

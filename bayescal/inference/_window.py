@@ -4,17 +4,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.numerics import effective_sample_size, normalise_log_weights
+
 #: What lies this many nats below the peak is left out: exp(-34) is 2e-15.
 DEPTH = 34.0
-_ROUNDS = {1: 10, 2: 10, 3: 12}
-_POINTS = {1: 64, 2: 32, 3: 16}
-_CLIMBS, _STEPS = 4, 24
-_SCALES = np.logspace(-12, 0, 61)
+_ROUNDS = 40
+_POINTS = {1: 64, 2: 24, 3: 16}
+_CLIMBS, _STEPS = 4, 14
+_SIZES = 4.0 ** np.arange(-17, 1)
+
+
+class Window(NamedTuple):
+    """A box, and what a grid of equal cells says about the density inside.
+
+    Attributes
+    ----------
+    low, high : arrays of shape (d,)
+    mass : scalar
+        Estimated log mass.
+    points : scalar
+        Effective number of grid points that carry it; few if the grid is too coarse for it.
+    """
+
+    low: jax.Array
+    high: jax.Array
+    mass: jax.Array
+    points: jax.Array
+
 
 LogDensity = Callable[[jax.Array], jax.Array]
 
@@ -26,10 +48,32 @@ def grid_values(log_target: LogDensity, axes: list[jax.Array]) -> jax.Array:
     return jax.vmap(log_target)(flat).reshape(mesh.shape[:-1])
 
 
+def cells(low: jax.Array, high: jax.Array) -> list[jax.Array]:
+    """Return the midpoints of equal cells along each axis of a box."""
+    m = _POINTS[low.shape[0]]
+    shares = jnp.asarray((np.arange(m) + 0.5) / m)
+    return [low[i] + (high[i] - low[i]) * shares for i in range(low.shape[0])]
+
+
+def _reach(
+    values: jax.Array, axes: list[jax.Array], peak: jax.Array, height: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Return the ends of the box, one step wider, of grid points near the peak in height."""
+    ends = []
+    for i, axis in enumerate(axes):
+        profile = jnp.max(values, axis=tuple(j for j in range(len(axes)) if j != i))
+        step = axis[1] - axis[0]
+        keep = profile >= jnp.maximum(jnp.max(profile), height) - DEPTH
+        keep = keep | (jnp.abs(axis - peak[i]) <= 0.51 * step)
+        first, last = jnp.argmax(keep), axis.shape[0] - 1 - jnp.argmax(keep[::-1])
+        ends.append((axis[first] - step, axis[last] + step))
+    return jnp.stack([e[0] for e in ends]), jnp.stack([e[1] for e in ends])
+
+
 def find_peak(
     log_target: LogDensity, low: jax.Array, high: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Return the peak (d,) of a density inside a box, and a shear (d, d) that straightens it.
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Return the peak of a density inside a box, and the lie of the land around it.
 
     Parameters
     ----------
@@ -41,50 +85,53 @@ def find_peak(
     Returns
     -------
     tuple
-        The peak, and a unit triangular matrix S: coordinates u, where t = peak + S (u - peak),
-        are uncorrelated near the peak.
+        The peak (d,); a unit triangular matrix S (d, d), such that coordinates u with
+        t = peak + S (u - peak) are uncorrelated near the peak; and the ends of a box to start from.
 
     Notes
     -----
     From the best point of a coarse grid, a pattern search moves along a grid of five values for
     each coordinate, whose spacing halves where the best is inside and doubles where it is at an
     end; so it can leave the neighbourhood of a bad start. It is repeated in coordinates that second
-    differences over about one nat have straightened.
+    differences, over steps that cost about one nat, have straightened.
     """
     d = low.shape[0]
-    width = high - low
-    inner_low, inner_high = low + 1e-9 * width, high - 1e-9 * width
-    m = _POINTS[d]
-    axes = [low[i] + width[i] / m * jnp.asarray(np.arange(m) + 0.5) for i in range(d)]
-    first = jnp.unravel_index(jnp.argmax(grid_values(log_target, axes)), (m,) * d)
-    start = jnp.stack([axes[i][first[i]] for i in range(d)])
-    offsets = np.stack(np.meshgrid(*[[-1, -0.5, 0, 0.5, 1]] * d, indexing="ij"), -1).reshape(-1, d)
-    offsets = jnp.asarray(offsets[np.argsort(np.abs(offsets).sum(axis=1), kind="stable")])
-    evaluate = jax.vmap(lambda t: log_target(jnp.clip(t, inner_low, inner_high)))
-    unit = jnp.eye(d)
+    width, unit = high - low, jnp.eye(d)
+    floor, ceiling = low + 1e-9 * width, high - 1e-9 * width
+    axes = cells(low, high)
+    coarse = grid_values(log_target, axes)
+    first = jnp.unravel_index(jnp.argmax(coarse), coarse.shape)
+    start = jnp.stack([axis[first[i]] for i, axis in enumerate(axes)])
+
+    # Three kinds of moves in units of a step for each axis, padded with no move to one length.
+    pattern = np.stack(np.meshgrid(*[[-1, -0.5, 0, 0.5, 1]] * d, indexing="ij"), -1).reshape(-1, d)
+    pattern = pattern[np.argsort(np.abs(pattern).sum(axis=1), kind="stable")]
+    eye = np.eye(d)
+    sides = np.concatenate([s * _SIZES[:, None, None] * eye for s in (1, -1)]).reshape(-1, d)
     pairs = [(i, j) for i in range(d) for j in range(i)]
+    corners = [s * eye[i] + t * eye[j] for i, j in pairs for s in (1, -1) for t in (1, -1)]
+    crosses = np.concatenate([eye, -eye, *([np.stack(corners)] if corners else [])])
+    length = max(len(pattern), len(sides), len(crosses))
+    moves = np.stack([np.pad(m, ((0, length - len(m)), (0, 0))) for m in (pattern, sides, crosses)])
+    moves = jnp.asarray(moves)
 
-    def step(_: int, carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        peak, radius, shear = carry
-        points = jnp.clip(peak + (offsets * radius) @ shear.T, inner_low, inner_high)
-        best = jnp.argmax(evaluate(points))
-        at_end = jnp.abs(offsets[best]) == 1
+    def climb(carry: tuple[Any, ...], f: jax.Array, points: jax.Array) -> tuple[Any, ...]:
+        _, radius, scale, shear, _ = carry
+        best = jnp.argmax(f)
+        at_end = jnp.abs(moves[0][best]) == 1
         radius = jnp.where(at_end, jnp.minimum(2 * radius, width), radius / 2)
-        return points[best], radius, shear
+        return points[best], radius, scale, shear, f[best]
 
-    def climb(_: int, carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        peak, radius, shear = jax.lax.fori_loop(0, _STEPS, step, carry)
-        height = log_target(peak)
-        # The largest step along each coordinate that costs at most one nat on average.
-        sizes = jnp.asarray(_SCALES)[:, None] * width
-        shifts = (sizes[:, :, None] * unit).reshape(-1, d)
-        sides = evaluate(jnp.concatenate([peak + shifts, peak - shifts])).reshape(2, -1, d)
-        cheap = height - sides.mean(axis=0) <= 1
-        scale = jnp.max(jnp.where(cheap, sizes, sizes[0]), axis=0)
-        moves = [s * unit[i] + t * unit[j] for i, j in pairs for s in (1, -1) for t in (1, -1)]
-        moves = [*[s * unit[i] for i in range(d) for s in (1, -1)], *moves]
-        f = evaluate(peak + jnp.stack(moves) * scale)
-        curve = jnp.diag(2 * height - f[0 : 2 * d : 2] - f[1 : 2 * d : 2])
+    def measure(carry: tuple[Any, ...], f: jax.Array, points: jax.Array) -> tuple[Any, ...]:
+        peak, radius, _, shear, height = carry
+        drop = height - f[: len(sides)].reshape(2, -1, d).mean(axis=0)
+        sizes = jnp.asarray(_SIZES)[:, None] * width
+        scale = jnp.max(jnp.where(drop <= 1, sizes, sizes[0]), axis=0)
+        return peak, radius, scale, shear, height
+
+    def straighten(carry: tuple[Any, ...], f: jax.Array, points: jax.Array) -> tuple[Any, ...]:
+        peak, radius, scale, _, height = carry
+        curve = jnp.diag(2 * height - f[:d] - f[d : 2 * d])
         for n, (i, j) in enumerate(pairs):
             pp, pm, mp, mm = (f[2 * d + 4 * n + c] for c in range(4))
             cross = (pm + mp - pp - mm) / 4
@@ -92,16 +139,38 @@ def find_peak(
         factor = jnp.linalg.cholesky(jnp.linalg.inv(curve))
         shear = factor / jnp.diagonal(factor) * scale[:, None] / scale
         shear = jnp.where(jnp.isfinite(shear).all(), shear, unit)
-        return peak, jnp.maximum(radius, scale), shear
+        return peak, jnp.maximum(radius, scale), scale, shear, height
 
-    carry = start, width / m, unit
-    peak, _, shear = jax.lax.fori_loop(0, _CLIMBS, climb, carry)
-    return peak, shear
+    def once(n: jax.Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
+        peak, radius, scale, shear, _ = carry
+        kind = jnp.maximum(n % (_STEPS + 2) - _STEPS + 1, 0)
+        bases = jnp.stack([shear * radius, unit * width, unit * scale])
+        points = jnp.clip(peak + moves[kind] @ bases[kind].T, floor, ceiling)
+        f = jax.vmap(log_target)(points)
+        return jax.lax.switch(kind, [climb, measure, straighten], carry, f, points)
+
+    carry = start, width / _POINTS[d], width, unit, jnp.max(coarse)
+    total = _CLIMBS * (_STEPS + 2)
+    peak, _, scale, shear, height = jax.lax.fori_loop(0, total, once, carry)
+    near = 12 * scale
+    first_low, first_high = _reach(coarse, axes, peak, height)
+    step = width / _POINTS[d]
+    alone = (first_high - first_low) < 3.5 * step
+    return (
+        peak,
+        shear,
+        jnp.maximum(low, jnp.where(alone, peak - near, jnp.minimum(first_low, peak - near))),
+        jnp.minimum(high, jnp.where(alone, peak + near, jnp.maximum(first_high, peak + near))),
+    )
 
 
-def shrink_window(
-    log_target: LogDensity, low: jax.Array, high: jax.Array, peak: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def find_window(
+    log_target: LogDensity,
+    low: jax.Array,
+    high: jax.Array,
+    peak: jax.Array,
+    start: tuple[jax.Array, jax.Array],
+) -> Window:
     """Return the smallest box, up to the spacing of a grid, outside which the density is nil.
 
     Parameters
@@ -109,35 +178,58 @@ def shrink_window(
     log_target : callable
         Log density of a coordinate vector (d,), d from 1 to 3.
     low, high : arrays of shape (d,)
-        Ends of the box to search.
+        Ends of the coordinates' ranges.
     peak : array of shape (d,)
         Where the density is largest; it stays inside.
+    start : tuple of arrays
+        Ends of the box to start from.
 
     Notes
     -----
-    Rounds of a grid over the box, its profile along each axis, and a new box that reaches one
-    step beyond the outermost value within 34 nats of the peak.
+    Rounds of a grid that reaches a quarter beyond the box, its profile along each axis, and a new
+    box, larger or smaller, that reaches one step beyond the outermost value within 34 nats of the
+    peak; until the box settles.
     """
-    d = low.shape[0]
-    m = _POINTS[d]
     height = log_target(peak)
 
-    def body(_: int, box: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        low, high = box
-        step = (high - low) / m
-        axes = [low[i] + step[i] * jnp.asarray(np.arange(m) + 0.5) for i in range(d)]
-        values = grid_values(log_target, axes)
-        new_low, new_high = [], []
-        for i in range(d):
-            profile = jnp.max(values, axis=tuple(j for j in range(d) if j != i))
-            keep = profile >= jnp.maximum(jnp.max(profile), height) - DEPTH
-            keep = keep | (jnp.abs(axes[i] - peak[i]) <= 0.51 * step[i])
-            first, last = jnp.argmax(keep), m - 1 - jnp.argmax(keep[::-1])
-            new_low.append(jnp.maximum(low[i], axes[i][first] - step[i]))
-            new_high.append(jnp.minimum(high[i], axes[i][last] + step[i]))
-        return jnp.stack(new_low), jnp.stack(new_high)
+    def unsettled(carry: tuple[Any, ...]) -> jax.Array:
+        return (carry[0] < _ROUNDS) & (carry[1] < 2)
 
-    return jax.lax.fori_loop(0, _ROUNDS[d], body, (low, high))
+    def once(carry: tuple[Any, ...]) -> tuple[Any, ...]:
+        n, settled, (old_low, old_high), *_ = carry
+        margin = jnp.where(settled == 0, 0.25, 0) * (old_high - old_low)
+        axes = cells(jnp.maximum(low, old_low - margin), jnp.minimum(high, old_high + margin))
+        values = grid_values(log_target, axes)
+        new_low, new_high = _reach(values, axes, peak, height)
+        new_low, new_high = jnp.maximum(low, new_low), jnp.minimum(high, new_high)
+        moved = jnp.abs(new_low - old_low) + jnp.abs(new_high - old_high)
+        still = (moved <= 0.1 * (old_high - old_low)).all()
+        volume = sum(jnp.log(axis[1] - axis[0]) for axis in axes)
+        shares, total = normalise_log_weights(values.ravel())
+        # One more round without the margin, for the tightest box.
+        settled = jnp.where(settled == 1, 2, jnp.where(still | (n >= _ROUNDS - 2), 1, 0))
+        points = effective_sample_size(shares)
+        return n + 1, settled, (new_low, new_high), total + volume, points
+
+    zero, real = jnp.zeros((), int), jnp.zeros(())
+    _, _, box, mass, points = jax.lax.while_loop(unsettled, once, (zero, zero, start, real, real))
+    return Window(*box, mass, points)
+
+
+def shrink_window(
+    log_target: LogDensity, low: jax.Array, high: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Return the box in which a density of one coordinate lies, from its ranges alone."""
+
+    def body(_: int, box: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        axes = cells(*box)
+        values = grid_values(log_target, axes)
+        best = jnp.unravel_index(jnp.argmax(values), values.shape)
+        peak = jnp.stack([axis[best[i]] for i, axis in enumerate(axes)])
+        new_low, new_high = _reach(values, axes, peak, jnp.max(values))
+        return jnp.maximum(box[0], new_low), jnp.minimum(box[1], new_high)
+
+    return jax.lax.fori_loop(0, 10, body, (low, high))
 
 
 def maximise(

@@ -20,7 +20,8 @@ from bayescal.models._prior import walk
 __all__ = ["Importance", "Proposal"]
 
 _PILOT = 4096
-_ROUNDS = 24
+_ROUNDS = 64
+_LOWEST_POWER = 1e-30
 _DEGREES = 6.0
 _DEFENSIVE = 0.1
 
@@ -70,7 +71,10 @@ def _student_log_density(proposal: Proposal, v: jax.Array) -> jax.Array:
 
 
 def _temper(log_base: jax.Array, log_lik: jax.Array, start: jax.Array) -> jax.Array:
-    """Return the largest power of the likelihood that keeps a fifth of the draws effective."""
+    """Return the largest power of the likelihood that keeps a fifth of the draws effective.
+
+    It is ``start`` at least: the draws were made for that power, and may suit no lower one.
+    """
     wanted = _PILOT / 5
 
     def enough(power: jax.Array) -> jax.Array:
@@ -81,12 +85,12 @@ def _temper(log_base: jax.Array, log_lik: jax.Array, start: jax.Array) -> jax.Ar
     def halve(_: int, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         low, high = ends
         middle = 0.5 * (low + high)
-        good = enough(middle)
+        good = enough(jnp.exp(middle))
         return jnp.where(good, middle, low), jnp.where(good, high, middle)
 
-    one = jnp.ones_like(start)
-    power, _ = jax.lax.fori_loop(0, 40, halve, (jnp.zeros_like(start), one))
-    return jnp.where(enough(one), one, power)
+    lowest = jnp.log(jnp.maximum(start, _LOWEST_POWER))
+    power, _ = jax.lax.fori_loop(0, 40, halve, (lowest, jnp.zeros_like(start)))
+    return jnp.where(enough(jnp.ones_like(start)), 1.0, jnp.exp(power))
 
 
 class Importance(Integrator):

@@ -99,7 +99,15 @@ class Nuts(Integrator):
                 each = jax.tree.map(lambda leaf: leaf[b], prior) if stacked else prior  # noqa: B023
                 z = jax.random.normal(start_key, (chains, size))
                 start = proposal.centre[b] + z @ proposal.factor[b].T
-                sampler.run(run_key, each, sums[b], init_params={"v": start})
+                try:
+                    sampler.run(run_key, each, sums[b], init_params={"v": start})
+                except RuntimeError as error:
+                    if "valid initial parameters" not in str(error):
+                        raise
+                    raise ValueError(
+                        "the prior must allow the data, but none of the parameters tried gives "
+                        f"them a positive density (data set {b}); check its support"
+                    ) from None
                 draws = sampler.get_samples(group_by_chain=True)["v"]
                 vectors.append(draws.reshape(-1, size))
                 effective.append(np.min(effective_sample_size(np.asarray(draws))))

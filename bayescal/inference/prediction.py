@@ -33,6 +33,8 @@ class Prediction:
     x : array
         The points.
     method : str
+    probs : array of shape (m,) or (batch, m); (m, k) or (batch, m, k) for more than two classes
+        Probability of class 1, or of every class.
     log_odds : array of shape (m,) or (batch, m)
         log p / (1 - p) of class 1, for two classes; keeps the digits of extreme probabilities.
     log_probs : array of shape (m, k) or (batch, m, k)
@@ -57,6 +59,7 @@ class Prediction:
         x: np.ndarray,
         method: str,
         values: jax.Array,
+        probs: jax.Array,
         interpolation_error: float | None,
     ) -> None:
         self.posterior = posterior
@@ -64,6 +67,7 @@ class Prediction:
         self.interpolation_error = interpolation_error
         self._points = x
         self._values = values
+        self.probs = probs
         self._binary = posterior._problem.prior.family.classes == 2
 
     @property
@@ -84,11 +88,6 @@ class Prediction:
         if not self._binary:
             return self._values
         return -jnp.stack([jax.nn.softplus(self._values), jax.nn.softplus(-self._values)], axis=-1)
-
-    @functools.cached_property
-    def probs(self) -> jax.Array:
-        """Probability of class 1 (m,) for two classes, of every class (m, k) for more."""
-        return jax.nn.sigmoid(self._values) if self._binary else jnp.exp(self._values)
 
     @functools.cached_property
     def mcse(self) -> jax.Array:
@@ -198,7 +197,7 @@ class Prediction:
         return self.posterior.to_arviz(**options)
 
     def _facts(self) -> list[tuple[str, str]]:
-        low, high = float(jnp.nanmin(self.probs)), float(jnp.nanmax(self.probs))
+        low, high = np.nanmin(self.probs), np.nanmax(self.probs)
         return [
             ("method", self.method),
             ("points", " x ".join(str(n) for n in self._values.shape)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,14 +15,24 @@ from bayescal._core.structure import cached_by_structure
 from bayescal.inference._draws import Draws
 from bayescal.inference._integrator import Integrator
 from bayescal.inference._space import line_range, line_value, random_sites
-from bayescal.inference._window import find_peak, grid_values, maximise, shrink_window
+from bayescal.inference._track import track_box
+from bayescal.inference._window import Window, find_peak, find_window, grid_values, maximise
 from bayescal.models import Prior
 from bayescal.models._prior import log_density, walk
 
 __all__ = ["Box", "Quadrature"]
 
-_ORDERS = (24, 40, 64)
+#: Nodes for each of 1, 2 or 3 parameters: the first two are compared, the others are for when
+#: they disagree.
+_ORDERS = {
+    1: (32, 40, 64, 128, 256, 512, 1024, 2048),
+    2: (32, 40, 64, 128, 256, 512),
+    3: (32, 40, 64, 96),
+}
+_FEWEST = 24
 _TOLERANCE = 1e-10
+#: A box must reach so many nats below the peak.
+_DEEP = 20.0
 
 
 class Box(NamedTuple):
@@ -34,17 +45,20 @@ class Box(NamedTuple):
     peak : array of shape (d,)
     shear : array of shape (d, d)
         The coordinates are t = peak + shear (u - peak).
-    fine : bool scalar
-        Whether the rule with the most nodes is needed.
+    order : integer scalar
+        Number of nodes for each parameter.
+    evidence : array of shape (1 + classes,)
+        Log evidence, and what it were with one more observation of each class.
     error : scalar
-        Estimated relative error of the evidence.
+        Estimated relative error of any of them.
     """
 
     low: jax.Array
     high: jax.Array
     peak: jax.Array
     shear: jax.Array
-    fine: jax.Array
+    order: jax.Array
+    evidence: jax.Array
     error: jax.Array
 
 
@@ -122,12 +136,82 @@ def _rule(low: jax.Array, high: jax.Array, m: int) -> tuple[list[jax.Array], jax
     return axes, total
 
 
+def _typical(sums: jax.Array) -> jax.Array:
+    """Return features (classes, p) of a typical observation of each class.
+
+    That is the average over the class, or over all data for a class without observations.
+    """
+    count = sums[:, :1]
+    overall = sums.sum(axis=0) / jnp.maximum(count.sum(), 1)
+    return jnp.where(count > 0, sums / jnp.maximum(count, 1), overall)
+
+
+def _evidence(
+    prior: Prior, sums: jax.Array, origin: jax.Array, box: Box, orders: tuple[int, ...]
+) -> tuple[list[jax.Array], jax.Array]:
+    """Return ``Box.evidence`` by rules of so many nodes, and whether the box holds all."""
+    nodes, logs = [], []
+    for m in orders:
+        axes, log_rule = _rule(box.low, box.high, m)
+        mesh = jnp.stack(jnp.meshgrid(*axes, indexing="ij"), axis=-1)
+        nodes.append(mesh.reshape(-1, len(axes)))
+        logs.append(log_rule.ravel())
+    more = _typical(sums)
+
+    def one(u: jax.Array) -> jax.Array:
+        params, log_prior, log_jacobian = _unsheared(prior, box.peak, box.shear, u)
+        natural = prior.family.natural(params, origin)
+        extra = jnp.concatenate([jnp.zeros(1), jnp.sum(natural * more, axis=-1)])
+        total = log_prior + log_jacobian + jnp.sum(natural * sums)
+        return nan_to_minus_inf(total + extra)
+
+    # All rules in one call: what is traced once is compiled once.
+    values = jax.vmap(one, out_axes=1)(jnp.concatenate(nodes)) + jnp.concatenate(logs)
+    ends = np.cumsum([0, *(len(log) for log in logs)])
+    parts = [values[:, i:j] for i, j in itertools.pairwise(ends)]
+    closed = _closed(prior, box, parts[-1][0], orders[-1])
+    return [normalise_log_weights(part)[1] for part in parts], closed
+
+
+def _closed(prior: Prior, box: Box, values: jax.Array, m: int) -> jax.Array:
+    """Whether the density has vanished at the faces of a box, save at hard ends of the ranges."""
+    d = box.low.shape[0]
+    table, enough = values.reshape((m,) * d), jnp.max(values) - _DEEP
+    closed = jnp.ones((), bool)
+    for i, (low, high) in enumerate(zip(*_ranges(prior), strict=True)):
+        profile = jnp.max(table, axis=tuple(j for j in range(d) if j != i))
+        closed &= (profile[0] < enough) | (box.low[i] <= low)
+        closed &= (profile[-1] < enough) | (box.high[i] >= high)
+    return closed
+
+
+def _gap(first: jax.Array, second: jax.Array) -> jax.Array:
+    """Return the relative differences, at most 1, between evidences given by logarithms."""
+    gap = jnp.minimum(jnp.abs(jnp.expm1(first - second)), 1.0)
+    return jnp.where(jnp.isnan(gap), 1.0, gap)
+
+
+def _extrapolate(gap: jax.Array, coarse: int, fine: int) -> jax.Array:
+    """Estimate the error of the finer rule; digits won grow with nodes, but not without bound."""
+    return jnp.max(jnp.maximum(gap ** (fine / coarse), 1e-2 * gap))
+
+
+def _second_is_better(windows: Window) -> jax.Array:
+    """Choose between two boxes: that which its grid resolves, holds more mass, or is smaller."""
+    volume = jnp.prod(windows.high - windows.low, axis=1)
+    resolved = windows.points > 2.5 ** windows.low.shape[1]
+    more = windows.mass[1] - windows.mass[0]
+    by_mass = jnp.where(jnp.abs(more) > 0.01, more > 0, volume[1] < volume[0])
+    return jnp.where(resolved[0] == resolved[1], by_mass, resolved[1])
+
+
 class Quadrature(Integrator):
     """A product Gauss-Legendre rule on the box that holds the posterior.
 
     The box is found by grids that close in on it, in coordinates that suit each prior's support:
-    affine on an interval, logarithmic on a half line, a hyperbolic sine on the line. The rule has
-    40 nodes for each parameter, or 64 where 24 and 40 disagree. Work is O(40**d * points).
+    cubic on an interval, logarithmic on a half line, a hyperbolic sine on the line. The rule has
+    40 nodes for each parameter, and more where 32 and 40 disagree about the evidence or about the
+    density of one more observation. Work is O(40**d * points).
     """
 
     name = "quadrature"
@@ -153,41 +237,62 @@ class Quadrature(Integrator):
         num_samples: int,
         stacked: bool,
     ) -> Box:
-        return _find_boxes(self, prior, sums, origin, stacked)
+        # The quick search compiles and runs in a fraction of the thorough one, which straightens
+        # correlated parameters and takes over wherever the quick box does not settle the digits.
+        boxes = _find_boxes(self, prior, sums, origin, stacked, True)
+        if _rough(boxes):
+            boxes = _find_boxes(self, prior, sums, origin, stacked, False)
+        if boxes.low.shape[-1] > 0:
+            orders = _ORDERS[boxes.low.shape[-1]]
+            for coarse, fine in itertools.pairwise(orders[1:]):
+                if not _rough(boxes):
+                    break
+                boxes = _refine(prior, sums, origin, boxes, coarse, fine, stacked)
+        return boxes
 
     def realised_size(self, state: Box, num_samples: int) -> int:
         """Return the number of nodes for each parameter that this batch needs."""
-        return _ORDERS[2] if bool(np.asarray(state.fine).any()) else _ORDERS[1]
+        return int(np.asarray(state.order).max())
 
-    def box(self, prior: Prior, sums: jax.Array, origin: jax.Array) -> Box:
+    def box(self, prior: Prior, sums: jax.Array, origin: jax.Array, quick: bool) -> Box:
         """Locate the posterior of one data set and compare two rules on it."""
         low, high = (jnp.asarray(end, sums.dtype) for end in _ranges(prior))
         if low.size == 0:
-            return Box(low, high, low, jnp.zeros((0, 0)), jnp.zeros((), bool), jnp.zeros(()))
+            none = jnp.zeros(0)
+            return Box(low, high, none, jnp.zeros((0, 0)), jnp.ones((), int), none, jnp.zeros(()))
         none, unit = jnp.zeros_like(low), jnp.eye(low.size, dtype=low.dtype)
-        peak, shear = find_peak(_log_target(prior, sums, origin, none, unit), low, high)
+        plain = _log_target(prior, sums, origin, none, unit)
+        if quick:
+            left, right, peak = track_box(plain, low, high)
+            return self._compared(prior, sums, origin, left, right, peak, unit)
+        peak, shear, *start = find_peak(plain, low, high)
 
-        def attempt(shear: jax.Array) -> Box:
+        def window(shear: jax.Array) -> Window:
             target = _log_target(prior, sums, origin, peak, shear)
-            ends = shrink_window(target, low, high, peak)
-            evidence = []
-            for m in _ORDERS[:2]:
-                axes, log_rule = _rule(*ends, m)
-                values = (grid_values(target, axes) + log_rule).ravel()
-                evidence.append(normalise_log_weights(values)[1])
-            # Gauss rules converge geometrically: the digits won grow with the number of nodes.
-            gap = jnp.minimum(jnp.abs(jnp.expm1(evidence[0] - evidence[1])), 1.0)
-            gap = jnp.where(jnp.isnan(gap), 1.0, gap)
-            fine = gap ** (_ORDERS[1] / _ORDERS[0]) > _TOLERANCE
-            order = jnp.where(fine, _ORDERS[2], _ORDERS[1])
-            return Box(*ends, peak, shear, fine, gap ** (order / _ORDERS[0]))
+            return find_window(target, low, high, peak, tuple(start))
 
         if low.size == 1:
-            return attempt(unit)
-        # Straightening helps where parameters are correlated, and harms where it meets hard ends.
-        both = jax.vmap(attempt)(jnp.stack([unit, shear]))
-        best = jnp.argmin(both.error)
-        return jax.tree.map(lambda leaf: leaf[best], both)
+            shear, found = unit, window(unit)
+        else:
+            # Straightening helps where parameters are correlated, and harms at hard ends.
+            both = jax.vmap(window)(jnp.stack([unit, shear]))
+            better = _second_is_better(both)
+            shear = jnp.where(better, shear, unit)
+            found = jax.tree.map(lambda leaf: jnp.where(better, leaf[1], leaf[0]), both)
+        return self._compared(prior, sums, origin, found.low, found.high, peak, shear)
+
+    @staticmethod
+    def _compared(prior: Prior, sums: jax.Array, origin: jax.Array, *where: jax.Array) -> Box:
+        """Return the box with low, high, peak and shear ``where``, and what two rules say of it."""
+        coarse, order = _ORDERS[where[0].size][:2]
+        box = Box(*where, jnp.asarray(order), jnp.zeros(0), jnp.zeros(()))
+        orders = _FEWEST, coarse, order
+        (least, first, second), closed = _evidence(prior, sums, origin, box, orders)
+        # What eight more nodes won last time they win at least once more: the rate grows.
+        gap, before = _gap(first, second), _gap(least, first)
+        rate = jnp.where(before > gap, gap / jnp.where(before > 0, before, 1), 1.0)
+        error = jnp.where(closed, jnp.max(gap * rate), 1)
+        return box._replace(evidence=second, error=error)
 
     def realise(
         self, prior: Prior, state: Box, sums: jax.Array, origin: jax.Array, num_samples: int
@@ -220,7 +325,7 @@ class Quadrature(Integrator):
         """Draw a cell of the rule by its weight and a point within it, reweighted exactly."""
         if state.low.size == 0:
             return self.realise(prior, state, sums, origin, 1)
-        m = _ORDERS[1]
+        m = _ORDERS[state.low.size][1]
         axes, log_rule = _rule(state.low, state.high, m)
         target = _log_target(prior, sums, origin, state.peak, state.shear)
         values = grid_values(target, axes)
@@ -242,8 +347,46 @@ class Quadrature(Integrator):
         return Draws(params, log_prior, log_base - jnp.log(float(num_samples)))
 
 
-@partial(jax.jit, static_argnums=(0, 4))
+def _rough(boxes: Box) -> bool:
+    """Whether the rule of some data set has not reached the tolerance."""
+    return bool((np.asarray(boxes.error) > _TOLERANCE).any())
+
+
+@partial(jax.jit, static_argnums=(0, 4, 5))
 def _find_boxes(
-    integrator: Quadrature, prior: Prior, sums: jax.Array, origin: jax.Array, stacked: bool
+    integrator: Quadrature,
+    prior: Prior,
+    sums: jax.Array,
+    origin: jax.Array,
+    stacked: bool,
+    quick: bool,
 ) -> Box:
-    return integrator.batched(lambda p, s: integrator.box(p, s, origin), prior, sums, stacked)
+    return integrator.batched(
+        lambda p, s: integrator.box(p, s, origin, quick), prior, sums, stacked
+    )
+
+
+@partial(jax.jit, static_argnums=(4, 5, 6))
+def _refine(
+    prior: Prior,
+    sums: jax.Array,
+    origin: jax.Array,
+    boxes: Box,
+    coarse: int,
+    fine: int,
+    stacked: bool,
+) -> Box:
+    """Use more nodes in the boxes whose error is too large."""
+
+    def one(item: Any) -> Box:
+        own, sums, box = item
+        use = own if stacked else prior
+        (evidence,), closed = _evidence(use, sums, origin, box, (fine,))
+        error = _extrapolate(_gap(box.evidence, evidence), coarse, fine)
+        error = jnp.where(closed, error, 1)
+        better = box._replace(order=jnp.full_like(box.order, fine), evidence=evidence, error=error)
+        wanted = box.error > _TOLERANCE
+        return jax.tree.map(lambda new, old: jnp.where(wanted, new, old), better, box)
+
+    rows = max(1, (1 << 18) // fine ** boxes.low.shape[-1])
+    return jax.lax.map(one, (prior if stacked else None, sums, boxes), batch_size=rows)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core import checks
+from bayescal._core.interpolate import centre_and_scale
 from bayescal._core.keys import as_key
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import bulk_dtype, default_dtype, float64
@@ -19,13 +20,17 @@ from bayescal.inference._engine import (
     Setup,
     Summary,
     find_modes,
+    mean_coefficients,
     natural_rows,
-    predict_by_nodes,
-    predict_exactly,
-    predict_linear,
     realise,
     select,
     weigh,
+)
+from bayescal.inference._predict import (
+    Predicted,
+    predict_by_nodes,
+    predict_exactly,
+    predict_linear,
 )
 from bayescal.inference._uncertainty import sample_from_posterior
 from bayescal.inference.prediction import LONG, Prediction, _facts_table
@@ -141,18 +146,17 @@ class Posterior:
             points = checks.check_points(x, self._data, family.univariate)
             mask = None
             family.check_support(points, "x")
-        values, error = self._evaluate(points, method, dtype, interpolate)
-        if mask is not None and not mask.all():
-            shape = mask.shape + (1,) * (values.ndim - 2)
-            values = jnp.where(jnp.asarray(mask).reshape(shape), values, jnp.nan)
-        if self._data.single:
-            values = values[0]
-        return Prediction(self, points, method, values, error)
+        found, error = self._evaluate(points, method, dtype, interpolate)
+        values, probs = (
+            _trim(v, len(self._data.x), points.shape[1], self._data.single, mask)
+            for v in (found.values, found.probs)
+        )
+        return Prediction(self, points, method, values, probs, error)
 
     def _evaluate(
         self, points: np.ndarray, method: str, dtype: np.dtype, interpolate: bool | None
-    ) -> tuple[jax.Array, float | None]:
-        """Return log odds (batch, m) or log probabilities (batch, m, k), and the bound on error."""
+    ) -> tuple[Predicted, float | None]:
+        """Return predictions at padded points, and the error of interpolation."""
         problem, setup, out = self._problem, self._setup, default_dtype()
         family = problem.prior.family
         count, m = len(self._data.x), points.shape[1]
@@ -160,37 +164,39 @@ class Posterior:
         padded = pad_axis(points, padded_length(m), 1)
         if not shared:
             padded = pad_axis(padded, len(problem.sums), 0)
-        if padded.dtype not in (np.float32, np.float64):
-            padded = padded.astype(np.float64)
+        padded = padded.astype(np.float64, copy=False)
         with float64():
-            x = jnp.asarray(padded[0] if shared else padded)
+            x = jax.device_put(padded[0] if shared else padded)
             if method in ("coeffs", "map"):
-                natural = jnp.asarray(self._natural(method))
-                values = predict_linear(
+                natural = jax.device_put(self._natural(method))
+                found = predict_linear(
                     family, natural, x, problem.origin, problem.log_class_prior, shared, dtype, out
                 )
-                return values[:count, :m], None
+                return found, None
             smooth = family.univariate and family.classes == 2
             together = m if shared or not setup.common_draws else m * count
             long = together >= LONG if interpolate is None else interpolate
+            if smooth and long:
+                bulk = jax.device_put(centre_and_scale(family.coordinate(points, np)))
             for intervals in _INTERVALS if smooth and long else ():
                 if interpolate is None and intervals >= max(LONG, together):
                     break
-                values, miss, log_miss = predict_by_nodes(
-                    setup, method, problem, x, shared, intervals, dtype, out
+                found = predict_by_nodes(
+                    setup, method, problem, x, bulk, shared, intervals, dtype, out
                 )
-                if float(miss) <= _TOLERANCE and float(log_miss) <= _LOG_TOLERANCE:
-                    return values[:count, :m], float(miss)
-            values = predict_exactly(setup, method, problem, x, shared, True, dtype, out)
-            if not bool(jnp.isfinite(values).all()):
-                values = predict_exactly(setup, method, problem, x, shared, False, dtype, out)
-            return values[:count, :m], None
+                miss, log_miss = float(found.miss), float(found.log_miss)
+                if miss <= _TOLERANCE and log_miss <= _LOG_TOLERANCE:
+                    return found, miss
+            found = predict_exactly(setup, method, problem, x, shared, True, dtype, out)
+            if len(problem.sums) > 1 and np.isnan(float(found.miss)):
+                found = predict_exactly(setup, method, problem, x, shared, False, dtype, out)
+            return found, None
 
     def _natural(self, method: str) -> np.ndarray:
         """Return the coefficients (padded batch, classes, p) of ``coeffs`` or ``map``."""
-        if method == "coeffs":
-            return pad_axis(self._summary.mean, len(self._problem.sums), 0)
         problem = self._problem
+        if method == "coeffs":
+            return np.asarray(mean_coefficients(self._setup, problem))
         return np.asarray(natural_rows(problem.prior.family, self._modes, problem.origin))
 
     @functools.cached_property
@@ -334,3 +340,16 @@ class Posterior:
 
     def _repr_html_(self) -> str:
         return _facts_table("Posterior", self._facts())
+
+
+def _trim(array: jax.Array, count: int, m: int, single: bool, mask: np.ndarray | None) -> jax.Array:
+    """Cut padding off a result, and put NaN where the mask hides an observation.
+
+    On a processor through NumPy, which compiles nothing for each new size.
+    """
+    on_processor = all(device.platform == "cpu" for device in array.devices())
+    xp: Any = np if on_processor else jnp
+    array = xp.asarray(array)[:count, :m]
+    if mask is not None and not mask.all():
+        array = xp.where(mask.reshape(mask.shape + (1,) * (array.ndim - 2)), array, np.nan)
+    return jax.device_put((array[0] if single else array).astype(default_dtype()))

@@ -1,0 +1,5 @@
+"""Data sets with a known truth, to measure calibrators against what is possible."""
+
+from bayescal.datasets import synthetic
+
+__all__ = ["synthetic"]

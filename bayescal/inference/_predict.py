@@ -1,0 +1,198 @@
+"""The compiled programs that predict, for a batch of data sets at once.
+
+What data sets share is computed once: an average over shared draws is a matrix product. Otherwise
+data sets are taken a few at a time.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.interpolate import interpolate, left_out_error, make_grid
+from bayescal.inference._draws import in_blocks
+from bayescal.inference._engine import (
+    Problem,
+    Setup,
+    map_rows,
+    realise,
+    rows_at_once,
+    select,
+    weigh,
+)
+from bayescal.inference._mixture import in_chunks, linear, mixture
+from bayescal.models import Family
+
+
+def _log_class_probabilities(
+    setup: Setup,
+    problem: Problem,
+    method: str,
+    x: jax.Array,
+    shared_x: bool,
+    common_rows: bool,
+    dtype: np.dtype,
+) -> jax.Array:
+    """Return unnormalised log class probabilities (batch, classes, m), averaged over draws.
+
+    ``x`` is (m, ...) where ``shared_x``, else (batch, m, ...).
+    """
+    family = problem.prior.family
+    batch = problem.sums.shape[0]
+    common = realise(setup, problem) if setup.common_draws else None
+    arguments = problem.origin, problem.log_class_prior, dtype
+    if common is not None and shared_x and common_rows and batch > 1:
+        rows = rows_at_once(setup.size, batch)
+
+        def chunk(sums: jax.Array) -> jax.Array:
+            weights = jax.vmap(lambda s: weigh(family, common, problem._replace(sums=s))[0])(sums)
+            return in_chunks(
+                lambda part: mixture(family, method, common.params, weights, part, *arguments), x
+            )
+
+        parts = jax.lax.map(chunk, in_blocks(problem.sums, batch, rows))
+        return jnp.moveaxis(parts, 2, 1).reshape(-1, *parts.shape[1:2], x.shape[0])[:batch]
+
+    def one(problem: Problem, row: Any) -> jax.Array:
+        points = x if shared_x else row
+        exact = None
+        if method == "predictive":
+            exact = setup.integrator.log_predictive(
+                problem.prior, problem.state, problem.sums, problem.origin, points
+            )
+        if exact is not None:
+            return exact + problem.log_class_prior[:, None]
+        draws = realise(setup, problem) if common is None else common
+        weights = weigh(family, draws, problem)[0][None]
+        return in_chunks(
+            lambda part: mixture(family, method, draws.params, weights, part, *arguments)[:, 0],
+            points,
+        )
+
+    alone = select(problem, setup, 0)
+    draws = jax.eval_shape(lambda: realise(setup, alone)).log_base.shape[0]
+    few = int(np.clip((1 << 17) // max(1, draws * min(x.shape[-1], 512)), 1, 32))
+    return map_rows(one, problem, setup, None if shared_x else x, min(few, batch))
+
+
+class Predicted(NamedTuple):
+    """What the programs return.
+
+    Attributes
+    ----------
+    values : array
+        Log odds (batch, m) for two classes, log probabilities (batch, m, k) for more.
+    probs : array of the same shape
+        Probability of class 1, or of each class.
+    miss, log_miss : scalars
+        Errors in probability and in log odds of interpolation; NaN marks points that failed.
+    """
+
+    values: jax.Array
+    probs: jax.Array
+    miss: jax.Array
+    log_miss: jax.Array
+
+
+def normalise(log_probs: jax.Array, out: np.dtype) -> Predicted:
+    """Normalise log class probabilities (batch, classes, m)."""
+    if log_probs.shape[1] == 2:
+        return _from_log_odds(log_probs[:, 1] - log_probs[:, 0], out)
+    values = jnp.moveaxis(jax.nn.log_softmax(log_probs, axis=1), 1, 2)
+    miss = jnp.where(jnp.isnan(values).any(), jnp.nan, 0.0)
+    return Predicted(values.astype(out), jnp.exp(values).astype(out), miss, miss)
+
+
+def _from_log_odds(values: jax.Array, out: np.dtype) -> Predicted:
+    miss = jnp.where(jnp.isnan(values).any(), jnp.nan, 0.0)
+    return Predicted(values.astype(out), jax.nn.sigmoid(values).astype(out), miss, miss)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 4, 5, 6, 7))
+def predict_exactly(
+    setup: Setup,
+    method: str,
+    problem: Problem,
+    x: jax.Array,
+    shared_x: bool,
+    common_rows: bool,
+    dtype: np.dtype,
+    out: np.dtype,
+) -> Predicted:
+    """Average over the draws at every point."""
+    return normalise(
+        _log_class_probabilities(setup, problem, method, x, shared_x, common_rows, dtype), out
+    )
+
+
+@partial(jax.jit, static_argnums=(0, 1, 5, 6, 7, 8))
+def predict_by_nodes(
+    setup: Setup,
+    method: str,
+    problem: Problem,
+    x: jax.Array,
+    bulk: jax.Array,
+    shared_x: bool,
+    intervals: int,
+    dtype: np.dtype,
+    out: np.dtype,
+) -> Predicted:
+    """Average over the draws at nodes only, and interpolate the log odds between them.
+
+    ``bulk`` is what ``centre_and_scale`` says of the points' coordinates.
+    """
+    family = problem.prior.family
+    z = family.coordinate(x.astype(jnp.result_type(float)), jnp)
+    grid, nodes = make_grid(z, bulk, intervals)
+    points = family.from_coordinate(nodes, jnp)
+    log_probs = _log_class_probabilities(
+        setup, problem, method, points, True, True, np.dtype(np.float64)
+    )
+    values = log_probs[:, 1] - log_probs[:, 0]
+    miss, log_miss = jax.vmap(left_out_error)(values)
+    z = z.astype(dtype)
+    grid = jax.tree.map(lambda leaf: leaf.astype(dtype), grid)
+
+    def one(item: Any) -> jax.Array:
+        row, own = item
+        found = _from_log_odds(interpolate(grid, row.astype(dtype), z if shared_x else own), out)
+        return found.values, found.probs
+
+    items = values, None if shared_x else z
+    if values.shape[0] == 1:
+        log_odds, probs = jax.tree.map(
+            lambda leaf: leaf[None], one(jax.tree.map(lambda leaf: leaf[0], items))
+        )
+    else:
+        log_odds, probs = jax.lax.map(one, items, batch_size=16)
+    return Predicted(log_odds, probs, jnp.max(miss), jnp.max(log_miss))
+
+
+@partial(jax.jit, static_argnums=(0, 5, 6, 7))
+def predict_linear(
+    family: Family,
+    natural: jax.Array,
+    x: jax.Array,
+    origin: jax.Array,
+    log_class_prior: jax.Array,
+    shared_x: bool,
+    dtype: np.dtype,
+    out: np.dtype,
+) -> Predicted:
+    """Evaluate the optimal model at coefficients (batch, classes, p)."""
+
+    def one(item: Any) -> jax.Array:
+        coefficients, own = item
+
+        def chunk(points: jax.Array) -> jax.Array:
+            phi = family.features(points, origin, jnp)
+            centred = coefficients - coefficients[:1]
+            return (linear(centred, phi) + log_class_prior[:, None]).astype(dtype)
+
+        return in_chunks(chunk, x if shared_x else own, 1 << 14)
+
+    return normalise(jax.lax.map(one, (natural, None if shared_x else x)), out)

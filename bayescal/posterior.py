@@ -20,7 +20,7 @@ from bayescal.inference._engine import Problem, Setup, Summary, keep_draws, summ
 from bayescal.inference.prediction import Prediction
 from bayescal.inference.result import METHODS, Posterior
 from bayescal.models import Prior
-from bayescal.models._prior import fit_shapes, stack_priors
+from bayescal.models._prior import fit_shapes, stack_priors, widen
 
 __all__ = ["posterior", "posterior_predict"]
 
@@ -122,7 +122,7 @@ def posterior(
     origin = family.origin(batch.x, batch.mask)
     sums = _class_sums(family, batch, origin)
     with float64():
-        shaped = [fit_shapes(p, dim) for p in priors]
+        shaped = [widen(fit_shapes(p, dim)) for p in priors]
         rule.check(shaped[0])
         count = len(sums)
         padded = _padded_batch(count) if rule.vectorised else count

@@ -93,9 +93,9 @@ class Integrator(abc.ABC):
         sums: jax.Array,
         origin: jax.Array,
         num_samples: int,
-    ) -> Draws:
-        """Return draws that describe the distribution, where ``realise`` gives nodes of a rule."""
-        return self.realise(prior, state, sums, origin, num_samples)
+    ) -> Draws | None:
+        """Return draws in place of a rule's nodes, or None where ``realise`` gives draws."""
+        return None
 
     def mode(
         self, prior: Prior, state: Any, sums: jax.Array, origin: jax.Array

@@ -1,4 +1,4 @@
-"""Monte-Carlo standard errors of predictions, and credible bounds of the optimal model."""
+"""Monte-Carlo standard errors, credible bounds of the optimal model, and draws to hand out."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 
 from bayescal._core.numerics import normalise_log_weights, two_class_probabilities
-from bayescal.inference._draws import Draws, in_blocks, log_likelihood
+from bayescal.inference._draws import Draws, in_blocks
 from bayescal.inference._engine import Problem, Setup, mean_natural, realise, weigh
 from bayescal.inference._mixture import block_elements, linear, mixture, natural_block
-from bayescal.models import Family
+from bayescal.models import Prior
+from bayescal.models._prior import draw
 
 _CHUNK = 256
 _BISECTIONS = 45
@@ -22,6 +23,13 @@ def _draw_weights(setup: Setup, problem: Problem, draws: Draws | None) -> Any:
     """Return draws and their normalised log weights for one data set."""
     draws = realise(setup, problem) if draws is None else draws
     return draws, weigh(problem.prior.family, draws, problem)[0]
+
+
+def _posterior_draws(setup: Setup, problem: Problem, num_samples: int) -> Draws:
+    """Return draws that describe the posterior, also where predictions use nodes of a rule."""
+    parts = problem.prior, problem.state, problem.sums, problem.origin
+    drawn = setup.integrator.posterior_draws(*parts, num_samples)
+    return realise(setup, problem) if drawn is None else drawn
 
 
 def _pieces(draws: Draws, log_weights: jax.Array, block: int) -> Any:
@@ -135,12 +143,8 @@ def credible_bounds(
     no sorting. For two classes in log odds, so that small probabilities keep their digits.
     """
     family, origin = problem.prior.family, problem.origin
-    draws = setup.integrator.posterior_draws(
-        problem.prior, problem.state, problem.sums, origin, num_samples
-    )
-    log_lik = log_likelihood(family, draws.params, problem.sums, origin)
-    total = jnp.where(jnp.isneginf(log_lik), -jnp.inf, draws.log_base + log_lik)
-    weights = jnp.exp(normalise_log_weights(total)[0])
+    draws = _posterior_draws(setup, problem, num_samples)
+    weights = jnp.exp(weigh(family, draws, problem)[0])
     natural = natural_block(family, draws.params, origin, weights.dtype)
 
     def chunk(part: jax.Array) -> jax.Array:
@@ -177,13 +181,29 @@ def _quantile(values: jax.Array, weights: jax.Array, level: jax.Array) -> jax.Ar
     return jax.lax.fori_loop(0, _BISECTIONS, halve, (low, high))[1]
 
 
-def sample_from_posterior(
-    family: Family, draws: Draws, log_weights: jax.Array, num_draws: int, key: jax.Array
+@partial(jax.jit, static_argnums=0)
+def weighted_draws(setup: Setup, problem: Problem) -> tuple[dict[str, Any], jax.Array]:
+    """Return the parameters drawn for one data set, and their normalised log weights."""
+    draws, log_weights = _draw_weights(setup, problem, None)
+    return draws.params, log_weights
+
+
+@partial(jax.jit, static_argnums=(0, 3, 4))
+def sample_posterior(
+    setup: Setup, problem: Problem, key: jax.Array, num_draws: int, num_samples: int
 ) -> dict[str, Any]:
     """Resample ``num_draws`` parameter vectors with equal weights, systematically, shuffled."""
+    own = _posterior_draws(setup, problem, num_samples)
+    log_weights, _ = weigh(problem.prior.family, own, problem)
     first, second = jax.random.split(key)
     cumulative = jnp.cumsum(jnp.exp(log_weights))
     ticks = (jnp.arange(num_draws, dtype=cumulative.dtype) + jax.random.uniform(first)) / num_draws
     index = jnp.searchsorted(cumulative, ticks * cumulative[-1])
     index = jax.random.permutation(second, jnp.clip(index, 0, log_weights.shape[0] - 1))
-    return jax.tree.map(lambda leaf: leaf[index], draws.params)
+    return jax.tree.map(lambda leaf: leaf[index], own.params)
+
+
+@partial(jax.jit, static_argnums=2)
+def sample_prior(prior: Prior, key: jax.Array, num_draws: int) -> dict[str, Any]:
+    """Draw ``num_draws`` parameter vectors from the prior."""
+    return draw(prior, key, num_draws)[0]

@@ -70,17 +70,22 @@ def _student_log_density(proposal: Proposal, v: jax.Array) -> jax.Array:
     return constant - 0.5 * (_DEGREES + d) * jnp.log1p(jnp.sum(z**2, axis=0) / _DEGREES)
 
 
-def _temper(log_base: jax.Array, log_lik: jax.Array, start: jax.Array) -> jax.Array:
-    """Return the largest power of the likelihood that keeps a fifth of the draws effective.
+def _soften(log_weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Raise weights to the largest power up to 1 that keeps a fifth of the draws effective.
 
-    It is ``start`` at least: the draws were made for that power, and may suit no lower one.
+    Returns
+    -------
+    tuple
+        Normalised log weights (n,), and the power.
     """
-    wanted = _PILOT / 5
+    shifted = jnp.where(jnp.isnan(log_weights), -jnp.inf, log_weights)
+    shifted = jnp.maximum(shifted - jnp.max(shifted), -1e300)
+
+    def raised(power: jax.Array) -> jax.Array:
+        return normalise_log_weights(power * shifted)[0]
 
     def enough(power: jax.Array) -> jax.Array:
-        log_lik_power = jnp.where(jnp.isfinite(log_lik), power * log_lik, -jnp.inf)
-        weights, _ = normalise_log_weights(log_base + log_lik_power)
-        return effective_sample_size(weights) >= wanted
+        return effective_sample_size(raised(power)) >= _PILOT / 5
 
     def halve(_: int, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         low, high = ends
@@ -88,17 +93,19 @@ def _temper(log_base: jax.Array, log_lik: jax.Array, start: jax.Array) -> jax.Ar
         good = enough(jnp.exp(middle))
         return jnp.where(good, middle, low), jnp.where(good, high, middle)
 
-    lowest = jnp.log(jnp.maximum(start, _LOWEST_POWER))
-    power, _ = jax.lax.fori_loop(0, 40, halve, (lowest, jnp.zeros_like(start)))
-    return jnp.where(enough(jnp.ones_like(start)), 1.0, jnp.exp(power))
+    lowest = jnp.full((), math.log(_LOWEST_POWER))
+    power, _ = jax.lax.fori_loop(0, 40, halve, (lowest, jnp.zeros(())))
+    power = jnp.where(enough(jnp.ones(())), 1.0, jnp.exp(power))
+    return raised(power), power
 
 
 class Importance(Integrator):
-    """Importance sampling from a Student proposal fitted to the posterior by tempering.
+    """Importance sampling from a Student proposal fitted to the posterior in rounds.
 
-    Rounds of 4,096 draws raise the power of the likelihood from 0 to 1 as fast as a fifth of the
-    draws stay effective, refitting centre and covariance in unconstrained coordinates. The final
-    draws mix 90 % of that proposal with 10 % of the prior, so the weights are bounded.
+    Each round makes 4,096 draws and refits centre and covariance, in unconstrained coordinates, to
+    the draws weighted by a power of their importance: the largest that keeps a fifth of them
+    effective. So the proposal moves from the prior to the posterior as fast as draws can follow.
+    The final draws mix 90 % of that proposal with 10 % of the prior, so the weights are bounded.
     """
 
     name = "importance"
@@ -125,35 +132,35 @@ class Importance(Integrator):
             params, _, log_vector = jax.vmap(partial(constrain, prior))(v)
             return log_vector, log_likelihood(prior.family, params, sums, origin)
 
-        def refit(v: jax.Array, log_weights: jax.Array, key: jax.Array) -> Proposal:
-            weights = jnp.exp(normalise_log_weights(log_weights)[0])
+        def refit(
+            v: jax.Array, log_weights: jax.Array, key: jax.Array
+        ) -> tuple[Proposal, jax.Array]:
+            softened, power = _soften(log_weights)
+            weights = jnp.exp(softened)
             centre = weights @ v
             spread = (weights[:, None] * (v - centre)).T @ (v - centre)
             ridge = 1e-10 * (jnp.trace(spread) / v.shape[1] + 1e-12)
-            return Proposal(centre, jnp.linalg.cholesky(spread + ridge * jnp.eye(v.shape[1])), key)
+            factor = jnp.linalg.cholesky(spread + ridge * jnp.eye(v.shape[1]))
+            return Proposal(centre, factor, key), power
 
         first, rounds, last = jax.random.split(key, 3)
         v = _prior_vectors(prior, first, _PILOT)
-        _, log_lik = evaluate(v)
-        flat = jnp.zeros(_PILOT)
-        power = _temper(flat, log_lik, jnp.zeros(()))
-        proposal = refit(v, flat + power * jnp.maximum(log_lik, -1e300), last)
+        proposal, _ = refit(v, evaluate(v)[1], last)
 
         def unfinished(carry: Any) -> jax.Array:
-            number, settled, _, _ = carry
+            number, settled, _ = carry
             return (number < _ROUNDS) & (settled < 3)
 
         def one_round(carry: Any) -> Any:
-            number, settled, power, proposal = carry
+            number, settled, proposal = carry
             v = _student_vectors(proposal, jax.random.fold_in(rounds, number), _PILOT)
             log_prior, log_lik = evaluate(v)
-            log_base = log_prior - _student_log_density(proposal, v)
-            power = _temper(log_base, log_lik, power)
-            target = log_base + power * jnp.maximum(log_lik, -1e300)
-            return number + 1, settled + (power >= 1).astype(int), power, refit(v, target, last)
+            log_weights = log_prior + log_lik - _student_log_density(proposal, v)
+            proposal, power = refit(v, log_weights, last)
+            return number + 1, settled + (power >= 1).astype(int), proposal
 
-        start = (jnp.zeros((), int), jnp.zeros((), int), power, proposal)
-        return jax.lax.while_loop(unfinished, one_round, start)[3]
+        start = jnp.zeros((), int), jnp.zeros((), int), proposal
+        return jax.lax.while_loop(unfinished, one_round, start)[2]
 
     def realise(
         self, prior: Prior, state: Proposal, sums: jax.Array, origin: jax.Array, num_samples: int

@@ -22,9 +22,7 @@ from bayescal.inference._engine import (
     find_modes,
     mean_coefficients,
     natural_rows,
-    realise,
     select,
-    weigh,
 )
 from bayescal.inference._predict import (
     Predicted,
@@ -32,10 +30,13 @@ from bayescal.inference._predict import (
     predict_exactly,
     predict_linear,
 )
-from bayescal.inference._uncertainty import sample_from_posterior
+from bayescal.inference._uncertainty import (
+    sample_posterior,
+    sample_prior,
+    weighted_draws,
+)
 from bayescal.inference.prediction import LONG, Prediction, _facts_table
 from bayescal.models import Prior
-from bayescal.models._prior import draw
 
 __all__ = ["METHODS", "Posterior"]
 
@@ -219,33 +220,30 @@ class Posterior:
 
         They describe the posterior together with ``log_weights``. Quadrature gives its nodes.
         """
+        out = default_dtype()
         with float64():
-            params = realise(self._setup, self._alone(index)).params
-            return {name: self._out(value) for name, value in params.items()}
+            params, _ = weighted_draws(self._setup, self._alone(index))
+            return {name: value.astype(out) for name, value in params.items()}
 
     def log_weights(self, index: int = 0) -> jax.Array:
         """Return the normalised log weights (n,) of ``draws`` for data set ``index``."""
+        out = default_dtype()
         with float64():
-            alone = self._alone(index)
-            weights, _ = weigh(alone.prior.family, realise(self._setup, alone), alone)
-            return self._out(weights)
+            return weighted_draws(self._setup, self._alone(index))[1].astype(out)
 
     def sample(self, num_draws: int, *, key: int | jax.Array = 0, index: int = 0) -> dict[str, Any]:
         """Return ``num_draws`` equally weighted draws from the posterior, each (num_draws, ...).
 
         Weighted draws are resampled, so draws repeat where the effective sample size is small.
         """
-        num_draws = checks.check_count(num_draws, "num_draws")
+        num_draws, out = checks.check_count(num_draws, "num_draws"), default_dtype()
         with float64():
             params = self._sample(num_draws, as_key(key), index)
-            return {name: self._out(value) for name, value in params.items()}
+            return {name: value.astype(out) for name, value in params.items()}
 
     def _sample(self, num_draws: int, key: jax.Array, index: int) -> dict[str, Any]:
-        alone, setup = self._alone(index), self._setup
-        parts = alone.prior, alone.state, alone.sums, alone.origin
-        own = setup.integrator.posterior_draws(*parts, self._posterior_size())
-        weights, _ = weigh(alone.prior.family, own, alone)
-        return sample_from_posterior(alone.prior.family, own, weights, num_draws, key)
+        size = self._posterior_size()
+        return sample_posterior(self._setup, self._alone(index), key, num_draws, size)
 
     def _posterior_size(self) -> int:
         return self._setup.integrator.sample_size(self.num_samples)
@@ -255,10 +253,6 @@ class Posterior:
         if not 0 <= index < count:
             raise IndexError(f"index must be in [0, {count}), got {index}")
         return select(self._problem, self._setup, index)
-
-    @staticmethod
-    def _out(value: jax.Array) -> jax.Array:
-        return value.astype(default_dtype())
 
     def to_arviz(
         self, *, num_draws: int = 4000, chains: int = 4, key: int | jax.Array = 0, index: int = 0
@@ -290,13 +284,14 @@ class Posterior:
         >>> sorted(post.to_arviz(num_draws=400)["posterior"].data_vars)
         ['mu0', 'mu1', 'sigma']
         """
+        chains = checks.check_count(chains, "chains")
         per_chain = -(-checks.check_count(num_draws, "num_draws") // chains)
-        total = per_chain * checks.check_count(chains, "chains")
+        total = per_chain * chains
         with float64():
             alone = self._alone(index)
             first, second = jax.random.split(as_key(key))
             after = self._sample(total, first, index)
-            before, _ = draw(alone.prior, second, total)
+            before = sample_prior(alone.prior, second, total)
 
         def shape(params: dict[str, Any]) -> dict[str, np.ndarray]:
             arrays = {n: np.asarray(v) for n, v in params.items()}

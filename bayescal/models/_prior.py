@@ -185,7 +185,8 @@ def _walk_model(prior: Prior, choose: Choose) -> tuple[dict[str, Any], list[Site
                 msg["value"] = choose(msg["name"], msg["fn"])
 
     assert prior.model is not None
-    with handlers.trace() as trace, Chooser():
+    # Blocked, so that a sampler that runs this model inside its own does not see the sites.
+    with handlers.block(), handlers.trace() as trace, Chooser():
         prior.model(**prior.values)
     sites, params = [], {}
     for name, entry in trace.items():
@@ -286,6 +287,21 @@ def fit_shapes(prior: Prior, dim: int) -> Prior:
             raise ValueError(f"{name} must have shape {allowed} for these data, got {got}")
         values[name] = value
     return Prior(prior.family, values, None, prior.closed_form)
+
+
+def widen(prior: Prior) -> Prior:
+    """Return the prior with float64 numbers, so that its densities are computed in float64.
+
+    Distributions built without 64-bit types hold some of their arguments as float32 arrays.
+    """
+
+    def cast(leaf: Any) -> Any:
+        dtype = getattr(leaf, "dtype", None)
+        if dtype is not None and jnp.issubdtype(dtype, jnp.floating):
+            return np.asarray(leaf, np.float64)
+        return leaf
+
+    return jax.tree.map(cast, prior)
 
 
 def stack_priors(priors: Sequence[Prior]) -> Prior:

@@ -1,0 +1,98 @@
+"""Padding to powers of two, and keys made from seeds."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bayescal._core.keys import as_key
+from bayescal._core.padding import pad_axis, padded_length
+
+# --- padding ------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 10**9), st.sampled_from([1, 2, 16, 128]))
+def test_padded_length_wastes_at_most_a_quarter(n: int, smallest: int) -> None:
+    length = padded_length(n, smallest)
+    assert max(n, smallest) <= length <= max(1.25 * n, smallest)
+    assert padded_length(length, smallest) == length
+    assert padded_length(n + 1, smallest) >= length
+
+
+@pytest.mark.parametrize("power", [4, 7, 12])
+def test_four_lengths_to_each_doubling(power: int) -> None:
+    lengths = {padded_length(n) for n in range(2**power + 1, 2 ** (power + 1) + 1)}
+    assert lengths == {2**power * quarters // 4 for quarters in (5, 6, 7, 8)}
+
+
+def test_padded_length_by_hand() -> None:
+    sizes = (0, 1, 15, 16, 17, 21, 32, 33, 100, 113, 128, 129)
+    expected = [16, 16, 16, 16, 20, 24, 32, 40, 112, 128, 128, 160]
+    assert [padded_length(n) for n in sizes] == expected
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_pad_axis_repeats_the_last_entry(axis: int) -> None:
+    array = np.random.default_rng(0).normal(size=(3, 4, 2))
+    before = array.copy()
+    padded = pad_axis(array, 7, axis)
+    index = np.minimum(np.arange(7), array.shape[axis] - 1)
+    np.testing.assert_array_equal(padded, np.take(array, index, axis))
+    assert padded.dtype == array.dtype
+    np.testing.assert_array_equal(array, before)
+
+
+def test_pad_axis_to_the_length_it_has_changes_nothing() -> None:
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert pad_axis(array, 3, 1) is array
+
+
+# --- keys ---------------------------------------------------------------------------------------
+
+
+def key_numbers(key: jax.Array) -> list[int]:
+    return [int(v) for v in np.asarray(jax.random.key_data(key))]
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**31 - 1, 2**31, 2**32 - 1])
+def test_seed_gives_the_same_key_with_and_without_64_bits(seed: int) -> None:
+    narrow = key_numbers(as_key(seed))
+    with jax.enable_x64(True):
+        wide = key_numbers(as_key(seed))
+    assert narrow == wide == [0, seed]
+
+
+def test_all_kinds_of_integers_are_seeds() -> None:
+    expected = key_numbers(jax.random.key(5))
+    for seed in (5, np.int64(5), np.uint8(5), np.array(5), jnp.asarray(5)):
+        assert key_numbers(as_key(seed)) == expected
+
+
+def test_keys_pass_through() -> None:
+    typed = jax.random.key(11)
+    assert as_key(typed) is typed
+    raw = as_key(jax.random.PRNGKey(11))
+    assert jnp.issubdtype(raw.dtype, jax.dtypes.prng_key)
+    assert key_numbers(raw) == key_numbers(typed)
+
+
+def test_different_seeds_give_different_keys() -> None:
+    assert len({tuple(key_numbers(as_key(seed))) for seed in range(100)}) == 100
+
+
+@pytest.mark.parametrize("key", ["0", 1.0, None, [0], np.array([0, 1]), jnp.array([1.5, 2.0])])
+def test_other_types_are_no_key(key: object) -> None:
+    with pytest.raises(TypeError, match="key must be an integer seed or one JAX key, got "):
+        as_key(key)  # type: ignore[arg-type]
+
+
+def test_several_keys_are_no_key() -> None:
+    with pytest.raises(TypeError, match="key must be an integer seed or one JAX key"):
+        as_key(jax.random.split(jax.random.key(0), 3))
+
+
+def test_negative_seed() -> None:
+    with pytest.raises(ValueError, match="key must be non-negative, got -1"):
+        as_key(-1)

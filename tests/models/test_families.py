@@ -1,0 +1,384 @@
+"""The families of densities against SciPy, and the priors over their parameters."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from scipy import stats
+
+import bayescal as bc
+from bayescal.inference._engine import find_modes
+from bayescal.models import Family, Prior
+from bayescal.models._prior import draw
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+COV = np.array([[1.3, 0.4], [0.4, 0.7]])
+ALPHA = np.array([[2.0, 0.7, 1.1], [0.9, 3.0, 1.5], [1.2, 0.6, 2.5]])
+
+
+class Case(NamedTuple):
+    """A family at fixed parameters, SciPy's density of each class, and where to evaluate it."""
+
+    prior: Prior
+    densities: list[Any]
+    points: np.ndarray
+
+
+def in_simplex(rows: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """SciPy's Dirichlet takes one point a time, and insists that it sums to one exactly."""
+    return lambda x: np.array([stats.dirichlet(rows).logpdf(p / p.sum()) for p in x])
+
+
+CASES = {
+    "shared": Case(
+        bc.GaussianPrior(mu0=-0.7, mu1=1.1, sigma=1.6),
+        [stats.norm(-0.7, 1.6).logpdf, stats.norm(1.1, 1.6).logpdf],
+        np.linspace(-6, 7, 9),
+    ),
+    "unequal": Case(
+        bc.GaussianPrior(mu0=-0.7, mu1=1.1, sigma0=0.5, sigma1=2.0),
+        [stats.norm(-0.7, 0.5).logpdf, stats.norm(1.1, 2.0).logpdf],
+        np.linspace(-6, 7, 9),
+    ),
+    "beta": Case(
+        bc.BetaPrior(alpha0=0.6, beta0=3.0, alpha1=4.0, beta1=1.2),
+        [stats.beta(0.6, 3.0).logpdf, stats.beta(4.0, 1.2).logpdf],
+        np.array([1e-12, 0.01, 0.3, 0.5, 0.9, 1 - 1e-9]),
+    ),
+    "multivariate": Case(
+        bc.MultivariateGaussianPrior(mu0=[-1.0, 0.5], mu1=[1.0, 0.2], cov=COV),
+        [
+            stats.multivariate_normal([-1.0, 0.5], COV).logpdf,
+            stats.multivariate_normal([1.0, 0.2], COV).logpdf,
+        ],
+        np.random.default_rng(0).normal(size=(7, 2)) * 3,
+    ),
+    "multivariate, isotropic": Case(
+        bc.MultivariateGaussianPrior(mu0=-1.0, mu1=1.0, cov=0.8),
+        [stats.multivariate_normal([m] * 3, 0.8 * np.eye(3)).logpdf for m in (-1.0, 1.0)],
+        np.random.default_rng(1).normal(size=(7, 3)) * 2,
+    ),
+    "dirichlet": Case(
+        bc.DirichletPrior(list(ALPHA)),
+        [in_simplex(row) for row in ALPHA],
+        np.random.default_rng(2).dirichlet([1.0, 1.0, 1.0], 7),
+    ),
+}
+
+
+def fixed(case: Case) -> tuple[Family, dict[str, jax.Array], jax.Array]:
+    """Return the family, its parameters in their shapes, and an origin away from zero."""
+    family, dim = case.prior.family, case.points.shape[-1] if case.points.ndim == 2 else 1
+    params = {}
+    for name, shapes in family.event_shapes(dim).items():
+        value = np.asarray(case.prior.values[name], float)
+        full = value.shape not in shapes
+        params[name] = jnp.asarray(np.full(shapes[0], value) if full else value)
+    origin = family.origin(case.points[None], np.ones((1, len(case.points)), bool))
+    return family, params, jnp.asarray(origin)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_linear_form_is_the_log_density(name: str) -> None:
+    case = CASES[name]
+    family, params, origin = fixed(case)
+    natural = np.asarray(family.natural(params, origin))
+    assert len(natural) == family.classes == len(case.densities)
+    for xp in (np, jnp):
+        phi = np.asarray(family.features(xp.asarray(case.points), xp.asarray(origin), xp))
+        assert (phi[..., 0] == 1).all()
+        expected = np.stack([density(case.points) for density in case.densities])
+        np.testing.assert_allclose(natural @ phi.T, expected, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("method", ["predictive", "preds", "coeffs", "map"])
+def test_point_mass_prior_gives_the_optimal_model(name: str, method: str) -> None:
+    """With nothing to learn, every method is the ratio of the known densities."""
+    case = CASES[name]
+    classes = case.prior.family.classes
+    labels = np.arange(len(case.points)) % classes
+    odds = np.array([0.3, 0.7]) if classes == 2 else np.array([0.2, 0.5, 0.3])
+    joint = np.stack([d(case.points) for d in case.densities], axis=1) + np.log(odds)
+    expected = joint - np.logaddexp.reduce(joint, axis=1, keepdims=True)
+    for integrator in ("quadrature", "montecarlo"):
+        if integrator == "quadrature" or method == "predictive":
+            post = bc.posterior(
+                case.prior,
+                (case.points, labels),
+                integrator=integrator,
+                num_samples=200,
+                class_prior=odds,
+            )
+            found = post.predict(method=method)
+            np.testing.assert_allclose(found.log_probs, expected, rtol=1e-10, atol=1e-11)
+            if method != "map":
+                np.testing.assert_allclose(found.mcse, 0, atol=1e-12)
+            evidence = sum(
+                case.densities[k](case.points[labels == k]).sum() for k in range(classes)
+            )
+            assert post.log_evidence == pytest.approx(evidence, rel=1e-12)
+
+
+def test_slope_and_intercept_of_theorem_1() -> None:
+    mu0, mu1, sigma, odds = -0.4, 1.9, 1.7, 0.35
+    prior = bc.GaussianPrior(mu0=mu0, mu1=mu1, sigma=sigma)
+    x = np.linspace(-50, 50, 11)
+    data = (np.array([0.0, 1.0]), np.array([0, 1]))
+    result = bc.posterior_predict(prior, data, x, integrator="quadrature", class_prior=odds)
+    slope = (mu1 - mu0) / sigma**2
+    intercept = (mu0**2 - mu1**2) / (2 * sigma**2) + np.log(odds / (1 - odds))
+    np.testing.assert_allclose(result.log_odds, slope * x + intercept, rtol=1e-12, atol=1e-12)
+
+
+# --- invalid parameters -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("shared", {"sigma": 0.0}),
+        ("shared", {"sigma": -1.0}),
+        ("unequal", {"sigma1": -1.0}),
+        ("beta", {"alpha0": 0.0}),
+        ("beta", {"beta1": -2.0}),
+        ("multivariate", {"cov": np.array([[1.0, 2.0], [2.0, 1.0]])}),
+        ("multivariate, isotropic", {"cov": -1.0}),
+        ("dirichlet", {"alpha1": np.array([1.0, -1.0, 1.0])}),
+    ],
+)
+def test_invalid_parameters_give_nan(name: str, wrong: dict[str, Any]) -> None:
+    family, params, origin = fixed(CASES[name])
+    params |= {key: jnp.asarray(value) for key, value in wrong.items()}
+    assert np.isnan(np.asarray(family.natural(params, origin))).any()
+
+
+@pytest.mark.parametrize("integrator", ["montecarlo", "sobol", "importance", "quadrature"])
+def test_draws_with_invalid_parameters_weigh_nothing(integrator: str) -> None:
+    """A prior that reaches negative deviations acts like the same prior cut off at zero."""
+    data = (np.array([-0.9, -0.2, 0.3, 1.4]), np.array([0, 0, 1, 1]))
+    x = np.array([-1.0, 0.2, 2.0])
+    reaching = bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=dist.Uniform(-1.0, 2.0))
+    cut = bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=dist.Uniform(0.0, 2.0))
+    post = bc.posterior(reaching, data, integrator=integrator, num_samples=1 << 14)
+    truth = bc.posterior(cut, data, integrator="quadrature")
+    found, expected = post.predict(x), truth.predict(x).probs
+    if integrator == "quadrature":
+        np.testing.assert_allclose(found.probs, expected, rtol=1e-9)
+        assert post.log_evidence == pytest.approx(truth.log_evidence + np.log(2 / 3), abs=1e-9)
+    else:
+        assert (np.abs(found.probs - expected) < 4 * np.asarray(found.mcse)).all()
+    if integrator == "montecarlo":
+        sigma, weights = np.asarray(post.draws()["sigma"]), np.asarray(post.log_weights())
+        assert (np.isneginf(weights) == (sigma <= 0)).all()
+
+
+# --- sampling -----------------------------------------------------------------------------------
+
+
+def moments_agree(found: np.ndarray, mean: Any, cov: Any) -> None:
+    """Compare mean and covariance of rows with the truth, within 4 of their standard errors."""
+    n = len(found)
+    found = found.reshape(n, -1)
+    mean, cov = np.atleast_1d(mean), np.atleast_2d(cov)
+    assert (np.abs(found.mean(axis=0) - mean) < 4 * np.sqrt(np.diag(cov) / n)).all()
+    centred = found - mean
+    products = centred[:, :, None] * centred[:, None, :]
+    error = products.std(axis=0, ddof=1) / np.sqrt(n)
+    assert (np.abs(products.mean(axis=0) - cov) <= 4 * error + 1e-12).all()
+
+
+def moments_of(name: str, y: int, params: dict[str, Any]) -> tuple[Any, Any]:
+    """Return the mean and covariance of class ``y`` as SciPy knows them."""
+    if name == "shared":
+        return params[f"mu{y}"], params["sigma"] ** 2
+    if name == "unequal":
+        return params[f"mu{y}"], params[f"sigma{y}"] ** 2
+    if name == "beta":
+        law = stats.beta(params[f"alpha{y}"], params[f"beta{y}"])
+        return law.mean(), law.var()
+    if name == "dirichlet":
+        return stats.dirichlet.mean(params[f"alpha{y}"]), stats.dirichlet.cov(params[f"alpha{y}"])
+    mean, cov = params[f"mu{y}"], params["cov"]
+    return mean, cov if np.ndim(cov) else cov * np.eye(len(mean))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_sample_has_the_moments_of_each_class(name: str) -> None:
+    family, params, _ = fixed(CASES[name])
+    labels = jnp.arange(60_000) % family.classes
+    x = np.asarray(family.sample(params, labels, jax.random.key(3)))
+    assert x.shape[0] == len(labels) and (x.ndim == 1) == family.univariate
+    family.check_support(x, "x")
+    for y in range(family.classes):
+        known = {key: np.asarray(value) for key, value in params.items()}
+        moments_agree(x[np.asarray(labels) == y], *moments_of(name, y, known))
+
+
+@pytest.mark.parametrize("name", ["shared", "unequal", "beta"])
+def test_sample_has_the_distribution_of_each_class(name: str) -> None:
+    family, params, _ = fixed(CASES[name])
+    laws = {
+        "shared": [stats.norm(-0.7, 1.6), stats.norm(1.1, 1.6)],
+        "unequal": [stats.norm(-0.7, 0.5), stats.norm(1.1, 2.0)],
+        "beta": [stats.beta(0.6, 3.0), stats.beta(4.0, 1.2)],
+    }[name]
+    for y, law in enumerate(laws):
+        x = family.sample(params, jnp.full(5000, y), jax.random.key(y))
+        assert stats.kstest(np.asarray(x), law.cdf).pvalue > 1e-4
+
+
+# --- priors -------------------------------------------------------------------------------------
+
+
+def test_repr_names_what_was_given() -> None:
+    shift = dist.transforms.AffineTransform(1.0, 1.0)
+    prior = bc.GaussianPrior(
+        mu0=dist.Normal(-1.0, 0.5), mu1=dist.TransformedDistribution(dist.Beta(5.0, 2.0), shift),
+        sigma=0.25,
+    )  # fmt: skip
+    assert repr(prior) == (
+        "GaussianPrior(mu0=Normal(loc=-1, scale=0.5), "
+        "mu1=AffineTransform(Beta(concentration1=5, concentration0=2)), sigma=0.25)"
+    )
+    assert repr(CASES["multivariate"].prior) == (
+        "MultivariateGaussianPrior(mu0=array(2,), mu1=array(2,), cov=array(2, 2))"
+    )
+    vector = bc.DirichletPrior([dist.Gamma(2.0, 1.0).expand([3]).to_event(1)] * 3)
+    assert repr(vector).startswith("DirichletPrior(alpha0=Gamma(concentration=2, rate=1)^(3,), ")
+    assert repr(bc.NormalInverseGammaPrior(-1, 1, 1, 2, 2.5, 2)) == (
+        "NormalInverseGammaPrior(mean0=-1.0, mean1=1.0, kappa0=1.0, kappa1=2.0, alpha=2.5, beta=2.0)"
+    )
+    joint = bc.GaussianPrior(model=two_levels, hyperparameters={"spread": 2.0})
+    assert repr(joint) == "GaussianPrior(model=two_levels, spread=2.0)"
+
+
+def two_levels(spread: float) -> None:
+    """A joint prior: means around a common centre."""
+    centre = numpyro.sample("centre", dist.Normal(0.0, spread))
+    numpyro.sample("mu0", dist.Normal(centre - 1, 1.0))
+    numpyro.sample("mu1", dist.Normal(centre + 1, 1.0))
+    numpyro.deterministic("sigma", 1.0)
+
+
+def independent() -> None:
+    numpyro.sample("mu0", dist.Uniform(-2.5, 0.0))
+    numpyro.sample("mu1", dist.Uniform(0.0, 2.5))
+    numpyro.sample("sigma", dist.LogNormal(0.0, 0.3))
+
+
+def independent_shapes() -> None:
+    numpyro.sample("alpha0", dist.Gamma(2.0, 1.0))
+    numpyro.deterministic("beta0", 3.0)
+    numpyro.deterministic("alpha1", 2.5)
+    numpyro.sample("beta1", dist.Gamma(2.0, 1.0))
+
+
+JOINT = {
+    "gaussian": (
+        bc.GaussianPrior(model=independent),
+        bc.GaussianPrior(
+            mu0=dist.Uniform(-2.5, 0.0), mu1=dist.Uniform(0.0, 2.5), sigma=dist.LogNormal(0.0, 0.3)
+        ),
+        (np.array([-1.4, -0.3, 0.1, 0.9, 2.2]), np.array([0, 0, 1, 0, 1])),
+    ),
+    "beta": (
+        bc.BetaPrior(model=independent_shapes),
+        bc.BetaPrior(
+            alpha0=dist.Gamma(2.0, 1.0), beta0=3.0, alpha1=2.5, beta1=dist.Gamma(2.0, 1.0)
+        ),
+        (np.array([0.1, 0.3, 0.4, 0.8, 0.9]), np.array([0, 0, 1, 0, 1])),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", JOINT)
+def test_joint_prior_equals_the_same_independent_priors(name: str) -> None:
+    joint, apart, data = JOINT[name]
+    posts = [bc.posterior(p, data, integrator="quadrature") for p in (joint, apart)]
+    assert posts[0].log_evidence == pytest.approx(posts[1].log_evidence, abs=1e-10)
+    for method in ("predictive", "preds", "coeffs"):
+        one, other = (post.predict(method=method).log_odds for post in posts)
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-10)
+    for key, value in posts[1].mode.items():
+        assert posts[0].mode[key] == pytest.approx(value, abs=1e-6)
+
+
+def test_joint_prior_with_a_latent_centre() -> None:
+    """Means around a common centre are jointly normal: the evidence is a normal density."""
+    x, y = np.array([-1.2, -0.5, 0.7, 1.9]), np.array([0, 0, 1, 1])
+    spread = 2.0
+    prior = bc.GaussianPrior(model=two_levels, hyperparameters={"spread": spread})
+    same = (y[:, None] == y).astype(float)
+    cov = spread**2 + same + np.eye(4)
+    law = stats.multivariate_normal(np.where(y == 1, 1.0, -1.0), cov)
+    post = bc.posterior(prior, (x, y), integrator="quadrature")
+    assert post.log_evidence == pytest.approx(law.logpdf(x), abs=1e-9)
+
+
+def test_hyperparameters_change_without_compiling_again() -> None:
+    data = (np.array([-1.2, -0.5, 0.7, 1.9]), np.array([0, 0, 1, 1]))
+    compiled = []
+    for spread in (0.5, 1.0, 4.0):
+        prior = bc.GaussianPrior(model=two_levels, hyperparameters={"spread": spread})
+        post = bc.posterior(prior, data, num_samples=500)
+        post.predict([0.1], method="map")
+        compiled.append(find_modes._cache_size())
+    assert compiled[0] == compiled[1] == compiled[2]
+
+
+def test_batch_of_priors_equals_one_at_a_time() -> None:
+    x = np.array([[-1.2, -0.5, 0.7, 1.9], [-0.2, 0.1, 0.3, 2.0]])
+    y = np.array([[0, 0, 1, 1], [0, 1, 1, 1]])
+    priors = [bc.GaussianPrior(dist.Normal(-1.0, s), dist.Normal(1.0, s), 1.0) for s in (0.5, 2.0)]
+    both = bc.posterior(priors, (x, y), integrator="quadrature")
+    for b, prior in enumerate(priors):
+        alone = bc.posterior(prior, (x[b], y[b]), integrator="quadrature")
+        assert both.log_evidence[b] == pytest.approx(alone.log_evidence, abs=1e-10)
+        np.testing.assert_allclose(
+            both.predict([0.5]).log_odds[b], alone.predict([0.5]).log_odds, atol=1e-10
+        )
+
+
+def test_normal_inverse_gamma_draws_have_its_moments() -> None:
+    prior = bc.NormalInverseGammaPrior(-1.0, 2.0, kappa0=2.0, kappa1=0.5, alpha=6.0, beta=4.0)
+    n = 40_000
+    with jax.enable_x64(True):
+        params, log_prior = jax.jit(draw, static_argnums=2)(prior, jax.random.key(0), n)
+    variance, mu0, mu1 = (np.asarray(params[k]) for k in ("sigma", "mu0", "mu1"))
+    variance = variance**2
+    law = stats.invgamma(6.0, scale=4.0)
+    assert stats.kstest(variance, law.cdf).pvalue > 1e-4
+    for mu, mean, kappa in ((mu0, -1.0, 2.0), (mu1, 2.0, 0.5)):
+        t = stats.t(12.0, mean, np.sqrt(4.0 / (6.0 * kappa)))
+        assert stats.kstest(mu, t.cdf).pvalue > 1e-4
+    expected = law.logpdf(variance)
+    for mu, mean, kappa in ((mu0, -1.0, 2.0), (mu1, 2.0, 0.5)):
+        expected = expected + stats.norm.logpdf(mu, mean, np.sqrt(variance / kappa))
+    np.testing.assert_allclose(log_prior, expected, rtol=1e-9)
+
+
+def test_vector_priors_are_repeated_over_entries() -> None:
+    """A scalar distribution for a vector stands for independent entries."""
+    x = np.random.default_rng(0).normal(size=(6, 2))
+    y = np.array([0, 1, 0, 1, 0, 1])
+    short = bc.MultivariateGaussianPrior(dist.Normal(-1.0, 1.0), dist.Normal(1.0, 1.0), 1.0)
+    vectors = [dist.Normal(m * jnp.ones(2), 1.0).to_event(1) for m in (-1.0, 1.0)]
+    full = bc.MultivariateGaussianPrior(*vectors, np.eye(2))
+    one, other = (bc.posterior(p, (x, y), num_samples=2000, key=4) for p in (short, full))
+    np.testing.assert_allclose(one.predict().log_odds, other.predict().log_odds, rtol=1e-9)
+    expected = sum(
+        stats.multivariate_normal(
+            np.full(6, 0.0) + np.where(y == 1, 1.0, -1.0), np.eye(6) + (y[:, None] == y)
+        ).logpdf(x[:, j])
+        for j in range(2)
+    )
+    tight = bc.posterior(short, (x, y), integrator="importance", num_samples=40_000)
+    error = np.sqrt(1 / tight.ess - 1 / 40_000)
+    assert abs(tight.log_evidence - expected) < 4 * error

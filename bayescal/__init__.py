@@ -1,6 +1,6 @@
 """Bayesian calibration of classifiers' probabilities, fast on CPU, GPU and TPU."""
 
-from bayescal import metrics, plots
+from bayescal import datasets, metrics, plots
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning
 from bayescal.inference.prediction import Prediction
 from bayescal.inference.result import Posterior
@@ -27,6 +27,7 @@ __all__ = [
     "Prediction",
     "Prior",
     "SamplingWarning",
+    "datasets",
     "metrics",
     "plots",
     "posterior",

@@ -54,7 +54,7 @@ def posterior(
         ``"montecarlo"``: draws from the prior, weighted by their likelihood;
         ``"sobol"``: the same with scrambled Sobol points;
         ``"importance"``: draws from a proposal adapted to the posterior;
-        ``"quadrature"``: Gauss rules, for up to three scalar parameters, exact to about 1e-10;
+        ``"quadrature"``: Gauss rules, for up to three scalar parameters, to about nine digits;
         ``"nuts"``: NumPyro's sampler; ``"closed_form"``: a conjugate prior's formulas.
     num_samples : int
         Number of draws. Quadrature does not need it, but for credible intervals.
@@ -254,8 +254,8 @@ def _judge(rule: Any, summary: Summary, state: Any, size: int, single: bool) -> 
             f"the prior must allow the data, but every weight is zero{where}: none of its "
             "parameters is valid or gives the data a positive density; check its support"
         )
-    error = getattr(state, "error", None)
-    if error is not None and not (np.asarray(error) < 1e-6).all():
+    error = np.asarray(getattr(state, "error", 0.0))
+    if not (error < 1e-6).all():
         warnings.warn(
             f"quadrature may be off by a relative {np.max(error):.1g}: the posterior is too rough "
             f"for {size} nodes per parameter; use integrator='importance' or 'nuts'",

@@ -153,9 +153,10 @@ def sample(
     with float64():
         shaped = fit_shapes(prior, checks.check_count(dim, "dim"))
         of_parameters, of_data = jax.random.split(as_key(key))
-        if parameters is None:
-            parameters = _draw_parameters(shaped, of_parameters, num_datasets)
-        given = {name: np.asarray(value, np.float64) for name, value in parameters.items()}
+        chosen = parameters
+        if chosen is None:
+            chosen = _draw_parameters(shaped, of_parameters, num_datasets)
+        given = {name: np.asarray(value, np.float64) for name, value in chosen.items()}
         _check_parameters(given, family, num_datasets)
         x, y = _observe(family, given, jnp.asarray(labels), of_data)
     x, y = np.asarray(x), np.asarray(y)

@@ -157,7 +157,7 @@ def predict_by_nodes(
     z = z.astype(dtype)
     grid = jax.tree.map(lambda leaf: leaf.astype(dtype), grid)
 
-    def one(item: Any) -> jax.Array:
+    def one(item: Any) -> Any:
         row, own = item
         found = _from_log_odds(interpolate(grid, row.astype(dtype), z if shared_x else own), out)
         return found.values, found.probs

@@ -213,7 +213,8 @@ def find_window(
 
     zero, real = jnp.zeros((), int), jnp.zeros(())
     _, _, box, mass, points = jax.lax.while_loop(unsettled, once, (zero, zero, start, real, real))
-    return Window(*box, mass, points)
+    low, high = box
+    return Window(low, high, mass, points)
 
 
 def shrink_window(

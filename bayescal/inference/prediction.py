@@ -105,7 +105,7 @@ class Prediction:
         def function(problem: Problem, x: jax.Array) -> jax.Array:
             return standard_error(post._setup, self.method, problem, x)[None]
 
-        return self._rows(function)[..., 0]
+        return self._rows(function)[0]
 
     def interval(self, level: float = 0.9) -> tuple[jax.Array, jax.Array]:
         """Return the ends of the central credible interval of f*(x; theta) at each point.
@@ -141,13 +141,13 @@ class Prediction:
             levels = jnp.asarray([tail, 1 - tail])
             return credible_bounds(post._setup, problem, x, levels, post._posterior_size())
 
-        ends = self._rows(function)
-        return ends[..., 0], ends[..., 1]
+        lower, upper = self._rows(function)
+        return lower, upper
 
-    def _rows(self, function: Any) -> jax.Array:
+    def _rows(self, function: Any) -> list[jax.Array]:
         """Apply ``function`` of one data set and its points, giving (r, classes, m), to each.
 
-        Returns an array shaped as ``probs`` with ``r`` on a last axis.
+        Returns ``r`` arrays shaped as ``probs``.
         """
         post = self.posterior
         family = post._problem.prior.family
@@ -157,15 +157,15 @@ class Prediction:
                 points = self._points[0 if len(self._points) == 1 else b]
                 use, weights = _nodes(points, family)
                 padded = pad_axis(use, padded_length(len(use)), 0).astype(np.float64)
-                found = np.asarray(function(post._alone(b), jnp.asarray(padded)))
+                found = np.asarray(function(post._alone(b), jax.device_put(padded)))
                 found = found[..., : len(use)]
                 if weights is not None:
                     left, share = weights
                     found = found[..., left] * (1 - share) + found[..., left + 1] * share
-                # (r, classes, m) becomes (m[, classes], r).
-                rows.append(found[:, 1].T if self._binary else found.transpose(2, 1, 0))
-        stacked = rows[0] if post._data.single else np.stack(rows)
-        return jnp.asarray(stacked.astype(default_dtype()))
+                # (r, classes, m) becomes (r, m[, classes]).
+                rows.append(found[:, 1] if self._binary else found.transpose(0, 2, 1))
+        stacked = rows[0] if post._data.single else np.stack(rows, axis=1)
+        return [jax.device_put(part) for part in stacked.astype(default_dtype())]
 
     @property
     def ess(self) -> Any:

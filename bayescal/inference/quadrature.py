@@ -269,7 +269,7 @@ class Quadrature(Integrator):
 
         def window(shear: jax.Array) -> Window:
             target = _log_target(prior, sums, origin, peak, shear)
-            return find_window(target, low, high, peak, tuple(start))
+            return find_window(target, low, high, peak, (start[0], start[1]))
 
         if low.size == 1:
             shear, found = unit, window(unit)
@@ -285,7 +285,8 @@ class Quadrature(Integrator):
     def _compared(prior: Prior, sums: jax.Array, origin: jax.Array, *where: jax.Array) -> Box:
         """Return the box with low, high, peak and shear ``where``, and what two rules say of it."""
         coarse, order = _ORDERS[where[0].size][:2]
-        box = Box(*where, jnp.asarray(order), jnp.zeros(0), jnp.zeros(()))
+        low, high, peak, shear = where
+        box = Box(low, high, peak, shear, jnp.asarray(order), jnp.zeros(0), jnp.zeros(()))
         orders = _FEWEST, coarse, order
         (least, first, second), closed = _evidence(prior, sums, origin, box, orders)
         # What eight more nodes won last time they win at least once more: the rate grows.

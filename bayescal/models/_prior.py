@@ -141,10 +141,14 @@ def _describe(value: Any) -> str:
     if type(value).__name__ == "TransformedDistribution":
         steps = ", ".join(type(t).__name__ for t in value.transforms)
         return f"{steps}({_describe(value.base_dist)})"
+    wrappers = "Independent", "ExpandedDistribution"
+    if type(value).__name__ in wrappers:
+        shape = value.event_shape or value.batch_shape
+        while type(value).__name__ in wrappers:
+            value = value.base_dist
+        return f"{_describe(value)}^{shape}"
     base = getattr(value, "base_dist", None)
-    if base is not None and is_distribution(base):
-        return f"{_describe(base)}^{value.event_shape or value.batch_shape}"
-    inside = []
+    inside = [_describe(base)] if is_distribution(base) else []
     for name in value.arg_constraints:
         argument = getattr(value, name, None)
         if argument is not None and np.ndim(argument) == 0:

@@ -98,7 +98,9 @@ def test_as_numpy_wants_rectangles() -> None:
 
 def test_check_finite_says_where() -> None:
     checks.check_finite(np.array([1e308, -1e308, 0]), "x")
-    with pytest.raises(ValueError, match=says("x must be finite, got NaN at position 2 (1 in all)")):
+    with pytest.raises(
+        ValueError, match=says("x must be finite, got NaN at position 2 (1 in all)")
+    ):
         checks.check_finite(np.array([0, 1, np.nan]), "x")
     message = "x must be finite, got infinity at position (1, 0) (2 in all)"
     with pytest.raises(ValueError, match=says(message)):

@@ -251,9 +251,7 @@ def test_left_out_error_by_another_algorithm(x64: None) -> None:
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("node", [0, 41, 128])
-def test_values_that_are_not_finite_are_never_accepted(
-    x64: None, value: float, node: int
-) -> None:
+def test_values_that_are_not_finite_are_never_accepted(x64: None, value: float, node: int) -> None:
     values = np.linspace(-1, 1, 129)
     values[node] = value
     _, log_miss = left_out_error(jnp.asarray(values))

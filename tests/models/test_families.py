@@ -14,7 +14,7 @@ from scipy import stats
 import bayescal as bc
 from bayescal.inference._engine import find_modes
 from bayescal.models import Family, Prior
-from bayescal.models._prior import draw
+from bayescal.models._prior import draw, log_density, walk
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -98,8 +98,7 @@ def test_linear_form_is_the_log_density(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("method", ["predictive", "preds", "coeffs", "map"])
-def test_point_mass_prior_gives_the_optimal_model(name: str, method: str) -> None:
+def test_point_mass_prior_gives_the_optimal_model(name: str) -> None:
     """With nothing to learn, every method is the ratio of the known densities."""
     case = CASES[name]
     classes = case.prior.family.classes
@@ -107,23 +106,13 @@ def test_point_mass_prior_gives_the_optimal_model(name: str, method: str) -> Non
     odds = np.array([0.3, 0.7]) if classes == 2 else np.array([0.2, 0.5, 0.3])
     joint = np.stack([d(case.points) for d in case.densities], axis=1) + np.log(odds)
     expected = joint - np.logaddexp.reduce(joint, axis=1, keepdims=True)
-    for integrator in ("quadrature", "montecarlo"):
-        if integrator == "quadrature" or method == "predictive":
-            post = bc.posterior(
-                case.prior,
-                (case.points, labels),
-                integrator=integrator,
-                num_samples=200,
-                class_prior=odds,
-            )
-            found = post.predict(method=method)
-            np.testing.assert_allclose(found.log_probs, expected, rtol=1e-10, atol=1e-11)
-            if method != "map":
-                np.testing.assert_allclose(found.mcse, 0, atol=1e-12)
-            evidence = sum(
-                case.densities[k](case.points[labels == k]).sum() for k in range(classes)
-            )
-            assert post.log_evidence == pytest.approx(evidence, rel=1e-12)
+    data = case.points, labels
+    post = bc.posterior(case.prior, data, integrator="quadrature", class_prior=odds)
+    for method in ("predictive", "preds", "coeffs", "map"):
+        found = post.predict(method=method)
+        np.testing.assert_allclose(found.log_probs, expected, rtol=1e-10, atol=1e-11)
+    evidence = sum(case.densities[k](case.points[labels == k]).sum() for k in range(classes))
+    assert post.log_evidence == pytest.approx(evidence, rel=1e-12)
 
 
 def test_slope_and_intercept_of_theorem_1() -> None:
@@ -159,14 +148,14 @@ def test_invalid_parameters_give_nan(name: str, wrong: dict[str, Any]) -> None:
     assert np.isnan(np.asarray(family.natural(params, origin))).any()
 
 
-@pytest.mark.parametrize("integrator", ["montecarlo", "sobol", "importance", "quadrature"])
+@pytest.mark.parametrize("integrator", ["montecarlo", "quadrature"])
 def test_draws_with_invalid_parameters_weigh_nothing(integrator: str) -> None:
     """A prior that reaches negative deviations acts like the same prior cut off at zero."""
     data = (np.array([-0.9, -0.2, 0.3, 1.4]), np.array([0, 0, 1, 1]))
     x = np.array([-1.0, 0.2, 2.0])
     reaching = bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=dist.Uniform(-1.0, 2.0))
     cut = bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=dist.Uniform(0.0, 2.0))
-    post = bc.posterior(reaching, data, integrator=integrator, num_samples=1 << 14)
+    post = bc.posterior(reaching, data, integrator=integrator, num_samples=20_000)
     truth = bc.posterior(cut, data, integrator="quadrature")
     found, expected = post.predict(x), truth.predict(x).probs
     if integrator == "quadrature":
@@ -253,8 +242,11 @@ def test_repr_names_what_was_given() -> None:
     vector = bc.DirichletPrior([dist.Gamma(2.0, 1.0).expand([3]).to_event(1)] * 3)
     assert repr(vector).startswith("DirichletPrior(alpha0=Gamma(concentration=2, rate=1)^(3,), ")
     assert repr(bc.NormalInverseGammaPrior(-1, 1, 1, 2, 2.5, 2)) == (
-        "NormalInverseGammaPrior(mean0=-1.0, mean1=1.0, kappa0=1.0, kappa1=2.0, alpha=2.5, beta=2.0)"
+        "NormalInverseGammaPrior(mean0=-1.0, mean1=1.0, "
+        "kappa0=1.0, kappa1=2.0, alpha=2.5, beta=2.0)"
     )
+    cut = bc.GaussianPrior(-1.0, 1.0, dist.TruncatedNormal(1.0, 0.5, low=0.1, high=3.0))
+    assert repr(cut).endswith("(Normal(loc=1, scale=0.5), low=0.1, high=3))")
     joint = bc.GaussianPrior(model=two_levels, hyperparameters={"spread": 2.0})
     assert repr(joint) == "GaussianPrior(model=two_levels, spread=2.0)"
 
@@ -300,14 +292,21 @@ JOINT = {
 
 @pytest.mark.parametrize("name", JOINT)
 def test_joint_prior_equals_the_same_independent_priors(name: str) -> None:
-    joint, apart, data = JOINT[name]
-    posts = [bc.posterior(p, data, integrator="quadrature") for p in (joint, apart)]
-    assert posts[0].log_evidence == pytest.approx(posts[1].log_evidence, abs=1e-10)
-    for method in ("predictive", "preds", "coeffs"):
-        one, other = (post.predict(method=method).log_odds for post in posts)
-        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-10)
-    for key, value in posts[1].mode.items():
-        assert posts[0].mode[key] == pytest.approx(value, abs=1e-6)
+    joint, apart, _ = JOINT[name]
+    draws, log_prior = jax.jit(draw, static_argnums=2)(apart, jax.random.key(0), 3)
+    for i in range(3):
+        params, sites = walk(joint, lambda site, _, i=i: draws[site][i])
+        assert float(log_density(sites)) == pytest.approx(float(log_prior[i]), abs=1e-12)
+        assert {k: float(v) for k, v in params.items()} == {k: float(draws[k][i]) for k in draws}
+
+
+def test_joint_prior_predicts_like_the_same_independent_priors() -> None:
+    *priors, data = JOINT["gaussian"]
+    posts = [bc.posterior(p, data, num_samples=20_000, key=5) for p in priors]
+    error = np.sqrt(sum(1 / post.ess - 1 / 20_000 for post in posts))
+    assert abs(posts[0].log_evidence - posts[1].log_evidence) < 4 * error
+    one, other = (post.predict([0.2, 0.7]) for post in posts)
+    assert (np.abs(one.probs - other.probs) < 4 * np.hypot(one.mcse, other.mcse)).all()
 
 
 def test_joint_prior_with_a_latent_centre() -> None:
@@ -327,7 +326,7 @@ def test_hyperparameters_change_without_compiling_again() -> None:
     compiled = []
     for spread in (0.5, 1.0, 4.0):
         prior = bc.GaussianPrior(model=two_levels, hyperparameters={"spread": spread})
-        post = bc.posterior(prior, data, num_samples=500)
+        post = bc.posterior(prior, data, num_samples=3000)
         post.predict([0.1], method="map")
         compiled.append(find_modes._cache_size())
     assert compiled[0] == compiled[1] == compiled[2]
@@ -337,12 +336,12 @@ def test_batch_of_priors_equals_one_at_a_time() -> None:
     x = np.array([[-1.2, -0.5, 0.7, 1.9], [-0.2, 0.1, 0.3, 2.0]])
     y = np.array([[0, 0, 1, 1], [0, 1, 1, 1]])
     priors = [bc.GaussianPrior(dist.Normal(-1.0, s), dist.Normal(1.0, s), 1.0) for s in (0.5, 2.0)]
-    both = bc.posterior(priors, (x, y), integrator="quadrature")
+    both = bc.posterior(priors, (x, y), num_samples=3000)
     for b, prior in enumerate(priors):
-        alone = bc.posterior(prior, (x[b], y[b]), integrator="quadrature")
-        assert both.log_evidence[b] == pytest.approx(alone.log_evidence, abs=1e-10)
+        alone = bc.posterior(prior, (x[b], y[b]), num_samples=3000)
+        assert both.log_evidence[b] == pytest.approx(alone.log_evidence, abs=1e-12)
         np.testing.assert_allclose(
-            both.predict([0.5]).log_odds[b], alone.predict([0.5]).log_odds, atol=1e-10
+            both.predict([0.5]).log_odds[b], alone.predict([0.5]).log_odds, atol=1e-12
         )
 
 
@@ -371,7 +370,7 @@ def test_vector_priors_are_repeated_over_entries() -> None:
     short = bc.MultivariateGaussianPrior(dist.Normal(-1.0, 1.0), dist.Normal(1.0, 1.0), 1.0)
     vectors = [dist.Normal(m * jnp.ones(2), 1.0).to_event(1) for m in (-1.0, 1.0)]
     full = bc.MultivariateGaussianPrior(*vectors, np.eye(2))
-    one, other = (bc.posterior(p, (x, y), num_samples=2000, key=4) for p in (short, full))
+    one, other = (bc.posterior(p, (x, y), num_samples=20_000, key=4) for p in (short, full))
     np.testing.assert_allclose(one.predict().log_odds, other.predict().log_odds, rtol=1e-9)
     expected = sum(
         stats.multivariate_normal(
@@ -379,6 +378,5 @@ def test_vector_priors_are_repeated_over_entries() -> None:
         ).logpdf(x[:, j])
         for j in range(2)
     )
-    tight = bc.posterior(short, (x, y), integrator="importance", num_samples=40_000)
-    error = np.sqrt(1 / tight.ess - 1 / 40_000)
-    assert abs(tight.log_evidence - expected) < 4 * error
+    error = np.sqrt(1 / one.ess - 1 / 20_000)
+    assert abs(one.log_evidence - expected) < 4 * error

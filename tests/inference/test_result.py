@@ -1,0 +1,730 @@
+"""What a user holds after conditioning: numbers that agree with each other, texts, ArviZ, warnings.
+
+Draws and log weights are handed out; from them everything else is computed again, in NumPy.
+"""
+
+import functools
+import re
+import warnings
+from typing import Any
+
+import jax
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import scipy.special
+import scipy.stats
+
+import bayescal as bc
+from bayescal import posterior as condition
+
+# 2,500 draws have a tail of exactly 3 * 50 weights, however a library rounds.
+DRAWS = 2500
+# Of resamples too there is one number, which compiles once.
+COUNT = 2000
+SCORES = np.array([-1.25, -0.5, 0.25, -1.75, 0.5, 1.5, 0.75, 2.25])
+LABELS = np.array([0, 0, 0, 0, 1, 1, 1, 1])
+DATA = SCORES, LABELS
+POINTS = np.linspace(-3, 3, 16)
+SOFT = bc.GaussianPrior(
+    mu0=dist.Normal(-1, 0.5), mu1=dist.Normal(1, 0.5), sigma=dist.Uniform(0.5, 2.0)
+)
+CONJUGATE = bc.NormalInverseGammaPrior(-1, 1, kappa0=1, kappa1=1, alpha=2, beta=2)
+TRIANGLE = bc.DirichletPrior([dist.Gamma(16, 4)] * 3)
+
+SLOW = pytest.param("nuts", marks=pytest.mark.slow)
+INTEGRATORS = ["montecarlo", "sobol", "importance", "quadrature", "closed_form", SLOW]
+WEIGHTED = ["montecarlo", "sobol", "importance"]
+
+
+@functools.cache
+def posterior_of(integrator: str) -> bc.Posterior:
+    prior = CONJUGATE if integrator == "closed_form" else SOFT
+    return condition(prior, DATA, integrator=integrator, num_samples=DRAWS, key=1)
+
+
+@functools.cache
+def triangle() -> bc.Posterior:
+    x = np.random.default_rng(0).dirichlet([3, 4, 5], size=6)
+    return condition(TRIANGLE, (x, [0, 1, 2, 2, 0, 1]), num_samples=DRAWS)
+
+
+class Recomputed:
+    """Draws and weights of a posterior in NumPy, and all that follows from them."""
+
+    def __init__(self, post: bc.Posterior, class_prior: float = 0.5) -> None:
+        draws = {name: np.asarray(v, np.float64) for name, v in post.draws().items()}
+        self.mu = np.stack([draws["mu0"], draws["mu1"]])
+        self.sigma = np.broadcast_to(draws["sigma"], self.mu.shape[1:])
+        self.log_weights = np.asarray(post.log_weights(), np.float64)
+        self.weights = np.exp(self.log_weights)
+        self.shift = scipy.special.logit(class_prior)
+
+    def log_likelihood(self) -> np.ndarray:
+        norm = scipy.stats.norm
+        return sum(norm.logpdf(x, self.mu[y], self.sigma) for x, y in zip(*DATA, strict=True))
+
+    def log_odds_by_draw(self, x: np.ndarray) -> np.ndarray:
+        """Return (draws, points), each from its parameters by Theorem 1."""
+        slope = (self.mu[1] - self.mu[0]) / self.sigma**2
+        intercept = (self.mu[0] ** 2 - self.mu[1] ** 2) / (2 * self.sigma**2)
+        return slope[:, None] * x + intercept[:, None] + self.shift
+
+    def densities(self, x: np.ndarray) -> np.ndarray:
+        """Return weighted densities by class, (2, draws, points)."""
+        z = (x - self.mu[..., None]) / self.sigma[:, None]
+        log_scale = np.log(self.sigma)[:, None] + 0.5 * np.log(2 * np.pi)
+        odds = np.exp([0.0, self.shift])[:, None, None]
+        return odds * np.exp(-0.5 * z**2 - log_scale) * self.weights[:, None]
+
+    def predictive(self, x: np.ndarray) -> np.ndarray:
+        zero, one = self.densities(x).sum(axis=1)
+        return one / (zero + one)
+
+    def preds(self, x: np.ndarray) -> np.ndarray:
+        return self.weights @ scipy.special.expit(self.log_odds_by_draw(x))
+
+    def coeffs(self, x: np.ndarray) -> np.ndarray:
+        return scipy.special.expit(self.weights @ self.log_odds_by_draw(x))
+
+
+# --- draws and weights --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["predictive", "preds", "coeffs"])
+@pytest.mark.parametrize("integrator", INTEGRATORS)
+def test_predictions_follow_from_draws_and_weights(x64: None, integrator: str, method: str) -> None:
+    if (integrator, method) == ("closed_form", "predictive"):
+        pytest.skip("a formula, not an average over the draws")
+    post = posterior_of(integrator)
+    expected = getattr(Recomputed(post), method)(POINTS)
+    # Sums of a few thousand terms, and features that are measured from the mean of the data.
+    np.testing.assert_allclose(post.predict(POINTS, method=method).probs, expected, rtol=1e-11)
+
+
+def test_class_prior_enters_every_method(x64: None) -> None:
+    post = condition(SOFT, DATA, num_samples=DRAWS, key=1, class_prior=0.2)
+    again = Recomputed(post, class_prior=0.2)
+    for method in ("predictive", "preds", "coeffs"):
+        expected = getattr(again, method)(POINTS)
+        np.testing.assert_allclose(post.predict(POINTS, method=method).probs, expected, rtol=1e-11)
+
+
+@pytest.mark.parametrize("integrator", ["montecarlo", "sobol"])
+def test_weights_of_prior_draws_are_likelihoods(x64: None, integrator: str) -> None:
+    post = posterior_of(integrator)
+    again = Recomputed(post)
+    log_lik = again.log_likelihood()
+    total = scipy.special.logsumexp(log_lik)
+    np.testing.assert_allclose(again.log_weights, log_lik - total, rtol=1e-11, atol=1e-11)
+    expected = total - np.log(len(log_lik))
+    assert post.log_evidence == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("integrator", INTEGRATORS)
+def test_weights_sum_to_one(x64: None, integrator: str) -> None:
+    post = posterior_of(integrator)
+    log_weights = np.asarray(post.log_weights())
+    assert scipy.special.logsumexp(log_weights) == pytest.approx(0, abs=1e-12)
+    assert all(np.shape(v)[0] == len(log_weights) for v in post.draws().values() if np.ndim(v))
+
+
+@pytest.mark.parametrize("integrator", ["closed_form", SLOW])
+def test_draws_from_the_posterior_have_equal_weights(x64: None, integrator: str) -> None:
+    log_weights = np.asarray(posterior_of(integrator).log_weights())
+    np.testing.assert_allclose(log_weights, -np.log(len(log_weights)), rtol=0, atol=1e-10)
+
+
+def test_mode_is_the_best_draw(x64: None) -> None:
+    post = posterior_of("montecarlo")
+    again = Recomputed(post)
+    norm = scipy.stats.norm
+    log_prior = norm.logpdf(again.mu[0], -1, 0.5) + norm.logpdf(again.mu[1], 1, 0.5)
+    best = np.argmax(again.log_likelihood() + log_prior)
+    expected = {"mu0": again.mu[0, best], "mu1": again.mu[1, best], "sigma": again.sigma[best]}
+    assert {name: float(v) for name, v in post.mode.items()} == pytest.approx(expected)
+    log_odds = again.log_odds_by_draw(POINTS)[best]
+    np.testing.assert_allclose(post.predict(POINTS, method="map").log_odds, log_odds, atol=1e-11)
+
+
+# --- attributes ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("integrator", INTEGRATORS)
+def test_attributes(integrator: str) -> None:
+    post = posterior_of(integrator)
+    assert post.prior is (CONJUGATE if integrator == "closed_form" else SOFT)
+    assert post.integrator == integrator
+    assert post.batch_size is None
+    assert post.num_samples >= DRAWS
+    for value in (post.log_evidence, post.ess, post.pareto_k):
+        assert isinstance(value, float)
+    assert np.isnan(post.ess) == np.isnan(post.pareto_k) == (integrator not in WEIGHTED)
+    assert np.isnan(post.log_evidence) == (integrator == "nuts")
+    assert set(post.mode) == {"mu0", "mu1", "sigma"}
+
+
+@pytest.mark.parametrize("integrator", ["montecarlo", "sobol", "importance", SLOW])
+def test_number_of_draws_is_what_is_said(integrator: str) -> None:
+    post = posterior_of(integrator)
+    assert len(post.log_weights()) == post.num_samples
+    multiple = {"sobol": 16, "nuts": 4}.get(integrator, 1)
+    assert post.num_samples % multiple == 0
+
+
+def test_a_batch_has_one_number_for_each_data_set() -> None:
+    post = condition(SOFT, [DATA, DATA, (SCORES[2:], LABELS[2:])], num_samples=DRAWS, key=1)
+    assert post.batch_size == 3
+    for name in ("log_evidence", "ess", "pareto_k"):
+        values = getattr(post, name)
+        assert values.shape == (3,)
+        assert values[0] == values[1] != values[2]
+    assert {v.shape for v in post.mode.values()} == {(3,)}
+    np.testing.assert_array_equal(post.log_weights(0), post.log_weights(1))
+    assert not np.array_equal(post.log_weights(0), post.log_weights(2))
+    for index in (3, -1):
+        for function in (post.draws, post.log_weights, lambda i: post.sample(10, index=i)):
+            with pytest.raises(IndexError, match=rf"^index must be in \[0, 3\), got {index}$"):
+                function(index)
+
+
+def test_prediction_repeats_what_the_posterior_says() -> None:
+    post = posterior_of("montecarlo")
+    result = post.predict(POINTS, method="preds")
+    assert result.posterior is post
+    assert result.method == "preds"
+    assert (result.ess, result.pareto_k) == (post.ess, post.pareto_k)
+    assert result.log_evidence == post.log_evidence
+    np.testing.assert_array_equal(result.x, POINTS)
+    np.testing.assert_array_equal(result.log_weights, post.log_weights())
+    for name, values in post.draws().items():
+        np.testing.assert_array_equal(result.draws[name], values)
+
+
+def test_probabilities_of_two_classes_agree() -> None:
+    result = posterior_of("quadrature").predict(np.array([-30.0, -1.0, 0.0, 2.0, 30.0]))
+    log_odds = np.asarray(result.log_odds, np.float64)
+    # Rounding of log odds is a relative error of the smaller probability.
+    eps = float(np.finfo(np.float32).eps)
+    rtol = eps * (1 + np.abs(log_odds).max())
+    np.testing.assert_allclose(result.probs, scipy.special.expit(log_odds), rtol=rtol)
+    both = np.stack([scipy.special.log_expit(-log_odds), scipy.special.log_expit(log_odds)])
+    np.testing.assert_allclose(result.log_probs, both.T, rtol=rtol)
+    # The rarer class keeps its digits where its probability, as one minus the other, has none.
+    assert np.all(np.asarray(result.log_probs)[[0, -1], [1, 0]] < -10)
+
+
+def test_results_have_jax_default_type() -> None:
+    def all_arrays() -> list[Any]:
+        result = posterior_of("montecarlo").predict(POINTS)
+        arrays = [result.probs, result.log_odds, result.log_probs, result.mcse]
+        arrays += [*result.interval(), result.log_weights, *result.draws.values()]
+        return [*arrays, *result.posterior.sample(COUNT).values()]
+
+    assert {a.dtype.name for a in all_arrays()} == {"float32"}
+    with jax.enable_x64(True):
+        assert {a.dtype.name for a in all_arrays()} == {"float64"}
+        assert all(isinstance(a, jax.Array) for a in all_arrays())
+
+
+# --- texts --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("integrator", "pattern"),
+    [
+        (
+            "montecarlo",
+            r"GaussianPrior, 8 observations, montecarlo, log evidence -\d+\.\d\d, ESS \d+, "
+            r"Pareto k -?\d\.\d\d",
+        ),
+        (
+            "quadrature",
+            r"GaussianPrior, 8 observations, quadrature, log evidence -\d+\.\d\d",
+        ),
+        (
+            "closed_form",
+            r"NormalInverseGammaPrior, 8 observations, closed_form, log evidence -\d+\.\d\d",
+        ),
+    ],
+)
+def test_repr(integrator: str, pattern: str) -> None:
+    post = posterior_of(integrator)
+    assert re.fullmatch(rf"Posterior\({pattern}\)", repr(post))
+    assert f"{post.log_evidence:.2f}" in repr(post)
+    result = post.predict(POINTS, method="preds")
+    low, high = float(np.min(result.probs)), float(np.max(result.probs))
+    facts = f"Prediction(preds, 16, {low:.3g} to {high:.3g}; {post!r})"
+    assert repr(result) == facts
+
+
+def test_repr_of_a_batch() -> None:
+    post = condition(SOFT, [DATA, DATA, (SCORES[2:], LABELS[2:])], num_samples=DRAWS, key=1)
+    low, high = post.log_evidence.min(), post.log_evidence.max()
+    text = repr(post)
+    assert "GaussianPrior, 3 data sets of 6 to 8 observations, montecarlo" in text
+    assert f"log evidence {low:.2f} to {high:.2f}" in text
+    assert "preds, 3 x 8, " in repr(post.predict(method="preds"))
+
+
+def table_of(html: str) -> tuple[str, dict[str, str]]:
+    caption = re.search(r"<caption>(.*?)</caption>", html)
+    rows = re.findall(r"<tr><th[^>]*>(.*?)</th><td>(.*?)</td></tr>", html)
+    assert html.startswith("<table>")
+    assert html.endswith("</table>")
+    assert caption is not None
+    return caption[1], dict(rows)
+
+
+def test_html() -> None:
+    post = posterior_of("montecarlo")
+    caption, rows = table_of(post._repr_html_())
+    assert caption == "Posterior"
+    assert rows == {
+        "prior": "GaussianPrior",
+        "data": "8 observations",
+        "integrator": "montecarlo",
+        "log evidence": f"{post.log_evidence:.2f}",
+        "ESS": f"{post.ess:.0f}",
+        "Pareto k": f"{post.pareto_k:.2f}",
+    }
+    caption, more = table_of(post.predict(POINTS)._repr_html_())
+    assert caption == "Prediction"
+    assert more.items() > rows.items()
+    assert (more["method"], more["points"]) == ("predictive", "16")
+
+
+# --- Monte-Carlo errors and intervals -----------------------------------------------------------
+
+
+def test_standard_errors_follow_from_influences(x64: None) -> None:
+    post = posterior_of("montecarlo")
+    again = Recomputed(post)
+    weights = again.weights[:, None]
+    odds = again.log_odds_by_draw(POINTS)
+
+    # The influence of a draw: what an infinitesimal change of its weight does.
+    preds, coeffs = again.preds(POINTS), again.coeffs(POINTS)
+    zero, one = again.densities(POINTS)
+    p = again.predictive(POINTS)
+    influence = {
+        "preds": weights * (scipy.special.expit(odds) - preds),
+        "coeffs": weights * (odds - (weights * odds).sum(axis=0)) * coeffs * (1 - coeffs),
+        "predictive": ((1 - p) * one - p * zero) / (one + zero).sum(axis=0),
+    }
+    for method, values in influence.items():
+        expected = np.sqrt((values**2).sum(axis=0))
+        found = post.predict(POINTS, method=method).mcse
+        np.testing.assert_allclose(found, expected, rtol=1e-9, err_msg=method)
+
+
+@pytest.mark.parametrize("method", ["predictive", "preds", "coeffs"])
+def test_standard_error_of_sobol_is_the_spread_of_its_parts(x64: None, method: str) -> None:
+    post = posterior_of("sobol")
+    again = Recomputed(post)
+    whole, parts = again.weights, []
+    for part in np.arange(len(whole)).reshape(16, -1):
+        again.weights = np.zeros_like(whole)
+        again.weights[part] = whole[part] / whole[part].sum()
+        parts.append(getattr(again, method)(POINTS))
+    expected = np.std(parts, axis=0, ddof=1) / 4
+    np.testing.assert_allclose(post.predict(POINTS, method=method).mcse, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["predictive", "preds", "coeffs"])
+def test_standard_error_is_the_spread_between_keys(method: str) -> None:
+    probs, errors = [], []
+    for key in range(64):
+        result = condition(SOFT, DATA, num_samples=DRAWS, key=key).predict(POINTS, method=method)
+        probs.append(np.asarray(result.probs, np.float64))
+        errors.append(np.asarray(result.mcse, np.float64))
+    ratio = np.std(probs, axis=0, ddof=1) / np.sqrt(np.mean(np.square(errors), axis=0))
+    # A deviation from 64 values has a relative standard error of 1 / sqrt(126), 9 %.
+    assert np.all(np.abs(ratio - 1) < 5 / np.sqrt(126))
+
+
+def test_what_has_no_standard_error() -> None:
+    for integrator, method, value in (
+        ("quadrature", "predictive", 0.0),
+        ("quadrature", "preds", 0.0),
+        ("closed_form", "predictive", 0.0),
+        ("montecarlo", "map", np.nan),
+    ):
+        mcse = posterior_of(integrator).predict(POINTS, method=method).mcse
+        np.testing.assert_array_equal(mcse, np.full(POINTS.shape, value))
+    assert np.all(np.asarray(posterior_of("closed_form").predict(POINTS, method="preds").mcse) > 0)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.99])
+@pytest.mark.parametrize("integrator", ["montecarlo", "importance", "closed_form"])
+def test_intervals_are_weighted_quantiles(x64: None, integrator: str, level: float) -> None:
+    post = posterior_of(integrator)
+    again = Recomputed(post)
+    values = scipy.special.expit(again.log_odds_by_draw(POINTS))
+    for tail, found in zip(
+        ((1 - level) / 2, (1 + level) / 2), post.predict(POINTS).interval(level), strict=True
+    ):
+        for j in range(len(POINTS)):
+            order = np.argsort(values[:, j])
+            reached = np.cumsum(again.weights[order])
+            # The smallest value that the tail's mass reaches; bisection in log odds stops within
+            # 2**-45 of their range, and rounding may take a neighbour where masses tie.
+            place = np.searchsorted(reached, tail + np.array([-1e-12, 1e-12]))
+            low, high = values[order, j][place]
+            assert low - 1e-10 <= found[j] <= high + 1e-10
+
+
+def test_intervals_are_nested_around_the_median(x64: None) -> None:
+    result = posterior_of("quadrature").predict(POINTS)
+    wide, narrow = result.interval(0.9), result.interval(0.5)
+    assert np.all(np.asarray(wide[0]) < np.asarray(narrow[0]))
+    assert np.all(np.asarray(narrow[0]) < np.asarray(narrow[1]))
+    assert np.all(np.asarray(narrow[1]) < np.asarray(wide[1]))
+    for level in (0, 1, 90, -0.5):
+        with pytest.raises(ValueError, match="^level must lie strictly between 0 and 1, got "):
+            result.interval(level)
+
+
+@pytest.mark.parametrize("integrator", ["quadrature", "montecarlo"])
+def test_intervals_against_exact_quantiles(x64: None, integrator: str) -> None:
+    # One unknown mean: its posterior is normal, and far right log odds grow with it.
+    prior = bc.GaussianPrior(mu0=-1.0, mu1=dist.Normal(1, 1), sigma=1.0)
+    own = SCORES[LABELS == 1]
+    variance = 1 / (1 + len(own))
+    belief = scipy.stats.norm(variance * (1 + own.sum()), np.sqrt(variance))
+    x = np.array([6.0, 8.0])
+    post = condition(prior, DATA, integrator=integrator, num_samples=40_000)
+    found = np.stack(post.predict(x).interval(0.8))
+    # Quantiles move in the probability that lies below them with this standard error.
+    n = 40_000 if integrator == "quadrature" else post.ess
+    slip = 5 * np.sqrt(0.1 * 0.9 / n)
+    for tail, ends in zip((0.1, 0.9), found, strict=True):
+        mu = belief.ppf(np.array([tail - slip, tail + slip]))[:, None]
+        low, high = scipy.special.expit((mu + 1) * x + (1 - mu**2) / 2)
+        assert np.all((low <= ends) & (ends <= high))
+
+
+# --- many points --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("integrator", "method"), [("montecarlo", "preds"), ("closed_form", "predictive")]
+)
+def test_many_points_are_interpolated(integrator: str, method: str) -> None:
+    x = np.random.default_rng(0).normal(0, 2, size=2000)
+    post = posterior_of(integrator)
+    result = post.predict(x, method=method)
+    exact = post.predict(x, method=method, interpolate=False)
+    assert exact.interpolation_error is None
+    assert result.interpolation_error is not None
+    assert result.interpolation_error <= 1e-6
+    # Two roundings to single precision come on top.
+    np.testing.assert_allclose(result.probs, exact.probs, rtol=0, atol=1e-6 + 2.0**-23)
+
+
+@pytest.mark.parametrize("outlier", [1e3, -1e8, 1e30, -1e300])
+def test_outliers_do_not_spoil_interpolation(x64: None, outlier: float) -> None:
+    # Symmetrical, so that far away the log odds are level: nodes out there see nothing.
+    post = condition(CONJUGATE, ([-1.0, 1.0], [0, 1]), integrator="closed_form", num_samples=DRAWS)
+    x = np.random.default_rng(0).normal(0, 2, size=2000)
+    x[17] = outlier
+    result = post.predict(x)
+    exact = post.predict(x, interpolate=False)
+    np.testing.assert_allclose(result.probs, exact.probs, rtol=0, atol=1e-6)
+
+
+def test_few_points_are_not_interpolated() -> None:
+    post = posterior_of("montecarlo")
+    assert post.predict(POINTS).interpolation_error is None
+    forced = post.predict(POINTS, interpolate=True)
+    assert forced.interpolation_error is not None
+    np.testing.assert_allclose(forced.probs, post.predict(POINTS).probs, rtol=0, atol=2e-6)
+
+
+def test_errors_and_intervals_of_many_points(x64: None) -> None:
+    post = posterior_of("montecarlo")
+    many = np.linspace(-3, 3, 600)
+    few = many[::40]
+    result, exact = post.predict(many), post.predict(few)
+    # Interpolated linearly between more than 128 nodes: the bound is spacing**2 / 8 times the
+    # curvature, here of probabilities with slopes below 4: under 16 * (6 / 127)**2 / 8.
+    atol = 16 * (6 / 127) ** 2 / 8
+    for found, expected in zip(result.interval(), exact.interval(), strict=True):
+        np.testing.assert_allclose(found[::40], expected, rtol=0, atol=atol)
+    np.testing.assert_allclose(result.mcse[::40], exact.mcse, rtol=0, atol=atol)
+
+
+# --- diagnostics --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("integrator", WEIGHTED)
+def test_effective_sample_size(x64: None, integrator: str) -> None:
+    post = posterior_of(integrator)
+    weights = np.exp(np.asarray(post.log_weights()))
+    assert post.ess == pytest.approx(weights.sum() ** 2 / (weights**2).sum(), rel=1e-12)
+
+
+def arviz_pareto_k(log_weights: np.ndarray) -> float:
+    arviz = pytest.importorskip("arviz", reason="ArviZ is not installed")
+    if hasattr(arviz, "psislw"):
+        return float(arviz.psislw(log_weights.copy())[1])
+    stats = pytest.importorskip("arviz_stats.base", reason="arviz-stats is not installed")
+    # It takes log likelihoods to leave out: their negatives are the weights.
+    return float(stats.array_stats.psislw(-log_weights)[1])
+
+
+# A narrow class mean under wider and wider priors: ever heavier tails of the weights.
+@pytest.mark.parametrize("width", [0.5, 1.0, 2.0, 8.0, 30.0])
+def test_pareto_k_against_arviz(x64: None, width: float) -> None:
+    prior = bc.GaussianPrior(
+        mu0=dist.Normal(-1, width), mu1=dist.Normal(1, width), sigma=dist.Uniform(0.5, 2.0)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bc.SamplingWarning)
+        post = condition(prior, DATA, num_samples=DRAWS, key=3)
+    expected = arviz_pareto_k(np.asarray(post.log_weights()))
+    # Same fit, same weak prior (ten observations of one half) and, with this number of draws, the
+    # same tail of 150. The tail is held in single precision: exceedances over its border lose
+    # digits, the smallest most, and k is a mean of logarithms of them.
+    assert post.pareto_k == pytest.approx(expected, abs=1e-3)
+
+
+def test_heavier_tails_have_larger_k_and_smaller_ess() -> None:
+    found = []
+    for width in (0.5, 2.0, 30.0):
+        prior = bc.GaussianPrior(
+            mu0=dist.Normal(-1, width), mu1=dist.Normal(1, width), sigma=dist.Uniform(0.5, 2.0)
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", bc.SamplingWarning)
+            found.append(condition(prior, DATA, num_samples=DRAWS, key=3))
+    ess = [post.ess for post in found]
+    assert ess == sorted(ess, reverse=True)
+    assert found[0].pareto_k < 0.7 < found[-1].pareto_k
+
+
+# --- warnings -----------------------------------------------------------------------------------
+
+WIDE = bc.GaussianPrior(
+    mu0=dist.Normal(-1, 30.0), mu1=dist.Normal(1, 30.0), sigma=dist.Uniform(0.5, 2.0)
+)
+
+
+@pytest.mark.parametrize("integrator", ["montecarlo", "sobol"])
+def test_few_effective_draws_warn(integrator: str) -> None:
+    with pytest.warns(bc.SamplingWarning) as caught:
+        post = condition(WIDE, DATA, integrator=integrator, num_samples=DRAWS)
+    assert len(caught) == 1
+    assert post.ess < 100
+    assert str(caught[0].message) == (
+        f"few draws carry the weight: effective sample size {post.ess:.0f} of {post.num_samples} "
+        f"and Pareto k {post.pareto_k:.2f} (want at least 100 and at most 0.7); use "
+        "integrator='importance', 'quadrature' or 'nuts', or more samples"
+    )
+    # It points at the user's line.
+    assert caught[0].filename == __file__
+
+
+def test_advice_where_importance_sampling_fails() -> None:
+    with pytest.warns(bc.SamplingWarning, match="; use integrator='nuts', or more samples$"):
+        condition(SOFT, DATA, integrator="importance", num_samples=50)
+
+
+def test_large_k_alone_warns() -> None:
+    # One score at the mean has the likelihood 1 / sigma; under this prior its tail has k = 1 / 1.2.
+    prior = bc.GaussianPrior(mu0=0.0, mu1=1.0, sigma=dist.Beta(1.2, 1.0))
+    with pytest.warns(bc.SamplingWarning, match="^few draws carry the weight: "):
+        post = condition(prior, ([0.0], [0]), num_samples=10_000)
+    assert post.ess > 100
+    # The estimate from the 300 largest weights has a standard error near (1 + k) / sqrt(300).
+    assert post.pareto_k == pytest.approx(1 / 1.2, abs=3 * 1.83 / np.sqrt(300))
+    assert post.pareto_k > 0.7
+
+
+def test_a_batch_warns_once_with_its_worst_data_set() -> None:
+    far = SCORES + np.where(LABELS == 1, 2.5, -2.5), LABELS
+    with pytest.warns(bc.SamplingWarning) as caught:
+        post = condition(SOFT, [DATA, far, DATA], num_samples=DRAWS, key=1)
+    assert len(caught) == 1
+    assert post.ess.argmin() == 1
+    message = str(caught[0].message)
+    assert "for 1 of 3 data sets" in message
+    assert f"effective sample size {post.ess[1]:.0f} of {DRAWS}" in message
+
+
+@pytest.mark.parametrize("integrator", ["montecarlo", "sobol", "importance", "quadrature"])
+def test_no_warning_where_all_is_well(integrator: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        post = condition(SOFT, DATA, integrator=integrator, num_samples=DRAWS, key=1)
+    assert not post.ess < 100
+    assert not post.pareto_k > 0.7
+
+
+# --- samples and ArviZ --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("integrator", INTEGRATORS)
+def test_samples_have_the_weighted_moments(x64: None, integrator: str) -> None:
+    post = posterior_of(integrator)
+    again = Recomputed(post)
+    sample = post.sample(COUNT, key=5)
+    assert {v.shape for v in sample.values()} == {(COUNT,)}
+    exact = again.weights / again.weights.sum()
+    weights_ess = 1 / (exact**2).sum() if integrator != "quadrature" else np.inf
+    for name, values in zip(("mu0", "mu1", "sigma"), (*again.mu, again.sigma), strict=True):
+        mean = exact @ values
+        deviation = np.sqrt(exact @ (values - mean) ** 2)
+        # Resampling adds to the error of the draws that are resampled. Quadrature draws anew,
+        # DRAWS times, with weights that are at most 1 / 0.9 of equal ones.
+        error = deviation * np.sqrt(1 / COUNT + 1 / min(weights_ess, 0.9 * DRAWS))
+        assert np.mean(sample[name]) == pytest.approx(mean, abs=5 * error)
+        assert np.std(sample[name]) == pytest.approx(deviation, abs=5 * error)
+
+
+def test_samples_depend_on_their_key_alone() -> None:
+    post = posterior_of("montecarlo")
+    first, again, other = (np.asarray(post.sample(COUNT, key=k)["mu0"]) for k in (2, 2, 3))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+    draws = np.asarray(post.draws()["mu0"])
+    assert np.abs(first[:, None] - draws).min(axis=1).max() < 1e-6
+    for wrong, error in ((0, ValueError), (10.0, TypeError)):
+        with pytest.raises(error, match="^num_draws must be "):
+            post.sample(wrong)
+
+
+@pytest.mark.parametrize("integrator", ["montecarlo", "quadrature", "closed_form"])
+def test_arviz_summary(integrator: str) -> None:
+    arviz = pytest.importorskip("arviz", reason="ArviZ is not installed")
+    post = posterior_of(integrator)
+    tree = post.to_arviz(num_draws=COUNT, chains=4, key=1)
+    group = tree["posterior"]
+    assert {name: v.shape for name, v in group.data_vars.items()} == {
+        name: (4, COUNT // 4) for name in ("mu0", "mu1", "sigma")
+    }
+    assert group.attrs["integrator"] == integrator
+    assert group.attrs["inference_library"] == "bayescal"
+    assert group.attrs["log_evidence"] == pytest.approx(post.log_evidence)
+    if integrator == "montecarlo":
+        assert group.attrs["ess"] == pytest.approx(post.ess)
+        assert group.attrs["pareto_k"] == pytest.approx(post.pareto_k)
+    table = arviz.summary(tree, round_to="none")
+    sample = {name: np.asarray(v) for name, v in post.sample(COUNT, key=9).items()}
+    assert sorted(table.index) == ["mu0", "mu1", "sigma"]
+    for name, values in sample.items():
+        # Two samples of 2,000, drawn again from at least 400 effective draws.
+        error = np.std(values) * np.sqrt(2 / 400)
+        assert float(table.loc[name, "mean"]) == pytest.approx(np.mean(values), abs=5 * error)
+
+
+def test_arviz_has_the_prior_too() -> None:
+    tree = posterior_of("montecarlo").to_arviz(num_draws=COUNT, chains=2)
+    prior = tree["prior"]
+    assert prior["mu0"].shape == (2, COUNT // 2)
+    error = 0.5 / np.sqrt(COUNT)
+    assert float(prior["mu0"].mean()) == pytest.approx(-1, abs=5 * error)
+    assert float(prior["mu1"].mean()) == pytest.approx(1, abs=5 * error)
+    assert 0.5 <= float(prior["sigma"].min()) <= float(prior["sigma"].max()) <= 2
+
+
+# ArviZ 0.x calls Matplotlib in a way that is going out of use.
+@pytest.mark.filterwarnings("ignore:Passing a dict or None as alias_mapping")
+def test_arviz_plots() -> None:
+    arviz = pytest.importorskip("arviz", reason="ArviZ is not installed")
+    tree = posterior_of("montecarlo").to_arviz(num_draws=COUNT)
+    if hasattr(arviz, "plot_dist") and int(arviz.__version__.split(".")[0]) >= 1:
+        plots = arviz.plot_dist(tree, backend="matplotlib")
+        figure = plots.viz["figure"].item()
+    else:
+        figure = arviz.plot_posterior(tree).ravel()[0].figure
+    titles = {axes.get_title() for axes in figure.axes}
+    assert {"mu0", "mu1", "sigma"} <= {title.split("\n")[0] for title in titles}
+
+
+def test_arviz_leaves_out_what_is_fixed() -> None:
+    prior = bc.GaussianPrior(mu0=dist.Normal(-1, 0.5), mu1=dist.Normal(1, 0.5), sigma=1.0)
+    tree = condition(prior, DATA, num_samples=DRAWS).to_arviz(num_draws=COUNT)
+    assert set(tree["posterior"].data_vars) == {"mu0", "mu1"}
+
+
+def test_arviz_of_vectors_and_of_one_data_set_of_a_batch() -> None:
+    tree = triangle().to_arviz(num_draws=90, chains=3)
+    assert {v.shape for v in tree["posterior"].data_vars.values()} == {(3, 30, 3)}
+    far = SCORES + np.where(LABELS == 1, 0.5, -0.5), LABELS
+    post = condition(SOFT, [DATA, far], num_samples=DRAWS, key=1)
+    means = [
+        float(post.to_arviz(num_draws=COUNT, index=i)["posterior"]["mu1"].mean()) for i in (0, 1)
+    ]
+    expected = [
+        np.exp(np.asarray(post.log_weights(i), float)) @ np.asarray(post.draws(i)["mu1"], float)
+        for i in (0, 1)
+    ]
+    assert means == pytest.approx(expected, abs=5 * 0.5 / np.sqrt(100))
+    assert means[1] > means[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"num_draws": 0}, ValueError, "num_draws must be at least 1, got 0"),
+        ({"num_draws": 1e3}, TypeError, "num_draws must be an integer, got 1000.0"),
+        ({"chains": 0}, ValueError, "chains must be at least 1, got 0"),
+        ({"chains": 2.5}, TypeError, "chains must be an integer, got 2.5"),
+        ({"index": 1}, IndexError, r"index must be in \[0, 1\), got 1"),
+    ],
+)
+def test_wrong_options_of_to_arviz(options: dict, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=f"^{message}$"):
+        posterior_of("montecarlo").to_arviz(**options)
+
+
+# --- more than two classes ----------------------------------------------------------------------
+
+
+def test_three_classes(x64: None) -> None:
+    post = triangle()
+    x = np.random.default_rng(1).dirichlet([1, 1, 1], size=16)
+    draws, weights = post.draws(), np.exp(np.asarray(post.log_weights()))
+    alpha = np.stack([np.asarray(draws[f"alpha{y}"]) for y in range(3)])
+    log_density = (
+        (alpha - 1) @ np.log(x).T
+        + scipy.special.gammaln(alpha.sum(axis=-1))[..., None]
+        - scipy.special.gammaln(alpha).sum(axis=-1)[..., None]
+    )
+    mixed = np.einsum("n,knm->mk", weights, np.exp(log_density))
+    expected = {
+        "predictive": mixed / mixed.sum(axis=1, keepdims=True),
+        "preds": np.einsum("n,knm->mk", weights, scipy.special.softmax(log_density, axis=0)),
+        "coeffs": scipy.special.softmax(np.einsum("n,knm->mk", weights, log_density), axis=1),
+    }
+    for method, probs in expected.items():
+        result = post.predict(x, method=method)
+        np.testing.assert_allclose(result.probs, probs, rtol=1e-10, err_msg=method)
+        np.testing.assert_allclose(result.log_probs, np.log(probs), rtol=1e-9, atol=1e-10)
+        assert result.mcse.shape == (16, 3)
+        lower, upper = result.interval(0.8)
+        assert lower.shape == upper.shape == (16, 3)
+        assert np.all(np.asarray(lower) < np.asarray(upper))
+        with pytest.raises(AttributeError, match="^log_odds are for two classes; use log_probs$"):
+            result.log_odds  # noqa: B018
+    assert {name: np.shape(v) for name, v in post.mode.items()} == {
+        f"alpha{y}": (3,) for y in range(3)
+    }
+    values = scipy.special.softmax(log_density, axis=0)
+    lower, upper = (np.asarray(v) for v in post.predict(x).interval(0.8))
+    inside = (values >= lower.T[:, None]) & (values <= upper.T[:, None])
+    np.testing.assert_allclose(np.einsum("n,knm->mk", weights, inside), 0.8, atol=2 * weights.max())
+
+
+def test_three_classes_in_a_batch() -> None:
+    rng = np.random.default_rng(2)
+    x = rng.dirichlet([3, 4, 5], size=(2, 6))
+    y = rng.integers(0, 3, size=(2, 6))
+    post = condition(TRIANGLE, (x, y), num_samples=DRAWS)
+    result = post.predict()
+    assert result.probs.shape == result.log_probs.shape == result.mcse.shape == (2, 6, 3)
+    assert result.interval()[0].shape == (2, 6, 3)
+    np.testing.assert_allclose(result.probs.sum(axis=-1), 1, atol=1e-6)
+    assert "2 x 6 x 3" in repr(result)
+    assert "2 data sets of 6 to 6 observations" in repr(post)

@@ -1,0 +1,61 @@
+"""Run a notebook that is kept as a ``.py`` file, and write the ``.ipynb`` with its outputs.
+
+    python tests/run_notebook.py notebooks/NAME.py [--output FILE]
+
+Without ``--output`` the pair beside the file is brought up to date. The cells run in a kernel of
+the interpreter that runs this script; an error in a cell ends it.
+"""
+
+import argparse
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SECONDS_PER_CELL = 600
+
+# What other libraries announce at import; it says nothing about this one.
+ANNOUNCEMENTS = ("ArviZ is undergoing a major refactor", "IProgress not found")
+
+
+def run(source: Path, output: Path) -> None:
+    """Execute the cells of ``source`` and write the notebook ``output``."""
+    import jupytext
+    import nbformat
+    from jupyter_client.kernelspec import KernelSpecManager
+    from jupyter_client.manager import AsyncKernelManager
+    from nbclient import NotebookClient
+
+    notebook = jupytext.read(source)
+    own = KernelSpecManager(kernel_dirs=[], ensure_native_kernel=True)
+    client = NotebookClient(
+        notebook,
+        km=AsyncKernelManager(kernel_name="python3", kernel_spec_manager=own),
+        timeout=SECONDS_PER_CELL,
+        record_timing=False,
+    )
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    environment.pop("MPLBACKEND", None)  # the kernel draws inline
+    client.execute(cwd=str(source.parent), env=environment)
+    for number, cell in enumerate(notebook.cells):
+        cell["id"] = f"cell-{number}"  # random otherwise: the file would change with every run
+        if cell.cell_type == "code":
+            cell.outputs = [out for out in cell.outputs if not is_announcement(out)]
+    nbformat.write(notebook, output)
+
+
+def is_announcement(output: dict) -> bool:
+    """Tell whether an output is the announcement of another library."""
+    return output.get("name") == "stderr" and any(a in output["text"] for a in ANNOUNCEMENTS)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("source", type=Path)
+    parser.add_argument("--output", type=Path, help="by default the .ipynb beside the source")
+    arguments = parser.parse_args()
+    run(arguments.source.resolve(), arguments.output or arguments.source.with_suffix(".ipynb"))
+
+
+if __name__ == "__main__":
+    main()

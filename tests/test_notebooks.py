@@ -1,0 +1,104 @@
+"""The notebooks run, without warnings, and each ``.ipynb`` is its ``.py`` with outputs.
+
+``python tests/run_notebook.py notebooks/NAME.py`` brings a pair up to date.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+jupytext = pytest.importorskip("jupytext")
+nbformat = pytest.importorskip("nbformat")
+for needed in ("ipykernel", "nbclient", "pandas"):
+    pytest.importorskip(needed)
+
+ROOT = Path(__file__).resolve().parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.py"))
+MAX_BYTES = 500_000
+
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def run(source: Path, output: Path) -> Any:
+    """Run the real file in a process of its own, free of pytest's warning filters."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "tests" / "run_notebook.py", source, "--output", output],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return read(output)
+
+
+def read(path: Path) -> Any:
+    return nbformat.read(path, as_version=4)
+
+
+def code_cells(notebook: Any) -> list[Any]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def outputs(notebook: Any) -> list[Any]:
+    return [output for cell in code_cells(notebook) for output in cell.outputs]
+
+
+def warnings_of(notebook: Any) -> list[str]:
+    """Return what the cells wrote to standard error."""
+    return [out.text for out in outputs(notebook) if out.get("name") == "stderr"]
+
+
+def count_figures(notebook: Any) -> int:
+    return sum("image/png" in out.get("data", {}) for out in outputs(notebook))
+
+
+def test_there_are_notebooks() -> None:
+    assert NOTEBOOKS
+
+
+@pytest.mark.slow
+@each_notebook
+def test_notebook_runs(path: Path, tmp_path: Path) -> None:
+    notebook = run(path, tmp_path / "executed.ipynb")
+    assert all(cell.execution_count for cell in code_cells(notebook))
+    assert warnings_of(notebook) == []
+    shown = read(path.with_suffix(".ipynb"))
+    assert count_figures(notebook) == count_figures(shown) > 0
+
+
+@each_notebook
+def test_pair_has_the_same_cells(path: Path) -> None:
+    source, shown = jupytext.read(path), read(path.with_suffix(".ipynb"))
+    assert [(cell.cell_type, cell.source) for cell in shown.cells] == [
+        (cell.cell_type, cell.source) for cell in source.cells
+    ]
+
+
+@each_notebook
+def test_shown_copy_is_complete_and_small(path: Path) -> None:
+    copy = path.with_suffix(".ipynb")
+    assert copy.stat().st_size < MAX_BYTES
+    shown = read(copy)
+    nbformat.validate(shown)
+    counts = [cell.execution_count for cell in code_cells(shown)]
+    assert counts == list(range(1, len(counts) + 1))
+    assert not [out for out in outputs(shown) if out.output_type == "error"]
+    assert warnings_of(shown) == []
+    # Nothing of the machine that it ran on; pictures are text, too, and are left out.
+    text = re.sub(r'"image/png": "[^"]*"', "", json.dumps(shown))
+    assert not re.search(r"(?<![\w.])/(root|home|tmp|work|Users)/", text)
+
+
+def test_failing_cell_and_warning_are_seen(tmp_path: Path) -> None:
+    source = tmp_path / "example.py"
+    source.write_text("# %%\nimport warnings\n\nwarnings.warn('look out')\n")
+    (found,) = warnings_of(run(source, tmp_path / "example.ipynb"))
+    assert "look out" in found
+    source.write_text("# %%\nx = 1\n\n# %%\nx / 0\n")
+    with pytest.raises(AssertionError, match="ZeroDivisionError"):
+        run(source, tmp_path / "example.ipynb")

@@ -1,0 +1,357 @@
+"""Batches: every data set has the numbers that it has alone, and one compilation serves many."""
+
+import contextlib
+import functools
+import logging
+from collections.abc import Iterator
+
+import jax
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import bayescal as bc
+from bayescal import posterior as condition
+
+# Few draws serve to compare a batch with its parts.
+pytestmark = pytest.mark.filterwarnings("ignore::bayescal.SamplingWarning")
+
+DRAWS = 1000
+METHODS = ("predictive", "preds", "coeffs", "map")
+INTEGRATORS = ("montecarlo", "sobol", "importance", "quadrature", "closed_form")
+POINTS = np.linspace(-3, 3, 16)
+
+
+def data_set(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 2, size=n)
+    return rng.normal(2.0 * labels - 1, 1.0), labels
+
+
+SETS = [data_set(n, seed) for seed, n in enumerate((20, 33, 60, 41, 25))]
+
+
+def prior_of(integrator: str, shift: float = 0.0) -> bc.Prior:
+    if integrator == "closed_form":
+        return bc.NormalInverseGammaPrior(-1 + shift, 1, 1, 1 + shift, alpha=2 + shift, beta=2)
+    sigma = 1 + shift if integrator == "quadrature" else dist.Uniform(0.5, 2 + shift)
+    return bc.GaussianPrior(
+        mu0=dist.Normal(-1 + shift, 1.0), mu1=dist.Normal(1.0, 1 + shift), sigma=sigma
+    )
+
+
+@functools.cache
+def alone(integrator: str, index: int, shift: float = 0.0) -> bc.Posterior:
+    prior = prior_of(integrator, shift)
+    return condition(prior, SETS[index], integrator=integrator, num_samples=DRAWS, key=3)
+
+
+@functools.cache
+def together(integrator: str) -> bc.Posterior:
+    return condition(prior_of(integrator), SETS, integrator=integrator, num_samples=DRAWS, key=3)
+
+
+def assert_equal_alone(
+    post: bc.Posterior, index: int, single: bc.Posterior, methods: tuple = METHODS
+) -> None:
+    for name in ("log_evidence", "ess", "pareto_k"):
+        found, expected = getattr(post, name)[index], getattr(single, name)
+        assert found == pytest.approx(expected, rel=1e-12, nan_ok=True), name
+    for method in methods:
+        found = post.predict(POINTS, method=method).probs[index]
+        expected = single.predict(POINTS, method=method).probs
+        # A density is flat at its mode: rounding moves the place by the root of eps.
+        searched = method == "map" and post.integrator == "quadrature"
+        rtol = 10 * np.sqrt(np.finfo(float).eps) if searched else 1e-12
+        np.testing.assert_allclose(found, expected, rtol=rtol, err_msg=method)
+
+
+# --- alone or in a batch ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("integrator", INTEGRATORS)
+def test_data_sets_have_the_numbers_that_they_have_alone(x64: None, integrator: str) -> None:
+    post = together(integrator)
+    assert post.batch_size == len(SETS)
+    for index in range(len(SETS)):
+        assert_equal_alone(post, index, alone(integrator, index))
+
+
+@pytest.mark.parametrize("integrator", INTEGRATORS)
+def test_a_prior_for_each_data_set(x64: None, integrator: str) -> None:
+    shifts = [0.0, 0.25, 0.5, 0.0, 0.125]
+    priors = [prior_of(integrator, shift) for shift in shifts]
+    post = condition(priors, SETS, integrator=integrator, num_samples=DRAWS, key=3)
+    assert post.prior == priors
+    for index, shift in enumerate(shifts):
+        single = alone(integrator, index, shift)
+        assert_equal_alone(post, index, single, ("predictive", "coeffs", "map"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stacked", [False, True], ids=["one prior", "a prior each"])
+def test_nuts_agrees_within_its_error(x64: None, stacked: bool) -> None:
+    # Chains are chaotic: rounding sends them apart, and only what they estimate is the same.
+    prior = prior_of("nuts")
+    options = {"integrator": "nuts", "num_samples": 4000, "key": 3}
+    post = condition([prior] * 2 if stacked else prior, SETS[:2], **options)
+    single = condition(prior, SETS[0], **options)
+    for method in ("predictive", "preds", "coeffs"):
+        batch, one = (p.predict(POINTS, method=method) for p in (post, single))
+        error = np.hypot(batch.mcse[0], one.mcse)
+        # Spreads between 32 parts have 31 degrees of freedom: a sixth of that is 5 sigma.
+        assert np.all(np.abs(batch.probs[0] - one.probs) < 6 * error)
+
+
+@pytest.mark.parametrize("integrator", ["montecarlo", "quadrature"])
+def test_draws_and_weights_of_one_data_set(x64: None, integrator: str) -> None:
+    post = together(integrator)
+    for index in (0, 2):
+        single = alone(integrator, index)
+        weights = np.asarray(post.log_weights(index)), np.asarray(single.log_weights())
+        if integrator == "quadrature":
+            continue
+        np.testing.assert_allclose(*weights, rtol=1e-11, atol=1e-11)
+        for name, values in single.draws().items():
+            np.testing.assert_array_equal(post.draws(index)[name], values)
+
+
+@pytest.mark.parametrize("integrator", ["montecarlo", "sobol"])
+def test_errors_and_intervals_in_a_batch(x64: None, integrator: str) -> None:
+    result = together(integrator).predict(POINTS, method="preds")
+    lower, upper = result.interval(0.8)
+    assert result.mcse.shape == lower.shape == upper.shape == (len(SETS), len(POINTS))
+    for index in (0, 4):
+        single = alone(integrator, index).predict(POINTS, method="preds")
+        np.testing.assert_allclose(result.mcse[index], single.mcse, rtol=1e-9)
+        for found, expected in zip((lower, upper), single.interval(0.8), strict=True):
+            np.testing.assert_allclose(found[index], expected, rtol=1e-9)
+
+
+def test_order_does_not_matter(x64: None) -> None:
+    post = together("montecarlo")
+    options = {"num_samples": DRAWS, "key": 3}
+    back = condition(prior_of("montecarlo"), SETS[::-1], **options)
+    np.testing.assert_allclose(back.log_evidence, post.log_evidence[::-1], rtol=1e-12)
+    found, expected = (np.asarray(p.predict(POINTS).probs) for p in (back, post))
+    np.testing.assert_allclose(found, expected[::-1], rtol=1e-12)
+
+
+def test_a_batch_of_one_is_a_batch(x64: None) -> None:
+    post = condition(prior_of("montecarlo"), SETS[:1], num_samples=DRAWS, key=3)
+    assert post.batch_size == 1
+    assert post.log_evidence.shape == (1,)
+    assert post.predict(POINTS).probs.shape == (1, len(POINTS))
+    assert_equal_alone(post, 0, alone("montecarlo", 0))
+
+
+def test_a_hundred_data_sets(x64: None) -> None:
+    many = [data_set(10 + seed % 7, seed) for seed in range(100)]
+    post = condition(prior_of("montecarlo"), many, num_samples=DRAWS, key=3)
+    probs = np.asarray(post.predict(POINTS).probs)
+    assert probs.shape == (100, len(POINTS))
+    for index in (0, 63, 64, 99):
+        single = condition(prior_of("montecarlo"), many[index], num_samples=DRAWS, key=3)
+        assert post.log_evidence[index] == pytest.approx(single.log_evidence, rel=1e-12)
+        np.testing.assert_allclose(probs[index], single.predict(POINTS).probs, rtol=1e-12)
+
+
+def test_multivariate_data_sets(x64: None) -> None:
+    prior = bc.MultivariateGaussianPrior(
+        mu0=dist.Normal(-1, 1), mu1=dist.Normal(1, 1), cov=dist.Uniform(0.5, 2)
+    )
+    rng = np.random.default_rng(0)
+    sets = []
+    for n in (12, 16, 14):
+        labels = rng.integers(0, 2, size=n)
+        sets.append((rng.normal(size=(n, 2)) + 2.0 * labels[:, None] - 1, labels))
+    post = condition(prior, sets, num_samples=DRAWS)
+    at_data = post.predict()
+    assert at_data.probs.shape == (3, 16)
+    for index, one in enumerate(sets):
+        single = condition(prior, one, num_samples=DRAWS).predict()
+        np.testing.assert_allclose(at_data.probs[index][: len(one[1])], single.probs, rtol=1e-12)
+
+
+# --- ways to write a batch ----------------------------------------------------------------------
+
+
+def padded(fill: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    longest = max(len(y) for _, y in SETS)
+    x = np.full((len(SETS), longest), fill)
+    y, mask = np.full(x.shape, -1), np.zeros(x.shape, bool)
+    for row, (scores, labels) in enumerate(SETS):
+        x[row, : len(labels)], y[row, : len(labels)] = scores, labels
+        mask[row, : len(labels)] = True
+    return x, y, mask
+
+
+@pytest.mark.parametrize("fill", [np.nan, np.inf, 1e300])
+def test_a_padded_batch_is_a_list(x64: None, fill: float) -> None:
+    post = condition(prior_of("montecarlo"), padded(fill), num_samples=DRAWS, key=3)
+    expected = together("montecarlo")
+    np.testing.assert_array_equal(post.log_evidence, expected.log_evidence)
+    np.testing.assert_array_equal(post.ess, expected.ess)
+    np.testing.assert_array_equal(post.predict(POINTS).probs, expected.predict(POINTS).probs)
+
+
+def test_masked_observations_anywhere(x64: None) -> None:
+    x, y, mask = padded(np.nan)
+    order = np.random.default_rng(0).permuted(np.tile(np.arange(x.shape[1]), (5, 1)), axis=1)
+    shuffled = tuple(np.take_along_axis(a, order, axis=1) for a in (x, y, mask))
+    post = condition(prior_of("montecarlo"), shuffled, num_samples=DRAWS, key=3)
+    expected = together("montecarlo")
+    np.testing.assert_allclose(post.log_evidence, expected.log_evidence, rtol=1e-12)
+    found = np.asarray(post.predict().probs)
+    np.testing.assert_array_equal(np.isnan(found), ~shuffled[2])
+    back = np.take_along_axis(np.asarray(expected.predict().probs), order, axis=1)
+    np.testing.assert_allclose(found, back, rtol=1e-12)
+
+
+def test_a_full_batch_needs_no_mask(x64: None) -> None:
+    sets = [data_set(30, seed) for seed in range(5)]
+    x, y = np.stack([s[0] for s in sets]), np.stack([s[1] for s in sets])
+    options = {"num_samples": DRAWS, "key": 3}
+    found = condition(prior_of("montecarlo"), (x, y), **options)
+    expected = condition(prior_of("montecarlo"), sets, **options)
+    np.testing.assert_array_equal(found.log_evidence, expected.log_evidence)
+    assert not np.isnan(found.predict().probs).any()
+
+
+# --- points -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_shared_points_and_own_points(x64: None, method: str) -> None:
+    post = together("montecarlo")
+    shared = np.asarray(post.predict(POINTS, method=method).probs)
+    assert shared.shape == (len(SETS), len(POINTS))
+    tiled = post.predict(np.tile(POINTS, (len(SETS), 1)), method=method)
+    np.testing.assert_allclose(tiled.probs, shared, rtol=1e-12)
+    assert tiled.x.shape == shared.shape
+    own = POINTS + np.arange(len(SETS))[:, None] / 8
+    found = np.asarray(post.predict(own, method=method).probs)
+    for index in (1, 4):
+        expected = alone("montecarlo", index).predict(own[index], method=method).probs
+        np.testing.assert_allclose(found[index], expected, rtol=1e-12)
+
+
+def test_predictions_at_the_data(x64: None) -> None:
+    result = together("montecarlo").predict()
+    found = np.asarray(result.probs)
+    assert found.shape == (len(SETS), max(len(y) for _, y in SETS))
+    for index, (_, labels) in enumerate(SETS):
+        expected = alone("montecarlo", index).predict().probs
+        np.testing.assert_allclose(found[index, : len(labels)], expected, rtol=1e-12)
+        assert np.isnan(found[index, len(labels) :]).all()
+    assert np.isnan(result.log_odds).sum() == np.isnan(found).sum()
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["shared", "own"])
+def test_many_points_of_a_batch_are_interpolated(x64: None, own: bool) -> None:
+    post = together("montecarlo")
+    x = np.random.default_rng(0).normal(size=(len(SETS), 600))
+    x += np.arange(len(SETS))[:, None]
+    x = x if own else x[0]
+    result = post.predict(x, method="preds")
+    assert result.interpolation_error is not None
+    exact = post.predict(x, method="preds", interpolate=False)
+    np.testing.assert_allclose(result.probs, exact.probs, rtol=0, atol=1e-6)
+    row = x[2] if own else x
+    expected = alone("montecarlo", 2).predict(row, method="preds", interpolate=False).probs
+    np.testing.assert_allclose(exact.probs[2], expected, rtol=1e-12)
+
+
+# --- one compilation ----------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def compilations(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
+    """Collect the names of programs that are compiled."""
+    found: list[str] = []
+    caplog.clear()
+    with caplog.at_level(logging.WARNING), jax.log_compiles():
+        yield found
+    messages = [record.getMessage() for record in caplog.records]
+    found += [m.split(" with ")[0] for m in messages if m.startswith("Compiling ")]
+    caplog.clear()
+
+
+def job(integrator: str, batch: int, n: int, m: int, shift: float = 0.0, **options: float) -> None:
+    """Condition and predict as a user does."""
+    sets = [data_set(n + seed % 3, seed) for seed in range(batch)]
+    options = {"num_samples": 1234} | options
+    post = condition(prior_of(integrator, shift), sets, integrator=integrator, **options)
+    x = np.linspace(-3, 3, m) + shift
+    for method in METHODS:
+        np.asarray(post.predict(x, method=method).probs)
+
+
+@pytest.mark.parametrize("integrator", INTEGRATORS)
+def test_nearby_sizes_share_one_compilation(
+    caplog: pytest.LogCaptureFixture, integrator: str
+) -> None:
+    with compilations(caplog) as first:
+        job(integrator, batch=8, n=20, m=128)
+    assert first, "the log must show compilations, or this test sees nothing"
+    with compilations(caplog) as more:
+        for batch, n, m in ((5, 60, 113), (6, 41, 120), (7, 33, 127)):
+            job(integrator, batch, n, m)
+    assert not more, more
+
+
+@pytest.mark.parametrize("integrator", INTEGRATORS)
+def test_other_numbers_compile_nothing(caplog: pytest.LogCaptureFixture, integrator: str) -> None:
+    job(integrator, batch=8, n=20, m=128)
+    with compilations(caplog) as more:
+        job(integrator, batch=8, n=20, m=128, shift=0.25)
+        job(integrator, batch=8, n=20, m=128, class_prior=0.2, key=7)
+    assert not more, more
+
+
+def test_errors_and_intervals_compile_once(caplog: pytest.LogCaptureFixture) -> None:
+    def job(shift: float, batch: int, index: int) -> None:
+        sets = [data_set(30, seed) for seed in range(batch)]
+        post = condition(prior_of("montecarlo", shift), sets, num_samples=1234)
+        result = post.predict(POINTS + shift, method="preds")
+        result.mcse, result.interval(0.5 + shift)
+        post.draws(index), post.log_weights(index), post.sample(200, index=index)
+        post.to_arviz(num_draws=200, index=index)
+
+    with compilations(caplog) as first:
+        job(0.0, 8, 5)
+    assert first
+    with compilations(caplog) as more:
+        job(0.25, 7, 3)
+    assert not more, more
+
+
+@pytest.mark.parametrize("kind", ["int", "float", "numpy", "jax"])
+def test_kinds_of_numbers_in_a_prior_share_a_compilation(
+    caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    make = {"int": int, "float": float, "numpy": np.float32, "jax": jax.numpy.float32}[kind]
+
+    def job(mean: float) -> None:
+        prior = bc.GaussianPrior(mu0=dist.Normal(make(-1), make(1)), mu1=make(mean), sigma=make(2))
+        condition(prior, SETS[0], num_samples=1234).predict(POINTS)
+
+    job(1.0)
+    with compilations(caplog) as more:
+        job(2.0)
+    assert not more, more
+
+
+def test_lists_of_priors_share_a_compilation(caplog: pytest.LogCaptureFixture) -> None:
+    def job(batch: int, shift: float) -> None:
+        priors = [prior_of("montecarlo", shift + seed / 64) for seed in range(batch)]
+        sets = [data_set(20 + seed, seed) for seed in range(batch)]
+        condition(priors, sets, num_samples=1234).predict(POINTS)
+
+    with compilations(caplog) as first:
+        job(8, 0.0)
+    assert first
+    with compilations(caplog) as more:
+        job(5, 0.25)
+        job(7, 0.5)
+    assert not more, more

@@ -636,7 +636,7 @@ def test_parameters_that_do_not_fit_the_features() -> None:
 )
 def test_prior_that_excludes_the_data(integrator: str) -> None:
     prior = bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=dist.Uniform(-2, -1))
-    with pytest.raises(ValueError, match="^the prior must allow the data, .*; check its support$"):
+    with pytest.raises(ValueError, match=r"^the prior must allow the data, .*; check its support$"):
         condition(prior, (SCORES, LABELS), integrator=integrator, num_samples=DRAWS)
 
 

@@ -87,12 +87,12 @@ def test_as_numpy_wants_numbers(value: Any, found: str) -> None:
     ids=["list", "object array", "series", "object series", "category"],
 )
 def test_numbers_written_as_text_are_not_numbers(value: Any) -> None:
-    with pytest.raises(TypeError, match="^labels must be numeric, got "):
+    with pytest.raises(TypeError, match=r"^labels must be numeric, got "):
         checks.as_numpy(value, "labels")
 
 
 def test_as_numpy_wants_rectangles() -> None:
-    with pytest.raises(ValueError, match="^x must be a rectangular array of numbers: "):
+    with pytest.raises(ValueError, match=r"^x must be a rectangular array of numbers: "):
         checks.as_numpy([[1.0, 2.0], [3.0]], "x")
 
 

@@ -381,7 +381,7 @@ def test_intervals_are_nested_around_the_median(x64: None) -> None:
     assert np.all(np.asarray(narrow[0]) < np.asarray(narrow[1]))
     assert np.all(np.asarray(narrow[1]) < np.asarray(wide[1]))
     for level in (0, 1, 90, -0.5):
-        with pytest.raises(ValueError, match="^level must lie strictly between 0 and 1, got "):
+        with pytest.raises(ValueError, match=r"^level must lie strictly between 0 and 1, got "):
             result.interval(level)
 
 
@@ -590,7 +590,7 @@ def test_samples_depend_on_their_key_alone() -> None:
     draws = np.asarray(post.draws()["mu0"])
     assert np.abs(first[:, None] - draws).min(axis=1).max() < 1e-6
     for wrong, error in ((0, ValueError), (10.0, TypeError)):
-        with pytest.raises(error, match="^num_draws must be "):
+        with pytest.raises(error, match=r"^num_draws must be "):
             post.sample(wrong)
 
 
@@ -706,7 +706,7 @@ def test_three_classes(x64: None) -> None:
         lower, upper = result.interval(0.8)
         assert lower.shape == upper.shape == (16, 3)
         assert np.all(np.asarray(lower) < np.asarray(upper))
-        with pytest.raises(AttributeError, match="^log_odds are for two classes; use log_probs$"):
+        with pytest.raises(AttributeError, match=r"^log_odds are for two classes; use log_probs$"):
             result.log_odds  # noqa: B018
     assert {name: np.shape(v) for name, v in post.mode.items()} == {
         f"alpha{y}": (3,) for y in range(3)

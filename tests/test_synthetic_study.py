@@ -1,0 +1,98 @@
+"""The synthetic study: nothing beats the optimum, and the exact predictive comes closest to it.
+
+Losses are expectations over test points given the true parameters, by Gauss-Hermite quadrature, so
+that they carry no noise from test sets; what noise there is comes from the data sets drawn.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import bayescal as bc
+from bayescal.datasets import synthetic
+
+# Mean log loss of the optimal model, by quadrature over the prior.
+OPTIMUM = {"a": 0.6585, "b": 0.2829, "c": 0.4875, "d": 0.1132, "e": 0.0098}
+NODES, WEIGHTS = np.polynomial.hermite.hermgauss(120)
+
+
+def test_points(data: synthetic.SyntheticData) -> np.ndarray:
+    """Return nodes (batch, 2 * 120) under the true class densities of each data set."""
+    return np.concatenate(
+        [data.parameters[f"mu{y}"][:, None] + np.sqrt(2) * NODES for y in (0, 1)], axis=1
+    )
+
+
+test_points.__test__ = False  # type: ignore[attr-defined]
+
+
+def expected_loss(log_odds: np.ndarray) -> np.ndarray:
+    """Return the expected log loss (batch,) of log odds at ``test_points``, classes balanced."""
+    zero, one = np.split(np.asarray(log_odds, float), 2, axis=1)
+    loss = np.logaddexp(0, zero) @ WEIGHTS + np.logaddexp(0, -one) @ WEIGHTS
+    return loss / (2 * np.sqrt(np.pi))
+
+
+def optimal_log_odds(data: synthetic.SyntheticData) -> np.ndarray:
+    mu0, mu1 = (data.parameters[f"mu{y}"][:, None] for y in (0, 1))
+    return (mu1 - mu0) * (test_points(data) - (mu0 + mu1) / 2)
+
+
+@pytest.mark.parametrize("name", OPTIMUM)
+def test_bayes_optimal_loss(name: str) -> None:
+    prior = synthetic.experiments()[name]
+    assert synthetic.bayes_optimal_log_loss(prior) == pytest.approx(OPTIMUM[name], abs=5e-5)
+
+
+@pytest.mark.parametrize("name", OPTIMUM)
+def test_informed_methods_land_slightly_above_the_optimum(name: str, x64: None) -> None:
+    prior = synthetic.experiments()[name]
+    data = synthetic.sample(prior, 200, 50, key=1)
+    best = expected_loss(optimal_log_odds(data))
+    post = bc.posterior(prior, (data.x, data.y), integrator="quadrature")
+    for method in ("preds", "predictive"):
+        loss = expected_loss(post.predict(test_points(data), method=method).log_odds)
+        # Known parameters cannot be beaten, on any data set.
+        assert (loss >= best - 1e-9).all()
+        error = loss.std(ddof=1) / np.sqrt(len(loss))
+        assert loss.mean() >= OPTIMUM[name] - 4 * error
+        assert loss.mean() - best.mean() < 0.02
+
+
+def test_sampling_lies_within_its_error_of_quadrature(x64: None) -> None:
+    prior = synthetic.experiments()["b"]
+    data = synthetic.sample(prior, 200, 50, key=2)
+    points = test_points(data)
+
+    def mean_loss(**options: object) -> np.ndarray:
+        post = bc.posterior(prior, (data.x, data.y), **options)  # type: ignore[arg-type]
+        return np.array(
+            [
+                expected_loss(post.predict(points, method=m).log_odds).mean()
+                for m in ("preds", "predictive")
+            ]
+        )
+
+    exact = mean_loss(integrator="quadrature")
+    drawn = np.stack([mean_loss(num_samples=20_000, key=k) for k in range(8)])
+    error = drawn.std(axis=0, ddof=1) / np.sqrt(len(drawn))
+    assert (np.abs(drawn.mean(axis=0) - exact) <= 5 * error).all()
+
+
+def test_predictive_beats_the_average_of_models_on_few_data(x64: None) -> None:
+    prior = synthetic.experiments()["b"]
+    data = synthetic.sample(prior, 4000, 6, key=3)
+    post = bc.posterior(prior, (data.x, data.y), integrator="quadrature")
+    points = test_points(data)
+    gain = expected_loss(post.predict(points, method="preds").log_odds) - expected_loss(
+        post.predict(points, method="predictive").log_odds
+    )
+    error = gain.std(ddof=1) / np.sqrt(len(gain))
+    assert gain.mean() > 2 * error
+
+
+def test_published_losses_that_no_method_can_reach() -> None:
+    published = {"b": 0.1846, "d": 0.0342}
+    for name, loss in published.items():
+        assert loss < synthetic.bayes_optimal_log_loss(synthetic.experiments()[name]) - 0.05

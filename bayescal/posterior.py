@@ -54,7 +54,8 @@ def posterior(
         ``"montecarlo"``: draws from the prior, weighted by their likelihood;
         ``"sobol"``: the same with scrambled Sobol points;
         ``"importance"``: draws from a proposal adapted to the posterior;
-        ``"quadrature"``: Gauss rules, for up to three scalar parameters, to about nine digits;
+        ``"quadrature"``: Gauss rules, for up to three scalar parameters, to ten digits where they
+        can be had, see ``Posterior.quadrature_error``;
         ``"nuts"``: NumPyro's sampler; ``"closed_form"``: a conjugate prior's formulas.
     num_samples : int
         Number of draws. Quadrature does not need it, but for credible intervals.
@@ -133,10 +134,13 @@ def posterior(
         setup = Setup(rule, rule.realised_size(state, num_samples), stacked)
         problem = Problem(use, state, sums, origin, jax.device_put(log_prior))
         problem = keep_draws(setup, problem)
-        summary = Summary(*(np.asarray(v)[:count] for v in summarise(setup, problem)))
+        found = summarise(setup, problem)
+        error = rule.stated_error(state)
+        found = found._replace(quadrature_error=np.full(count, np.nan) if error is None else error)
+        summary = Summary(*(np.asarray(value)[:count] for value in found))
     if rule.weighted:
         summary = summary._replace(pareto_k=pareto_k(summary.pareto_k))
-    _judge(rule, summary, state, setup.size, batch.single)
+    _judge(rule, summary, setup.size, batch.single)
     return Posterior(priors if stacked else priors[0], batch, setup, problem, summary, num_samples)
 
 
@@ -245,7 +249,7 @@ def _padded_batch(count: int) -> int:
     return 1 << (count - 1).bit_length() if count <= 64 else -(-count // 64) * 64
 
 
-def _judge(rule: Any, summary: Summary, state: Any, size: int, single: bool) -> None:
+def _judge(rule: Any, summary: Summary, size: int, single: bool) -> None:
     """Raise if the prior excludes the data; warn if the integration is not to be trusted."""
     impossible = np.flatnonzero(np.isneginf(summary.log_evidence))
     if impossible.size:
@@ -254,8 +258,8 @@ def _judge(rule: Any, summary: Summary, state: Any, size: int, single: bool) -> 
             f"the prior must allow the data, but every weight is zero{where}: none of its "
             "parameters is valid or gives the data a positive density; check its support"
         )
-    error = np.asarray(getattr(state, "error", 0.0))
-    if not (error < 1e-6).all():
+    error = summary.quadrature_error
+    if (error >= 1e-6).any():
         warnings.warn(
             f"quadrature may be off by a relative {np.max(error):.1g}: the posterior is too rough "
             f"for {size} nodes per parameter; use integrator='importance' or 'nuts'",

@@ -69,11 +69,14 @@ class Summary(NamedTuple):
     ----------
     log_evidence, ess, pareto_k : arrays of shape (batch,)
         The compiled program gives the tails (batch, tail + 1) of log weights in place of k.
+    quadrature_error : array of shape (batch,)
+        What the rule says of itself; the compiled program leaves it out.
     """
 
     log_evidence: Any
     ess: Any
     pareto_k: Any
+    quadrature_error: Any = None
 
 
 def rows_at_once(size: int, batch: int) -> int:

@@ -97,6 +97,10 @@ class Integrator(abc.ABC):
         """Return draws in place of a rule's nodes, or None where ``realise`` gives draws."""
         return None
 
+    def stated_error(self, state: Any) -> jax.Array | None:
+        """Return the estimated relative error (batch,) of a rule, or None for random draws."""
+        return None
+
     def mode(
         self, prior: Prior, state: Any, sums: jax.Array, origin: jax.Array
     ) -> dict[str, Any] | None:

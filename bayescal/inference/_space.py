@@ -2,7 +2,7 @@
 
 ``constrain`` maps an unconstrained vector to parameters, for samplers that move freely.
 ``line_value`` maps a scalar coordinate to one parameter, for rules on intervals: a cubic on bounded
-supports, exponential on half lines, a hyperbolic sine on the whole line.
+supports, the exponential of a hyperbolic sine on half lines, a hyperbolic sine on the whole line.
 """
 
 from __future__ import annotations
@@ -19,6 +19,12 @@ from bayescal._core.numerics import nan_to_minus_inf
 from bayescal._core.structure import cached_by_structure
 from bayescal.models import Prior
 from bayescal.models._prior import Site, log_density, walk
+
+
+#: The range of the coordinate of a bounded support; its ends are the support's.
+UNIT_RANGE = 0.0, 1.0
+#: Half lines are covered from exp(-100) to exp(100) times the distance of their centre.
+_HALF_LINE = math.asinh(100.0)
 
 
 class SiteInfo(NamedTuple):
@@ -124,14 +130,14 @@ def line_range(distribution: Any) -> tuple[float, float]:
     """Return the range of the coordinate of a scalar site; depends on the kind of support only."""
     support = support_of(distribution)
     if _bounds(support) is not None:
-        return 0.0, 1.0
+        return UNIT_RANGE
     kind = type(support).__name__.lower()
     if "real" in kind and tuple(distribution.shape()) == ():
         return -40.0, 40.0
     if getattr(support, "lower_bound", None) is not None or "positive" in kind:
-        return -46.0, 46.0
+        return -_HALF_LINE, _HALF_LINE
     if getattr(support, "upper_bound", None) is not None:
-        return -46.0, 46.0
+        return -_HALF_LINE, _HALF_LINE
     raise ValueError(f"quadrature needs scalar parameters on intervals, got support {support}")
 
 
@@ -148,11 +154,15 @@ def line_value(distribution: Any, t: jax.Array) -> tuple[jax.Array, jax.Array]:
     if "real" in type(support).__name__.lower():
         centre, scale = _centre_and_scale(distribution, t.dtype)
         return centre + scale * jnp.sinh(t), jnp.log(scale) + jnp.log(jnp.cosh(t))
+    # A density that stays positive at the end of a half line would fall off no faster than exp(t)
+    # in the logarithm; in this coordinate every tail is short.
     upper = getattr(support, "upper_bound", None)
-    if upper is not None:
-        return upper - jnp.exp(t), t
-    lower = getattr(support, "lower_bound", 0.0)
-    return lower + jnp.exp(t), t
+    end, sign = (getattr(support, "lower_bound", 0.0), 1) if upper is None else (upper, -1)
+    centre, _ = _centre_and_scale(distribution, t.dtype)
+    reach = sign * (centre - end)
+    log_reach = jnp.log(jnp.where(reach > 0, reach, 1))
+    log_distance = log_reach + jnp.sinh(t)
+    return end + sign * jnp.exp(log_distance), log_distance + jnp.log(jnp.cosh(t))
 
 
 def _centre_and_scale(distribution: Any, dtype: np.dtype) -> tuple[jax.Array, jax.Array]:
@@ -168,7 +178,7 @@ def _centre_and_scale(distribution: Any, dtype: np.dtype) -> tuple[jax.Array, ja
     def moment(name: str) -> list[Any]:
         try:
             return [getattr(distribution, name)]
-        except (AttributeError, NotImplementedError):
+        except (AttributeError, NotImplementedError, ZeroDivisionError):
             return []
 
     centre = first_finite([*moment("mean"), *moment("loc")], 0.0)

@@ -29,10 +29,10 @@ def track_box(
 
     Notes
     -----
-    Each round lays a grid over the box. The next box reaches one step beyond the outermost
-    values within 34 nats of the best, and by half of the box where
-    that value is the last of the grid; it is at least a third as wide as the one before, so that a
-    peak that a coarse grid misplaces is not lost. It ends when the box settles.
+    Each round lays a grid over the box. The next box reaches one step beyond the outermost values
+    within 34 nats of the best, and by half of the box where such a value is the last of the grid
+    and the best is near it; it is at least a third as wide as the one before, so that a peak that
+    a coarse grid misplaces is not lost. It ends when the box settles.
     """
     d = low.shape[0]
     m = _POINTS[d]
@@ -47,14 +47,15 @@ def track_box(
         keep = (values >= values[best] - _DEPTH)[:, None]
         first = jnp.min(jnp.where(keep, flat, m), axis=0)
         last = jnp.max(jnp.where(keep, flat, 0), axis=0)
-        new_left = left + step * (first - jnp.where(first < 1, m / 2, 1))
-        new_right = left + step * (last + jnp.where(last > m - 1, m / 2, 1))
+        top = flat[best]
+        new_left = left + step * (first - jnp.where((first < 1) & (top < m / 4), m / 2, 1))
+        new_right = left + step * (last + jnp.where((last > m - 1) & (top > 3 * m / 4), m / 2, 1))
         half = jnp.maximum(new_right - new_left, (right - left) / _SHRINK) / 2
         centre = (new_left + new_right) / 2
         new_left, new_right = jnp.maximum(low, centre - half), jnp.minimum(high, centre + half)
         moved = jnp.abs(new_left - left) + jnp.abs(new_right - right)
         unsettled = (moved > 0.15 * (right - left)).any()
-        return n + 1, unsettled, new_left, new_right, left + step * flat[best]
+        return n + 1, unsettled, new_left, new_right, left + step * top
 
     start = jnp.zeros((), int), jnp.ones((), bool), low, high, 0.5 * (low + high)
     _, _, left, right, peak = jax.lax.while_loop(

@@ -14,7 +14,7 @@ from bayescal._core.numerics import nan_to_minus_inf, normalise_log_weights
 from bayescal._core.structure import cached_by_structure
 from bayescal.inference._draws import Draws
 from bayescal.inference._integrator import Integrator
-from bayescal.inference._space import line_range, line_value, random_sites
+from bayescal.inference._space import UNIT_RANGE, line_range, line_value, random_sites
 from bayescal.inference._track import track_box
 from bayescal.inference._window import Window, find_peak, find_window, grid_values, maximise
 from bayescal.models import Prior
@@ -22,17 +22,13 @@ from bayescal.models._prior import log_density, walk
 
 __all__ = ["Box", "Quadrature"]
 
-#: Nodes for each of 1, 2 or 3 parameters: the first two are compared, the others are for when
-#: they disagree.
-_ORDERS = {
-    1: (32, 40, 64, 128, 256, 512, 1024, 2048),
-    2: (32, 40, 64, 128, 256, 512),
-    3: (32, 40, 64, 96),
-}
-_FEWEST = 24
+#: Nodes for each parameter, by which three rules are compared.
+_COMPARED = (32, 40, 48)
+#: Nodes for each of 1, 2 or 3 parameters where those disagree.
+_MORE = {1: (64, 128, 256, 512, 1024, 2048), 2: (64, 128, 256, 512), 3: (64, 96)}
 _TOLERANCE = 1e-10
-#: A box must reach so many nats below the peak.
-_DEEP = 20.0
+#: A box must reach so many nats below the peak: what lies beyond weighs less than the tolerance.
+_DEEP = 28.0
 
 
 class Box(NamedTuple):
@@ -49,6 +45,8 @@ class Box(NamedTuple):
         Number of nodes for each parameter.
     evidence : array of shape (1 + classes,)
         Log evidence, and what it were with one more observation of each class.
+    gap : array of shape (1 + classes,)
+        Relative differences between this rule's and the next coarser rule's.
     error : scalar
         Estimated relative error of any of them.
     """
@@ -59,6 +57,7 @@ class Box(NamedTuple):
     shear: jax.Array
     order: jax.Array
     evidence: jax.Array
+    gap: jax.Array
     error: jax.Array
 
 
@@ -117,11 +116,22 @@ def _log_target(
 
     def function(u: jax.Array) -> jax.Array:
         params, log_prior, log_jacobian = _unsheared(prior, peak, shear, u)
-        log_lik = jnp.sum(prior.family.natural(params, origin) * sums)
+        log_lik = _log_likelihood(prior.family.natural(params, origin), sums)
         total = log_prior + log_lik + (log_jacobian if jacobian else 0.0)
         return nan_to_minus_inf(total)
 
     return function
+
+
+def _log_likelihood(natural: jax.Array, sums: jax.Array) -> jax.Array:
+    """Return the log likelihood, ``-inf`` where rounding leaves it unknown to within a nat.
+
+    Without that, deviations that are tiny beside the distance of the data, as the search meets
+    them, would seem to make the data likely.
+    """
+    terms = natural * sums
+    known = jnp.sum(jnp.abs(terms)) * jnp.finfo(terms.dtype).eps < 1
+    return jnp.where(known, jnp.sum(terms), -jnp.inf)
 
 
 def _rule(low: jax.Array, high: jax.Array, m: int) -> tuple[list[jax.Array], jax.Array]:
@@ -162,7 +172,7 @@ def _evidence(
         params, log_prior, log_jacobian = _unsheared(prior, box.peak, box.shear, u)
         natural = prior.family.natural(params, origin)
         extra = jnp.concatenate([jnp.zeros(1), jnp.sum(natural * more, axis=-1)])
-        total = log_prior + log_jacobian + jnp.sum(natural * sums)
+        total = log_prior + log_jacobian + _log_likelihood(natural, sums)
         return nan_to_minus_inf(total + extra)
 
     # All rules in one call: what is traced once is compiled once.
@@ -174,14 +184,15 @@ def _evidence(
 
 
 def _closed(prior: Prior, box: Box, values: jax.Array, m: int) -> jax.Array:
-    """Whether the density has vanished at the faces of a box, save at hard ends of the ranges."""
+    """Whether the density has vanished at the faces of a box, save at the ends of a support."""
     d = box.low.shape[0]
     table, enough = values.reshape((m,) * d), jnp.max(values) - _DEEP
     closed = jnp.ones((), bool)
     for i, (low, high) in enumerate(zip(*_ranges(prior), strict=True)):
         profile = jnp.max(table, axis=tuple(j for j in range(d) if j != i))
-        closed &= (profile[0] < enough) | (box.low[i] <= low)
-        closed &= (profile[-1] < enough) | (box.high[i] >= high)
+        hard = (low, high) == UNIT_RANGE
+        closed &= (profile[0] < enough) | (hard & (box.low[i] <= low))
+        closed &= (profile[-1] < enough) | (hard & (box.high[i] >= high))
     return closed
 
 
@@ -191,9 +202,14 @@ def _gap(first: jax.Array, second: jax.Array) -> jax.Array:
     return jnp.where(jnp.isnan(gap), 1.0, gap)
 
 
-def _extrapolate(gap: jax.Array, coarse: int, fine: int) -> jax.Array:
-    """Estimate the error of the finer rule; digits won grow with nodes, but not without bound."""
-    return jnp.max(jnp.maximum(gap ** (fine / coarse), 1e-2 * gap))
+def _error(gap: jax.Array, before: jax.Array, closed: jax.Array) -> jax.Array:
+    """Estimate the error of the finest of three rules from the two gaps between them.
+
+    The gap is the coarser rule's error. The last step divided it by a factor, and the next one will
+    by at least as much; ten are counted on at most, lest an accident promise more.
+    """
+    rate = gap / jnp.where(before > 0, before, 1)
+    return jnp.where(closed, jnp.max(gap * jnp.clip(rate, 0.1, 1.0)), 1.0)
 
 
 def _second_is_better(windows: Window) -> jax.Array:
@@ -209,9 +225,9 @@ class Quadrature(Integrator):
     """A product Gauss-Legendre rule on the box that holds the posterior.
 
     The box is found by grids that close in on it, in coordinates that suit each prior's support:
-    cubic on an interval, logarithmic on a half line, a hyperbolic sine on the line. The rule has
-    40 nodes for each parameter, and more where 32 and 40 disagree about the evidence or about the
-    density of one more observation. Work is O(40**d * points).
+    cubic on an interval, a hyperbolic sine on the line, its exponential on a half line. The rule has
+    48 nodes for each parameter, and more where 32, 40 and 48 disagree about the evidence or about
+    the density of one more observation. Work is O(48**d * points).
     """
 
     name = "quadrature"
@@ -237,17 +253,25 @@ class Quadrature(Integrator):
         num_samples: int,
         stacked: bool,
     ) -> Box:
+        def improve(step: Any, boxes: Box) -> Box:
+            return _improve_rough(step, prior if stacked else None, sums, boxes)
+
+        def search(quick: bool, own: Any, sums: jax.Array, boxes: Box | None) -> Box:
+            return _find_boxes(self, own if stacked else prior, sums, origin, stacked, quick)
+
+        def refine(order: int, own: Any, sums: jax.Array, boxes: Box) -> Box:
+            return _refine(own if stacked else prior, sums, origin, boxes, order, stacked)
+
         # The quick search compiles and runs in a fraction of the thorough one, which straightens
-        # correlated parameters and takes over wherever the quick box does not settle the digits.
-        boxes = _find_boxes(self, prior, sums, origin, stacked, True)
-        if _rough(boxes):
-            boxes = _find_boxes(self, prior, sums, origin, stacked, False)
-        if boxes.low.shape[-1] > 0:
-            orders = _ORDERS[boxes.low.shape[-1]]
-            for coarse, fine in itertools.pairwise(orders[1:]):
-                if not _rough(boxes):
-                    break
-                boxes = _refine(prior, sums, origin, boxes, coarse, fine, stacked)
+        # correlated parameters and takes over where more nodes do not settle the digits.
+        boxes = search(True, prior, sums, None)
+        if boxes.low.shape[-1] == 0:
+            return boxes
+        first, *more = _MORE[boxes.low.shape[-1]]
+        boxes = improve(partial(refine, first), boxes)
+        boxes = improve(partial(search, False), boxes)
+        for order in more:
+            boxes = improve(partial(refine, order), boxes)
         return boxes
 
     def realised_size(self, state: Box, num_samples: int) -> int:
@@ -255,11 +279,12 @@ class Quadrature(Integrator):
         return int(np.asarray(state.order).max())
 
     def box(self, prior: Prior, sums: jax.Array, origin: jax.Array, quick: bool) -> Box:
-        """Locate the posterior of one data set and compare two rules on it."""
+        """Locate the posterior of one data set and compare rules on it."""
         low, high = (jnp.asarray(end, sums.dtype) for end in _ranges(prior))
         if low.size == 0:
             none = jnp.zeros(0)
-            return Box(low, high, none, jnp.zeros((0, 0)), jnp.ones((), int), none, jnp.zeros(()))
+            one = jnp.ones((), int)
+            return Box(low, high, none, jnp.zeros((0, 0)), one, none, none, jnp.zeros(()))
         none, unit = jnp.zeros_like(low), jnp.eye(low.size, dtype=low.dtype)
         plain = _log_target(prior, sums, origin, none, unit)
         if quick:
@@ -283,17 +308,16 @@ class Quadrature(Integrator):
 
     @staticmethod
     def _compared(prior: Prior, sums: jax.Array, origin: jax.Array, *where: jax.Array) -> Box:
-        """Return the box with low, high, peak and shear ``where``, and what two rules say of it."""
-        coarse, order = _ORDERS[where[0].size][:2]
+        """Return the box with low, high, peak and shear ``where``, and what the rules say of it."""
         low, high, peak, shear = where
-        box = Box(low, high, peak, shear, jnp.asarray(order), jnp.zeros(0), jnp.zeros(()))
-        orders = _FEWEST, coarse, order
-        (least, first, second), closed = _evidence(prior, sums, origin, box, orders)
-        # What eight more nodes won last time they win at least once more: the rate grows.
-        gap, before = _gap(first, second), _gap(least, first)
-        rate = jnp.where(before > gap, gap / jnp.where(before > 0, before, 1), 1.0)
-        error = jnp.where(closed, jnp.max(gap * rate), 1)
-        return box._replace(evidence=second, error=error)
+        order = jnp.asarray(_COMPARED[-1])
+        box = Box(low, high, peak, shear, order, jnp.zeros(0), jnp.zeros(0), jnp.zeros(()))
+        (least, first, second), closed = _evidence(prior, sums, origin, box, _COMPARED)
+        gap = _gap(first, second)
+        return box._replace(evidence=second, gap=gap, error=_error(gap, _gap(least, first), closed))
+
+    def stated_error(self, state: Box) -> jax.Array:
+        return state.error
 
     def realise(
         self, prior: Prior, state: Box, sums: jax.Array, origin: jax.Array, num_samples: int
@@ -326,7 +350,7 @@ class Quadrature(Integrator):
         """Draw a cell of the rule by its weight and a point within it, reweighted exactly."""
         if state.low.size == 0:
             return self.realise(prior, state, sums, origin, 1)
-        m = _ORDERS[state.low.size][1]
+        m = _COMPARED[-1]
         axes, log_rule = _rule(state.low, state.high, m)
         target = _log_target(prior, sums, origin, state.peak, state.shear)
         values = grid_values(target, axes)
@@ -348,9 +372,24 @@ class Quadrature(Integrator):
         return Draws(params, log_prior, log_base - jnp.log(float(num_samples)))
 
 
-def _rough(boxes: Box) -> bool:
-    """Whether the rule of some data set has not reached the tolerance."""
-    return bool((np.asarray(boxes.error) > _TOLERANCE).any())
+def _improve_rough(step: Any, prior: Prior | None, sums: jax.Array, boxes: Box) -> Box:
+    """Apply ``step(prior, sums, boxes)`` to the data sets that have not reached the tolerance.
+
+    A new box is kept where its error is smaller. ``prior`` is None unless each has its own.
+    """
+    rough = np.flatnonzero(np.asarray(boxes.error) > _TOLERANCE)
+    if rough.size == 0:
+        return boxes
+    # So many at a time that batches share compilations.
+    rows = np.pad(rough, (0, (1 << (rough.size - 1).bit_length()) - rough.size), mode="edge")
+    old = jax.tree.map(np.array, boxes)
+    own = jax.tree.map(lambda leaf: np.asarray(leaf)[rows], (prior, sums, old))
+    new = jax.tree.map(np.asarray, step(*jax.device_put(own)))
+    for i, row in enumerate(rough):
+        if new.error[i] < old.error[row]:
+            for old_leaf, new_leaf in zip(old, new, strict=True):
+                old_leaf[row] = new_leaf[i]
+    return jax.device_put(old)
 
 
 @partial(jax.jit, static_argnums=(0, 4, 5))
@@ -367,27 +406,22 @@ def _find_boxes(
     )
 
 
-@partial(jax.jit, static_argnums=(4, 5, 6))
+@partial(jax.jit, static_argnums=(4, 5))
 def _refine(
-    prior: Prior,
-    sums: jax.Array,
-    origin: jax.Array,
-    boxes: Box,
-    coarse: int,
-    fine: int,
-    stacked: bool,
+    prior: Prior, sums: jax.Array, origin: jax.Array, boxes: Box, order: int, stacked: bool
 ) -> Box:
-    """Use more nodes in the boxes whose error is too large."""
+    """Apply a rule of more nodes to the same boxes."""
 
     def one(item: Any) -> Box:
         own, sums, box = item
-        use = own if stacked else prior
-        (evidence,), closed = _evidence(use, sums, origin, box, (fine,))
-        error = _extrapolate(_gap(box.evidence, evidence), coarse, fine)
-        error = jnp.where(closed, error, 1)
-        better = box._replace(order=jnp.full_like(box.order, fine), evidence=evidence, error=error)
-        wanted = box.error > _TOLERANCE
-        return jax.tree.map(lambda new, old: jnp.where(wanted, new, old), better, box)
+        (evidence,), closed = _evidence(own if stacked else prior, sums, origin, box, (order,))
+        gap = _gap(box.evidence, evidence)
+        return box._replace(
+            order=jnp.full_like(box.order, order),
+            evidence=evidence,
+            gap=gap,
+            error=_error(gap, box.gap, closed),
+        )
 
-    rows = max(1, (1 << 18) // fine ** boxes.low.shape[-1])
+    rows = max(1, (1 << 18) // order ** boxes.low.shape[-1])
     return jax.lax.map(one, (prior if stacked else None, sums, boxes), batch_size=rows)

@@ -65,6 +65,9 @@ class Posterior:
         Effective sample size 1 / sum(w**2) of the weights; NaN where there are no weights.
     pareto_k : float, or array of shape (batch,)
         Shape of the weights' tail; above 0.7 averages are unreliable.
+    quadrature_error : float, or array of shape (batch,)
+        Estimated relative error of the evidence, and of the density of a typical new point, by
+        quadrature; NaN for other integrators.
 
     Examples
     --------
@@ -92,6 +95,7 @@ class Posterior:
         self.log_evidence = self._per_data_set(summary.log_evidence)
         self.ess = self._per_data_set(summary.ess)
         self.pareto_k = self._per_data_set(summary.pareto_k)
+        self.quadrature_error = self._per_data_set(summary.quadrature_error)
 
     def _per_data_set(self, values: np.ndarray) -> Any:
         return float(values[0]) if self._data.single else values

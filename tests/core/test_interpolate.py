@@ -61,7 +61,7 @@ def points(kind: str) -> tuple[np.ndarray, float]:
 class Interpolated:
     """A curve interpolated at points: what it is, what it should be, and what rounding may do."""
 
-    def __init__(self, curve: Curve, z: np.ndarray, intervals: int) -> None:
+    def __init__(self, curve: Curve, z: np.ndarray, intervals: int, terms: float = 0.0) -> None:
         bulk = centre_and_scale(z)
         grid, nodes = make_grid(jnp.asarray(z), jnp.asarray(bulk), intervals)
         self.nodes = np.asarray(nodes)
@@ -70,9 +70,9 @@ class Interpolated:
         self.truth = curve(z)
         self.miss, self.log_miss = (float(v) for v in left_out_error(jnp.asarray(values)))
         # The place between the nodes is known to eps times their number, and worse far from zero;
-        # the polynomial's powers magnify rounding of the values.
+        # the polynomial's powers magnify rounding of the values, which is that of their terms.
         jumps = intervals * np.abs(np.diff(values)).max() * (1 + abs(bulk[0]) / bulk[1])
-        self.rounding = EPS * (MAGNIFICATION * np.abs(values).max() + 10 * jumps)
+        self.rounding = EPS * (MAGNIFICATION * max(terms, np.abs(values).max()) + 10 * jumps)
 
     @property
     def accepted(self) -> bool:
@@ -277,7 +277,10 @@ def test_bound_holds_on_log_odds_of_mixtures(
     z = np.random.default_rng(seed).normal(size=POINTS)
     z[0] += outlier
     with jax.enable_x64(True):
-        result = Interpolated(lambda z0: log_density(one, z0) - log_density(zero, z0), z, 128)
+        terms = max(np.abs(log_density(parts, z)).max() for parts in (zero, one))
+        result = Interpolated(
+            lambda z0: log_density(one, z0) - log_density(zero, z0), z, 128, terms
+        )
     if result.accepted:
         assert result.error <= result.miss + result.rounding
         assert result.log_error <= result.log_miss + result.rounding

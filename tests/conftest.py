@@ -1,7 +1,9 @@
 """What all tests share: strict JAX, no display, real data where it exists."""
 
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,16 @@ import matplotlib
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+
+# The processes of one run share what they compile, in a folder that lives no longer than the run:
+# workers and subprocesses read the environment, this process its configuration.
+OWN_CACHE = None
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    OWN_CACHE = tempfile.mkdtemp(prefix="bayescal-tests-")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = OWN_CACHE
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+    jax.config.update("jax_compilation_cache_dir", OWN_CACHE)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 # Set at import, so that doctests of the package run under the same rules as the tests.
 jax.config.update("jax_numpy_dtype_promotion", "strict")
@@ -22,6 +34,12 @@ hypothesis.settings.register_profile(
     "bayescal", deadline=None, print_blob=True, derandomize="CI" in os.environ
 )
 hypothesis.settings.load_profile("bayescal")
+
+
+def pytest_unconfigure() -> None:
+    """Remove the cache that this process made; the workers of a parallel run made none."""
+    if OWN_CACHE is not None:
+        shutil.rmtree(OWN_CACHE, ignore_errors=True)
 
 
 @pytest.fixture

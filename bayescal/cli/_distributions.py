@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -75,31 +74,8 @@ class Scaled:
         base = getattr(dist, DISTRIBUTIONS[self.name].numpyro)(**dict(self.arguments))
         if self.shift == 0 and self.scale == 1:
             return base
-        # The domain tells the transformation where the result ends.
-        half_lines = (dist.constraints.greater_than, dist.constraints.less_than)
-        half_line = isinstance(base.support, half_lines)
-        kind = _reflection() if self.scale < 0 and half_line else dist.transforms.AffineTransform
-        return dist.TransformedDistribution(base, kind(self.shift, self.scale, domain=base.support))
-
-
-@functools.cache
-def _reflection() -> type:
-    """Return a transformation that knows its scale to be negative.
-
-    While JAX traces, NumPyro takes every scale for positive, and so would turn a half line the
-    wrong way.
-    """
-    from numpyro.distributions import constraints, transforms
-
-    class Reflection(transforms.AffineTransform):
-        @property
-        def codomain(self) -> Any:
-            domain: Any = self.domain
-            if isinstance(domain, constraints.greater_than):
-                return constraints.less_than(self(domain.lower_bound))
-            return constraints.greater_than(self(domain.upper_bound))
-
-    return Reflection
+        move = dist.transforms.AffineTransform(self.shift, self.scale, domain=base.support)
+        return dist.TransformedDistribution(base, move)
 
 
 Value = float | Scaled

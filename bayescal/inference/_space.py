@@ -20,7 +20,6 @@ from bayescal._core.structure import cached_by_structure
 from bayescal.models import Prior
 from bayescal.models._prior import Site, log_density, walk
 
-
 #: The range of the coordinate of a bounded support; its ends are the support's.
 UNIT_RANGE = 0.0, 1.0
 #: Half lines are covered from exp(-100) to exp(100) times the distance of their centre.
@@ -35,25 +34,29 @@ class SiteInfo(NamedTuple):
     size: int
 
 
-def support_of(distribution: Any) -> Any:
-    """Return the support; of a shifted and scaled bounded distribution, its true interval.
+def _unscaled(distribution: Any) -> tuple[Any, list[Any]]:
+    """Return the distribution under shifts and scales, and these, in the order of application.
 
-    NumPyro reports the whole line for an affine transformation of a distribution on (0, 1).
+    NumPyro reports the whole line as the support of any shifted or scaled distribution.
     """
-    from numpyro.distributions import TransformedDistribution, constraints, transforms
+    from numpyro.distributions import TransformedDistribution, transforms
 
-    if not isinstance(distribution, TransformedDistribution):
-        return distribution.support
-    bounds = _bounds(distribution.base_dist.support)
-    affine = all(type(t) is transforms.AffineTransform for t in distribution.transforms)
-    if bounds is None or not affine:
-        return distribution.support
-    low, high = bounds
-    for t in distribution.transforms:  # each of them affine
-        loc, scale = getattr(t, "loc", 0.0), getattr(t, "scale", 1.0)
-        ends = loc + scale * low, loc + scale * high
-        low, high = jnp.minimum(*ends), jnp.maximum(*ends)
-    return constraints.interval(low, high)
+    steps: list[Any] = []
+    while isinstance(distribution, TransformedDistribution) and all(
+        type(step) is transforms.AffineTransform for step in distribution.transforms
+    ):
+        steps = [*distribution.transforms, *steps]
+        distribution = distribution.base_dist
+    return distribution, steps
+
+
+def _bijection(distribution: Any) -> Any:
+    """Return the bijection from unconstrained vectors to the support."""
+    from numpyro.distributions import biject_to, transforms
+
+    base, steps = _unscaled(distribution)
+    inner = biject_to(base.support)
+    return transforms.ComposeTransform([inner, *steps]) if steps else inner
 
 
 def _bounds(support: Any) -> tuple[Any, Any] | None:
@@ -69,14 +72,12 @@ def _bounds(support: Any) -> tuple[Any, Any] | None:
 @cached_by_structure
 def random_sites(prior: Prior) -> list[SiteInfo]:
     """List the random sites, in the order of the walk, without computing anything."""
-    from numpyro.distributions import biject_to
-
     found: list[SiteInfo] = []
 
     def run(key: jax.Array) -> int:
         def choose(name: str, d: Any) -> Any:
             shape = tuple(d.shape())
-            inner = biject_to(support_of(d)).inverse_shape(shape)
+            inner = _bijection(d).inverse_shape(shape)
             found.append(SiteInfo(name, shape, math.prod(inner)))
             return d.sample(jax.random.fold_in(key, len(found)))
 
@@ -96,14 +97,12 @@ def constrain(prior: Prior, vector: jax.Array) -> tuple[dict[str, Any], jax.Arra
         The parameters; their log prior density; and the log density of the vector, which is the
         prior's times the Jacobian and so is normalised over vectors.
     """
-    from numpyro.distributions import biject_to
-
     start = 0
     log_jacobian = jnp.zeros((), vector.dtype)
 
     def choose(name: str, d: Any) -> Any:
         nonlocal start, log_jacobian
-        bijection = biject_to(support_of(d))
+        bijection = _bijection(d)
         inner = bijection.inverse_shape(tuple(d.shape()))
         size = math.prod(inner)
         piece = vector[start : start + size].reshape(inner)
@@ -119,16 +118,14 @@ def constrain(prior: Prior, vector: jax.Array) -> tuple[dict[str, Any], jax.Arra
 
 def unconstrain(sites: Sequence[Site]) -> jax.Array:
     """Return the unconstrained vector (d,) of values chosen on a walk."""
-    from numpyro.distributions import biject_to
-
     with jax.numpy_dtype_promotion("standard"):
-        pieces = [biject_to(support_of(s.distribution)).inv(s.value) for s in sites]
+        pieces = [_bijection(s.distribution).inv(s.value) for s in sites]
     return jnp.concatenate([jnp.ravel(p) for p in pieces])
 
 
 def line_range(distribution: Any) -> tuple[float, float]:
     """Return the range of the coordinate of a scalar site; depends on the kind of support only."""
-    support = support_of(distribution)
+    support = _unscaled(distribution)[0].support
     if _bounds(support) is not None:
         return UNIT_RANGE
     kind = type(support).__name__.lower()
@@ -143,7 +140,17 @@ def line_range(distribution: Any) -> tuple[float, float]:
 
 def line_value(distribution: Any, t: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Map coordinate ``t`` to a value of a scalar site; return also log |dvalue / dt|."""
-    support = support_of(distribution)
+    base, steps = _unscaled(distribution)
+    value, log_slope = _base_value(base, t)
+    for step in steps:
+        log_slope = log_slope + step.log_abs_det_jacobian(value, None)
+        value = step(value)
+    return value, log_slope
+
+
+def _base_value(distribution: Any, t: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return ``line_value`` for a distribution that is not shifted or scaled."""
+    support = distribution.support
     bounds = _bounds(support)
     if bounds is not None:
         low, high = bounds

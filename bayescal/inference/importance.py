@@ -22,7 +22,8 @@ __all__ = ["Importance", "Proposal"]
 _PILOT = 4096
 _ROUNDS = 64
 _LOWEST_POWER = 1e-30
-_DEGREES = 6.0
+#: Of freedom of the Student proposal; an even number.
+_DEGREES = 6
 _DEFENSIVE = 0.1
 
 
@@ -52,8 +53,10 @@ def _prior_vectors(prior: Prior, key: jax.Array, n: int) -> jax.Array:
 def _student_vectors(proposal: Proposal, key: jax.Array, n: int) -> jax.Array:
     """Draw from the proposal, (n, d)."""
     normal, chi = jax.random.split(key)
-    z = jax.random.normal(normal, (n, proposal.centre.shape[0]), proposal.centre.dtype)
-    scale = 2 * jax.random.gamma(chi, _DEGREES / 2, (n,), proposal.centre.dtype) / _DEGREES
+    dtype = proposal.centre.dtype
+    z = jax.random.normal(normal, (n, proposal.centre.shape[0]), dtype)
+    # Half of an even number of squared normals is a sum of exponentials.
+    scale = 2 * jax.random.exponential(chi, (_DEGREES // 2, n), dtype).sum(axis=0) / _DEGREES
     return proposal.centre + (z / jnp.sqrt(scale)[:, None]) @ proposal.factor.T
 
 

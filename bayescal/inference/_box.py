@@ -1,0 +1,200 @@
+"""A box that holds a posterior, its coordinates, and what product Gauss rules say of it."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.numerics import nan_to_minus_inf, normalise_log_weights
+from bayescal._core.structure import cached_by_structure
+from bayescal.inference._space import UNIT_RANGE, line_range, line_value
+from bayescal.models import Prior
+from bayescal.models._prior import log_density, walk
+
+#: A box must reach so many nats below the peak: what lies beyond weighs less than the tolerance.
+_DEEP = 28.0
+
+
+class Box(NamedTuple):
+    """Where the posterior of one data set lies, in coordinates, and how well the rule does.
+
+    Attributes
+    ----------
+    low, high : arrays of shape (d,)
+        Ends of the box in straightened coordinates u.
+    peak : array of shape (d,)
+    shear : array of shape (d, d)
+        The coordinates are t = peak + shear (u - peak).
+    order : integer scalar
+        Number of nodes for each parameter.
+    evidence : array of shape (1 + classes,)
+        Log evidence, and what it were with one more observation of each class.
+    gap : array of shape (1 + classes,)
+        Relative differences between this rule's and the next coarser rule's.
+    error : scalar
+        Estimated relative error of any of them.
+    """
+
+    low: jax.Array
+    high: jax.Array
+    peak: jax.Array
+    shear: jax.Array
+    order: jax.Array
+    evidence: jax.Array
+    gap: jax.Array
+    error: jax.Array
+
+
+def _coordinates(prior: Prior, t: jax.Array) -> tuple[dict[str, Any], jax.Array, jax.Array]:
+    """Return parameters, log prior density and log Jacobian at coordinates ``t`` (d,)."""
+    index = iter(range(t.shape[0]))
+    log_jacobian = jnp.zeros((), t.dtype)
+
+    def choose(name: str, d: Any) -> jax.Array:
+        nonlocal log_jacobian
+        value, log_slope = line_value(d, t[next(index)])
+        log_jacobian = log_jacobian + log_slope
+        return value
+
+    params, sites = walk(prior, choose)
+    return params, log_density(sites), log_jacobian
+
+
+@cached_by_structure
+def ranges(prior: Prior) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the ends of the coordinates' ranges, which depend on kinds of supports alone."""
+    ends: list[tuple[float, float]] = []
+
+    def run(key: jax.Array) -> int:
+        def choose(name: str, d: Any) -> Any:
+            ends.append(line_range(d))
+            return d.sample(jax.random.fold_in(key, len(ends)))
+
+        walk(prior, choose)
+        return 0
+
+    jax.eval_shape(run, jax.random.key(0))
+    return tuple(e[0] for e in ends), tuple(e[1] for e in ends)
+
+
+def unsheared(
+    prior: Prior, peak: jax.Array, shear: jax.Array, u: jax.Array
+) -> tuple[dict[str, Any], jax.Array, jax.Array]:
+    """Return ``_coordinates`` at t = peak + shear (u - peak); outside the ranges no density."""
+    t = peak + jnp.matmul(shear, u - peak, precision="highest")
+    low, high = (jnp.asarray(end, t.dtype) for end in ranges(prior))
+    inside = ((t >= low) & (t <= high)).all()
+    params, log_prior, log_jacobian = _coordinates(prior, jnp.clip(t, low, high))
+    return params, jnp.where(inside, log_prior, -jnp.inf), log_jacobian
+
+
+def log_target(
+    prior: Prior,
+    sums: jax.Array,
+    origin: jax.Array,
+    peak: jax.Array,
+    shear: jax.Array,
+    jacobian: bool = True,
+) -> Any:
+    """Return the function u -> log of prior times likelihood, by coordinate unless told not to."""
+
+    def function(u: jax.Array) -> jax.Array:
+        params, log_prior, log_jacobian = unsheared(prior, peak, shear, u)
+        log_lik = _log_likelihood(prior.family.natural(params, origin), sums)
+        total = log_prior + log_lik + (log_jacobian if jacobian else 0.0)
+        return nan_to_minus_inf(total)
+
+    return function
+
+
+def _log_likelihood(natural: jax.Array, sums: jax.Array) -> jax.Array:
+    """Return the log likelihood, ``-inf`` where rounding leaves it unknown to within a nat.
+
+    Without that, deviations that are tiny beside the distance of the data, as the search meets
+    them, would seem to make the data likely.
+    """
+    terms = natural * sums
+    known = jnp.sum(jnp.abs(terms)) * jnp.finfo(terms.dtype).eps < 1
+    return jnp.where(known, jnp.sum(terms), -jnp.inf)
+
+
+def product_rule(low: jax.Array, high: jax.Array, m: int) -> tuple[list[jax.Array], jax.Array]:
+    """Return the nodes along each axis and the log weights (m, ..., m) of the product rule."""
+    unit, weights = np.polynomial.legendre.leggauss(m)
+    half = 0.5 * (high - low)
+    axes = [low[i] + half[i] * (jnp.asarray(unit) + 1) for i in range(low.shape[0])]
+    logs = [jnp.log(jnp.asarray(weights)) + jnp.log(half[i]) for i in range(low.shape[0])]
+    total = logs[0]
+    for more in logs[1:]:
+        total = total[..., None] + more
+    return axes, total
+
+
+def _typical(sums: jax.Array) -> jax.Array:
+    """Return features (classes, p) of a typical observation of each class.
+
+    That is the average over the class, or over all data for a class without observations.
+    """
+    count = sums[:, :1]
+    overall = sums.sum(axis=0) / jnp.maximum(count.sum(), 1)
+    return jnp.where(count > 0, sums / jnp.maximum(count, 1), overall)
+
+
+def find_evidence(
+    prior: Prior, sums: jax.Array, origin: jax.Array, box: Box, orders: tuple[int, ...]
+) -> tuple[list[jax.Array], jax.Array]:
+    """Return ``Box.evidence`` by rules of so many nodes, and whether the box holds all."""
+    nodes, logs = [], []
+    for m in orders:
+        axes, log_rule = product_rule(box.low, box.high, m)
+        mesh = jnp.stack(jnp.meshgrid(*axes, indexing="ij"), axis=-1)
+        nodes.append(mesh.reshape(-1, len(axes)))
+        logs.append(log_rule.ravel())
+    more = _typical(sums)
+
+    def one(u: jax.Array) -> jax.Array:
+        params, log_prior, log_jacobian = unsheared(prior, box.peak, box.shear, u)
+        natural = prior.family.natural(params, origin)
+        extra = jnp.concatenate([jnp.zeros(1), jnp.sum(natural * more, axis=-1)])
+        total = log_prior + log_jacobian + _log_likelihood(natural, sums)
+        return nan_to_minus_inf(total + extra)
+
+    # All rules in one call: what is traced once is compiled once.
+    values = jax.vmap(one, out_axes=1)(jnp.concatenate(nodes)) + jnp.concatenate(logs)
+    ends = np.cumsum([0, *(len(log) for log in logs)])
+    parts = [values[:, i:j] for i, j in itertools.pairwise(ends)]
+    closed = _closed(prior, box, parts[-1][0], orders[-1])
+    return [normalise_log_weights(part)[1] for part in parts], closed
+
+
+def _closed(prior: Prior, box: Box, values: jax.Array, m: int) -> jax.Array:
+    """Whether the density has vanished at the faces of a box, save at the ends of a support."""
+    d = box.low.shape[0]
+    table, enough = values.reshape((m,) * d), jnp.max(values) - _DEEP
+    closed = jnp.ones((), bool)
+    for i, (low, high) in enumerate(zip(*ranges(prior), strict=True)):
+        profile = jnp.max(table, axis=tuple(j for j in range(d) if j != i))
+        hard = (low, high) == UNIT_RANGE
+        closed &= (profile[0] < enough) | (hard & (box.low[i] <= low))
+        closed &= (profile[-1] < enough) | (hard & (box.high[i] >= high))
+    return closed
+
+
+def relative_gap(first: jax.Array, second: jax.Array) -> jax.Array:
+    """Return the relative differences, at most 1, between evidences given by logarithms."""
+    gap = jnp.minimum(jnp.abs(jnp.expm1(first - second)), 1.0)
+    return jnp.where(jnp.isnan(gap), 1.0, gap)
+
+
+def estimate_error(gap: jax.Array, before: jax.Array, closed: jax.Array) -> jax.Array:
+    """Estimate the error of the finest of three rules from the two gaps between them.
+
+    The gap is the coarser rule's error. The last step divided it by a factor, and the next one will
+    by at least as much; ten are counted on at most, lest an accident promise more.
+    """
+    rate = gap / jnp.where(before > 0, before, 1)
+    return jnp.where(closed, jnp.max(gap * jnp.clip(rate, 0.1, 1.0)), 1.0)

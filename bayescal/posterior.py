@@ -134,9 +134,11 @@ def posterior(
         setup = Setup(rule, rule.realised_size(state, num_samples), stacked)
         problem = Problem(use, state, sums, origin, jax.device_put(log_prior))
         problem = keep_draws(setup, problem)
-        found = summarise(setup, problem)
-        error = rule.stated_error(state)
-        found = found._replace(quadrature_error=np.full(count, np.nan) if error is None else error)
+        none, stated = np.full(count, np.nan), rule.stated(state)
+        if stated is None:
+            found = summarise(setup, problem)._replace(quadrature_error=none)
+        else:
+            found = Summary(stated[0], none, none, stated[1])
         summary = Summary(*(np.asarray(value)[:count] for value in found))
     if rule.weighted:
         summary = summary._replace(pareto_k=pareto_k(summary.pareto_k))

@@ -223,6 +223,7 @@ def main() -> None:
     table = Table(title="posterior_predict: 1e5 draws, 50 observations, 1e4 test points")
     for column in ("task", "first call, s", "warm, s", "peak MiB", "largest error", "NumPy / warm"):
         table.add_column(column, justify="left" if column == "task" else "right")
+    console = Console(width=110)
     loop = results[tasks[0]]["run_s"]
     for task, row in results.items():
         error = max(row["error"].values()) if "error" in row else None
@@ -237,10 +238,10 @@ def main() -> None:
             "" if error is None else f"{error:.1e}",
             f"{loop * scale / warm:,.0f}" if comparable else "",
         )
-    Console().print(table)
+    console.print(table)
     if "gpu" in results:
         row = results["gpu"]
-        Console().print(
+        console.print(
             f"1e12 sigmoids on {row['device']}: {row['warm_s']:.2f} s, limit of the "
             f"special-function units {row['limit_s']:.2f} s, ratio {row['ratio']:.2f}"
         )

@@ -6,13 +6,15 @@ import jax
 import jax.numpy as jnp
 
 
-def two_class_probabilities(log_odds: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return sigmoid(log_odds) and sigmoid(-log_odds), both to full relative precision.
+def two_class_probabilities(
+    log_odds: jax.Array, scale: jax.Array | float = 1.0
+) -> tuple[jax.Array, jax.Array]:
+    """Return sigmoid(log_odds) and sigmoid(-log_odds) times ``scale``, to full precision.
 
     One exponential serves both; neither is ever computed as one minus the other.
     """
     small = jnp.exp(-jnp.abs(log_odds))
-    larger = 1 / (1 + small)
+    larger = scale / (1 + small)
     smaller = small * larger
     positive = log_odds >= 0
     return jnp.where(positive, larger, smaller), jnp.where(positive, smaller, larger)

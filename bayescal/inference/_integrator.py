@@ -97,8 +97,8 @@ class Integrator(abc.ABC):
         """Return draws in place of a rule's nodes, or None where ``realise`` gives draws."""
         return None
 
-    def stated_error(self, state: Any) -> jax.Array | None:
-        """Return the estimated relative error (batch,) of a rule, or None for random draws."""
+    def stated(self, state: Any) -> tuple[Any, Any] | None:
+        """Return a rule's log evidence and its relative error (batch,), None for random draws."""
         return None
 
     def mode(

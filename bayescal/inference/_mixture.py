@@ -27,6 +27,12 @@ def block_elements() -> int:
     return BLOCK_ELEMENTS.get(jax.default_backend(), BLOCK_ELEMENTS_ACCELERATOR)
 
 
+def even_block(n: int, most: int) -> int:
+    """Return the size of equal blocks of at most ``most``, so that padding costs little."""
+    count = -(-n // max(1, most))
+    return -(-n // count)
+
+
 def linear(natural: jax.Array, phi: jax.Array) -> jax.Array:
     """Return natural (..., n, p) times phi (m, p) as (..., n, m), elementwise where p is small."""
     if phi.shape[-1] > 4:
@@ -91,7 +97,7 @@ def mixture(
     phi = family.features(x, origin, jnp).astype(dtype)
     b, n = log_weights.shape
     k, m = family.classes, phi.shape[0]
-    block = max(1, min(n, block_elements() // (m * k)))
+    block = even_block(n, block_elements() // (m * k))
     log_prior = log_class_prior.astype(dtype)
     step = _predictive_step if method == "predictive" else _preds_step
     # The envelope over data sets keeps what is shared between them free of their weights.
@@ -128,8 +134,12 @@ def _preds_step(carry: Any, natural: Any, phi: Any, relative: Any, ref: Any, log
         weights = relative * weights
     if natural.shape[0] == 2:
         log_odds = linear(natural[1] - natural[0], phi) + (log_prior[1] - log_prior[0])
-        one, zero = two_class_probabilities(log_odds)
-        sums = jnp.stack([weighted_sum(weights, zero), weighted_sum(weights, one)])
+        if weights.shape[0] == 1:
+            one, zero = two_class_probabilities(log_odds, weights[0][:, None])
+            sums = jnp.stack([zero.sum(axis=0), one.sum(axis=0)])[:, None]
+        else:
+            one, zero = two_class_probabilities(log_odds)
+            sums = jnp.stack([weighted_sum(weights, zero), weighted_sum(weights, one)])
     else:
         logits = linear(natural, phi) + log_prior[:, None, None]
         sums = weighted_sum(weights, jax.nn.softmax(logits, axis=0))

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.interpolate import interpolate, left_out_error, make_grid
+from bayescal._core.interpolate import interpolate, interpolation_error, make_grid
 from bayescal.inference._draws import in_blocks
 from bayescal.inference._engine import (
     Problem,
@@ -153,7 +153,7 @@ def predict_by_nodes(
         setup, problem, method, points, True, True, np.dtype(np.float64)
     )
     values = log_probs[:, 1] - log_probs[:, 0]
-    miss, log_miss = jax.vmap(left_out_error)(values)
+    miss, log_miss = jax.vmap(interpolation_error)(values)
     z = z.astype(dtype)
     grid = jax.tree.map(lambda leaf: leaf.astype(dtype), grid)
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from bayescal._core.numerics import normalise_log_weights, two_class_probabilities
 from bayescal.inference._draws import Draws, in_blocks
 from bayescal.inference._engine import Problem, Setup, mean_natural, realise, weigh
-from bayescal.inference._mixture import block_elements, linear, mixture, natural_block
+from bayescal.inference._mixture import block_elements, even_block, linear, mixture, natural_block
 from bayescal.models import Prior
 from bayescal.models._prior import draw
 
@@ -117,7 +117,7 @@ def _delta_method(
         ratio = jnp.exp(logits - log_total)
         return ratio - probs[:, None] * jnp.sum(ratio, axis=0)
 
-    block = max(1, min(log_weights.shape[0], block_elements() // (x.shape[0] * family.classes)))
+    block = even_block(log_weights.shape[0], block_elements() // (x.shape[0] * family.classes))
 
     def add(total: jax.Array, item: Any) -> tuple[jax.Array, None]:
         params, logs = item

@@ -107,9 +107,9 @@ class Quadrature(Integrator):
         """Locate the posterior of one data set and compare rules on it."""
         low, high = (jnp.asarray(end, sums.dtype) for end in ranges(prior))
         if low.size == 0:
-            none = jnp.zeros(0)
-            one = jnp.ones((), int)
-            return Box(low, high, none, jnp.zeros((0, 0)), one, none, none, jnp.zeros(()))
+            none, zero = jnp.zeros(0), jnp.zeros(())
+            evidence = log_target(prior, sums, origin, none, jnp.zeros((0, 0)))(none)[None]
+            return Box(low, high, none, jnp.zeros((0, 0)), jnp.ones((), int), evidence, none, zero)
         none, unit = jnp.zeros_like(low), jnp.eye(low.size, dtype=low.dtype)
         plain = log_target(prior, sums, origin, none, unit)
         if quick:
@@ -143,8 +143,8 @@ class Quadrature(Integrator):
             evidence=second, gap=gap, error=estimate_error(gap, relative_gap(least, first), closed)
         )
 
-    def stated_error(self, state: Box) -> jax.Array:
-        return state.error
+    def stated(self, state: Box) -> tuple[Any, Any]:
+        return np.asarray(state.evidence)[:, 0], state.error
 
     def realise(
         self, prior: Prior, state: Box, sums: jax.Array, origin: jax.Array, num_samples: int

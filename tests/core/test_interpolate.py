@@ -10,7 +10,13 @@ import scipy.special
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bayescal._core.interpolate import centre_and_scale, interpolate, left_out_error, make_grid
+from bayescal._core.interpolate import (
+    centre_and_scale,
+    interpolate,
+    interpolation_error,
+    left_out_error,
+    make_grid,
+)
 
 # The same lengths throughout, so that the eager operations compile once.
 POINTS = 256
@@ -68,7 +74,7 @@ class Interpolated:
         values = curve(self.nodes)
         self.found = np.asarray(interpolate(grid, jnp.asarray(values), jnp.asarray(z)))
         self.truth = curve(z)
-        self.miss, self.log_miss = (float(v) for v in left_out_error(jnp.asarray(values)))
+        self.miss, self.log_miss = (float(v) for v in interpolation_error(jnp.asarray(values)))
         # The place between the nodes is known to eps times their number, and worse far from zero;
         # the polynomial's powers magnify rounding of the values, which is that of their terms.
         jumps = intervals * np.abs(np.diff(values)).max() * (1 + abs(bulk[0]) / bulk[1])
@@ -254,7 +260,7 @@ def test_left_out_error_by_another_algorithm(x64: None) -> None:
 def test_values_that_are_not_finite_are_never_accepted(x64: None, value: float, node: int) -> None:
     values = np.linspace(-1, 1, 129)
     values[node] = value
-    _, log_miss = left_out_error(jnp.asarray(values))
+    _, log_miss = interpolation_error(jnp.asarray(values))
     assert not float(log_miss) <= 1e-3
 
 

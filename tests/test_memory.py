@@ -1,0 +1,45 @@
+"""Memory of a whole process: nothing of size (draws, points) is ever held."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+resource = pytest.importorskip("resource")
+
+PROGRAM = """
+import resource, sys
+import numpy as np
+import numpyro.distributions as dist
+import bayescal as bc
+
+prior = bc.GaussianPrior(dist.Uniform(-2.5, 0.0), dist.Uniform(0.0, 2.5), 1.0)
+x, y = np.linspace(-2.0, 2.0, 50), np.arange(50) // 25
+post = bc.posterior(prior, (x, y), num_samples=100_000)
+points = np.random.default_rng(0).normal(size={points})
+found = post.predict(points, interpolate={interpolate})
+assert found.probs.shape == points.shape
+assert np.isfinite(found.probs).all()
+kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(kilobytes / (1024 if sys.platform != "darwin" else 1024**2))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("points", "interpolate"),
+    # Point by point, draws times points would take 8 GB; the million points are interpolated.
+    [(1_000_000, None), (10_000, False)],
+    ids=["a million points", "point by point"],
+)
+def test_a_hundred_thousand_draws_stay_under_500_megabytes(
+    points: int, interpolate: bool | None
+) -> None:
+    program = PROGRAM.format(points=points, interpolate=interpolate)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < 500

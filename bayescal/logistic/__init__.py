@@ -1,0 +1,1 @@
+"""Logistic regression to soft targets, penalised or with priors, in batches."""

@@ -1,0 +1,15 @@
+"""Soft targets: labels moved off 0 and 1 before a model is fitted to them.
+
+Every function takes arrays of any kind, computes in float64 and returns a new NumPy array.
+"""
+
+from bayescal.smoothing._constant import constant_targets, platt_targets
+from bayescal.smoothing._instance import instance_targets
+from bayescal.smoothing._network import network_instance_targets
+
+__all__ = [
+    "constant_targets",
+    "instance_targets",
+    "network_instance_targets",
+    "platt_targets",
+]

@@ -1,0 +1,123 @@
+"""Targets that are the same for all cases of a class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bayescal._core.checks import check_count
+from bayescal.smoothing._inputs import check_sample_weight, check_smoothing, check_targets
+
+__all__ = ["constant_targets", "platt_targets", "smoothing_by_class"]
+
+
+def platt_targets(y: Any, sample_weight: Any = None) -> np.ndarray:
+    r"""Platt's targets, which move further from 0 and 1 the fewer cases a class has.
+
+    .. math:: t^+ = 1 - \frac{1}{N^+ + 2}, \qquad t^- = \frac{1}{N^- + 2}
+
+    These are the posterior means of each class's label under a uniform prior.
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+        Labels in {0, 1}.
+    sample_weight : array of shape (n,), optional
+        Non-negative weights. The class sizes N are sums of weights: a whole weight is the same as
+        repeating the case.
+
+    Returns
+    -------
+    array of shape (n,), float64
+        In (0, 1), the positive class above 1/2 and the negative below where the class has weight.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not numeric.
+    ValueError
+        If ``y`` is empty, not one-dimensional or holds anything but 0 and 1, or if the weights are
+        negative, all zero, not finite or of another length.
+
+    References
+    ----------
+    J. Platt (1999), Probabilistic outputs for support vector machines and comparisons to
+    regularized likelihood methods.
+
+    Examples
+    --------
+    >>> platt_targets([1, 1, 0, 1, 0]).tolist()
+    [0.8, 0.8, 0.25, 0.8, 0.25]
+    >>> platt_targets([1, 0], sample_weight=[3, 2]).tolist()
+    [0.8, 0.25]
+    """
+    y = check_targets(y, 2)
+    weights = check_sample_weight(sample_weight, len(y))
+    eps = smoothing_by_class(y, weights)[y]
+    return np.where(y == 1, 1 - eps, eps)
+
+
+def smoothing_by_class(y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return Platt's smoothing factors 1 / (N + 2) of the classes 0 and 1."""
+    return 1 / (np.bincount(y, weights, minlength=2) + 2)
+
+
+def constant_targets(y: Any, smoothing: float, num_classes: int | None = None) -> np.ndarray:
+    r"""Targets moved from the labels by a constant.
+
+    Without ``num_classes``, labels are binary, and with :math:`\epsilon` = ``smoothing``
+
+    .. math:: t^+ = 1 - \epsilon, \qquad t^- = \epsilon.
+
+    With it, the moved mass is spread over all K classes, the true one included:
+
+    .. math:: t_k = (1 - \epsilon) [k = y] + \epsilon / K
+
+    So rows for two classes move by half as much as binary targets of the same ``smoothing``.
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+        Labels in {0, 1}, or in {0, ..., num_classes - 1}.
+    smoothing : float
+        In [0, 1); 0 leaves the labels as they are.
+    num_classes : int, optional
+        Number of classes K, at least two.
+
+    Returns
+    -------
+    array of shape (n,) or, with ``num_classes``, (n, num_classes), float64
+        Targets P(y = 1), or rows that sum to one.
+
+    Raises
+    ------
+    TypeError
+        If ``y`` or ``smoothing`` is not numeric, or ``num_classes`` is no integer.
+    ValueError
+        If ``y`` is empty, not one-dimensional or holds another label, if ``smoothing`` lies outside
+        [0, 1), or if ``num_classes`` is below two.
+
+    References
+    ----------
+    C. Szegedy, V. Vanhoucke, S. Ioffe, J. Shlens and Z. Wojna (2016), Rethinking the Inception
+    architecture for computer vision.
+
+    Examples
+    --------
+    >>> constant_targets([1, 0], 0.25).tolist()
+    [0.75, 0.25]
+    >>> constant_targets([0, 2], 0.3, num_classes=3).round(2).tolist()
+    [[0.8, 0.1, 0.1], [0.1, 0.1, 0.8]]
+    """
+    eps = check_smoothing(smoothing)
+    if num_classes is None:
+        y = check_targets(y, 2)
+        return np.where(y == 1, 1 - eps, eps)
+    classes = check_count(num_classes, "num_classes")
+    if classes < 2:
+        raise ValueError(f"num_classes must be at least 2, got {classes}")
+    y = check_targets(y, classes)
+    targets = np.full((len(y), classes), eps / classes)
+    targets[np.arange(len(y)), y] += 1 - eps
+    return targets

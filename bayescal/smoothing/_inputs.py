@@ -1,0 +1,93 @@
+"""Checks that all kinds of smoothing share: what comes from a user leaves as NumPy arrays."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from bayescal._core.checks import as_numpy, check_finite, check_labels
+
+RULES = ("silverman", "scott", "cv")
+
+
+def check_targets(y: Any, classes: int) -> np.ndarray:
+    """Return the (n,) labels as integers in {0, ..., classes - 1}."""
+    array = as_numpy(y, "y")
+    if array.ndim != 1:
+        raise ValueError(f"y must have shape (n,), got {array.shape}")
+    if len(array) == 0:
+        raise ValueError("y must not be empty, got no labels")
+    return check_labels(array, classes, "y")
+
+
+def check_sample_weight(sample_weight: Any, n: int) -> np.ndarray:
+    """Return (n,) weights in float64: ones where none are given."""
+    if sample_weight is None:
+        return np.ones(n)
+    array = as_numpy(sample_weight, "sample_weight").astype(np.float64)
+    if array.shape != (n,):
+        raise ValueError(f"sample_weight must have shape ({n},) to match y, got {array.shape}")
+    check_finite(array, "sample_weight")
+    if (array < 0).any():
+        raise ValueError(f"sample_weight must not be negative, got {array.min():g}")
+    if not (array > 0).any():
+        raise ValueError("sample_weight must not all be zero, got only zeros")
+    return array
+
+
+def check_smoothing(smoothing: Any) -> float:
+    """Return a smoothing factor as a float in [0, 1)."""
+    number = _number(smoothing, "smoothing")
+    if not 0 <= number < 1:
+        raise ValueError(f"smoothing must lie in [0, 1), got {number:g}")
+    return number
+
+
+def check_offset(offset: Any) -> float:
+    """Return an offset as a finite float of at least zero."""
+    number = _number(offset, "offset")
+    if not 0 <= number < math.inf:
+        raise ValueError(f"offset must be finite and not negative, got {number:g}")
+    return number
+
+
+def check_bandwidth(bandwidth: Any) -> Any:
+    """Return the name of a rule, or a bandwidth factor as a positive float."""
+    wanted = "bandwidth must be 'silverman', 'scott', 'cv' or a positive number"
+    if isinstance(bandwidth, str):
+        if bandwidth not in RULES:
+            raise ValueError(f"{wanted}, got {bandwidth!r}")
+        return bandwidth
+    if isinstance(bandwidth, bool) or not isinstance(bandwidth, (int, float, np.number)):
+        raise TypeError(f"{wanted}, got {bandwidth!r}")
+    if not 0 < bandwidth < math.inf:
+        raise ValueError(f"{wanted}, got {bandwidth:g}")
+    return float(bandwidth)
+
+
+def check_features(x: Any, n: int) -> np.ndarray:
+    """Return finite features (n, d), in float32 if they came so or narrower, else in float64."""
+    array = as_numpy(x, "x")
+    if array.ndim not in (1, 2) or array.shape[1:] == (0,):
+        raise ValueError(f"x must have shape (n,) or (n, d), got {array.shape}")
+    if len(array) != n:
+        raise ValueError(f"x must have {n} rows to match y, got {len(array)}")
+    check_finite(array, "x")
+    return array.reshape(n, -1)
+
+
+def check_logits(logits: Any) -> np.ndarray:
+    """Return finite logits (n, k), k at least two, in float64."""
+    array = as_numpy(logits, "logits")
+    if array.ndim != 2 or array.shape[1] < 2:
+        raise ValueError(f"logits must have shape (n, k) with k at least 2, got {array.shape}")
+    check_finite(array, "logits")
+    return array.astype(np.float64)
+
+
+def _number(value: Any, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    return float(value)

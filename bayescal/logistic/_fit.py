@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from bayescal._core.optimise import (
     Minimum,
     Quadratic,
-    Status,
     lasso_step,
     newton,
     newton_step,
@@ -175,6 +174,16 @@ def fit_one(problem: Problem, lasso: bool, max_iterations: int = 100) -> Minimum
     )
 
 
+def as_fit(found: Minimum) -> Fit:
+    """Return a batch of minima as coefficients."""
+    return Fit(found.x[:, 0], found.x[:, 1:], found.value, found.iterations, found.status)
+
+
+def rows_at_once(batch: int, n: int, d: int) -> int:
+    """Return how many fits to do side by side."""
+    return max(1, min(batch, _AT_ONCE // (n * (d + 1))))
+
+
 @partial(jax.jit, static_argnames=("lasso", "max_iterations"))
 def fit_many(problems: Problem, lasso: bool = False, max_iterations: int = 100) -> Fit:
     """Fit a batch; leaves of ``problems`` have a leading axis of fits, save the priors'."""
@@ -186,12 +195,9 @@ def fit_many(problems: Problem, lasso: bool = False, max_iterations: int = 100) 
         full = problem._replace(prior=priors[0], intercept_prior=priors[1])
         return fit_one(full, lasso, max_iterations)
 
-    rows = max(1, min(batch, _AT_ONCE // (n * (d + 1))))
+    rows = rows_at_once(batch, n, d)
     if batch == 1:
         found = jax.tree.map(lambda leaf: leaf[None], one(jax.tree.map(lambda leaf: leaf[0], each)))
     else:
         found = jax.lax.map(one, each, batch_size=rows)
-    return Fit(found.x[:, 0], found.x[:, 1:], found.value, found.iterations, found.status)
-
-
-__all__ = ["Fit", "Problem", "Status", "fit_many", "fit_one"]
+    return as_fit(found)

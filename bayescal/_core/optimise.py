@@ -37,7 +37,7 @@ class Minimum(NamedTuple):
     x : array of shape (p,)
     value : scalar
     decrement : scalar
-        What the last step was to gain by the slope alone; g . H^-1 g for Newton's.
+        What the next step would gain by the slope alone; g . H^-1 g for Newton's.
     iterations, status : integer scalars
     """
 
@@ -158,7 +158,7 @@ def newton(
         adds the absolute penalty to the value, but not to the derivatives.
     movement : callable, optional
         ``movement(x, step)``: how much a step still changes what matters, relative to it. If that
-        is above 0.01 when the decrement has become negligible, there is no finite minimum.
+        is above 0.01 when the gain has become negligible, there is no finite minimum.
     max_iterations : int
     tolerance : float
         The last step was to gain less than this, times the value and a thousandth of ``scale``.
@@ -171,53 +171,59 @@ def newton(
     nearly flat its own diagonal would not do: steps from there would be wild. One evaluation for
     each iteration.
     """
-    p = start.shape[0]
-    eye = jnp.eye(p, dtype=start.dtype)
-    tiny = jnp.finfo(start.dtype).tiny
-    eps = jnp.finfo(start.dtype).eps
+    eye = jnp.eye(start.shape[0], dtype=start.dtype)
+    tiny, eps = jnp.finfo(start.dtype).tiny, jnp.finfo(start.dtype).eps
 
     def unfinished(carry: Any) -> jax.Array:
         return (carry[0] < max_iterations) & (carry[-1] < 0)
 
+    # The point to start from is the first candidate, so that what is evaluated is compiled once.
     def once(carry: Any) -> Any:
-        number, x, here, damping, _, _ = carry
-        diagonal = jnp.abs(jnp.diagonal(here.hessian))
-        # Directions without curvature, as of a constant feature, are left alone.
-        ridge = damping * (bound + diagonal) + 64 * eps * diagonal + tiny
-        step, decrement = direction(here.hessian + ridge * eye, here.gradient, x)
-        downhill = jnp.isfinite(step).all() & (decrement >= 0)
-        candidate = jnp.where(downhill, x - step, x)
+        number, x, here, step, decrement, damping, _ = carry
+        candidate = x - step
         there = evaluate(candidate)
+        valid = jnp.isfinite(there.value) & jnp.isfinite(there.gradient).all()
         # Rounding of sums of the objective's size may look like a rise.
-        slack = 8 * eps * (jnp.abs(here.value) + scale)
-        lower = downhill & (there.value <= here.value + slack)
-        small = downhill & (decrement <= tolerance * (jnp.abs(here.value) + 1e-3 * scale))
+        slack = 8 * eps * (jnp.abs(there.value) + scale)
+        lower = valid & (decrement >= 0) & (there.value <= here.value + slack)
+        small = decrement <= tolerance * (jnp.abs(there.value) + 1e-3 * scale)
         ended = jnp.where(lower, small & (damping < 1), damping >= _MOST_DAMPING)
-        if movement is None:
-            runaway = jnp.zeros((), bool)
-        else:
-            runaway = small & (movement(x, step) > 0.01)
-        status = jnp.where(
-            ended,
-            jnp.where(small, jnp.where(runaway, Status.UNBOUNDED, Status.CONVERGED), Status.LIMIT),
-            -1,
-        )
+        status = jnp.where(ended, jnp.where(lower, Status.CONVERGED, Status.LIMIT), -1)
+        status = jnp.where((number == 0) & ~valid, Status.INVALID, status)
         x, here = jax.tree.map(
             lambda new, old: jnp.where(lower, new, old), (candidate, there), (x, here)
         )
         easier = jnp.where(damping > 1e-6, damping / 10, 0.0)
         damping = jnp.where(lower, easier, jnp.maximum(10 * damping, 1e-3))
-        return number + 1, x, here, damping, decrement, status
+        # Directions without curvature, as of a constant feature, are left alone.
+        diagonal = jnp.abs(jnp.diagonal(here.hessian))
+        ridge = damping * (bound + diagonal) + 64 * eps * diagonal + tiny
+        step, decrement = direction(here.hessian + ridge * eye, here.gradient, x)
+        downhill = jnp.isfinite(step).all() & (decrement >= 0)
+        return (
+            number + 1,
+            x,
+            here,
+            jnp.where(downhill, step, 0),
+            jnp.where(downhill, decrement, -1),
+            damping,
+            status,
+        )
 
-    first = evaluate(start)
-    valid = jnp.isfinite(first.value) & jnp.isfinite(first.gradient).all()
+    zero, infinite = jnp.zeros((), start.dtype), jnp.full((), jnp.inf, start.dtype)
+    nowhere = Quadratic(infinite, jnp.zeros_like(start), jnp.zeros_like(eye))
     carry = (
         jnp.zeros((), int),
         start,
-        first,
-        jnp.zeros((), start.dtype),
-        jnp.full((), jnp.inf, start.dtype),
-        jnp.where(valid, -1, Status.INVALID),
+        nowhere,
+        jnp.zeros_like(start),
+        infinite,
+        zero,
+        jnp.full((), -1),
     )
-    number, x, here, _, decrement, status = jax.lax.while_loop(unfinished, once, carry)
-    return Minimum(x, here.value, decrement, number, jnp.where(status < 0, Status.LIMIT, status))
+    number, x, here, step, decrement, _, status = jax.lax.while_loop(unfinished, once, carry)
+    status = jnp.where(status < 0, Status.LIMIT, status)
+    if movement is not None:
+        runaway = (status == Status.CONVERGED) & (movement(x, step) > 0.01)
+        status = jnp.where(runaway, Status.UNBOUNDED, status)
+    return Minimum(x, here.value, decrement, number, status)

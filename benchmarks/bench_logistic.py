@@ -1,0 +1,195 @@
+"""Time of logistic fits beside scikit-learn and a plain NumPy Newton, at equal objective.
+
+    python benchmarks/bench_logistic.py [--json FILE]
+
+Single fits of binary scores on their log odds (Platt's model with labels as targets; 1e4 and 1e6
+rows), a multivariate fit (1e4 rows, 30 features, ridge 1), and 1e5 fits of 50 rows in one call,
+which the others make in a loop: theirs are timed on 300 fits and multiplied. First calls are made
+in a fresh process, import apart. Each row of the table is one process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SIZES = {"1e4": (10_000, 1, 1), "1e6": (1_000_000, 1, 1), "30 features": (10_000, 30, 1)}
+MANY = 100_000, 50
+TIMED = 300
+METHODS = ("bayescal", "numpy", "sklearn-lbfgs", "sklearn-newton")
+
+
+def make(task: str) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return features (batch, n, d), labels (batch, n) and the strength of the ridge."""
+    rng = np.random.default_rng(11)
+    if task == "many":
+        count, n = MANY
+        y = np.tile(np.arange(n) % 2, (count, 1))
+        return (rng.normal(size=(count, n)) + 1.6 * (y - 0.5))[..., None], y, 0.0
+    n, d, _ = SIZES[task]
+    if d > 1:
+        x = rng.normal(size=(n, d))
+        return x[None], (rng.random(n) < 1 / (1 + np.exp(-x[:, 0])))[None].astype(int), 1.0
+    q = np.clip(1 / (1 + np.exp(-2 * rng.standard_normal(n))), 1e-9, 1 - 1e-9)
+    p = 1 / (1 + np.exp(-(0.5 * np.log(q) - 0.8 * np.log1p(-q) - 0.3)))
+    x = np.log(q) - np.log1p(-q)
+    return x[None, :, None], (rng.random(n) < p)[None].astype(int), 0.0
+
+
+def smoothed(y: np.ndarray) -> np.ndarray:
+    """Return Platt's targets, which keep small separable data sets finite."""
+    ones = y.sum(axis=-1, keepdims=True)
+    zeros = y.shape[-1] - ones
+    return np.where(y == 1, (ones + 1) / (ones + 2), 1 / (zeros + 2))
+
+
+def objective(x: np.ndarray, t: np.ndarray, strength: float, beta: np.ndarray) -> np.ndarray:
+    """Return the objective (batch,) at coefficients (batch, d + 1) in float64."""
+    line = beta[:, :1] + np.einsum("bnd,bd->bn", x, beta[:, 1:])
+    loss = (np.logaddexp(0, line) - t * line).sum(axis=1)
+    return loss + strength / 2 * (beta[:, 1:] ** 2).sum(axis=1)
+
+
+def fit_numpy(x: np.ndarray, t: np.ndarray, strength: float) -> np.ndarray:
+    """Fit one data set by undamped Newton steps."""
+    design = np.column_stack([np.ones(len(x)), x])
+    penalty = np.full(design.shape[1], strength)
+    penalty[0] = 0
+    beta = np.zeros(design.shape[1])
+    for _ in range(50):
+        p = 1 / (1 + np.exp(-design @ beta))
+        gradient = design.T @ (p - t) + penalty * beta
+        hessian = (design * (p * (1 - p))[:, None]).T @ design + np.diag(penalty)
+        step = np.linalg.solve(hessian, gradient)
+        beta -= step
+        if gradient @ step < 1e-10 * len(x):
+            break
+    return beta
+
+
+def fit_sklearn(x: np.ndarray, t: np.ndarray, strength: float, solver: str) -> np.ndarray:
+    """Fit one data set; a soft target is two weighted rows."""
+    from sklearn.linear_model import LogisticRegression
+
+    c = 1 / strength if strength else np.inf
+    model = LogisticRegression(C=c, solver=solver, tol=1e-8, max_iter=1000)
+    if set(np.unique(t)) <= {0, 1}:
+        model.fit(x, t.astype(int))
+    else:
+        labels = np.repeat([1, 0], len(t))
+        model.fit(np.concatenate([x, x]), labels, sample_weight=np.concatenate([t, 1 - t]))
+    return np.concatenate([model.intercept_, model.coef_[0]])
+
+
+def fitter(method: str, x: np.ndarray, t: np.ndarray, strength: float) -> Callable[[], np.ndarray]:
+    """Return a function that fits every data set and returns coefficients (batch, d + 1)."""
+    if method == "bayescal":
+        import jax
+
+        from bayescal.logistic._fit import Problem, fit_many
+
+        def call() -> np.ndarray:
+            batch = len(x)
+            zero, ridge = np.zeros(batch), np.full(batch, strength)
+            with jax.enable_x64(True):
+                problem = jax.device_put(Problem(x, t, np.ones_like(t), zero, ridge))
+                found = fit_many(problem)
+                return np.column_stack([found.intercept, found.coef])
+
+        return call
+    solvers = {"sklearn-lbfgs": "lbfgs", "sklearn-newton": "newton-cholesky"}
+    single = (
+        fit_numpy if method == "numpy" else lambda x, t, s: fit_sklearn(x, t, s, solvers[method])
+    )
+    return lambda: np.stack([single(a, b, strength) for a, b in zip(x, t, strict=True)])
+
+
+def worker(task: str, method: str) -> dict[str, Any]:
+    """Time one method on one task in this process."""
+    warnings.simplefilter("ignore")
+    x, y, strength = make(task)
+    t = smoothed(y) if task == "many" else y.astype(float)
+    if task == "many" and method != "bayescal":
+        x, t = x[:TIMED], t[:TIMED]
+    scale = MANY[0] / len(x) if task == "many" else 1.0
+    if method.startswith("sklearn"):
+        import sklearn.linear_model  # noqa: F401
+    if method == "bayescal":
+        import bayescal.logistic._fit  # noqa: F401
+    call = fitter(method, x, t, strength)
+    start = time.perf_counter()
+    beta = call()
+    first = time.perf_counter() - start
+    times = []
+    while len(times) < 5 or (sum(times) < 1 and len(times) < 50):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    value = objective(x[:TIMED], t[:TIMED], strength, beta[:TIMED])
+    return {
+        "first_s": first * scale,
+        "warm_s": statistics.median(times) * scale,
+        "mean_objective": float(value.mean()),
+    }
+
+
+def main() -> None:
+    """Run every method on every task in fresh processes, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        sys.stdout.write(json.dumps(worker(*options.worker)) + "\n")
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="Logistic fits: median of warm calls, and the first call of a process")
+    columns = "task", "method", "first, s", "warm, s", "theirs / ours", "objective above the best"
+    for column in columns:
+        table.add_column(column, justify="left" if column in ("task", "method") else "right")
+    results: dict[str, dict[str, Any]] = {}
+    for task in (*SIZES, "many"):
+        for method in METHODS:
+            command = [sys.executable, __file__, "--worker", task, method]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise SystemExit(f"{task}, {method} failed:\n{done.stderr}")
+            results.setdefault(task, {})[method] = json.loads(done.stdout.splitlines()[-1])
+        best = min(row["mean_objective"] for row in results[task].values())
+        ours = results[task]["bayescal"]["warm_s"]
+        for method, row in results[task].items():
+            above = row["mean_objective"] / best - 1
+            cells = f"{row['first_s']:.3f}", f"{row['warm_s']:.4f}", f"{row['warm_s'] / ours:.1f}"
+            table.add_row(task, method, *cells, f"{above:.0e}")
+        table.add_section()
+    Console(width=100).print(table)
+    if options.json:
+        packages = "jax", "jaxlib", "numpy", "scikit-learn"
+        environment = {
+            "device": f"cpu {platform.machine()}",
+            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+            "python": platform.python_version(),
+            "versions": {name: version(name) for name in packages},
+            "sizes": {**SIZES, "many": MANY},
+        }
+        everything = {"environment": environment, "results": results}
+        options.json.write_text(json.dumps(everything, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,6 @@
 """Bayesian calibration of classifiers' probabilities, fast on CPU, GPU and TPU."""
 
-from bayescal import datasets, metrics, plots
+from bayescal import datasets, metrics, plots, smoothing
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning
 from bayescal.inference.prediction import Prediction
 from bayescal.inference.result import Posterior
@@ -32,4 +32,5 @@ __all__ = [
     "plots",
     "posterior",
     "posterior_predict",
+    "smoothing",
 ]

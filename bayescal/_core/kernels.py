@@ -14,6 +14,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.linalg import solve_triangular
 
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import bulk_dtype, float64
@@ -97,8 +98,7 @@ def data_scale(
     real = weights > 0
     total = jnp.sum(weights)
     share = weights / jnp.where(total > 0, total, 1)
-    low = jnp.min(jnp.where(real[:, None], x, jnp.inf), axis=0)
-    high = jnp.max(jnp.where(real[:, None], x, -jnp.inf), axis=0)
+    low, high = _range(x, weights)
     varies = high > low
     # In units of the range no square underflows, and what is constant is so exactly.
     spread = jnp.where(varies, high - low, 1)
@@ -106,7 +106,8 @@ def data_scale(
     gap = jnp.where(real[:, None], inside - share @ inside, 0)
     unbiased = 1 / jnp.where(size > 1, 1 - 1 / size, 1)
     variance = jnp.where(varies, unbiased * (share @ gap**2), 1)
-    deviation = jnp.sqrt(variance)
+    # Weights that differ beyond all digits would leave no variance.
+    deviation = jnp.sqrt(jnp.maximum(variance, jnp.finfo(x.dtype).tiny))
     scale = jnp.where(varies, deviation * spread, unit)
     d = x.shape[1]
     if covariance == "diagonal" or d == 1:
@@ -139,8 +140,7 @@ def cross_validated_bandwidth(
     scalar
         An entry of ``grid``: the middle one where all observations are equal.
     """
-    # Fused into two programs equal points might be rounded differently, and no longer be equal.
-    points = jax.lax.optimization_barrier(_whitened(x, scale, _centre(x, weights), x.dtype))
+    points = _whitened(x, scale, _centre(x, weights), x.dtype)
 
     def score(factor: jax.Array) -> tuple[jax.Array, jax.Array]:
         found = _log_sums(points, jnp.log(weights), points, left_out_factor=factor)
@@ -243,8 +243,7 @@ def kernel_log_density(
 ) -> np.ndarray:
     """Fit an estimate to NumPy arrays and return its log density at new points.
 
-    By default the same as :class:`scipy.stats.gaussian_kde`, which has no far tails: its density
-    becomes zero.
+    By default it is the estimate of :class:`scipy.stats.gaussian_kde`.
 
     Parameters
     ----------
@@ -286,10 +285,21 @@ def kernel_log_density(
 # --- sums over kernels --------------------------------------------------------------------------
 
 
+def _range(x: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the smallest and largest value of each feature, inf and -inf without weight."""
+    real = (weights > 0)[:, None]
+    low = jnp.min(jnp.where(real, x, jnp.inf), axis=0)
+    return low, jnp.max(jnp.where(real, x, -jnp.inf), axis=0)
+
+
 def _centre(x: jax.Array, weights: jax.Array) -> jax.Array:
-    """Return the weighted mean, the same to the last digit for all who subtract it."""
-    total = jnp.sum(weights)
-    return jax.lax.optimization_barrier(weights @ x / jnp.where(total > 0, total, 1))
+    """Return the middle of the range.
+
+    A mean would be rounded differently where it is fused into different programs, and points far
+    from zero would move relative to each other.
+    """
+    low, high = _range(x, weights)
+    return jnp.where(high >= low, low + high, 0) / 2
 
 
 def _whitened(x: jax.Array, scale: jax.Array, centre: jax.Array, dtype: Any) -> jax.Array:
@@ -303,7 +313,7 @@ def _whitened(x: jax.Array, scale: jax.Array, centre: jax.Array, dtype: Any) -> 
     if scale.ndim == 1:
         white = gap / scale
     else:
-        white = jax.scipy.linalg.solve_triangular(scale, gap.T, lower=True).T
+        white = solve_triangular(scale, gap.T, lower=True).T
     return jnp.clip(white * np.sqrt(0.5), -most, most).astype(dtype)
 
 
@@ -317,6 +327,9 @@ def _log_sums(
 
     With a factor the kernels are so much wider, and those at the query itself are left out.
     """
+    # Equal points may be rounded differently on their way here.
+    reach = 64 * float(jnp.finfo(points.dtype).eps) * jnp.max(jnp.abs(points))
+    at_query = points.shape[1] * reach**2
     m = queries.shape[0]
     width = _even_block(m, _POINTS_PER_CHUNK)
     block = _even_block(points.shape[0], block_elements() // width)
@@ -328,7 +341,7 @@ def _log_sums(
             top, total = carry
             distance = _squared_distance(item[0], some)
             if left_out_factor is not None:
-                distance = jnp.where(distance > 0, distance / left_out_factor**2, jnp.inf)
+                distance = jnp.where(distance > at_query, distance / left_out_factor**2, jnp.inf)
             terms = item[1][:, None] - distance
             new_top = jnp.maximum(top, jnp.max(terms, axis=0))
             added = jnp.sum(jnp.exp(terms - new_top), axis=0)

@@ -98,6 +98,9 @@ def instance_targets(
     rule = check_bandwidth(bandwidth)
     check_choice(scale, "scale", tuple(_COVARIANCE))
     features = points.astype(np.float64)
+    # The ratio of densities has no unit; in this one no range or square overflows.
+    top = np.abs(features).max(axis=0)
+    features /= np.where(top > 1e100, top, 1)
     unit = pooled_scale(features, weights, np)
     log_density = np.full((2, len(y)), -np.inf)
     for label in (0, 1):
@@ -105,7 +108,7 @@ def instance_targets(
         if own.any():
             log_density[label] = kernel_log_density(
                 features[own],
-                points.astype(bulk_dtype(points)),
+                features.astype(bulk_dtype(points)),
                 weights[own],
                 bandwidth=rule,
                 covariance=_COVARIANCE[scale],

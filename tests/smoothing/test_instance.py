@@ -1,0 +1,321 @@
+"""Instance-based targets by hand, against SciPy's densities, and what is refused."""
+
+import math
+import subprocess
+import sys
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.special
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bayescal.smoothing import instance_targets, platt_targets
+from bayescal.smoothing._instance import soften
+
+RULES = ["silverman", "scott", "cv", 0.4]
+SCALES = ["full", "diagonal", "pooled"]
+
+
+def data_set(n: int, d: int = 1, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Overlapping classes, two cases of each at least."""
+    rng = np.random.default_rng(seed)
+    y = rng.permutation(np.r_[0, 0, 1, 1, rng.integers(0, 2, size=n - 4)])
+    x = rng.normal(size=(n, d)) + y[:, None]
+    return (x[:, 0] if d == 1 else x), y
+
+
+# --- by hand ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("label", "eps", "positive", "negative", "expected"),
+    [
+        (1, 0.1, 0.7, 0.4, 0.936),
+        (1, 0.1, 0.9, 0.05, 0.905),
+        (0, 0.1, 0.7, 0.4, 0.036),
+        (0, 0.1, 0.05, 0.95, 0.095),
+        (1, 0.2, 0.3, 0.3, 0.9),
+        (0, 0.2, 0.0, 0.3, 0.2),
+        (0, 0.2, 0.3, 0.0, 0.0),
+        (1, 0.2, 0.3, 0.0, 0.8),
+        (1, 0.2, 0.0, 0.3, 1.0),
+    ],
+)
+def test_formula_by_hand(
+    label: int, eps: float, positive: float, negative: float, expected: float
+) -> None:
+    with np.errstate(divide="ignore"):
+        log_odds = np.log([positive]) - np.log([negative])
+    found = soften(np.array([label]), np.array([eps, eps]), log_odds)
+    assert found[0] == pytest.approx(expected, abs=5e-4)
+
+
+def test_one_case_of_each_class_by_hand() -> None:
+    # The pooled standard deviation is 1/2, so each kernel N(x_i, h/2): log f+ - log f- = 2 / h**2.
+    for h in (0.5, 1.0, 2.0):
+        share = 1 / (1 + math.exp(-2 / h**2))
+        found = instance_targets([0.0, 1.0], [0, 1], bandwidth=h)
+        np.testing.assert_allclose(found, [share / 3, 1 - share / 3], rtol=1e-14)
+
+
+def test_two_cases_of_each_class_by_hand() -> None:
+    # Both classes have standard deviation sqrt(2); h = 1 / sqrt(2) makes kernels N(x_i, 1).
+    found = instance_targets([0.0, 2.0, 1.0, 3.0], [0, 0, 1, 1], bandwidth=math.sqrt(0.5))
+
+    def density(x: float, a: float, b: float) -> float:
+        return math.exp(-((x - a) ** 2) / 2) + math.exp(-((x - b) ** 2) / 2)
+
+    def share(x: float) -> float:
+        return density(x, 0, 2) / (density(x, 0, 2) + density(x, 1, 3))
+
+    expected = [share(0) / 4, share(2) / 4, 1 - (1 - share(1)) / 4, 1 - (1 - share(3)) / 4]
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("bandwidth", RULES)
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("label", [0, 1])
+def test_one_class_only_is_platt(label: int, scale: str, bandwidth: Any) -> None:
+    x, y = data_set(10)
+    y = np.full_like(y, label)
+    found = instance_targets(x, y, bandwidth=bandwidth, scale=scale)  # type: ignore[arg-type]
+    np.testing.assert_allclose(found, platt_targets(y), rtol=1e-15)
+
+
+@pytest.mark.parametrize("bandwidth", RULES)
+@pytest.mark.parametrize("scale", SCALES)
+def test_degenerate_data_give_numbers(scale: str, bandwidth: Any) -> None:
+    options = {"bandwidth": bandwidth, "scale": scale}
+    one = instance_targets([3.0], [1], **options)
+    np.testing.assert_allclose(one, [2 / 3], rtol=1e-15)
+    # Equal scores say nothing: each class is as dense as the other.
+    same = instance_targets([2.0, 2.0], [0, 1], **options)
+    np.testing.assert_allclose(same, [1 / 6, 5 / 6], rtol=1e-14)
+    x, y = data_set(12, 3)
+    x[:, 1] = 0.1
+    x[:, 2] = 2 * x[:, 0]
+    y[:] = [1] + [0] * 11
+    found = instance_targets(x, y, **options)
+    assert ((found >= 0) & (found <= 1)).all()
+
+
+def test_separated_classes_are_platt() -> None:
+    x = np.array([-1e6, -1e6 - 1, 1e6, 1e6 + 1])
+    y = np.array([0, 0, 1, 1])
+    np.testing.assert_array_equal(instance_targets(x, y), platt_targets(y))
+
+
+def test_case_far_in_the_tails_of_both_classes() -> None:
+    # Both densities are zero in floating point; that of the wider class is far larger.
+    x = np.array([-1.0, 0.0, 1.0, 2000.0, -20.0, 0.0, 20.0])
+    y = np.array([0, 0, 0, 1, 1, 1, 1])
+    found = instance_targets(x, y, sample_weight=[1, 1, 1, 0, 1, 1, 1])
+    assert found[3] == 1 - 1 / 5
+    y[3] = 0
+    assert instance_targets(x, y, sample_weight=[1, 1, 1, 0, 1, 1, 1])[3] == 0
+
+
+@pytest.mark.parametrize("top", [1e308, 1e200, 1e-200])
+def test_extreme_features(top: float) -> None:
+    x = np.array([[-1.0, 2.0], [0.5, 2.0], [-0.25, 2.0], [1.0, 2.0], [0.75, 2.0]])
+    y = np.array([0, 0, 1, 1, 1])
+    expected = instance_targets(x[:, 0], y)
+    np.testing.assert_allclose(instance_targets(top * x[:, 0], y), expected, rtol=1e-12)
+    for scale in SCALES:
+        found = instance_targets(x * (top / 2), y, bandwidth="cv", scale=scale)  # type: ignore[arg-type]
+        assert ((found >= 0) & (found <= 1)).all()
+
+
+def test_extreme_weights() -> None:
+    x, y = data_set(8, 2)
+    for weights in (np.geomspace(1e-300, 1, 8), np.geomspace(1e-300, 1e-200, 8), np.full(8, 1e150)):
+        found = instance_targets(x, y, weights)
+        assert ((found >= 0) & (found <= 1)).all()
+
+
+# --- against SciPy ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bandwidth", ["silverman", "scott", 0.4])
+@pytest.mark.parametrize("d", [1, 3])
+def test_targets_are_those_of_scipy_s_densities(d: int, bandwidth: Any) -> None:
+    x, y = data_set(120, d)
+    log_density = [
+        scipy.stats.gaussian_kde(x[y == k].T, bw_method=bandwidth).logpdf(x.T) for k in (0, 1)
+    ]
+    share = scipy.special.expit(log_density[1] - log_density[0])
+    counts = np.bincount(y)
+    expected = np.where(y == 1, 1 - share / (counts[1] + 2), (1 - share) / (counts[0] + 2))
+    found = instance_targets(x, y, bandwidth=bandwidth)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, expected, rtol=1e-8)
+
+
+def test_pooled_scale_is_the_published_algorithm() -> None:
+    x, y = data_set(50, 2)
+    standard = (x - x.mean(axis=0)) / x.std(axis=0)
+    log_density = []
+    for k in (0, 1):
+        own = standard[y == k]
+        h = (len(own) * 4 / 4) ** (-1 / 6)
+        squares = ((standard[:, None] - own) ** 2).sum(axis=-1)
+        log_density.append(
+            scipy.special.logsumexp(-squares / (2 * h**2), axis=1)
+            - np.log(len(own))
+            - 2 * np.log(h)
+        )
+    share = scipy.special.expit(log_density[1] - log_density[0])
+    expected = soften(y, 1 / (np.bincount(y) + 2), scipy.special.logit(share))
+    found = instance_targets(x, y, scale="pooled")
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+# --- properties ---------------------------------------------------------------------------------
+
+
+@settings(max_examples=30)
+@given(st.integers(4, 16), st.integers(0, 2**31), st.sampled_from(RULES), st.sampled_from(SCALES))
+def test_targets_lie_between_label_and_platt(n: int, seed: int, bandwidth: Any, scale: Any) -> None:
+    x, y = data_set(n, 2, seed)
+    found = instance_targets(x, y, bandwidth=bandwidth, scale=scale)
+    platt = platt_targets(y)
+    assert (found[y == 1] >= platt[y == 1]).all() and (found[y == 1] <= 1).all()
+    assert (found[y == 0] <= platt[y == 0]).all() and (found[y == 0] >= 0).all()
+
+
+@settings(max_examples=30)
+@given(st.integers(4, 16), st.integers(0, 2**31), st.sampled_from(RULES), st.sampled_from(SCALES))
+def test_order_labels_and_units_do_not_matter(
+    n: int, seed: int, bandwidth: Any, scale: Any
+) -> None:
+    x, y = data_set(n, 2, seed)
+    options = {"bandwidth": bandwidth, "scale": scale}
+    expected = instance_targets(x, y, **options)
+    order = np.random.default_rng(seed).permutation(n)
+    found = instance_targets(x[order], y[order], **options)
+    np.testing.assert_allclose(found, expected[order], rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(
+        instance_targets(x, 1 - y, **options), 1 - expected, rtol=1e-8, atol=1e-12
+    )
+    moved = instance_targets(x * [4.0, 0.25] + [1.0, -2.0], y, **options)
+    np.testing.assert_allclose(moved, expected, rtol=1e-6, atol=1e-9)
+
+
+@settings(max_examples=30)
+@given(st.integers(4, 10), st.integers(0, 2**31), st.sampled_from(RULES), st.sampled_from(SCALES))
+def test_weights_are_repetitions(n: int, seed: int, bandwidth: Any, scale: Any) -> None:
+    x, y = data_set(n, 2, seed)
+    counts = np.random.default_rng(seed).integers(1, 4, size=n)
+    options = {"bandwidth": bandwidth, "scale": scale}
+    found = np.repeat(instance_targets(x, y, counts, **options), counts)
+    expected = instance_targets(np.repeat(x, counts, axis=0), np.repeat(y, counts), **options)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_cases_without_weight_do_not_count() -> None:
+    x, y = data_set(30)
+    weights = np.r_[np.ones(25), np.zeros(5)]
+    found = instance_targets(x, y, weights)
+    np.testing.assert_allclose(found[:25], instance_targets(x[:25], y[:25]), rtol=1e-12)
+    assert ((found >= 0) & (found <= 1)).all()
+
+
+def test_more_certain_cases_are_moved_more() -> None:
+    rng = np.random.default_rng(0)
+    x = np.r_[rng.normal(-1, 1, 200), rng.normal(1, 1, 200)]
+    y = np.repeat([0, 1], 200)
+    moved = 1 - instance_targets(x, y)[y == 1]
+    inner = np.abs(x[y == 1]) < 2
+    order = np.argsort(x[y == 1][inner])
+    assert (np.diff(moved[inner][order]) > 0).all()
+
+
+# --- how it runs --------------------------------------------------------------------------------
+
+
+def test_float32_is_within_its_rounding() -> None:
+    x, y = data_set(500, 2)
+    narrow = instance_targets(x.astype(np.float32), y)
+    assert narrow.dtype == np.float64
+    expected = instance_targets(x.astype(np.float32).astype(np.float64), y)
+    # Log densities are right to 1e-4, and labels move by less than 1/100.
+    np.testing.assert_allclose(narrow, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [list, pd.Series, jnp.asarray, lambda x: x[:, None], lambda x: pd.DataFrame({"a": x})],
+)
+def test_kinds_of_arrays(convert: Any) -> None:
+    x = np.array([0.5, 2.0, -1.0, 0.25])
+    y = np.array([0, 1, 0, 1])
+    found = instance_targets(convert(x), pd.Series(y), pd.Series([1, 2, 1, 1]))
+    expected = instance_targets(x, y, [1, 2, 1, 1])
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_arrays_stay_as_they_are() -> None:
+    arrays = (*data_set(20, 2), np.arange(20.0))
+    copies = [array.copy() for array in arrays]
+    for array in arrays:
+        array.flags.writeable = False
+    found = instance_targets(*arrays)
+    found[0] = 7  # a result is the caller's own
+    for array, copy in zip(arrays, copies, strict=True):
+        np.testing.assert_array_equal(array, copy)
+
+
+def test_import_loads_nothing_heavy() -> None:
+    program = (
+        "import sys, jax, jax.numpy\n"
+        "before = set(sys.modules)\n"
+        "import bayescal.smoothing\n"
+        "print(*{name.split('.')[0] for name in set(sys.modules) - before})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    heavy = {"arviz", "matplotlib", "numpyro", "pandas", "scipy", "sklearn", "xarray"}
+    assert not heavy & set(done.stdout.split())
+
+
+# --- what is refused ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        ([1.0, math.nan], "x must be finite, got NaN at position 1"),
+        ([[1.0], [math.inf]], r"x must be finite, got infinity at position \(1, 0\)"),
+        ([1.0, 2.0, 3.0], "x must have 2 rows to match y, got 3"),
+        (1.0, r"x must have shape \(n,\) or \(n, d\), got \(\)"),
+        (np.zeros((2, 1, 1)), r"x must have shape \(n,\) or \(n, d\), got \(2, 1, 1\)"),
+        (np.zeros((2, 0)), r"x must have shape \(n,\) or \(n, d\), got \(2, 0\)"),
+    ],
+)
+def test_bad_features_are_errors(x: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        instance_targets(x, [0, 1])
+
+
+@pytest.mark.parametrize("bandwidth", ["wide", 0, -1.0, math.nan, math.inf])
+def test_bad_bandwidths_are_errors(bandwidth: Any) -> None:
+    message = "bandwidth must be 'silverman', 'scott', 'cv' or a positive number, got "
+    with pytest.raises(ValueError, match=message):
+        instance_targets([0.0, 1.0], [0, 1], bandwidth=bandwidth)
+
+
+@pytest.mark.parametrize("bandwidth", [None, True, [0.5]])
+def test_bandwidth_is_a_name_or_a_number(bandwidth: Any) -> None:
+    with pytest.raises(TypeError, match="bandwidth must be 'silverman', 'scott', 'cv' or a posi"):
+        instance_targets([0.0, 1.0], [0, 1], bandwidth=bandwidth)
+
+
+def test_bad_scale_is_an_error() -> None:
+    with pytest.raises(ValueError, match="scale must be one of 'full', 'diagonal', 'pooled', got"):
+        instance_targets([0.0, 1.0], [0, 1], scale="class")  # type: ignore[arg-type]

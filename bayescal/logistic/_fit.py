@@ -98,11 +98,13 @@ def cross_entropy(problem: Problem, beta: jax.Array) -> Quadratic:
     return Quadratic(jnp.sum(w * loss), gradient, hessian)
 
 
-def smooth_penalty(problem: Problem, beta: jax.Array) -> Quadratic:
-    """Return the squared penalty and the negative log priors, with their derivatives."""
-    coef = beta[1:]
-    diagonal = jnp.concatenate([jnp.zeros(1), jnp.full(coef.shape, problem.l2)])
-    value = 0.5 * problem.l2 * jnp.sum(coef**2)
+def smooth_penalty(problem: Problem, unit: jax.Array, beta: jax.Array) -> Quadratic:
+    """Return the squared penalty and the negative log priors of ``beta / unit``, with derivatives.
+
+    ``unit`` (1 + d,) is what the features were divided by; the derivatives are those by ``beta``.
+    """
+    diagonal = jnp.where(jnp.arange(beta.shape[0]) > 0, problem.l2, 0) / unit**2
+    value = 0.5 * jnp.sum(diagonal * beta**2)
     result = Quadratic(value, diagonal * beta, jnp.diag(diagonal))
     for distribution, part in (
         (problem.intercept_prior, slice(0, 1)),
@@ -116,19 +118,23 @@ def smooth_penalty(problem: Problem, beta: jax.Array) -> Quadratic:
             with jax.numpy_dtype_promotion("standard"):
                 return -law.log_prob(b)
 
-        slope, bend = jax.grad(loss), jax.grad(jax.grad(loss))
+        slope, bend, at = jax.grad(loss), jax.grad(jax.grad(loss)), beta / unit
         result = Quadratic(
-            result.value + jnp.sum(jnp.where(mask > 0, jax.vmap(loss)(beta), 0)),
-            result.gradient + mask * jax.vmap(slope)(beta),
-            result.hessian + jnp.diag(mask * jax.vmap(bend)(beta)),
+            result.value + jnp.sum(jnp.where(mask > 0, jax.vmap(loss)(at), 0)),
+            result.gradient + mask * jax.vmap(slope)(at) / unit,
+            result.hessian + jnp.diag(mask * jax.vmap(bend)(at) / unit**2),
         )
     return result
 
 
-def objective(problem: Problem, beta: jax.Array) -> Quadratic:
-    """Return what is minimised, but for the absolute penalty, with its derivatives."""
-    both = cross_entropy(problem, beta), smooth_penalty(problem, beta)
-    return jax.tree.map(jnp.add, *both)
+def _units(problem: Problem) -> jax.Array:
+    """Return a power of two (1 + d,) near the largest size of each feature, one for the intercept.
+
+    In such units no square underflows or overflows.
+    """
+    largest = jnp.max(jnp.abs(problem.x), axis=0, initial=0, where=problem.weights[:, None] > 0)
+    power = jnp.round(jnp.log2(jnp.clip(jnp.where(largest > 0, largest, 1), 1e-100, 1e100)))
+    return jnp.concatenate([jnp.ones(1), jnp.exp2(power)])
 
 
 def _start(problem: Problem) -> jax.Array:
@@ -157,14 +163,20 @@ def _movement(problem: Problem, beta: jax.Array, step: jax.Array) -> jax.Array:
 
 def fit_one(problem: Problem, lasso: bool, max_iterations: int = 100) -> Minimum:
     """Fit one regression; ``lasso`` says whether to heed the absolute penalty."""
-    strength = jnp.concatenate([jnp.zeros(1), jnp.full(problem.x.shape[1], problem.l1)])
+    unit = _units(problem)
+    problem = problem._replace(x=problem.x / unit[1:])
+    strength = jnp.where(jnp.arange(unit.shape[0]) > 0, problem.l1, 0) / unit
 
-    def penalised(beta: jax.Array) -> Quadratic:
-        smooth = objective(problem, beta)
-        return smooth._replace(value=smooth.value + jnp.sum(strength * jnp.abs(beta)))
+    def objective(beta: jax.Array) -> Quadratic:
+        total = jax.tree.map(
+            jnp.add, cross_entropy(problem, beta), smooth_penalty(problem, unit, beta)
+        )
+        if not lasso:
+            return total
+        return total._replace(value=total.value + jnp.sum(strength * jnp.abs(beta)))
 
-    return newton(
-        penalised if lasso else partial(objective, problem),
+    found = newton(
+        objective,
         _start(problem),
         scale=jnp.sum(problem.weights),
         bound=_largest_curvature(problem),
@@ -172,6 +184,7 @@ def fit_one(problem: Problem, lasso: bool, max_iterations: int = 100) -> Minimum
         movement=partial(_movement, problem),
         max_iterations=max_iterations,
     )
+    return found._replace(x=found.x / unit)
 
 
 def as_fit(found: Minimum) -> Fit:

@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 
 _UNROLLED = 4
-_MOST_DAMPING = 1e8
+#: Far rows can make the bound so large that hardly any of it is wanted.
+_LEAST_DAMPING, _MOST_DAMPING = 1e-14, 1e8
 _SWEEPS, _SETTLED = 1000, 1e-12
 
 
@@ -193,8 +194,9 @@ def newton(
         x, here = jax.tree.map(
             lambda new, old: jnp.where(lower, new, old), (candidate, there), (x, here)
         )
-        easier = jnp.where(damping > 1e-6, damping / 10, 0.0)
-        damping = jnp.where(lower, easier, jnp.maximum(10 * damping, 1e-3))
+        easier = jnp.where(damping > _LEAST_DAMPING, damping / 10, 0.0)
+        harder = jnp.maximum(100 * damping, _LEAST_DAMPING)
+        damping = jnp.where(lower, easier, harder)
         # Directions without curvature, as of a constant feature, are left alone.
         diagonal = jnp.abs(jnp.diagonal(here.hessian))
         ridge = damping * (bound + diagonal) + 64 * eps * diagonal + tiny

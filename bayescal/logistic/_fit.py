@@ -17,6 +17,7 @@ from bayescal._core.optimise import (
 )
 
 _AT_ONCE = 1 << 16
+_NOTHING = 1e-150
 
 
 class Fit(NamedTuple):
@@ -130,10 +131,11 @@ def smooth_penalty(problem: Problem, unit: jax.Array, beta: jax.Array) -> Quadra
 def _units(problem: Problem) -> jax.Array:
     """Return a power of two (1 + d,) near the largest size of each feature, one for the intercept.
 
-    In such units no square underflows or overflows.
+    In such units no square underflows or overflows; entries below 1e-150 count as nothing.
     """
     largest = jnp.max(jnp.abs(problem.x), axis=0, initial=0, where=problem.weights[:, None] > 0)
-    power = jnp.round(jnp.log2(jnp.clip(jnp.where(largest > 0, largest, 1), 1e-100, 1e100)))
+    largest = jnp.where(largest > _NOTHING, jnp.minimum(largest, 1 / _NOTHING), 1)
+    power = jnp.round(jnp.log2(largest))
     return jnp.concatenate([jnp.ones(1), jnp.exp2(power)])
 
 
@@ -164,7 +166,8 @@ def _movement(problem: Problem, beta: jax.Array, step: jax.Array) -> jax.Array:
 def fit_one(problem: Problem, lasso: bool, max_iterations: int = 100) -> Minimum:
     """Fit one regression; ``lasso`` says whether to heed the absolute penalty."""
     unit = _units(problem)
-    problem = problem._replace(x=problem.x / unit[1:])
+    x = jnp.where(jnp.abs(problem.x) > _NOTHING, problem.x / unit[1:], 0)
+    problem = problem._replace(x=x)
     strength = jnp.where(jnp.arange(unit.shape[0]) > 0, problem.l1, 0) / unit
 
     def objective(beta: jax.Array) -> Quadratic:

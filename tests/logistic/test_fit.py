@@ -223,5 +223,7 @@ def test_never_nan_and_never_worse_than_no_slope(rows: list[tuple[float, float, 
     mean = np.clip((w * t).sum() / total, 1e-9, 1 - 1e-9)
     start = loss(np.array([np.log(mean / (1 - mean)), 0.0]), x, t, w)
     assert value <= start + 1e-6 * w.sum() + 1e-12
-    # One row far from the others may use up the iterations: then the status says so.
     assert int(result.status[0]) != Status.INVALID
+    # A row a million times as far as others may use up the iterations, and the status says so.
+    if np.abs(x[w > 0]).max(initial=0) <= 1e4:
+        assert int(result.status[0]) in (Status.CONVERGED, Status.UNBOUNDED)

@@ -16,25 +16,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 
+from bayescal._core.blocks import POINTS_PER_CHUNK, block_elements, even_block
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import bulk_dtype, float64
 
 Rule = Literal["silverman", "scott", "cv", "number"]
 Covariance = Literal["full", "diagonal", "unit"]
 
-#: Elements of a block: on a processor what its cache holds; accelerators want longer steps.
-_BLOCK_ELEMENTS = {"cpu": 1 << 19}
-_BLOCK_ELEMENTS_ACCELERATOR = 1 << 26
-_POINTS_PER_CHUNK = 512
 #: Up to this many features distances are one fused expression; beyond, a loop over features.
 _UNROLLED_FEATURES = 8
 #: Multiples of Silverman's factor among which cross-validation chooses, a fifth apart.
 _GRID = 2.0 ** np.linspace(-3, 3, 25)
-
-
-def block_elements() -> int:
-    """Return the number of pairs held at once on JAX's default backend."""
-    return _BLOCK_ELEMENTS.get(jax.default_backend(), _BLOCK_ELEMENTS_ACCELERATOR)
 
 
 # --- bandwidth and scale ------------------------------------------------------------------------
@@ -331,8 +323,8 @@ def _log_sums(
     reach = 64 * float(jnp.finfo(points.dtype).eps) * jnp.max(jnp.abs(points))
     at_query = points.shape[1] * reach**2
     m = queries.shape[0]
-    width = _even_block(m, _POINTS_PER_CHUNK)
-    block = _even_block(points.shape[0], block_elements() // width)
+    width = even_block(m, POINTS_PER_CHUNK)
+    block = even_block(points.shape[0], block_elements() // width)
     rows = _in_blocks(points, block, 0), _in_blocks(log_weights, block, -np.inf)
     dtype = points.dtype
 
@@ -367,12 +359,6 @@ def _squared_distance(points: jax.Array, queries: jax.Array) -> jax.Array:
 
     start = jnp.zeros((points.shape[0], queries.shape[0]), points.dtype)
     return jax.lax.fori_loop(0, d, add, start)
-
-
-def _even_block(n: int, most: int) -> int:
-    """Return the size of equal blocks of at most ``most``, so that padding costs little."""
-    count = -(-n // max(1, most))
-    return -(-n // count)
 
 
 def _in_blocks(array: jax.Array, block: int, fill: float) -> jax.Array:

@@ -12,25 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.blocks import POINTS_PER_CHUNK, block_elements, even_block
 from bayescal._core.numerics import two_class_probabilities
 from bayescal.inference._draws import in_blocks
 from bayescal.models import Family
-
-#: Elements of a block: on a processor what its cache holds; accelerators want longer steps.
-BLOCK_ELEMENTS = {"cpu": 1 << 19}
-BLOCK_ELEMENTS_ACCELERATOR = 1 << 26
-POINTS_PER_CHUNK = 512
-
-
-def block_elements() -> int:
-    """Return the block size for JAX's default backend."""
-    return BLOCK_ELEMENTS.get(jax.default_backend(), BLOCK_ELEMENTS_ACCELERATOR)
-
-
-def even_block(n: int, most: int) -> int:
-    """Return the size of equal blocks of at most ``most``, so that padding costs little."""
-    count = -(-n // max(1, most))
-    return -(-n // count)
 
 
 def linear(natural: jax.Array, phi: jax.Array) -> jax.Array:

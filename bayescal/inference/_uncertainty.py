@@ -8,10 +8,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from bayescal._core.blocks import block_elements, even_block
 from bayescal._core.numerics import normalise_log_weights, two_class_probabilities
 from bayescal.inference._draws import Draws, in_blocks
 from bayescal.inference._engine import Problem, Setup, mean_natural, realise, weigh
-from bayescal.inference._mixture import block_elements, even_block, linear, mixture, natural_block
+from bayescal.inference._mixture import linear, mixture, natural_block
 from bayescal.models import Prior
 from bayescal.models._prior import draw
 

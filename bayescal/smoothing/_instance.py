@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.blocks import block_elements
 from bayescal._core.checks import check_choice
 from bayescal._core.kernels import (
     Covariance,
     Rule,
-    block_elements,
     fitted_log_density,
     kernel_log_density,
 )

@@ -1,0 +1,21 @@
+"""Sizes of the blocks in which large sums are streamed."""
+
+from __future__ import annotations
+
+import jax
+
+#: Elements of a block: on a processor what its cache holds; accelerators want longer steps.
+_ELEMENTS = {"cpu": 1 << 19}
+_ELEMENTS_ACCELERATOR = 1 << 26
+POINTS_PER_CHUNK = 512
+
+
+def block_elements() -> int:
+    """Return the number of elements held at once on JAX's default backend."""
+    return _ELEMENTS.get(jax.default_backend(), _ELEMENTS_ACCELERATOR)
+
+
+def even_block(n: int, most: int) -> int:
+    """Return the size of equal blocks of at most ``most``, so that padding costs little."""
+    count = -(-n // max(1, most))
+    return -(-n // count)

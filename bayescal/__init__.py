@@ -1,5 +1,7 @@
 """Bayesian calibration of classifiers' probabilities, fast on CPU, GPU and TPU."""
 
+from typing import TYPE_CHECKING, Any
+
 from bayescal import datasets, metrics, plots, smoothing
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning
 from bayescal.inference.prediction import Prediction
@@ -14,23 +16,72 @@ from bayescal.models import (
 )
 from bayescal.posterior import posterior, posterior_predict
 
+if TYPE_CHECKING:
+    from bayescal.estimators import (
+        BBQ,
+        Beta,
+        CalibratedClassifier,
+        CDFSpline,
+        CenteredIsotonic,
+        Histogram,
+        Isotonic,
+        Logistic,
+        LogisticRegression,
+        Quadratic,
+        ScalingBinning,
+        Spline,
+        Temperature,
+        VennAbers,
+        load,
+        save,
+    )
+
 __version__ = "0.1.0"
 
 __all__ = [
+    "BBQ",
     "AccuracyWarning",
+    "Beta",
     "BetaPrior",
+    "CDFSpline",
+    "CalibratedClassifier",
+    "CenteredIsotonic",
     "DirichletPrior",
     "GaussianPrior",
+    "Histogram",
+    "Isotonic",
+    "Logistic",
+    "LogisticRegression",
     "MultivariateGaussianPrior",
     "NormalInverseGammaPrior",
     "Posterior",
     "Prediction",
     "Prior",
+    "Quadratic",
     "SamplingWarning",
+    "ScalingBinning",
+    "Spline",
+    "Temperature",
+    "VennAbers",
     "datasets",
+    "load",
     "metrics",
     "plots",
     "posterior",
     "posterior_predict",
+    "save",
     "smoothing",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Estimators need scikit-learn, which takes longer to import than all the rest.
+    if name in __all__:
+        from bayescal import estimators
+
+        return getattr(estimators, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -99,7 +99,8 @@ def fitter(method: str, x: np.ndarray, t: np.ndarray, strength: float) -> Callab
     if method == "bayescal":
         import jax
 
-        from bayescal.logistic._fit import Problem, fit_many
+        from bayescal.logistic._fit import fit_many
+        from bayescal.logistic._objective import Problem
 
         def call() -> np.ndarray:
             batch = len(x)

@@ -93,7 +93,7 @@ def check_count(value: Any, name: str) -> int:
     return int(value)
 
 
-def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
+def check_choice(value: Any, name: str, choices: Sequence[Any]) -> Any:
     """Return ``value`` if it is one of ``choices``."""
     if value not in choices:
         options = ", ".join(repr(c) for c in choices)

@@ -1,16 +1,19 @@
 """Minimisation of smooth functions of few variables: Newton's method that cannot diverge.
 
-Everything is written for one problem and meant for ``vmap``; a status says how it ended.
+Everything is written for one problem and meant for ``vmap``; a status says how it ended. With
+``xp=numpy`` the same steps are taken on the host, where nothing has to be compiled.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 _UNROLLED = 4
 #: Far rows can make the bound so large that hardly any of it is wanted.
@@ -42,28 +45,34 @@ class Minimum(NamedTuple):
     iterations, status : integer scalars
     """
 
-    x: jax.Array
-    value: jax.Array
-    decrement: jax.Array
-    iterations: jax.Array
-    status: jax.Array
+    x: Any
+    value: Any
+    decrement: Any
+    iterations: Any
+    status: Any
 
 
 class Quadratic(NamedTuple):
     """A function's value, gradient (p,) and Hessian (p, p) at a point."""
 
-    value: jax.Array
-    gradient: jax.Array
-    hessian: jax.Array
+    value: Any
+    gradient: Any
+    hessian: Any
 
 
-def solve_positive(matrix: jax.Array, vector: jax.Array) -> jax.Array:
+def solve_positive(matrix: Any, vector: Any, xp: Any = jnp) -> Any:
     """Solve for a symmetric positive definite ``matrix`` (p, p); NaN where it is not.
 
     Few unknowns are eliminated in the open, which under ``vmap`` is far faster than a library call
     for each matrix.
     """
     p = vector.shape[0]
+    if xp is np:
+        try:
+            triangle = np.linalg.cholesky(matrix)
+        except np.linalg.LinAlgError:
+            return np.full_like(vector, np.nan)
+        return np.linalg.solve(triangle.T, np.linalg.solve(triangle, vector))
     if p > _UNROLLED:
         return jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(matrix, lower=True), vector)
     factor: list[list[Any]] = [[None] * p for _ in range(p)]
@@ -86,14 +95,12 @@ def solve_positive(matrix: jax.Array, vector: jax.Array) -> jax.Array:
     return jnp.stack(solution)
 
 
-Direction = Callable[[jax.Array, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
+Direction = Callable[[Any, Any, Any], tuple[Any, Any]]
 
 
-def newton_step(
-    hessian: jax.Array, gradient: jax.Array, x: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def newton_step(hessian: Any, gradient: Any, x: Any, xp: Any = jnp) -> tuple[Any, Any]:
     """Return the step to subtract, and what it promises to gain, to first order."""
-    step = solve_positive(hessian, gradient)
+    step = solve_positive(hessian, gradient, xp)
     return step, gradient @ step
 
 
@@ -133,15 +140,16 @@ def lasso_step(strength: jax.Array) -> Direction:
 
 
 def newton(
-    evaluate: Callable[[jax.Array], Quadratic],
-    start: jax.Array,
+    evaluate: Callable[[Any], Quadratic],
+    start: Any,
     *,
-    scale: jax.Array,
-    bound: jax.Array,
-    direction: Direction = newton_step,
-    movement: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
+    scale: Any,
+    bound: Any,
+    direction: Direction | None = None,
+    movement: Callable[[Any, Any], Any] | None = None,
     max_iterations: int = 100,
     tolerance: float = 1e-10,
+    xp: Any = jnp,
 ) -> Minimum:
     """Minimise a smooth function by damped Newton steps; every accepted step lowers it.
 
@@ -154,7 +162,7 @@ def newton(
         A size of the objective; decrements are judged beside it and the value.
     bound : array of shape (p,)
         The largest that the second derivative along each axis can be.
-    direction : callable
+    direction : callable, optional
         Solves the quadratic model: ``newton_step``, or ``lasso_step(strength)`` where ``evaluate``
         adds the absolute penalty to the value, but not to the derivatives.
     movement : callable, optional
@@ -164,6 +172,8 @@ def newton(
     tolerance : float
         The last step was to gain less than this, times the value and a thousandth of ``scale``.
         Convergence is quadratic, so the result is far closer.
+    xp : module
+        ``jax.numpy``, or ``numpy`` to iterate in Python; ``evaluate`` must then return NumPy's.
 
     Notes
     -----
@@ -172,10 +182,13 @@ def newton(
     nearly flat its own diagonal would not do: steps from there would be wild. One evaluation for
     each iteration.
     """
-    eye = jnp.eye(start.shape[0], dtype=start.dtype)
-    tiny, eps = jnp.finfo(start.dtype).tiny, jnp.finfo(start.dtype).eps
+    if direction is None:
+        direction = partial(newton_step, xp=xp)
+    dtype = start.dtype
+    eye = xp.eye(start.shape[0], dtype=dtype)
+    tiny, eps = xp.finfo(dtype).tiny, xp.finfo(dtype).eps
 
-    def unfinished(carry: Any) -> jax.Array:
+    def unfinished(carry: Any) -> Any:
         return (carry[0] < max_iterations) & (carry[-1] < 0)
 
     # The point to start from is the first candidate, so that what is evaluated is compiled once.
@@ -183,49 +196,48 @@ def newton(
         number, x, here, step, decrement, damping, _ = carry
         candidate = x - step
         there = evaluate(candidate)
-        valid = jnp.isfinite(there.value) & jnp.isfinite(there.gradient).all()
+        valid = xp.isfinite(there.value) & xp.isfinite(there.gradient).all()
         # Rounding of sums of the objective's size may look like a rise.
-        slack = 8 * eps * (jnp.abs(there.value) + scale)
+        slack = 8 * eps * (abs(there.value) + scale)
         lower = valid & (decrement >= 0) & (there.value <= here.value + slack)
-        small = decrement <= tolerance * (jnp.abs(there.value) + 1e-3 * scale)
-        ended = jnp.where(lower, small & (damping < 1), damping >= _MOST_DAMPING)
-        status = jnp.where(ended, jnp.where(lower, Status.CONVERGED, Status.LIMIT), -1)
-        status = jnp.where((number == 0) & ~valid, Status.INVALID, status)
-        x, here = jax.tree.map(
-            lambda new, old: jnp.where(lower, new, old), (candidate, there), (x, here)
-        )
-        easier = jnp.where(damping > _LEAST_DAMPING, damping / 10, 0.0)
-        harder = jnp.maximum(100 * damping, _LEAST_DAMPING)
-        damping = jnp.where(lower, easier, harder)
+        small = decrement <= tolerance * (abs(there.value) + 1e-3 * scale)
+        ended = xp.where(lower, small & (damping < 1), damping >= _MOST_DAMPING)
+        status = xp.where(ended, xp.where(lower, Status.CONVERGED, Status.LIMIT), -1)
+        status = xp.where((number == 0) & ~valid, Status.INVALID, status)
+        x = xp.where(lower, candidate, x)
+        here = Quadratic(*(xp.where(lower, new, old) for new, old in zip(there, here, strict=True)))
+        easier = xp.where(damping > _LEAST_DAMPING, damping / 10, 0.0)
+        harder = xp.maximum(100 * damping, _LEAST_DAMPING)
+        damping = xp.where(lower, easier, harder)
         # Directions without curvature, as of a constant feature, are left alone.
-        diagonal = jnp.abs(jnp.diagonal(here.hessian))
+        diagonal = abs(xp.diagonal(here.hessian))
         ridge = damping * (bound + diagonal) + 64 * eps * diagonal + tiny
         step, decrement = direction(here.hessian + ridge * eye, here.gradient, x)
-        downhill = jnp.isfinite(step).all() & (decrement >= 0)
+        downhill = xp.isfinite(step).all() & (decrement >= 0)
         return (
             number + 1,
             x,
             here,
-            jnp.where(downhill, step, 0),
-            jnp.where(downhill, decrement, -1),
+            xp.where(downhill, step, 0.0),
+            xp.where(downhill, decrement, -1.0),
             damping,
             status,
         )
 
-    zero, infinite = jnp.zeros((), start.dtype), jnp.full((), jnp.inf, start.dtype)
-    nowhere = Quadratic(infinite, jnp.zeros_like(start), jnp.zeros_like(eye))
-    carry = (
-        jnp.zeros((), int),
-        start,
-        nowhere,
-        jnp.zeros_like(start),
-        infinite,
-        zero,
-        jnp.full((), -1),
-    )
-    number, x, here, step, decrement, _, status = jax.lax.while_loop(unfinished, once, carry)
-    status = jnp.where(status < 0, Status.LIMIT, status)
+    infinite = xp.full((), xp.inf, dtype)
+    nowhere = Quadratic(infinite, xp.zeros_like(start), xp.zeros_like(eye))
+    step = xp.zeros_like(start)
+    zero, unknown = xp.zeros((), int), xp.full((), -1)
+    carry: Any = (zero, start, nowhere, step, infinite, xp.zeros((), dtype), unknown)
+    if xp is np:
+        with np.errstate(all="ignore"):
+            while unfinished(carry):
+                carry = once(carry)
+    else:
+        carry = jax.lax.while_loop(unfinished, once, carry)
+    number, x, here, step, decrement, _, status = carry
+    status = xp.where(status < 0, Status.LIMIT, status)
     if movement is not None:
         runaway = (status == Status.CONVERGED) & (movement(x, step) > 0.01)
-        status = jnp.where(runaway, Status.UNBOUNDED, status)
+        status = xp.where(runaway, Status.UNBOUNDED, status)
     return Minimum(x, here.value, decrement, number, status)

@@ -10,7 +10,7 @@ import numpy as np
 
 def to_arviz(
     posterior: Mapping[str, np.ndarray],
-    prior: Mapping[str, np.ndarray],
+    prior: Mapping[str, np.ndarray] | None,
     attributes: Mapping[str, Any],
 ) -> Any:
     """Put draws, each of shape (chains, draws, ...), into ArviZ's container.
@@ -23,7 +23,9 @@ def to_arviz(
     import arviz
 
     from_dict: Any = arviz.from_dict
-    groups = {"posterior": dict(posterior), "prior": dict(prior)}
+    groups = {"posterior": dict(posterior)}
+    if prior is not None:
+        groups["prior"] = dict(prior)
     if int(arviz.__version__.split(".")[0]) >= 1:
         result = from_dict(groups)
     else:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal.logistic._fit import Fit, Problem, as_fit, fit_one, rows_at_once
+from bayescal.logistic._fit import Fit, as_fit, fit_one, rows_at_once
+from bayescal.logistic._objective import Problem
 
 
 class Grid(NamedTuple):
@@ -21,9 +22,9 @@ class Grid(NamedTuple):
     l1, l2 : arrays of shape (candidates,)
     """
 
-    targets: jax.Array
-    l1: jax.Array
-    l2: jax.Array
+    targets: Any
+    l1: Any
+    l2: Any
 
 
 class Choice(NamedTuple):
@@ -59,10 +60,10 @@ def stratified_folds(y: np.ndarray, folds: int, seed: int = 0) -> np.ndarray:
 
 @partial(jax.jit, static_argnames=("folds", "lasso"))
 def choose(
-    x: jax.Array,
-    y: jax.Array,
-    weights: jax.Array,
-    fold: jax.Array,
+    x: Any,
+    y: Any,
+    weights: Any,
+    fold: Any,
     grid: Grid,
     folds: int,
     lasso: bool = False,

@@ -1,4 +1,4 @@
-"""Weighted logistic regression to soft targets, for many data sets or penalties at once."""
+"""Weighted logistic regression to soft targets: one fit, or many data sets or penalties at once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from bayescal._core.optimise import (
     Minimum,
@@ -15,9 +16,23 @@ from bayescal._core.optimise import (
     newton,
     newton_step,
 )
+from bayescal._core.padding import pad_axis, padded_length
+from bayescal._core.precision import float64
+from bayescal.logistic._host import fit_on_host
+from bayescal.logistic._objective import (
+    Prior,
+    Problem,
+    cross_entropy,
+    hold_fixed,
+    movement,
+    smooth_penalty,
+    start,
+    units,
+)
 
 _AT_ONCE = 1 << 16
-_NOTHING = 1e-150
+#: A single fit with more entries than this is worth an accelerator, where there is one.
+_LARGE = 1 << 23
 
 
 class Fit(NamedTuple):
@@ -33,158 +48,45 @@ class Fit(NamedTuple):
         Status is a ``bayescal._core.optimise.Status``.
     """
 
-    intercept: jax.Array
-    coef: jax.Array
-    value: jax.Array
-    iterations: jax.Array
-    status: jax.Array
-
-
-class Problem(NamedTuple):
-    """One regression.
-
-    Attributes
-    ----------
-    x : array of shape (n, d)
-    targets : array of shape (n,)
-        Probabilities of class 1 to fit, in [0, 1].
-    weights : array of shape (n,)
-        Zero leaves a row out.
-    l1, l2 : scalars
-        Strengths of the penalties l1 |coef| + l2 coef**2 / 2; the intercept is free.
-    prior : distribution or None
-        NumPyro distribution of each coefficient.
-    intercept_prior : distribution or None
-    """
-
-    x: jax.Array
-    targets: jax.Array
-    weights: jax.Array
-    l1: jax.Array
-    l2: jax.Array
-    prior: Any = None
-    intercept_prior: Any = None
-
-
-def cross_entropy(problem: Problem, beta: jax.Array) -> Quadratic:
-    """Return the weighted cross-entropy at (intercept, coef...) with its derivatives.
-
-    The loss of a row is log(1 + exp(f)) - t f, which is the cross-entropy itself: at a soft target
-    its least value is the target's entropy.
-    """
-    x, w = problem.x, problem.weights
-    d = x.shape[1]
-    # A sum over columns, elementwise, is fast for few and small problems under ``vmap``.
-    line = beta[0] + (sum(beta[j + 1] * x[:, j] for j in range(d)) if d <= 4 else x @ beta[1:])
-    small = jax.lax.optimization_barrier(jnp.exp(-jnp.abs(line)))
-    larger = 1 / (1 + small)
-    probability = jnp.where(line >= 0, larger, small * larger)
-    loss = jnp.maximum(line, 0) + jnp.log1p(small) - problem.targets * line
-    residual = w * (probability - problem.targets)
-    curvature = w * small * larger**2
-    residual, curvature = jax.lax.optimization_barrier((residual, curvature))
-    if d > 4:
-        design = jnp.concatenate([jnp.ones_like(x[:, :1]), x], axis=1)
-        gradient = residual @ design
-        hessian = (design * curvature[:, None]).T @ design
-    else:
-        columns = [jnp.ones_like(line), *(x[:, j] for j in range(d))]
-        gradient = jnp.stack([jnp.sum(residual * c) for c in columns])
-        entries: dict[tuple[int, int], jax.Array] = {}
-        for i in range(d + 1):
-            for j in range(i + 1):
-                entries[i, j] = entries[j, i] = jnp.sum(curvature * columns[i] * columns[j])
-        rows = [jnp.stack([entries[i, j] for j in range(d + 1)]) for i in range(d + 1)]
-        hessian = jnp.stack(rows)
-    return Quadratic(jnp.sum(w * loss), gradient, hessian)
-
-
-def smooth_penalty(problem: Problem, unit: jax.Array, beta: jax.Array) -> Quadratic:
-    """Return the squared penalty and the negative log priors of ``beta / unit``, with derivatives.
-
-    ``unit`` (1 + d,) is what the features were divided by; the derivatives are those by ``beta``.
-    """
-    diagonal = jnp.where(jnp.arange(beta.shape[0]) > 0, problem.l2, 0) / unit**2
-    value = 0.5 * jnp.sum(diagonal * beta**2)
-    result = Quadratic(value, diagonal * beta, jnp.diag(diagonal))
-    for distribution, part in (
-        (problem.intercept_prior, slice(0, 1)),
-        (problem.prior, slice(1, None)),
-    ):
-        if distribution is None:
-            continue
-        mask = jnp.zeros(beta.shape).at[part].set(1.0)
-
-        def loss(b: jax.Array, law: Any = distribution) -> jax.Array:
-            with jax.numpy_dtype_promotion("standard"):
-                return -law.log_prob(b)
-
-        slope, bend, at = jax.grad(loss), jax.grad(jax.grad(loss)), beta / unit
-        result = Quadratic(
-            result.value + jnp.sum(jnp.where(mask > 0, jax.vmap(loss)(at), 0)),
-            result.gradient + mask * jax.vmap(slope)(at) / unit,
-            result.hessian + jnp.diag(mask * jax.vmap(bend)(at) / unit**2),
-        )
-    return result
-
-
-def _units(problem: Problem) -> jax.Array:
-    """Return a power of two (1 + d,) near the largest size of each feature, one for the intercept.
-
-    In such units no square underflows or overflows; entries below 1e-150 count as nothing.
-    """
-    largest = jnp.max(jnp.abs(problem.x), axis=0, initial=0, where=problem.weights[:, None] > 0)
-    largest = jnp.where(largest > _NOTHING, jnp.minimum(largest, 1 / _NOTHING), 1)
-    power = jnp.round(jnp.log2(largest))
-    return jnp.concatenate([jnp.ones(1), jnp.exp2(power)])
-
-
-def _start(problem: Problem) -> jax.Array:
-    """Return no slope, and the intercept of the mean target."""
-    total = jnp.sum(problem.weights)
-    mean = jnp.sum(problem.weights * problem.targets) / jnp.where(total > 0, total, 1)
-    mean = jnp.clip(mean, 1e-6, 1 - 1e-6)
-    return jnp.zeros(problem.x.shape[1] + 1).at[0].set(jnp.log(mean) - jnp.log1p(-mean))
-
-
-def _largest_curvature(problem: Problem) -> jax.Array:
-    """Return the largest second derivatives of the cross-entropy, where all targets are even."""
-    squares = problem.weights @ problem.x**2
-    return 0.25 * jnp.concatenate([jnp.sum(problem.weights)[None], squares])
-
-
-def _movement(problem: Problem, beta: jax.Array, step: jax.Array) -> jax.Array:
-    """Return the largest relative change of a row's log odds by a step."""
-
-    def line(b: jax.Array) -> jax.Array:
-        return b[0] + problem.x @ b[1:]
-
-    change = jnp.abs(line(step)) / (1 + jnp.abs(line(beta)))
-    return jnp.max(jnp.where(problem.weights > 0, change, 0))
+    intercept: Any
+    coef: Any
+    value: Any
+    iterations: Any
+    status: Any
 
 
 def fit_one(problem: Problem, lasso: bool, max_iterations: int = 100) -> Minimum:
     """Fit one regression; ``lasso`` says whether to heed the absolute penalty."""
-    unit = _units(problem)
-    x = jnp.where(jnp.abs(problem.x) > _NOTHING, problem.x / unit[1:], 0)
-    problem = problem._replace(x=x)
-    strength = jnp.where(jnp.arange(unit.shape[0]) > 0, problem.l1, 0) / unit
+    real = problem.weights[:, None] > 0
+    largest = jnp.max(jnp.abs(problem.x), axis=0, initial=0, where=real)
+    unit, inverse = units(largest)
+    problem = problem._replace(x=problem.x * inverse)
+    l1 = jnp.broadcast_to(problem.l1, (unit.shape[0] - 1,))
+    strength = jnp.concatenate([jnp.zeros(1), l1]) / unit
 
     def objective(beta: jax.Array) -> Quadratic:
-        total = jax.tree.map(
-            jnp.add, cross_entropy(problem, beta), smooth_penalty(problem, unit, beta)
-        )
+        parts = cross_entropy(problem, beta), smooth_penalty(problem, unit, beta)
+        total = Quadratic(*(a + b for a, b in zip(*parts, strict=True)))
+        if problem.free is not None:
+            total = hold_fixed(problem.free, total)
         if not lasso:
             return total
         return total._replace(value=total.value + jnp.sum(strength * jnp.abs(beta)))
 
+    def moved(beta: jax.Array, step: jax.Array) -> jax.Array:
+        # Not one product of both: two columns are slower than one twice.
+        line = beta[0] + problem.x @ beta[1:]
+        return movement(line, step[0] + problem.x @ step[1:], problem.weights)
+
+    squares = problem.weights @ problem.x**2
+    total = jnp.sum(problem.weights)
     found = newton(
         objective,
-        _start(problem),
-        scale=jnp.sum(problem.weights),
-        bound=_largest_curvature(problem),
+        start(problem),
+        scale=total,
+        bound=0.25 * jnp.concatenate([total[None], squares]),
         direction=lasso_step(strength) if lasso else newton_step,
-        movement=partial(_movement, problem),
+        movement=moved,
         max_iterations=max_iterations,
     )
     return found._replace(x=found.x / unit)
@@ -217,3 +119,40 @@ def fit_many(problems: Problem, lasso: bool = False, max_iterations: int = 100) 
     else:
         found = jax.lax.map(one, each, batch_size=rows)
     return as_fit(found)
+
+
+def fit_single(problem: Problem, lasso: bool = False, max_iterations: int = 100) -> Minimum:
+    """Fit one regression given as NumPy arrays; the minimum is in NumPy too.
+
+    One fit is done on the host, where nothing has to be compiled. JAX takes over for the absolute
+    penalty, for priors that are NumPyro distributions, and for large data beside an accelerator.
+    """
+    some = problem.weights > 0
+    if not some.all():
+        rows = (problem.x[some], problem.targets[some], problem.weights[some])
+        problem = Problem(*rows, *problem[3:])
+    priors = (problem.prior, problem.intercept_prior)
+    written = all(law is None or isinstance(law, Prior) for law in priors)
+    on_host = problem.x.size < _LARGE or jax.default_backend() == "cpu"
+    if written and on_host and not lasso:
+        with np.errstate(all="ignore"):
+            return fit_on_host(problem, max_iterations)
+    with float64():
+        found = _fit_compiled(_padded(problem), lasso, max_iterations)
+        return Minimum(*(np.asarray(leaf) for leaf in found))
+
+
+def _padded(problem: Problem) -> Problem:
+    """Add rows without weight, so that nearby sizes share a compilation."""
+    length = padded_length(len(problem.x))
+    missing = length - len(problem.x)
+    return problem._replace(
+        x=pad_axis(problem.x, length, 0),
+        targets=pad_axis(problem.targets, length, 0),
+        weights=np.pad(problem.weights, (0, missing)),
+    )
+
+
+@partial(jax.jit, static_argnames=("lasso", "max_iterations"))
+def _fit_compiled(problem: Problem, lasso: bool, max_iterations: int) -> Minimum:
+    return fit_one(problem, lasso, max_iterations)

@@ -1,0 +1,295 @@
+"""What all calibrators of binary scores share: scikit-learn's contract over a pure map."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bayescal._core.checks import as_numpy, check_choice, check_count, check_level
+from bayescal._core.optimise import Status
+from bayescal._core.warnings import SamplingWarning
+from bayescal.maps._inputs import INPUTS, convert
+from bayescal.maps._map import State
+from bayescal.maps._parametric import Parametric, sigmoid
+from bayescal.maps._posterior import ParameterPosterior, summarise_curves
+from bayescal.smoothing._inputs import check_sample_weight
+
+_REMEDY = {
+    Status.LIMIT: "the fit stopped before its optimum; scale the scores or leave out extreme ones",
+    Status.UNBOUNDED: (
+        "the scores separate the labels, so that no finite parameters are best and the last ones "
+        "are kept; use inference='laplace', whose prior keeps them finite, or more data"
+    ),
+    Status.INVALID: "the objective is not finite; check the scores",
+}
+
+
+class Calibrator(ClassifierMixin, BaseEstimator):
+    """A calibrator of the scores of a binary classifier."""
+
+    inputs: Any
+    classes: Any
+
+    #: The pure map; its fields are parameters of the estimator too.
+    _method: ClassVar[Any]
+
+    def _map(self) -> Any:
+        fields = dataclasses.fields(self._method)
+        return self._method(**{field.name: getattr(self, field.name) for field in fields})
+
+    def fit(self, scores: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Fit the map.
+
+        Parameters
+        ----------
+        scores : array-like of shape (n,), (n, 1) or (n, 2)
+            As ``inputs`` says: probabilities or log odds of the second class in sorted order, or
+            both columns; or raw scores.
+        y : array-like of shape (n,)
+            Labels, of any two values.
+        sample_weight : array-like of shape (n,), optional
+            Non-negative; a whole weight is the same as repeating the row.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If scores contradict ``inputs``, are not finite, or there are not two classes.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the fit has no finite optimum or did not reach it; ``status_`` says which.
+        """
+        check_choice(self.inputs, "inputs", INPUTS)
+        calibration = self._map()
+        rows = self._check_rows(scores, reset=True)
+        label = self._check_labels(y, len(rows))
+        weights = check_sample_weight(sample_weight, len(rows))
+        values = convert(rows, self.inputs, calibration.domain)
+        used = weights > 0
+        if not used.all():
+            values, label, weights = values[used], label[used], weights[used]
+        self._state = self._fit_state(calibration, values, label, weights)
+        status = Status(int(self._state.get("status", Status.CONVERGED)))
+        self.status_ = status.name.lower()
+        if status != Status.CONVERGED:
+            warnings.warn(
+                f"{type(self).__name__}: {_REMEDY[status]}", ConvergenceWarning, stacklevel=2
+            )
+        return self
+
+    def _fit_state(
+        self, calibration: Any, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
+    ) -> State:
+        return calibration.fit(scores, y, weights)
+
+    def predict_proba(self, scores: Any) -> np.ndarray:
+        """Return the calibrated probabilities of both classes.
+
+        Parameters
+        ----------
+        scores : array-like of shape (m,), (m, 1) or (m, 2)
+
+        Returns
+        -------
+        array of shape (m, 2), float64
+            Columns in the order of ``classes_``.
+        """
+        return self._both(*self._prepare(scores))
+
+    def predict(self, scores: Any) -> np.ndarray:
+        """Return the more probable class (m,) for each score."""
+        most = np.argmax(self.predict_proba(scores), axis=1)
+        return self.classes_[most]
+
+    def _both(self, calibration: Any, values: np.ndarray) -> np.ndarray:
+        """Return the probabilities (m, 2) of both classes."""
+        positive = np.clip(calibration.apply(self._state, values), 0.0, 1.0)
+        return np.stack([1 - positive, positive], axis=1)
+
+    def _prepare(self, scores: Any) -> tuple[Any, np.ndarray]:
+        check_is_fitted(self)
+        calibration = self._map()
+        rows = self._check_rows(scores, reset=False)
+        return calibration, convert(rows, self.inputs, calibration.domain)
+
+    def _check_rows(self, scores: Any, reset: bool) -> Any:
+        """Return (n, 1) or (n, 2) numbers, and keep or compare number and names of features."""
+        if hasattr(scores, "detach"):
+            scores = as_numpy(scores, "scores")
+        if not hasattr(scores, "shape"):
+            scores = np.asarray(scores)
+        if len(scores.shape) == 1:
+            scores = np.asarray(scores).reshape(-1, 1)
+        return validate_data(
+            self, scores, reset=reset, dtype="numeric", ensure_min_samples=1, force_writeable=False
+        )
+
+    def _check_labels(self, y: Any, n: int) -> np.ndarray:
+        """Return labels (n,) as 0 and 1, and set ``classes_``."""
+        self.classes_, label = read_labels(y, n, self.classes)
+        return label
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_state")
+
+    def __getattr__(self, name: str) -> Any:
+        # What a map found is an attribute of its own name and an underscore.
+        state = self.__dict__.get("_state")
+        if state is not None and name.endswith("_") and name[:-1] in state:
+            value = state[name[:-1]]
+            return value.item() if value.ndim == 0 else value
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __dir__(self) -> list[str]:
+        found = (f"{name}_" for name in self.__dict__.get("_state", {}))
+        return sorted({*super().__dir__(), *found})
+
+
+class ParametricCalibrator(Calibrator):
+    """A calibrator with few parameters, which may have a posterior."""
+
+    inference: Any
+    num_samples: Any
+    random_state: Any
+
+    def _fit_state(
+        self, calibration: Parametric, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
+    ) -> State:
+        check_choice(self.inference, "inference", ("map", "laplace", "nuts"))
+        samples = check_count(self.num_samples, "num_samples")
+        state = calibration.fit(scores, y, weights)
+        if self.inference == "map":
+            return state
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        draws = calibration.sample(state, scores, y, weights, self.inference, samples, seed)
+        # The prior makes the posterior proper: what the likelihood alone lacks is no fault here.
+        state["status"] = np.asarray(int(Status.CONVERGED))
+        state["theta_draws"] = draws.coefficients
+        state["ess"], state["r_hat"] = draws.ess, draws.r_hat
+        state["divergences"] = np.asarray(draws.divergences)
+        warn_of_chains(self, draws.r_hat, draws.ess)
+        return state
+
+    @property
+    def posterior_(self) -> ParameterPosterior:
+        """The posterior of the parameters; only with inference "laplace" or "nuts"."""
+        check_is_fitted(self)
+        if "theta_draws" not in self._state:
+            raise AttributeError(
+                "posterior_ needs inference='laplace' or 'nuts'; this was fitted by 'map'"
+            )
+        state = self._state
+        return ParameterPosterior(
+            self._map().describe(state["theta_draws"]),  # type: ignore[attr-defined]
+            self.inference,
+            state["ess"],
+            state["r_hat"],
+            int(state["divergences"]),
+        )
+
+    def _both(self, calibration: Parametric, values: np.ndarray) -> np.ndarray:
+        # Neither is one minus the other: both are right where they are tiny.
+        if "theta_draws" in self._state:
+            return self._curves(calibration, values, None)[0]
+        line = calibration.line(self._state, values)
+        return np.stack([sigmoid(-line), sigmoid(line)], axis=1)
+
+    def predict_interval(self, scores: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """Return central credible intervals of the calibrated probability of the second class.
+
+        Parameters
+        ----------
+        scores : array-like of shape (m,), (m, 1) or (m, 2)
+        level : float
+            Posterior probability of the interval, in (0, 1).
+
+        Returns
+        -------
+        lower, upper : arrays of shape (m,)
+
+        Raises
+        ------
+        AttributeError
+            If fitted with inference "map", which has no posterior.
+        """
+        self.posterior_  # noqa: B018  raises where there is none
+        level = check_level(level)
+        return self._curves(*self._prepare(scores), level)[1:]
+
+    def _curves(self, calibration: Parametric, values: np.ndarray, level: float | None) -> Any:
+        theta = self._state["theta_draws"]
+        columns = calibration.columns(self._state, values)
+        return summarise_curves(theta.reshape(-1, theta.shape[-1]), columns, level)
+
+
+def read_labels(y: Any, n: int, classes: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the two classes, sorted or as told, and labels (n,) as their positions."""
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None")
+    if hasattr(y, "detach"):
+        y = as_numpy(y, "y")
+    y = np.asarray(y)
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected",
+            DataConversionWarning,
+            stacklevel=4,
+        )
+    if y.ndim != 1:
+        raise ValueError(f"y must have shape (n,), got {y.shape}")
+    if len(y) != n:
+        raise ValueError(f"y must have {n} labels to match the scores, got {len(y)}")
+    check_classification_targets(y)
+    if y.dtype == object and all(isinstance(label, str) for label in y):
+        y = y.astype(str)
+    found, position = np.unique(y, return_inverse=True)
+    if classes is None:
+        if len(found) == 1:
+            raise ValueError(
+                f"y must hold two classes, got only one class, {found[0]!r}; where the data lack "
+                "one, say classes=(negative, positive)"
+            )
+        if len(found) > 2:
+            raise ValueError(
+                f"Only binary classification is supported. y must hold two classes, "
+                f"got {len(found)}"
+            )
+        return found, position
+    told = np.asarray(classes)
+    if told.shape != (2,) or told[0] == told[1]:
+        raise ValueError(f"classes must be two different labels, got {classes!r}")
+    strange = found[~np.isin(found, told)]
+    if len(strange):
+        raise ValueError(f"y must hold only the classes {told.tolist()}, got {strange[0]!r}")
+    return told, (y == told[1]).astype(int)
+
+
+def warn_of_chains(estimator: Any, r_hat: np.ndarray, ess: np.ndarray) -> None:
+    """Warn where chains have not mixed, or draws are few."""
+    if r_hat.max() > 1.05 or ess.min() < 100:
+        warnings.warn(
+            f"{type(estimator).__name__}: the draws describe the posterior badly (R-hat "
+            f"{r_hat.max():.3f}, effective sample size {ess.min():.0f}); raise num_samples, "
+            "or use inference='laplace'",
+            SamplingWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,227 @@
+"""What logistic regression minimises: weighted cross-entropy to soft targets, penalties, priors.
+
+The same code runs under JAX, to be mapped and compiled, and under NumPy, where nothing has to be
+compiled: ``xp`` is the one or the other.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.optimise import Quadratic
+
+_NOTHING = 1e-150
+_BLOCK = 1 << 14
+
+
+class Problem(NamedTuple):
+    """One regression.
+
+    Attributes
+    ----------
+    x : array of shape (n, d)
+    targets : array of shape (n,)
+        Probabilities of class 1 to fit, in [0, 1].
+    weights : array of shape (n,)
+        Zero leaves a row out.
+    l1 : scalar
+    l2 : scalar or array of shape (d,)
+        Strengths of the penalties l1 |coef| + l2 coef**2 / 2; the intercept is free.
+    free : array of shape (1 + d,) or None
+        One where the intercept or a coefficient is to be fitted, zero where it is zero.
+    prior : Prior, distribution or None
+        Of each coefficient: a NumPyro distribution, or a ``Prior``, which needs no NumPyro.
+    intercept_prior : Prior, distribution or None
+    """
+
+    x: Any
+    targets: Any
+    weights: Any
+    l1: Any
+    l2: Any
+    free: Any = None
+    prior: Any = None
+    intercept_prior: Any = None
+
+
+class Prior(NamedTuple):
+    """An independent prior of coefficients whose log density and derivatives are written out.
+
+    With no degrees of freedom it is normal, with one Cauchy.
+    """
+
+    centre: Any
+    scale: Any
+    cauchy: Any
+
+    def loss(self, b: Any, xp: Any) -> tuple[Any, Any, Any]:
+        """Return the negative log density at ``b`` and its first two derivatives by ``b``."""
+        z = (b - self.centre) / self.scale
+        square = z * z
+        heavy = xp.asarray(self.cauchy) > 0
+        constant = xp.log(self.scale) + xp.where(heavy, np.log(np.pi), 0.5 * np.log(2 * np.pi))
+        value = constant + xp.where(heavy, xp.log1p(square), 0.5 * square)
+        slope = z * xp.where(heavy, 2 / (1 + square), 1.0) / self.scale
+        bend = xp.where(heavy, 2 * (1 - square) / (1 + square) ** 2, 1.0) / self.scale**2
+        return value, slope, bend
+
+
+def row_terms(line: Any, targets: Any, weights: Any, xp: Any) -> tuple[Any, Any, Any]:
+    """Return the weighted loss (n,) at log odds (n,), and its first two derivatives by them.
+
+    The loss of a row is log(1 + exp(f)) - t f, which is the cross-entropy itself: at a soft target
+    its least value is the target's entropy.
+    """
+    # XLA would otherwise compute the exponential again in each sum that needs it.
+    keep = (lambda value: value) if xp is np else jax.lax.optimization_barrier
+    small = keep(xp.exp(-abs(line)))
+    larger = 1 / (1 + small)
+    smaller = small * larger
+    probability = xp.where(line >= 0, larger, smaller)
+    loss = weights * (xp.maximum(line, 0) + xp.log1p(small) - targets * line)
+    residual = weights * (probability - targets)
+    residual, curvature = keep((residual, weights * smaller * larger))
+    return loss, residual, curvature
+
+
+def cross_entropy(problem: Problem, beta: jax.Array) -> Quadratic:
+    """Return the weighted cross-entropy at (intercept, coef...) with its derivatives."""
+    x, d = problem.x, problem.x.shape[1]
+    # A sum over columns, elementwise, is fast for few and small problems under ``vmap``.
+    line = beta[0] + (sum(beta[j + 1] * x[:, j] for j in range(d)) if d <= 4 else x @ beta[1:])
+    loss, residual, curvature = row_terms(line, problem.targets, problem.weights, jnp)
+    if d > 4:
+        design = jnp.concatenate([jnp.ones_like(x[:, :1]), x], axis=1)
+        gradient = residual @ design
+        hessian = (design * curvature[:, None]).T @ design
+    else:
+        columns = [jnp.ones_like(line), *(x[:, j] for j in range(d))]
+        gradient = jnp.stack([jnp.sum(residual * c) for c in columns])
+        entries: dict[tuple[int, int], jax.Array] = {}
+        for i in range(d + 1):
+            for j in range(i + 1):
+                entries[i, j] = entries[j, i] = jnp.sum(curvature * columns[i] * columns[j])
+        rows = [jnp.stack([entries[i, j] for j in range(d + 1)]) for i in range(d + 1)]
+        hessian = jnp.stack(rows)
+    return Quadratic(jnp.sum(loss), gradient, hessian)
+
+
+class Design(NamedTuple):
+    """A problem as NumPy computes it: features in their units, in columns after one of ones.
+
+    Attributes
+    ----------
+    columns : array of shape (1 + d, n)
+    targets, weights : arrays of shape (n,)
+    """
+
+    columns: np.ndarray
+    targets: np.ndarray
+    weights: np.ndarray
+
+
+def cross_entropy_on_host(design: Design, beta: np.ndarray) -> Quadratic:
+    """Do as :func:`cross_entropy` with NumPy, in blocks that stay in the processor's cache."""
+    p, n = design.columns.shape
+    value, gradient, hessian = 0.0, np.zeros(p), np.zeros((p, p))
+    for first in range(0, n, _BLOCK):
+        part = slice(first, first + _BLOCK)
+        columns = design.columns[:, part]
+        terms = row_terms(beta @ columns, design.targets[part], design.weights[part], np)
+        loss, residual, curvature = terms
+        value += loss.sum()
+        gradient += columns @ residual
+        root = columns * np.sqrt(curvature)
+        hessian += root @ root.T
+    return Quadratic(np.asarray(value), gradient, hessian)
+
+
+def loss_and_gradient_on_host(design: Design, beta: np.ndarray) -> tuple[float, np.ndarray]:
+    """Return the cross-entropy and its gradient (p,), in blocks."""
+    p, n = design.columns.shape
+    value, gradient = 0.0, np.zeros(p)
+    for first in range(0, n, _BLOCK):
+        part = slice(first, first + _BLOCK)
+        columns = design.columns[:, part]
+        terms = row_terms(beta @ columns, design.targets[part], design.weights[part], np)
+        value += terms[0].sum()
+        gradient += columns @ terms[1]
+    return float(value), gradient
+
+
+def penalty_terms(problem: Problem, unit: Any, beta: Any, xp: Any) -> tuple[Any, Any, Any]:
+    """Return squared penalty and negative log priors of ``beta / unit``, and two derivatives.
+
+    ``unit`` (1 + d,) is what the features were divided by; the derivatives (1 + d,) are those by
+    ``beta``.
+    """
+    d = beta.shape[0] - 1
+    diagonal = xp.concatenate([xp.zeros(1), xp.broadcast_to(problem.l2, (d,))]) / unit**2
+    value = 0.5 * xp.sum(diagonal * beta**2)
+    gradient = diagonal * beta
+    for law, part in ((problem.intercept_prior, 0), (problem.prior, 1)):
+        if law is None:
+            continue
+        inside = (xp.arange(d + 1) > 0) == (part == 1)
+        at = beta / unit
+        loss = law.loss(at, xp) if isinstance(law, Prior) else prior_loss(law, at)
+        value = value + xp.sum(xp.where(inside, loss[0], 0))
+        gradient = gradient + xp.where(inside, loss[1] / unit, 0)
+        diagonal = diagonal + xp.where(inside, loss[2] / unit**2, 0)
+    return value, gradient, diagonal
+
+
+def smooth_penalty(problem: Problem, unit: Any, beta: Any, xp: Any = jnp) -> Quadratic:
+    """Return the :func:`penalty_terms`, the second derivatives as a matrix."""
+    value, gradient, diagonal = penalty_terms(problem, unit, beta, xp)
+    return Quadratic(value, gradient, xp.diag(diagonal))
+
+
+def prior_loss(law: Any, b: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return the negative log density of a NumPyro distribution and two derivatives, at ``b``."""
+
+    def loss(value: jax.Array) -> jax.Array:
+        with jax.numpy_dtype_promotion("standard"):
+            return -law.log_prob(value)
+
+    slope = jax.grad(loss)
+    return jax.vmap(loss)(b), jax.vmap(slope)(b), jax.vmap(jax.grad(slope))(b)
+
+
+def hold_fixed(free: Any, total: Quadratic, xp: Any = jnp) -> Quadratic:
+    """Take what is not ``free`` (p,) out of the derivatives: no step moves it."""
+    moves = xp.asarray(free) > 0
+    both = moves[:, None] & moves
+    hessian = xp.where(both, total.hessian, xp.diag(xp.where(moves, 0.0, 1.0)))
+    return Quadratic(total.value, xp.where(moves, total.gradient, 0.0), hessian)
+
+
+def units(largest: Any, xp: Any = jnp) -> tuple[Any, Any]:
+    """Return powers of two (1 + d,) near the ``largest`` sizes (d,) of features, and inverses.
+
+    In such units no square underflows or overflows. The intercept's is one. Features below 1e-150
+    count as nothing: their inverse is zero.
+    """
+    felt = largest > _NOTHING
+    power = xp.round(xp.log2(xp.where(felt, xp.minimum(largest, 1 / _NOTHING), 1)))
+    unit = xp.concatenate([xp.ones(1), xp.exp2(power)])
+    return unit, xp.where(felt, xp.exp2(-power), 0.0)
+
+
+def start(problem: Problem, xp: Any = jnp) -> Any:
+    """Return no slope, and the intercept of the mean target."""
+    total = xp.sum(problem.weights)
+    mean = problem.weights @ problem.targets / xp.where(total > 0, total, 1)
+    mean = xp.clip(mean, 1e-6, 1 - 1e-6)
+    log_odds = (xp.log(mean) - xp.log1p(-mean))[None]
+    beta = xp.concatenate([log_odds, xp.zeros(problem.x.shape[1])])
+    return beta if problem.free is None else beta * problem.free
+
+
+def movement(line: Any, step: Any, weights: Any, xp: Any = jnp) -> Any:
+    """Return the largest relative change of a row's log odds ``line`` (n,) by ``step`` (n,)."""
+    return xp.max(xp.where(weights > 0, abs(step) / (1 + abs(line)), 0))

@@ -1,0 +1,88 @@
+"""What users give as scores, made into what a map works on."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from bayescal._core.checks import check_finite
+from bayescal.maps._map import Domain
+from bayescal.maps._parametric import sigmoid
+
+Inputs = Literal["probs", "logits", "scores"]
+INPUTS = ("probs", "logits", "scores")
+_SUM_TOLERANCE = 1e-3
+
+
+def convert(scores: Any, inputs: Inputs, domain: Domain) -> np.ndarray:
+    """Return (n,) float64 scores of class 1 in the domain of a map.
+
+    Parameters
+    ----------
+    scores : array of shape (n,), (n, 1) or (n, 2)
+        Two columns are those of the classes 0 and 1.
+    inputs : {"probs", "logits", "scores"}
+        Probabilities; log odds, or two logits whose difference they are; or any real numbers.
+    domain : str
+        See ``bayescal.maps._map.Domain``.
+
+    Notes
+    -----
+    Probabilities of 0 and 1 have no log odds. Log odds are computed from probabilities moved by at
+    most the precision of their type, to within [2e-16, 1 - 2e-16] in float64 and [1e-7, 1 - 1e-7]
+    in float32. Of two columns each gives its own logarithm.
+    """
+    if inputs == "scores" and domain in ("probability", "log_odds"):
+        kind = "probabilities" if domain == "probability" else "probabilities or log odds"
+        raise ValueError(
+            f"inputs must be 'probs' or 'logits' for a map of {kind}, got 'scores'; "
+            "use Logistic or Isotonic for raw scores"
+        )
+    check_finite(scores, "scores")
+    pair = scores.ndim == 2 and scores.shape[1] == 2
+    if scores.ndim == 2 and not pair and scores.shape[1] != 1:
+        raise ValueError(
+            f"scores must have shape (n,), (n, 1) or (n, 2) for two classes, got {scores.shape}"
+        )
+    if inputs == "scores":
+        if pair:
+            raise ValueError(
+                "scores must have shape (n,) or (n, 1) for inputs='scores', got two "
+                "columns; give the score of the second class"
+            )
+        return _column(scores)
+    if inputs == "logits":
+        z = scores[:, 1].astype(float) - scores[:, 0] if pair else _column(scores)
+        return sigmoid(z) if domain == "probability" else z
+    _check_probabilities(scores, pair)
+    if domain in ("probability", "any"):
+        return scores[:, 1].astype(float) if pair else _column(scores)
+    eps = float(np.finfo(scores.dtype if scores.dtype.kind == "f" else float).eps)
+    if pair:
+        both = np.log(np.clip(scores.astype(float), eps, 1 - eps))
+        return both[:, 1] - both[:, 0]
+    p = np.clip(_column(scores), eps, 1 - eps)
+    return np.log(p) - np.log1p(-p)
+
+
+def _column(scores: np.ndarray) -> np.ndarray:
+    return scores.astype(float).reshape(len(scores))
+
+
+def _check_probabilities(scores: np.ndarray, pair: bool) -> None:
+    low, high = scores.min(), scores.max()
+    if low < 0 or high > 1:
+        worst = low if low < 0 else high
+        raise ValueError(
+            f"scores must lie in [0, 1] for inputs='probs', got {worst:g}; "
+            "say inputs='logits' for log odds or inputs='scores' for other numbers"
+        )
+    if pair:
+        away = np.abs(scores.astype(float).sum(axis=1) - 1)
+        if away.max() > _SUM_TOLERANCE:
+            row = int(np.argmax(away))
+            raise ValueError(
+                f"scores must have rows that sum to one for inputs='probs', got "
+                f"{scores[row].tolist()} in row {row}"
+            )

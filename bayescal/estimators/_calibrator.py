@@ -114,6 +114,18 @@ class Calibrator(ClassifierMixin, BaseEstimator):
         most = np.argmax(self.predict_proba(scores), axis=1)
         return self.classes_[most]
 
+    @staticmethod
+    def combine(calibrators: list[Any], scores: list[Any]) -> np.ndarray:
+        """Return the probabilities (m, 2) of an ensemble, each with scores of its own: the mean.
+
+        Parameters
+        ----------
+        calibrators : list of fitted calibrators
+        scores : list of arrays of shape (m,), (m, 1) or (m, 2)
+        """
+        parts = [c.predict_proba(s) for c, s in zip(calibrators, scores, strict=True)]
+        return np.mean(parts, axis=0)
+
     def _both(self, calibration: Any, values: np.ndarray) -> np.ndarray:
         """Return the probabilities (m, 2) of both classes."""
         positive = np.clip(calibration.apply(self._state, values), 0.0, 1.0)
@@ -258,10 +270,7 @@ def read_labels(y: Any, n: int, classes: Any) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError(f"y must have shape (n,), got {y.shape}")
     if len(y) != n:
         raise ValueError(f"y must have {n} labels to match the scores, got {len(y)}")
-    check_classification_targets(y)
-    if y.dtype == object and all(isinstance(label, str) for label in y):
-        y = y.astype(str)
-    found, position = np.unique(y, return_inverse=True)
+    found, position = _distinct(y)
     if classes is None:
         if len(found) == 1:
             raise ValueError(
@@ -281,6 +290,20 @@ def read_labels(y: Any, n: int, classes: Any) -> tuple[np.ndarray, np.ndarray]:
     if len(strange):
         raise ValueError(f"y must hold only the classes {told.tolist()}, got {strange[0]!r}")
     return told, (y == told[1]).astype(int)
+
+
+def _distinct(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct labels, sorted, and the place of each label among them."""
+    if y.dtype.kind in "biu" and len(y):
+        # Without sorting, which for a million labels takes as long as a fit.
+        low, high = y.min(), y.max()
+        above = y != low
+        if low != high and (y[above] == high).all():
+            return np.array([low, high]), above.astype(int)
+    check_classification_targets(y)
+    if y.dtype == object and all(isinstance(label, str) for label in y):
+        y = y.astype(str)
+    return np.unique(y, return_inverse=True)
 
 
 def warn_of_chains(estimator: Any, r_hat: np.ndarray, ess: np.ndarray) -> None:

@@ -15,6 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from bayescal.estimators._calibrator import Calibrator
 from bayescal.estimators.parametric import Beta, Logistic
 from bayescal.smoothing._inputs import check_sample_weight
 
@@ -30,7 +31,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     The classifier scores every row while that row's fold is left out, the calibrator is fitted to
     these scores, and the classifier once more to all rows. With ``ensemble=True`` there is a pair
-    of classifier and calibrator for each fold, and probabilities are averaged. A fitted classifier
+    of classifier and calibrator for each fold, and probabilities are averaged; ``VennAbers`` makes
+    it a cross Venn-Abers predictor. A fitted classifier
     in scikit-learn's ``FrozenEstimator`` is left as it is: the data given serve the calibrator.
 
     Parameters
@@ -225,9 +227,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return calibrated probabilities (m, 2) of the classes in the order of ``classes_``."""
         check_is_fitted(self)
-        pairs = zip(self.estimators_, self.calibrators_, strict=True)
-        parts = [c.predict_proba(self._score(e, X)) for e, c in pairs]
-        return np.mean(parts, axis=0)
+        scores = [self._score(estimator, X) for estimator in self.estimators_]
+        combine = getattr(self.calibrators_[0], "combine", Calibrator.combine)
+        return combine(self.calibrators_, scores)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the more probable class (m,) for each row, by calibrated probabilities."""

@@ -260,6 +260,8 @@ class BBQ(Calibrator):
 class VennAbers(Calibrator):
     """Inductive Venn-Abers prediction: isotonic regression with the new score in either class.
 
+    In ``CalibratedClassifier(..., ensemble=True)`` this is the cross Venn-Abers predictor.
+
     Parameters
     ----------
     inputs : {"probs", "logits", "scores"}
@@ -314,6 +316,30 @@ class VennAbers(Calibrator):
         """
         calibration, values = self._prepare(scores)
         return calibration.interval(self._state, values)
+
+    @staticmethod
+    def combine(calibrators: list[Any], scores: list[Any]) -> np.ndarray:
+        """Return the probabilities (m, 2) of a cross Venn-Abers predictor.
+
+        Geometric means over the folds replace the two probabilities of one, which is the
+        combination with the least worst regret in log loss.
+
+        Parameters
+        ----------
+        calibrators : list of fitted calibrators
+        scores : list of arrays of shape (m,), (m, 1) or (m, 2)
+
+        References
+        ----------
+        V. Vovk, I. Petej and V. Fedorova (2015), Large-scale probabilistic predictors with and
+        without guarantees of validity.
+        """
+        pairs = [c.predict_interval(s) for c, s in zip(calibrators, scores, strict=True)]
+        lower, upper = (np.array(ends) for ends in zip(*pairs, strict=True))
+        with np.errstate(divide="ignore"):
+            one = np.exp(np.log(upper).mean(axis=0))
+            zero = np.exp(np.log1p(-lower).mean(axis=0))
+        return np.stack([zero, one], axis=1) / (zero + one)[:, None]
 
 
 class CDFSpline(Calibrator):

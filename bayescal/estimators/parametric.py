@@ -15,10 +15,13 @@ __all__ = ["Beta", "Logistic", "Quadratic", "Spline", "Temperature"]
 class Logistic(ParametricCalibrator):
     """Logistic calibration: log odds that are a line in the log odds, or in raw scores.
 
-    With ``inputs="scores"`` this is Platt's sigmoid, with labels as targets.
+    With ``inputs="scores"`` and ``smoothing="platt"`` this is Platt scaling as he published it.
 
     Parameters
     ----------
+    smoothing : None, "platt", float or "instance"
+        Targets: labels; Platt's; labels moved by a constant; or moved most where their class is
+        most certain.
     inputs : {"probs", "logits", "scores"}
         What the scores are; it is never guessed from them.
     classes : pair of labels, optional
@@ -53,6 +56,7 @@ class Logistic(ParametricCalibrator):
 
     def __init__(
         self,
+        smoothing: float | Literal["platt", "instance"] | None = None,
         *,
         inputs: Inputs = "probs",
         classes: Any = None,
@@ -60,6 +64,7 @@ class Logistic(ParametricCalibrator):
         num_samples: int = 1000,
         random_state: Any = None,
     ) -> None:
+        self.smoothing = smoothing
         self.inputs = inputs
         self.classes = classes
         self.inference = inference

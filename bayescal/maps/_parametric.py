@@ -63,6 +63,10 @@ class Parametric(Map):
         """Return the strengths (p,) of squared penalties: none by default."""
         return np.zeros(p)
 
+    def targets(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Return what probabilities are fitted to (n,): the labels by default."""
+        return y.astype(float)
+
     @property
     def smooth(self) -> bool:
         """Whether the columns are smooth functions of the score."""
@@ -148,7 +152,7 @@ class Parametric(Map):
         inference : {"laplace", "nuts"}
         """
         basis = Standardised(self, state, scores, weights)
-        design = Design(basis.columns(scores), y.astype(float), weights)
+        design = Design(basis.columns(scores), self.targets(scores, y, weights), weights)
         target = Target(design, basis.positive.astype(float), basis.prior)
         if inference == "laplace":
             draws = laplace(target, num_samples, seed)[1]

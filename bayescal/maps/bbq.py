@@ -47,11 +47,11 @@ class BBQ(Map):
     Notes
     -----
     What the paper leaves open: n is the sum of weights. The limits of B are rounded down, and B is
-    at least 1 and at most the number of distinct scores. Bins are those of
-    :func:`bayescal.maps.histogram.equal_mass_cuts`; bins that ties leave empty are dropped, and B
-    is the number of the others. Bins reach from half-way to the score below to half-way to the
-    score above, the first from 0 and the last to 1; :math:`p_b` is the middle of that range. No
-    model is discarded but for weights below 1e-18 of the greatest.
+    at least 1 and at most the number of distinct scores. Bins are those of equal mass of
+    :class:`Histogram`; those that ties leave empty are dropped, and B is the number of the others.
+    Bins reach from half-way to the score below to half-way to the score above, the first from 0 and
+    the last to 1; :math:`p_b` is the middle of that range. No model is discarded but for weights
+    below 1e-18 of the greatest.
 
     The state is ``edges`` (k - 1,), the borders of all bins of all models, ``values`` (k,), the
     averages between them, ``bins`` (models,) and ``model_weights`` (models,). Fitting n rows takes

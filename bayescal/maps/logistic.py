@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
+from bayescal._core.checks import check_choice
 from bayescal.maps._map import Domain, State, register
 from bayescal.maps._parametric import Parametric
+from bayescal.smoothing import instance_targets, platt_targets
 
 __all__ = ["Logistic", "Quadratic"]
+
+Smoothing = float | Literal["platt", "instance"] | None
 
 
 @register
@@ -20,8 +24,14 @@ class Logistic(Parametric):
 
     .. math:: \operatorname{logit} \hat p = w z + c
 
-    Fitting is O(n). This is Platt's sigmoid with the labels as targets, and beta calibration with
-    a = b where z are log odds.
+    Fitting is O(n), but O(n^2) with instance-based targets. With log odds and the labels this is
+    beta calibration with a = b.
+
+    Parameters
+    ----------
+    smoothing : None, "platt", float or "instance"
+        Targets: the labels; Platt's, with which this is his method; labels moved by a constant in
+        [0, 1/2); or those of :func:`bayescal.smoothing.instance_targets`.
 
     References
     ----------
@@ -37,7 +47,15 @@ class Logistic(Parametric):
     [0.5]
     """
 
+    smoothing: Smoothing = None
+
     name: ClassVar[str] = "logistic"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.smoothing, str):
+            check_choice(self.smoothing, "smoothing", ("platt", "instance"))
+        elif self.smoothing is not None and not 0 <= self.smoothing < 0.5:
+            raise ValueError(f"smoothing must lie in [0, 0.5), got {self.smoothing}")
 
     @property
     def domain(self) -> Domain:
@@ -45,6 +63,13 @@ class Logistic(Parametric):
 
     def columns(self, state: State, scores: np.ndarray) -> np.ndarray:
         return np.stack([np.ones_like(scores), scores])
+
+    def targets(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        if self.smoothing == "platt":
+            return platt_targets(y, weights)
+        if self.smoothing == "instance":
+            return instance_targets(scores, y, weights)
+        return y + (self.smoothing or 0.0) * (1.0 - 2 * y)
 
     def describe(self, theta: np.ndarray) -> State:
         return {"intercept": theta[..., 0], "slope": theta[..., 1]}

@@ -1,0 +1,394 @@
+"""Time of binary calibration maps beside other libraries, on the same data in the same run.
+
+    python benchmarks/bench_binary.py [--json FILE] [--task NAME ...]
+
+Each line is one process that imports, makes the data, fits once (the first call, compiling
+included, the import apart) and then again and again (median of wall and of processor time, of all
+threads). Methods of a task see the same scores and labels; the mean log loss on them says whether
+they reached the same objective. Libraries that are not installed are left out, with a note.
+
+Data: x ~ N(0, 4), q = sigmoid(x), P(y = 1) = sigmoid(0.5 ln q - 0.8 ln(1 - q) - 0.3); for kernel
+density estimates 5,000 draws of each of N(-2, 1/4) and N(1, 1), evaluated at 10,000 points.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+SEEDS = {10_000: 11, 1_000_000: 12}
+
+
+def make(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return probabilities and labels."""
+    rng = np.random.default_rng(SEEDS[n])
+    q = np.clip(1 / (1 + np.exp(-2 * rng.standard_normal(n))), 1e-9, 1 - 1e-9)
+    p = 1 / (1 + np.exp(-(0.5 * np.log(q) - 0.8 * np.log1p(-q) - 0.3)))
+    return q, (rng.random(n) < p).astype(np.int64)
+
+
+def make_points() -> tuple[np.ndarray, np.ndarray]:
+    """Return data and points of the density estimate."""
+    rng = np.random.default_rng(21)
+    data = np.concatenate([-2 + 0.5 * rng.standard_normal(5000), 1 + rng.standard_normal(5000)])
+    rng.shuffle(data)
+    return data, rng.uniform(-5, 5, 10_000)
+
+
+def log_loss(p: Any, y: np.ndarray) -> float:
+    """Return the mean log loss of probabilities, of class 1 or of both."""
+    p = np.asarray(p, float)
+    p = p[:, 1] if p.ndim == 2 else p
+    return float(-np.mean(np.log(np.clip(np.where(y == 1, p, 1 - p), 1e-300, None))))
+
+
+class Entry(NamedTuple):
+    """A method of a task: ``setup(q, y)`` returns a call and what it is judged by."""
+
+    task: str
+    library: str
+    label: str
+    n: int
+    module: str
+    setup: Callable[[np.ndarray, np.ndarray], tuple[Callable[[], Any], Callable[[Any], Any]]]
+
+
+def ours(name: str, **options: Any) -> Any:
+    """Return the set-up of an estimator of bayescal, fitted."""
+
+    def setup(q: np.ndarray, y: np.ndarray) -> Any:
+        import bayescal as bc
+
+        cls = getattr(bc, name)
+        return lambda: cls(**options).fit(q, y), lambda r: log_loss(r.predict_proba(q), y)
+
+    return setup
+
+
+def with_prediction(name: str) -> Any:
+    """Return the set-up of an estimator of bayescal, fitted and applied."""
+
+    def setup(q: np.ndarray, y: np.ndarray) -> Any:
+        import bayescal as bc
+
+        cls = getattr(bc, name)
+        return lambda: cls().fit(q, y).predict_proba(q), lambda r: log_loss(r, y)
+
+    return setup
+
+
+def sklearn_logistic(q: np.ndarray, y: np.ndarray) -> Any:
+    """Fit Platt's model with scikit-learn on log odds."""
+    from sklearn.linear_model import LogisticRegression
+
+    x = (np.log(q) - np.log1p(-q))[:, None]
+    return lambda: LogisticRegression(C=np.inf).fit(x, y), lambda r: log_loss(r.predict_proba(x), y)
+
+
+def numpy_newton(columns: Callable[[np.ndarray], list[np.ndarray]]) -> Any:
+    """Fit by undamped Newton steps in NumPy: the least that a fit can cost there."""
+
+    def setup(q: np.ndarray, y: np.ndarray) -> Any:
+        design = np.column_stack([np.ones_like(q), *columns(q)])
+
+        def fit() -> np.ndarray:
+            beta = np.zeros(design.shape[1])
+            for _ in range(50):
+                p = 1 / (1 + np.exp(-design @ beta))
+                gradient = design.T @ (p - y)
+                hessian = (design * (p * (1 - p))[:, None]).T @ design
+                step = np.linalg.solve(hessian, gradient)
+                beta -= step
+                if gradient @ step < 1e-10 * len(y):
+                    break
+            return beta
+
+        return fit, lambda beta: log_loss(1 / (1 + np.exp(-design @ beta)), y)
+
+    return setup
+
+
+def betacal(q: np.ndarray, y: np.ndarray) -> Any:
+    from betacal import BetaCalibration
+
+    fit = lambda: BetaCalibration("abm").fit(q[:, None], y)  # noqa: E731
+    return fit, lambda r: log_loss(r.predict(q[:, None]), y)
+
+
+def sklearn_isotonic(q: np.ndarray, y: np.ndarray) -> Any:
+    from sklearn.isotonic import IsotonicRegression
+
+    fit = lambda: IsotonicRegression(out_of_bounds="clip").fit(q, y)  # noqa: E731
+    return fit, lambda r: log_loss(r.predict(q), y)
+
+
+def scipy_isotonic(q: np.ndarray, y: np.ndarray) -> Any:
+    from scipy.optimize import isotonic_regression
+
+    def fit() -> Any:
+        order = np.argsort(q)
+        return order, isotonic_regression(y[order]).x
+
+    return fit, lambda r: log_loss(r[1], y[r[0]])
+
+
+def splinecalib(q: np.ndarray, y: np.ndarray) -> Any:
+    from splinecalib import SplineCalib
+
+    def fit() -> Any:
+        calibrator = SplineCalib()
+        calibrator.fit(q, y)
+        return calibrator
+
+    return fit, lambda r: log_loss(r.calibrate(q), y)
+
+
+def probmetrics(name: str, **options: Any) -> Any:
+    def setup(q: np.ndarray, y: np.ndarray) -> Any:
+        cls = getattr(importlib.import_module("probmetrics.calibrators"), name)
+        both = np.column_stack([1 - q, q])
+        return lambda: cls(**options).fit(both, y), lambda r: log_loss(r.predict_proba(both), y)
+
+    return setup
+
+
+def netcal(name: str, **options: Any) -> Any:
+    def setup(q: np.ndarray, y: np.ndarray) -> Any:
+        cls = getattr(importlib.import_module("netcal.binning"), name)
+
+        def fit() -> Any:
+            calibrator = cls(**options)
+            calibrator.fit(q, y)
+            return calibrator
+
+        return fit, lambda r: log_loss(r.transform(q), y)
+
+    return setup
+
+
+def venn_abers(q: np.ndarray, y: np.ndarray) -> Any:
+    from venn_abers import VennAbers
+
+    both = np.column_stack([1 - q, q])
+
+    def fit() -> Any:
+        calibrator = VennAbers()
+        calibrator.fit(both, y)
+        return calibrator.predict_proba(both)[0]
+
+    return fit, lambda r: log_loss(r, y)
+
+
+def numpyro_nuts(q: np.ndarray, y: np.ndarray) -> Any:
+    """Sample Platt's model: one chain of 100 + 250 draws, compiled in each call as it is."""
+    import jax
+    import jax.numpy as jnp
+    import numpyro
+    from numpyro import distributions as dist
+    from numpyro.infer import MCMC, NUTS
+
+    x = np.log(q) - np.log1p(-q)
+    inputs = jnp.asarray(x), jnp.asarray(y)
+
+    def model(x: Any, y: Any) -> None:
+        w = numpyro.sample("w", dist.Normal(1, 10))
+        b = numpyro.sample("b", dist.Normal(0, 10))
+        numpyro.sample("y", dist.Bernoulli(logits=w * x + b), obs=y)
+
+    def fit() -> Any:
+        sampler = MCMC(NUTS(model), num_warmup=100, num_samples=250, progress_bar=False)
+        sampler.run(jax.random.PRNGKey(0), *inputs)
+        return {name: np.asarray(v) for name, v in sampler.get_samples().items()}
+
+    def quality(draws: Any) -> float:
+        lines = (w * x + b for w, b in zip(draws["w"], draws["b"], strict=True))
+        return log_loss(np.mean([1 / (1 + np.exp(-line)) for line in lines], axis=0), y)
+
+    return fit, quality
+
+
+def our_density(q: np.ndarray, y: np.ndarray) -> Any:
+    from bayescal._core.kernels import kernel_log_density
+
+    data, points = make_points()
+    call = lambda: kernel_log_density(data[:, None], points[:, None], np.ones(len(data)))  # noqa: E731
+    return call, lambda r: float(np.mean(r))
+
+
+def scipy_density(q: np.ndarray, y: np.ndarray) -> Any:
+    from scipy.stats import gaussian_kde
+
+    data, points = make_points()
+    call = lambda: gaussian_kde(data, "silverman")(points)  # noqa: E731
+    return call, lambda r: float(np.mean(np.log(np.clip(r, 1e-300, None))))
+
+
+def log_odds(q: np.ndarray) -> list[np.ndarray]:
+    return [np.log(q) - np.log1p(-q)]
+
+
+def both_logs(q: np.ndarray) -> list[np.ndarray]:
+    return [np.log(q), -np.log1p(-q)]
+
+
+def entries() -> list[Entry]:
+    """Return all that is measured; the first of each task is ours."""
+    found = [
+        Entry("temperature 1e4", "bayescal", "Temperature", 10_000, "", ours("Temperature")),
+    ]
+    small, large = 10_000, 1_000_000
+    for n in (small, large):
+        size = f"{n:.0e}".replace("+0", "")
+        found += [
+            Entry(f"logistic {size}", "bayescal", "Logistic", n, "", ours("Logistic")),
+            Entry(f"logistic {size}", "scikit-learn", "lbfgs", n, "sklearn", sklearn_logistic),
+            Entry(f"logistic {size}", "numpy", "Newton", n, "numpy", numpy_newton(log_odds)),
+            Entry(f"beta {size}", "bayescal", "Beta", n, "", ours("Beta")),
+            Entry(f"beta {size}", "betacal", "abm", n, "betacal", betacal),
+            Entry(f"beta {size}", "numpy", "Newton", n, "numpy", numpy_newton(both_logs)),
+            Entry(f"isotonic {size}", "bayescal", "Isotonic", n, "", ours("Isotonic")),
+            Entry(f"isotonic {size}", "scikit-learn", "", n, "sklearn", sklearn_isotonic),
+            Entry(f"isotonic {size}", "scipy", "argsort and pool", n, "scipy", scipy_isotonic),
+            Entry(f"isotonic {size}", "netcal", "", n, "netcal", netcal("IsotonicRegression")),
+        ]
+    pm = "probmetrics"
+    bins = "BinaryHistogramBinningCalibrator"
+    mass = ours("Histogram", bins=15, binning="equal_mass")
+    nuts = ours("Logistic", inference="nuts", random_state=0)
+    found += [
+        Entry("spline 1e4", "bayescal", "Spline", small, "", ours("Spline")),
+        Entry("spline 1e4", "splinecalib", "", small, "splinecalib", splinecalib),
+        Entry("CDF spline 1e4", "bayescal", "CDFSpline", small, "", ours("CDFSpline")),
+        Entry("CDF spline 1e4", pm, "", small, pm, probmetrics("CDFSplineCalibrator")),
+        Entry("width bins 1e6", "bayescal", "Histogram", large, "", ours("Histogram", bins=15)),
+        Entry("width bins 1e6", "netcal", "", large, "netcal", netcal("HistogramBinning", bins=15)),
+        Entry(
+            "width bins 1e6", pm, "", large, pm, probmetrics(bins, n_bins=15, strategy="uniform")
+        ),
+        Entry("mass bins 1e6", "bayescal", "Histogram", large, "", mass),
+        Entry(
+            "mass bins 1e6", pm, "", large, pm, probmetrics(bins, n_bins=15, strategy="quantile")
+        ),
+        Entry("BBQ 1e4", "bayescal", "BBQ", small, "", ours("BBQ")),
+        Entry("BBQ 1e4", "netcal", "", small, "netcal", netcal("BBQ")),
+        Entry("Venn-Abers 1e4", "bayescal", "VennAbers", small, "", with_prediction("VennAbers")),
+        Entry("Venn-Abers 1e4", "venn-abers", "", small, "venn_abers", venn_abers),
+        Entry("density 1e4 x 1e4", "bayescal", "log density", small, "", our_density),
+        Entry("density 1e4 x 1e4", "scipy", "gaussian_kde", small, "scipy", scipy_density),
+        Entry("NUTS logistic 1e4", "bayescal", "4 chains, 1,000 draws", small, "", nuts),
+        Entry("NUTS logistic 1e4", "numpyro", "1 chain, 250 draws", small, "numpyro", numpyro_nuts),
+    ]
+    return found
+
+
+def worker(number: int) -> dict[str, Any]:
+    """Time one entry in this process."""
+    warnings.simplefilter("ignore")
+    entry = entries()[number]
+    if entry.library == "bayescal":
+        import bayescal as bc
+
+        assert bc.Logistic  # imports scikit-learn
+    elif entry.module:
+        importlib.import_module(entry.module)
+    call, quality = entry.setup(*make(entry.n))
+    start = time.perf_counter()
+    result = call()
+    first = time.perf_counter() - start
+    wall, cpu = [], []
+    while len(wall) < 5 or (sum(wall) < 1 and len(wall) < 50):
+        start, busy = time.perf_counter(), time.process_time()
+        call()
+        wall.append(time.perf_counter() - start)
+        cpu.append(time.process_time() - busy)
+    return {
+        "first_s": first,
+        "warm_s": statistics.median(wall),
+        "warm_cpu_s": statistics.median(cpu),
+        "log_loss": quality(result),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what is installed."""
+    names = (
+        "jax", "jaxlib", "numpy", "scipy", "scikit-learn", "numpyro", "betacal", "netcal",
+        "probmetrics", "splinecalib", "venn-abers",
+    )  # fmt: skip
+    found = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def main() -> None:
+    """Run every entry in a fresh process, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--task", nargs="*", help="only tasks whose names begin so")
+    parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker is not None:
+        sys.stdout.write(json.dumps(worker(options.worker)) + "\n")
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    rows = []
+    for number, entry in enumerate(entries()):
+        if options.task and not any(entry.task.startswith(name) for name in options.task):
+            continue
+        command = [sys.executable, __file__, "--worker", str(number)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        row: dict[str, Any] = {"task": entry.task, "library": entry.library, "what": entry.label}
+        if done.returncode:
+            if entry.library == "bayescal":
+                raise SystemExit(f"{entry.task} failed:\n{done.stderr}")
+            row["error"] = done.stderr.strip().splitlines()[-1]
+        else:
+            row |= json.loads(done.stdout.splitlines()[-1])
+        rows.append(row)
+    table = Table(title="Fits of binary maps: first call of a process, and median of later ones")
+    names = "task", "library", "what", "first, s", "warm, s", "warm CPU, s", "theirs / ours"
+    for name in (*names, "log loss"):
+        table.add_column(name, justify="left" if name in names[:3] else "right")
+    own: dict[str, float] = {}
+    for row in rows:
+        facts = [row["task"], row["library"], row["what"]]
+        if "error" in row:
+            table.add_row(*facts, row["error"])
+            continue
+        own.setdefault(row["task"], row["warm_cpu_s"])
+        row["cpu_ratio"] = row["warm_cpu_s"] / own[row["task"]]
+        times = (f"{row[name]:.4f}" for name in ("first_s", "warm_s", "warm_cpu_s"))
+        table.add_row(*facts, *times, f"{row['cpu_ratio']:.1f}", f"{row['log_loss']:.6f}")
+    Console(width=130).print(table)
+    if options.json:
+        environment = {
+            "device": f"cpu {platform.machine()}",
+            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+            "python": platform.python_version(),
+            "versions": versions(),
+        }
+        options.json.write_text(json.dumps({"environment": environment, "rows": rows}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

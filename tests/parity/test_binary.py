@@ -1,0 +1,268 @@
+"""Binary maps beside other libraries on the same data: agreement, or the reason for a difference.
+
+Libraries that are not installed are skipped.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+import bayescal as bc
+
+pytestmark = pytest.mark.parity
+
+Array = np.ndarray
+
+
+def make(n: int = 3000, seed: int = 0) -> tuple[Array, Array]:
+    """Return over-confident probabilities and labels that follow a beta map of them."""
+    rng = np.random.default_rng(seed)
+    q = np.clip(expit(2 * rng.standard_normal(n)), 1e-9, 1 - 1e-9)
+    p = expit(0.5 * np.log(q) - 0.8 * np.log1p(-q) - 0.3)
+    return q, (rng.random(n) < p).astype(int)
+
+
+def log_loss(p: Array, y: Array) -> float:
+    return float(-np.mean(np.log(np.where(y == 1, p, 1 - p))))
+
+
+def regret(p: Array, q: Array) -> float:
+    """Return how much the mean log loss of p exceeds that of the truth at scores q."""
+    truth = expit(0.5 * np.log(q) - 0.8 * np.log1p(-q) - 0.3)
+    gain = truth * np.log(truth / p) + (1 - truth) * np.log((1 - truth) / (1 - p))
+    return float(np.mean(gain))
+
+
+def ours(calibrator: Any, q: Array, y: Array) -> Array:
+    return calibrator.fit(q, y).predict_proba(q)[:, 1]
+
+
+@pytest.fixture
+def quiet() -> Any:
+    """Other libraries warn of their own affairs."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@pytest.mark.usefixtures("quiet")
+class TestBetacal:
+    @pytest.mark.parametrize(("theirs", "own"), [("abm", bc.Beta(3)), ("am", bc.Logistic())])
+    def test_same_model_same_optimum(self, theirs: str, own: Any) -> None:
+        betacal = pytest.importorskip("betacal")
+        q, y = make()
+        expected = betacal.BetaCalibration(theirs).fit(q[:, None], y).predict(q[:, None])
+        found = ours(own, q, y)
+        # Their solver stops at a gradient of 1e-4: ours is never worse.
+        assert log_loss(found, y) <= log_loss(expected, y) + 1e-12
+        assert log_loss(found, y) == pytest.approx(log_loss(expected, y), rel=1e-6)
+        np.testing.assert_allclose(found, expected, atol=2e-3)
+
+    def test_weights(self) -> None:
+        betacal = pytest.importorskip("betacal")
+        q, y = make(500)
+        w = np.random.default_rng(1).uniform(0.1, 3, len(y))
+        expected = betacal.BetaCalibration("abm").fit(q[:, None], y, w).predict(q[:, None])
+        found = bc.Beta().fit(q, y, sample_weight=w).predict_proba(q)[:, 1]
+
+        def loss(p: Array) -> float:
+            return float(-np.sum(w * np.log(np.where(y == 1, p, 1 - p))))
+
+        assert loss(found) <= loss(expected) * (1 + 1e-12)
+        assert loss(found) == pytest.approx(loss(expected), rel=1e-6)
+
+    def test_a_negative_coefficient_is_held_at_zero(self) -> None:
+        betacal = pytest.importorskip("betacal")
+        rng = np.random.default_rng(3)
+        q = np.clip(expit(2 * rng.standard_normal(3000)), 1e-9, 1 - 1e-9)
+        y = (rng.random(3000) < expit(-0.4 * np.log(q) - 1.2 * np.log1p(-q) - 0.3)).astype(int)
+        expected = np.ravel(betacal.BetaCalibration("abm").fit(q[:, None], y).predict(q[:, None]))
+        found = bc.Beta().fit(q, y)
+        assert found.a_ == 0
+        np.testing.assert_allclose(found.predict_proba(q)[:, 1], expected, atol=2e-3)
+
+    def test_reversed_scores(self) -> None:
+        """They refit once without a negative coefficient, and may keep the other: a falling map."""
+        betacal = pytest.importorskip("betacal")
+        q, y = make()
+        theirs = betacal.BetaCalibration("abm").fit(q[:, None], 1 - y)
+        ends = np.ravel(theirs.predict(np.array([[0.1], [0.9]])))
+        assert ends[1] < ends[0] - 0.1
+        found = bc.Beta().fit(q, 1 - y)
+        assert found.a_ == 0
+        assert found.b_ == 0
+
+
+@pytest.mark.usefixtures("quiet")
+class TestNetcal:
+    def test_logistic_and_temperature_and_beta(self) -> None:
+        scaling = pytest.importorskip("netcal.scaling")
+        q, y = make()
+        for theirs, own in (
+            (scaling.LogisticCalibration(), bc.Logistic()),
+            (scaling.BetaCalibration(), bc.Beta()),
+            (scaling.TemperatureScaling(), bc.Temperature()),
+        ):
+            theirs.fit(q, y)
+            expected = np.ravel(theirs.transform(q))
+            found = ours(own, q, y)
+            assert log_loss(found, y) <= log_loss(expected, y) + 1e-9
+            np.testing.assert_allclose(found, expected, atol=5e-3)
+
+    def test_float32_input_is_fitted(self) -> None:
+        """Theirs returns float32 scores as they are, without a word; ours fits them."""
+        scaling = pytest.importorskip("netcal.scaling")
+        q, y = make()
+        theirs = scaling.TemperatureScaling()
+        theirs.fit(q.astype(np.float32), y)
+        unmoved = np.ravel(theirs.transform(q.astype(np.float32)))
+        assert np.abs(unmoved - q).max() < 1e-6
+        found = ours(bc.Temperature(), q.astype(np.float32), y)
+        np.testing.assert_allclose(found, ours(bc.Temperature(), q, y), atol=1e-4)
+        assert np.abs(found - q).max() > 0.01
+
+    def test_equal_width_bins(self) -> None:
+        binning = pytest.importorskip("netcal.binning")
+        q, y = make()
+        theirs = binning.HistogramBinning(bins=15)
+        theirs.fit(q, y)
+        # They fill empty bins otherwise; none is empty here.
+        np.testing.assert_allclose(
+            ours(bc.Histogram(bins=15), q, y), np.ravel(theirs.transform(q)), atol=1e-12
+        )
+
+    def test_bbq_is_as_near_to_the_truth(self) -> None:
+        """Bins, their prior and which models are kept differ: so do curves, but not how good."""
+        binning = pytest.importorskip("netcal.binning")
+        regrets = []
+        for seed in range(6):
+            q, y = make(1000, seed)
+            fresh, _ = make(3000, 100 + seed)
+            theirs = binning.BBQ()
+            theirs.fit(q, y)
+            own = bc.BBQ().fit(q, y).predict_proba(fresh)[:, 1]
+            regrets.append([regret(np.ravel(theirs.transform(fresh)), fresh), regret(own, fresh)])
+        mean_theirs, mean_ours = np.mean(regrets, axis=0)
+        assert mean_ours < 1.2 * mean_theirs
+
+
+@pytest.mark.usefixtures("quiet")
+def test_venn_abers() -> None:
+    venn_abers = pytest.importorskip("venn_abers")
+    rng = np.random.default_rng(2)
+    q, y = make(800)
+    fresh = rng.random(300)
+    theirs = venn_abers.VennAbers()
+    theirs.fit(np.column_stack([1 - q, q]), y)
+    p, pairs = theirs.predict_proba(np.column_stack([1 - fresh, fresh]))
+    own = bc.VennAbers().fit(q, y)
+    lower, upper = own.predict_interval(fresh)
+    np.testing.assert_allclose(lower, pairs[:, 0], atol=1e-10)
+    np.testing.assert_allclose(upper, pairs[:, 1], atol=1e-10)
+    np.testing.assert_allclose(own.predict_proba(fresh), p, atol=1e-10)
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("module", ["splinecalib", "ml_insights"])
+def test_splines_do_as_well_out_of_sample(module: str) -> None:
+    """Another penalty, other knots and other folds: the curves are alike, the loss not worse."""
+    package = pytest.importorskip(module)
+    q, y = make(5000)
+    grid = np.linspace(0.02, 0.98, 200)
+    theirs = package.SplineCalib()
+    theirs.fit(q, y)
+    expected = np.ravel(theirs.calibrate(grid))
+    found = bc.Spline(rescale="compact_logit").fit(q, y).predict_proba(grid)[:, 1]
+    assert np.abs(found - expected).max() < 0.05
+
+    assert regret(found, grid) < regret(expected, grid) + 1e-3
+
+
+class TestScikitLearn:
+    def test_platt_scaling(self) -> None:
+        """The same model; their search stops earlier, ours is at the optimum."""
+        from sklearn.base import BaseEstimator, ClassifierMixin
+        from sklearn.calibration import CalibratedClassifierCV
+        from sklearn.frozen import FrozenEstimator
+
+        class Scores(ClassifierMixin, BaseEstimator):
+            classes_ = np.array([0, 1])
+            n_features_in_ = 1
+
+            def fit(self, X: Array, y: Array) -> Any:
+                self.fitted_ = True
+                return self
+
+            def decision_function(self, X: Array) -> Array:
+                return X[:, 0]
+
+            def predict(self, X: Array) -> Array:
+                return (X[:, 0] > 0).astype(int)
+
+        q, y = make()
+        scores = np.log(q) - np.log1p(-q)
+        theirs = CalibratedClassifierCV(
+            FrozenEstimator(Scores().fit(scores[:, None], y)), ensemble=False
+        )
+        expected = theirs.fit(scores[:, None], y).predict_proba(scores[:, None])[:, 1]
+        own = bc.Logistic(smoothing="platt", inputs="scores").fit(scores, y)
+        found = own.predict_proba(scores)[:, 1]
+        target = bc.smoothing.platt_targets(y)
+
+        def loss(p: Array) -> float:
+            return float(-np.mean(target * np.log(p) + (1 - target) * np.log1p(-p)))
+
+        assert loss(found) <= loss(expected)
+        assert loss(found) == pytest.approx(loss(expected), rel=1e-5)
+        np.testing.assert_allclose(found, expected, atol=2e-3)
+
+    def test_isotonic(self) -> None:
+        isotonic = pytest.importorskip("sklearn.isotonic")
+        q, y = make()
+        theirs = isotonic.IsotonicRegression(out_of_bounds="clip").fit(q, y)
+        fresh = np.linspace(0, 1, 500)
+        own = bc.Isotonic().fit(q, y)
+        np.testing.assert_allclose(
+            own.predict_proba(fresh)[:, 1], theirs.predict(fresh), atol=1e-12
+        )
+
+    def test_calibrated_classifier_without_ensemble(self) -> None:
+        from sklearn.calibration import CalibratedClassifierCV
+        from sklearn.datasets import load_breast_cancer
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        X, y = load_breast_cancer(return_X_y=True)
+        model = make_pipeline(StandardScaler(), LogisticRegression())
+        theirs = CalibratedClassifierCV(model, method="isotonic", ensemble=False, cv=5)
+        own = bc.CalibratedClassifier(model, bc.Isotonic(inputs="scores"), cv=5)
+        np.testing.assert_allclose(
+            own.fit(X, y).predict_proba(X), theirs.fit(X, y).predict_proba(X), atol=1e-9
+        )
+
+
+def test_cauchy_prior_against_the_published_bioassay() -> None:
+    """Gelman et al. (2008), section 4: dose and deaths of 20 animals.
+
+    Printed to one digit: maximum likelihood -0.1 and 10.2, with the prior -0.2 and 5.4, for doses
+    scaled by twice their standard deviation over the four groups.
+    """
+    from bayescal.logistic._fit import fit_single
+    from bayescal.logistic._objective import Prior, Problem
+
+    dose = np.array([-0.86, -0.30, -0.05, 0.73])
+    z = (dose - dose.mean()) / (2 * dose.std(ddof=1))
+    deaths, animals = np.array([0, 1, 3, 5]), np.full(4, 5.0)
+    problem = Problem(z[:, None], deaths / animals, animals, 0.0, 0.0)
+    plain = fit_single(problem).x
+    assert np.round(plain, 1).tolist() == [-0.1, 10.2]
+    wide, narrow = Prior(0.0, 10.0, 1.0), Prior(0.0, 2.5, 1.0)
+    found = fit_single(problem._replace(prior=narrow, intercept_prior=wide)).x
+    # Their algorithm approximates the mode by repeated t-to-normal steps: one digit agrees.
+    assert np.round(found, 1).tolist() == [-0.2, 5.4]

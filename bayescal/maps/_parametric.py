@@ -76,9 +76,8 @@ class Parametric(Map):
         """Maximise the (penalised) likelihood."""
         state = self.prepare(scores, y, weights)
         columns = self.columns(state, scores)
-        found = self._maximise(
-            columns, y.astype(float), weights, self.penalties(state, len(columns))
-        )
+        targets = self.targets(scores, y, weights)
+        found = self._maximise(columns, targets, weights, self.penalties(state, len(columns)))
         return {
             **state,
             **self.describe(found.theta),

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from bayescal import datasets, metrics, plots, smoothing
+from bayescal._core.compilation import cache_compilations
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning
 from bayescal.inference.prediction import Prediction
 from bayescal.inference.result import Posterior
@@ -63,6 +64,7 @@ __all__ = [
     "Spline",
     "Temperature",
     "VennAbers",
+    "cache_compilations",
     "datasets",
     "load",
     "metrics",

@@ -50,6 +50,8 @@ GLOBAL_CHANGES = (
     "numpyro.set_platform",
     "random.seed",
 )
+# Functions whose whole purpose, by their name, is a setting that the user asks for.
+ASKED_FOR = ("_core/compilation.py",)
 WARNING_FILTERS = ("warnings.filterwarnings", "warnings.simplefilter")
 
 
@@ -293,7 +295,7 @@ def call_faults(package: Path) -> list[str]:
         may_print = layer_of_file(package, path) in ("cli", "__main__")
         for node, name, at_import in calls(parse(path)):
             where = f"{place}:{node.lineno}"
-            if name in GLOBAL_CHANGES:
+            if name in GLOBAL_CHANGES and str(path.relative_to(package)) not in ASKED_FOR:
                 faults.append(f"{where}: {name} changes a setting of the whole process")
             elif name in WARNING_FILTERS and at_import:
                 faults.append(f"{where}: {name} runs at import")

@@ -200,9 +200,9 @@ def _run(
             return state, (state.z, state.diverging)
 
         state = init(start, _WARMUP, adapt_mass_matrix=False, model_args=arguments, rng_key=own)
-        state = jax.lax.scan(step, state, length=_WARMUP)[0]
-        z, diverging = jax.lax.scan(step, state, length=draws)[1]
-        return z, jnp.sum(diverging)
+        # One loop for warm-up and draws, so that the sampler is compiled once.
+        z, diverging = jax.lax.scan(step, state, length=_WARMUP + draws)[1]
+        return z[_WARMUP:], jnp.sum(diverging[_WARMUP:])
 
     return jax.vmap(chain)(starts, keys[1])
 

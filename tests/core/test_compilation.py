@@ -1,0 +1,44 @@
+"""The persistent compilation cache, in a process of its own: it is a setting of all of JAX."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = """
+import os, sys
+import jax
+import bayescal as bc
+assert jax.config.jax_compilation_cache_dir is None
+folder = bc.cache_compilations(*sys.argv[1:])
+assert jax.config.jax_compilation_cache_dir == str(folder)
+slow = jax.jit(lambda x: jax.numpy.linalg.svd(x @ x.T + x)[1].sum())
+slow(jax.numpy.ones((5, 5)))
+print(folder, len(os.listdir(folder)))
+"""
+
+
+def run(*arguments: str, **environment: str) -> tuple[Path, int]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**kept, **environment},
+    )
+    folder, count = done.stdout.split()
+    return Path(folder), int(count)
+
+
+def test_what_is_compiled_is_kept(tmp_path: Path) -> None:
+    folder, count = run(str(tmp_path / "own"))
+    assert folder == tmp_path / "own"
+    assert count > 0
+
+
+def test_the_users_cache_folder_is_the_default(tmp_path: Path) -> None:
+    folder, _ = run(XDG_CACHE_HOME=str(tmp_path))
+    assert folder == tmp_path / "bayescal" / "jax"

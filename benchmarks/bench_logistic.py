@@ -99,11 +99,13 @@ def fitter(method: str, x: np.ndarray, t: np.ndarray, strength: float) -> Callab
     if method == "bayescal":
         import jax
 
-        from bayescal.logistic._fit import fit_many
+        from bayescal.logistic._fit import fit_many, fit_single
         from bayescal.logistic._objective import Problem
 
         def call() -> np.ndarray:
             batch = len(x)
+            if batch == 1:
+                return fit_single(Problem(x[0], t[0], np.ones_like(t[0]), 0.0, strength)).x[None]
             zero, ridge = np.zeros(batch), np.full(batch, strength)
             with jax.enable_x64(True):
                 problem = jax.device_put(Problem(x, t, np.ones_like(t), zero, ridge))

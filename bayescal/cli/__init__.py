@@ -1,4 +1,4 @@
-"""The command line: ``bayescal demo`` and ``bayescal predict``.
+"""The command line: ``bayescal demo``, ``bayescal predict`` and ``bayescal study``.
 
 Input errors end with one line on standard error and exit code 2.
 """
@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from bayescal.cli import _demo, _errors, _predict
+from bayescal.cli import _demo, _errors, _predict, _study
 
 __all__ = ["main"]
 
@@ -53,6 +53,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Bayesian calibration of the probabilities of classifiers.",
 )
+app.add_typer(_study.study, name="study")
 
 _Method = Annotated[str, typer.Option(help="predictive, preds, coeffs or map.")]
 _Integrator = Annotated[

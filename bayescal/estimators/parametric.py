@@ -248,6 +248,8 @@ class Spline(ParametricCalibrator):
     penalty : {"curvature", "coefficients"}
     strength : float or "cv"
     folds : int
+    rule : {"one_se", "best"}
+        The smoothest curve within one standard error of the best by cross-validation, or the best.
     inputs : {"probs", "logits"}
         What the scores are; it is never guessed from them.
     classes : pair of labels, optional
@@ -290,7 +292,8 @@ class Spline(ParametricCalibrator):
         knots: int = 200,
         penalty: Literal["curvature", "coefficients"] = "curvature",
         strength: float | Literal["cv"] = "cv",
-        folds: int = 5,
+        folds: int = 10,
+        rule: Literal["one_se", "best"] = "one_se",
         *,
         inputs: Inputs = "probs",
         classes: Any = None,
@@ -303,6 +306,7 @@ class Spline(ParametricCalibrator):
         self.penalty = penalty
         self.strength = strength
         self.folds = folds
+        self.rule = rule
         self.inputs = inputs
         self.classes = classes
         self.inference = inference

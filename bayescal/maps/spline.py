@@ -17,6 +17,7 @@ __all__ = ["Spline", "compact_logit"]
 #: Smoothest functions of the spline space that are kept: rougher ones never get weight.
 _FUNCTIONS = 30
 _POINTS = 512
+_APART = 1e-6
 _GRID = 17
 
 
@@ -29,7 +30,7 @@ class Spline(Parametric):
     :math:`\tfrac\lambda2 \sum_k \theta_k^2` over the coefficients of the natural cubic basis but
     the constant, as published. The basis used inside is another one of the same space: its
     functions are orthogonal on the data, and both penalties are sums of squares in it. Of them the
-    30 smoothest are kept.
+    30 smoothest are kept. Knots nearer than 1e-6 of the range are merged.
 
     The strength is chosen among 17 by cross-validated log loss. For that scores are gathered in at
     most 512 points of equal weight; folds are every k-th row of a class in the order of the scores,
@@ -45,6 +46,9 @@ class Spline(Parametric):
     strength : float or "cv"
         :math:`\lambda`, in nats.
     folds : int
+    rule : {"one_se", "best"}
+        Of cross-validation: the greatest strength whose log loss is within one standard error of
+        the least, or the least itself, as published. The first overfits less where rows are few.
 
     Notes
     -----
@@ -70,13 +74,15 @@ class Spline(Parametric):
     knots: int = 200
     penalty: Literal["curvature", "coefficients"] = "curvature"
     strength: float | Literal["cv"] = "cv"
-    folds: int = 5
+    folds: int = 10
+    rule: Literal["one_se", "best"] = "one_se"
 
     name: ClassVar[str] = "spline"
 
     def __post_init__(self) -> None:
         check_choice(self.rescale, "rescale", (None, "compact_logit"))
         check_choice(self.penalty, "penalty", ("curvature", "coefficients"))
+        check_choice(self.rule, "rule", ("one_se", "best"))
         if check_count(self.knots, "knots") < 3:
             raise ValueError(f"knots must be at least 3, got {self.knots}")
         if check_count(self.folds, "folds") < 2:
@@ -102,11 +108,12 @@ class Spline(Parametric):
         knots = _choose_knots(x, self.knots)
         order = np.lexsort((weights, y, x))
         points = _gather(x[order], y[order], weights[order], self.folds)
-        values, roughness = _basis(knots, points, self.penalty)
-        state |= {"knots": knots, "values": values, "roughness": roughness}
+        functions, roughness = _basis(knots, points, self.penalty)
+        state |= {"knots": knots, "functions": functions, "roughness": roughness}
         strength = self.strength
         if strength == "cv":
-            strength = _choose(_columns(knots, values, points.x), points, roughness)
+            columns = _columns(knots, functions, points.x)
+            strength = _choose(columns, points, roughness, self.rule)
         state["strength"] = np.asarray(float(strength))
         return state
 
@@ -114,7 +121,7 @@ class Spline(Parametric):
         return state["strength"] * state["roughness"]
 
     def columns(self, state: State, scores: np.ndarray) -> np.ndarray:
-        return _columns(state["knots"], state["values"], self._rescaled(state, scores))
+        return _columns(state["knots"], state["functions"], self._rescaled(state, scores))
 
     def describe(self, theta: np.ndarray) -> State:
         return {"coef": theta}
@@ -169,7 +176,14 @@ def _choose_knots(x: np.ndarray, most: int) -> np.ndarray:
     """Return at most ``most`` of the distinct scores, spread evenly over their ranks."""
     distinct = np.unique(x)
     index = np.linspace(0, len(distinct) - 1, min(most, len(distinct)))
-    return distinct[np.round(index).astype(int)]
+    knots = distinct[np.round(index).astype(int)]
+    # Nearer to each other than this they only cost digits.
+    least = _APART * (knots[-1] - knots[0])
+    cell = np.floor((knots - knots[0]) / least) if least > 0 else np.zeros(len(knots))
+    kept = np.concatenate([[True], np.diff(cell) > 0])
+    kept[1:-1] &= (knots[-1] - knots[1:-1]) > least
+    kept[-1] |= least > 0
+    return knots[kept]
 
 
 def _gather(x: np.ndarray, y: np.ndarray, weights: np.ndarray, folds: int) -> _Points:
@@ -192,74 +206,92 @@ def _gather(x: np.ndarray, y: np.ndarray, weights: np.ndarray, folds: int) -> _P
 
 
 def _basis(knots: np.ndarray, points: _Points, penalty: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return functions as their values at the knots (k, p), and the roughness (p,) of each.
+    """Return functions as coefficients (k + 2, p) of B-splines, and the roughness (p,) of each.
 
     On the data they are orthogonal and of mean square one, smoothest first, the constant before
-    all: the basis of Demmler and Reinsch.
+    all: the basis of Demmler and Reinsch. One knot has the constant alone, two a line.
     """
     k = len(knots)
-    if k < 3:
-        values = np.ones((k, 1)) if k == 1 else np.array([[1.0, -1.0], [1.0, 1.0]])
-        roughness = np.zeros(k)
-        roughness[1:] = 1.0 if penalty == "coefficients" else 0.0
-        return values, roughness
     weights = points.weights.sum(axis=0)
-    root = np.sqrt(weights / weights.sum())
-    at_points = _columns(knots, np.eye(k), points.x).T * root[:, None]
-    # Knots between which no point lies leave directions that the data do not see.
-    gram = at_points.T @ at_points + 1e-10 * np.eye(k) / k
+    share = weights / weights.sum()
+    if k == 1:
+        return np.ones((1, 1)), np.zeros(1)
+    mean = share @ points.x
+    spread = np.sqrt(share @ (points.x - mean) ** 2)
+    line = (_averages(knots) - mean) / (spread if spread > 0 else 1.0)
+    plain = np.stack([np.ones(k + 2), line], axis=1)
+    if k == 2:
+        root = _penalty_root(knots, penalty)
+        return plain, np.sum((plain.T @ root) ** 2, axis=1) * [0, 1]
+    natural = _natural(knots)
+    at_points = _columns(knots, natural, points.x) * np.sqrt(share)
+    gram = at_points @ at_points.T
+    # Functions that hardly any point sees come out as very rough, whatever they are.
+    gram += 1e-10 * np.trace(gram) / k * np.eye(k)
     lower = np.linalg.cholesky(gram)
-    half = np.linalg.solve(lower, _penalty_root(knots, penalty))
-    vectors, sizes, _ = np.linalg.svd(half, full_matrices=True)
-    squares = np.zeros(k)
-    squares[: len(sizes)] = sizes**2
-    order = np.argsort(squares)
-    values = np.linalg.solve(lower.T, vectors[:, order])
-    squares = squares[order]
+    # What is not penalised is written out; the rest is orthogonal to it, in units of the data.
     free = 2 if penalty == "curvature" else 1
-    values[:, 0] = 1
-    if free == 2:
-        x = points.x
-        mean = np.sum(root**2 * x)
-        spread = np.sqrt(np.sum(root**2 * (x - mean) ** 2))
-        values[:, 1] = (knots - mean) / (spread if spread > 0 else 1)
-    squares[:free] = 0
-    most = min(k, _FUNCTIONS)
-    return values[:, :most], squares[:most]
+    known = lower.T @ (natural.T @ plain[:, :free])
+    others = np.linalg.qr(known, mode="complete")[0][:, free:]
+    half = np.linalg.solve(lower, natural.T @ _penalty_root(knots, penalty))
+    vectors, sizes, _ = np.linalg.svd(others.T @ half)
+    squares = np.zeros(k - free)
+    squares[: len(sizes)] = sizes[: k - free] ** 2
+    order = np.argsort(squares)[: _FUNCTIONS - free]
+    rest = natural @ np.linalg.solve(lower.T, others @ vectors[:, order])
+    functions = np.concatenate([plain[:, :free], rest], axis=1)
+    return functions, np.concatenate([np.zeros(free), squares[order]])
+
+
+def _ends(knots: np.ndarray) -> np.ndarray:
+    """Return the knots with the first and the last four times, as cubic B-splines want them."""
+    return np.concatenate([knots[:1].repeat(3), knots, knots[-1:].repeat(3)])
+
+
+def _averages(knots: np.ndarray) -> np.ndarray:
+    """Return the coefficients (k + 2,) of the function x: Greville's abscissae."""
+    t = _ends(knots)
+    return (t[1:-3] + t[2:-2] + t[3:-1]) / 3
+
+
+def _derivatives(knots: np.ndarray, order: int, x: np.ndarray) -> np.ndarray:
+    """Return derivatives of all B-splines at points: (m, k + 2)."""
+    from scipy.interpolate import BSpline
+
+    return BSpline(_ends(knots), np.eye(len(knots) + 2), 3)(x, order)
+
+
+def _natural(knots: np.ndarray) -> np.ndarray:
+    """Return an orthonormal basis (k + 2, k) of coefficients without curvature at both ends."""
+    bends = _derivatives(knots, 2, knots[[0, -1]])
+    bends /= np.abs(bends).max(axis=1, keepdims=True)
+    return np.linalg.qr(bends.T, mode="complete")[0][:, 2:]
 
 
 def _penalty_root(knots: np.ndarray, penalty: str) -> np.ndarray:
-    """Return a matrix C (k, r) with penalty g' C C' g for a spline with values g at the knots."""
+    """Return a matrix C (k + 2, r) with penalty c' C C' c for B-spline coefficients c."""
     h = np.diff(knots)
-    k = len(knots)
-    rows = np.arange(k - 2)
-    second = np.zeros((k, k - 2))
-    second[rows, rows] = 1 / h[:-1]
-    second[rows + 1, rows] = -1 / h[:-1] - 1 / h[1:]
-    second[rows + 2, rows] = 1 / h[1:]
-    bands = np.diag((h[:-1] + h[1:]) / 3) + np.diag(h[1:-1] / 6, 1) + np.diag(h[1:-1] / 6, -1)
+    bends = _derivatives(knots, 2, knots)
     if penalty == "curvature":
-        # The integral of the squared second derivative is g' Q R^-1 Q' g.
-        return np.linalg.solve(np.linalg.cholesky(bands), second.T).T
+        # The second derivative is straight between knots, and zero at the ends.
+        gram = np.diag((h[:-1] + h[1:]) / 3)
+        gram += np.diag(h[1:-1] / 6, 1) + np.diag(h[1:-1] / 6, -1)
+        return bends[1:-1].T @ np.linalg.cholesky(gram)
     # A coefficient of the natural basis is a jump of the third derivative, times a length.
-    bends = np.zeros((k, k))
-    bends[1:-1] = np.linalg.solve(bands, second.T)
     third = np.diff(bends, axis=0) / h[:, None]
-    jumps = np.diff(np.concatenate([np.zeros((1, k)), third]), axis=0)[: k - 2]
-    coefficients = jumps * (knots[-1] - knots[: k - 2])[:, None] / 6
-    slope = np.zeros((1, k))
-    slope[0, :2] = -1 / h[0], 1 / h[0]
-    slope[0] -= h[0] / 6 * bends[1]
-    return np.concatenate([slope, coefficients]).T
+    before = np.concatenate([np.zeros((1, third.shape[1])), third])
+    jumps = np.diff(before, axis=0)[: len(knots) - 2]
+    length = (knots[-1] - knots[: len(knots) - 2])[:, None]
+    return np.concatenate([_derivatives(knots, 1, knots[:1]), jumps * length / 6]).T
 
 
-def _columns(knots: np.ndarray, values: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Evaluate natural cubic splines (k, p) at x (m,): (p, m); they go on straight outside."""
-    from scipy.interpolate import CubicSpline
+def _columns(knots: np.ndarray, coefficients: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Evaluate splines (k + 2, p) at x (m,): (p, m); they go on straight outside the knots."""
+    from scipy.interpolate import BSpline
 
     if len(knots) == 1:
-        return np.broadcast_to(values.T, (values.shape[1], len(x))).copy()
-    spline = CubicSpline(knots, values, bc_type="natural")
+        return np.ones((1, len(x)))
+    spline = BSpline(_ends(knots), coefficients, 3)
     inside = np.clip(x, knots[0], knots[-1])
     result = spline(inside)
     outside = np.flatnonzero(x != inside)
@@ -268,8 +300,8 @@ def _columns(knots: np.ndarray, values: np.ndarray, x: np.ndarray) -> np.ndarray
     return np.ascontiguousarray(result.T)
 
 
-def _choose(columns: np.ndarray, points: _Points, roughness: np.ndarray) -> float:
-    """Return the strength with the least cross-validated log loss; of equals the greatest."""
+def _choose(columns: np.ndarray, points: _Points, roughness: np.ndarray, rule: str) -> float:
+    """Return the strength that cross-validation prefers; of equals the greatest."""
     rough = roughness[roughness > 0]
     if not rough.size:
         return 0.0
@@ -278,5 +310,11 @@ def _choose(columns: np.ndarray, points: _Points, roughness: np.ndarray) -> floa
     grid = np.geomspace(250 / rough[0], 0.25 / rough[-1], _GRID) * total
     path = ridge_path(columns, points.weights, points.positives, grid[:, None] * roughness)
     held = points.weights.sum(axis=1)
-    losses = path.losses @ held
-    return float(grid[np.argmin(np.where(np.isnan(losses), np.inf, losses))])
+    share = held / held.sum()
+    losses = np.where(np.isnan(path.losses), np.inf, path.losses)
+    mean = losses @ share
+    best = int(np.argmin(mean))
+    if rule == "one_se" and np.isfinite(losses[best]).all():
+        error = np.sqrt(share @ (losses[best] - mean[best]) ** 2 / (len(held) - 1))
+        best = int(np.argmax(mean <= mean[best] + error))
+    return float(grid[best])

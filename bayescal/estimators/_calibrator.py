@@ -9,15 +9,15 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
-from sklearn.utils import check_random_state
+from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayescal._core.checks import as_numpy, check_choice, check_count, check_level
 from bayescal._core.optimise import Status
 from bayescal._core.warnings import SamplingWarning
-from bayescal.maps._inputs import INPUTS, convert
-from bayescal.maps._map import State
+from bayescal.maps._inputs import INPUTS, convert, least_probabilities
+from bayescal.maps._map import Domain, State
 from bayescal.maps._parametric import Parametric, sigmoid
 from bayescal.maps._posterior import ParameterPosterior, summarise_curves
 from bayescal.smoothing._inputs import check_sample_weight
@@ -67,6 +67,11 @@ class Calibrator(ClassifierMixin, BaseEstimator):
         ValueError
             If scores contradict ``inputs``, are not finite, or there are not two classes.
 
+        Notes
+        -----
+        Maps of log odds take a probability of exactly 0 for half the least positive one, at most
+        0.01, and of 1 likewise (``least_probabilities_``): a forest's 0 is no certainty.
+
         Warns
         -----
         ConvergenceWarning
@@ -77,11 +82,13 @@ class Calibrator(ClassifierMixin, BaseEstimator):
         rows = self._check_rows(scores, reset=True)
         label = self._check_labels(y, len(rows))
         weights = check_sample_weight(sample_weight, len(rows))
-        values = convert(rows, self.inputs, calibration.domain)
         used = weights > 0
         if not used.all():
-            values, label, weights = values[used], label[used], weights[used]
+            rows, label, weights = rows[used], label[used], weights[used]
+        values, least = self._convert(rows, calibration.domain, None)
         self._state = self._fit_state(calibration, values, label, weights)
+        if least is not None:
+            self._state["least_probabilities"] = least
         status = Status(int(self._state.get("status", Status.CONVERGED)))
         self.status_ = status.name.lower()
         if status != Status.CONVERGED:
@@ -135,7 +142,20 @@ class Calibrator(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         calibration = self._map()
         rows = self._check_rows(scores, reset=False)
-        return calibration, convert(rows, self.inputs, calibration.domain)
+        least = self._state.get("least_probabilities")
+        return calibration, self._convert(rows, calibration.domain, least)[0]
+
+    def _convert(
+        self, rows: np.ndarray, domain: Domain, least: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return values (n,) for the map, and what probabilities of zero stand for in them."""
+        logarithms = self.inputs == "probs" and domain in ("log_odds", "real")
+        if not logarithms:
+            return convert(rows, self.inputs, domain), None
+        if least is None:
+            convert(rows, self.inputs, "probability")  # checks
+            least = least_probabilities(rows)
+        return convert(rows, self.inputs, domain, least), least
 
     def _check_rows(self, scores: Any, reset: bool) -> Any:
         """Return (n, 1) or (n, 2) numbers, and keep or compare number and names of features."""
@@ -197,7 +217,8 @@ class ParametricCalibrator(Calibrator):
         state["theta_draws"] = draws.coefficients
         state["ess"], state["r_hat"] = draws.ess, draws.r_hat
         state["divergences"] = np.asarray(draws.divergences)
-        warn_of_chains(self, draws.r_hat, draws.ess)
+        if self.inference == "nuts":
+            warn_of_chains(self, draws.r_hat, draws.ess)
         return state
 
     @property
@@ -274,8 +295,8 @@ def read_labels(y: Any, n: int, classes: Any) -> tuple[np.ndarray, np.ndarray]:
     if classes is None:
         if len(found) == 1:
             raise ValueError(
-                f"y must hold two classes, got only one class, {found[0]!r}; where the data lack "
-                "one, say classes=(negative, positive)"
+                f"y must hold two classes, got only one class, {found.tolist()[0]!r}; where the "
+                "data lack one, say classes=(negative, positive)"
             )
         if len(found) > 2:
             raise ValueError(
@@ -300,6 +321,8 @@ def _distinct(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         above = y != low
         if low != high and (y[above] == high).all():
             return np.array([low, high]), above.astype(int)
+    if y.dtype.kind == "f":
+        assert_all_finite(y, input_name="y")
     check_classification_targets(y)
     if y.dtype == object and all(isinstance(label, str) for label in y):
         y = y.astype(str)

@@ -9,7 +9,14 @@ import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv, cross_val_predict
-from sklearn.utils import Bunch, column_or_1d, get_tags, indexable
+from sklearn.utils import (
+    Bunch,
+    _safe_indexing,
+    assert_all_finite,
+    column_or_1d,
+    get_tags,
+    indexable,
+)
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -23,7 +30,7 @@ __all__ = ["CalibratedClassifier"]
 
 
 def _has_interval(owner: CalibratedClassifier) -> bool:
-    return hasattr(owner.calibrator, "predict_interval") and not owner.ensemble
+    return hasattr(type(owner.calibrator), "posterior_") and not owner.ensemble
 
 
 class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
@@ -32,8 +39,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     The classifier scores every row while that row's fold is left out, the calibrator is fitted to
     these scores, and the classifier once more to all rows. With ``ensemble=True`` there is a pair
     of classifier and calibrator for each fold, and probabilities are averaged; ``VennAbers`` makes
-    it a cross Venn-Abers predictor. A fitted classifier
-    in scikit-learn's ``FrozenEstimator`` is left as it is: the data given serve the calibrator.
+    it a cross Venn-Abers predictor. A fitted classifier in scikit-learn's ``FrozenEstimator`` is
+    left as it is: the data given serve the calibrator.
 
     Parameters
     ----------
@@ -114,13 +121,18 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
-        check_classification_targets(y)
-        X, y = indexable(X, y)
         label = np.asarray(column_or_1d(y, warn=True))
-        weights = None if sample_weight is None else check_sample_weight(sample_weight, len(label))
+        if label.dtype.kind == "f":
+            assert_all_finite(label, input_name="y")
+        check_classification_targets(label)
+        X = indexable(X, label)[0]
+        weights, seen = None, label
+        if sample_weight is not None:
+            weights = check_sample_weight(sample_weight, len(label))
+            seen = label[weights > 0]
         routed = self._route(weights, fit_params)
         frozen = isinstance(self.estimator, FrozenEstimator)
-        self.classes_ = self.estimator.classes_ if frozen else np.unique(label)
+        self.classes_ = self.estimator.classes_ if frozen else np.unique(seen)
         if len(self.classes_) != 2:
             count = "one class" if len(self.classes_) == 1 else f"{len(self.classes_)} classes"
             raise ValueError(
@@ -158,17 +170,16 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def _fit_pairs(self, X: Any, y: np.ndarray, weights: Any, routed: Any) -> None:
         """Fit a classifier without each fold, and a calibrator to its scores there."""
         from joblib import Parallel, delayed
-        from sklearn.utils import _safe_indexing as rows_of
 
         def pair(train: np.ndarray, test: np.ndarray) -> Any:
             params = {
-                name: rows_of(value, train) if np.shape(value)[:1] == (len(y),) else value
+                name: _safe_indexing(value, train) if np.shape(value)[:1] == (len(y),) else value
                 for name, value in routed.estimator.fit.items()
             }
             estimator: Any = clone(self.estimator)
-            estimator.fit(rows_of(X, train), y[train], **params)
+            estimator.fit(_safe_indexing(X, train), y[train], **params)
             own = None if weights is None else weights[test]
-            scores = self._score(estimator, rows_of(X, test))
+            scores = self._score(estimator, _safe_indexing(X, test))
             return estimator, self._fit_calibrator(scores, y[test], own)
 
         splits = self._splitter(y).split(X, y, **routed.splitter.split)

@@ -183,7 +183,8 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         status, self._draws = Status(int(found.status)), None
         if self.inference != "map":
             self._draws = method.sample(X, weights, settled, seed)
-            warn_of_chains(self, self._draws.r_hat, self._draws.ess)
+            if self.inference == "nuts":
+                warn_of_chains(self, self._draws.r_hat, self._draws.ess)
             # The prior makes the posterior proper, whatever the likelihood alone lacks.
             status = Status.CONVERGED
         self.status_ = status.name.lower()
@@ -213,6 +214,9 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Return the logarithms of :meth:`predict_proba`."""
+        if self._posterior_draws() is None:
+            line = self.decision_function(X)
+            return -np.logaddexp(0, np.stack([line, -line], axis=1))
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 

@@ -13,9 +13,13 @@ from bayescal.maps._parametric import sigmoid
 Inputs = Literal["probs", "logits", "scores"]
 INPUTS = ("probs", "logits", "scores")
 _SUM_TOLERANCE = 1e-3
+#: More than this a probability of zero never stands for.
+_MOST = 0.01
 
 
-def convert(scores: Any, inputs: Inputs, domain: Domain) -> np.ndarray:
+def convert(
+    scores: Any, inputs: Inputs, domain: Domain, least: np.ndarray | None = None
+) -> np.ndarray:
     """Return (n,) float64 scores of class 1 in the domain of a map.
 
     Parameters
@@ -26,12 +30,13 @@ def convert(scores: Any, inputs: Inputs, domain: Domain) -> np.ndarray:
         Probabilities; log odds, or two logits whose difference they are; or any real numbers.
     domain : str
         See ``bayescal.maps._map.Domain``.
+    least : array of shape (2,), optional
+        What probabilities of the classes 0 and 1 are raised to before logarithms are taken, from
+        :func:`least_probabilities`; by default the precision of their type.
 
     Notes
     -----
-    Probabilities of 0 and 1 have no log odds. Log odds are computed from probabilities moved by at
-    most the precision of their type, to within [2e-16, 1 - 2e-16] in float64 and [1e-7, 1 - 1e-7]
-    in float32. Of two columns each gives its own logarithm.
+    Of two columns each gives its own logarithm.
     """
     if inputs == "scores" and domain in ("probability", "log_odds"):
         kind = "probabilities" if domain == "probability" else "probabilities or log odds"
@@ -53,17 +58,48 @@ def convert(scores: Any, inputs: Inputs, domain: Domain) -> np.ndarray:
             )
         return _column(scores)
     if inputs == "logits":
-        z = scores[:, 1].astype(float) - scores[:, 0] if pair else _column(scores)
+        z = _difference(scores) if pair else _column(scores)
         return sigmoid(z) if domain == "probability" else z
     _check_probabilities(scores, pair)
     if domain in ("probability", "any"):
         return scores[:, 1].astype(float) if pair else _column(scores)
-    eps = float(np.finfo(scores.dtype if scores.dtype.kind == "f" else float).eps)
+    if least is None:
+        least = np.full(2, _precision(scores))
     if pair:
-        both = np.log(np.clip(scores.astype(float), eps, 1 - eps))
+        both = np.log(np.clip(scores.astype(float), least, 1 - least[::-1]))
         return both[:, 1] - both[:, 0]
-    p = np.clip(_column(scores), eps, 1 - eps)
+    p = np.clip(_column(scores), least[1], 1 - least[0])
     return np.log(p) - np.log1p(-p)
+
+
+def least_probabilities(scores: Any) -> np.ndarray:
+    """Return what probabilities (n,), (n, 1) or (n, 2) of 0 and 1 stand for, at least: (2,).
+
+    Log odds of 0 and 1 are infinite. Where a class has probabilities of exactly zero, as counts of
+    trees or neighbours do, they stand for half the least positive one, at most 0.01. Elsewhere the
+    least is the precision of their type: 2e-16 in float64, 1e-7 in float32.
+    """
+    eps = _precision(scores)
+    pair = scores.ndim == 2 and scores.shape[1] == 2
+    one = scores[:, 1].astype(float) if pair else _column(scores)
+    zero = scores[:, 0].astype(float) if pair else 1 - one
+    least = np.full(2, eps)
+    for label, p in enumerate((zero, one)):
+        positive = p[p > 0]
+        if len(positive) < len(p):
+            half = positive.min() / 2 if len(positive) else _MOST
+            least[label] = min(max(half, eps), _MOST)
+    return least
+
+
+def _precision(scores: Any) -> float:
+    return float(np.finfo(scores.dtype if scores.dtype.kind == "f" else float).eps)
+
+
+def _difference(logits: np.ndarray) -> np.ndarray:
+    halves = logits.astype(float) / 2
+    most = np.finfo(float).max / 2
+    return 2 * np.clip(halves[:, 1] - halves[:, 0], -most, most)
 
 
 def _column(scores: np.ndarray) -> np.ndarray:

@@ -292,7 +292,7 @@ class Spline(ParametricCalibrator):
         knots: int = 200,
         penalty: Literal["curvature", "coefficients"] = "curvature",
         strength: float | Literal["cv"] = "cv",
-        folds: int = 10,
+        folds: int = 5,
         rule: Literal["one_se", "best"] = "one_se",
         *,
         inputs: Inputs = "probs",

@@ -82,7 +82,8 @@ def _solve(
             entries = curvature[active] @ products
             hessian[:, upper[0], upper[1]] = hessian[:, upper[1], upper[0]] = entries
             ridge = strengths[active] + (damping[active] * total[active])[:, None]
-            hessian[:, diagonal, diagonal] += ridge + 1e-12 * total[active, None]
+            # Folds may leave nothing to fit, and penalties nothing to hold.
+            hessian[:, diagonal, diagonal] += ridge + 1e-12 * (1 + total[active, None])
             step = np.linalg.solve(hessian, slope[active][..., None])[..., 0]
             gain = (slope[active] * step).sum(axis=1)
             candidate = theta[active] - step

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from bayescal._core.checks import check_choice, check_count
+from bayescal._core.checks import check_choice, check_count, check_strength
 from bayescal._core.optimise import Minimum
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
@@ -80,8 +80,7 @@ class Method:
             check_choice(self.smoothing, "smoothing", ("platt", "cv", "instance"))
         elif self.smoothing is not None and not 0 <= self.smoothing < 0.5:
             raise ValueError(f"smoothing must lie in [0, 0.5), got {self.smoothing}")
-        if self.strength != "cv" and not 0 <= float(self.strength) < np.inf:
-            raise ValueError(f"strength must be 'cv' or not negative, got {self.strength!r}")
+        check_strength(self.strength)
         if not 0 <= self.l1_ratio <= 1:
             raise ValueError(f"l1_ratio must lie in [0, 1], got {self.l1_ratio}")
         if isinstance(self.coef_prior, str):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from bayescal._core.checks import check_choice, check_count
+from bayescal._core.checks import check_choice, check_count, check_strength
 from bayescal.logistic._ridge import ridge_path
 from bayescal.maps._map import Domain, State, register
 from bayescal.maps._parametric import Parametric
@@ -33,8 +34,8 @@ class Spline(Parametric):
     30 smoothest are kept. Knots nearer than 1e-6 of the range are merged.
 
     The strength is chosen among 17 by cross-validated log loss. For that scores are gathered in at
-    most 512 points of equal weight; folds are every k-th row of a class in the order of the scores,
-    so that the choice does not depend on the order of the rows.
+    most 512 points of equal weight; folds are drawn within each class, by a fixed seed and in the
+    order of the scores, so that the choice does not depend on the order of the rows.
 
     Parameters
     ----------
@@ -47,8 +48,9 @@ class Spline(Parametric):
         :math:`\lambda`, in nats.
     folds : int
     rule : {"one_se", "best"}
-        Of cross-validation: the greatest strength whose log loss is within one standard error of
-        the least, or the least itself, as published. The first overfits less where rows are few.
+        Of cross-validation: the greatest strength whose log loss exceeds the least by at most one
+        standard error of that difference, or the one with the least, as published. The first
+        overfits less where rows are few.
 
     Notes
     -----
@@ -74,7 +76,7 @@ class Spline(Parametric):
     knots: int = 200
     penalty: Literal["curvature", "coefficients"] = "curvature"
     strength: float | Literal["cv"] = "cv"
-    folds: int = 10
+    folds: int = 5
     rule: Literal["one_se", "best"] = "one_se"
 
     name: ClassVar[str] = "spline"
@@ -87,8 +89,7 @@ class Spline(Parametric):
             raise ValueError(f"knots must be at least 3, got {self.knots}")
         if check_count(self.folds, "folds") < 2:
             raise ValueError(f"folds must be at least 2, got {self.folds}")
-        if self.strength != "cv" and not 0 <= float(self.strength) < np.inf:
-            raise ValueError(f"strength must be 'cv' or not negative, got {self.strength!r}")
+        check_strength(self.strength)
 
     @property
     def domain(self) -> Domain:
@@ -159,10 +160,13 @@ def compact_logit(p: np.ndarray, epsilon: float) -> np.ndarray:
     >>> compact_logit(np.array([0.0, 0.001, 0.01, 0.5, 0.9999]), 1e-3).round(3).tolist()
     [0.0, 0.001, 0.168, 0.5, 1.0]
     """
-    inside = (p >= epsilon) & (p <= 1 - epsilon)
+    inside = (p >= epsilon) & (1 - p >= epsilon)
     safe = np.where(inside, p, 0.5)
     factor = (1 - 2 * epsilon) / (2 * (np.log1p(-epsilon) - np.log(epsilon)))
     return np.where(inside, factor * (np.log(safe) - np.log1p(-safe)) + 0.5, p)
+
+
+_Functions = Callable[[np.ndarray], np.ndarray]
 
 
 class _Points:
@@ -196,9 +200,11 @@ def _gather(x: np.ndarray, y: np.ndarray, weights: np.ndarray, folds: int) -> _P
     count = point[-1] + 1
     mean = np.bincount(point, weights * (x - x[0])) / np.bincount(point, weights) + x[0]
     fold = np.empty(len(x), int)
+    # Not in turn: folds that are alike in every region would not punish what is only noise.
+    random = np.random.default_rng(0)
     for label in (0, 1):
         rows = np.flatnonzero(y == label)
-        fold[rows] = np.arange(len(rows)) % folds
+        fold[rows] = random.permutation(len(rows)) % folds
     cell = fold * count + point
     total = np.bincount(cell, weights, minlength=folds * count).reshape(folds, count)
     ones = np.bincount(cell, weights * y, minlength=folds * count).reshape(folds, count)
@@ -206,98 +212,99 @@ def _gather(x: np.ndarray, y: np.ndarray, weights: np.ndarray, folds: int) -> _P
 
 
 def _basis(knots: np.ndarray, points: _Points, penalty: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return functions as coefficients (k + 2, p) of B-splines, and the roughness (p,) of each.
+    """Return functions as values at the knots (k, p), and the roughness (p,) of each.
 
-    On the data they are orthogonal and of mean square one, smoothest first, the constant before
-    all: the basis of Demmler and Reinsch. One knot has the constant alone, two a line.
+    On the data they are orthogonal and of mean square one; first come those without penalty, then
+    the others, smoothest first: the basis of Demmler and Reinsch.
     """
-    k = len(knots)
+    from scipy.linalg import eigh
+
     weights = points.weights.sum(axis=0)
-    share = weights / weights.sum()
-    if k == 1:
-        return np.ones((1, 1)), np.zeros(1)
-    mean = share @ points.x
-    spread = np.sqrt(share @ (points.x - mean) ** 2)
-    line = (_averages(knots) - mean) / (spread if spread > 0 else 1.0)
-    plain = np.stack([np.ones(k + 2), line], axis=1)
-    if k == 2:
-        root = _penalty_root(knots, penalty)
-        return plain, np.sum((plain.T @ root) ** 2, axis=1) * [0, 1]
-    natural = _natural(knots)
-    at_points = _columns(knots, natural, points.x) * np.sqrt(share)
-    gram = at_points @ at_points.T
-    # Functions that hardly any point sees come out as very rough, whatever they are.
-    gram += 1e-10 * np.trace(gram) / k * np.eye(k)
-    lower = np.linalg.cholesky(gram)
-    # What is not penalised is written out; the rest is orthogonal to it, in units of the data.
-    free = 2 if penalty == "curvature" else 1
-    known = lower.T @ (natural.T @ plain[:, :free])
-    others = np.linalg.qr(known, mode="complete")[0][:, free:]
-    half = np.linalg.solve(lower, natural.T @ _penalty_root(knots, penalty))
-    vectors, sizes, _ = np.linalg.svd(others.T @ half)
-    squares = np.zeros(k - free)
-    squares[: len(sizes)] = sizes[: k - free] ** 2
-    order = np.argsort(squares)[: _FUNCTIONS - free]
-    rest = natural @ np.linalg.solve(lower.T, others @ vectors[:, order])
-    functions = np.concatenate([plain[:, :free], rest], axis=1)
-    return functions, np.concatenate([np.zeros(free), squares[order]])
+    root = np.sqrt(weights / weights.sum())
+    free, unit = _unit_functions(knots, penalty)
+    at_points = np.concatenate([free(points.x), unit(points.x)], axis=1)
+    at_knots = np.concatenate([free(knots), unit(knots)], axis=1)
+    p = free(knots[:1]).shape[1]
+    # Orthogonal functions without penalty, and the part of all others that they do not hold.
+    factor = np.linalg.qr(root[:, None] * at_points[:, :p])[1]
+    factor *= np.sign(np.diagonal(factor))[:, None]
+    plain = np.linalg.solve(factor.T, at_knots[:, :p].T).T
+    held = root[:, None] * np.linalg.solve(factor.T, at_points[:, :p].T).T
+    shares = held.T @ (root[:, None] * at_points[:, p:])
+    rest = root[:, None] * at_points[:, p:] - held @ shares
+    size = rest.shape[1]
+    if not size:
+        return plain, np.zeros(p)
+    kept = min(size, _FUNCTIONS - p)
+    squares, vectors = eigh(rest.T @ rest, subset_by_index=(size - kept, size - 1))
+    squares, vectors = squares[::-1], vectors[:, ::-1]
+    seen = squares > 1e-13 * max(squares[0], 1e-300)
+    vectors = vectors[:, seen] / np.sqrt(squares[seen])
+    others = (at_knots[:, p:] - plain @ shares) @ vectors
+    roughness = np.concatenate([np.zeros(p), 1 / squares[seen]])
+    return np.concatenate([plain, others], axis=1), roughness
 
 
-def _ends(knots: np.ndarray) -> np.ndarray:
-    """Return the knots with the first and the last four times, as cubic B-splines want them."""
-    return np.concatenate([knots[:1].repeat(3), knots, knots[-1:].repeat(3)])
+def _unit_functions(knots: np.ndarray, penalty: str) -> tuple[_Functions, _Functions]:
+    """Return the functions without penalty, and those whose squared coefficients are the penalty.
 
-
-def _averages(knots: np.ndarray) -> np.ndarray:
-    """Return the coefficients (k + 2,) of the function x: Greville's abscissae."""
-    t = _ends(knots)
-    return (t[1:-3] + t[2:-2] + t[3:-1]) / 3
-
-
-def _derivatives(knots: np.ndarray, order: int, x: np.ndarray) -> np.ndarray:
-    """Return derivatives of all B-splines at points: (m, k + 2)."""
-    from scipy.interpolate import BSpline
-
-    return BSpline(_ends(knots), np.eye(len(knots) + 2), 3)(x, order)
-
-
-def _natural(knots: np.ndarray) -> np.ndarray:
-    """Return an orthonormal basis (k + 2, k) of coefficients without curvature at both ends."""
-    bends = _derivatives(knots, 2, knots[[0, -1]])
-    bends /= np.abs(bends).max(axis=1, keepdims=True)
-    return np.linalg.qr(bends.T, mode="complete")[0][:, 2:]
-
-
-def _penalty_root(knots: np.ndarray, penalty: str) -> np.ndarray:
-    """Return a matrix C (k + 2, r) with penalty c' C C' c for B-spline coefficients c."""
+    Both are functions of points (m,) that return columns (m, p). Together they span the natural
+    cubic splines.
+    """
+    low, k = knots[0], len(knots)
+    reach = max(knots[-1] - low, 1e-300)
+    if penalty == "coefficients":
+        # The slope is penalised too: these are all of the published basis but the constant.
+        return _powers(low, reach, 0, min(k, 1)), lambda x: _natural(knots, x)
+    line = _powers(low, reach, 0, min(k, 2))
+    if k < 3:
+        return line, lambda x: np.empty((len(x), 0))
     h = np.diff(knots)
-    bends = _derivatives(knots, 2, knots)
-    if penalty == "curvature":
-        # The second derivative is straight between knots, and zero at the ends.
-        gram = np.diag((h[:-1] + h[1:]) / 3)
-        gram += np.diag(h[1:-1] / 6, 1) + np.diag(h[1:-1] / 6, -1)
-        return bends[1:-1].T @ np.linalg.cholesky(gram)
-    # A coefficient of the natural basis is a jump of the third derivative, times a length.
-    third = np.diff(bends, axis=0) / h[:, None]
-    before = np.concatenate([np.zeros((1, third.shape[1])), third])
-    jumps = np.diff(before, axis=0)[: len(knots) - 2]
-    length = (knots[-1] - knots[: len(knots) - 2])[:, None]
-    return np.concatenate([_derivatives(knots, 1, knots[:1]), jumps * length / 6]).T
-
-
-def _columns(knots: np.ndarray, coefficients: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Evaluate splines (k + 2, p) at x (m,): (p, m); they go on straight outside the knots."""
+    gram = np.diag((h[:-1] + h[1:]) / 3) + np.diag(h[1:-1] / 6, 1) + np.diag(h[1:-1] / 6, -1)
+    # Second derivatives are straight between knots: hats, of which this is the product.
+    mix = np.linalg.inv(np.linalg.cholesky(gram)).T
     from scipy.interpolate import BSpline
 
+    ends = np.concatenate([knots[:1], knots, knots[-1:]])
+    integral = BSpline(ends, np.eye(k)[:, 1:-1] @ mix, 1).antiderivative(2)
+    return line, lambda x: _straight_outside(integral, knots, x)
+
+
+def _powers(low: float, reach: float, first: int, last: int) -> _Functions:
+    def columns(x: np.ndarray) -> np.ndarray:
+        return ((x - low) / reach)[:, None] ** np.arange(first, last)
+
+    return columns
+
+
+def _natural(knots: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Return the natural cubic basis (m, k - 1) without its constant."""
     if len(knots) == 1:
-        return np.ones((1, len(x)))
-    spline = BSpline(_ends(knots), coefficients, 3)
+        return np.empty((len(x), 0))
+    last = knots[-1]
+    cubes = np.maximum(x[:, None] - knots, 0) ** 3
+    d = (cubes[:, :-1] - cubes[:, -1:]) / (last - knots[:-1])
+    return np.concatenate([x[:, None], d[:, :-1] - d[:, -1:]], axis=1)
+
+
+def _straight_outside(spline: Any, knots: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Evaluate a spline at x (m,): (m, p); it goes on straight outside the knots."""
     inside = np.clip(x, knots[0], knots[-1])
     result = spline(inside)
     outside = np.flatnonzero(x != inside)
     if outside.size:
         result[outside] += (x - inside)[outside, None] * spline(inside[outside], 1)
-    return np.ascontiguousarray(result.T)
+    return result
+
+
+def _columns(knots: np.ndarray, values: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Evaluate natural cubic splines with values (k, p) at the knots at x (m,): (p, m)."""
+    from scipy.interpolate import CubicSpline
+
+    if len(knots) == 1:
+        return np.repeat(values.T, len(x), axis=1)
+    spline = CubicSpline(knots, values, bc_type="natural")
+    return np.ascontiguousarray(_straight_outside(spline, knots, x).T)
 
 
 def _choose(columns: np.ndarray, points: _Points, roughness: np.ndarray, rule: str) -> float:
@@ -312,9 +319,11 @@ def _choose(columns: np.ndarray, points: _Points, roughness: np.ndarray, rule: s
     held = points.weights.sum(axis=1)
     share = held / held.sum()
     losses = np.where(np.isnan(path.losses), np.inf, path.losses)
-    mean = losses @ share
-    best = int(np.argmin(mean))
+    best = int(np.argmin(losses @ share))
     if rule == "one_se" and np.isfinite(losses[best]).all():
-        error = np.sqrt(share @ (losses[best] - mean[best]) ** 2 / (len(held) - 1))
-        best = int(np.argmax(mean <= mean[best] + error))
+        # Of differences: folds that are hard are so for all strengths.
+        worse = np.minimum(losses, 1e100) - losses[best]
+        mean = worse @ share
+        error = np.sqrt((worse - mean[:, None]) ** 2 @ share / (len(held) - 1))
+        best = int(np.argmax((mean <= error) & np.isfinite(losses).all(axis=1)))
     return float(grid[best])

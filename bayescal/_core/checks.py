@@ -114,7 +114,7 @@ def check_strength(value: Any) -> None:
     if isinstance(value, str) and value == "cv":
         return
     number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if not number or not 0 <= value < np.inf:
+    if not number or not 0 <= float(value) < np.inf:
         raise ValueError(f"strength must be 'cv' or not negative, got {value!r}")
 
 

@@ -245,7 +245,7 @@ class Spline(ParametricCalibrator):
     rescale : {None, "compact_logit"}
         What the spline is a function of: the probability, or its compact logit.
     knots : int
-    penalty : {"curvature", "coefficients"}
+    penalty : {"coefficients", "curvature"}
     strength : float or "cv"
     folds : int
     rule : {"one_se", "best"}
@@ -290,7 +290,7 @@ class Spline(ParametricCalibrator):
         self,
         rescale: Literal["compact_logit"] | None = None,
         knots: int = 200,
-        penalty: Literal["curvature", "coefficients"] = "curvature",
+        penalty: Literal["curvature", "coefficients"] = "coefficients",
         strength: float | Literal["cv"] = "cv",
         folds: int = 5,
         rule: Literal["one_se", "best"] = "one_se",

@@ -27,11 +27,12 @@ _GRID = 17
 class Spline(Parametric):
     r"""Log odds that are a natural cubic spline in the probability, or in its compact logit.
 
-    Minimises the negative log likelihood plus :math:`\tfrac\lambda2 \int f''(x)^2 dx`, or plus
-    :math:`\tfrac\lambda2 \sum_k \theta_k^2` over the coefficients of the natural cubic basis but
-    the constant, as published. The basis used inside is another one of the same space: its
-    functions are orthogonal on the data, and both penalties are sums of squares in it. Of them the
-    30 smoothest are kept. Knots nearer than 1e-6 of the range are merged.
+    Minimises the negative log likelihood plus :math:`\tfrac\lambda2 \sum_k \theta_k^2` over the
+    coefficients of the natural cubic basis but the constant, as published, or plus
+    :math:`\tfrac\lambda2 \int f''(x)^2 dx`, which does not penalise the slope. The basis used inside
+    is another one of the same space: its functions are orthogonal on the data, and both penalties
+    are sums of squares in it. Of them the 30 smoothest are kept. Knots nearer than 1e-6 of the
+    range are merged.
 
     The strength is chosen among 17 by cross-validated log loss. For that scores are gathered in at
     most 512 points of equal weight; folds are drawn within each class, by a fixed seed and in the
@@ -43,7 +44,7 @@ class Spline(Parametric):
         What the spline is a function of: the probability itself or its :func:`compact_logit`.
     knots : int
         At most this many knots, quantiles of the distinct scores.
-    penalty : {"curvature", "coefficients"}
+    penalty : {"coefficients", "curvature"}
     strength : float or "cv"
         :math:`\lambda`, in nats.
     folds : int
@@ -74,7 +75,7 @@ class Spline(Parametric):
 
     rescale: Literal["compact_logit"] | None = None
     knots: int = 200
-    penalty: Literal["curvature", "coefficients"] = "curvature"
+    penalty: Literal["curvature", "coefficients"] = "coefficients"
     strength: float | Literal["cv"] = "cv"
     folds: int = 5
     rule: Literal["one_se", "best"] = "one_se"

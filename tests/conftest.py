@@ -1,6 +1,11 @@
 """What all tests share: strict JAX, no display, real data where it exists."""
 
 import os
+
+# Workers share the processor: one thread each for linear algebra, or they wait for each other. It
+# is read when NumPy is first imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import shutil
 import sys
 import tempfile

@@ -18,7 +18,7 @@ from bayescal._core.optimise import Status
 from bayescal._core.warnings import SamplingWarning
 from bayescal.maps._inputs import INPUTS, convert, least_probabilities
 from bayescal.maps._map import Domain, State
-from bayescal.maps._parametric import Parametric, sigmoid
+from bayescal.maps._parametric import FAR, Parametric, sigmoid
 from bayescal.maps._posterior import ParameterPosterior, summarise_curves
 from bayescal.smoothing._inputs import check_sample_weight
 
@@ -183,6 +183,9 @@ class Calibrator(ClassifierMixin, BaseEstimator):
         return hasattr(self, "_state")
 
     def __getattr__(self, name: str) -> Any:
+        if isinstance(getattr(type(self), name, None), property):
+            # A property that has no value says itself why.
+            return getattr(type(self), name).fget(self)
         # What a map found is an attribute of its own name and an underscore.
         state = self.__dict__.get("_state")
         if state is not None and name.endswith("_") and name[:-1] in state:
@@ -269,7 +272,7 @@ class ParametricCalibrator(Calibrator):
 
     def _curves(self, calibration: Parametric, values: np.ndarray, level: float | None) -> Any:
         theta = self._state["theta_draws"]
-        columns = calibration.columns(self._state, values)
+        columns = calibration.columns(self._state, np.clip(values, -FAR, FAR))
         return summarise_curves(theta.reshape(-1, theta.shape[-1]), columns, level)
 
 

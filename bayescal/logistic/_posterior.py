@@ -82,7 +82,7 @@ def find_mode(target: Target) -> tuple[Minimum, np.ndarray]:
     positive = target.positive > 0
 
     def objective(u: np.ndarray) -> Quadratic:
-        theta = np.where(positive, np.exp(u), u)
+        theta = _constrain(target, u)
         slope = np.where(positive, theta, 1.0)
         loss = cross_entropy_on_host(target.design, theta)
         value, gradient, diagonal = _prior_terms(target, u, np)
@@ -147,7 +147,8 @@ def laplace(target: Target, num_samples: int, seed: int) -> tuple[Minimum, Draws
 
 
 def _constrain(target: Target, u: np.ndarray) -> np.ndarray:
-    return np.where(target.positive > 0, np.exp(u), u)
+    positive = target.positive > 0
+    return np.where(positive, np.exp(np.where(positive, u, 0.0)), u)
 
 
 @jax.custom_jvp
@@ -170,7 +171,8 @@ def _potential(sums: Sums, target: Target, centre: jax.Array, factor: jax.Array)
 
     def potential(z: jax.Array) -> jax.Array:
         u = centre + factor @ z
-        theta = jnp.where(target.positive > 0, jnp.exp(u), u)
+        positive = target.positive > 0
+        theta = jnp.where(positive, jnp.exp(jnp.where(positive, u, 0.0)), u)
         terms = target.prior.loss(u, jnp)[0]
         if target.distribution is not None:
             with jax.numpy_dtype_promotion("standard"):

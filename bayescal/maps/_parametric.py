@@ -24,6 +24,8 @@ Inference = Literal["map", "laplace", "nuts"]
 SLOPE_SCALE, INTERCEPT_SCALE = 2.5, 10.0
 #: Of the logarithm of a coefficient that must be positive: most lie between 1/20 and 20.
 LOG_SCALE = 1.5
+#: Scores beyond this count as this, so that no square overflows.
+FAR = 1e50
 
 
 class Estimate(NamedTuple):
@@ -74,6 +76,7 @@ class Parametric(Map):
 
     def fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> State:
         """Maximise the (penalised) likelihood."""
+        scores = np.clip(scores, -FAR, FAR)
         state = self.prepare(scores, y, weights)
         columns = self.columns(state, scores)
         targets = self.targets(scores, y, weights)
@@ -92,7 +95,8 @@ class Parametric(Map):
 
     def line(self, state: State, scores: np.ndarray) -> np.ndarray:
         """Return the calibrated log odds (m,)."""
-        return state["theta"] @ self.columns(state, scores)
+        with np.errstate(over="ignore"):
+            return state["theta"] @ self.columns(state, np.clip(scores, -FAR, FAR))
 
     def _maximise(
         self, columns: np.ndarray, y: np.ndarray, weights: np.ndarray, penalty: np.ndarray
@@ -150,6 +154,7 @@ class Parametric(Map):
             From ``fit`` to the same data.
         inference : {"laplace", "nuts"}
         """
+        scores = np.clip(scores, -FAR, FAR)
         basis = Standardised(self, state, scores, weights)
         design = Design(basis.columns(scores), self.targets(scores, y, weights), weights)
         target = Target(design, basis.positive.astype(float), basis.prior)

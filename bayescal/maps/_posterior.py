@@ -81,7 +81,8 @@ def summarise_curves(
     ends = np.empty((2, m if level is not None else 0))
     for first in range(0, m, block):
         part = slice(first, first + block)
-        line = theta @ columns[:, part]
+        with np.errstate(over="ignore"):
+            line = theta @ columns[:, part]
         mean[part, 0] = sigmoid(-line).mean(axis=0)
         mean[part, 1] = sigmoid(line).mean(axis=0)
         if level is not None:

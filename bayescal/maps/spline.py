@@ -18,7 +18,7 @@ __all__ = ["Spline", "compact_logit"]
 #: Smoothest functions of the spline space that are kept: rougher ones never get weight.
 _FUNCTIONS = 30
 _POINTS = 512
-_APART = 1e-6
+_APART, _NOTHING = 1e-6, 1e-100
 _GRID = 17
 
 
@@ -29,9 +29,9 @@ class Spline(Parametric):
 
     Minimises the negative log likelihood plus :math:`\tfrac\lambda2 \sum_k \theta_k^2` over the
     coefficients of the natural cubic basis but the constant, as published, or plus
-    :math:`\tfrac\lambda2 \int f''(x)^2 dx`, which does not penalise the slope. The basis used inside
-    is another one of the same space: its functions are orthogonal on the data, and both penalties
-    are sums of squares in it. Of them the 30 smoothest are kept. Knots nearer than 1e-6 of the
+    :math:`\tfrac\lambda2 \int f''(x)^2 dx`, which leaves the slope free. The basis used inside is
+    another one of the same space: its functions are orthogonal on the data, and both penalties are
+    sums of squares in it. Of them the 30 smoothest are kept. Knots nearer than 1e-6 of the
     range are merged.
 
     The strength is chosen among 17 by cross-validated log loss. For that scores are gathered in at
@@ -107,9 +107,11 @@ class Spline(Parametric):
             least = 1 - below.max() if below.size else 0.5
             state["epsilon"] = np.asarray(10 ** (np.floor(np.log10(least)) - 1))
         x = self._rescaled(state, scores)
-        knots = _choose_knots(x, self.knots)
         order = np.lexsort((weights, y, x))
         points = _gather(x[order], y[order], weights[order], self.folds)
+        distinct = np.unique(x)
+        few = len(points.x) < min(self.knots, len(distinct))
+        knots = _choose_knots(points.x if few else distinct, self.knots)
         functions, roughness = _basis(knots, points, self.penalty)
         state |= {"knots": knots, "functions": functions, "roughness": roughness}
         strength = self.strength
@@ -177,13 +179,14 @@ class _Points:
         self.x, self.weights, self.positives = x, weights, positives
 
 
-def _choose_knots(x: np.ndarray, most: int) -> np.ndarray:
+def _choose_knots(distinct: np.ndarray, most: int) -> np.ndarray:
     """Return at most ``most`` of the distinct scores, spread evenly over their ranks."""
-    distinct = np.unique(x)
     index = np.linspace(0, len(distinct) - 1, min(most, len(distinct)))
     knots = distinct[np.round(index).astype(int)]
     # Nearer to each other than this they only cost digits.
     least = _APART * (knots[-1] - knots[0])
+    if knots[-1] - knots[0] < _NOTHING:
+        return knots[:1]
     cell = np.floor((knots - knots[0]) / least) if least > 0 else np.zeros(len(knots))
     kept = np.concatenate([[True], np.diff(cell) > 0])
     kept[1:-1] &= (knots[-1] - knots[1:-1]) > least
@@ -197,7 +200,10 @@ def _gather(x: np.ndarray, y: np.ndarray, weights: np.ndarray, folds: int) -> _P
     first = np.concatenate([[True], x[1:] > x[:-1]])
     rank = np.maximum.accumulate(np.where(first, start, 0))
     share = np.floor(rank / weights.sum() * _POINTS).astype(int)
-    point = np.cumsum(np.concatenate([[False], share[1:] > share[:-1]]))
+    begins = np.concatenate([[False], share[1:] > share[:-1]])
+    if first.sum() <= _POINTS:
+        begins = np.concatenate([[False], first[1:]])
+    point = np.cumsum(begins)
     count = point[-1] + 1
     mean = np.bincount(point, weights * (x - x[0])) / np.bincount(point, weights) + x[0]
     fold = np.empty(len(x), int)
@@ -228,6 +234,9 @@ def _basis(knots: np.ndarray, points: _Points, penalty: str) -> tuple[np.ndarray
     p = free(knots[:1]).shape[1]
     # Orthogonal functions without penalty, and the part of all others that they do not hold.
     factor = np.linalg.qr(root[:, None] * at_points[:, :p])[1]
+    if p > 1 and abs(factor[1, 1]) < 1e-10:
+        # All weight is at one score: there is no line through it.
+        return np.ones((len(knots), 1)), np.zeros(1)
     factor *= np.sign(np.diagonal(factor))[:, None]
     plain = np.linalg.solve(factor.T, at_knots[:, :p].T).T
     held = root[:, None] * np.linalg.solve(factor.T, at_points[:, :p].T).T

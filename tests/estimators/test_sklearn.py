@@ -1,0 +1,70 @@
+"""scikit-learn's own checks of an estimator, for every calibrator.
+
+The checks give tables of several features, calibrators take one score: here they are handed one
+column of the table, which tells the classes of the checks' data apart, as a log odds.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.validation import validate_data
+
+from bayescal import estimators, maps
+from bayescal.estimators._calibrator import Calibrator
+
+
+class OneColumn:
+    """Checks the whole table, and calibrates its last column, turned round."""
+
+    def _check_rows(self, scores: Any, reset: bool) -> np.ndarray:
+        rows = validate_data(self, scores, reset=reset, dtype="numeric", ensure_min_samples=1)
+        return -rows[:, -1:].astype(float)
+
+
+def of_one_column(name: str) -> type[Calibrator]:
+    parent = getattr(estimators, name)
+    return type(name, (OneColumn, parent), {"__module__": __name__, "__init__": parent.__init__})
+
+
+NAMES = sorted(method.__name__ for method in maps.REGISTRY.values())
+# Pickled estimators are looked up at the top of this module.
+globals().update({name: of_one_column(name) for name in NAMES})
+
+#: The only check that may fail, and why.
+EXPECTED = {
+    "Spline": {
+        "check_sample_weight_equivalence_on_dense_data": "repeated rows fall in different folds"
+    }
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_checks_of_scikit_learn(name: str) -> None:
+    with warnings.catch_warnings():
+        # Some of the checks' data have no finite optimum.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        results = check_estimator(
+            globals()[name](inputs="logits"),
+            expected_failed_checks=EXPECTED.get(name),
+            on_fail=None,
+            on_skip=None,
+        )
+    failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
+    assert not failed
+    passed = {r["check_name"] for r in results if r["status"] == "passed"}
+    assert {"check_classifiers_train", "check_fit_idempotent", "check_n_features_in"} <= passed
+    assert len(passed) > 45, [r["check_name"] for r in results if r["status"] != "passed"]
+
+
+def test_a_fixed_strength_needs_no_exception() -> None:
+    spline = globals()["Spline"](inputs="logits", strength=1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        results = check_estimator(spline, on_fail=None, on_skip=None)
+    assert not {r["check_name"] for r in results if r["status"] == "failed"}

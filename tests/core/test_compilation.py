@@ -8,14 +8,24 @@ import sys
 from pathlib import Path
 
 PROGRAM = """
-import os, sys
+import os, sys, time
 import jax
 import bayescal as bc
 assert jax.config.jax_compilation_cache_dir is None
 folder = bc.cache_compilations(*sys.argv[1:])
 assert jax.config.jax_compilation_cache_dir == str(folder)
-slow = jax.jit(lambda x: jax.numpy.linalg.svd(x @ x.T + x)[1].sum())
-slow(jax.numpy.ones((5, 5)))
+
+
+def long(x):
+    # Hundreds of operations: what compiles at once is not kept.
+    for i in range(150):
+        x = jax.numpy.sin(x @ x + i) * jax.numpy.cos(x)
+    return x
+
+
+start = time.perf_counter()
+jax.jit(long)(jax.numpy.ones((5, 5)))
+assert time.perf_counter() - start > 0.1
 print(folder, len(os.listdir(folder)))
 """
 

@@ -1,0 +1,182 @@
+"""``bayescal study``: compare methods on real data with each other and with published figures."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from bayescal.cli._errors import CommandError, library_call
+
+study = typer.Typer(help="Compare methods on real data with published figures.")
+
+_WIDTH = 118
+_PLAIN: dict[str, Any] = {"highlight": False, "markup": False}
+_Out = Annotated[Path, typer.Option(help="Folder for the results; made if it is missing.")]
+
+
+@study.command("real")
+def _run_real(
+    data: Annotated[
+        Path,
+        typer.Option(help="Folder of binary tables, .csv or .csv.gz with a column 'class' of 0/1."),
+    ],
+    out: _Out = Path("bayescal-study"),
+    splits: Annotated[int, typer.Option(help="Number of random splits, 70/30.")] = 5,
+    table: Annotated[
+        list[str] | None, typer.Option(help="Only this table; may be given several times.")
+    ] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help="Only this method; may be given several times.")
+    ] = None,
+) -> None:
+    """Smoothed and regularised logistic regression, on scores of a linear SVM and on all features.
+
+    What is finished is kept: a run that was killed goes on where it stopped.
+    """
+    with _running() as progress:
+        from bayescal.study import real
+
+        found = real.run(
+            data,
+            out,
+            splits=splits,
+            tables=table,
+            methods=method,
+            about=_versions(),
+            progress=progress,
+        )
+    console = _console()
+    for experiment, facts in found["experiments"].items():
+        if facts:
+            _show_experiment(console, experiment, facts, found)
+    console.print(f"results: {out / 'results.csv'}, {out / 'summary.json'}", **_PLAIN)
+
+
+@study.command("adult")
+def _run_adult(
+    data: Annotated[Path, typer.Option(help="Folder with adult_train.csv and adult_test.csv.")],
+    out: _Out = Path("bayescal-study"),
+) -> None:
+    """Calibrate naive Bayes on the Adult census data, as in the paper on spline calibration."""
+    with _running() as progress:
+        from bayescal.study import adult
+
+        found = adult.run(data, out, about=_versions(), progress=progress)
+    console = _console()
+    _show_encodings(console, found)
+    _show_calibrators(console, found)
+    console.print(f"results: {out / 'adult.json'}", **_PLAIN)
+
+
+def _console() -> Console:
+    return Console(width=max(Console().width, _WIDTH))
+
+
+@contextlib.contextmanager
+def _running() -> Iterator[Callable[[str, int, int], None]]:
+    """Show progress on standard error, and make the errors of a study those of the command."""
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description:<36}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as progress:
+        task = progress.add_task("reading", total=None)
+
+        def show(name: str, done: int, total: int) -> None:
+            progress.update(task, description=name, completed=done, total=total)
+
+        with library_call():
+            try:
+                yield show
+            except OSError as error:
+                place = error.filename or "results"
+                reason = error.strerror or error
+                raise CommandError(f"{place}: cannot write the results: {reason}") from error
+
+
+def _versions() -> dict[str, str]:
+    """Return what results depend on."""
+    from importlib.metadata import version
+
+    from bayescal import __version__
+
+    others = ("jax", "numpy", "scikit-learn", "scipy")
+    return {"bayescal": __version__, **{name: version(name) for name in others}}
+
+
+def _show_experiment(console: Console, name: str, facts: dict, found: dict) -> None:
+    """Print means over tables beside the published ones, ranks and wins."""
+    from bayescal.study._summary import KNOWN_TABLES, PUBLISHED_TABLES
+
+    title = {"svm": "scores of a linear SVM, calibrated", "multivariate": "all features"}[name]
+    tables = found["tables"]
+    known = len(KNOWN_TABLES & set(tables))
+    caption = (
+        f"means over {len(tables)} tables of means over {found['splits']} splits; published: means "
+        f"over {PUBLISHED_TABLES} tables, {known} of them here. Rank and best: log loss."
+    )
+    shown = Table(title=title, caption=caption, caption_justify="left")
+    headings = ("log loss", "published", "ECE", "published", "Brier", "accuracy", "rank", "best")
+    shown.add_column("method")
+    for heading in headings:
+        shown.add_column(heading, justify="right")
+    for method, loss in facts["log_loss"]["mean"].items():
+        cells = [f"{loss:.4f}", _published(facts["log_loss"], method)]
+        cells += [f"{facts['ece']['mean'][method]:.4f}", _published(facts["ece"], method)]
+        cells += [f"{facts[key]['mean'][method]:.4f}" for key in ("brier_score", "accuracy")]
+        cells += [f"{facts['log_loss']['mean_rank'][method]:.2f}"]
+        shown.add_row(method, *cells, str(facts["log_loss"]["best"][method]))
+    console.print(shown)
+    for line in facts["remarks"]:
+        console.print(line, **_PLAIN)
+
+
+def _published(facts: dict, method: str) -> str:
+    value = facts["published"].get(method)
+    return "" if value is None else f"{value:.4f}"
+
+
+def _show_encodings(console: Console, found: dict) -> None:
+    shown = Table(title="naive Bayes, uncalibrated: published .7448")
+    shown.add_column("encoding")
+    shown.add_column("log loss", justify="right")
+    for name, loss in found["encodings"].items():
+        mark = "  <- closest" if name == found["closest_encoding"] else ""
+        shown.add_row(name + mark, f"{loss:.4f}")
+    console.print(shown)
+
+
+def _show_calibrators(console: Console, found: dict) -> None:
+    """Print log losses beside the published ones, and where they part."""
+    held_out = f"{found['held_out_share']:.0%} held out"
+    shown = Table(title="log loss on the test rows")
+    shown.add_column("calibrator")
+    headings = ("5 folds", "published", "difference", held_out, "least", "greatest")
+    for heading in (*headings, "impossible"):
+        shown.add_column(heading, justify="right")
+    for name, facts in found["methods"].items():
+        loss, published, held = facts["cross_validated"], facts["published"], facts["held_out"]
+        beside = ("", "") if published is None else (f"{published:.4f}", f"{loss - published:+.4f}")
+        spread = (sum(held) / len(held), min(held), max(held))
+        shown.add_row(name, f"{loss:.4f}", *beside, *(f"{v:.4f}" for v in spread), _rows(facts))
+    console.print(shown)
+    for line in found["remarks"]:
+        console.print(line, **_PLAIN)
+
+
+def _rows(facts: dict) -> str:
+    """Say how many test rows were said to be impossible: by cross-validation, and held out."""
+    held = facts["impossible_held_out"]
+    return f"{facts['impossible']}; {min(held)} to {max(held)}"

@@ -62,6 +62,17 @@ def _close_figures() -> Iterator[None]:
         sys.modules["matplotlib.pyplot"].close("all")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _bounded_memory() -> Iterator[None]:
+    """Forget compiled programs once a process holds very many: each takes memory maps."""
+    yield
+    status = Path("/proc/self/status")
+    if status.exists():
+        resident = next(x for x in status.read_text().splitlines() if x.startswith("VmRSS"))
+        if int(resident.split()[1]) > 2_000_000:
+            jax.clear_caches()
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of real data sets: $BAYESCAL_DATA, or ../shared/data beside the repository."""

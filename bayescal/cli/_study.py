@@ -125,7 +125,8 @@ def _show_experiment(console: Console, name: str, facts: dict, found: dict) -> N
     known = len(KNOWN_TABLES & set(tables))
     caption = (
         f"means over {len(tables)} tables of means over {found['splits']} splits; published: means "
-        f"over {PUBLISHED_TABLES} tables, {known} of them here. Rank and best: log loss."
+        f"over {PUBLISHED_TABLES} tables, {known} of them here. Rank and best: log loss. cauchy is "
+        "the normal approximation of its posterior."
     )
     shown = Table(title=title, caption=caption, caption_justify="left")
     headings = ("log loss", "published", "ECE", "published", "Brier", "accuracy", "rank", "best")

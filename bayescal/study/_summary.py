@@ -117,11 +117,13 @@ def _remark(found: dict[str, Any], metric: str) -> str:
     here = {method: sum(values[method] for values in known) for method in published}
     least, most = sum(min(values.values()) for values in known), max(published.values())
     if least > PUBLISHED_TABLES * most:
+        brier = [found["brier_score"]["mean"][m] for m in published if "brier_score" in found]
+        hint = f" Brier scores here are {min(brier):.4f} to {max(brier):.4f}." if brier else ""
         return (
             f"Published means of the {_TITLES[metric]} are at most {most:.4f}, so that 40 tables "
             f"sum to {PUBLISHED_TABLES * most:.2f}. The {len(known)} of them here sum to "
             f"{least:.2f} even with the best method of each: the published means are of something "
-            "else, or of other data."
+            f"else, or of other data.{hint if metric == 'log_loss' else ''}"
         )
     left = {m: (PUBLISHED_TABLES * v - here[m]) / others for m, v in published.items()}
     worst = max(left, key=lambda method: left[method])

@@ -344,11 +344,12 @@ def test_table_that_is_there_twice_is_an_error(folder: Path, tmp_path: Path) -> 
 
 def remarks(losses: dict[str, float], tables: list[str]) -> list[str]:
     rows = [
-        [table, 0, "svm", method, loss, loss, "converged"]
+        [table, 0, "svm", method, loss, loss, loss / 3, "converged"]
         for table in tables
         for method, loss in losses.items()
     ]
-    return _summary.summarise(rows, ["svm"], ["log_loss", "ece"])["svm"]["remarks"]
+    metrics = ["log_loss", "ece", "brier_score"]
+    return _summary.summarise(rows, ["svm"], metrics)["svm"]["remarks"]
 
 
 def test_impossible_means_are_remarked() -> None:
@@ -356,6 +357,7 @@ def test_impossible_means_are_remarked() -> None:
     assert len(names) == 19
     lines = remarks({"platt": 0.4, "normal": 0.5}, names)
     assert "40 tables sum to 5.92. The 19 of them here sum to 7.60" in lines[0]
+    assert lines[0].endswith("Brier scores here are 0.1333 to 0.1667.")
     assert "sum to 0.72" in lines[1]
     assert remarks({"platt": 0.1, "normal": 0.1}, names)[0].startswith("Published means of the ECE")
     assert remarks({"platt": 0.01, "cauchy_map": 0.01}, names) == []
@@ -374,7 +376,6 @@ def test_cauchy_prior_is_no_outlier(shared_data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.realdata
-@pytest.mark.slow
 def test_all_tables_agree_with_what_is_recorded(shared_data: Path, tmp_path: Path) -> None:
     summary = real.run(shared_data, tmp_path, methods=["uncalibrated", "platt", "cauchy_map"])
     assert set(summary["tables"]) == _summary.KNOWN_TABLES

@@ -61,6 +61,7 @@ def test_informed_methods_land_slightly_above_the_optimum(name: str, x64: None) 
         assert loss.mean() - best.mean() < 0.02
 
 
+@pytest.mark.slow
 def test_sampling_lies_within_its_error_of_quadrature(x64: None) -> None:
     prior = synthetic.experiments()["b"]
     data = synthetic.sample(prior, 200, 50, key=2)

@@ -265,7 +265,13 @@ def test_in_pipelines_and_grid_search() -> None:
     ids=str,
 )
 def test_scikit_learns_checks(options: dict[str, Any]) -> None:
+    # Without penalty or smoothing their 27 rows of 30 features have no optimum to agree on.
+    separable = {"check_sample_weight_equivalence_on_dense_data": "no finite optimum"}
     with warnings.catch_warnings():
         # Their data are separable here and there.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        check_estimator(bc.LogisticRegression(**options), on_skip=None)
+        check_estimator(
+            bc.LogisticRegression(**options),
+            on_skip=None,
+            expected_failed_checks={} if options else separable,
+        )

@@ -46,6 +46,7 @@ from sklearn.svm import LinearSVC
 
 import bayescal as bc
 from bayescal import metrics
+from bayescal.study._tables import read_table, split_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("BAYESCAL_DATA") or ROOT.parent / "shared" / "data")
@@ -90,40 +91,11 @@ def tables(data: Path) -> list[Path]:
     return sorted((data / FOLDER).glob("*.csv.gz"))
 
 
-def load(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Read features (n, d) and labels (n,); the class column has the name ``class``."""
-    import gzip
-
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        header = [name.strip().strip('"') for name in file.readline().split(",")]
-        rows = np.loadtxt(file, delimiter=",", quotechar='"', ndmin=2)
-    if not np.isfinite(rows).all():
-        raise ValueError(f"{path.name} has values that are missing or not finite")
-    column = header.index("class")
-    return np.delete(rows, column, axis=1), rows[:, column].astype(int)
-
-
-def part(
-    y: np.ndarray, rows: np.ndarray, share: float, random: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Split rows at random into the rest and a share, the same share of each class.
-
-    The numbers of rows depend on nothing but the class counts, so they are equal in all splits.
-    """
-    rest, taken = [], []
-    for label in (0, 1):
-        mine = random.permutation(rows[y[rows] == label])
-        count = round(share * len(mine))
-        taken.append(mine[:count])
-        rest.append(mine[count:])
-    return np.sort(np.concatenate(rest)), np.sort(np.concatenate(taken))
-
-
 def score(x: np.ndarray, y: np.ndarray, seed: int) -> Split:
     """Train the SVM of one split; return what it says of the rows that it has not seen."""
     random = np.random.default_rng(seed)
-    train, test = part(y, np.arange(len(y)), TEST_SHARE, random)
-    fit, calibration = part(y, train, CALIBRATION_SHARE, random)
+    train, test = split_rows(y, np.arange(len(y)), TEST_SHARE, random)
+    fit, calibration = split_rows(y, train, CALIBRATION_SHARE, random)
     svm = make_pipeline(StandardScaler(), LinearSVC(C=1.0, dual=False, max_iter=10_000))
     svm.fit(x[fit], y[fit])
     class_prior = (y[train].sum() + 1) / (len(train) + 2)
@@ -210,7 +182,7 @@ def evaluate(path: Path, methods: Sequence[str] = METHODS, **options: Any) -> di
 
     ``options`` go to ``predict``.
     """
-    x, y = load(path)
+    _, x, y = read_table(path.name, path)
     splits = [score(x, y, seed) for seed in range(NUM_SPLITS)]
     probs = predict(splits, methods, **options)
     losses = {

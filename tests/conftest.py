@@ -6,11 +6,14 @@ import os
 # is read when NumPy is first imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import contextlib
+import logging
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import jax
@@ -80,3 +83,20 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real data: {folder} is not a folder (set BAYESCAL_DATA to one)")
     return folder
+
+
+@pytest.fixture
+def compilations(caplog: pytest.LogCaptureFixture) -> Callable[[], Any]:
+    """Return a context that collects the names of the programs compiled in it."""
+
+    @contextlib.contextmanager
+    def collect() -> Iterator[list[str]]:
+        found: list[str] = []
+        caplog.clear()
+        with caplog.at_level(logging.WARNING), jax.log_compiles():
+            yield found
+        messages = [record.getMessage() for record in caplog.records]
+        found += [m.split(" with ")[0] for m in messages if m.startswith("Compiling ")]
+        caplog.clear()
+
+    return collect

@@ -1,9 +1,7 @@
 """Batches: every data set has the numbers that it has alone, and one compilation serves many."""
 
-import contextlib
 import functools
-import logging
-from collections.abc import Iterator
+from typing import Any
 
 import jax
 import numpy as np
@@ -265,18 +263,6 @@ def test_many_points_of_a_batch_are_interpolated(x64: None, own: bool) -> None:
 # --- one compilation ----------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def compilations(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
-    """Collect the names of programs that are compiled."""
-    found: list[str] = []
-    caplog.clear()
-    with caplog.at_level(logging.WARNING), jax.log_compiles():
-        yield found
-    messages = [record.getMessage() for record in caplog.records]
-    found += [m.split(" with ")[0] for m in messages if m.startswith("Compiling ")]
-    caplog.clear()
-
-
 def job(integrator: str, batch: int, n: int, m: int, shift: float = 0.0, **options: float) -> None:
     """Condition and predict as a user does."""
     sets = [data_set(n + seed % 3, seed) for seed in range(batch)]
@@ -288,28 +274,26 @@ def job(integrator: str, batch: int, n: int, m: int, shift: float = 0.0, **optio
 
 
 @pytest.mark.parametrize("integrator", INTEGRATORS)
-def test_nearby_sizes_share_one_compilation(
-    caplog: pytest.LogCaptureFixture, integrator: str
-) -> None:
-    with compilations(caplog) as first:
+def test_nearby_sizes_share_one_compilation(compilations: Any, integrator: str) -> None:
+    with compilations() as first:
         job(integrator, batch=8, n=20, m=128)
     assert first, "the log must show compilations, or this test sees nothing"
-    with compilations(caplog) as more:
+    with compilations() as more:
         for batch, n, m in ((5, 60, 113), (6, 41, 120), (7, 33, 127)):
             job(integrator, batch, n, m)
     assert not more, more
 
 
 @pytest.mark.parametrize("integrator", INTEGRATORS)
-def test_other_numbers_compile_nothing(caplog: pytest.LogCaptureFixture, integrator: str) -> None:
+def test_other_numbers_compile_nothing(compilations: Any, integrator: str) -> None:
     job(integrator, batch=8, n=20, m=128)
-    with compilations(caplog) as more:
+    with compilations() as more:
         job(integrator, batch=8, n=20, m=128, shift=0.25)
         job(integrator, batch=8, n=20, m=128, class_prior=0.2, key=7)
     assert not more, more
 
 
-def test_errors_and_intervals_compile_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_errors_and_intervals_compile_once(compilations: Any) -> None:
     def job(shift: float, batch: int, index: int) -> None:
         sets = [data_set(30, seed) for seed in range(batch)]
         post = condition(prior_of("montecarlo", shift), sets, num_samples=1234)
@@ -318,18 +302,16 @@ def test_errors_and_intervals_compile_once(caplog: pytest.LogCaptureFixture) -> 
         post.draws(index), post.log_weights(index), post.sample(200, index=index)
         post.to_arviz(num_draws=200, index=index)
 
-    with compilations(caplog) as first:
+    with compilations() as first:
         job(0.0, 8, 5)
     assert first
-    with compilations(caplog) as more:
+    with compilations() as more:
         job(0.25, 7, 3)
     assert not more, more
 
 
 @pytest.mark.parametrize("kind", ["int", "float", "numpy", "jax"])
-def test_kinds_of_numbers_in_a_prior_share_a_compilation(
-    caplog: pytest.LogCaptureFixture, kind: str
-) -> None:
+def test_kinds_of_numbers_in_a_prior_share_a_compilation(compilations: Any, kind: str) -> None:
     make = {"int": int, "float": float, "numpy": np.float32, "jax": jax.numpy.float32}[kind]
 
     def job(mean: float) -> None:
@@ -337,21 +319,21 @@ def test_kinds_of_numbers_in_a_prior_share_a_compilation(
         condition(prior, SETS[0], num_samples=1234).predict(POINTS)
 
     job(1.0)
-    with compilations(caplog) as more:
+    with compilations() as more:
         job(2.0)
     assert not more, more
 
 
-def test_lists_of_priors_share_a_compilation(caplog: pytest.LogCaptureFixture) -> None:
+def test_lists_of_priors_share_a_compilation(compilations: Any) -> None:
     def job(batch: int, shift: float) -> None:
         priors = [prior_of("montecarlo", shift + seed / 64) for seed in range(batch)]
         sets = [data_set(20 + seed, seed) for seed in range(batch)]
         condition(priors, sets, num_samples=1234).predict(POINTS)
 
-    with compilations(caplog) as first:
+    with compilations() as first:
         job(8, 0.0)
     assert first
-    with compilations(caplog) as more:
+    with compilations() as more:
         job(5, 0.25)
         job(7, 0.5)
     assert not more, more

@@ -1,6 +1,5 @@
 """Scores of a linear SVM on real tables: calibrated ones must have the lower log loss."""
 
-import gzip
 import importlib.util
 import json
 import math
@@ -53,29 +52,6 @@ def test_predictive_beats_uncalibrated_scores(script: ModuleType, shared_data: P
     for old, new in zip(recorded["results"], results, strict=True):
         for method in METHODS:
             assert new["log_loss"][method] == pytest.approx(old["log_loss"][method], abs=1e-3)
-
-
-def test_parts_are_stratified_disjoint_and_equally_large(script: ModuleType) -> None:
-    y = np.repeat([0, 1], [90, 35])
-    sizes = set()
-    for seed in range(20):
-        rest, taken = script.part(y, np.arange(125), 0.3, np.random.default_rng(seed))
-        assert sorted([*rest, *taken]) == list(range(125))
-        sizes.add((int((y[taken] == 0).sum()), int((y[taken] == 1).sum())))
-    assert sizes == {(27, 10)}
-
-
-def test_load_finds_the_class_column(script: ModuleType, tmp_path: Path) -> None:
-    path = tmp_path / "table.csv.gz"
-    with gzip.open(path, "wt", encoding="utf-8") as file:
-        file.write('"class","a","b"\n"1",2,3.5\n0,"4",-1\n')
-    x, y = script.load(path)
-    assert x.tolist() == [[2, 3.5], [4, -1]]
-    assert y.tolist() == [1, 0]
-    with gzip.open(path, "at", encoding="utf-8") as file:
-        file.write("0,nan,1\n")
-    with pytest.raises(ValueError, match="not finite"):
-        script.load(path)
 
 
 def test_platt_minimises_the_cross_entropy_to_its_targets(script: ModuleType) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 
 def two_class_probabilities(
@@ -18,6 +19,12 @@ def two_class_probabilities(
     smaller = small * larger
     positive = log_odds >= 0
     return jnp.where(positive, larger, smaller), jnp.where(positive, smaller, larger)
+
+
+def sigmoid(log_odds: np.ndarray) -> np.ndarray:
+    """Return 1 / (1 + exp(-log_odds)) with NumPy, to full precision at both ends."""
+    small = np.exp(-np.abs(log_odds))
+    return np.where(log_odds >= 0, 1.0, small) / (1 + small)
 
 
 def normalise_log_weights(log_weights: jax.Array) -> tuple[jax.Array, jax.Array]:

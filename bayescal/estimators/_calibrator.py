@@ -14,11 +14,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayescal._core.checks import as_numpy, check_choice, check_count, check_level
+from bayescal._core.numerics import sigmoid
 from bayescal._core.optimise import Status
 from bayescal._core.warnings import SamplingWarning
 from bayescal.maps._inputs import INPUTS, convert, least_probabilities
 from bayescal.maps._map import Domain, State
-from bayescal.maps._parametric import FAR, Parametric, sigmoid
+from bayescal.maps._parametric import FAR, Parametric
 from bayescal.maps._posterior import ParameterPosterior, summarise_curves
 from bayescal.smoothing._inputs import check_sample_weight
 
@@ -80,11 +81,8 @@ class Calibrator(ClassifierMixin, BaseEstimator):
         check_choice(self.inputs, "inputs", INPUTS)
         calibration = self._map()
         rows = self._check_rows(scores, reset=True)
-        label = self._check_labels(y, len(rows))
-        weights = check_sample_weight(sample_weight, len(rows))
-        used = weights > 0
-        if not used.all():
-            rows, label, weights = rows[used], label[used], weights[used]
+        self.classes_, *parts = read_rows(rows, y, sample_weight, self.classes)
+        rows, label, weights = parts
         values, least = self._convert(rows, calibration.domain, None)
         self._state = self._fit_state(calibration, values, label, weights)
         if least is not None:
@@ -169,11 +167,6 @@ class Calibrator(ClassifierMixin, BaseEstimator):
             self, scores, reset=reset, dtype="numeric", ensure_min_samples=1, force_writeable=False
         )
 
-    def _check_labels(self, y: Any, n: int) -> np.ndarray:
-        """Return labels (n,) as 0 and 1, and set ``classes_``."""
-        self.classes_, label = read_labels(y, n, self.classes)
-        return label
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
@@ -216,7 +209,7 @@ class ParametricCalibrator(Calibrator):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         draws = calibration.sample(state, scores, y, weights, self.inference, samples, seed)
         # The prior makes the posterior proper: what the likelihood alone lacks is no fault here.
-        state["status"] = np.asarray(int(Status.CONVERGED))
+        state["status"] = np.asarray(draws.status)
         state["theta_draws"] = draws.coefficients
         state["ess"], state["r_hat"] = draws.ess, draws.r_hat
         state["divergences"] = np.asarray(draws.divergences)
@@ -274,6 +267,18 @@ class ParametricCalibrator(Calibrator):
         theta = self._state["theta_draws"]
         columns = calibration.columns(self._state, np.clip(values, -FAR, FAR))
         return summarise_curves(theta.reshape(-1, theta.shape[-1]), columns, level)
+
+
+def read_rows(
+    x: np.ndarray, y: Any, sample_weight: Any, classes: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the classes, and rows, labels in {0, 1} and weights of the rows that have weight."""
+    found, label = read_labels(y, len(x), classes)
+    weights = check_sample_weight(sample_weight, len(x))
+    used = weights > 0
+    if not used.all():
+        x, label, weights = x[used], label[used], weights[used]
+    return found, x, label, weights
 
 
 def read_labels(y: Any, n: int, classes: Any) -> tuple[np.ndarray, np.ndarray]:

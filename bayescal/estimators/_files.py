@@ -149,7 +149,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     else:
         draws = groups["draws"]
         if draws:
-            draws["divergences"] = int(draws["divergences"])  # type: ignore[assignment]
+            for name in ("divergences", "status"):
+                draws[name] = int(draws[name])  # type: ignore[assignment]
         calibrator._draws = Draws(**draws) if draws else None  # type: ignore[arg-type]
         if not hasattr(calibrator, "cv_losses_"):
             calibrator.cv_losses_ = None

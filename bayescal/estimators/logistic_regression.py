@@ -13,13 +13,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayescal._core.checks import as_numpy, check_choice, check_level
+from bayescal._core.numerics import sigmoid
 from bayescal._core.optimise import Status
-from bayescal.estimators._calibrator import read_labels, warn_of_chains
+from bayescal.estimators._calibrator import read_rows, warn_of_chains
 from bayescal.logistic._posterior import Draws
 from bayescal.logistic.method import PRESETS, Method
-from bayescal.maps._parametric import Inference, sigmoid
+from bayescal.maps._parametric import Inference
 from bayescal.maps._posterior import ParameterPosterior, summarise_curves
-from bayescal.smoothing._inputs import check_sample_weight
 
 __all__ = ["LogisticRegression"]
 
@@ -168,11 +168,8 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         """
         method = self._method()
         X = self._check_features(X, reset=True)
-        self.classes_, label = read_labels(y, len(X), self.classes)
-        weights = check_sample_weight(sample_weight, len(X))
-        used = weights > 0
-        if not used.all():
-            X, label, weights = X[used], label[used], weights[used]
+        self.classes_, *parts = read_rows(X, y, sample_weight, self.classes)
+        X, label, weights = parts
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         settled = method.settle(X, label, weights, seed)
         found = method.fit(X, weights, settled)
@@ -186,7 +183,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
             if self.inference == "nuts":
                 warn_of_chains(self, self._draws.r_hat, self._draws.ess)
             # The prior makes the posterior proper, whatever the likelihood alone lacks.
-            status = Status.CONVERGED
+            status = Status(self._draws.status)
         self.status_ = status.name.lower()
         if status != Status.CONVERGED:
             warnings.warn(
@@ -201,7 +198,8 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         """Return the log odds (m,) of the second class."""
         if self._posterior_draws() is not None:
             probability = self.predict_proba(X)
-            return np.log(probability[:, 1]) - np.log(probability[:, 0])
+            with np.errstate(divide="ignore"):
+                return np.log(probability[:, 1]) - np.log(probability[:, 0])
         return self._check_features(X, reset=False) @ self.coef_[0] + self.intercept_[0]
 
     def predict_proba(self, X: Any) -> np.ndarray:

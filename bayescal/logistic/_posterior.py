@@ -69,12 +69,14 @@ class Draws(NamedTuple):
     """Draws (chains, draws, p) of coefficients, and what is known of their quality.
 
     ``ess`` and ``r_hat`` (p,) are those of NUTS; independent draws have their number and one.
+    ``status`` says how the search for the mode ended, on which both rest.
     """
 
     coefficients: np.ndarray
     ess: np.ndarray
     r_hat: np.ndarray
     divergences: int
+    status: int
 
 
 def find_mode(target: Target) -> tuple[Minimum, np.ndarray]:
@@ -132,8 +134,8 @@ def _triangle(hessian: np.ndarray) -> np.ndarray:
             ridge = max(10 * ridge, 1e-10 * mean)
 
 
-def laplace(target: Target, num_samples: int, seed: int) -> tuple[Minimum, Draws]:
-    """Return the mode and draws from the normal approximation of u there.
+def laplace(target: Target, num_samples: int, seed: int) -> Draws:
+    """Return draws from the normal approximation of u at its mode.
 
     Draws come in pairs on both sides of the mode, so that averages of linear functions are exact.
     """
@@ -143,7 +145,8 @@ def laplace(target: Target, num_samples: int, seed: int) -> tuple[Minimum, Draws
     half = np.random.default_rng(seed).normal(size=(-(-num_samples // 2), p))
     noise = np.concatenate([half, -half])[:num_samples]
     theta = _constrain(target, mode.x + noise @ factor.T)
-    return mode, Draws(theta[None], np.full(p, float(num_samples)), np.ones(p), 0)
+    ess = np.full(p, float(num_samples))
+    return Draws(theta[None], ess, np.ones(p), 0, int(mode.status))
 
 
 def _constrain(target: Target, u: np.ndarray) -> np.ndarray:
@@ -209,8 +212,8 @@ def _run(
     return jax.vmap(chain)(starts, keys[1])
 
 
-def nuts(target: Target, num_samples: int, seed: int, points: Points | None = None) -> Any:
-    """Return the mode, and draws by the no-U-turn sampler, four chains side by side.
+def nuts(target: Target, num_samples: int, seed: int, points: Points | None = None) -> Draws:
+    """Return draws by the no-U-turn sampler, four chains side by side.
 
     ``points`` (optional) are the scores that the columns are functions of: then sums over rows are
     replaced by sums over nodes, where these are as good.
@@ -228,7 +231,7 @@ def nuts(target: Target, num_samples: int, seed: int, points: Points | None = No
     u = mode.x + z @ factor.T
     ess = np.asarray(effective_sample_size(u))
     r_hat = np.asarray(split_gelman_rubin(u))
-    return mode, Draws(_constrain(target, u), ess, r_hat, divergences)
+    return Draws(_constrain(target, u), ess, r_hat, divergences, int(mode.status))
 
 
 def _sums(target: Target, mode: np.ndarray, factor: np.ndarray, points: Points | None) -> Sums:

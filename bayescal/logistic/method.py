@@ -89,10 +89,11 @@ class Method:
             raise ValueError("penalty must be None beside coef_prior, got both")
         if self.smoothing == "cv" and self.penalty is not None and self.strength == "cv":
             raise ValueError("strength must be a number beside smoothing='cv', got 'cv' for both")
-        if self.inference != "map" and self.coef_prior is None and self.penalty != "l2":
+        improper = self.coef_prior is None and (self.penalty != "l2" or self.strength == 0)
+        if self.inference != "map" and improper:
             raise ValueError(
                 f"inference={self.inference!r} must have a prior; say coef_prior='cauchy' "
-                "or penalty='l2'"
+                "or penalty='l2' with a positive strength"
             )
 
     def settle(self, x: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> Settled:
@@ -180,5 +181,5 @@ class Method:
             own = np.concatenate([[0.0], np.ones(d)])
             target = target._replace(distribution=self.coef_prior, distributed=own)
         sampler = laplace if self.inference == "laplace" else nuts
-        draws = sampler(target, self.num_samples, seed)[1]
+        draws = sampler(target, self.num_samples, seed)
         return draws._replace(coefficients=scaling.back(draws.coefficients))

@@ -7,8 +7,8 @@ from typing import Any, Literal
 import numpy as np
 
 from bayescal._core.checks import check_finite
+from bayescal._core.numerics import sigmoid
 from bayescal.maps._map import Domain
-from bayescal.maps._parametric import sigmoid
 
 Inputs = Literal["probs", "logits", "scores"]
 INPUTS = ("probs", "logits", "scores")

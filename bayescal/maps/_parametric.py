@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from bayescal._core.numerics import sigmoid
 from bayescal._core.optimise import Status
 from bayescal.logistic._fit import fit_single
 from bayescal.logistic._objective import Design, Prior, Problem
@@ -159,10 +160,10 @@ class Parametric(Map):
         design = Design(basis.columns(scores), self.targets(scores, y, weights), weights)
         target = Target(design, basis.positive.astype(float), basis.prior)
         if inference == "laplace":
-            draws = laplace(target, num_samples, seed)[1]
+            draws = laplace(target, num_samples, seed)
         else:
             points = Points(scores, basis.columns) if self.smooth else None
-            draws = nuts(target, num_samples, seed, points)[1]
+            draws = nuts(target, num_samples, seed, points)
         return draws._replace(coefficients=basis.back(draws.coefficients))
 
 
@@ -210,9 +211,3 @@ class Standardised:
         if self._owner.has_intercept:
             theta[..., 0] -= theta @ self.mean
         return theta
-
-
-def sigmoid(line: np.ndarray) -> np.ndarray:
-    """Return 1 / (1 + exp(-line)), to full precision at both ends."""
-    small = np.exp(-np.abs(line))
-    return np.where(line >= 0, 1.0, small) / (1 + small)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from bayescal._core.numerics import sigmoid
 from bayescal.inference._arviz import to_arviz
-from bayescal.maps._parametric import sigmoid
 
 
 class ParameterPosterior:

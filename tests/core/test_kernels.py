@@ -1,11 +1,9 @@
 """Kernel density estimates against SciPy, double loops and closed forms, and how they are run."""
 
-import contextlib
-import logging
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -334,31 +332,19 @@ def test_arrays_of_callers_stay_as_they_are() -> None:
         np.testing.assert_array_equal(array, copy)
 
 
-@contextlib.contextmanager
-def compilations(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
-    """Collect the names of programs that are compiled."""
-    found: list[str] = []
-    caplog.clear()
-    with caplog.at_level(logging.WARNING), jax.log_compiles():
-        yield found
-    messages = [record.getMessage() for record in caplog.records]
-    found += [m.split(" with ")[0] for m in messages if m.startswith("Compiling ")]
-    caplog.clear()
-
-
 @pytest.mark.parametrize("bandwidth", ["silverman", "cv", 0.5])
 def test_nearby_sizes_and_other_numbers_share_a_compilation(
-    caplog: pytest.LogCaptureFixture, bandwidth: str | float
+    compilations: Any, bandwidth: str | float
 ) -> None:
     def job(n: int, m: int, factor: float = 1.0) -> None:
         width = bandwidth if isinstance(bandwidth, str) else factor * bandwidth
         x, x_new = sample(n, 5), sample(m, 5)
         kernels.kernel_log_density(x, x_new, weights_of(n), bandwidth=width)  # type: ignore[arg-type]
 
-    with compilations(caplog) as first:
+    with compilations() as first:
         job(250, 120)
     assert len(first) == 1, first
-    with compilations(caplog) as more:
+    with compilations() as more:
         job(226, 113, 2.0)
         job(256, 128, 3.0)
     assert not more, more

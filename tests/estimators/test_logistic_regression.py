@@ -222,6 +222,10 @@ def test_predictions_are_right_at_both_ends() -> None:
         ({"coef_prior": "cauchy", "penalty": "l2"}, "penalty must be None beside coef_prior"),
         ({"smoothing": "cv", "penalty": "l2"}, "strength must be a number beside smoothing='cv'"),
         ({"inference": "laplace"}, "must have a prior; say coef_prior='cauchy'"),
+        (
+            {"inference": "laplace", "penalty": "l2", "strength": 0.0},
+            "with a positive strength",
+        ),
         ({"inference": "vi"}, "inference must be one of"),
         ({"folds": 1}, "folds must be at least 2"),
     ],
@@ -275,3 +279,17 @@ def test_scikit_learns_checks(options: dict[str, Any]) -> None:
             on_skip=None,
             expected_failed_checks={} if options else separable,
         )
+
+
+def test_a_mode_that_is_not_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    from bayescal.logistic import _posterior
+
+    x, y, _ = data(30)
+    newton = _posterior.newton
+    monkeypatch.setattr(_posterior, "newton", lambda *a, **k: newton(*a, **k, max_iterations=1))
+    model = bc.LogisticRegression(coef_prior="cauchy", inference="laplace", random_state=0)
+    with pytest.warns(ConvergenceWarning, match="stopped before its optimum"):
+        model.fit(x, y)
+    assert model.status_ == "limit"
+    with pytest.warns(ConvergenceWarning, match="stopped before its optimum"):
+        bc.Logistic(inputs="scores", inference="laplace", random_state=0).fit(x[:, 0], y)

@@ -108,9 +108,9 @@ def check_normal(u: Array, mode: Array, hessian: Array) -> None:
 def test_draws_of_laplace_are_normal_with_the_inverse_hessian(name: str) -> None:
     columns, positive, laws = TARGETS[name]
     goal = target(columns, Y, W, positive, laws)
-    mode, draws = laplace(goal, 20_000, seed=1)
+    draws = laplace(goal, 20_000, seed=1)
     found, hessian = find_mode(goal)
-    np.testing.assert_array_equal(mode.x, found.x)
+    assert draws.status == found.status == Status.CONVERGED
     assert draws.coefficients.shape == (1, 20_000, len(laws))
     theta = draws.coefficients[0]
     limited = np.array(positive) > 0
@@ -120,9 +120,9 @@ def test_draws_of_laplace_are_normal_with_the_inverse_hessian(name: str) -> None
         laws
     )
     assert draws.divergences == 0
-    np.testing.assert_array_equal(laplace(goal, 20_000, 1)[1].coefficients[0], theta)
-    assert (laplace(goal, 20_000, 2)[1].coefficients[0] != theta).all()
-    assert laplace(goal, 7, 1)[1].coefficients.shape == (1, 7, len(laws))
+    np.testing.assert_array_equal(laplace(goal, 20_000, 1).coefficients[0], theta)
+    assert (laplace(goal, 20_000, 2).coefficients[0] != theta).all()
+    assert laplace(goal, 7, 1).coefficients.shape == (1, 7, len(laws))
 
 
 def test_a_distribution_takes_the_place_of_a_written_prior() -> None:
@@ -150,7 +150,7 @@ def test_chains_against_quadrature_with_a_prior_of_ones_own() -> None:
     goal = goal._replace(
         distribution=dist.StudentT(3.0, 1.5, 0.4), distributed=np.array([0.0, 1.0])
     )
-    _, draws = nuts(goal, 4000, seed=0)
+    draws = nuts(goal, 4000, seed=0)
     a, b = np.meshgrid(np.linspace(-12, 12, 401), np.linspace(-6, 14, 801), indexing="ij")
     log = stats.cauchy(0, 10).logpdf(a) + stats.t(3, 1.5, 0.4).logpdf(b)
     for zi, yi, wi in zip(z, y, w, strict=True):

@@ -8,18 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayescal.maps.bbq import BBQ
-
-HOSTILE = {
-    "one positive": ([0.3], [1]),
-    "one negative": ([0.0], [0]),
-    "two rows": ([0.1, 0.9], [0, 1]),
-    "two tied rows": ([0.5, 0.5], [0, 1]),
-    "one class": ([0.1, 0.4, 0.4, 1.0], [1, 1, 1, 1]),
-    "the other class": ([0.1, 0.4, 0.4, 1.0], [0, 0, 0, 0]),
-    "constant": ([1.0] * 5, [0, 1, 1, 0, 1]),
-    "limits": ([0.0, 1.0, 0.0, 1.0], [0, 1, 1, 0]),
-    "tiny": ([1e-300, 0.0, 5e-324, 1e-323, 1.0, 1 - 2**-53], [0, 1, 0, 1, 1, 0]),
-}
+from tests.maps.hostile import PROBABILITIES
 
 rows = st.lists(
     st.tuples(st.integers(0, 12), st.integers(0, 1), st.integers(1, 4)), min_size=1, max_size=25
@@ -179,9 +168,9 @@ def test_numbers_of_bins_survive_rounding_of_the_total() -> None:
 
 
 @pytest.mark.parametrize("prior", [1e-6, 2.0, 1e6])
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", PROBABILITIES)
 def test_hostile_data(name: str, prior: float) -> None:
-    scores, y = (np.array(part, float) for part in HOSTILE[name])
+    scores, y = (np.array(part, float) for part in PROBABILITIES[name])
     chosen = BBQ(prior_weight=prior)
     state = chosen.fit(scores, y, np.ones(len(y)))
     assert all(np.isfinite(value).all() for value in state.values())

@@ -7,22 +7,7 @@ from hypothesis import strategies as st
 from scipy.interpolate import CubicSpline, PPoly
 
 from bayescal.maps.cdf_spline import CDFSpline
-
-HUGE = 1.7e308
-HOSTILE = {
-    "one positive": ([0.3], [1]),
-    "one negative": ([0.0], [0]),
-    "two rows": ([0.1, 0.9], [0, 1]),
-    "two rows, reversed": ([0.1, 0.9], [1, 0]),
-    "two tied rows": ([0.5, 0.5], [0, 1]),
-    "one class": ([0.1, 0.4, 0.4, 1.0], [1, 1, 1, 1]),
-    "the other class": ([0.1, 0.4, 0.4, 1.0], [0, 0, 0, 0]),
-    "constant": ([2.0] * 5, [0, 1, 1, 0, 1]),
-    "limits": ([0.0, 1.0, 0.0, 1.0], [0, 1, 1, 0]),
-    "tiny": ([1e-300, 0.0, 5e-324, 1.0, 1 - 2**-53], [0, 1, 0, 1, 0]),
-    "huge": ([-HUGE, HUGE, 0.0, 1e-300], [0, 1, 1, 0]),
-    "alternating": (list(range(40)), [0, 1] * 20),
-}
+from tests.maps.hostile import HUGE, SCORES
 
 rows = st.lists(
     st.tuples(st.integers(-6, 6), st.integers(0, 1), st.integers(1, 4)), min_size=1, max_size=25
@@ -158,9 +143,9 @@ def test_weights_are_repetition_and_order_does_not_matter(data: list[tuple[int, 
 
 
 @pytest.mark.parametrize("knots", [2, 6, 30])
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", SCORES)
 def test_hostile_data(name: str, knots: int) -> None:
-    scores, y = (np.array(part, float) for part in HOSTILE[name])
+    scores, y = (np.array(part, float) for part in SCORES[name])
     chosen = CDFSpline(knots)
     state = chosen.fit(scores, y, np.ones(len(y)))
     values = chosen.apply(state, np.concatenate([scores, scores / 2, [-HUGE, -1, 0, 1, HUGE]]))

@@ -11,21 +11,11 @@ from bayescal import metrics
 from bayescal.maps import _groups
 from bayescal.maps._groups import Ranking, equal_mass_cuts, merge_ties, middles
 from bayescal.maps.histogram import Binning, Histogram
+from tests.maps.hostile import PROBABILITIES
 
 MAPS = [
     Histogram(bins, binning) for bins in (1, 3, 10) for binning in ("equal_width", "equal_mass")
 ]
-
-HOSTILE = {
-    "one positive": ([0.3], [1]),
-    "one negative": ([0.0], [0]),
-    "two rows": ([0.1, 0.9], [0, 1]),
-    "two tied rows": ([0.5, 0.5], [0, 1]),
-    "one class": ([0.1, 0.4, 0.4, 1.0], [1, 1, 1, 1]),
-    "constant": ([1.0] * 5, [0, 1, 1, 0, 1]),
-    "limits": ([0.0, 1.0, 0.0, 1.0], [0, 1, 1, 0]),
-    "tiny": ([1e-300, 0.0, 5e-324, 1e-323, 1.0, 1 - 2**-53], [0, 1, 0, 1, 1, 0]),
-}
 
 rows = st.lists(
     st.tuples(st.integers(0, 12), st.integers(0, 1), st.integers(1, 4)), min_size=1, max_size=25
@@ -226,9 +216,9 @@ def test_weights_are_repetition_and_order_does_not_matter(
 
 
 @pytest.mark.parametrize("chosen", MAPS, ids=repr)
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", PROBABILITIES)
 def test_hostile_data(chosen: Histogram, name: str) -> None:
-    scores, y = (np.array(part, float) for part in HOSTILE[name])
+    scores, y = (np.array(part, float) for part in PROBABILITIES[name])
     state = chosen.fit(scores, y, np.ones(len(y)))
     values = chosen.apply(state, np.concatenate([scores, [0, 0.2, 0.5, 1]]))
     assert np.isfinite(values).all()

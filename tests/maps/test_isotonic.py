@@ -10,25 +10,9 @@ from sklearn.isotonic import IsotonicRegression
 
 from bayescal.maps import _groups
 from bayescal.maps.isotonic import CenteredIsotonic, Isotonic, interpolate, pool
+from tests.maps.hostile import HUGE, SCORES
 
 MAPS = [cls(bounds) for cls in (Isotonic, CenteredIsotonic) for bounds in ("none", "laplace")]
-
-HUGE = 1.7e308
-HOSTILE = {
-    "one positive": ([0.3], [1]),
-    "one negative": ([0.0], [0]),
-    "two rows": ([0.1, 0.9], [0, 1]),
-    "two rows, reversed": ([0.1, 0.9], [1, 0]),
-    "two tied rows": ([0.5, 0.5], [0, 1]),
-    "one class": ([0.1, 0.4, 0.4, 1.0], [1, 1, 1, 1]),
-    "the other class": ([0.1, 0.4, 0.4, 1.0], [0, 0, 0, 0]),
-    "constant": ([2.0] * 5, [0, 1, 1, 0, 1]),
-    "limits": ([0.0, 1.0, 0.0, 1.0], [0, 1, 1, 0]),
-    "tiny": ([1e-300, 0.0, 5e-324, 1.0, 1 - 2**-53], [0, 1, 0, 1, 0]),
-    "subnormal neighbours": ([0.0, 5e-324, 1e-323], [0, 1, 1]),
-    "huge": ([-HUGE, HUGE, 0.0, 1e-300], [0, 1, 1, 0]),
-    "far outlier": ([0.1, 0.2, 0.3, 1e300], [0, 1, 0, 1]),
-}
 
 rows = st.lists(
     st.tuples(st.integers(-6, 6), st.integers(0, 1), st.integers(1, 4)), min_size=1, max_size=25
@@ -229,9 +213,9 @@ def test_probabilities_never_decrease(chosen: Isotonic, data: list[tuple[int, in
 
 
 @pytest.mark.parametrize("chosen", MAPS, ids=repr)
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", SCORES)
 def test_hostile_data(chosen: Isotonic, name: str) -> None:
-    scores, y = (np.array(part, float) for part in HOSTILE[name])
+    scores, y = (np.array(part, float) for part in SCORES[name])
     state = chosen.fit(scores, y, np.ones(len(y)))
     assert (np.diff(state["thresholds"]) > 0).all()
     at = np.sort(np.concatenate([scores, scores / 2, [-HUGE, -1, 0, 1, HUGE]]))

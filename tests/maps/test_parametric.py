@@ -13,9 +13,10 @@ from scipy import optimize, stats
 from scipy.special import expit, logit
 
 import bayescal
+from bayescal._core.numerics import sigmoid
 from bayescal._core.optimise import Status
 from bayescal.maps import Beta, Logistic, Quadratic, Temperature
-from bayescal.maps._parametric import Parametric, sigmoid
+from bayescal.maps._parametric import Parametric
 from bayescal.maps._posterior import ParameterPosterior, summarise_curves
 from bayescal.smoothing import instance_targets
 
@@ -395,7 +396,7 @@ def test_laplace_is_normal_at_the_mode_of_the_documented_posterior(name: str, la
 
 
 class Grid:
-    """A posterior of one or two parameters u, by brute force."""
+    """A posterior of one to three parameters u, by brute force."""
 
     def __init__(self, name: str, z: Array, y: Array, w: Array, axes: list[Array]) -> None:
         x, self.mean, self.scale = standardised(name, z, w)
@@ -454,6 +455,27 @@ def test_chains_of_a_temperature_against_quadrature() -> None:
     at = np.array([-3.0, 0.4, 2.0])
     check_curves(draws, "temperature", at, grid, a)
     np.testing.assert_allclose(fitted.predict_proba(at)[:, 1], expit(draws * at).mean((0, 1)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "width", "points"), [("beta 2", 14, 161), ("quadratic", 8, 41)])
+def test_chains_of_more_coefficients_against_quadrature(name: str, width: int, points: int) -> None:
+    z, y, w = make(80, seed=6)
+    calibration = MAPS[name]
+    draws = calibration.sample(calibration.fit(z, y, w), z, y, w, "nuts", 4000, seed=0)
+    assert draws.divergences == 0 and draws.status == Status.CONVERGED
+    assert (draws.r_hat < 1.01).all() and (draws.ess > 400).all()
+    p = len(LIMITED[name])
+    _, mean, scale = standardised(name, z, w)
+    u = to_u(name, draws.coefficients.reshape(-1, p), mean, scale)
+    unit = np.linspace(-width, width, points)
+    axes = [m + s * unit for m, s in zip(u.mean(axis=0), u.std(axis=0), strict=True)]
+    grid = Grid(name, z, y, w, axes)
+    for j in range(p):
+        exact = grid.average(grid.u[:, j])
+        found = u[:, j].reshape(4, 1000)
+        check(found, exact)
+        check((found - exact) ** 2, grid.average((grid.u[:, j] - exact) ** 2))
 
 
 def test_chains_of_many_rows_against_quadrature() -> None:

@@ -7,21 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
 from bayescal.maps.venn_abers import VennAbers
-
-HUGE = 1.7e308
-HOSTILE = {
-    "one positive": ([0.3], [1]),
-    "one negative": ([0.0], [0]),
-    "two rows": ([0.1, 0.9], [0, 1]),
-    "two rows, reversed": ([0.1, 0.9], [1, 0]),
-    "two tied rows": ([0.5, 0.5], [0, 1]),
-    "one class": ([0.1, 0.4, 0.4, 1.0], [1, 1, 1, 1]),
-    "the other class": ([0.1, 0.4, 0.4, 1.0], [0, 0, 0, 0]),
-    "constant": ([2.0] * 5, [0, 1, 1, 0, 1]),
-    "limits": ([0.0, 1.0, 0.0, 1.0], [0, 1, 1, 0]),
-    "tiny": ([1e-300, 0.0, 5e-324, 1.0, 1 - 2**-53], [0, 1, 0, 1, 0]),
-    "huge": ([-HUGE, HUGE, 0.0, 1e-300], [0, 1, 1, 0]),
-}
+from tests.maps.hostile import HUGE, SCORES
 
 rows = st.lists(
     st.tuples(st.integers(-6, 6), st.integers(0, 1), st.integers(1, 4)), min_size=1, max_size=20
@@ -164,9 +150,9 @@ def test_merged_value_does_not_decrease_by_rounding() -> None:
     assert max(steps) > 0
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", SCORES)
 def test_hostile_data(name: str) -> None:
-    scores, y = (np.array(part, float) for part in HOSTILE[name])
+    scores, y = (np.array(part, float) for part in SCORES[name])
     state = VennAbers().fit(scores, y, np.ones(len(y)))
     at = np.sort(np.concatenate([scores, scores / 2, [-HUGE, -1, 0, 1, HUGE]]))
     values = VennAbers().apply(state, at)

@@ -1,8 +1,5 @@
 """Instance-based targets of many data sets at once, and how often they are compiled."""
 
-import contextlib
-import logging
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -91,27 +88,15 @@ def test_pooled_scale_without_weight_is_one(x64: None) -> None:
 # --- one compilation ------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def compilations(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
-    """Collect the names of programs that are compiled."""
-    found: list[str] = []
-    caplog.clear()
-    with caplog.at_level(logging.WARNING), jax.log_compiles():
-        yield found
-    messages = [record.getMessage() for record in caplog.records]
-    found += [m.split(" with ")[0] for m in messages if m.startswith("Compiling ")]
-    caplog.clear()
-
-
-def test_nearby_sizes_share_a_compilation(caplog: pytest.LogCaptureFixture) -> None:
+def test_nearby_sizes_share_a_compilation(compilations: Any) -> None:
     def job(n: int, seed: int) -> None:
         x, _ = data_set(n, 6, seed)
         instance_targets(x, np.arange(n) % 2)
 
-    with compilations(caplog) as first:
+    with compilations() as first:
         job(200, 0)
     assert len(first) == 1, first
-    with compilations(caplog) as more:
+    with compilations() as more:
         job(194, 1)
         job(220, 2)
     assert not more, more

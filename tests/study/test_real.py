@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from bayescal.study import _summary, real
-from bayescal.study._tables import split_rows
+from bayescal.study._tables import read_table, split_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = ("uncalibrated", "normal", "platt", "cauchy_map", "cauchy")
@@ -396,3 +396,18 @@ def test_all_tables_agree_with_what_is_recorded(shared_data: Path, tmp_path: Pat
         for method in ("uncalibrated", "platt"):
             mine = found["by_table"][row["table"]][method]
             assert mine == pytest.approx(row["log_loss"][method], abs=2e-4)
+
+
+def test_the_class_column_is_found_and_cells_are_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv.gz"
+    lines = ['"class","a","b"', '"1",2,3.5', '0,"4",-1', *["0,1,1"] * 5, *["1,2,2"] * 5]
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+    name, x, y = read_table("table", path)
+    assert name == "table"
+    assert x[:2].tolist() == [[2, 3.5], [4, -1]]
+    assert y[:2].tolist() == [1, 0]
+    with gzip.open(path, "at", encoding="utf-8") as file:
+        file.write("0,nan,1\n")
+    with pytest.raises(ValueError, match="cells must be finite"):
+        read_table("table", path)

@@ -18,6 +18,8 @@ import numpy as np
 _UNROLLED = 4
 #: Far rows can make the bound so large that hardly any of it is wanted.
 _LEAST_DAMPING, _MOST_DAMPING = 1e-14, 1e8
+#: Of the tolerance: a step that is to gain less need not lower the value.
+_UNSEEN = 1e-3
 _SWEEPS, _SETTLED = 1000, 1e-12
 
 
@@ -201,8 +203,11 @@ def newton(
         slack = 8 * eps * (abs(there.value) + scale)
         lower = valid & (decrement >= 0) & (there.value <= here.value + slack)
         small = decrement <= tolerance * (abs(there.value) + 1e-3 * scale)
-        ended = xp.where(lower, small & (damping < 1), damping >= _MOST_DAMPING)
-        status = xp.where(ended, xp.where(lower, Status.CONVERGED, Status.LIMIT), -1)
+        # So little that the value's digits may not show it.
+        size = abs(here.value) + 1e-3 * scale
+        unseen = (decrement >= 0) & (decrement < _UNSEEN * tolerance * size) & (damping < 1)
+        ended = xp.where(lower, small & (damping < 1), unseen | (damping >= _MOST_DAMPING))
+        status = xp.where(ended, xp.where(lower | unseen, Status.CONVERGED, Status.LIMIT), -1)
         status = xp.where((number == 0) & ~valid, Status.INVALID, status)
         x = xp.where(lower, candidate, x)
         here = Quadratic(*(xp.where(lower, new, old) for new, old in zip(there, here, strict=True)))

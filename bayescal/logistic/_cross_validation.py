@@ -1,4 +1,4 @@
-"""Choosing a penalty or a smoothing factor by cross-validation, all fits in one compiled call."""
+"""Choosing a penalty or a smoothing factor by cross-validation, on the host or compiled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal.logistic._fit import Fit, as_fit, fit_one, rows_at_once
-from bayescal.logistic._objective import Problem
+from bayescal.logistic._host import design_of, fit_design, span_of
+from bayescal.logistic._objective import (
+    Design,
+    Problem,
+    loss_and_gradient_on_host,
+    penalty_terms,
+    start,
+)
+
+_ITERATIONS = 100
+#: Of the least loss: candidates no worse than by this are equal, since fits end where they may.
+_EQUAL = 1e-9
 
 
 class Grid(NamedTuple):
@@ -109,3 +120,68 @@ def choose(
     found = fit_one(problem(best, weights), lasso)
     fit = as_fit(jax.tree.map(lambda leaf: leaf[None], found))
     return Choice(losses / jnp.where(held > 0, held, 1), best, fit)
+
+
+def choose_on_host(
+    x: np.ndarray, y: np.ndarray, weights: np.ndarray, fold: np.ndarray, grid: Grid, folds: int
+) -> tuple[int, np.ndarray]:
+    """Return the best candidate and the losses (candidates, folds) of :func:`choose`, with NumPy.
+
+    Candidates should go from weak to strong: the fits go from strong to weak, as strong ones are
+    easy, each from where the one before it ended or from the fit to all rows.
+
+    Notes
+    -----
+    Nothing is compiled. O(candidates * folds * iterations * n * d**2) time, O(n * d) memory.
+    """
+    candidates, some = len(grid.l1), weights > 0
+    x, y, weights, fold = x[some], y[some], weights[some], fold[some]
+    targets = np.broadcast_to(grid.targets[:, some], (candidates, len(y)))
+    design, unit = design_of(Problem(x, targets[0], weights, 0.0, 0.0))
+    losses, total = np.zeros((candidates, folds)), np.zeros(candidates)
+    with np.errstate(all="ignore"):
+        near = _path(design, targets, unit, grid, None)
+        for out in range(folds):
+            held, kept = fold == out, fold != out
+            if not held.any():
+                continue
+            beta = np.zeros_like(near)
+            if kept.any():
+                columns = np.ascontiguousarray(design.columns[:, kept])
+                part = Design(columns, targets[0, kept], weights[kept])
+                beta = _path(part, targets[:, kept], unit, grid, near)
+            line = beta @ design.columns[:, held]
+            loss = (np.logaddexp(0, line) - y[held] * line) @ weights[held]
+            loss = np.where(np.isnan(loss), np.inf, loss)
+            losses[:, out] = loss / weights[held].sum()
+            total += loss
+    return int(np.argmax(total <= total.min() * (1 + _EQUAL))), losses
+
+
+def _path(
+    design: Design, targets: np.ndarray, unit: np.ndarray, grid: Grid, near: np.ndarray | None
+) -> np.ndarray:
+    """Return coefficients (candidates, 1 + d) in the design's units, fitted from strong to weak.
+
+    ``near`` (candidates, 1 + d) are coefficients that may be near.
+    """
+    whole = Problem(design.columns[1:].T, targets[-1], design.weights, 0.0, 0.0)
+    free = (grid.l1 == 0) & (grid.l2 == 0)
+    span = span_of(whole, design) if free.any() else None
+    result = np.empty((len(targets), len(unit)))
+    beta = start(whole, np)
+    for k in reversed(range(len(targets))):
+        problem = whole._replace(targets=targets[k], l1=grid.l1[k], l2=grid.l2[k])
+        part = design._replace(targets=targets[k])
+        if near is not None:
+            beta = min((beta, near[k]), key=lambda b: _value(problem, part, unit, b))
+        found = fit_design(problem, part, unit, beta, span if free[k] else None, _ITERATIONS)
+        result[k] = beta = found.x
+    return result
+
+
+def _value(problem: Problem, design: Design, unit: np.ndarray, beta: np.ndarray) -> float:
+    """Return the objective at coefficients in the design's units."""
+    absolute = problem.l1 * np.sum(np.abs(beta / unit)[1:])
+    smooth = penalty_terms(problem, unit, beta, np)[0]
+    return loss_and_gradient_on_host(design, beta)[0] + float(smooth + absolute)

@@ -18,7 +18,7 @@ from bayescal._core.optimise import (
 )
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
-from bayescal.logistic._host import fit_on_host
+from bayescal.logistic._host import MANY, fit_on_host
 from bayescal.logistic._objective import (
     Prior,
     Problem,
@@ -124,22 +124,30 @@ def fit_many(problems: Problem, lasso: bool = False, max_iterations: int = 100) 
 def fit_single(problem: Problem, lasso: bool = False, max_iterations: int = 100) -> Minimum:
     """Fit one regression given as NumPy arrays; the minimum is in NumPy too.
 
-    One fit is done on the host, where nothing has to be compiled. JAX takes over for the absolute
-    penalty, for priors that are NumPyro distributions, and for large data beside an accelerator.
+    One fit is done on the host, where nothing has to be compiled. JAX takes over for priors that
+    are NumPyro distributions, for the absolute penalty of more than 400 columns, and for large data
+    beside an accelerator.
     """
+    if not lasso:
+        problem = problem._replace(l1=0.0)
     some = problem.weights > 0
     if not some.all():
         rows = (problem.x[some], problem.targets[some], problem.weights[some])
         problem = Problem(*rows, *problem[3:])
     priors = (problem.prior, problem.intercept_prior)
     written = all(law is None or isinstance(law, Prior) for law in priors)
-    on_host = problem.x.size < _LARGE or jax.default_backend() == "cpu"
-    if written and on_host and not lasso:
+    if written and on_host(problem.x, newton=lasso):
         with np.errstate(all="ignore"):
             return fit_on_host(problem, max_iterations)
     with float64():
         found = _fit_compiled(_padded(problem), lasso, max_iterations)
         return Minimum(*(np.asarray(leaf) for leaf in found))
+
+
+def on_host(x: np.ndarray, newton: bool) -> bool:
+    """Say whether fits to features (n, d) are for the host; ``newton`` if by Newton's method."""
+    few = not newton or x.shape[1] <= MANY
+    return few and (x.size < _LARGE or jax.default_backend() == "cpu")
 
 
 def _padded(problem: Problem) -> Problem:

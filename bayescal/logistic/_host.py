@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bayescal._core.optimise import Minimum, Quadratic, Status, newton
+from bayescal.logistic._lasso import lasso_step_on_host
 from bayescal.logistic._objective import (
     Design,
     Problem,
@@ -21,49 +22,71 @@ from bayescal.logistic._objective import (
 )
 
 #: With more columns, Hessians cost more than they save.
-_MANY = 400
+MANY = 400
 _ROWS_OF_GUESS = 14
 _RANK = 1e-11
 
 
 def fit_on_host(problem: Problem, max_iterations: int) -> Minimum:
-    """Fit one regression without absolute penalty; every row has weight.
+    """Fit one regression; every row has weight.
 
-    Newton's method, or L-BFGS for more than 400 columns. Columns that depend on each other, without
-    a penalty to decide between them, share their effect by the least squares of their coefficients,
-    each in the units of its column.
+    Newton's method, or L-BFGS for more than 400 columns, which does not heed ``l1``.
     """
+    design, unit = design_of(problem)
+    if problem.x.shape[1] > MANY:
+        return _lbfgs(problem, design, unit)
+    span = span_of(problem, design)
+    begin = _guess(problem, max_iterations) * unit
+    found = fit_design(problem, design, unit, begin, span, max_iterations)
+    return found._replace(x=found.x / unit)
+
+
+def design_of(problem: Problem) -> tuple[Design, np.ndarray]:
+    """Return the problem's design, and the units (1 + d,) that its columns are in."""
     n, d = problem.x.shape
     largest = np.maximum(problem.x.max(axis=0), -problem.x.min(axis=0))
     unit, inverse = units(largest, np)
     columns = np.empty((1 + d, n))
     columns[0] = 1
     np.multiply(problem.x.T, inverse[:, None], out=columns[1:])
-    design = Design(columns, problem.targets, problem.weights)
-    if d > _MANY:
-        return _lbfgs(problem, design, unit)
-    loose = not np.any(problem.l2) and problem.prior is None and problem.free is None
-    span = _span(design) if loose and d > 1 else None
-    begin = _guess(problem, max_iterations) * unit
+    return Design(columns, problem.targets, problem.weights), unit
+
+
+def fit_design(
+    problem: Problem,
+    design: Design,
+    unit: np.ndarray,
+    begin: np.ndarray,
+    span: np.ndarray | None,
+    max_iterations: int,
+) -> Minimum:
+    """Fit from ``begin``, both it and the result in the columns' units.
+
+    Of ``problem`` only penalties, priors and ``free`` are read. Columns that depend on each other,
+    without a penalty to decide between them, share their effect by the least squares of their
+    coefficients, each in the units of its column.
+    """
     if span is None:
-        found = _newton(problem, design, unit, begin, max_iterations)
-        return found._replace(x=found.x / unit)
-    reduced = design._replace(columns=span.T @ columns)
+        return _newton(problem, design, unit, begin, max_iterations)
+    reduced = design._replace(columns=span.T @ design.columns)
     free = problem._replace(intercept_prior=None)
     begin = np.linalg.lstsq(span, begin)[0]
     found = _newton(free, reduced, np.ones(len(begin)), begin, max_iterations)
-    return found._replace(x=span @ found.x / unit)
+    return found._replace(x=span @ found.x)
 
 
 def _newton(
     problem: Problem, design: Design, unit: np.ndarray, begin: np.ndarray, max_iterations: int
 ) -> Minimum:
-    columns = design.columns
+    columns, lasso = design.columns, bool(np.any(problem.l1))
+    strength = np.append(0.0, np.broadcast_to(problem.l1, len(unit) - 1)) / unit
 
     def objective(beta: np.ndarray) -> Quadratic:
         parts = cross_entropy_on_host(design, beta), smooth_penalty(problem, unit, beta, np)
         total = Quadratic(*(a + b for a, b in zip(*parts, strict=True)))
-        return total if problem.free is None else hold_fixed(problem.free, total, np)
+        if problem.free is not None:
+            total = hold_fixed(problem.free, total, np)
+        return total._replace(value=total.value + strength @ np.abs(beta)) if lasso else total
 
     def moved(beta: np.ndarray, step: np.ndarray) -> Any:
         # Hardly ever is there need to look at the rows.
@@ -75,6 +98,7 @@ def _newton(
         begin,
         scale=np.sum(design.weights),
         bound=0.25 * np.einsum("ij,ij,j->i", columns, columns, design.weights),
+        direction=lasso_step_on_host(strength) if lasso else None,
         movement=moved,
         max_iterations=max_iterations,
         xp=np,
@@ -93,8 +117,14 @@ def _guess(problem: Problem, max_iterations: int) -> np.ndarray:
     return start(problem, np)
 
 
-def _span(design: Design) -> np.ndarray | None:
-    """Return combinations (p, r) of the columns that depend on nothing; None where all do."""
+def span_of(problem: Problem, design: Design) -> np.ndarray | None:
+    """Return combinations (p, r) of the columns that no other makes up, None for all columns.
+
+    It is asked only where no penalty or prior decides between columns that depend on each other.
+    """
+    settled = np.any(problem.l1) or np.any(problem.l2) or problem.prior is not None
+    if settled or problem.free is not None or len(design.columns) < 3:
+        return None
     weighted = design.columns * np.sqrt(design.weights)
     gram = weighted @ weighted.T
     size = np.sqrt(np.diagonal(gram))

@@ -12,8 +12,13 @@ from bayescal._core.optimise import Minimum
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
 from bayescal.logistic import features
-from bayescal.logistic._cross_validation import Grid, choose, stratified_folds
-from bayescal.logistic._fit import fit_single
+from bayescal.logistic._cross_validation import (
+    Grid,
+    choose,
+    choose_on_host,
+    stratified_folds,
+)
+from bayescal.logistic._fit import fit_single, on_host
 from bayescal.logistic._objective import Design, Prior, Problem
 from bayescal.logistic._posterior import Draws, Target, laplace, nuts
 from bayescal.smoothing import instance_targets, platt_targets
@@ -136,6 +141,8 @@ class Method:
     ) -> tuple[int, np.ndarray]:
         """Return the best candidate, and the losses of all on the rows held out."""
         fold = stratified_folds(y, self.folds, seed)
+        if on_host(x, newton=True):
+            return choose_on_host(x, y, weights, fold, grid, self.folds)
         length = padded_length(len(x))
         with float64():
             found = choose(

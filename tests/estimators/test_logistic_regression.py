@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import bayescal as bc
+from bayescal.logistic import method
 from bayescal.logistic._cross_validation import stratified_folds
 from bayescal.logistic.method import PRESETS, SMOOTHINGS, STRENGTHS
 
@@ -118,6 +119,21 @@ def test_cross_validation_done_by_hand(preset: str) -> None:
     best = np.argmin(model.cv_losses_ @ sizes)
     chosen = model.smoothing_ if preset == "smoothed" else model.strength_
     assert chosen == pytest.approx(grid[best])
+
+
+@pytest.mark.parametrize("preset", ["smoothed", "L2", "L1"])
+def test_cross_validation_of_large_data_is_compiled(
+    preset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an accelerator or many columns would get is what the host gives."""
+    x, y, w = data(60, 3)
+    options: Any = {"folds": 4, "random_state": 5}
+    host = bc.LogisticRegression.preset(preset, **options).fit(x, y, w)
+    monkeypatch.setattr(method, "on_host", lambda *arguments, **options: False)
+    compiled = bc.LogisticRegression.preset(preset, **options).fit(x, y, w)
+    np.testing.assert_allclose(compiled.cv_losses_, host.cv_losses_, rtol=1e-6)
+    assert (compiled.smoothing_, compiled.strength_) == (host.smoothing_, host.strength_)
+    np.testing.assert_allclose(compiled.coef_, host.coef_, atol=1e-7)
 
 
 def test_a_numpyro_prior() -> None:

@@ -1,4 +1,4 @@
-"""Cross-validation in one call against scikit-learn's fits, one at a time."""
+"""Cross-validation, compiled and on the host, against scikit-learn's fits, one at a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
-from bayescal.logistic._cross_validation import Choice, Grid, choose, stratified_folds
+from bayescal.logistic._cross_validation import (
+    Choice,
+    Grid,
+    choose,
+    choose_on_host,
+    stratified_folds,
+)
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -32,12 +38,25 @@ def run(
     return choose(*arrays, jnp.asarray(fold), grid, FOLDS, lasso=bool((l1 > 0).any()))
 
 
+def run_somewhere(on_host: bool, *arguments: np.ndarray) -> tuple[int, np.ndarray]:
+    """Return the best candidate and all losses, of the host or of the compiled program."""
+    if on_host:
+        x, y, w, *grid = arguments
+        return choose_on_host(x, y, w, stratified_folds(y, FOLDS), Grid(*grid), FOLDS)
+    found = run(*arguments)
+    return int(found.best), np.asarray(found.losses)
+
+
+HOW = pytest.mark.parametrize("on_host", [False, True], ids=["compiled", "host"])
+
+
+@HOW
 @pytest.mark.parametrize("penalty", ["l1", "l2"])
-def test_losses_are_those_of_single_fits(penalty: str) -> None:
+def test_losses_are_those_of_single_fits(penalty: str, on_host: bool) -> None:
     x, y, w = make()
     zero = np.zeros_like(STRENGTHS)
     l1, l2 = (STRENGTHS, zero) if penalty == "l1" else (zero, STRENGTHS)
-    found = run(x, y, w, y[None].astype(float), l1, l2)
+    best, losses = run_somewhere(on_host, x, y, w, y[None].astype(float), l1, l2)
     fold = stratified_folds(y, FOLDS)
     expected = np.zeros((len(STRENGTHS), FOLDS))
     options = {"l1_ratio": 1.0, "solver": "saga"} if penalty == "l1" else {"solver": "newton-cg"}
@@ -48,9 +67,9 @@ def test_losses_are_those_of_single_fits(penalty: str) -> None:
             model.fit(x[use], y[use], sample_weight=w[use])
             probs = model.predict_proba(x[out])
             expected[i, f] = log_loss(y[out], probs, sample_weight=w[out])
-    np.testing.assert_allclose(found.losses, expected, rtol=1e-5)
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
     held = np.array([w[fold == f].sum() for f in range(FOLDS)])
-    assert int(found.best) == np.argmin(expected @ held)
+    assert best == np.argmin(expected @ held)
 
 
 def test_best_candidate_is_fitted_to_all_rows() -> None:
@@ -63,12 +82,13 @@ def test_best_candidate_is_fitted_to_all_rows() -> None:
     np.testing.assert_allclose(found.fit.intercept, model.intercept_, rtol=1e-5)
 
 
-def test_smoothing_factors_are_candidates_too() -> None:
+@HOW
+def test_smoothing_factors_are_candidates_too(on_host: bool) -> None:
     """A smoothed target is a mixture of both labels: two weighted rows for scikit-learn."""
     x, y, w = make()
     factors = np.array([1e-5, 1e-2, 0.1, 0.4])
     targets = np.where(y == 1, 1 - factors[:, None], factors[:, None])
-    found = run(x, y, w, targets, np.zeros(4), np.zeros(4))
+    _, losses = run_somewhere(on_host, x, y, w, targets, np.zeros(4), np.zeros(4))
     fold = stratified_folds(y, FOLDS)
     for i in range(len(factors)):
         use, out = fold != 0, fold == 0
@@ -78,7 +98,7 @@ def test_smoothing_factors_are_candidates_too() -> None:
         labels = np.repeat([1, 0], use.sum())
         model.fit(np.concatenate([x[use], x[use]]), labels, sample_weight=both)
         expected = log_loss(y[out], model.predict_proba(x[out]), sample_weight=w[out])
-        assert float(found.losses[i, 0]) == pytest.approx(expected, rel=1e-6)
+        assert float(losses[i, 0]) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("counts", [(50, 50), (3, 40), (7, 0), (1, 1)])

@@ -219,6 +219,23 @@ def test_a_guess_from_a_part_of_many_rows_changes_nothing(kind: str) -> None:
     assert gradient @ np.linalg.solve(hessian, gradient) < 1e-10 * float(found.value)
 
 
+@pytest.mark.parametrize("seed", [0, 10])
+def test_a_fit_that_only_rounding_stops_has_converged(seed: int) -> None:
+    """A column that nearly depends on others has so large a coefficient that values are noisy."""
+    rng = np.random.default_rng(seed)
+    d = int(rng.integers(3, 12))
+    x = rng.normal(size=(60, d))
+    x[:, -1] = x[:, :-1].sum(axis=1) + 1e-4 * rng.normal(size=60)
+    t, w, l2 = (rng.random(60) < expit(x[:, 0])).astype(float), np.ones(60), 10.0 ** -(8 + seed % 7)
+    found = fit_single(Problem(x, t, w, 0.0, l2))
+    assert int(found.status) == Status.CONVERGED and int(found.iterations) < 30
+    gradient = slope(found.x, x, t, w, l2)
+    p = expit(found.x[0] + x @ found.x[1:])
+    design = np.column_stack([np.ones(60), x]).T
+    hessian = (design * (p * (1 - p))) @ design.T + np.diag([0.0] + d * [l2])
+    assert gradient @ np.linalg.solve(hessian, gradient) < 1e-10 * float(found.value)
+
+
 SPECIAL: dict[str, tuple[Any, Any]] = {
     "two points": ([-1.0, 1.0], [0, 1]),
     "gap": ([-2.0, -1.0, 0.5, 3.0], [0, 0, 1, 1]),

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpyro.diagnostics import effective_sample_size
 from scipy import integrate, optimize, stats
 from scipy.special import expit, logit
 
@@ -419,6 +420,68 @@ def test_laplace_is_at_the_mode_of_the_documented_posterior() -> None:
     )
     assert value(ours) <= best + 1e-7
     assert value(start) > best + 1e-3
+
+
+def log_posterior(
+    theta: Array, p: Array, y: Array, w: Array, k: Array, penalty: str, strength: float
+) -> Array:
+    """Return the documented log posterior of raw coefficients (m, knots), up to a constant."""
+    lines = theta @ natural(p, k)
+    share = w / w.sum()
+    mean = lines @ share
+    fit = np.logaddexp(0, lines) @ w - lines @ (w * y)
+    rough = np.einsum("mi,ij,mj->m", theta, penalty_matrix(k, penalty), theta)
+    prior = stats.cauchy.logpdf(mean, 0, 10) - strength / 2 * rough
+    if penalty == "curvature":
+        # The least-squares slope, by standard deviations of one half.
+        off = p - share @ p
+        slope = 2 * (lines - mean[:, None]) @ (share * off) / np.sqrt(share @ off**2)
+        prior += stats.cauchy.logpdf(slope, 0, 2.5)
+    return prior - fit
+
+
+def curves_by_quadrature(
+    at: Array, p: Array, y: Array, w: Array, k: Array, penalty: str, strength: float
+) -> tuple[Array, Array]:
+    """Return posterior mean and variance of the curve, by sums over a grid of all coefficients.
+
+    Steps are a quarter of a standard deviation of the normal approximation, and reach eight.
+    """
+    problem = (p, y, w, k, penalty, strength)
+    _, begin = reference(p, y, w, k, penalty, strength)
+    unit = 1 / np.abs(natural(p, k)).max(axis=1)
+    found = optimize.minimize(
+        lambda u: -log_posterior((u * unit)[None], *problem)[0], begin / unit, method="BFGS"
+    )
+    # A sum over a grid is right for any axes; these only keep it small.
+    factor = np.linalg.cholesky(found.hess_inv)
+    steps = np.linspace(-8, 8, 65)
+    z = np.stack(np.meshgrid(*[steps] * len(k), indexing="ij"), axis=-1).reshape(-1, len(k))
+    total, first, second = 0.0, np.zeros(len(at)), np.zeros(len(at))
+    for part in np.array_split(z, 40):
+        theta = (found.x + part @ factor.T) * unit
+        mass = np.exp(log_posterior(theta, *problem) + found.fun)
+        curve = expit(theta @ natural(at, k))
+        total += mass.sum()
+        first += mass @ curve
+        second += mass @ curve**2
+    return first / total, second / total - (first / total) ** 2
+
+
+@pytest.mark.parametrize(("penalty", "strength"), [("curvature", 0.005), ("coefficients", 0.02)])
+def test_nuts_has_the_moments_of_the_documented_posterior(penalty: Any, strength: float) -> None:
+    """Three coefficients can be summed over a grid; few rows leave a posterior far from normal."""
+    p, y, w = make(25, seed=4)
+    calibration = Spline(None, 3, penalty, strength)
+    state = calibration.fit(p, y, w)
+    at = np.array([0.02, 0.3, 0.5, 0.8, 0.99])
+    mean, variance = curves_by_quadrature(at, p, y, w, state["knots"], penalty, strength)
+    draws = calibration.sample(state, p, y, w, "nuts", 8000, seed=0)
+    assert draws.r_hat.max() < 1.02
+    curves = expit(draws.coefficients @ calibration.columns(state, at))
+    for ours, exact in ((curves, mean), ((curves - mean) ** 2, variance)):
+        error = ours.std(axis=(0, 1)) / np.sqrt(effective_sample_size(ours))
+        assert (np.abs(ours.mean(axis=(0, 1)) - exact) < 4.5 * error).all()
 
 
 @pytest.mark.parametrize(

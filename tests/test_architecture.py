@@ -29,6 +29,7 @@ LAYERS = (
     "posterior",
     "smoothing",
     "logistic",
+    "multinomial",
     "maps",
     "metrics",
     "compare",

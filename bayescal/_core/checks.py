@@ -109,13 +109,13 @@ def check_level(value: Any, name: str = "level") -> float:
     return number
 
 
-def check_strength(value: Any) -> None:
+def check_strength(value: Any, name: str = "strength") -> None:
     """Raise unless ``value`` is "cv" or a finite number of at least zero."""
     if isinstance(value, str) and value == "cv":
         return
     number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
     if not number or not 0 <= float(value) < np.inf:
-        raise ValueError(f"strength must be 'cv' or not negative, got {value!r}")
+        raise ValueError(f"{name} must be 'cv' or not negative, got {value!r}")
 
 
 def check_class_prior(value: Any, classes: int) -> np.ndarray:

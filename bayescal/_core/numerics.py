@@ -27,6 +27,21 @@ def sigmoid(log_odds: np.ndarray) -> np.ndarray:
     return np.where(log_odds >= 0, 1.0, small) / (1 + small)
 
 
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Return probabilities (..., k) of logits (..., k) with NumPy, in float64."""
+    small = np.subtract(logits, logits.max(axis=-1, keepdims=True), dtype=float)
+    np.exp(small, out=small)
+    small /= small.sum(axis=-1, keepdims=True)
+    return small
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    """Return logarithms (..., k) of the probabilities of logits (..., k) with NumPy, in float64."""
+    below = np.subtract(logits, logits.max(axis=-1, keepdims=True), dtype=float)
+    below -= np.log(np.exp(below).sum(axis=-1, keepdims=True))
+    return below
+
+
 def normalise_log_weights(log_weights: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return log weights that sum to one over the last axis, and the log of their sum.
 

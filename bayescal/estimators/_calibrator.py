@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import warnings
 from typing import Any, ClassVar
 
@@ -51,11 +52,12 @@ class Calibrator(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        scores : array-like of shape (n,), (n, 1) or (n, 2)
-            As ``inputs`` says: probabilities or log odds of the second class in sorted order, or
-            both columns; or raw scores.
+        scores : array-like of shape (n,), (n, 1) or (n, k)
+            As ``inputs`` says: probabilities or logits, a column for each class in sorted order, or
+            in that of ``classes``; of two classes also the probability or log odds of the second
+            alone; or raw scores. Calibrators of binary scores take two classes only.
         y : array-like of shape (n,)
-            Labels, of any two values.
+            Labels, of any k values.
         sample_weight : array-like of shape (n,), optional
             Non-negative; a whole weight is the same as repeating the row.
 
@@ -66,12 +68,13 @@ class Calibrator(ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If scores contradict ``inputs``, are not finite, or there are not two classes.
+            If scores contradict ``inputs``, are not finite, or labels hold another number of
+            classes than the scores, without ``classes``.
 
         Notes
         -----
-        Maps of log odds take a probability of exactly 0 for half the least positive one, at most
-        0.01, and of 1 likewise (``least_probabilities_``): a forest's 0 is no certainty.
+        Maps of logarithms take a probability of exactly 0 for half the least positive one of its
+        class, at most 0.01 (``least_probabilities_``): a forest's 0 is no certainty.
 
         Warns
         -----
@@ -79,10 +82,11 @@ class Calibrator(ClassifierMixin, BaseEstimator):
             If the fit has no finite optimum or did not reach it; ``status_`` says which.
         """
         check_choice(self.inputs, "inputs", INPUTS)
-        calibration = self._map()
+        self._map()  # checks the options
         rows = self._check_rows(scores, reset=True)
-        self.classes_, *parts = read_rows(rows, y, sample_weight, self.classes)
+        self.classes_, *parts = self._read(rows, y, sample_weight)
         rows, label, weights = parts
+        calibration = self._map()
         values, least = self._convert(rows, calibration.domain, None)
         self._state = self._fit_state(calibration, values, label, weights)
         if least is not None:
@@ -94,6 +98,10 @@ class Calibrator(ClassifierMixin, BaseEstimator):
                 f"{type(self).__name__}: {_REMEDY[status]}", ConvergenceWarning, stacklevel=2
             )
         return self
+
+    def _read(self, rows: np.ndarray, y: Any, sample_weight: Any) -> Any:
+        """Return the classes, and rows, labels as their positions and weights of used rows."""
+        return read_rows(rows, y, sample_weight, self.classes)
 
     def _fit_state(
         self, calibration: Any, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
@@ -270,10 +278,10 @@ class ParametricCalibrator(Calibrator):
 
 
 def read_rows(
-    x: np.ndarray, y: Any, sample_weight: Any, classes: Any
+    x: np.ndarray, y: Any, sample_weight: Any, classes: Any, columns: int = 2
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the classes, and rows, labels in {0, 1} and weights of the rows that have weight."""
-    found, label = read_labels(y, len(x), classes)
+    """Return the classes, and rows, labels as their positions and weights of used rows."""
+    found, label = read_labels(y, len(x), classes, columns)
     weights = check_sample_weight(sample_weight, len(x))
     used = weights > 0
     if not used.all():
@@ -281,8 +289,8 @@ def read_rows(
     return found, x, label, weights
 
 
-def read_labels(y: Any, n: int, classes: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the two classes, sorted or as told, and labels (n,) as their positions."""
+def read_labels(y: Any, n: int, classes: Any, columns: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """Return the classes (columns,), sorted or as told, and labels (n,) as their positions."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
     if hasattr(y, "detach"):
@@ -293,7 +301,7 @@ def read_labels(y: Any, n: int, classes: Any) -> tuple[np.ndarray, np.ndarray]:
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected",
             DataConversionWarning,
-            stacklevel=4,
+            stacklevel=_frames_to_caller(),
         )
     if y.ndim != 1:
         raise ValueError(f"y must have shape (n,), got {y.shape}")
@@ -301,24 +309,45 @@ def read_labels(y: Any, n: int, classes: Any) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError(f"y must have {n} labels to match the scores, got {len(y)}")
     found, position = _distinct(y)
     if classes is None:
-        if len(found) == 1:
-            raise ValueError(
-                f"y must hold two classes, got only one class, {found.tolist()[0]!r}; where the "
-                "data lack one, say classes=(negative, positive)"
-            )
-        if len(found) > 2:
-            raise ValueError(
-                f"Only binary classification is supported. y must hold two classes, "
-                f"got {len(found)}"
-            )
+        if len(found) != columns:
+            raise ValueError(_wrong_number(found, columns))
         return found, position
     told = np.asarray(classes)
-    if told.shape != (2,) or told[0] == told[1]:
-        raise ValueError(f"classes must be two different labels, got {classes!r}")
+    if told.shape != (columns,) or len(np.unique(told)) < columns:
+        raise ValueError(
+            f"classes must be {_NUMBERS.get(columns, columns)} different labels, got {classes!r}"
+        )
     strange = found[~np.isin(found, told)]
     if len(strange):
         raise ValueError(f"y must hold only the classes {told.tolist()}, got {strange[0]!r}")
-    return told, (y == told[1]).astype(int)
+    order = np.argsort(told, kind="stable")
+    return told, order[np.searchsorted(told[order], found)][position]
+
+
+_NUMBERS = {2: "two"}
+
+
+def _frames_to_caller() -> int:
+    """Return the ``stacklevel`` of the first frame that is not of this package."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("bayescal"):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def _wrong_number(found: np.ndarray, columns: int) -> str:
+    """Return what to say if labels have another number of classes than the scores have columns."""
+    if columns > 2:
+        return (
+            f"y must hold {columns} classes to match the columns of the scores, got {len(found)}; "
+            "say classes=(label of each column, ...), which the data may then lack"
+        )
+    if len(found) == 1:
+        return (
+            f"y must hold two classes, got only one class, {found.tolist()[0]!r}; where the "
+            "data lack one, say classes=(negative, positive)"
+        )
+    return f"Only binary classification is supported. y must hold two classes, got {len(found)}"
 
 
 def _distinct(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

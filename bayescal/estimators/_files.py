@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal.estimators import nonparametric, parametric
+from bayescal.estimators import linear, multiclass, nonparametric, parametric, temperature
 from bayescal.estimators._calibrator import Calibrator
 from bayescal.estimators.logistic_regression import LogisticRegression
 from bayescal.logistic._posterior import Draws
@@ -20,7 +20,9 @@ __all__ = ["load", "save"]
 _FORMAT = "bayescal calibrator"
 _VERSION = 1
 _KINDS = {
-    name: getattr(module, name) for module in (nonparametric, parametric) for name in module.__all__
+    name: getattr(module, name)
+    for module in (linear, multiclass, nonparametric, parametric, temperature)
+    for name in module.__all__
 } | {"LogisticRegression": LogisticRegression}
 _PLAIN = ("n_features_in_", "status_", "objective_", "n_iter_", "strength_", "smoothing_")
 _ARRAYS = ("classes_", "feature_names_in_", "coef_", "intercept_", "cv_losses_")

@@ -9,7 +9,7 @@ from bayescal.estimators._calibrator import ParametricCalibrator
 from bayescal.maps._inputs import Inputs
 from bayescal.maps._parametric import Inference
 
-__all__ = ["Beta", "Logistic", "Quadratic", "Spline", "Temperature"]
+__all__ = ["Beta", "Logistic", "Quadratic", "Spline"]
 
 
 class Logistic(ParametricCalibrator):
@@ -65,59 +65,6 @@ class Logistic(ParametricCalibrator):
         random_state: Any = None,
     ) -> None:
         self.smoothing = smoothing
-        self.inputs = inputs
-        self.classes = classes
-        self.inference = inference
-        self.num_samples = num_samples
-        self.random_state = random_state
-
-
-class Temperature(ParametricCalibrator):
-    """Temperature scaling: log odds divided by one temperature.
-
-    Parameters
-    ----------
-    inputs : {"probs", "logits"}
-        What the scores are; it is never guessed from them.
-    classes : pair of labels, optional
-        Negative and positive label; needed where the data may lack one.
-    inference : {"map", "laplace", "nuts"}
-        Maximum likelihood, or a posterior under a weak prior: its normal approximation, or four
-        chains of the no-U-turn sampler. With a posterior, predictions are posterior means.
-    num_samples : int
-        Draws from the posterior, of all chains.
-    random_state : int, RandomState or None
-
-    Attributes
-    ----------
-    classes_ : array of shape (2,)
-    status_ : str
-        "converged", "limit" or "unbounded".
-    temperature_ : float
-
-    See Also
-    --------
-    bayescal.maps.temperature.Temperature : the method, its complexity and source.
-
-    Examples
-    --------
-    >>> import bayescal as bc
-    >>> p, y = [0.1, 0.3, 0.4, 0.6, 0.8, 0.9], [0, 1, 0, 1, 0, 1]
-    >>> bool(bc.Temperature().fit(p, y).temperature_ > 1)  # over-confident
-    True
-    """
-
-    _method = maps.Temperature
-
-    def __init__(
-        self,
-        *,
-        inputs: Inputs = "probs",
-        classes: Any = None,
-        inference: Inference = "map",
-        num_samples: int = 1000,
-        random_state: Any = None,
-    ) -> None:
         self.inputs = inputs
         self.classes = classes
         self.inference = inference

@@ -122,7 +122,7 @@ def _prior_terms(target: Target, u: Any, xp: Any) -> tuple[Any, Any, Any]:
 _prior_loss_compiled = jax.jit(prior_loss)
 
 
-def _triangle(hessian: np.ndarray) -> np.ndarray:
+def triangle(hessian: np.ndarray) -> np.ndarray:
     """Return a factor F with F F' the inverse of the Hessian, raised until it is positive."""
     ridge, p = 0.0, len(hessian)
     mean = max(float(np.trace(hessian)) / p, 1e-300)
@@ -140,13 +140,10 @@ def laplace(target: Target, num_samples: int, seed: int) -> Draws:
     Draws come in pairs on both sides of the mode, so that averages of linear functions are exact.
     """
     mode, hessian = find_mode(target)
-    factor = _triangle(hessian)
-    p = len(factor)
-    half = np.random.default_rng(seed).normal(size=(-(-num_samples // 2), p))
-    noise = np.concatenate([half, -half])[:num_samples]
-    theta = _constrain(target, mode.x + noise @ factor.T)
-    ess = np.full(p, float(num_samples))
-    return Draws(theta[None], ess, np.ones(p), 0, int(mode.status))
+    factor = triangle(hessian)
+    theta = _constrain(target, antithetic(mode.x, factor, num_samples, seed))
+    ess = np.full(len(factor), float(num_samples))
+    return Draws(theta[None], ess, np.ones(len(factor)), 0, int(mode.status))
 
 
 def _constrain(target: Target, u: np.ndarray) -> np.ndarray:
@@ -187,15 +184,17 @@ def _potential(sums: Sums, target: Target, centre: jax.Array, factor: jax.Array)
     return potential
 
 
-@partial(jax.jit, static_argnames=("draws",))
-def _run(
-    sums: Sums, target: Target, centre: jax.Array, factor: jax.Array, key: jax.Array, draws: int
+@partial(jax.jit, static_argnames=("potential", "draws"))
+def run_chains(
+    potential: Callable[..., Any], arguments: Any, centre: jax.Array, key: jax.Array, draws: int
 ) -> tuple[jax.Array, jax.Array]:
-    """Return draws z (chains, draws, p), and how many steps diverged."""
+    """Return draws z (chains, draws, p) near standard normal ones, and how many steps diverged.
+
+    ``potential(*arguments)`` is a function of z (p,): the negative log density.
+    """
     from numpyro.infer.hmc import hmc
 
-    init, sample = hmc(potential_fn_gen=_potential, algo="NUTS")
-    arguments = (sums, target, centre, factor)
+    init, sample = hmc(potential_fn_gen=potential, algo="NUTS")
     keys = jax.random.split(key, (2, CHAINS))
     starts = jax.vmap(lambda k: jax.random.normal(k, centre.shape))(keys[0])
 
@@ -212,25 +211,51 @@ def _run(
     return jax.vmap(chain)(starts, keys[1])
 
 
+def sample_whitened(
+    potential: Callable[..., Any],
+    arguments: Any,
+    mode: np.ndarray,
+    factor: np.ndarray,
+    num_samples: int,
+    seed: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """Return draws u (chains, draws, p), effective sizes, R-hats (p,) and divergences of NUTS.
+
+    ``potential(*arguments, mode, factor)`` is a function of z, where u = mode + factor z.
+    """
+    from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
+
+    with float64(), jax.numpy_dtype_promotion("standard"):
+        given = jax.tree.map(jnp.asarray, (*arguments, mode, factor))
+        draws = -(-num_samples // CHAINS)
+        z, diverging = run_chains(potential, given, given[-2], jax.random.key(seed), draws)
+        z, divergences = np.asarray(z), int(np.asarray(diverging).sum())
+    u = mode + z @ factor.T
+    ess, r_hat = np.asarray(effective_sample_size(u)), np.asarray(split_gelman_rubin(u))
+    return u, ess, r_hat, divergences
+
+
+def antithetic(mode: np.ndarray, factor: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
+    """Return draws (num_samples, p) of N(mode, factor factor') in pairs on both sides of it."""
+    p = len(factor)
+    half = np.random.default_rng(seed).normal(size=(-(-num_samples // 2), p))
+    noise = np.concatenate([half, -half])[:num_samples]
+    return mode + noise @ factor.T
+
+
 def nuts(target: Target, num_samples: int, seed: int, points: Points | None = None) -> Draws:
     """Return draws by the no-U-turn sampler, four chains side by side.
 
     ``points`` (optional) are the scores that the columns are functions of: then sums over rows are
     replaced by sums over nodes, where these are as good.
     """
-    from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
-
     mode, hessian = find_mode(target)
-    factor = _triangle(hessian)
+    factor = triangle(hessian)
     sums = _sums(target, mode.x, factor, points)
-    with float64(), jax.numpy_dtype_promotion("standard"):
-        slim = target._replace(design=None)
-        arguments = jax.tree.map(jnp.asarray, (sums, slim, mode.x, factor))
-        z, diverging = _run(*arguments, jax.random.key(seed), -(-num_samples // CHAINS))
-        z, divergences = np.asarray(z), int(np.asarray(diverging).sum())
-    u = mode.x + z @ factor.T
-    ess = np.asarray(effective_sample_size(u))
-    r_hat = np.asarray(split_gelman_rubin(u))
+    arguments = (sums, target._replace(design=None))
+    u, ess, r_hat, divergences = sample_whitened(
+        _potential, arguments, mode.x, factor, num_samples, seed
+    )
     return Draws(_constrain(target, u), ess, r_hat, divergences, int(mode.status))
 
 

@@ -17,6 +17,7 @@ from sklearn.utils.validation import validate_data
 
 from bayescal import estimators, maps
 from bayescal.estimators._calibrator import Calibrator
+from bayescal.maps import multiclass
 
 
 class OneColumn:
@@ -26,13 +27,19 @@ class OneColumn:
         rows = validate_data(self, scores, reset=reset, dtype="numeric", ensure_min_samples=1)
         return -rows[:, -1:].astype(float)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # pyright: ignore[reportAttributeAccessIssue]
+        tags.classifier_tags.multi_class = False
+        return tags
+
 
 def of_one_column(name: str) -> type[Calibrator]:
     parent = getattr(estimators, name)
     return type(name, (OneColumn, parent), {"__module__": __name__, "__init__": parent.__init__})
 
 
-NAMES = sorted(method.__name__ for method in maps.REGISTRY.values())
+MAPS = [*maps.REGISTRY.values(), *multiclass.MULTICLASS.values()]
+NAMES = sorted({method.__name__ for method in MAPS})
 # Pickled estimators are looked up at the top of this module.
 globals().update({name: of_one_column(name) for name in NAMES})
 

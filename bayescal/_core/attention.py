@@ -1,0 +1,188 @@
+"""Softmax-weighted averages of values (an attention layer), streamed in blocks of queries and keys.
+
+The softmax runs online: a running maximum for each query, and sums on its scale. Nothing of size
+(queries, keys) is held: memory is O(block + queries + keys). ``jax.nn.dot_product_attention`` does
+not fit: on a processor it holds all scores, its bias would have their size, and it cannot share
+scores between bandwidths nor keep pairs of one group apart without a mask of that size.
+
+Scores are float64 on every backend, since a small bandwidth multiplies their errors; what is made
+of them, exponentials and averages, may be float32.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.blocks import POINTS_PER_CHUNK, block_elements, even_block
+from bayescal._core.padding import padded_length
+from bayescal._core.precision import float64
+
+#: So many blocks of queries are one call of the compiled program.
+_BLOCKS_PER_CALL = 8
+
+
+class Keys(NamedTuple):
+    """Keys and their values, padded and split into blocks.
+
+    Attributes
+    ----------
+    keys : array of shape (blocks, block, d)
+    bias : array of shape (blocks, g, block)
+        Negative infinity at padding.
+    values : array of shape (blocks, block, v + 1)
+        Values, and a one.
+    groups : integer array of shape (blocks, block), or None
+    used : integer scalar
+        Number of blocks that are not all padding.
+    """
+
+    keys: jax.Array
+    bias: jax.Array
+    values: jax.Array
+    groups: jax.Array | None
+    used: jax.Array
+
+
+def prepare_keys(
+    keys: np.ndarray,
+    bias: np.ndarray,
+    values: np.ndarray,
+    dtype: Any,
+    groups: np.ndarray | None = None,
+) -> Keys:
+    """Copy keys to the device, split into blocks.
+
+    Parameters
+    ----------
+    keys : array of shape (n, d)
+    bias : array of shape (g, n)
+        Added to the scores for each bandwidth; the place for logarithms of weights.
+    values : array of shape (n, v)
+    dtype : float64 or float32
+        Type of exponentials and averages.
+    groups : integer array of shape (n,), optional
+    """
+    n = len(keys)
+    padded = padded_length(n)
+    block = even_block(padded, block_elements() // POINTS_PER_CHUNK)
+    count = -(-padded // block)
+
+    def blocks(array: np.ndarray, fill: float, kind: Any, ones: int = 0) -> jax.Array:
+        """Return the rows in blocks, the last one filled up, with columns of ones added."""
+        if array.ndim == 1:
+            whole = np.full(count * block, fill, kind)
+            whole[:n] = array
+        else:
+            width = array.shape[1]
+            whole = np.full((count * block, width + ones), fill, kind)
+            whole[:n, :width] = array
+            whole[:n, width:] = 1
+        return jnp.asarray(whole.reshape(count, block, *whole.shape[1:]))
+
+    with float64():
+        return Keys(
+            blocks(keys, 0, np.float64),
+            jnp.swapaxes(blocks(bias.T, -np.inf, np.float64), 1, 2),
+            blocks(values, 0, dtype, ones=1),
+            None if groups is None else blocks(groups, -1, np.int32),
+            jnp.asarray(-(-n // block), np.int32),
+        )
+
+
+def attend(
+    queries: np.ndarray,
+    keys: Keys,
+    bandwidths: np.ndarray,
+    groups: np.ndarray | None = None,
+) -> np.ndarray:
+    r"""Return averages of values, with weights that fall off with the score of key and query.
+
+    .. math:: \frac{\sum_i e^{s_i} v_i}{\sum_i e^{s_i}}, \qquad s_i = q \cdot k_i / h + b_i
+
+    Parameters
+    ----------
+    queries : array of shape (m, d)
+    keys : Keys
+        What :func:`prepare_keys` returns.
+    bandwidths : array of shape (g,)
+        h: products of queries and keys are computed once for all. Scores must be numbers.
+    groups : integer array of shape (m,), optional
+        A query sees no key of its own group, which the keys must then have.
+
+    Returns
+    -------
+    array of shape (g, m, v)
+        In the dtype of the values; zero for a query that sees no key.
+
+    Notes
+    -----
+    O(m n (d + g v)) time.
+    """
+    m = len(queries)
+    rows = even_block(m, _BLOCKS_PER_CALL * POINTS_PER_CHUNK)
+    length = padded_length(rows)
+    width = even_block(length, POINTS_PER_CHUNK)
+    found = np.empty((len(bandwidths), m, keys.values.shape[2] - 1), keys.values.dtype)
+    padded = np.zeros((-(-length // width) * width, queries.shape[1]))
+    padded_groups = np.zeros(len(padded), np.int32)
+    with float64():
+        inverse = jnp.asarray(1 / bandwidths, np.float64)
+        for start in range(0, m, rows):
+            part = slice(start, min(start + rows, m))
+            size = part.stop - start
+            padded[:size] = queries[part]
+            if groups is not None:
+                padded_groups[:size] = groups[part]
+            # A copy: JAX may read NumPy's memory after the call, when the next rows are in it.
+            own = None if groups is None else jnp.array(padded_groups)
+            averages = _attention(jnp.array(padded), own, keys, inverse, width=width)
+            found[:, part] = np.asarray(averages)[:, :size]
+    return found
+
+
+@partial(jax.jit, static_argnames=("width",))
+def _attention(
+    queries: jax.Array, groups: jax.Array | None, keys: Keys, inverse: jax.Array, width: int
+) -> jax.Array:
+    """Return averages (g, m, v) for m queries, a multiple of ``width``."""
+    dtype = keys.values.dtype
+    lowest = float(np.finfo(np.float64).min)
+    levels, size = inverse.shape[0], keys.values.shape[2]
+
+    def add(some: Any, place: Any, carry: Any) -> Any:
+        rows, own = some
+        products = jnp.matmul(rows, keys.keys[place].T, precision="highest")
+        if own is not None and keys.groups is not None:
+            products = jnp.where(own[:, None] == keys.groups[place], -jnp.inf, products)
+        values = keys.values[place]
+
+        def level(of: Any) -> Any:
+            inverse, bias, top, sums = of
+            scores = products * inverse + bias
+            new_top = jnp.maximum(top, jnp.max(scores, axis=1))
+            terms = jnp.exp((scores - new_top[:, None]).astype(dtype))
+            part = jnp.matmul(terms, values, precision="highest")
+            # Before the first key the sums are zero and the scale is the lowest number.
+            shrink = jnp.exp((top - new_top).astype(dtype))
+            return new_top, sums * shrink[:, None] + part
+
+        return jax.lax.map(level, (inverse, keys.bias[place], *carry))
+
+    def chunk(some: Any) -> jax.Array:
+        start = (
+            jnp.full((levels, width), lowest, np.float64),
+            jnp.zeros((levels, width, size), dtype),
+        )
+        # Blocks of padding are shapes to share a compilation, and no work.
+        _, sums = jax.lax.fori_loop(0, keys.used, partial(add, some), start)
+        total = sums[..., -1:]
+        return sums[..., :-1] / jnp.where(total > 0, total, 1)
+
+    blocks = jax.tree.map(lambda a: a.reshape(-1, width, *a.shape[1:]), (queries, groups))
+    averages = jax.lax.map(chunk, blocks)
+    return jnp.moveaxis(averages, 0, 1).reshape(levels, -1, size - 1)

@@ -1,0 +1,215 @@
+"""Minimisation of convex functions of very many variables: Newton's method by conjugate gradients.
+
+The Hessian is never formed: the caller multiplies by it. As in ``optimise``, everything is written
+for one problem, with ``xp=numpy`` on the host or else for ``vmap`` and one compilation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.optimise import Minimum, Status
+
+#: Of the residual of the linear system, in the norm of the preconditioner, at most.
+_LOOSEST, _TIGHTEST = 0.1, 1e-4
+_HALVINGS = 40
+
+
+class Point(NamedTuple):
+    """A function's value and gradient (p,) at a point, and what products with its Hessian need."""
+
+    value: Any
+    gradient: Any
+    state: Any
+
+
+class Curvature(NamedTuple):
+    """How to use the Hessian.
+
+    Attributes
+    ----------
+    product : callable
+        ``product(state, vector)``: the Hessian at ``state`` times a vector (p,).
+    prepare : callable
+        ``prepare(state)``: arrays from which to precondition.
+    precondition : callable
+        ``precondition(prepared, vector)``: about the inverse Hessian times a vector.
+    patience : int
+        Products in one step after which to prepare afresh.
+    most : int
+        Products in one step, at most.
+    """
+
+    product: Callable[[Any, Any], Any]
+    prepare: Callable[[Any], Any]
+    precondition: Callable[[Any, Any], Any]
+    patience: int
+    most: int
+
+
+def newton_cg(
+    evaluate: Callable[[Any], Point],
+    curvature: Curvature,
+    start: Any,
+    *,
+    scale: Any,
+    limitless: Callable[[Any, Point], Any] | None = None,
+    tolerance: float = 1e-10,
+    max_iterations: int = 100,
+    prepared: Any = None,
+    xp: Any = jnp,
+) -> tuple[Minimum, Any]:
+    """Minimise a convex function by Newton steps that conjugate gradients find, each downhill.
+
+    Parameters
+    ----------
+    evaluate : callable
+        Returns value, gradient and state at a point (p,).
+    curvature : Curvature
+    start : array of shape (p,)
+    scale : scalar
+        A size of the objective; what a step gains is judged beside it and the value.
+    limitless : callable, optional
+        ``limitless(x, point)``: whether the next step, though it gains nothing, would still change
+        what matters, so that there is no finite minimum. Asked at the end.
+    tolerance : float
+        The last step was to gain less than this, times the value and a thousandth of ``scale``;
+        the one before it was solved so precisely that the result is far closer.
+    max_iterations : int
+    prepared : optional
+        From ``curvature.prepare`` at a point nearby, to begin with.
+
+    Returns
+    -------
+    Minimum
+        ``decrement`` is g . H^-1 g there.
+    prepared
+        For a next problem nearby.
+    """
+    first = evaluate(start)
+    used, then = xp.zeros((), int), first.value
+    if prepared is None:
+        # Prepared in the first step, so that what prepares is compiled once.
+        used = used + curvature.patience + 1
+        if xp is not np:
+            shapes = jax.eval_shape(curvature.prepare, first.state)
+            prepared = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    eps = float(xp.finfo(start.dtype).eps)
+
+    def once(carry: Any) -> Any:
+        number, x, here, prepared, then, used, _, _ = carry
+        # Also where the loss has fallen far: then the curvature has too.
+        stale = (used > curvature.patience) | (here.value < 0.5 * then)
+        prepared = _when(stale, curvature.prepare, here.state, prepared, xp)
+        then = xp.where(stale, here.value, then)
+        step, used = _solve(here, curvature, prepared, scale, tolerance, xp)
+        slope = here.gradient @ step
+        size, there = _search(evaluate, x, step, here, slope, scale, eps, xp)
+        # Rounding of sums of the objective's size may look like a rise.
+        moved = size > 0
+        small = -slope <= tolerance * (abs(there.value) + 1e-3 * scale)
+        ended = xp.where(moved, small, True)
+        status = xp.where(ended, xp.where(small, Status.CONVERGED, Status.LIMIT), -1)
+        x = xp.where(moved, x + size * step, x)
+        return number + 1, x, there, prepared, then, used, -slope, status
+
+    def unfinished(carry: Any) -> Any:
+        return (carry[0] < max_iterations) & (carry[-1] < 0)
+
+    valid = xp.isfinite(first.value) & xp.isfinite(first.gradient).all()
+    status = xp.where(valid, -1, Status.INVALID)
+    nothing = xp.zeros((), start.dtype)
+    carry = (xp.zeros((), int), start, first, prepared, then, used, nothing, status)
+    number, x, here, prepared, _, _, decrement, status = _loop(unfinished, once, carry, xp)
+    status = xp.where(status < 0, Status.LIMIT, status)
+    if limitless is not None and (xp is not np or status == Status.CONVERGED):
+        runaway = (status == Status.CONVERGED) & limitless(x, here)
+        status = xp.where(runaway, Status.UNBOUNDED, status)
+    return Minimum(x, here.value, decrement, number, status), prepared
+
+
+def _solve(
+    here: Point, curvature: Curvature, prepared: Any, scale: Any, tolerance: float, xp: Any
+) -> Any:
+    """Return a step (p,) by preconditioned conjugate gradients, and how many products it took."""
+
+    def once(carry: Any) -> Any:
+        number, step, residual, direction, power, _ = carry
+        image = curvature.product(here.state, direction)
+        bend = direction @ image
+        good = bend > 0
+        length = xp.where(good, power / xp.where(good, bend, 1), 0)
+        step = step + length * direction
+        residual = residual - length * image
+        toward = curvature.precondition(prepared, residual)
+        left = residual @ toward
+        direction = toward + left / power * direction
+        return number + 1, step, residual, direction, left, good
+
+    residual = -here.gradient
+    toward = curvature.precondition(prepared, residual)
+    power = residual @ toward
+    # Precise near the minimum, where precision is rewarded; but not for what gains nothing.
+    promise = power / (abs(here.value) + 1e-3 * scale)
+    share = xp.where(promise > tolerance, xp.clip(promise, _TIGHTEST**2, _LOOSEST**2), _LOOSEST**2)
+    enough = share * power
+
+    def unfinished(carry: Any) -> Any:
+        return (carry[0] < curvature.most) & (carry[4] > enough) & carry[5]
+
+    begin = (xp.zeros((), int), xp.zeros_like(residual), residual, toward, power, power > 0)
+    number, step, *_ = _loop(unfinished, once, begin, xp)
+    return step, number
+
+
+def _search(
+    evaluate: Callable[[Any], Point],
+    x: Any,
+    step: Any,
+    here: Point,
+    slope: Any,
+    scale: Any,
+    eps: float,
+    xp: Any,
+) -> tuple[Any, Point]:
+    """Return how much of the step to take, by halving, and the point there; 0 if none is lower."""
+
+    def lower(size: Any, there: Point) -> Any:
+        slack = 8 * eps * (abs(here.value) + scale)
+        valid = xp.isfinite(there.value) & xp.isfinite(there.gradient).all()
+        return valid & (there.value <= here.value + 1e-4 * size * slope + slack)
+
+    def halve(carry: Any) -> Any:
+        number, size, _ = carry
+        return number + 1, size / 2, evaluate(x + size / 2 * step)
+
+    def unfinished(carry: Any) -> Any:
+        return (carry[0] < _HALVINGS) & ((carry[0] == 0) | ~lower(carry[1], carry[2]))
+
+    # From twice the step, so that there is one place that evaluates.
+    begin = (xp.zeros((), int), xp.full((), 2.0, x.dtype), here)
+    _, size, there = _loop(unfinished, halve, begin, xp)
+    if xp is np:
+        return (size, there) if lower(size, there) else (0.0 * size, here)
+    kept = lower(size, there)
+    there = jax.tree.map(lambda new, old: jnp.where(kept, new, old), there, here)
+    return jnp.where(kept, size, 0), there
+
+
+def _loop(unfinished: Any, body: Any, carry: Any, xp: Any) -> Any:
+    if xp is not np:
+        return jax.lax.while_loop(unfinished, body, carry)
+    while unfinished(carry):
+        carry = body(carry)
+    return carry
+
+
+def _when(condition: Any, make: Any, state: Any, otherwise: Any, xp: Any) -> Any:
+    if xp is np:
+        return make(state) if condition else otherwise
+    return jax.lax.cond(condition, lambda: make(state), lambda: otherwise)

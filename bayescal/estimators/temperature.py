@@ -1,0 +1,147 @@
+"""Temperature scaling of two or more classes."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from bayescal import maps
+from bayescal.estimators._calibrator import ParametricCalibrator
+from bayescal.estimators._multiclass import ParametricMulticlassCalibrator
+from bayescal.maps import multiclass
+from bayescal.maps._map import State
+from bayescal.maps._parametric import Inference
+from bayescal.maps._posterior import ParameterPosterior
+from bayescal.maps.multiclass._inputs import Inputs
+
+__all__ = ["Temperature"]
+
+
+class Temperature(ParametricCalibrator):
+    """Temperature scaling: logits, or log odds of two classes, divided by one temperature.
+
+    Parameters
+    ----------
+    objective : {"log_loss", "adaptive_ece"}
+        What the temperature minimises: the log loss, or the expected calibration error in 15 bins
+        of equal mass, which has no posterior.
+    inputs : {"probs", "logits"}
+        What the scores are; it is never guessed from them.
+    classes : sequence of labels, optional
+        Of the columns, in their order; needed where the data may lack one.
+    inference : {"map", "laplace", "nuts"}
+        Maximum likelihood, or a posterior under a weak prior: its normal approximation, or four
+        chains of the no-U-turn sampler. With a posterior, predictions are posterior means.
+    num_samples : int
+        Draws from the posterior, of all chains.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    classes_ : array of shape (k,)
+    status_ : str
+        "converged", "limit" or "unbounded".
+    temperature_ : float
+
+    See Also
+    --------
+    bayescal.maps.multiclass.temperature.Temperature : the method, its complexity and source.
+
+    Examples
+    --------
+    >>> import bayescal as bc
+    >>> p, y = [0.1, 0.3, 0.4, 0.6, 0.8, 0.9], [0, 1, 0, 1, 0, 1]
+    >>> bool(bc.Temperature().fit(p, y).temperature_ > 1)  # over-confident
+    True
+    >>> logits, y = [[4.0, 0, 0], [4, 0, 0], [0, 4, 0], [0, 0, 4]], [0, 1, 1, 2]
+    >>> bc.Temperature(inputs="logits").fit(logits, y).predict_proba(logits[:1]).round(2).tolist()
+    [[0.75, 0.13, 0.13]]
+    """
+
+    _method = maps.Temperature
+    #: For more classes, and for the other objective.
+    _several = multiclass.Temperature
+
+    def __init__(
+        self,
+        objective: Literal["log_loss", "adaptive_ece"] = "log_loss",
+        *,
+        inputs: Inputs = "probs",
+        classes: Any = None,
+        inference: Inference = "map",
+        num_samples: int = 1000,
+        random_state: Any = None,
+    ) -> None:
+        self.objective = objective
+        self.inputs = inputs
+        self.classes = classes
+        self.inference = inference
+        self.num_samples = num_samples
+        self.random_state = random_state
+
+    # Two classes are a map of log odds, as of all binary calibrators; more are one of logits.
+
+    def _way(self, columns: int | None = None) -> Any:
+        columns = len(getattr(self, "classes_", "01")) if columns is None else columns
+        several = columns > 2 or self.objective != "log_loss"
+        return ParametricMulticlassCalibrator if several else ParametricCalibrator
+
+    def _map(self) -> Any:
+        several = self._several(cast(Any, self.objective))
+        if self.objective != "log_loss" and self.inference != "map":
+            raise ValueError(
+                f"inference must be 'map' for objective={self.objective!r}, which has no "
+                f"likelihood, got {self.inference!r}"
+            )
+        return several if self._way() is ParametricMulticlassCalibrator else self._method()
+
+    def _read(self, rows: np.ndarray, y: Any, sample_weight: Any) -> Any:
+        return self._way(rows.shape[1])._read(self, rows, y, sample_weight)
+
+    def _fit_state(
+        self, calibration: Any, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
+    ) -> State:
+        return self._way()._fit_state(self, calibration, scores, y, weights)
+
+    def _seed(self) -> int:
+        return ParametricMulticlassCalibrator._seed(self)  # type: ignore[arg-type]
+
+    def _convert(self, rows: np.ndarray, domain: Any, least: np.ndarray | None) -> Any:
+        return self._way()._convert(self, rows, domain, least)
+
+    def _both(self, calibration: Any, values: np.ndarray) -> np.ndarray:
+        return self._way()._both(self, calibration, values)
+
+    def _curves(self, calibration: Any, values: np.ndarray, level: float | None) -> Any:
+        return self._way()._curves(self, calibration, values, level)
+
+    @property
+    def posterior_(self) -> ParameterPosterior:
+        """The posterior of the temperature; only with inference "laplace" or "nuts"."""
+        return self._way().posterior_.fget(self)
+
+    def predict_interval(self, scores: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """Return central credible intervals of the calibrated probabilities.
+
+        Parameters
+        ----------
+        scores : array-like of shape (m, k), or (m,) or (m, 1) for two classes
+        level : float
+            Posterior probability of each interval, in (0, 1).
+
+        Returns
+        -------
+        lower, upper : arrays of shape (m, k), or (m,) of the second of two classes
+
+        Raises
+        ------
+        AttributeError
+            If fitted with inference "map", which has no posterior.
+        """
+        return ParametricCalibrator.predict_interval(self, scores, level)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = True
+        return tags

@@ -1,0 +1,1 @@
+"""Multinomial logistic regression of labels on scores of all classes, with squared penalties."""

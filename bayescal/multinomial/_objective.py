@@ -1,0 +1,283 @@
+"""Cross-entropy of linear functions of scores: value, gradient, products with the Hessian.
+
+The same formulas serve NumPy, in blocks of rows, and JAX, to be mapped and compiled.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.newton_cg import Point
+
+#: Elements of a block of rows on the host: what the processor's cache holds.
+_BLOCK = 1 << 16
+#: Up to this many features the products of all pairs are formed for each row.
+FEW = 4
+#: Features below this may be squared in single precision.
+_NARROW = 1e6
+#: So few logits are not worth it.
+_SMALL = 1 << 18
+
+
+class Design(NamedTuple):
+    """Rows, and what their logits depend on.
+
+    The logits of a row are ``offset + W f + v x + (t . s) x``, elementwise in x, with parameters
+    W (k, m), v (k,) and t (r,) that are zero where the map changes nothing.
+
+    Attributes
+    ----------
+    offset : array of shape (n, k)
+    y : integer array of shape (n,)
+    weights : array of shape (n,)
+        Zero leaves a row out.
+    features : array of shape (n, m)
+        f above, at least a column of ones for an intercept.
+    x : array of shape (n, k) or None
+    shared : array of shape (n, r) or None
+        s above, common to all classes; needs ``x``.
+    """
+
+    offset: Any
+    y: Any
+    weights: Any
+    features: Any
+    x: Any = None
+    shared: Any = None
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Numbers k of classes, m of features, k or 0 of diagonal and r of shared parameters."""
+        k, m = self.offset.shape[-1], self.features.shape[-1]
+        r = 0 if self.shared is None else self.shared.shape[-1]
+        return k, m, k if self.x is not None else 0, r
+
+    def rows(self, part: Any) -> Design:
+        """Return some of the rows."""
+        return Design(*(None if leaf is None else leaf[part] for leaf in self))
+
+
+class Parameters(NamedTuple):
+    """Parameters (..., p) in their parts: W (..., k, m), v (..., k) and t (..., r)."""
+
+    matrix: Any
+    diagonal: Any
+    shared: Any
+
+
+def split(theta: Any, sizes: tuple[int, int, int, int]) -> Parameters:
+    """Return the parts of parameters (..., p)."""
+    k, m, d, _ = sizes
+    matrix = theta[..., : k * m].reshape(*theta.shape[:-1], k, m)
+    return Parameters(matrix, theta[..., k * m : k * m + d], theta[..., k * m + d :])
+
+
+def join(parts: Parameters, xp: Any) -> Any:
+    """Return parts (matrices last) as parameters (..., p)."""
+    matrix = parts.matrix
+    flat = matrix.reshape(*matrix.shape[:-2], -1)
+    return xp.concatenate([flat, parts.diagonal, parts.shared], axis=-1)
+
+
+def change(design: Design, theta: Any) -> Any:
+    """Return what parameters add to the logits (n, k)."""
+    sizes = design.sizes
+    parts = split(theta, sizes)
+    added = design.features @ parts.matrix.T
+    if sizes[2]:
+        factor = parts.diagonal
+        if sizes[3]:
+            factor = factor + (design.shared @ parts.shared)[:, None]
+        added = added + design.x * factor
+    return added
+
+
+def gather(design: Design, residual: Any, xp: Any) -> Any:
+    """Return the derivatives (p,) of a function whose derivatives by the logits are (n, k)."""
+    _, _, d, r = design.sizes
+    matrix = residual.T @ design.features
+    diagonal = shared = xp.zeros(0, residual.dtype)
+    if d:
+        product = residual * design.x
+        diagonal = xp.sum(product, axis=0)
+        if r:
+            shared = xp.sum(product, axis=1) @ design.shared
+    return join(Parameters(matrix, diagonal, shared), xp)
+
+
+def evaluate(design: Design, penalty: Any, theta: Any) -> Point:
+    """Return sum(weights * cross-entropy) + sum(penalty * theta**2) / 2, for JAX.
+
+    The state is the probabilities (n, k).
+    """
+    logits = design.offset + change(design, theta)
+    top = jnp.max(logits, axis=1, keepdims=True)
+    above = logits - top
+    small = jnp.exp(above)
+    total = jnp.sum(small, axis=1, keepdims=True)
+    probs = small / total
+    hit = jnp.arange(logits.shape[1]) == design.y[:, None]
+    own = jnp.sum(jnp.where(hit, above, 0), axis=1)
+    loss = jnp.log(total[:, 0]) - own
+    residual = (probs - hit.astype(probs.dtype)) * design.weights[:, None]
+    value = design.weights @ loss + 0.5 * jnp.sum(penalty * theta**2)
+    return Point(value, gather(design, residual, jnp) + penalty * theta, probs)
+
+
+def multiply(design: Design, penalty: Any, probs: Any, vector: Any) -> Any:
+    """Return the Hessian times a vector (p,), for JAX."""
+    moved = change(design, vector)
+    mean = jnp.sum(probs * moved, axis=1, keepdims=True)
+    residual = (probs * design.weights[:, None]) * (moved - mean)
+    return gather(design, residual, jnp) + penalty * vector
+
+
+class Host:
+    """The objective with NumPy, in blocks of rows that stay in the processor's cache.
+
+    A context, as its threads end with it: many rows are shared among the processor's cores.
+    """
+
+    def __init__(self, design: Design, penalty: np.ndarray) -> None:
+        self.design, self.penalty = design, penalty
+        n, k = design.offset.shape
+        step = max(1, min(n, _BLOCK // k))
+        self._parts = [slice(first, min(first + step, n)) for first in range(0, n, step)]
+        self._blocks = [design.rows(part) for part in self._parts]
+        # Directions need no more than single precision, which takes half the time.
+        felt = [leaf for leaf in (design.features, design.x, design.shared) if leaf is not None]
+        fits = n * k > _SMALL and all(np.abs(leaf).max(initial=0) < _NARROW for leaf in felt)
+        self._type = np.dtype(np.float32 if fits else np.float64)
+        kept = (design.weights, *felt)
+        narrow = {id(leaf): leaf.astype(self._type, copy=False) for leaf in kept}
+        rough = Design(*(narrow.get(id(leaf), leaf) for leaf in design))
+        self._rough = [rough.rows(part) for part in self._parts]
+        threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        self._pool = ThreadPoolExecutor(threads) if n * k > _SMALL and threads > 1 else None
+
+    def __enter__(self) -> Host:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def _each(self, work: Any) -> Any:
+        """Do ``work(number of the block)`` for all blocks; results come in their order."""
+        numbers = range(len(self._parts))
+        return map(work, numbers) if self._pool is None else self._pool.map(work, numbers)
+
+    def evaluate(self, theta: np.ndarray) -> Point:
+        """Do as the function of this name."""
+        probs = np.empty(self.design.offset.shape, self._type)
+
+        def one(number: int) -> tuple[float, np.ndarray]:
+            block = self._blocks[number]
+            with np.errstate(all="ignore"):
+                logits = change(block, theta)
+                logits += block.offset
+                logits -= logits.max(axis=1, keepdims=True)
+                rows = np.arange(len(logits))
+                own = logits[rows, block.y]
+                np.exp(logits, out=logits)
+                total = logits.sum(axis=1)
+                value = float(block.weights @ (np.log(total) - own))
+                logits /= total[:, None]
+                probs[self._parts[number]] = logits
+                logits *= block.weights[:, None]
+                logits[rows, block.y] -= block.weights
+                return value, gather(block, logits, np)
+
+        value, gradient = 0.5 * float(self.penalty @ theta**2), self.penalty * theta
+        for own, slope in self._each(one):
+            value += own
+            gradient += slope
+        return Point(np.asarray(value), gradient, probs)
+
+    def multiply(self, probs: np.ndarray, vector: np.ndarray) -> np.ndarray:
+        """Do as the function of this name."""
+        narrow = vector.astype(self._type)
+
+        def one(number: int) -> np.ndarray:
+            block, p = self._rough[number], probs[self._parts[number]]
+            with np.errstate(all="ignore"):
+                moved = change(block, narrow)
+                moved -= np.einsum("ij,ij->i", p, moved)[:, None]
+                moved *= p
+                moved *= block.weights[:, None]
+                return gather(block, moved, np)
+
+        image = self.penalty * vector
+        for part in self._each(one):
+            image += part
+        return image
+
+
+def movement(design: Design, theta: Any, step: Any, xp: Any) -> Any:
+    """Return the largest change of a row's logits by ``step`` (p,), relative to their size."""
+    logits = design.offset + change(design, theta)
+    moved = change(design, step)
+    logits = logits - xp.max(logits, axis=1, keepdims=True)
+    moved = moved - xp.mean(moved, axis=1, keepdims=True)
+    relative = abs(moved) / (1 + abs(logits))
+    return xp.max(xp.where(design.weights[:, None] > 0, relative, 0))
+
+
+def full_hessian(design: Design, probs: Any, xp: Any) -> Any:
+    """Return the Hessian (p, p) of the weighted cross-entropy, without the penalty.
+
+    Logits of a row have the derivative J (k, p): it is the sum of J' diag(p) J - (J' p)(J' p)'.
+    """
+    k, m, d, r = design.sizes
+    felt = probs * design.weights[:, None]
+    eye = xp.eye(k, dtype=probs.dtype)
+    grams = class_grams(design, felt, xp)
+    square = (grams[:, :m, None, :m] * eye[:, None, :, None]).reshape(k * m, k * m)
+    mean = [(probs[:, :, None] * design.features[:, None, :]).reshape(-1, k * m)]
+    rows = [[square]]
+    if d:
+        across = (grams[:, :m, m:] * eye[:, None, :]).reshape(k * m, k)
+        rows = [[square, across], [across.T, grams[:, m, m] * eye]]
+        mean.append(probs * design.x)
+    if r:
+        pulled = felt * design.x
+        outer = (design.features[:, :, None] * design.shared[:, None, :]).reshape(-1, m * r)
+        side = (pulled.T @ outer).reshape(k * m, r)
+        below = (pulled * design.x).T @ design.shared
+        total = xp.sum(pulled * design.x, axis=1)[:, None]
+        corner = (design.shared * total).T @ design.shared
+        rows = [[*rows[0], side], [*rows[1], below], [side.T, below.T, corner]]
+        mean.append(xp.sum(probs * design.x, axis=1, keepdims=True) * design.shared)
+    first = xp.concatenate([xp.concatenate(row, axis=1) for row in rows], axis=0)
+    pull = xp.concatenate(mean, axis=1)
+    return first - (pull * design.weights[:, None]).T @ pull
+
+
+def class_grams(design: Design, felt: Any, xp: Any) -> Any:
+    """Return for each class the sum over rows of felt (n, k) * g g', as (k, m + d', m + d').
+
+    g are the features and, where there is a diagonal (d' = 1), the class's own x.
+    """
+    k, m, d, _ = design.sizes
+    f = design.features
+    if m <= FEW:
+        pairs = (f[:, :, None] * f[:, None, :]).reshape(-1, m * m)
+        square = (felt.T @ pairs).reshape(k, m, m)
+    elif xp is np:
+        square = np.stack([(f * felt[:, i : i + 1]).T @ f for i in range(k)])
+    else:
+        square = jax.lax.map(lambda own: (f * own[:, None]).T @ f, felt.T)
+    if not d:
+        return square
+    pulled = felt * design.x
+    cross = (pulled.T @ f)[:, :, None]
+    own = xp.sum(pulled * design.x, axis=0)[:, None, None]
+    upper = xp.concatenate([square, cross], axis=2)
+    lower = xp.concatenate([cross.transpose(0, 2, 1), own], axis=2)
+    return xp.concatenate([upper, lower], axis=1)

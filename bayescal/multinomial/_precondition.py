@@ -1,0 +1,225 @@
+"""Approximate inverses of the Hessian: whole, by class, or as a Kronecker product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayescal.multinomial._objective import (
+    FEW,
+    Design,
+    Parameters,
+    class_grams,
+    full_hessian,
+    join,
+    split,
+)
+
+#: Up to this many parameters the whole Hessian is inverted.
+_WHOLE = 150
+#: Up to this many multiplications for the blocks of all classes.
+_PRODUCTS = 4e10
+_TINY = 1e-10
+
+
+class Preconditioner(NamedTuple):
+    """A way to approximate the Hessian.
+
+    Attributes
+    ----------
+    measure : callable
+        ``measure(design, probs)``: sums over rows.
+    invert : callable
+        ``invert(data, penalty, sizes)``: their inverses with the penalty (p,).
+    apply : callable
+        ``apply(inverse, vector, sizes)``: times a vector (p,).
+    patience : int
+        Products with the Hessian in one step after which it pays to measure anew.
+    """
+
+    measure: Callable[..., Any]
+    invert: Callable[..., Any]
+    apply: Callable[..., Any]
+    patience: int
+
+
+def choices(design: Design) -> list[Preconditioner]:
+    """Return those worth their cost, the cheapest first."""
+    k, m, d, r = design.sizes
+    if k * m + d + r <= _WHOLE:
+        return [WHOLE]
+    if m <= FEW:
+        return [BLOCKS]
+    rows = min(_rows_needed(m), len(design.y))
+    return [KRONECKER, BOTH] if rows * k * (m + 1) ** 2 <= _PRODUCTS else [KRONECKER]
+
+
+def _ridge(matrix: Any, xp: Any) -> Any:
+    """Add what makes a singular matrix (..., q, q) invertible, in units of its diagonal."""
+    diagonal = xp.diagonal(matrix, axis1=-2, axis2=-1)
+    least = xp.where(diagonal > 0, _TINY * diagonal, 1.0)
+    return matrix + least[..., None] * xp.eye(matrix.shape[-1], dtype=matrix.dtype)
+
+
+def _xp(array: Any) -> Any:
+    if isinstance(array, np.ndarray):
+        return np
+    import jax.numpy as jnp
+
+    return jnp
+
+
+# --- the whole Hessian ----------------------------------------------------------------------------
+
+
+def _measure_whole(design: Design, probs: Any) -> Any:
+    xp = _xp(probs)
+    if xp is not np:
+        return full_hessian(design, probs, xp)
+    k, m, d, r = design.sizes
+    step = max(256, (1 << 20) // (k * m + d + r))
+    total: Any = 0.0
+    for first in range(0, len(probs), step):
+        part = slice(first, first + step)
+        total = total + full_hessian(design.rows(part), probs[part], np)
+    return total
+
+
+def _invert_whole(data: Any, penalty: Any, sizes: Any) -> Any:
+    xp = _xp(data)
+    matrix = data + penalty * xp.eye(len(penalty), dtype=data.dtype)
+    return xp.linalg.inv(_ridge(matrix, xp))
+
+
+def _apply_whole(inverse: Any, vector: Any, sizes: Any) -> Any:
+    return inverse @ vector
+
+
+WHOLE = Preconditioner(_measure_whole, _invert_whole, _apply_whole, 8)
+
+
+# --- a block for each class -----------------------------------------------------------------------
+
+
+def _rows_needed(m: int) -> int:
+    return max(2048, 8 * m)
+
+
+def _felt(design: Design, probs: Any) -> Any:
+    return probs * (1 - probs) * design.weights[:, None]
+
+
+def _shared_gram(design: Design, probs: Any, xp: Any) -> Any:
+    """Return the Hessian (r, r) by the shared parameters."""
+    moved = probs * design.x
+    mean = xp.sum(moved, axis=1)
+    spread = (xp.sum(moved * design.x, axis=1) - mean**2) * design.weights
+    return (design.shared * spread[:, None]).T @ design.shared
+
+
+def _measure_blocks(design: Design, probs: Any) -> Any:
+    xp = _xp(probs)
+    _, m, _, r = design.sizes
+    stride = max(1, len(probs) // _rows_needed(m))
+    design, probs = design.rows(slice(None, None, stride)), probs[::stride]
+    blocks = stride * class_grams(design, _felt(design, probs), xp)
+    return blocks, (stride * _shared_gram(design, probs, xp) if r else xp.zeros((0, 0)))
+
+
+def _invert_blocks(data: Any, penalty: Any, sizes: Any) -> Any:
+    blocks, shared = data
+    xp = _xp(blocks)
+    parts = split(penalty, sizes)
+    own = parts.matrix
+    if sizes[2]:
+        own = xp.concatenate([own, parts.diagonal[:, None]], axis=1)
+    eye = xp.eye(own.shape[1], dtype=blocks.dtype)
+    inverse = xp.linalg.inv(_ridge(blocks + own[:, :, None] * eye, xp))
+    if not sizes[3]:
+        return inverse, shared
+    with_penalty = shared + parts.shared * xp.eye(sizes[3], dtype=blocks.dtype)
+    return inverse, xp.linalg.inv(_ridge(with_penalty, xp))
+
+
+def _apply_blocks(inverse: Any, vector: Any, sizes: Any) -> Any:
+    blocks, shared = inverse
+    xp = _xp(vector)
+    parts = split(vector, sizes)
+    own = parts.matrix
+    if sizes[2]:
+        own = xp.concatenate([own, parts.diagonal[:, None]], axis=1)
+    own = (blocks @ own[:, :, None])[:, :, 0]
+    m = sizes[1]
+    diagonal = own[:, m] if sizes[2] else parts.diagonal
+    return join(Parameters(own[:, :m], diagonal, shared @ parts.shared), xp)
+
+
+BLOCKS = Preconditioner(_measure_blocks, _invert_blocks, _apply_blocks, 40)
+
+
+# --- the product of one matrix for classes and one for features -----------------------------------
+
+
+def _measure_kronecker(design: Design, probs: Any) -> Any:
+    xp = _xp(probs)
+    k, m, d, r = design.sizes
+    stride = max(1, len(probs) // _rows_needed(m))
+    design, probs = design.rows(slice(None, None, stride)), probs[::stride]
+    felt = _felt(design, probs)
+    by_row = xp.sum(felt, axis=1)
+    total = xp.sum(by_row)
+    by_row = by_row / xp.where(total > 0, total, 1)
+    # Summed over rows, diag(p) - p p': classes that are confused with each other move apart only.
+    weighted = probs * design.weights[:, None]
+    classes = xp.sum(weighted, axis=0) * xp.eye(k, dtype=weighted.dtype) - weighted.T @ probs
+    features = (design.features * by_row[:, None]).T @ design.features
+    diagonal = stride * xp.sum(felt * design.x**2, axis=0) if d else xp.zeros(0)
+    shared = stride * _shared_gram(design, probs, xp) if r else xp.zeros((0, 0))
+    return (*xp.linalg.eigh(stride * classes), *xp.linalg.eigh(features), diagonal, shared)
+
+
+def _invert_kronecker(data: Any, penalty: Any, sizes: Any) -> Any:
+    classes, turn_classes, features, turn_features, diagonal, shared = data
+    xp = _xp(classes)
+    parts = split(penalty, sizes)
+    bend = xp.maximum(classes, 0)[:, None] * xp.maximum(features, 0) + xp.mean(parts.matrix)
+    least = _TINY * xp.max(bend)
+    inverse = 1 / xp.maximum(bend, xp.where(least > 0, least, 1.0))
+    own = diagonal + parts.diagonal
+    own = 1 / xp.where(own > 0, own, 1.0)
+    with_penalty = shared + parts.shared * xp.eye(sizes[3], dtype=classes.dtype)
+    return turn_classes, turn_features, inverse, own, xp.linalg.inv(_ridge(with_penalty, xp))
+
+
+def _apply_kronecker(inverse: Any, vector: Any, sizes: Any) -> Any:
+    turn_classes, turn_features, middle, own, shared = inverse
+    parts = split(vector, sizes)
+    turned = turn_classes.T @ parts.matrix @ turn_features
+    matrix = turn_classes @ (turned * middle) @ turn_features.T
+    xp = _xp(vector)
+    return join(Parameters(matrix, own * parts.diagonal, shared @ parts.shared), xp)
+
+
+KRONECKER = Preconditioner(_measure_kronecker, _invert_kronecker, _apply_kronecker, 40)
+
+
+# --- the mean of the last two ---------------------------------------------------------------------
+
+
+def _measure_both(design: Design, probs: Any) -> Any:
+    return _measure_blocks(design, probs), _measure_kronecker(design, probs)
+
+
+def _invert_both(data: Any, penalty: Any, sizes: Any) -> Any:
+    blocks, product = data
+    return _invert_blocks(blocks, penalty, sizes), _invert_kronecker(product, penalty, sizes)
+
+
+def _apply_both(inverse: Any, vector: Any, sizes: Any) -> Any:
+    blocks, product = inverse
+    return 0.5 * (_apply_blocks(blocks, vector, sizes) + _apply_kronecker(product, vector, sizes))
+
+
+BOTH = Preconditioner(_measure_both, _invert_both, _apply_both, 40)

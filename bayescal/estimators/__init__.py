@@ -2,6 +2,7 @@
 
 from bayescal.estimators._files import load, save
 from bayescal.estimators.calibrated_classifier import CalibratedClassifier
+from bayescal.estimators.combining import Average, Composition, MultiLabel, compose
 from bayescal.estimators.linear import (
     Dirichlet,
     Matrix,
@@ -26,10 +27,12 @@ from bayescal.estimators.temperature import Temperature
 __all__ = [
     "BBQ",
     "KNN",
+    "Average",
     "Beta",
     "CDFSpline",
     "CalibratedClassifier",
     "CenteredIsotonic",
+    "Composition",
     "Dirichlet",
     "EnsembleTemperature",
     "Forest",
@@ -39,6 +42,7 @@ __all__ = [
     "Logistic",
     "LogisticRegression",
     "Matrix",
+    "MultiLabel",
     "OneVsRest",
     "Quadratic",
     "ScalingBinning",
@@ -48,6 +52,7 @@ __all__ = [
     "Temperature",
     "Vector",
     "VennAbers",
+    "compose",
     "load",
     "save",
 ]

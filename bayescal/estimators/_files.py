@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bayescal.estimators import linear, multiclass, nonparametric, parametric, temperature
 from bayescal.estimators._calibrator import Calibrator
+from bayescal.estimators.combining import Average, Composition, MultiLabel
 from bayescal.estimators.logistic_regression import LogisticRegression
 from bayescal.logistic._posterior import Draws
 
@@ -23,9 +24,9 @@ _KINDS = {
     name: getattr(module, name)
     for module in (linear, multiclass, nonparametric, parametric, temperature)
     for name in module.__all__
-} | {"LogisticRegression": LogisticRegression}
+} | {cls.__name__: cls for cls in (Average, Composition, LogisticRegression, MultiLabel)}
 _PLAIN = ("n_features_in_", "status_", "objective_", "n_iter_", "strength_", "smoothing_")
-_ARRAYS = ("classes_", "feature_names_in_", "coef_", "intercept_", "cv_losses_")
+_ARRAYS = ("classes_", "feature_names_in_", "label_names_", "coef_", "intercept_", "cv_losses_")
 
 
 def save(calibrator: Any, path: str | os.PathLike[str]) -> None:
@@ -61,6 +62,18 @@ def save(calibrator: Any, path: str | os.PathLike[str]) -> None:
     >>> again.predict_proba([0.5]).tolist() == calibrator.predict_proba([0.5]).tolist()
     True
     """
+    header, arrays = _pack(calibrator)
+    header = {"format": _FORMAT, "version": _VERSION, **header}
+    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    target = Path(path)
+    partial = target.with_name(f".{target.name}.partial")
+    with partial.open("wb") as file:
+        np.savez_compressed(file, header=text, **arrays)
+    partial.replace(target)
+
+
+def _pack(calibrator: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what JSON can hold of a fitted calibrator, and its arrays by name."""
     kind = type(calibrator).__name__
     if _KINDS.get(kind) is not type(calibrator):
         names = ", ".join(sorted(_KINDS))
@@ -72,25 +85,20 @@ def save(calibrator: Any, path: str | os.PathLike[str]) -> None:
         for name in _ARRAYS
         if getattr(calibrator, name, None) is not None
     }
+    header = {"kind": kind, "parameters": _parameters(calibrator), "attributes": facts}
     if isinstance(calibrator, Calibrator):
         arrays |= {f"state/{name}": value for name, value in calibrator._state.items()}
-    elif calibrator._draws is not None:
-        draws = calibrator._draws._asdict()
-        arrays |= {f"draws/{name}": np.asarray(value) for name, value in draws.items()}
-    parameters = {k: _plain_parameter(v, k) for k, v in calibrator.get_params(deep=False).items()}
-    header = {
-        "format": _FORMAT,
-        "version": _VERSION,
-        "kind": kind,
-        "parameters": parameters,
-        "attributes": facts,
-    }
-    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
-    target = Path(path)
-    partial = target.with_name(f".{target.name}.partial")
-    with partial.open("wb") as file:
-        np.savez_compressed(file, header=text, **arrays)
-    partial.replace(target)
+    elif isinstance(calibrator, LogisticRegression):
+        if calibrator._draws is not None:
+            draws = calibrator._draws._asdict()
+            arrays |= {f"draws/{name}": np.asarray(value) for name, value in draws.items()}
+    else:
+        header["parts"] = []
+        for number, part in enumerate(calibrator.calibrators_):
+            own, inner = _pack(part)
+            header["parts"].append(own)
+            arrays |= {f"part{number}/{name}": value for name, value in inner.items()}
+    return header, arrays
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -134,21 +142,28 @@ def load(path: str | os.PathLike[str]) -> Any:
             f"path must hold format version {_VERSION} or lower, got {header['version']}; "
             "install a newer bayescal"
         )
-    calibrator = _KINDS[header["kind"]](**header["parameters"])
+    return _unpack(header, arrays)
+
+
+def _unpack(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+    """Return the calibrator that was packed."""
+    parameters = {k: _read_parameter(v) for k, v in header["parameters"].items()}
+    calibrator = _KINDS[header["kind"]](**parameters)
     for name in _PLAIN:
         if name in header["attributes"]:
             setattr(calibrator, name, header["attributes"][name])
     groups: dict[str, dict[str, np.ndarray]] = {"attribute": {}, "state": {}, "draws": {}}
     for key, value in arrays.items():
         group, name = key.split("/", 1)
-        groups[group][name] = value
+        groups.setdefault(group, {})[name] = value
     for name in _ARRAYS:
         if name in groups["attribute"]:
             value = groups["attribute"][name]
-            setattr(calibrator, name, value.astype(object) if name[:7] == "feature" else value)
+            named = name in ("feature_names_in_", "label_names_")
+            setattr(calibrator, name, value.astype(object) if named else value)
     if isinstance(calibrator, Calibrator):
         calibrator._state = groups["state"]
-    else:
+    elif isinstance(calibrator, LogisticRegression):
         draws = groups["draws"]
         if draws:
             for name in ("divergences", "status"):
@@ -156,7 +171,17 @@ def load(path: str | os.PathLike[str]) -> Any:
         calibrator._draws = Draws(**draws) if draws else None  # type: ignore[arg-type]
         if not hasattr(calibrator, "cv_losses_"):
             calibrator.cv_losses_ = None
+    else:
+        parts = enumerate(header["parts"])
+        calibrator.calibrators_ = [_unpack(own, groups[f"part{i}"]) for i, own in parts]
+        if isinstance(calibrator, MultiLabel) and not hasattr(calibrator, "label_names_"):
+            calibrator.label_names_ = None
     return calibrator
+
+
+def _parameters(calibrator: Any) -> dict[str, Any]:
+    given = calibrator.get_params(deep=False)
+    return {name: _plain_parameter(value, name) for name, value in given.items()}
 
 
 def _plain_array(value: Any, name: str) -> np.ndarray:
@@ -171,8 +196,21 @@ def _plain_array(value: Any, name: str) -> np.ndarray:
 def _plain_parameter(value: Any, name: str) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
+    if type(value).__name__ in _KINDS and isinstance(value, _KINDS[type(value).__name__]):
+        return {"kind": type(value).__name__, "parameters": _parameters(value)}
+    if isinstance(value, range):
+        return list(value)
+    if isinstance(value, list) and any(hasattr(entry, "fit") for entry in value):
+        return [_plain_parameter(entry, name) for entry in value]
     if isinstance(value, tuple):
         return [_plain_parameter(entry, name) for entry in value]
     if value is None or isinstance(value, bool | int | float | str | list):
         return value
     raise TypeError(f"{name} must be a number, a string or None to be saved, got {value!r}")
+
+
+def _read_parameter(value: Any) -> Any:
+    if isinstance(value, dict):
+        own = {k: _read_parameter(v) for k, v in value["parameters"].items()}
+        return _KINDS[value["kind"]](**own)
+    return [_read_parameter(entry) for entry in value] if isinstance(value, list) else value

@@ -23,7 +23,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from bayescal.estimators._calibrator import Calibrator
+from bayescal.estimators._multiclass import MulticlassCalibrator
+from bayescal.estimators.linear import StructuredVector
 from bayescal.estimators.parametric import Beta, Logistic
+from bayescal.estimators.temperature import Temperature
 from bayescal.smoothing._inputs import check_sample_weight
 
 __all__ = ["CalibratedClassifier"]
@@ -33,8 +36,14 @@ def _has_interval(owner: CalibratedClassifier) -> bool:
     return hasattr(type(owner.calibrator), "posterior_") and not owner.ensemble
 
 
+def _takes_several(calibrator: Any) -> bool:
+    """Return whether a calibrator takes the scores of more than two classes."""
+    several = MulticlassCalibrator, Temperature
+    return isinstance(calibrator, several) or not isinstance(calibrator, Calibrator)
+
+
 class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
-    """A binary classifier whose probabilities are calibrated on data that it has not seen.
+    """A classifier whose probabilities are calibrated on data that it has not seen.
 
     The classifier scores every row while that row's fold is left out, the calibrator is fitted to
     these scores, and the classifier once more to all rows. With ``ensemble=True`` there is a pair
@@ -47,9 +56,10 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     estimator : classifier
         With ``predict_proba``, or ``decision_function`` for calibrators of logits and scores.
     calibrator : calibrator, optional
-        Any of this package, or a classifier that takes a column of scores. Its ``inputs`` says what
+        Any of this package, or a classifier that takes scores as features. Its ``inputs`` says what
         it is given: probabilities for "probs", else the decision function. By default ``Beta()``,
-        or ``Logistic(inputs="scores")`` if the classifier has no probabilities.
+        or ``Logistic(inputs="scores")`` if the classifier has no probabilities; for more than two
+        classes ``StructuredVector()``, of probabilities or else of the decision function.
     cv : int, splitter or iterable of splits
         An integer is a number of stratified folds, fewer where a class has fewer rows.
     ensemble : bool
@@ -58,7 +68,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     Attributes
     ----------
-    classes_ : array of shape (2,)
+    classes_ : array of shape (k,)
     estimators_, calibrators_ : lists
         Fitted: one of each, or one for each fold of an ensemble.
 
@@ -104,7 +114,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         X : array-like
             Whatever the classifier takes.
         y : array-like of shape (n,)
-            Labels, of any two values.
+            Labels, of any k values; more than two for calibrators of several classes.
         sample_weight : array-like of shape (n,), optional
             Given to the calibrator, and to the classifier if it takes weights.
         **fit_params : arrays
@@ -117,7 +127,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If there are not two classes, or too few rows of one for two folds.
+            If there is one class only, more than the calibrator takes, or too few rows of one for
+            two folds.
         """
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
@@ -133,10 +144,13 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         routed = self._route(weights, fit_params)
         frozen = isinstance(self.estimator, FrozenEstimator)
         self.classes_ = self.estimator.classes_ if frozen else np.unique(seen)
-        if len(self.classes_) != 2:
-            count = "one class" if len(self.classes_) == 1 else f"{len(self.classes_)} classes"
+        if len(self.classes_) == 1:
+            raise ValueError("y must hold two classes or more, got one class")
+        if len(self.classes_) > 2 and not _takes_several(self.calibrator):
             raise ValueError(
-                f"Only binary classification is supported. y must hold two classes, got {count}"
+                "Only binary classification is supported by this calibrator. y must hold two "
+                f"classes, got {len(self.classes_)} classes; use Temperature, StructuredVector or "
+                f"OneVsRest({type(self.calibrator).__name__}())"
             )
         if frozen:
             self.estimators_ = [self.estimator]
@@ -201,6 +215,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         if self.calibrator is not None:
             return clone(self.calibrator)
         has_probabilities = hasattr(estimator, "predict_proba")
+        if len(self.classes_) > 2:
+            return StructuredVector(inputs="probs" if has_probabilities else "logits")
         return Beta() if has_probabilities else Logistic(inputs="scores")
 
     def _response(self, estimator: Any) -> str:
@@ -226,7 +242,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         scores = np.asarray(scores)
         if scores.ndim == 1:
             return scores.reshape(-1, 1)
-        return scores if getattr(self.calibrator, "inputs", "probs") == "probs" else scores[:, 1:]
+        both = scores.shape[1] > 2 or getattr(self.calibrator, "inputs", "probs") == "probs"
+        return scores if both else scores[:, 1:]
 
     def _fit_calibrator(self, scores: np.ndarray, y: np.ndarray, weights: Any) -> Any:
         calibrator = self._calibrator(self.estimator)
@@ -236,7 +253,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return calibrator.fit(scores, y, **extra)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return calibrated probabilities (m, 2) of the classes in the order of ``classes_``."""
+        """Return calibrated probabilities (m, k) of the classes in the order of ``classes_``."""
         check_is_fitted(self)
         scores = [self._score(estimator, X) for estimator in self.estimators_]
         combine = getattr(self.calibrators_[0], "combine", Calibrator.combine)
@@ -249,7 +266,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     @available_if(_has_interval)
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Return credible intervals of the calibrated probability of the second class.
+        """Return credible intervals of the calibrated probabilities, or of the second of two.
 
         They are those of the calibrator, given the classifier's score. Only with a calibrator that
         has a posterior, and without an ensemble.
@@ -281,5 +298,5 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         if self.estimator is not None:
             own = get_tags(self.estimator).input_tags
             tags.input_tags.sparse, tags.input_tags.allow_nan = own.sparse, own.allow_nan
-        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_class = _takes_several(self.calibrator)
         return tags

@@ -157,7 +157,7 @@ def test_few_rows_of_a_class() -> None:
     with pytest.raises(ValueError, match="got one class"):
         bc.CalibratedClassifier(GaussianNB()).fit(X[:5], y[:5])
     with pytest.raises(ValueError, match="got 3 classes"):
-        bc.CalibratedClassifier(GaussianNB()).fit(X, np.arange(8) % 3)
+        bc.CalibratedClassifier(GaussianNB(), bc.Beta()).fit(X, np.arange(8) % 3)
 
 
 def test_frames_pipelines_splitters_and_grid_search(table: Any) -> None:

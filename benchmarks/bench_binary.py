@@ -2,10 +2,8 @@
 
     python benchmarks/bench_binary.py [--json FILE] [--task NAME ...]
 
-Each line is one process that imports, makes the data, fits once (the first call, compiling
-included, the import apart) and then again and again (median of wall and of processor time, of all
-threads). Methods of a task see the same scores and labels; the mean log loss on them says whether
-they reached the same objective. Libraries that are not installed are left out, with a note.
+Methods of a task see the same scores and labels; the mean log loss on them says whether they
+reached the same objective.
 
 Data: x ~ N(0, 4), q = sigmoid(x), P(y = 1) = sigmoid(0.5 ln q - 0.8 ln(1 - q) - 0.3); for kernel
 density estimates 5,000 draws of each of N(-2, 1/4) and N(1, 1), evaluated at 10,000 points.
@@ -13,22 +11,12 @@ density estimates 5,000 draws of each of N(-2, 1/4) and N(1, 1), evaluated at 10
 
 from __future__ import annotations
 
-import argparse
 import importlib
-import json
-import os
-import platform
-import statistics
-import subprocess
-import sys
-import time
-import warnings
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from side_by_side import Entry, main
 
 SEEDS = {10_000: 11, 1_000_000: 12}
 
@@ -54,17 +42,6 @@ def log_loss(p: Any, y: np.ndarray) -> float:
     p = np.asarray(p, float)
     p = p[:, 1] if p.ndim == 2 else p
     return float(-np.mean(np.log(np.clip(np.where(y == 1, p, 1 - p), 1e-300, None))))
-
-
-class Entry(NamedTuple):
-    """A method of a task: ``setup(q, y)`` returns a call and what it is judged by."""
-
-    task: str
-    library: str
-    label: str
-    n: int
-    module: str
-    setup: Callable[[np.ndarray, np.ndarray], tuple[Callable[[], Any], Callable[[Any], Any]]]
 
 
 def ours(name: str, **options: Any) -> Any:
@@ -295,100 +272,6 @@ def entries() -> list[Entry]:
     return found
 
 
-def worker(number: int) -> dict[str, Any]:
-    """Time one entry in this process."""
-    warnings.simplefilter("ignore")
-    entry = entries()[number]
-    if entry.library == "bayescal":
-        import bayescal as bc
-
-        assert bc.Logistic  # imports scikit-learn
-    elif entry.module:
-        importlib.import_module(entry.module)
-    call, quality = entry.setup(*make(entry.n))
-    start = time.perf_counter()
-    result = call()
-    first = time.perf_counter() - start
-    wall, cpu = [], []
-    while len(wall) < 5 or (sum(wall) < 1 and len(wall) < 50):
-        start, busy = time.perf_counter(), time.process_time()
-        call()
-        wall.append(time.perf_counter() - start)
-        cpu.append(time.process_time() - busy)
-    return {
-        "first_s": first,
-        "warm_s": statistics.median(wall),
-        "warm_cpu_s": statistics.median(cpu),
-        "log_loss": quality(result),
-    }
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of what is installed."""
-    names = (
-        "jax", "jaxlib", "numpy", "scipy", "scikit-learn", "numpyro", "betacal", "netcal",
-        "probmetrics", "splinecalib", "venn-abers",
-    )  # fmt: skip
-    found = {}
-    for name in names:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def main() -> None:
-    """Run every entry in a fresh process, and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path, help="write the figures to this file")
-    parser.add_argument("--task", nargs="*", help="only tasks whose names begin so")
-    parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.worker is not None:
-        sys.stdout.write(json.dumps(worker(options.worker)) + "\n")
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    rows = []
-    for number, entry in enumerate(entries()):
-        if options.task and not any(entry.task.startswith(name) for name in options.task):
-            continue
-        command = [sys.executable, __file__, "--worker", str(number)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        row: dict[str, Any] = {"task": entry.task, "library": entry.library, "what": entry.label}
-        if done.returncode:
-            if entry.library == "bayescal":
-                raise SystemExit(f"{entry.task} failed:\n{done.stderr}")
-            row["error"] = done.stderr.strip().splitlines()[-1]
-        else:
-            row |= json.loads(done.stdout.splitlines()[-1])
-        rows.append(row)
-    table = Table(title="Fits of binary maps: first call of a process, and median of later ones")
-    names = "task", "library", "what", "first, s", "warm, s", "warm CPU, s", "theirs / ours"
-    for name in (*names, "log loss"):
-        table.add_column(name, justify="left" if name in names[:3] else "right")
-    own: dict[str, float] = {}
-    for row in rows:
-        facts = [row["task"], row["library"], row["what"]]
-        if "error" in row:
-            table.add_row(*facts, row["error"])
-            continue
-        own.setdefault(row["task"], row["warm_cpu_s"])
-        row["cpu_ratio"] = row["warm_cpu_s"] / own[row["task"]]
-        times = (f"{row[name]:.4f}" for name in ("first_s", "warm_s", "warm_cpu_s"))
-        table.add_row(*facts, *times, f"{row['cpu_ratio']:.1f}", f"{row['log_loss']:.6f}")
-    Console(width=130).print(table)
-    if options.json:
-        environment = {
-            "device": f"cpu {platform.machine()}",
-            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
-            "python": platform.python_version(),
-            "versions": versions(),
-        }
-        options.json.write_text(json.dumps({"environment": environment, "rows": rows}, indent=1))
-
-
 if __name__ == "__main__":
-    main()
+    names = "betacal", "netcal", "probmetrics", "splinecalib", "venn-abers"
+    main(__file__, "Fits of binary maps", entries(), make, names)

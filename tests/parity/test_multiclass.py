@@ -1,0 +1,146 @@
+"""Maps of several classes beside other libraries on the same data: agreement, or why not.
+
+Libraries that are not installed are skipped.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from scipy.special import log_softmax, softmax
+
+import bayescal as bc
+
+pytestmark = pytest.mark.parity
+
+Array = np.ndarray
+
+
+def make(n: int = 1500, k: int = 5, seed: int = 0) -> tuple[Array, Array]:
+    """Return over-confident logits and labels that follow a matrix map of them."""
+    rng = np.random.default_rng(seed)
+    z = 3 * rng.normal(size=(n, k))
+    better = z * rng.uniform(0.25, 0.6, k) + 0.3 * rng.normal(size=k)
+    better = better + 0.03 * z @ rng.normal(size=(k, k))
+    return z, np.argmax(better + rng.gumbel(size=z.shape), axis=1)
+
+
+Z, Y = make()
+P = softmax(Z, axis=1)
+
+
+def log_loss(p: Any) -> float:
+    own = np.asarray(p, float)[np.arange(len(Y)), Y]
+    return float(-np.mean(np.log(own)))
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Any:
+    """Other libraries warn of their own affairs."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def test_temperature_of_scikit_learn() -> None:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.frozen import FrozenEstimator
+
+    class Given(ClassifierMixin, BaseEstimator):
+        """A classifier whose features are its logits."""
+
+        def fit(self, X: Array, y: Array) -> Any:
+            self.classes_ = np.unique(y)
+            return self
+
+        def decision_function(self, X: Array) -> Array:
+            return X
+
+        def predict(self, X: Array) -> Array:
+            return self.classes_[np.argmax(X, axis=1)]
+
+    try:
+        wrapped = CalibratedClassifierCV(
+            FrozenEstimator(Given().fit(Z, Y)), method="temperature", ensemble=False
+        ).fit(Z, Y)
+    except ValueError:
+        pytest.skip("this scikit-learn has no temperature scaling")
+    expected = wrapped.predict_proba(Z)
+    found = bc.Temperature(inputs="logits").fit(Z, Y).predict_proba(Z)
+    assert log_loss(found) <= log_loss(expected) * (1 + 1e-9)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "own"),
+    [
+        ("TemperatureScalingCalibrator", bc.Temperature()),
+        ("VectorScalingCalibrator", bc.Vector()),
+        ("SVSCalibrator", bc.StructuredVector()),
+        ("SMSCalibrator", bc.StructuredMatrix()),
+        ("ETSCalibrator", bc.EnsembleTemperature()),
+    ],
+)
+def test_probmetrics(theirs: str, own: Any) -> None:
+    calibrators = pytest.importorskip("probmetrics.calibrators")
+    expected = getattr(calibrators, theirs)().fit(P, Y).predict_proba(P)
+    found = own.fit(P, Y).predict_proba(P)
+    if theirs == "ETSCalibrator":
+        # It fits to squares by default; in log loss ours may only be better.
+        assert log_loss(found) <= log_loss(expected) + 1e-7
+        return
+    assert log_loss(found) <= log_loss(expected) * (1 + 1e-5)
+    # It stops a little before the optimum.
+    np.testing.assert_allclose(found, expected, atol=2e-3)
+
+
+def test_netcal() -> None:
+    scaling = pytest.importorskip("netcal.scaling")
+    theirs = scaling.TemperatureScaling("mle")
+    theirs.fit(P, Y)
+    found = bc.Temperature().fit(P, Y).predict_proba(P)
+    assert log_loss(found) <= log_loss(theirs.transform(P)) * (1 + 1e-6)
+    np.testing.assert_allclose(found, theirs.transform(P), atol=1e-3)
+
+
+@pytest.mark.parametrize(("strength", "own"), [(1e-3, 1e-3), (1e-2, 0.1)])
+def test_dirichletcal(strength: float, own: float) -> None:
+    """Its penalties are on sums of squares, ours on means."""
+    dirichletcal = pytest.importorskip("dirichletcal")
+    k = Z.shape[1]
+    full = dirichletcal.FullDirichletCalibrator
+    with jax.numpy_dtype_promotion("standard"):
+        theirs = full(reg_lambda=strength, reg_mu=own, ref_row=False).fit(P, Y)
+    ours = bc.Dirichlet(strength * k * (k - 1), own * k).fit(P, Y)
+
+    def objective(w: Array, b: Array) -> float:
+        off = w - np.diag(np.diag(w))
+        logits = log_softmax(Z, axis=1) @ w.T + b
+        squares = strength * float((off**2).sum()) + own * float((b**2).sum())
+        return log_loss(softmax(logits, axis=1)) + squares
+
+    expected = objective(np.asarray(theirs.coef_), np.asarray(theirs.intercept_))
+    found = objective(ours.coef_, ours.intercept_)
+    assert found == pytest.approx(ours.objective_, rel=1e-9)
+    assert found <= expected * (1 + 1e-8)
+    probs = softmax(log_softmax(Z, axis=1) @ ours.coef_.T + ours.intercept_, axis=1)
+    np.testing.assert_allclose(ours.predict_proba(P), probs, rtol=1e-9)
+
+
+def test_one_versus_rest_of_scikit_learn() -> None:
+    """Isotonic maps of each class, normalised: the same method, and the same numbers."""
+    from sklearn.isotonic import IsotonicRegression
+
+    columns = [
+        IsotonicRegression(out_of_bounds="clip").fit(P[:, j], Y == j).predict(P[:, j])
+        for j in range(Z.shape[1])
+    ]
+    expected = np.stack(columns, axis=1)
+    expected /= expected.sum(axis=1, keepdims=True)
+    found = bc.OneVsRest(bc.Isotonic()).fit(P, Y).predict_proba(P)
+    np.testing.assert_allclose(found, expected, atol=1e-9)

@@ -1,0 +1,133 @@
+"""Calibration maps of three classes, drawn on the simplex."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayescal._core.checks import as_numpy, check_count, check_finite
+from bayescal.plots._style import new_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["simplex"]
+
+#: Class 1 at the left, 2 at the right, 3 on top.
+_CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3) / 2]])
+_FINE = 60
+_SUM_TOLERANCE = 1e-6
+
+
+def simplex(
+    calibration: Any,
+    *,
+    arrows: int = 12,
+    labels: Sequence[Any] = ("class 1", "class 2", "class 3"),
+    limit: float | None = None,
+    colorbar: bool = True,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw where a calibration map of three classes moves predictions, and how far.
+
+    Arrows go from predictions on a lattice to their calibrated probabilities. Colours show half the
+    sum of absolute changes (the total variation distance) in between, dark where it is large.
+
+    Parameters
+    ----------
+    calibration : fitted calibrator or callable
+        With ``inputs="probs"``; or a function from probabilities (m, 3) to probabilities (m, 3).
+    arrows : int
+        Arrows along each side.
+    labels : sequence of three names
+    limit : float, optional
+        Change of the darkest colour, by default the largest one: give it to compare maps.
+    colorbar : bool
+    ax : matplotlib Axes, optional
+        Where to draw, by default on a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    TypeError
+        If ``calibration`` is neither.
+    ValueError
+        If it does not return probabilities of three classes, or takes other inputs.
+
+    Examples
+    --------
+    >>> ax = simplex(lambda p: 0.8 * p + 0.2 / 3, arrows=5)
+    >>> len(ax.texts)
+    3
+    """
+    apply = _function(calibration)
+    count = check_count(arrows, "arrows")
+    names = list(labels)
+    if len(names) != 3:
+        raise ValueError(f"labels must be three names, got {len(names)}")
+    if ax is None:
+        ax = new_axes(4.6, 4.0)
+    fine = _lattice(_FINE)
+    moved = 0.5 * np.abs(_apply(apply, fine) - fine).sum(axis=1)
+    highest = float(moved.max()) if limit is None else float(limit)
+    shade = ax.tripcolor(
+        *(fine @ _CORNERS).T, moved, shading="gouraud", cmap="cividis_r", vmin=0,
+        vmax=max(highest, 1e-9), zorder=1, rasterized=True,
+    )  # fmt: skip
+    if colorbar:
+        bar = ax.figure.colorbar(shade, ax=ax, shrink=0.7, pad=0.02)
+        bar.set_label("Total variation of the change")
+    points = _lattice(count + 1)
+    start = points @ _CORNERS
+    step = _apply(apply, points) @ _CORNERS - start
+    # White below black: seen on light and dark.
+    for color, width in (("white", 0.009), ("black", 0.0045)):
+        ax.quiver(
+            *start.T, *step.T, angles="xy", scale_units="xy", scale=1, width=width, color=color,
+            headwidth=4, headlength=4.5, headaxislength=4, minlength=0, zorder=3,
+        )  # fmt: skip
+    outline = np.vstack([_CORNERS, _CORNERS[:1]])
+    ax.plot(*outline.T, color="black", linewidth=1, zorder=2)
+    places = (("right", "top"), ("left", "top"), ("center", "bottom"))
+    for corner, name, (across, along) in zip(_CORNERS, names, places, strict=True):
+        away = corner + 0.025 * (corner - _CORNERS.mean(axis=0))
+        ax.text(*away, str(name), ha=across, va=along)
+    ax.set(xlim=(-0.1, 1.1), ylim=(-0.1, 0.97), aspect="equal")
+    ax.set_axis_off()
+    return ax
+
+
+def _lattice(steps: int) -> np.ndarray:
+    """Return the points (m, 3) of the simplex whose entries are multiples of 1 / steps."""
+    i, j = (part.ravel() for part in np.mgrid[: steps + 1, : steps + 1])
+    inside = i + j <= steps
+    i, j = i[inside], j[inside]
+    return np.stack([i, j, steps - i - j], axis=1) / steps
+
+
+def _function(calibration: Any) -> Callable[[np.ndarray], Any]:
+    if hasattr(calibration, "predict_proba"):
+        inputs = getattr(calibration, "inputs", "probs")
+        if inputs != "probs":
+            raise ValueError(f"calibration must take inputs='probs', got {inputs!r}")
+        return calibration.predict_proba
+    if not callable(calibration):
+        raise TypeError(f"calibration must be a calibrator or a function, got {calibration!r}")
+    return calibration
+
+
+def _apply(apply: Callable[[np.ndarray], Any], points: np.ndarray) -> np.ndarray:
+    found = as_numpy(apply(points.copy()), "calibration")
+    if found.shape != points.shape:
+        raise ValueError(
+            f"calibration must return probabilities of shape {points.shape}, got {found.shape}"
+        )
+    check_finite(found, "calibration")
+    if (found < -_SUM_TOLERANCE).any() or np.abs(found.sum(axis=1) - 1).max() > _SUM_TOLERANCE:
+        raise ValueError("calibration must return rows of probabilities that sum to one")
+    return found.astype(float)

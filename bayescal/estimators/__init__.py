@@ -22,6 +22,12 @@ from bayescal.estimators.nonparametric import (
     VennAbers,
 )
 from bayescal.estimators.parametric import Beta, Logistic, Quadratic, Spline
+from bayescal.estimators.scaling import (
+    BinwiseTemperature,
+    Decision,
+    OrderPreserving,
+    WeightScaling,
+)
 from bayescal.estimators.temperature import Temperature
 
 __all__ = [
@@ -29,10 +35,12 @@ __all__ = [
     "KNN",
     "Average",
     "Beta",
+    "BinwiseTemperature",
     "CDFSpline",
     "CalibratedClassifier",
     "CenteredIsotonic",
     "Composition",
+    "Decision",
     "Dirichlet",
     "EnsembleTemperature",
     "Forest",
@@ -44,6 +52,7 @@ __all__ = [
     "Matrix",
     "MultiLabel",
     "OneVsRest",
+    "OrderPreserving",
     "Quadratic",
     "ScalingBinning",
     "Spline",
@@ -52,6 +61,7 @@ __all__ = [
     "Temperature",
     "Vector",
     "VennAbers",
+    "WeightScaling",
     "compose",
     "load",
     "save",

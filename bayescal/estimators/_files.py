@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal.estimators import linear, multiclass, nonparametric, parametric, temperature
+from bayescal.estimators import (
+    linear,
+    multiclass,
+    nonparametric,
+    parametric,
+    scaling,
+    temperature,
+)
 from bayescal.estimators._calibrator import Calibrator
 from bayescal.estimators.combining import Average, Composition, MultiLabel
 from bayescal.estimators.logistic_regression import LogisticRegression
@@ -22,7 +29,7 @@ _FORMAT = "bayescal calibrator"
 _VERSION = 1
 _KINDS = {
     name: getattr(module, name)
-    for module in (linear, multiclass, nonparametric, parametric, temperature)
+    for module in (linear, multiclass, nonparametric, parametric, scaling, temperature)
     for name in module.__all__
 } | {cls.__name__: cls for cls in (Average, Composition, LogisticRegression, MultiLabel)}
 _PLAIN = ("n_features_in_", "status_", "objective_", "n_iter_", "strength_", "smoothing_")

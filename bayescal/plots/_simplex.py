@@ -76,7 +76,7 @@ def simplex(
     moved = 0.5 * np.abs(_apply(apply, fine) - fine).sum(axis=1)
     highest = float(moved.max()) if limit is None else float(limit)
     shade = ax.tripcolor(
-        *(fine @ _CORNERS).T, moved, shading="gouraud", cmap="cividis_r", vmin=0,
+        fine @ _CORNERS[:, 0], fine @ _CORNERS[:, 1], moved, shading="gouraud", cmap="cividis_r", vmin=0,
         vmax=max(highest, 1e-9), zorder=1, rasterized=True,
     )  # fmt: skip
     if colorbar:
@@ -88,15 +88,15 @@ def simplex(
     # White below black: seen on light and dark.
     for color, width in (("white", 0.009), ("black", 0.0045)):
         ax.quiver(
-            *start.T, *step.T, angles="xy", scale_units="xy", scale=1, width=width, color=color,
+            start[:, 0], start[:, 1], step[:, 0], step[:, 1], angles="xy", scale_units="xy", scale=1, width=width, color=color,
             headwidth=4, headlength=4.5, headaxislength=4, minlength=0, zorder=3,
         )  # fmt: skip
     outline = np.vstack([_CORNERS, _CORNERS[:1]])
-    ax.plot(*outline.T, color="black", linewidth=1, zorder=2)
+    ax.plot(outline[:, 0], outline[:, 1], color="black", linewidth=1, zorder=2)
     places = (("right", "top"), ("left", "top"), ("center", "bottom"))
     for corner, name, (across, along) in zip(_CORNERS, names, places, strict=True):
         away = corner + 0.025 * (corner - _CORNERS.mean(axis=0))
-        ax.text(*away, str(name), ha=across, va=along)
+        ax.text(away[0], away[1], str(name), ha=across, va=along)
     ax.set(xlim=(-0.1, 1.1), ylim=(-0.1, 0.97), aspect="equal")
     ax.set_axis_off()
     return ax

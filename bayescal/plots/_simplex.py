@@ -76,9 +76,16 @@ def simplex(
     moved = 0.5 * np.abs(_apply(apply, fine) - fine).sum(axis=1)
     highest = float(moved.max()) if limit is None else float(limit)
     shade = ax.tripcolor(
-        fine @ _CORNERS[:, 0], fine @ _CORNERS[:, 1], moved, shading="gouraud", cmap="cividis_r", vmin=0,
-        vmax=max(highest, 1e-9), zorder=1, rasterized=True,
-    )  # fmt: skip
+        fine @ _CORNERS[:, 0],
+        fine @ _CORNERS[:, 1],
+        moved,
+        shading="gouraud",
+        cmap="cividis_r",
+        vmin=0,
+        vmax=max(highest, 1e-9),
+        zorder=1,
+        rasterized=True,
+    )
     if colorbar:
         bar = ax.figure.colorbar(shade, ax=ax, shrink=0.7, pad=0.02)
         bar.set_label("Total variation of the change")
@@ -88,9 +95,21 @@ def simplex(
     # White below black: seen on light and dark.
     for color, width in (("white", 0.009), ("black", 0.0045)):
         ax.quiver(
-            start[:, 0], start[:, 1], step[:, 0], step[:, 1], angles="xy", scale_units="xy", scale=1, width=width, color=color,
-            headwidth=4, headlength=4.5, headaxislength=4, minlength=0, zorder=3,
-        )  # fmt: skip
+            start[:, 0],
+            start[:, 1],
+            step[:, 0],
+            step[:, 1],
+            angles="xy",
+            scale_units="xy",
+            scale=1,
+            width=width,
+            color=color,
+            headwidth=4,
+            headlength=4.5,
+            headaxislength=4,
+            minlength=0,
+            zorder=3,
+        )
     outline = np.vstack([_CORNERS, _CORNERS[:1]])
     ax.plot(outline[:, 0], outline[:, 1], color="black", linewidth=1, zorder=2)
     places = (("right", "top"), ("left", "top"), ("center", "bottom"))

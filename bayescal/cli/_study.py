@@ -1,11 +1,11 @@
-"""``bayescal study``: compare methods on real data with each other and with published figures."""
+"""``bayescal study``: compare methods with each other and with published figures."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -13,12 +13,21 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from bayescal.cli._errors import CommandError, library_call
+from bayescal.cli._study_tables import (
+    PLAIN,
+    say_missing,
+    show_labels,
+    show_network,
+    show_simplex,
+)
 
-study = typer.Typer(help="Compare methods on real data with published figures.")
+study = typer.Typer(help="Compare methods with each other and with published figures.")
 
 _WIDTH = 118
-_PLAIN: dict[str, Any] = {"highlight": False, "markup": False}
 _Out = Annotated[Path, typer.Option(help="Folder for the results; made if it is missing.")]
+_Maps = Annotated[
+    list[str] | None, typer.Option("--maps", help="Only this map; may be given several times.")
+]
 
 
 @study.command("real")
@@ -56,7 +65,7 @@ def _run_real(
     for experiment, facts in found["experiments"].items():
         if facts:
             _show_experiment(console, experiment, facts, found)
-    console.print(f"results: {out / 'results.csv'}, {out / 'summary.json'}", **_PLAIN)
+    console.print(f"results: {out / 'results.csv'}, {out / 'summary.json'}", **PLAIN)
 
 
 @study.command("adult")
@@ -72,7 +81,108 @@ def _run_adult(
     console = _console()
     _show_encodings(console, found)
     _show_calibrators(console, found)
-    console.print(f"results: {out / 'adult.json'}", **_PLAIN)
+    console.print(f"results: {out / 'adult.json'}", **PLAIN)
+
+
+@study.command("cnn")
+def _run_cnn(
+    data: Annotated[
+        Path, typer.Option(help="Folder of .npz files with logits or probabilities of networks.")
+    ],
+    out: _Out = Path("bayescal-study"),
+    network: Annotated[
+        list[str] | None, typer.Option(help="Only this network; may be given several times.")
+    ] = None,
+    maps: _Maps = None,
+    seeds: Annotated[int, typer.Option(help="Number of seeds of maps that are random.")] = 1,
+) -> None:
+    """Every calibration map of several classes on predictions of networks.
+
+    What is finished is kept: a run that was killed goes on where it stopped.
+    """
+    with _running() as progress:
+        from bayescal.study import cnn
+
+        found = cnn.run(
+            data,
+            out,
+            networks=network,
+            maps=maps,
+            seeds=seeds,
+            about=_versions(),
+            progress=progress,
+        )
+    console = _console()
+    for name, facts in found["networks"].items():
+        show_network(console, name, facts, found)
+    say_missing(console, found)
+    console.print(f"results: {out / 'cnn.csv'}, {out / 'cnn.json'}", **PLAIN)
+
+
+@study.command("simplex")
+def _run_simplex(
+    out: _Out = Path("bayescal-study"),
+    maps: _Maps = None,
+    datasets: Annotated[int, typer.Option(help="Number of calibration sets.")] = 1,
+    calibration_rows: Annotated[int, typer.Option(help="Rows of each calibration set.")] = 5000,
+    test_rows: Annotated[int, typer.Option(help="Rows of the test set.")] = 100_000,
+) -> None:
+    """Every calibration map of several classes on three classes whose truth is known.
+
+    What is finished is kept: a run that was killed goes on where it stopped.
+    """
+    with _running() as progress:
+        from bayescal.study import simplex
+
+        found = simplex.run(
+            out,
+            maps=maps,
+            datasets=datasets,
+            calibration_rows=calibration_rows,
+            test_rows=test_rows,
+            about=_versions(),
+            progress=progress,
+        )
+    console = _console()
+    show_simplex(console, found)
+    say_missing(console, found)
+    console.print(f"results: {out / 'simplex.csv'}, {out / 'simplex.json'}", **PLAIN)
+
+
+@study.command("multilabel")
+def _run_multilabel(
+    data: Annotated[
+        Path, typer.Option(help="Folder of .npz files with scores and labels, or with features.")
+    ],
+    out: _Out = Path("bayescal-study"),
+    splits: Annotated[int, typer.Option(help="Number of random splits.")] = 5,
+    name: Annotated[
+        list[str] | None, typer.Option(help="Only this file; may be given several times.")
+    ] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help="Only this method; may be given several times.")
+    ] = None,
+) -> None:
+    """Binary calibrators of labels that do not exclude each other, one for each label.
+
+    What is finished is kept: a run that was killed goes on where it stopped.
+    """
+    with _running() as progress:
+        from bayescal.study import multilabel
+
+        found = multilabel.run(
+            data,
+            out,
+            splits=splits,
+            names=name,
+            methods=method,
+            about=_versions(),
+            progress=progress,
+        )
+    console = _console()
+    for title, facts in found["data"].items():
+        show_labels(console, title, facts, found)
+    console.print(f"results: {out / 'multilabel.csv'}, {out / 'multilabel.json'}", **PLAIN)
 
 
 def _console() -> Console:
@@ -141,7 +251,7 @@ def _show_experiment(console: Console, name: str, facts: dict, found: dict) -> N
         shown.add_row(method, *cells, str(facts["log_loss"]["best"][method]))
     console.print(shown)
     for line in facts["remarks"]:
-        console.print(line, **_PLAIN)
+        console.print(line, **PLAIN)
 
 
 def _published(facts: dict, method: str) -> str:
@@ -174,7 +284,7 @@ def _show_calibrators(console: Console, found: dict) -> None:
         shown.add_row(name, f"{loss:.4f}", *beside, *(f"{v:.4f}" for v in spread), _rows(facts))
     console.print(shown)
     for line in found["remarks"]:
-        console.print(line, **_PLAIN)
+        console.print(line, **PLAIN)
 
 
 def _rows(facts: dict) -> str:

@@ -1,5 +1,5 @@
 """Data sets with a known truth, to measure calibrators against what is possible."""
 
-from bayescal.datasets import synthetic
+from bayescal.datasets import simplex, synthetic
 
-__all__ = ["synthetic"]
+__all__ = ["simplex", "synthetic"]

@@ -1,8 +1,9 @@
-"""Studies on real data that compare methods with each other and with published figures.
+"""Studies that compare methods with each other and with published figures.
 
-Each can be killed and started again: it goes on from what it finished.
+On real data, and where the truth is known. Each can be killed and started again: it goes on from
+what it finished.
 """
 
-from bayescal.study import adult, real
+from bayescal.study import adult, cnn, multilabel, real, simplex
 
-__all__ = ["adult", "real"]
+__all__ = ["adult", "cnn", "multilabel", "real", "simplex"]

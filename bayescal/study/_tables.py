@@ -98,7 +98,7 @@ def split_rows(
     How many rows go where depends on the class counts alone, so it is equal in all splits.
     """
     rest, taken = [], []
-    for label in (0, 1):
+    for label in np.unique(y[rows]):
         mine = random.permutation(rows[y[rows] == label])
         count = round(share * len(mine))
         taken.append(mine[:count])

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import bayescal
 from bayescal.cli import app
+from bayescal.maps.multiclass import MULTICLASS
 from bayescal.study import adult, real
 
 QUICK = ("--method", "uncalibrated", "--method", "platt", "--method", "cauchy_map")
@@ -164,12 +165,115 @@ def test_adult_prints_the_differences(folder: Path, monkeypatch: pytest.MonkeyPa
     assert "A remark." in result.stdout
 
 
+@pytest.fixture
+def network(folder: Path) -> Path:
+    """Add nets/kull_densenet40_c10.npz, a network of three classes under a published name."""
+    rng = np.random.default_rng(0)
+    arrays = {}
+    for part, n in (("val", 90), ("test", 120)):
+        z = rng.normal(size=(n, 3))
+        arrays[f"logits_{part}"] = 4 * z
+        arrays[f"y_{part}"] = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
+    (folder / "nets").mkdir()
+    np.savez(folder / "nets" / "kull_densenet40_c10.npz", **arrays)
+    return folder
+
+
+def test_cnn_prints_metrics_and_published_figures(network: Path) -> None:
+    line = ["study", "cnn", "--data", "nets", "--out", "new/out", "--seeds", "2"]
+    line += ["--maps", "uncalibrated", "--maps", "temperature", "--maps", "knn"]
+    result = CliRunner().invoke(app, line)
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == ""
+    out = network / "new" / "out"
+    assert sorted(os.listdir(out)) == ["cnn.csv", "cnn.json", "parts"]
+    summary = json.loads((out / "cnn.json").read_text())
+    assert summary["about"]["bayescal"] == bayescal.__version__
+    facts = summary["networks"]["kull_densenet40_c10"]
+    found = facts["maps"]["temperature"]
+    metrics, valk, kull = cells(result.stdout, "temperature (TS)")[:3]
+    assert metrics[0] == f"{found['accuracy']:.4f}"
+    percents = ("ece", "ece_mass", "ece_25", "class_wise_ece", "class_wise_ece_mass")
+    assert metrics[1:6] == [f"{100 * found[key]:.2f}" for key in percents]
+    assert metrics[6:9] == [f"{found[key]:.4f}" for key in ("brier_score", "log_loss", "loss_gap")]
+    assert valk[-2] == f"{found['log_loss']:.3f}/0.225"
+    assert valk[1] == f"{100 * found['ece_mass']:.3f}/0.924"
+    assert kull[-1] == f"{found['log_loss']:.4f}/0.2251"
+    least, greatest = facts["maps"]["knn"]["spread"]["log_loss"]
+    assert cells(result.stdout, "knn")[1][2] == f"{least:.4f} to {greatest:.4f}"
+    shown = " ".join(result.stdout.split())
+    for words in ("90 rows to calibrate (validation rows), 120 to test", "means over 2 seeds"):
+        assert words in shown
+    for line_of in facts["published"]["remarks"]:
+        assert " ".join(line_of.split()) in shown
+    again = CliRunner().invoke(app, line)
+    assert again.stdout == result.stdout
+
+
+def test_simplex_prints_distances_and_the_floor(folder: Path) -> None:
+    line = ["study", "simplex", "--out", "out", "--maps", "dirichlet", "--maps", "temperature"]
+    line += ["--calibration-rows", "200", "--test-rows", "1000", "--datasets", "2"]
+    result = CliRunner().invoke(app, line)
+    assert result.exit_code == 0, result.stderr
+    found = json.loads((folder / "out" / "simplex.json").read_text())["maps"]
+    for name, label in (("dirichlet", "dirichlet"), ("truth", "truth")):
+        first = cells(result.stdout, label)[0]
+        assert first[0] == f"{found[name]['distance_l1']:.4f}"
+        assert first[6] == f"{100 * found[name]['ece']:.2f}"
+    assert cells(result.stdout, "truth")[1] == ["0.000", "0.000", "0.790"]
+    assert "Means over calibration sets (2) of 200 rows" in " ".join(result.stdout.split())
+
+
+def test_multilabel_prints_means_and_deviations(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.random((80, 2))
+    labels = np.stack([rng.random(80) < scores[:, 0], scores[:, 1] > 0.5], axis=1).astype(int)
+    (folder / "labels").mkdir()
+    np.savez(folder / "labels" / "some.npz", scores=scores, labels=labels)
+    line = ["study", "multilabel", "--data", "labels", "--out", "out", "--splits", "2"]
+    line += ["--name", "some", "--method", "uncalibrated", "--method", "logistic"]
+    result = CliRunner().invoke(app, line)
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == ""
+    found = json.loads((folder / "out" / "multilabel.json").read_text())
+    for method, values in found["data"]["some"]["methods"].items():
+        mean, deviation = (values[key]["ece_total"] for key in ("mean", "deviation"))
+        assert cells(result.stdout, method)[0][0] == f"{mean:.4f} ± {deviation:.4f}"
+    assert "Fits without finite optimum, of 4: logistic 2." in result.stdout
+    check_error(["study", "multilabel", "--data", "tables"], "tables must hold .npz files")
+
+
+def test_what_is_not_registered_is_said(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(MULTICLASS, "knn")
+    line = ["study", "cnn", "--data", "nets", "--out", "out", "--maps", "uncalibrated"]
+    result = CliRunner().invoke(app, line)
+    assert "not in the registry: knn_euclidean" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (["cnn", "--data", "none"], "none is not a folder"),
+        (["cnn", "--data", "nets", "--maps", "magic"], "no map named 'magic'"),
+        (["cnn", "--data", "nets", "--network", "net"], "no network named 'net'; there are kull"),
+        (["cnn", "--data", "tables"], "tables must hold predictions of networks"),
+        (["cnn"], "Missing option '--data'"),
+        (["simplex", "--maps", "magic"], "no map named 'magic'"),
+        (["simplex", "--test-rows", "0"], "n must be"),
+    ],
+)
+def test_errors_of_maps_take_one_line(network: Path, line: list[str], message: str) -> None:
+    check_error(["study", *line], message)
+    assert not (network / "bayescal-study").exists()
+
+
 def test_help_names_the_studies() -> None:
     result = CliRunner().invoke(app, ["study", "--help"])
     assert result.exit_code == 0
-    for word in ("Usage:", "real", "adult"):
+    for word in ("Usage:", "real", "adult", "cnn", "simplex", "multilabel"):
         assert word in result.stdout
-    for name in ("real", "adult"):
+    options = {"real": "data", "adult": "data", "cnn": "maps", "simplex": "maps"}
+    for name, option in (options | {"multilabel": "splits"}).items():
         result = CliRunner().invoke(app, ["study", name, "--help"])
         assert result.exit_code == 0
-        assert "--data" in result.stdout
+        assert f"--{option}" in result.stdout

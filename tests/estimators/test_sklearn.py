@@ -50,7 +50,7 @@ EXPECTED = {
     },
     "Spline": {
         "check_sample_weight_equivalence_on_dense_data": "repeated rows fall in different folds"
-    }
+    },
 }
 
 

@@ -1,0 +1,123 @@
+"""Predictions of three classes whose true probabilities are known: a smooth map of the simplex."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayescal._core import checks
+
+__all__ = ["SimplexData", "sample", "true_probabilities"]
+
+_CONCENTRATION = 0.5
+_WEIGHTS = np.array([1.0, 1.15, 0.9])
+_SHIFT, _POWER, _WAVE = 0.003, 0.65, 0.15
+_SUM_TOLERANCE = 1e-6
+
+
+class SimplexData(NamedTuple):
+    """Predictions, labels, and the probabilities that the labels were drawn with.
+
+    Attributes
+    ----------
+    probs : array of shape (n, 3)
+        Predictions.
+    y : array of shape (n,)
+        Labels in {0, 1, 2}.
+    truth : array of shape (n, 3)
+        P(y | prediction).
+    """
+
+    probs: np.ndarray
+    y: np.ndarray
+    truth: np.ndarray
+
+
+def true_probabilities(probs: Any) -> np.ndarray:
+    r"""Return the true class probabilities c(p) given predictions p.
+
+    Predictions are too certain, less so of class 2 than of class 3, and off along a wave:
+
+    .. math:: c_j(p) \propto w_j \, (p_j + 0.003)^{0.65} \, e^{0.15 \sin 2 \pi p_{j + 1}}, \qquad
+        w = (1, 1.15, 0.9),
+
+    normalised, with class 1 following class 3. The calibration error at p is c(p) - p. For
+    predictions of :func:`sample` its mean absolute value is 0.056 over classes, and 0.077 for the
+    most probable class.
+
+    Parameters
+    ----------
+    probs : array of shape (n, 3)
+        Rows that sum to one.
+
+    Returns
+    -------
+    array of shape (n, 3), float64
+
+    Raises
+    ------
+    ValueError
+        If rows are not probabilities of three classes.
+
+    Examples
+    --------
+    >>> true_probabilities([[1, 0, 0], [0.5, 0.25, 0.25]]).round(4).tolist()
+    [[0.9552, 0.0251, 0.0197], [0.4482, 0.3297, 0.2221]]
+    """
+    given = checks.as_numpy(probs, "probs")
+    if given.ndim != 2 or given.shape[1] != 3:
+        raise ValueError(f"probs must have shape (n, 3), got {given.shape}")
+    rows = given.astype(float)
+    checks.check_finite(rows, "probs")
+    if len(rows) and (rows.min() < 0 or np.abs(rows.sum(axis=1) - 1).max() > _SUM_TOLERANCE):
+        raise ValueError("probs must have non-negative rows that sum to one")
+    wave = np.exp(_WAVE * np.sin(2 * np.pi * np.roll(rows, -1, axis=1)))
+    mass = _WEIGHTS * (rows + _SHIFT) ** _POWER * wave
+    return mass / mass.sum(axis=1, keepdims=True)
+
+
+def sample(n: int, *, seed: int = 0) -> SimplexData:
+    r"""Draw predictions from Dirichlet(1/2, 1/2, 1/2), and labels by their true probabilities.
+
+    Parameters
+    ----------
+    n : int
+        Number of cases.
+    seed : int
+        The same seed gives the same data.
+
+    Returns
+    -------
+    SimplexData
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``n`` is not a positive integer or ``seed`` no seed.
+
+    Notes
+    -----
+    The least log loss and Brier score of any predictions have the expected values 0.816 and 0.486.
+
+    References
+    ----------
+    K. Valk (2022), Calibration of multi-class probabilistic classifiers, University of Tartu,
+    section 4.2: the distribution of the predictions. The map there was another one, learnt from
+    five million images; calibration errors before and after temperature scaling, Dirichlet
+    calibration and kernels are alike.
+
+    Examples
+    --------
+    >>> data = sample(1000, seed=1)
+    >>> data.probs.shape, data.y.shape, sorted(set(data.y.tolist()))
+    ((1000, 3), (1000,), [0, 1, 2])
+    >>> bool((data.truth == true_probabilities(data.probs)).all())
+    True
+    """
+    n = checks.check_count(n, "n")
+    rng = np.random.default_rng(seed)
+    probs = rng.dirichlet([_CONCENTRATION] * 3, n)
+    truth = true_probabilities(probs)
+    place = rng.random(n)[:, None] > np.cumsum(truth, axis=1)[:, :2]
+    return SimplexData(probs, place.sum(axis=1), truth)

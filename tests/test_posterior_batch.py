@@ -67,6 +67,7 @@ def assert_equal_alone(
 # --- alone or in a batch ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", INTEGRATORS)
 def test_data_sets_have_the_numbers_that_they_have_alone(x64: None, integrator: str) -> None:
     post = together(integrator)

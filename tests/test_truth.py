@@ -151,6 +151,7 @@ def test_quadrature_agrees_with_scipy(name: str, n: int, x64: None) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", ["montecarlo", "sobol", "importance", "nuts"])
 @pytest.mark.parametrize("name", ["uniform", "beta"])
 def test_sampling_lies_within_its_own_error_of_quadrature(
@@ -226,6 +227,7 @@ def test_conjugate_prior_against_textbook_formulas(n: int, x64: None) -> None:
     assert (np.abs(drawn.probs - truth["coeffs"]) <= 4 * drawn.mcse).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", ["montecarlo", "importance", "nuts"])
 def test_samplers_against_the_conjugate_closed_form(integrator: str, x64: None) -> None:
     x, y = make_data(12, seed=2)

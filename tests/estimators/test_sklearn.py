@@ -54,7 +54,12 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("name", NAMES)
+SEVERAL = {method.__name__ for method in multiclass.MULTICLASS.values()}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in SEVERAL else []) for n in NAMES]
+)
 def test_checks_of_scikit_learn(name: str) -> None:
     with warnings.catch_warnings():
         # Some of the checks' data have no finite optimum.

@@ -14,6 +14,8 @@ Inputs = Literal["probs", "logits"]
 _SUM_TOLERANCE = 1e-3
 #: More than this a probability of zero never stands for.
 _MOST = 0.01
+#: And not less than this: the smallest normal number.
+_LEAST = float(np.finfo(float).tiny)
 
 
 def convert(
@@ -30,7 +32,7 @@ def convert(
     domain : str
         See ``bayescal.maps.multiclass._map.Domain``.
     least : array of shape (k,), optional
-        What probabilities are raised to before logarithms are taken.
+        What probabilities are raised to before logarithms are taken; by default 2e-308.
     """
     if inputs == "scores":
         raise ValueError(
@@ -51,7 +53,7 @@ def convert(
     probs = np.ascontiguousarray(both, float)
     if domain == "probability":
         return probs / probs.sum(axis=1, keepdims=True)
-    floor = precision(scores) if least is None else least
+    floor = _LEAST if least is None else least
     logs = np.log(np.maximum(probs, floor))
     return log_softmax(logs) if domain == "log_probability" else logs
 
@@ -65,14 +67,8 @@ def least_probabilities(scores: np.ndarray) -> np.ndarray:
     both = _two_columns(scores, "probs").astype(float)
     zero = both <= 0
     positive = np.where(zero, np.inf, both).min(axis=0)
-    tiny = np.finfo(float).tiny
     floor = np.minimum(np.where(np.isfinite(positive), positive / 2, _MOST), _MOST)
-    return np.where(zero.any(axis=0), np.maximum(floor, tiny), tiny)
-
-
-def precision(scores: np.ndarray) -> float:
-    """Return the least probability where none is said."""
-    return float(np.finfo(float).tiny)
+    return np.where(zero.any(axis=0), np.maximum(floor, _LEAST), _LEAST)
 
 
 def _two_columns(scores: np.ndarray, inputs: Inputs) -> np.ndarray:

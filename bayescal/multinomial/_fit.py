@@ -58,10 +58,12 @@ def fit_on_host(
     prepared: Prepared | None = None,
     tolerance: float = _TOLERANCE,
     max_iterations: int = 100,
+    limits: bool = True,
 ) -> tuple[Minimum, Prepared]:
     """Minimise sum(weights * cross-entropy) + sum(penalty * theta**2) / 2 with NumPy.
 
-    ``prepared`` is of a fit nearby, which has the same sizes and perhaps another penalty.
+    ``prepared`` is of a fit nearby, which has the same sizes and perhaps another penalty. Whether
+    there is no finite minimum is looked into only if ``limits``: that takes the Hessian once more.
     """
     sizes = design.sizes
     ways = choices(design)
@@ -86,7 +88,9 @@ def fit_on_host(
             Curvature(host.multiply, prepare, precondition, ways[0].patience, _MOST_PRODUCTS),
             np.zeros_like(penalty) if start is None else start,
             scale=design.weights.sum(),
-            limitless=None if penalty.all() else partial(_limitless, design, penalty),
+            limitless=partial(_limitless, design, penalty)
+            if limits and not penalty.all()
+            else None,
             tolerance=tolerance,
             max_iterations=max_iterations,
             prepared=prepared,

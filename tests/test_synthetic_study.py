@@ -18,18 +18,15 @@ OPTIMUM = {"a": 0.6585, "b": 0.2829, "c": 0.4875, "d": 0.1132, "e": 0.0098}
 NODES, WEIGHTS = np.polynomial.hermite.hermgauss(120)
 
 
-def test_points(data: synthetic.SyntheticData) -> np.ndarray:
+def true_points(data: synthetic.SyntheticData) -> np.ndarray:
     """Return nodes (batch, 2 * 120) under the true class densities of each data set."""
     return np.concatenate(
         [data.parameters[f"mu{y}"][:, None] + np.sqrt(2) * NODES for y in (0, 1)], axis=1
     )
 
 
-test_points.__test__ = False  # type: ignore[attr-defined]
-
-
 def expected_loss(log_odds: np.ndarray) -> np.ndarray:
-    """Return the expected log loss (batch,) of log odds at ``test_points``, classes balanced."""
+    """Return the expected log loss (batch,) of log odds at ``true_points``, classes balanced."""
     zero, one = np.split(np.asarray(log_odds, float), 2, axis=1)
     loss = np.logaddexp(0, zero) @ WEIGHTS + np.logaddexp(0, -one) @ WEIGHTS
     return loss / (2 * np.sqrt(np.pi))
@@ -37,7 +34,7 @@ def expected_loss(log_odds: np.ndarray) -> np.ndarray:
 
 def optimal_log_odds(data: synthetic.SyntheticData) -> np.ndarray:
     mu0, mu1 = (data.parameters[f"mu{y}"][:, None] for y in (0, 1))
-    return (mu1 - mu0) * (test_points(data) - (mu0 + mu1) / 2)
+    return (mu1 - mu0) * (true_points(data) - (mu0 + mu1) / 2)
 
 
 @pytest.mark.parametrize("name", OPTIMUM)
@@ -53,7 +50,7 @@ def test_informed_methods_land_slightly_above_the_optimum(name: str, x64: None) 
     best = expected_loss(optimal_log_odds(data))
     post = bc.posterior(prior, (data.x, data.y), integrator="quadrature")
     for method in ("preds", "predictive"):
-        loss = expected_loss(post.predict(test_points(data), method=method).log_odds)
+        loss = expected_loss(post.predict(true_points(data), method=method).log_odds)
         # Known parameters cannot be beaten, on any data set.
         assert (loss >= best - 1e-9).all()
         error = loss.std(ddof=1) / np.sqrt(len(loss))
@@ -91,7 +88,7 @@ def test_predictive_beats_the_average_of_models_on_few_data(x64: None) -> None:
     prior = synthetic.experiments()["b"]
     data = synthetic.sample(prior, 1000, 6, key=3)
     post = bc.posterior(prior, (data.x, data.y), integrator="quadrature")
-    points = test_points(data)
+    points = true_points(data)
     gain = expected_loss(post.predict(points, method="preds").log_odds) - expected_loss(
         post.predict(points, method="predictive").log_odds
     )

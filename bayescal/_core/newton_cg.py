@@ -130,7 +130,7 @@ def newton_cg(
     if limitless is not None and (xp is not np or status == Status.CONVERGED):
         runaway = (status == Status.CONVERGED) & limitless(x, here)
         status = xp.where(runaway, Status.UNBOUNDED, status)
-    return Minimum(x, here.value, decrement, number, status), prepared
+    return Minimum(x, here.value, decrement, number, status, here.gradient), prepared
 
 
 def _solve(

@@ -45,6 +45,7 @@ class Minimum(NamedTuple):
     decrement : scalar
         What the next step would gain by the slope alone; g . H^-1 g for Newton's.
     iterations, status : integer scalars
+    gradient : array of shape (p,), or None where it is not kept
     """
 
     x: Any
@@ -52,6 +53,7 @@ class Minimum(NamedTuple):
     decrement: Any
     iterations: Any
     status: Any
+    gradient: Any = None
 
 
 class Quadratic(NamedTuple):

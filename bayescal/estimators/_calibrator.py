@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 import warnings
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
-from sklearn.utils import assert_all_finite, check_random_state
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayescal._core.checks import as_numpy, check_choice, check_count, check_level
 from bayescal._core.numerics import sigmoid
 from bayescal._core.optimise import Status
 from bayescal._core.warnings import SamplingWarning
+from bayescal.estimators._labels import read_rows
 from bayescal.maps._inputs import INPUTS, convert, least_probabilities
 from bayescal.maps._map import Domain, State
 from bayescal.maps._parametric import FAR, Parametric
 from bayescal.maps._posterior import ParameterPosterior, summarise_curves
-from bayescal.smoothing._inputs import check_sample_weight
 
 _REMEDY = {
     Status.LIMIT: "the fit stopped before its optimum; scale the scores or leave out extreme ones",
@@ -106,7 +104,16 @@ class Calibrator(ClassifierMixin, BaseEstimator):
     def _fit_state(
         self, calibration: Any, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
     ) -> State:
+        return self._fit_map(calibration, scores, y, weights, self._seed())
+
+    def _fit_map(
+        self, calibration: Any, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
+    ) -> State:
         return calibration.fit(scores, y, weights)
+
+    def _seed(self) -> int:
+        random_state = getattr(self, "random_state", 0)
+        return int(check_random_state(random_state).randint(2**31 - 1))
 
     def predict_proba(self, scores: Any) -> np.ndarray:
         """Return the calibrated probabilities of both classes.
@@ -199,22 +206,22 @@ class Calibrator(ClassifierMixin, BaseEstimator):
         return sorted({*super().__dir__(), *found})
 
 
-class ParametricCalibrator(Calibrator):
-    """A calibrator with few parameters, which may have a posterior."""
+class PosteriorCalibrator(Calibrator):
+    """A calibrator with parameters that may have a posterior."""
 
     inference: Any
     num_samples: Any
     random_state: Any
 
     def _fit_state(
-        self, calibration: Parametric, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
+        self, calibration: Any, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
     ) -> State:
         check_choice(self.inference, "inference", ("map", "laplace", "nuts"))
         samples = check_count(self.num_samples, "num_samples")
-        state = calibration.fit(scores, y, weights)
+        seed = self._seed()
+        state = self._fit_map(calibration, scores, y, weights, seed)
         if self.inference == "map":
             return state
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         draws = calibration.sample(state, scores, y, weights, self.inference, samples, seed)
         # The prior makes the posterior proper: what the likelihood alone lacks is no fault here.
         state["status"] = np.asarray(draws.status)
@@ -235,32 +242,31 @@ class ParametricCalibrator(Calibrator):
             )
         state = self._state
         return ParameterPosterior(
-            self._map().describe(state["theta_draws"]),  # type: ignore[attr-defined]
+            self._describe(state["theta_draws"]),
             self.inference,
             state["ess"],
             state["r_hat"],
             int(state["divergences"]),
         )
 
-    def _both(self, calibration: Parametric, values: np.ndarray) -> np.ndarray:
-        # Neither is one minus the other: both are right where they are tiny.
+    def _both(self, calibration: Any, values: np.ndarray) -> np.ndarray:
         if "theta_draws" in self._state:
             return self._curves(calibration, values, None)[0]
-        line = calibration.line(self._state, values)
-        return np.stack([sigmoid(-line), sigmoid(line)], axis=1)
+        return self._best(calibration, values)
 
     def predict_interval(self, scores: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Return central credible intervals of the calibrated probability of the second class.
+        """Return central credible intervals of the calibrated probabilities.
 
         Parameters
         ----------
-        scores : array-like of shape (m,), (m, 1) or (m, 2)
+        scores : array-like of shape (m, k), or (m,) or (m, 1) for two classes
         level : float
-            Posterior probability of the interval, in (0, 1).
+            Posterior probability of each interval, in (0, 1).
 
         Returns
         -------
-        lower, upper : arrays of shape (m,)
+        lower, upper : arrays of shape (m, k)
+            Of calibrators of binary scores (m,), for the second class.
 
         Raises
         ------
@@ -271,99 +277,38 @@ class ParametricCalibrator(Calibrator):
         level = check_level(level)
         return self._curves(*self._prepare(scores), level)[1:]
 
-    def _curves(self, calibration: Parametric, values: np.ndarray, level: float | None) -> Any:
+    def _describe(self, theta: np.ndarray) -> State:
+        """Return draws (..., p) under the names that users know."""
+        raise NotImplementedError
+
+    def _best(self, calibration: Any, values: np.ndarray) -> np.ndarray:
+        """Return the probabilities (m, k) of the parameters that fit best."""
+        raise NotImplementedError
+
+    def _curves(self, calibration: Any, values: np.ndarray, level: float | None) -> Any:
+        """Return means (m, k), and lower and upper ends, over the draws."""
+        raise NotImplementedError
+
+    def _draws(self) -> np.ndarray:
+        """Return the draws (s, p) of all chains."""
         theta = self._state["theta_draws"]
+        return theta.reshape(-1, theta.shape[-1])
+
+
+class ParametricCalibrator(PosteriorCalibrator):
+    """A calibrator of binary scores with few parameters."""
+
+    def _describe(self, theta: np.ndarray) -> State:
+        return self._map().describe(theta)
+
+    def _best(self, calibration: Parametric, values: np.ndarray) -> np.ndarray:
+        # Neither is one minus the other: both are right where they are tiny.
+        line = calibration.line(self._state, values)
+        return np.stack([sigmoid(-line), sigmoid(line)], axis=1)
+
+    def _curves(self, calibration: Parametric, values: np.ndarray, level: float | None) -> Any:
         columns = calibration.columns(self._state, np.clip(values, -FAR, FAR))
-        return summarise_curves(theta.reshape(-1, theta.shape[-1]), columns, level)
-
-
-def read_rows(
-    x: np.ndarray, y: Any, sample_weight: Any, classes: Any, columns: int = 2
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the classes, and rows, labels as their positions and weights of used rows."""
-    found, label = read_labels(y, len(x), classes, columns)
-    weights = check_sample_weight(sample_weight, len(x))
-    used = weights > 0
-    if not used.all():
-        x, label, weights = x[used], label[used], weights[used]
-    return found, x, label, weights
-
-
-def read_labels(y: Any, n: int, classes: Any, columns: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    """Return the classes (columns,), sorted or as told, and labels (n,) as their positions."""
-    if y is None:
-        raise ValueError("requires y to be passed, but the target y is None")
-    if hasattr(y, "detach"):
-        y = as_numpy(y, "y")
-    y = np.asarray(y)
-    if y.ndim == 2 and y.shape[1] == 1:
-        y = y[:, 0]
-        warnings.warn(
-            "A column-vector y was passed when a 1d array was expected",
-            DataConversionWarning,
-            stacklevel=_frames_to_caller(),
-        )
-    if y.ndim != 1:
-        raise ValueError(f"y must have shape (n,), got {y.shape}")
-    if len(y) != n:
-        raise ValueError(f"y must have {n} labels to match the scores, got {len(y)}")
-    found, position = _distinct(y)
-    if classes is None:
-        if len(found) != columns:
-            raise ValueError(_wrong_number(found, columns))
-        return found, position
-    told = np.asarray(classes)
-    if told.shape != (columns,) or len(np.unique(told)) < columns:
-        raise ValueError(
-            f"classes must be {_NUMBERS.get(columns, columns)} different labels, got {classes!r}"
-        )
-    strange = found[~np.isin(found, told)]
-    if len(strange):
-        raise ValueError(f"y must hold only the classes {told.tolist()}, got {strange[0]!r}")
-    order = np.argsort(told, kind="stable")
-    return told, order[np.searchsorted(told[order], found)][position]
-
-
-_NUMBERS = {2: "two"}
-
-
-def _frames_to_caller() -> int:
-    """Return the ``stacklevel`` of the first frame that is not of this package."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("bayescal"):
-        level, frame = level + 1, frame.f_back
-    return level
-
-
-def _wrong_number(found: np.ndarray, columns: int) -> str:
-    """Return what to say if labels have another number of classes than the scores have columns."""
-    if columns > 2:
-        return (
-            f"y must hold {columns} classes to match the columns of the scores, got {len(found)}; "
-            "say classes=(label of each column, ...), which the data may then lack"
-        )
-    if len(found) == 1:
-        return (
-            f"y must hold two classes, got only one class, {found.tolist()[0]!r}; where the "
-            "data lack one, say classes=(negative, positive)"
-        )
-    return f"Only binary classification is supported. y must hold two classes, got {len(found)}"
-
-
-def _distinct(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct labels, sorted, and the place of each label among them."""
-    if y.dtype.kind in "biu" and len(y):
-        # Without sorting, which for a million labels takes as long as a fit.
-        low, high = y.min(), y.max()
-        above = y != low
-        if low != high and (y[above] == high).all():
-            return np.array([low, high]), above.astype(int)
-    if y.dtype.kind == "f":
-        assert_all_finite(y, input_name="y")
-    check_classification_targets(y)
-    if y.dtype == object and all(isinstance(label, str) for label in y):
-        y = y.astype(str)
-    return np.unique(y, return_inverse=True)
+        return summarise_curves(self._draws(), columns, level)
 
 
 def warn_of_chains(estimator: Any, r_hat: np.ndarray, ess: np.ndarray) -> None:

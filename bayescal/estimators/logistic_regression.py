@@ -15,7 +15,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bayescal._core.checks import as_numpy, check_choice, check_level
 from bayescal._core.numerics import sigmoid
 from bayescal._core.optimise import Status
-from bayescal.estimators._calibrator import read_rows, warn_of_chains
+from bayescal.estimators._calibrator import warn_of_chains
+from bayescal.estimators._labels import read_rows
 from bayescal.logistic._posterior import Draws
 from bayescal.logistic.method import PRESETS, Method
 from bayescal.maps._parametric import Inference

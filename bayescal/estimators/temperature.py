@@ -12,7 +12,6 @@ from bayescal.estimators._multiclass import ParametricMulticlassCalibrator
 from bayescal.maps import multiclass
 from bayescal.maps._map import State
 from bayescal.maps._parametric import Inference
-from bayescal.maps._posterior import ParameterPosterior
 from bayescal.maps.multiclass._inputs import Inputs
 
 __all__ = ["Temperature"]
@@ -96,50 +95,23 @@ class Temperature(ParametricCalibrator):
             )
         return several if self._way() is ParametricMulticlassCalibrator else self._method()
 
-    def _read(self, rows: np.ndarray, y: Any, sample_weight: Any) -> Any:
-        return self._way(rows.shape[1])._read(self, rows, y, sample_weight)
+    def _read(self, rows: np.ndarray, *args: Any) -> Any:
+        return self._way(rows.shape[1])._read(self, rows, *args)
 
-    def _fit_state(
-        self, calibration: Any, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
-    ) -> State:
-        return self._way()._fit_state(self, calibration, scores, y, weights)
+    def _fit_map(self, *args: Any) -> State:
+        return self._way()._fit_map(self, *args)
 
-    def _seed(self) -> int:
-        return ParametricMulticlassCalibrator._seed(self)  # type: ignore[arg-type]
+    def _convert(self, *args: Any) -> Any:
+        return self._way()._convert(self, *args)
 
-    def _convert(self, rows: np.ndarray, domain: Any, least: np.ndarray | None) -> Any:
-        return self._way()._convert(self, rows, domain, least)
+    def _describe(self, theta: np.ndarray) -> State:
+        return self._way()._describe(self, theta)
 
-    def _both(self, calibration: Any, values: np.ndarray) -> np.ndarray:
-        return self._way()._both(self, calibration, values)
+    def _best(self, *args: Any) -> np.ndarray:
+        return self._way()._best(self, *args)
 
-    def _curves(self, calibration: Any, values: np.ndarray, level: float | None) -> Any:
-        return self._way()._curves(self, calibration, values, level)
-
-    @property
-    def posterior_(self) -> ParameterPosterior:
-        """The posterior of the temperature; only with inference "laplace" or "nuts"."""
-        return self._way().posterior_.fget(self)
-
-    def predict_interval(self, scores: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Return central credible intervals of the calibrated probabilities.
-
-        Parameters
-        ----------
-        scores : array-like of shape (m, k), or (m,) or (m, 1) for two classes
-        level : float
-            Posterior probability of each interval, in (0, 1).
-
-        Returns
-        -------
-        lower, upper : arrays of shape (m, k), or (m,) of the second of two classes
-
-        Raises
-        ------
-        AttributeError
-            If fitted with inference "map", which has no posterior.
-        """
-        return ParametricCalibrator.predict_interval(self, scores, level)
+    def _curves(self, *args: Any) -> Any:
+        return self._way()._curves(self, *args)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -141,7 +141,7 @@ def fit_single(problem: Problem, lasso: bool = False, max_iterations: int = 100)
             return fit_on_host(problem, max_iterations)
     with float64():
         found = _fit_compiled(_padded(problem), lasso, max_iterations)
-        return Minimum(*(np.asarray(leaf) for leaf in found))
+        return jax.tree.map(np.asarray, found)
 
 
 def on_host(x: np.ndarray, newton: bool) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.blas import single_threaded_blas
 from bayescal._core.newton_cg import Curvature, Point, newton_cg
 from bayescal._core.optimise import Minimum
 from bayescal.multinomial._objective import Design, Host, evaluate, movement, multiply
@@ -25,21 +25,6 @@ class Prepared(NamedTuple):
     way: Preconditioner
     data: Any
     inverse: Any
-
-
-@cache
-def _blas() -> Any:
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
-
-
-def single_threaded_blas() -> AbstractContextManager[Any]:
-    """Return a context in which small matrix products do not wait for threads of their own.
-
-    Where other work runs beside them, such waits make a fit many times slower.
-    """
-    return _blas().limit(limits=1, user_api="blas")
 
 
 def _limitless(design: Design, penalty: Any, theta: Any, here: Point) -> Any:

@@ -7,10 +7,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from bayescal._core.blas import single_threaded_blas
 from bayescal._core.optimise import Status
 from bayescal.logistic._posterior import Draws, antithetic, sample_whitened, triangle
-from bayescal.multinomial._fit import fit_on_host, single_threaded_blas
-from bayescal.multinomial._objective import Design, Host, evaluate, full_hessian
+from bayescal.multinomial._fit import fit_on_host
+from bayescal.multinomial._objective import Design, Host, evaluate
+from bayescal.multinomial._precondition import WHOLE
 
 #: The whole Hessian of more parameters takes too much time and memory.
 MOST_PARAMETERS = 3000
@@ -51,13 +53,8 @@ def sample(
 
 def _hessian(design: Design, theta: np.ndarray) -> np.ndarray:
     with Host(design, np.zeros_like(theta)) as host:
-        probs = host.evaluate(theta).state.astype(float)
-    step = max(64, (1 << 22) // len(theta))
-    total: Any = 0.0
-    for first in range(0, len(probs), step):
-        part = slice(first, first + step)
-        total = total + full_hessian(design.rows(part), probs[part], np)
-    return total
+        probs = host.evaluate(theta).state
+    return WHOLE.measure(design, probs.astype(float))
 
 
 def _potential(design: Design, penalty: Any, mode: Any, factor: Any) -> Any:

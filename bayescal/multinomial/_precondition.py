@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from bayescal.multinomial._objective import (
@@ -64,11 +65,7 @@ def _ridge(matrix: Any, xp: Any) -> Any:
 
 
 def _xp(array: Any) -> Any:
-    if isinstance(array, np.ndarray):
-        return np
-    import jax.numpy as jnp
-
-    return jnp
+    return np if isinstance(array, np.ndarray) else jnp
 
 
 # --- the whole Hessian ----------------------------------------------------------------------------
@@ -107,12 +104,33 @@ def _rows_needed(m: int) -> int:
     return max(2048, 8 * m)
 
 
+def _thin(design: Design, probs: Any) -> tuple[int, Design, Any]:
+    """Return so many rows as suffice, evenly spaced, and how many each of them stands for."""
+    stride = max(1, len(probs) // _rows_needed(design.sizes[1]))
+    return stride, design.rows(slice(None, None, stride)), probs[::stride]
+
+
+def _by_class(parts: Parameters, sizes: Any, xp: Any) -> Any:
+    """Return what belongs to each class (k, m + d'): its row of the matrix and its diagonal."""
+    if not sizes[2]:
+        return parts.matrix
+    return xp.concatenate([parts.matrix, parts.diagonal[:, None]], axis=1)
+
+
+def _invert_shared(shared: Any, penalty: Any, xp: Any) -> Any:
+    if not len(penalty):
+        return shared
+    return xp.linalg.inv(_ridge(shared + penalty * xp.eye(len(penalty), dtype=shared.dtype), xp))
+
+
 def _felt(design: Design, probs: Any) -> Any:
     return probs * (1 - probs) * design.weights[:, None]
 
 
 def _shared_gram(design: Design, probs: Any, xp: Any) -> Any:
     """Return the Hessian (r, r) by the shared parameters."""
+    if design.shared is None:
+        return xp.zeros((0, 0), probs.dtype)
     moved = probs * design.x
     mean = xp.sum(moved, axis=1)
     spread = (xp.sum(moved * design.x, axis=1) - mean**2) * design.weights
@@ -121,36 +139,26 @@ def _shared_gram(design: Design, probs: Any, xp: Any) -> Any:
 
 def _measure_blocks(design: Design, probs: Any) -> Any:
     xp = _xp(probs)
-    _, m, _, r = design.sizes
-    stride = max(1, len(probs) // _rows_needed(m))
-    design, probs = design.rows(slice(None, None, stride)), probs[::stride]
+    stride, design, probs = _thin(design, probs)
     blocks = stride * class_grams(design, _felt(design, probs), xp)
-    return blocks, (stride * _shared_gram(design, probs, xp) if r else xp.zeros((0, 0)))
+    return blocks, stride * _shared_gram(design, probs, xp)
 
 
 def _invert_blocks(data: Any, penalty: Any, sizes: Any) -> Any:
     blocks, shared = data
     xp = _xp(blocks)
     parts = split(penalty, sizes)
-    own = parts.matrix
-    if sizes[2]:
-        own = xp.concatenate([own, parts.diagonal[:, None]], axis=1)
+    own = _by_class(parts, sizes, xp)
     eye = xp.eye(own.shape[1], dtype=blocks.dtype)
     inverse = xp.linalg.inv(_ridge(blocks + own[:, :, None] * eye, xp))
-    if not sizes[3]:
-        return inverse, shared
-    with_penalty = shared + parts.shared * xp.eye(sizes[3], dtype=blocks.dtype)
-    return inverse, xp.linalg.inv(_ridge(with_penalty, xp))
+    return inverse, _invert_shared(shared, parts.shared, xp)
 
 
 def _apply_blocks(inverse: Any, vector: Any, sizes: Any) -> Any:
     blocks, shared = inverse
     xp = _xp(vector)
     parts = split(vector, sizes)
-    own = parts.matrix
-    if sizes[2]:
-        own = xp.concatenate([own, parts.diagonal[:, None]], axis=1)
-    own = (blocks @ own[:, :, None])[:, :, 0]
+    own = (blocks @ _by_class(parts, sizes, xp)[:, :, None])[:, :, 0]
     m = sizes[1]
     diagonal = own[:, m] if sizes[2] else parts.diagonal
     return join(Parameters(own[:, :m], diagonal, shared @ parts.shared), xp)
@@ -164,9 +172,8 @@ BLOCKS = Preconditioner(_measure_blocks, _invert_blocks, _apply_blocks, 40)
 
 def _measure_kronecker(design: Design, probs: Any) -> Any:
     xp = _xp(probs)
-    k, m, d, r = design.sizes
-    stride = max(1, len(probs) // _rows_needed(m))
-    design, probs = design.rows(slice(None, None, stride)), probs[::stride]
+    k, _, d, _ = design.sizes
+    stride, design, probs = _thin(design, probs)
     felt = _felt(design, probs)
     by_row = xp.sum(felt, axis=1)
     total = xp.sum(by_row)
@@ -176,7 +183,7 @@ def _measure_kronecker(design: Design, probs: Any) -> Any:
     classes = xp.sum(weighted, axis=0) * xp.eye(k, dtype=weighted.dtype) - weighted.T @ probs
     features = (design.features * by_row[:, None]).T @ design.features
     diagonal = stride * xp.sum(felt * design.x**2, axis=0) if d else xp.zeros(0)
-    shared = stride * _shared_gram(design, probs, xp) if r else xp.zeros((0, 0))
+    shared = stride * _shared_gram(design, probs, xp)
     return (*xp.linalg.eigh(stride * classes), *xp.linalg.eigh(features), diagonal, shared)
 
 
@@ -189,8 +196,7 @@ def _invert_kronecker(data: Any, penalty: Any, sizes: Any) -> Any:
     inverse = 1 / xp.maximum(bend, xp.where(least > 0, least, 1.0))
     own = diagonal + parts.diagonal
     own = 1 / xp.where(own > 0, own, 1.0)
-    with_penalty = shared + parts.shared * xp.eye(sizes[3], dtype=classes.dtype)
-    return turn_classes, turn_features, inverse, own, xp.linalg.inv(_ridge(with_penalty, xp))
+    return turn_classes, turn_features, inverse, own, _invert_shared(shared, parts.shared, xp)
 
 
 def _apply_kronecker(inverse: Any, vector: Any, sizes: Any) -> Any:

@@ -23,6 +23,7 @@ from bayescal.estimators import (
     Histogram,
     Isotonic,
     Logistic,
+    MultiLabel,
     Temperature,
     VennAbers,
 )
@@ -32,19 +33,18 @@ from bayescal.study._store import keep, recall, write_csv, write_json
 
 __all__ = ["METHODS", "METRICS", "evaluate", "run"]
 
-_CLASSES = [0, 1]
 #: Calibrators of one label.
 METHODS: dict[str, Callable[[], Any] | None] = {
     "uncalibrated": None,
-    "histogram": lambda: Histogram(bins=10, classes=_CLASSES),
-    "histogram_mass": lambda: Histogram(bins=10, binning="equal_mass", classes=_CLASSES),
-    "logistic": lambda: Logistic(classes=_CLASSES),
-    "temperature": lambda: Temperature(classes=_CLASSES),
-    "beta": lambda: Beta(classes=_CLASSES),
-    "isotonic": lambda: Isotonic(classes=_CLASSES),
-    "centered_isotonic": lambda: CenteredIsotonic(classes=_CLASSES),
-    "venn_abers": lambda: VennAbers(classes=_CLASSES),
-    "bbq": lambda: BBQ(classes=_CLASSES),
+    "histogram": lambda: Histogram(bins=10),
+    "histogram_mass": lambda: Histogram(bins=10, binning="equal_mass"),
+    "logistic": Logistic,
+    "temperature": Temperature,
+    "beta": Beta,
+    "isotonic": Isotonic,
+    "centered_isotonic": CenteredIsotonic,
+    "venn_abers": VennAbers,
+    "bbq": BBQ,
 }
 METRICS = ("ece_total", "ece_weighted", "hamming_loss", "log_loss", "brier_score")
 _BINS = 10
@@ -201,13 +201,13 @@ def evaluate(
     make = METHODS[name]
     start = time.perf_counter()
     calibrated, without = np.array(test_probs, float), 0
-    models = [] if make is None else [make() for _ in range(y.shape[1])]
-    for label, model in enumerate(models):
+    if make is not None:
+        model = MultiLabel(make())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the status says it
-            model.fit(probs[:, label], y[:, label])
-        without += model.status_ != "converged"
-        calibrated[:, label] = model.predict_proba(test_probs[:, label])[:, 1]
+            model.fit(probs, y)
+        without = sum(part.status_ != "converged" for part in model.calibrators_)
+        calibrated = model.predict_proba(test_probs)
     seconds = time.perf_counter() - start
     pairs = list(zip(calibrated.T, test_y.T, strict=True))
     errors = np.array([metrics.ece(p, label, bins=_BINS) for p, label in pairs])

@@ -15,15 +15,15 @@ from bayescal._core.numerics import softmax
 from bayescal._core.optimise import Minimum, Status
 from bayescal.logistic._posterior import Draws
 from bayescal.maps._map import State
+from bayescal.maps.multiclass._draws import blocks, summarise
 from bayescal.maps.multiclass._map import ParametricMulticlassMap
 from bayescal.multinomial._fit import fit_on_host
-from bayescal.multinomial._objective import Design, Host
+from bayescal.multinomial._objective import Design
 from bayescal.multinomial._posterior import sample
 from bayescal.multinomial._temperature import fit_inverse_temperature
 
 #: Scores beyond this count as this, so that nothing overflows.
 FAR = 1e50
-_BLOCK = 1 << 20
 
 
 class Rows(NamedTuple):
@@ -75,7 +75,7 @@ class LinearMap(ParametricMulticlassMap):
             state |= _missing(scores, y, weights, present)
             scores, y = scores[:, present], (np.cumsum(present) - 1)[y]
         unit = _unit(scores)
-        rows = Rows(scores / unit, y, weights)
+        rows = Rows(scores if unit == 1 else scores / unit, y, weights)
         penalty, told = self.penalties(rows, unit, seed)
         found = self._minimise(rows, penalty)
         total = weights.sum()
@@ -87,7 +87,7 @@ class LinearMap(ParametricMulticlassMap):
             "penalty": penalty,
             "unit": np.asarray(unit),
             "objective": np.asarray(found.value / total),
-            "gradient_norm": np.asarray(self._gradient_norm(rows, penalty, found.x) / total),
+            "gradient_norm": np.asarray(np.abs(found.gradient).max(initial=0) / total),
             "n_iter": np.asarray(int(found.iterations)),
             "status": np.asarray(int(found.status)),
         }
@@ -128,37 +128,24 @@ class LinearMap(ParametricMulticlassMap):
         self, state: State, theta: np.ndarray, scores: np.ndarray, level: float | None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Do as the base class says, in blocks of rows: O(s m k^2) time."""
-        m, k = scores.shape
         present = int(state["present"].sum())
         drawn = {**state, **self.describe(theta, present, float(state["unit"]))}
-        mean, ends = np.empty((m, k)), np.empty((2, m if level is not None else 0, k))
-        step = max(1, _BLOCK // (k * len(theta)))
-        for first in range(0, m, step):
-            part = slice(first, first + step)
-            block = np.clip(scores[part].astype(float, copy=False), -FAR, FAR)
-            probs = self._complete(drawn, block)
-            mean[part] = probs.mean(axis=0)
-            if level is not None:
-                tails = (1 - level) / 2, (1 + level) / 2
-                ends[:, part] = np.quantile(probs, tails, axis=0)
-        return mean, ends[0], ends[1]
+
+        def curves(block: np.ndarray) -> np.ndarray:
+            return self._complete(drawn, np.clip(block.astype(float, copy=False), -FAR, FAR))
+
+        return summarise(curves, scores, len(theta), level)
 
     def _minimise(self, rows: Rows, penalty: np.ndarray) -> Minimum:
         if rows.x.shape[1] == 1:
             nothing = np.zeros_like(penalty)
-            return Minimum(nothing, np.asarray(0.0), 0.0, 0, Status.CONVERGED)
+            return Minimum(nothing, np.asarray(0.0), 0.0, 0, Status.CONVERGED, nothing)
         return fit_on_host(self.design(rows), penalty, self.start(rows))[0]
-
-    def _gradient_norm(self, rows: Rows, penalty: np.ndarray, theta: np.ndarray) -> float:
-        with Host(self.design(rows), penalty) as host:
-            return float(np.abs(host.evaluate(theta).gradient).max(initial=0))
 
     def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
         """Return probabilities (m, k), in blocks of rows."""
         probs = np.empty(scores.shape)
-        step = max(1, _BLOCK // scores.shape[1])
-        for first in range(0, len(scores), step):
-            part = slice(first, first + step)
+        for part in blocks(*scores.shape):
             block = np.clip(scores[part].astype(float, copy=False), -FAR, FAR)
             probs[part] = self._complete(state, block)
         return probs
@@ -201,9 +188,7 @@ def _missing(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, present: np
 def apply_inverse(scores: np.ndarray, inverse: float) -> np.ndarray:
     """Return softmax(inverse * scores) (m, k), in blocks of rows."""
     probs = np.empty(scores.shape)
-    step = max(1, _BLOCK // scores.shape[1])
-    for first in range(0, len(scores), step):
-        part = slice(first, first + step)
+    for part in blocks(*scores.shape):
         block = scores[part]
         # Differences first: those of huge logits would be lost, or infinite.
         with np.errstate(over="ignore"):

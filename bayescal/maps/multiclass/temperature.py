@@ -12,6 +12,7 @@ from bayescal._core.optimise import Status
 from bayescal.logistic._posterior import Draws
 from bayescal.maps._map import State
 from bayescal.maps.multiclass._adaptive import best_inverse_temperature
+from bayescal.maps.multiclass._draws import summarise
 from bayescal.maps.multiclass._linear import apply_inverse
 from bayescal.maps.multiclass._map import (
     Domain,
@@ -22,8 +23,6 @@ from bayescal.maps.multiclass._map import (
 from bayescal.multinomial._temperature import fit_inverse_temperature, sample_inverse
 
 __all__ = ["Temperature"]
-
-_BLOCK = 1 << 20
 
 
 @register_multiclass
@@ -110,14 +109,7 @@ class Temperature(ParametricMulticlassMap):
     def predict_draws(
         self, state: State, theta: np.ndarray, scores: np.ndarray, level: float | None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        m, k = scores.shape
-        mean, ends = np.empty((m, k)), np.empty((2, m if level is not None else 0, k))
-        step = max(1, _BLOCK // (k * len(theta)))
-        for first in range(0, m, step):
-            part = slice(first, first + step)
-            probs = np.stack([apply_inverse(scores[part], float(s)) for s in theta[:, 0]])
-            mean[part] = probs.mean(axis=0)
-            if level is not None:
-                tails = (1 - level) / 2, (1 + level) / 2
-                ends[:, part] = np.quantile(probs, tails, axis=0)
-        return mean, ends[0], ends[1]
+        def curves(block: np.ndarray) -> np.ndarray:
+            return np.stack([apply_inverse(block, float(inverse)) for inverse in theta[:, 0]])
+
+        return summarise(curves, scores, len(theta), level)

@@ -1,0 +1,35 @@
+"""A limit on the threads of NumPy's linear algebra."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+_limiting = threading.Lock()
+
+
+@cache
+def _controller() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+@contextmanager
+def single_threaded_blas() -> Iterator[None]:
+    """Do without threads in small matrix products, which would wait for each other.
+
+    Where other work runs beside them, such waits make a fit many times slower. The limit is the
+    process's: of several threads that ask for it at once, the first sets and lifts it.
+    """
+    if not _limiting.acquire(blocking=False):
+        yield
+        return
+    try:
+        with _controller().limit(limits=1, user_api="blas"):
+            yield
+    finally:
+        _limiting.release()

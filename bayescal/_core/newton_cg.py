@@ -154,9 +154,11 @@ def _solve(
     residual = -here.gradient
     toward = curvature.precondition(prepared, residual)
     power = residual @ toward
-    # Precise near the minimum, where precision is rewarded; but not for what gains nothing.
+    # Precise near the minimum, where precision is rewarded; but not beyond the tolerance.
     promise = power / (abs(here.value) + 1e-3 * scale)
-    share = xp.where(promise > tolerance, xp.clip(promise, _TIGHTEST**2, _LOOSEST**2), _LOOSEST**2)
+    needed = 0.01 * tolerance / xp.where(promise > tolerance, promise, 1.0)
+    share = xp.clip(xp.maximum(promise, needed), _TIGHTEST**2, _LOOSEST**2)
+    share = xp.where(promise > tolerance, share, _LOOSEST**2)
     enough = share * power
 
     def unfinished(carry: Any) -> Any:

@@ -16,7 +16,7 @@ from bayescal.multinomial._objective import Design, Host, evaluate, movement, mu
 from bayescal.multinomial._precondition import Preconditioner, choices
 
 _MOST_PRODUCTS = 400
-_TOLERANCE = 1e-10
+_TOLERANCE = 1e-9
 
 
 class Prepared(NamedTuple):
@@ -29,7 +29,7 @@ class Prepared(NamedTuple):
 
 def _limitless(design: Design, penalty: Any, theta: Any, here: Point) -> Any:
     """Return whether a Newton step, about, would still change logits by a hundredth."""
-    way, sizes = choices(design)[0], design.sizes
+    way, sizes = choices(design, penalty)[0], design.sizes
     inverse = way.invert(way.measure(design, here.state), penalty, sizes)
     step = way.apply(inverse, -here.gradient, sizes)
     xp = np if isinstance(theta, np.ndarray) else jnp
@@ -51,7 +51,9 @@ def fit_on_host(
     there is no finite minimum is looked into only if ``limits``: that takes the Hessian once more.
     """
     sizes = design.sizes
-    ways = choices(design)
+    ways = choices(design, penalty)
+    if prepared is not None and prepared.way not in ways:
+        prepared = None
     if prepared is not None:
         ways = ways[ways.index(prepared.way) :]
 
@@ -87,7 +89,7 @@ def fit_one(
     design: Design, penalty: jax.Array, start: jax.Array, max_iterations: int = 100
 ) -> Minimum:
     """Do the same with JAX, to be mapped and compiled."""
-    way, sizes = choices(design)[-1], design.sizes
+    way, sizes = choices(design, penalty)[-1], design.sizes
 
     def prepare(probs: jax.Array) -> Any:
         return way.invert(way.measure(design, probs), penalty, sizes)

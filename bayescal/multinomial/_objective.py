@@ -15,14 +15,19 @@ import numpy as np
 
 from bayescal._core.newton_cg import Point
 
-#: Elements of a block of rows on the host: what the processor's cache holds.
-_BLOCK = 1 << 16
+#: Elements of a block of rows on the host: what the processor's cache holds. Threads that change
+#: too often wait for each other.
+_BLOCK, _BLOCK_OF_THREADS = 1 << 16, 1 << 18
 #: Up to this many features the products of all pairs are formed for each row.
 FEW = 4
 #: Features below this may be squared in single precision.
 _NARROW = 1e6
 #: So few logits are not worth it.
 _SMALL = 1 << 18
+#: So few numbers, of all features of all logits, are not worth threads.
+_MANY = 1 << 22
+#: Logits within this have exponentials that neither overflow nor vanish.
+_MILD = 500.0
 
 
 class Design(NamedTuple):
@@ -85,6 +90,20 @@ def join(parts: Parameters, xp: Any) -> Any:
     return xp.concatenate([flat, parts.diagonal, parts.shared], axis=-1)
 
 
+def by_class(parts: Parameters, xp: Any) -> Any:
+    """Return what belongs to each class (k, m + d'): its row of the matrix and its diagonal."""
+    if not parts.diagonal.shape[0]:
+        return parts.matrix
+    return xp.concatenate([parts.matrix, parts.diagonal[:, None]], axis=1)
+
+
+def apart(own: Any, sizes: tuple[int, int, int, int], shared: Any = None) -> Parameters:
+    """Return the parts again."""
+    _, m, d, _ = sizes
+    none = own[0, :0]
+    return Parameters(own[:, :m], own[:, m] if d else none, none if shared is None else shared)
+
+
 def change(design: Design, theta: Any) -> Any:
     """Return what parameters add to the logits (n, k)."""
     sizes = design.sizes
@@ -104,10 +123,9 @@ def gather(design: Design, residual: Any, xp: Any) -> Any:
     matrix = residual.T @ design.features
     diagonal = shared = xp.zeros(0, residual.dtype)
     if d:
-        product = residual * design.x
-        diagonal = xp.sum(product, axis=0)
+        diagonal = xp.einsum("ij,ij->j", residual, design.x)
         if r:
-            shared = xp.sum(product, axis=1) @ design.shared
+            shared = xp.einsum("ij,ij->i", residual, design.x) @ design.shared
     return join(Parameters(matrix, diagonal, shared), xp)
 
 
@@ -147,9 +165,13 @@ class Host:
     def __init__(self, design: Design, penalty: np.ndarray) -> None:
         self.design, self.penalty = design, penalty
         n, k = design.offset.shape
-        step = max(1, min(n, _BLOCK // k))
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        threads = cores > 1 and n * k > _SMALL and n * k * design.features.shape[1] > _MANY
+        block = min(_BLOCK_OF_THREADS, n * k // (2 * cores)) if threads else _BLOCK
+        step = max(1, min(n, block // k))
         self._parts = [slice(first, min(first + step, n)) for first in range(0, n, step)]
         self._blocks = [design.rows(part) for part in self._parts]
+        self._pool = ThreadPoolExecutor(cores) if threads else None
         # Directions need no more than single precision, which takes half the time.
         felt = [leaf for leaf in (design.features, design.x, design.shared) if leaf is not None]
         fits = n * k > _SMALL and all(np.abs(leaf).max(initial=0) < _NARROW for leaf in felt)
@@ -158,8 +180,15 @@ class Host:
         narrow = {id(leaf): leaf.astype(self._type, copy=False) for leaf in kept}
         rough = Design(*(narrow.get(id(leaf), leaf) for leaf in design))
         self._rough = [rough.rows(part) for part in self._parts]
-        threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-        self._pool = ThreadPoolExecutor(threads) if n * k > _SMALL and threads > 1 else None
+        # With few features a product with the Hessian needs but two products with one matrix.
+        self._few = design.features.shape[1] <= FEW and design.shared is None
+        self._plain = (
+            design.offset is design.x
+            and design.shared is None
+            and design.features.shape[1] == 1
+            and bool((design.features == 1).all())
+        )
+        self._hessian = _Hessian(None, [], np.zeros(0))
 
     def __enter__(self) -> Host:
         return self
@@ -176,22 +205,20 @@ class Host:
     def evaluate(self, theta: np.ndarray) -> Point:
         """Do as the function of this name."""
         probs = np.empty(self.design.offset.shape, self._type)
+        ones = np.ones(probs.shape[1])
 
         def one(number: int) -> tuple[float, np.ndarray]:
             block = self._blocks[number]
             with np.errstate(all="ignore"):
-                logits = change(block, theta)
-                logits += block.offset
+                logits = self._logits(block, theta)
+                if not (-_MILD < logits.min() and logits.max() < _MILD):
+                    logits -= logits.max(axis=1, keepdims=True)
                 rows = np.arange(len(logits))
-                # Classes first: reductions over few of them are many times faster so.
-                turned = np.ascontiguousarray(logits.T)
-                turned -= turned.max(axis=0)
-                own = turned[block.y, rows]
-                np.exp(turned, out=turned)
-                total = turned.sum(axis=0)
+                own = logits[rows, block.y]
+                np.exp(logits, out=logits)
+                total = logits @ ones
                 value = float(block.weights @ (np.log(total) - own))
-                turned /= total
-                logits[...] = turned.T
+                logits *= (1 / total)[:, None]
                 probs[self._parts[number]] = logits
                 logits *= block.weights[:, None]
                 logits[rows, block.y] -= block.weights
@@ -203,23 +230,59 @@ class Host:
             gradient += slope
         return Point(np.asarray(value), gradient, probs)
 
+    def _logits(self, block: Design, theta: np.ndarray) -> np.ndarray:
+        if self._plain:
+            # Only intercepts and factors.
+            parts = split(theta, self.design.sizes)
+            logits = block.x * (1 + parts.diagonal)
+            logits += parts.matrix[:, 0]
+            return logits
+        logits = change(block, theta)
+        logits += block.offset
+        return logits
+
     def multiply(self, probs: np.ndarray, vector: np.ndarray) -> np.ndarray:
         """Do as the function of this name."""
+        if self._few and self._hessian.probs is not probs:
+            self._hessian = self._measure(probs)
         narrow = vector.astype(self._type)
 
         def one(number: int) -> np.ndarray:
-            block, p = self._rough[number], probs[self._parts[number]]
+            block = self._rough[number]
             with np.errstate(all="ignore"):
-                moved = change(block, narrow)
+                if self._few:
+                    pulled = self._hessian.pulled[number]
+                    return -((block.weights * (pulled @ narrow)) @ pulled)
+                p, moved = probs[self._parts[number]], change(block, narrow)
                 moved -= np.einsum("ij,ij->i", p, moved)[:, None]
                 moved *= p
                 moved *= block.weights[:, None]
                 return gather(block, moved, np)
 
         image = self.penalty * vector
+        if self._few:
+            parts = split(vector, self.design.sizes)
+            own = (self._hessian.grams @ by_class(parts, np)[:, :, None])[:, :, 0]
+            image += join(apart(own, self.design.sizes), np)
         for part in self._each(one):
             image += part
         return image
+
+    def _measure(self, probs: np.ndarray) -> _Hessian:
+        def one(number: int) -> tuple[np.ndarray, np.ndarray]:
+            block, p = self._rough[number], probs[self._parts[number]]
+            return pull(block, p, np), class_grams(block, p * block.weights[:, None], np)
+
+        pulled, grams = zip(*self._each(one), strict=True)
+        return _Hessian(probs, list(pulled), np.sum(grams, axis=0, dtype=float))
+
+
+class _Hessian(NamedTuple):
+    """The Hessian of few features: blocks of each class, less what each row pulls together."""
+
+    probs: np.ndarray | None
+    pulled: list[np.ndarray]
+    grams: np.ndarray
 
 
 def movement(design: Design, theta: Any, step: Any, xp: Any) -> Any:
@@ -242,12 +305,10 @@ def full_hessian(design: Design, probs: Any, xp: Any) -> Any:
     eye = xp.eye(k, dtype=probs.dtype)
     grams = class_grams(design, felt, xp)
     square = (grams[:, :m, None, :m] * eye[:, None, :, None]).reshape(k * m, k * m)
-    mean = [(probs[:, :, None] * design.features[:, None, :]).reshape(-1, k * m)]
     rows = [[square]]
     if d:
         across = (grams[:, :m, m:] * eye[:, None, :]).reshape(k * m, k)
         rows = [[square, across], [across.T, grams[:, m, m] * eye]]
-        mean.append(probs * design.x)
     if r:
         pulled = felt * design.x
         outer = (design.features[:, :, None] * design.shared[:, None, :]).reshape(-1, m * r)
@@ -256,10 +317,27 @@ def full_hessian(design: Design, probs: Any, xp: Any) -> Any:
         total = xp.sum(pulled * design.x, axis=1)[:, None]
         corner = (design.shared * total).T @ design.shared
         rows = [[*rows[0], side], [*rows[1], below], [side.T, below.T, corner]]
-        mean.append(xp.sum(probs * design.x, axis=1, keepdims=True) * design.shared)
     first = xp.concatenate([xp.concatenate(row, axis=1) for row in rows], axis=0)
-    pull = xp.concatenate(mean, axis=1)
-    return first - (pull * design.weights[:, None]).T @ pull
+    pulled = pull(design, probs, xp)
+    return first - (pulled * design.weights[:, None]).T @ pulled
+
+
+def pull(design: Design, probs: Any, xp: Any) -> Any:
+    """Return the derivatives (n, p) of each row's logits, averaged over its classes."""
+    k, m, d, r = design.sizes
+    if m == 1 and not r and xp is np:
+        # Without copies.
+        pulled = np.empty((len(probs), k + d), probs.dtype)
+        np.multiply(probs, design.features, out=pulled[:, :k])
+        if d:
+            np.multiply(probs, design.x, out=pulled[:, k:])
+        return pulled
+    parts = [(probs[:, :, None] * design.features[:, None, :]).reshape(-1, k * m)]
+    if d:
+        parts.append(probs * design.x)
+    if r:
+        parts.append(xp.sum(parts[1], axis=1, keepdims=True) * design.shared)
+    return xp.concatenate(parts, axis=1)
 
 
 def class_grams(design: Design, felt: Any, xp: Any) -> Any:
@@ -280,7 +358,7 @@ def class_grams(design: Design, felt: Any, xp: Any) -> Any:
         return square
     pulled = felt * design.x
     cross = (pulled.T @ f)[:, :, None]
-    own = xp.sum(pulled * design.x, axis=0)[:, None, None]
+    own = xp.einsum("ij,ij->j", pulled, design.x)[:, None, None]
     upper = xp.concatenate([square, cross], axis=2)
     lower = xp.concatenate([cross.transpose(0, 2, 1), own], axis=2)
     return xp.concatenate([upper, lower], axis=1)

@@ -1,4 +1,4 @@
-"""Approximate inverses of the Hessian: whole, by class, or as a Kronecker product."""
+"""Approximate inverses of the Hessian: whole, its diagonal, by class, or a Kronecker product."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from bayescal.multinomial._objective import (
     FEW,
     Design,
     Parameters,
+    apart,
+    by_class,
     class_grams,
     full_hessian,
     join,
@@ -46,13 +48,15 @@ class Preconditioner(NamedTuple):
     patience: int
 
 
-def choices(design: Design) -> list[Preconditioner]:
-    """Return those worth their cost, the cheapest first."""
+def choices(design: Design, penalty: Any) -> list[Preconditioner]:
+    """Return those worth their cost, the cheapest first; ``penalty`` if it is known."""
     k, m, d, r = design.sizes
     if k * m + d + r <= _WHOLE:
         return [WHOLE]
     if m <= FEW:
         return [BLOCKS]
+    if isinstance(penalty, np.ndarray) and _shrunk(design, penalty):
+        return [DIAGONAL]
     rows = min(_rows_needed(m), len(design.y))
     return [KRONECKER, BOTH] if rows * k * (m + 1) ** 2 <= _PRODUCTS else [KRONECKER]
 
@@ -97,6 +101,47 @@ def _apply_whole(inverse: Any, vector: Any, sizes: Any) -> Any:
 WHOLE = Preconditioner(_measure_whole, _invert_whole, _apply_whole, 8)
 
 
+# --- its diagonal ---------------------------------------------------------------------------------
+
+
+def _shrunk(design: Design, penalty: np.ndarray) -> bool:
+    """Return whether the penalty bends more than the data do, for most of the matrix."""
+    k = design.sizes[0]
+    squares = design.weights @ design.features**2
+    usual = np.broadcast_to(squares * (k - 1) / k**2, (k, len(squares)))
+    return bool(np.median(split(penalty, design.sizes).matrix - usual) > 0)
+
+
+def _measure_diagonal(design: Design, probs: Any) -> Any:
+    xp = _xp(probs)
+    stride, design, probs = _thin(design, probs)
+    felt = _felt(design, probs)
+    matrix = stride * (felt.T @ design.features**2)
+    own = _own_curvature(design, felt, stride, xp)
+    return Parameters(matrix, own, stride * _shared_gram(design, probs, xp))
+
+
+def _invert_diagonal(data: Any, penalty: Any, sizes: Any) -> Any:
+    xp = _xp(penalty)
+    parts = split(penalty, sizes)
+    matrix, diagonal = data.matrix + parts.matrix, data.diagonal + parts.diagonal
+    return Parameters(
+        1 / xp.where(matrix > 0, matrix, 1.0),
+        1 / xp.where(diagonal > 0, diagonal, 1.0),
+        _invert_shared(data.shared, parts.shared, xp),
+    )
+
+
+def _apply_diagonal(inverse: Any, vector: Any, sizes: Any) -> Any:
+    parts = split(vector, sizes)
+    own = inverse.diagonal * parts.diagonal
+    found = Parameters(inverse.matrix * parts.matrix, own, inverse.shared @ parts.shared)
+    return join(found, _xp(vector))
+
+
+DIAGONAL = Preconditioner(_measure_diagonal, _invert_diagonal, _apply_diagonal, 40)
+
+
 # --- a block for each class -----------------------------------------------------------------------
 
 
@@ -108,13 +153,6 @@ def _thin(design: Design, probs: Any) -> tuple[int, Design, Any]:
     """Return so many rows as suffice, evenly spaced, and how many each of them stands for."""
     stride = max(1, len(probs) // _rows_needed(design.sizes[1]))
     return stride, design.rows(slice(None, None, stride)), probs[::stride]
-
-
-def _by_class(parts: Parameters, sizes: Any, xp: Any) -> Any:
-    """Return what belongs to each class (k, m + d'): its row of the matrix and its diagonal."""
-    if not sizes[2]:
-        return parts.matrix
-    return xp.concatenate([parts.matrix, parts.diagonal[:, None]], axis=1)
 
 
 def _invert_shared(shared: Any, penalty: Any, xp: Any) -> Any:
@@ -137,6 +175,13 @@ def _shared_gram(design: Design, probs: Any, xp: Any) -> Any:
     return (design.shared * spread[:, None]).T @ design.shared
 
 
+def _own_curvature(design: Design, felt: Any, stride: int, xp: Any) -> Any:
+    """Return the second derivatives (k,), or none, by the diagonal."""
+    if design.x is None:
+        return xp.zeros(0, felt.dtype)
+    return stride * xp.einsum("ij,ij,ij->j", felt, design.x, design.x)
+
+
 def _measure_blocks(design: Design, probs: Any) -> Any:
     xp = _xp(probs)
     stride, design, probs = _thin(design, probs)
@@ -148,7 +193,7 @@ def _invert_blocks(data: Any, penalty: Any, sizes: Any) -> Any:
     blocks, shared = data
     xp = _xp(blocks)
     parts = split(penalty, sizes)
-    own = _by_class(parts, sizes, xp)
+    own = by_class(parts, xp)
     eye = xp.eye(own.shape[1], dtype=blocks.dtype)
     inverse = xp.linalg.inv(_ridge(blocks + own[:, :, None] * eye, xp))
     return inverse, _invert_shared(shared, parts.shared, xp)
@@ -158,10 +203,8 @@ def _apply_blocks(inverse: Any, vector: Any, sizes: Any) -> Any:
     blocks, shared = inverse
     xp = _xp(vector)
     parts = split(vector, sizes)
-    own = (blocks @ _by_class(parts, sizes, xp)[:, :, None])[:, :, 0]
-    m = sizes[1]
-    diagonal = own[:, m] if sizes[2] else parts.diagonal
-    return join(Parameters(own[:, :m], diagonal, shared @ parts.shared), xp)
+    own = (blocks @ by_class(parts, xp)[:, :, None])[:, :, 0]
+    return join(apart(own, sizes, shared @ parts.shared), xp)
 
 
 BLOCKS = Preconditioner(_measure_blocks, _invert_blocks, _apply_blocks, 40)
@@ -172,7 +215,7 @@ BLOCKS = Preconditioner(_measure_blocks, _invert_blocks, _apply_blocks, 40)
 
 def _measure_kronecker(design: Design, probs: Any) -> Any:
     xp = _xp(probs)
-    k, _, d, _ = design.sizes
+    k = design.sizes[0]
     stride, design, probs = _thin(design, probs)
     felt = _felt(design, probs)
     by_row = xp.sum(felt, axis=1)
@@ -182,7 +225,7 @@ def _measure_kronecker(design: Design, probs: Any) -> Any:
     weighted = probs * design.weights[:, None]
     classes = xp.sum(weighted, axis=0) * xp.eye(k, dtype=weighted.dtype) - weighted.T @ probs
     features = (design.features * by_row[:, None]).T @ design.features
-    diagonal = stride * xp.sum(felt * design.x**2, axis=0) if d else xp.zeros(0)
+    diagonal = _own_curvature(design, felt, stride, xp)
     shared = stride * _shared_gram(design, probs, xp)
     return (*xp.linalg.eigh(stride * classes), *xp.linalg.eigh(features), diagonal, shared)
 

@@ -158,10 +158,14 @@ def test_optimum_against_scipy(kind: str, n: int, k: int, strength: float) -> No
     assert slope < 1e-6
 
 
-def test_optimum_of_many_parameters_against_scipy() -> None:
-    """Single precision directions, threads, and both preconditioners of many classes."""
+@pytest.mark.parametrize(
+    ("strength", "ways"), [(100.0, ["KRONECKER", "BOTH"]), (1e4, ["DIAGONAL"])]
+)
+def test_optimum_of_many_parameters_against_scipy(strength: float, ways: list[str]) -> None:
+    """Single precision directions, threads, and the preconditioners of many classes."""
     design = make(5500, 50, 4)
-    penalty = np.full(size(design), 100.0)
+    penalty = np.full(size(design), strength)
+    assert _precondition.choices(design, penalty) == [getattr(_precondition, w) for w in ways]
     found, prepared = fit_on_host(design, penalty)
     expected = scipy_optimum(design, penalty)
     assert found.status == Status.CONVERGED
@@ -174,7 +178,7 @@ def test_optimum_of_many_parameters_against_scipy() -> None:
     np.testing.assert_allclose(near.value, afresh.value, rtol=1e-9)
 
 
-@pytest.mark.parametrize("way", ["WHOLE", "BLOCKS", "KRONECKER", "BOTH"])
+@pytest.mark.parametrize("way", ["WHOLE", "DIAGONAL", "BLOCKS", "KRONECKER", "BOTH"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_preconditioner_leads_to_the_optimum(
     way: str, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -182,14 +186,14 @@ def test_every_preconditioner_leads_to_the_optimum(
     design = make(500, 6, 5, kind)
     penalty = np.random.default_rng(0).uniform(0.1, 3, size(design))
     exact, _ = fit_on_host(design, penalty)
-    monkeypatch.setattr(_fit, "choices", lambda _: [getattr(_precondition, way)])
+    monkeypatch.setattr(_fit, "choices", lambda *_: [getattr(_precondition, way)])
     found, _ = fit_on_host(design, penalty)
     assert found.status == Status.CONVERGED
     np.testing.assert_allclose(found.value, exact.value, rtol=1e-10)
     np.testing.assert_allclose(found.x, exact.x, atol=1e-4)
 
 
-def test_whole_inverse_and_blocks_are_what_they_say() -> None:
+def test_inverses_are_what_they_say() -> None:
     design = make(300, 4, 6, "everything")
     penalty = np.random.default_rng(0).uniform(0.1, 3, size(design))
     sizes = design.sizes
@@ -207,6 +211,11 @@ def test_whole_inverse_and_blocks_are_what_they_say() -> None:
         own = [*range(j * m, (j + 1) * m), k * m + j]
         block = hessian[np.ix_(own, own)]
         np.testing.assert_allclose(block @ solved[own], vector[own], rtol=1e-6)
+    diagonal = _precondition.DIAGONAL
+    inverse = diagonal.invert(diagonal.measure(design, probs), penalty, sizes)
+    only = diagonal.apply(inverse, vector, sizes)
+    np.testing.assert_allclose(np.diag(hessian)[:-r] * only[:-r], vector[:-r], rtol=1e-6)
+    np.testing.assert_allclose(only[-r:], solved[-r:], rtol=1e-6)
     shared = hessian[-r:, -r:]
     np.testing.assert_allclose(shared @ solved[-r:], vector[-r:], rtol=1e-6)
 

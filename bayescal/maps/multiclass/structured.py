@@ -26,7 +26,7 @@ class _Structured(LinearMap):
 
     @property
     def domain(self) -> Domain:
-        return "log_probability"
+        return "logits"
 
     @property
     def keeps_missing(self) -> bool:

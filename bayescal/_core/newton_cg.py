@@ -18,6 +18,7 @@ from bayescal._core.optimise import Minimum, Status
 #: Of the residual of the linear system, in the norm of the preconditioner, at most.
 _LOOSEST, _TIGHTEST = 0.1, 1e-4
 _HALVINGS = 40
+_SLOW = 1e-2
 
 
 class Point(NamedTuple):
@@ -61,6 +62,7 @@ def newton_cg(
     limitless: Callable[[Any, Point], Any] | None = None,
     tolerance: float = 1e-10,
     max_iterations: int = 100,
+    most_slow: int | None = None,
     prepared: Any = None,
     xp: Any = jnp,
 ) -> tuple[Minimum, Any]:
@@ -76,11 +78,14 @@ def newton_cg(
         A size of the objective; what a step gains is judged beside it and the value.
     limitless : callable, optional
         ``limitless(x, point)``: whether the next step, though it gains nothing, would still change
-        what matters, so that there is no finite minimum. Asked at the end.
+        what matters, so that there is no finite minimum. Asked at the end, however it came.
     tolerance : float
         The last step was to gain less than this, times the value and a thousandth of ``scale``;
         the one before it was solved so precisely that the result is far closer.
     max_iterations : int
+    most_slow : int, optional
+        So many steps in a row that gain less than a hundredth, and yet do not arrive, are the
+        last: Newton's steps to a minimum soon gain nothing, those to infinity gain for ever.
     prepared : optional
         From ``curvature.prepare`` at a point nearby, to begin with.
 
@@ -102,7 +107,7 @@ def newton_cg(
     eps = float(xp.finfo(start.dtype).eps)
 
     def once(carry: Any) -> Any:
-        number, x, here, prepared, then, used, _, _ = carry
+        number, x, here, prepared, then, used, slow, _, _ = carry
         # Also where the loss has fallen far: then the curvature has too.
         stale = (used > curvature.patience) | (here.value < 0.5 * then)
         prepared = _when(stale, curvature.prepare, here.state, prepared, xp)
@@ -115,8 +120,11 @@ def newton_cg(
         small = -slope <= tolerance * (abs(there.value) + 1e-3 * scale)
         ended = xp.where(moved, small, True)
         status = xp.where(ended, xp.where(small, Status.CONVERGED, Status.LIMIT), -1)
+        if most_slow is not None:
+            slow = xp.where(-slope < _SLOW * (abs(there.value) + 1e-3 * scale), slow + 1, 0)
+            status = xp.where((status < 0) & (slow >= most_slow), Status.LIMIT, status)
         x = xp.where(moved, x + size * step, x)
-        return number + 1, x, there, prepared, then, used, -slope, status
+        return number + 1, x, there, prepared, then, used, slow, -slope, status
 
     def unfinished(carry: Any) -> Any:
         return (carry[0] < max_iterations) & (carry[-1] < 0)
@@ -124,11 +132,12 @@ def newton_cg(
     valid = xp.isfinite(first.value) & xp.isfinite(first.gradient).all()
     status = xp.where(valid, -1, Status.INVALID)
     nothing = xp.zeros((), start.dtype)
-    carry = (xp.zeros((), int), start, first, prepared, then, used, nothing, status)
-    number, x, here, prepared, _, _, decrement, status = _loop(unfinished, once, carry, xp)
+    zero = xp.zeros((), int)
+    carry = (zero, start, first, prepared, then, used, zero, nothing, status)
+    number, x, here, prepared, *_, decrement, status = _loop(unfinished, once, carry, xp)
     status = xp.where(status < 0, Status.LIMIT, status)
-    if limitless is not None and (xp is not np or status == Status.CONVERGED):
-        runaway = (status == Status.CONVERGED) & limitless(x, here)
+    if limitless is not None and (xp is not np or status <= Status.LIMIT):
+        runaway = (status <= Status.LIMIT) & limitless(x, here)
         status = xp.where(runaway, Status.UNBOUNDED, status)
     return Minimum(x, here.value, decrement, number, status, here.gradient), prepared
 

@@ -16,6 +16,7 @@ from bayescal.multinomial._objective import Design, Host, evaluate, movement, mu
 from bayescal.multinomial._precondition import Preconditioner, choices
 
 _MOST_PRODUCTS = 400
+_MOST_SLOW = 12
 _TOLERANCE = 1e-9
 
 
@@ -66,6 +67,7 @@ def fit_on_host(
     def precondition(ready: Prepared, vector: np.ndarray) -> np.ndarray:
         return ready.way.apply(ready.inverse, vector, sizes)
 
+    free = limits and not penalty.all()
     with np.errstate(all="ignore"), single_threaded_blas(), Host(design, penalty) as host:
         if prepared is not None:
             way, data, _ = prepared
@@ -75,9 +77,8 @@ def fit_on_host(
             Curvature(host.multiply, prepare, precondition, ways[0].patience, _MOST_PRODUCTS),
             np.zeros_like(penalty) if start is None else start,
             scale=design.weights.sum(),
-            limitless=partial(_limitless, design, penalty)
-            if limits and not penalty.all()
-            else None,
+            limitless=partial(_limitless, design, penalty) if free else None,
+            most_slow=_MOST_SLOW if free else None,
             tolerance=tolerance,
             max_iterations=max_iterations,
             prepared=prepared,

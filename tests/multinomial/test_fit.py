@@ -227,6 +227,17 @@ def test_separable_labels_have_no_finite_optimum() -> None:
     assert found.status == Status.UNBOUNDED and np.isfinite(found.x).all()
 
 
+def test_labels_that_are_separable_in_part_end_soon() -> None:
+    """More parameters than rows: the loss falls for ever, but slowly, and not to zero."""
+    design = make(250, 20, 3)
+    doubled = np.concatenate([np.arange(250), np.arange(30)])
+    y = np.concatenate([design.y, (design.y[:30] + 1) % 20])
+    design = design.rows(doubled)._replace(y=y)
+    found, _ = fit_on_host(design, np.zeros(size(design)))
+    assert found.status == Status.UNBOUNDED and found.iterations < 50
+    assert found.value > 30 * np.log(2)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_fits_in_one_program(kind: str, x64: None) -> None:
     design = make(120, 4, 7, kind)

@@ -147,33 +147,66 @@ def _solve(
 ) -> Any:
     """Return a step (p,) by preconditioned conjugate gradients, and how many products it took."""
 
+    def share(power: Any) -> Any:
+        # Precise near the minimum, where precision is rewarded; but not beyond the tolerance.
+        promise = power / (abs(here.value) + 1e-3 * scale)
+        needed = 0.01 * tolerance / xp.where(promise > tolerance, promise, 1.0)
+        precise = xp.clip(xp.maximum(promise, needed), _TIGHTEST**2, _LOOSEST**2)
+        return xp.where(promise > tolerance, precise, _LOOSEST**2)
+
+    return conjugate_gradients(
+        lambda vector: curvature.product(here.state, vector),
+        lambda vector: curvature.precondition(prepared, vector),
+        -here.gradient,
+        share,
+        curvature.most,
+        xp,
+    )
+
+
+def conjugate_gradients(
+    product: Callable[[Any], Any],
+    precondition: Callable[[Any], Any],
+    vector: Any,
+    share: Callable[[Any], Any],
+    most: int,
+    xp: Any = jnp,
+) -> tuple[Any, Any]:
+    """Return what a positive matrix turns into ``vector`` (p,), and how many products it took.
+
+    Parameters
+    ----------
+    product, precondition : callable
+        The matrix times a vector, and about its inverse times a vector.
+    vector : array of shape (p,)
+    share : callable
+        ``share(power)``: what may be left of the squared residual, in the norm of the
+        preconditioner, where it is ``power`` at the start.
+    most : int
+        Products, at most.
+    """
+
     def once(carry: Any) -> Any:
         number, step, residual, direction, power, _ = carry
-        image = curvature.product(here.state, direction)
+        image = product(direction)
         bend = direction @ image
         good = bend > 0
         length = xp.where(good, power / xp.where(good, bend, 1), 0)
         step = step + length * direction
         residual = residual - length * image
-        toward = curvature.precondition(prepared, residual)
+        toward = precondition(residual)
         left = residual @ toward
         direction = toward + left / power * direction
         return number + 1, step, residual, direction, left, good
 
-    residual = -here.gradient
-    toward = curvature.precondition(prepared, residual)
-    power = residual @ toward
-    # Precise near the minimum, where precision is rewarded; but not beyond the tolerance.
-    promise = power / (abs(here.value) + 1e-3 * scale)
-    needed = 0.01 * tolerance / xp.where(promise > tolerance, promise, 1.0)
-    share = xp.clip(xp.maximum(promise, needed), _TIGHTEST**2, _LOOSEST**2)
-    share = xp.where(promise > tolerance, share, _LOOSEST**2)
-    enough = share * power
+    toward = precondition(vector)
+    power = vector @ toward
+    enough = share(power) * power
 
     def unfinished(carry: Any) -> Any:
-        return (carry[0] < curvature.most) & (carry[4] > enough) & carry[5]
+        return (carry[0] < most) & (carry[4] > enough) & carry[5]
 
-    begin = (xp.zeros((), int), xp.zeros_like(residual), residual, toward, power, power > 0)
+    begin = (xp.zeros((), int), xp.zeros_like(vector), vector, toward, power, power > 0)
     number, step, *_ = _loop(unfinished, once, begin, xp)
     return step, number
 

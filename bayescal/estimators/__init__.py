@@ -11,7 +11,7 @@ from bayescal.estimators.linear import (
     Vector,
 )
 from bayescal.estimators.logistic_regression import LogisticRegression
-from bayescal.estimators.multiclass import KNN, EnsembleTemperature, Forest, Kernel, OneVsRest
+from bayescal.estimators.multiclass import KNN, Forest, Kernel, OneVsRest
 from bayescal.estimators.nonparametric import (
     BBQ,
     CDFSpline,
@@ -28,7 +28,7 @@ from bayescal.estimators.scaling import (
     OrderPreserving,
     WeightScaling,
 )
-from bayescal.estimators.temperature import Temperature
+from bayescal.estimators.temperature import EnsembleTemperature, Temperature
 
 __all__ = [
     "BBQ",

@@ -22,8 +22,8 @@ class Vector(ParametricMulticlassCalibrator):
     classes : sequence of k labels, optional
         Of the columns, in their order; needed where the data may lack one.
     inference : {"map", "laplace", "nuts"}
-        Maximum likelihood or the least penalised loss; or a posterior: its normal approximation, or
-        four chains of the no-U-turn sampler, for up to 3,000 parameters. Then predictions are
+        Maximum likelihood or the least penalised loss; or a posterior: its normal approximation,
+        or, for up to 3,000 parameters, four chains of the no-U-turn sampler. Then predictions are
         posterior means.
     num_samples : int
         Draws from the posterior, of all chains.
@@ -83,8 +83,8 @@ class Matrix(ParametricMulticlassCalibrator):
     classes : sequence of k labels, optional
         Of the columns, in their order; needed where the data may lack one.
     inference : {"map", "laplace", "nuts"}
-        Maximum likelihood or the least penalised loss; or a posterior: its normal approximation, or
-        four chains of the no-U-turn sampler, for up to 3,000 parameters. Then predictions are
+        Maximum likelihood or the least penalised loss; or a posterior: its normal approximation,
+        or, for up to 3,000 parameters, four chains of the no-U-turn sampler. Then predictions are
         posterior means.
     num_samples : int
         Draws from the posterior, of all chains.
@@ -153,8 +153,8 @@ class Dirichlet(ParametricMulticlassCalibrator):
     classes : sequence of k labels, optional
         Of the columns, in their order; needed where the data may lack one.
     inference : {"map", "laplace", "nuts"}
-        Maximum likelihood or the least penalised loss; or a posterior: its normal approximation, or
-        four chains of the no-U-turn sampler, for up to 3,000 parameters. Then predictions are
+        Maximum likelihood or the least penalised loss; or a posterior: its normal approximation,
+        or, for up to 3,000 parameters, four chains of the no-U-turn sampler. Then predictions are
         posterior means.
     num_samples : int
         Draws from the posterior, of all chains.
@@ -219,8 +219,8 @@ class StructuredVector(ParametricMulticlassCalibrator):
     classes : sequence of k labels, optional
         Of the columns, in their order; needed where the data may lack one.
     inference : {"map", "laplace", "nuts"}
-        Maximum likelihood or the least penalised loss; or a posterior: its normal approximation, or
-        four chains of the no-U-turn sampler, for up to 3,000 parameters. Then predictions are
+        Maximum likelihood or the least penalised loss; or a posterior: its normal approximation,
+        or, for up to 3,000 parameters, four chains of the no-U-turn sampler. Then predictions are
         posterior means.
     num_samples : int
         Draws from the posterior, of all chains.
@@ -275,8 +275,8 @@ class StructuredMatrix(ParametricMulticlassCalibrator):
     classes : sequence of k labels, optional
         Of the columns, in their order; needed where the data may lack one.
     inference : {"map", "laplace", "nuts"}
-        Maximum likelihood or the least penalised loss; or a posterior: its normal approximation, or
-        four chains of the no-U-turn sampler, for up to 3,000 parameters. Then predictions are
+        Maximum likelihood or the least penalised loss; or a posterior: its normal approximation,
+        or, for up to 3,000 parameters, four chains of the no-U-turn sampler. Then predictions are
         posterior means.
     num_samples : int
         Draws from the posterior, of all chains.

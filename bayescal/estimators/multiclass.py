@@ -9,51 +9,7 @@ from bayescal.estimators._multiclass import MulticlassCalibrator
 from bayescal.maps import Map, multiclass
 from bayescal.maps.multiclass._inputs import Inputs
 
-__all__ = ["KNN", "EnsembleTemperature", "Forest", "Kernel", "OneVsRest"]
-
-
-class EnsembleTemperature(MulticlassCalibrator):
-    """Ensemble temperature scaling: scaled, original and uniform probabilities, mixed.
-
-    Parameters
-    ----------
-    inputs : {"probs", "logits"}
-        What the scores are; it is never guessed from them.
-    classes : sequence of k labels, optional
-        Of the columns, in their order; needed where the data may lack one.
-
-    Attributes
-    ----------
-    classes_ : array of shape (k,)
-    status_ : str
-        "converged", "limit" or "unbounded".
-    temperature_ : float
-    mixture_ : array of shape (3,)
-        Shares of scaled, original and uniform probabilities.
-
-    See Also
-    --------
-    bayescal.maps.multiclass.EnsembleTemperature : the method, its complexity and source.
-
-    Examples
-    --------
-    >>> import bayescal as bc
-    >>> p = [[0.7, 0.2, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]] * 4
-    >>> y = [0, 1, 2, 0, 2, 2, 1, 1, 0, 0, 1, 2]
-    >>> bc.EnsembleTemperature().fit(p, y).predict_proba(p[:1]).round(2).tolist()
-    [[0.68, 0.2, 0.11]]
-    """
-
-    _method = multiclass.EnsembleTemperature
-
-    def __init__(
-        self,
-        *,
-        inputs: Inputs = "probs",
-        classes: Any = None,
-    ) -> None:
-        self.inputs = inputs
-        self.classes = classes
+__all__ = ["KNN", "Forest", "Kernel", "OneVsRest"]
 
 
 class KNN(MulticlassCalibrator):

@@ -1,4 +1,4 @@
-"""Temperature scaling of two or more classes."""
+"""Temperature scaling of two or more classes, and its ensemble."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bayescal.maps._map import State
 from bayescal.maps._parametric import Inference
 from bayescal.maps.multiclass._inputs import Inputs
 
-__all__ = ["Temperature"]
+__all__ = ["EnsembleTemperature", "Temperature"]
 
 
 class Temperature(ParametricCalibrator):
@@ -117,3 +117,60 @@ class Temperature(ParametricCalibrator):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = True
         return tags
+
+
+class EnsembleTemperature(ParametricMulticlassCalibrator):
+    """Ensemble temperature scaling: scaled, original and uniform probabilities, mixed.
+
+    Parameters
+    ----------
+    inputs : {"probs", "logits"}
+        What the scores are; it is never guessed from them.
+    classes : sequence of k labels, optional
+        Of the columns, in their order; needed where the data may lack one.
+    inference : {"map", "laplace", "nuts"}
+        The best temperature, then the best mixture; or a posterior of both under a weak prior: its
+        normal approximation, or four chains of the no-U-turn sampler. With a posterior,
+        predictions are posterior means.
+    num_samples : int
+        Draws from the posterior, of all chains.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    classes_ : array of shape (k,)
+    status_ : str
+        "converged", "limit" or "unbounded".
+    temperature_ : float
+    mixture_ : array of shape (3,)
+        Shares of scaled, original and uniform probabilities.
+
+    See Also
+    --------
+    bayescal.maps.multiclass.EnsembleTemperature : the method, its complexity and source.
+
+    Examples
+    --------
+    >>> import bayescal as bc
+    >>> p = [[0.7, 0.2, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]] * 4
+    >>> y = [0, 1, 2, 0, 2, 2, 1, 1, 0, 0, 1, 2]
+    >>> bc.EnsembleTemperature().fit(p, y).predict_proba(p[:1]).round(2).tolist()
+    [[0.68, 0.2, 0.11]]
+    """
+
+    _method = multiclass.EnsembleTemperature
+
+    def __init__(
+        self,
+        *,
+        inputs: Inputs = "probs",
+        classes: Any = None,
+        inference: Inference = "map",
+        num_samples: int = 1000,
+        random_state: Any = None,
+    ) -> None:
+        self.inputs = inputs
+        self.classes = classes
+        self.inference = inference
+        self.num_samples = num_samples
+        self.random_state = random_state

@@ -15,7 +15,7 @@ from bayescal._core.optimise import Minimum
 from bayescal.multinomial._objective import Design, Host, evaluate, movement, multiply
 from bayescal.multinomial._precondition import Preconditioner, choices
 
-_MOST_PRODUCTS = 400
+MOST_PRODUCTS = 400
 _MOST_SLOW = 12
 _TOLERANCE = 1e-9
 
@@ -74,7 +74,7 @@ def fit_on_host(
             prepared = Prepared(way, data, way.invert(data, penalty, sizes))
         return newton_cg(
             host.evaluate,
-            Curvature(host.multiply, prepare, precondition, ways[0].patience, _MOST_PRODUCTS),
+            Curvature(host.multiply, prepare, precondition, ways[0].patience, MOST_PRODUCTS),
             np.zeros_like(penalty) if start is None else start,
             scale=design.weights.sum(),
             limitless=partial(_limitless, design, penalty) if free else None,
@@ -99,7 +99,7 @@ def fit_one(
         return way.apply(inverse, vector, sizes)
 
     curvature = Curvature(
-        partial(multiply, design, penalty), prepare, precondition, way.patience, _MOST_PRODUCTS
+        partial(multiply, design, penalty), prepare, precondition, way.patience, MOST_PRODUCTS
     )
     return newton_cg(
         partial(evaluate, design, penalty),

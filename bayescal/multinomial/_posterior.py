@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
 from bayescal._core.blas import single_threaded_blas
+from bayescal._core.newton_cg import conjugate_gradients
 from bayescal._core.optimise import Status
 from bayescal.logistic._posterior import Draws, antithetic, sample_whitened, triangle
-from bayescal.multinomial._fit import fit_on_host
-from bayescal.multinomial._objective import Design, Host, evaluate
+from bayescal.multinomial._fit import MOST_PRODUCTS, Prepared, fit_on_host
+from bayescal.multinomial._objective import Design, Host, evaluate, gather
 from bayescal.multinomial._precondition import WHOLE
 
 #: The whole Hessian of more parameters takes too much time and memory.
 MOST_PARAMETERS = 3000
+#: Numbers in all draws.
+_MOST_NUMBERS = 1 << 28
+#: Of a draw's length, what solving for it may leave: far less than a hundred draws say of it.
+_ERROR = 0.01
 
 
 def sample(
@@ -28,18 +34,29 @@ def sample(
 ) -> Draws:
     """Return draws (chains, draws, p) of the parameters, whose log prior is the penalty.
 
+    Of more than 3,000 parameters each draw of Laplace's approximation is the solution of a linear
+    system, some tens of products with the Hessian, which is never formed.
+
     Raises
     ------
     ValueError
-        For more than 3,000 parameters.
+        For more than 3,000 parameters by NUTS, and for draws of more than 2 GiB.
     """
     p = len(penalty)
-    if p > MOST_PARAMETERS:
+    if p > MOST_PARAMETERS and inference == "nuts":
         raise ValueError(
-            f"inference must be 'map' for more than {MOST_PARAMETERS:,} parameters, got "
-            f"{inference!r} for {p:,}; use Vector or Temperature for so many classes"
+            f"inference must be 'map' or 'laplace' for more than {MOST_PARAMETERS:,} parameters, "
+            f"got 'nuts' for {p:,}"
         )
-    mode, _ = fit_on_host(design, penalty, start)
+    if p * num_samples > _MOST_NUMBERS:
+        raise ValueError(
+            f"num_samples must be at most {_MOST_NUMBERS // p:,} for {p:,} parameters, whose draws "
+            f"are kept, got {num_samples:,}"
+        )
+    mode, prepared = fit_on_host(design, penalty, start)
+    if p > MOST_PARAMETERS:
+        theta = mode.x + _solve_draws(design, penalty, mode.x, prepared, num_samples, seed)
+        return Draws(theta[None], np.full(p, float(num_samples)), np.ones(p), 0, int(mode.status))
     with single_threaded_blas():
         factor = triangle(_hessian(design, mode.x) + np.diag(penalty))
     if inference == "laplace":
@@ -49,6 +66,45 @@ def sample(
         _potential, (design, penalty), mode.x, factor, num_samples, seed
     )
     return Draws(theta, ess, r_hat, divergences, int(Status(int(mode.status))))
+
+
+def _solve_draws(
+    design: Design,
+    penalty: np.ndarray,
+    theta: np.ndarray,
+    prepared: Prepared,
+    num_samples: int,
+    seed: int,
+) -> np.ndarray:
+    """Return draws (num_samples, p) of N(0, H^-1), in pairs of opposite sign.
+
+    If b has the covariance H, then H^-1 b has H^-1. Such b are gradients for random residuals of
+    the covariance that the labels have, plus noise of the penalty.
+    """
+    rng = np.random.default_rng(seed)
+    draws = np.empty((num_samples, len(theta)))
+    half = -(-num_samples // 2)
+    with np.errstate(all="ignore"), single_threaded_blas(), Host(design, penalty) as host:
+        probs = host.evaluate(theta).state
+        way, sizes = prepared.way, design.sizes
+        inverse = way.invert(way.measure(design, probs), penalty, sizes)
+        root = np.sqrt(probs)
+        scale = np.sqrt(design.weights)[:, None]
+        for number in range(half):
+            noise = root * rng.standard_normal(probs.shape, probs.dtype.type)
+            residual = scale * (noise - probs * noise.sum(axis=1, keepdims=True))
+            vector = gather(design, residual, np)
+            vector += np.sqrt(penalty) * rng.standard_normal(len(theta))
+            draws[number], _ = conjugate_gradients(
+                partial(host.multiply, probs),
+                lambda each: way.apply(inverse, each, sizes),
+                vector,
+                lambda _: _ERROR**2,
+                MOST_PRODUCTS,
+                np,
+            )
+    draws[half:] = -draws[: num_samples - half]
+    return draws
 
 
 def _hessian(design: Design, theta: np.ndarray) -> np.ndarray:

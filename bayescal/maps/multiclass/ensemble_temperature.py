@@ -7,10 +7,18 @@ from typing import ClassVar
 
 import numpy as np
 
+from bayescal.logistic._posterior import Draws
 from bayescal.maps._map import State
+from bayescal.maps.multiclass._draws import summarise
 from bayescal.maps.multiclass._linear import apply_inverse
-from bayescal.maps.multiclass._map import Domain, Keeps, MulticlassMap, register_multiclass
+from bayescal.maps.multiclass._map import (
+    Domain,
+    Keeps,
+    ParametricMulticlassMap,
+    register_multiclass,
+)
 from bayescal.maps.multiclass._simplex import best_mixture
+from bayescal.multinomial._mixture import sample_mixture
 from bayescal.multinomial._temperature import fit_inverse_temperature
 
 __all__ = ["EnsembleTemperature"]
@@ -18,7 +26,7 @@ __all__ = ["EnsembleTemperature"]
 
 @register_multiclass
 @dataclass(frozen=True)
-class EnsembleTemperature(MulticlassMap):
+class EnsembleTemperature(ParametricMulticlassMap):
     r"""A mixture of temperature-scaled, original and uniform probabilities (ETS).
 
     .. math:: \hat p = w_1 \operatorname{softmax}(z / T) + w_2 \operatorname{softmax}(z) + w_3 / k
@@ -65,8 +73,41 @@ class EnsembleTemperature(MulticlassMap):
         }
 
     def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
-        scaled, same, uniform = state["mixture"]
-        probs = scaled * apply_inverse(scores, float(state["inverse"]))
-        probs += same * apply_inverse(scores, 1.0)
-        probs += uniform / scores.shape[1]
-        return probs
+        return _mix(scores, float(state["inverse"]), state["mixture"])
+
+    def describe(self, theta: np.ndarray, k: int, unit: float) -> State:
+        with np.errstate(divide="ignore"):
+            return {"temperature": 1 / theta[..., 0], "mixture": theta[..., 1:]}
+
+    def sample(
+        self,
+        state: State,
+        scores: np.ndarray,
+        y: np.ndarray,
+        weights: np.ndarray,
+        inference: str,
+        num_samples: int,
+        seed: int,
+    ) -> Draws:
+        """Return draws (chains, draws, 4) of 1 / T and the weights.
+
+        The logarithm of T has the prior N(0, 1.5**2); all weights are equally probable.
+        """
+        start = float(state["inverse"]), state["mixture"]
+        return sample_mixture(scores, y, weights, start, inference, num_samples, seed)
+
+    def predict_draws(
+        self, state: State, theta: np.ndarray, scores: np.ndarray, level: float | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        def curves(block: np.ndarray) -> np.ndarray:
+            return np.stack([_mix(block, float(draw[0]), draw[1:]) for draw in theta])
+
+        return summarise(curves, scores, len(theta), level)
+
+
+def _mix(scores: np.ndarray, inverse: float, mixture: np.ndarray) -> np.ndarray:
+    scaled, same, uniform = mixture
+    probs = scaled * apply_inverse(scores, inverse)
+    probs += same * apply_inverse(scores, 1.0)
+    probs += uniform / scores.shape[1]
+    return probs

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from side_by_side import Entry, main
 
-SEEDS = {(5000, 10): 1, (10_000, 100): 2, (25_000, 1000): 3, (5000, 100): 4}
+SEEDS = {(5000, 10): 1, (10_000, 100): 2, (25_000, 1000): 3, (5000, 100): 4, (100_000, 100): 5}
 Array = np.ndarray
 
 
@@ -271,6 +271,13 @@ def entries() -> list[Entry]:
                 Entry(f"neighbours, predict 1e4 rows from {shape}", "bayescal", "", size, "",
                       predicted("KNN", 10_000, k=256)),
             ]  # fmt: skip
+    size = (100_000, 100)
+    found += [
+        Entry("kernel, predict 1e4 rows from 100000x100", "bayescal", "", size, "",
+              predicted("Kernel", 10_000, bandwidth=0.1)),
+        Entry("neighbours, predict 1e4 rows from 100000x100", "bayescal", "", size, "",
+              predicted("KNN", 10_000, k=256)),
+    ]  # fmt: skip
     return found
 
 

@@ -204,7 +204,7 @@ class Host:
 
     def evaluate(self, theta: np.ndarray) -> Point:
         """Do as the function of this name."""
-        probs = np.empty(self.design.offset.shape, self._type)
+        probs: Any = np.empty(self.design.offset.shape, self._type)
         ones = np.ones(probs.shape[1])
 
         def one(number: int) -> tuple[float, np.ndarray]:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from bayescal import datasets, metrics, plots, smoothing
+from bayescal import compare, datasets, metrics, plots, smoothing
 from bayescal._core.compilation import cache_compilations
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning
 from bayescal.inference.prediction import Prediction
@@ -100,6 +100,7 @@ __all__ = [
     "VennAbers",
     "WeightScaling",
     "cache_compilations",
+    "compare",
     "compose",
     "datasets",
     "load",

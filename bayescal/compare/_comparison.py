@@ -1,0 +1,230 @@
+"""All statistics of a table of scores in one result."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayescal._core.checks import check_choice, check_level
+from bayescal.compare._bayes import SignedRankMatrix, posterior_of
+from bayescal.compare._cliques import cliques
+from bayescal.compare._nemenyi import Nemenyi, nemenyi_of
+from bayescal.compare._ranks import Friedman, friedman_of, ranks_of
+from bayescal.compare._table import read_table
+from bayescal.compare._wilcoxon import Wilcoxon, wilcoxon_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["Comparison", "compare"]
+
+TESTS = ("wilcoxon", "nemenyi")
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Comparison:
+    """Statistics of k methods on n data sets, made by :func:`compare`.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Of the methods, in the order of the table's columns, as all arrays are.
+    scores : array of shape (n, k)
+    ranks : array of shape (k,)
+        Average ranks, 1 is best.
+    friedman : Friedman
+    wilcoxon : Wilcoxon
+    nemenyi : Nemenyi
+    bayesian : SignedRankMatrix
+    level : float
+        Level of the tests.
+    margin : float
+        Differences of scores that are practically nothing.
+    lower_is_better : bool
+    """
+
+    names: tuple[str, ...]
+    scores: np.ndarray = field(repr=False)
+    ranks: np.ndarray
+    friedman: Friedman
+    wilcoxon: Wilcoxon
+    nemenyi: Nemenyi
+    bayesian: SignedRankMatrix
+    level: float
+    margin: float
+    lower_is_better: bool
+
+    def significant(self, test: str = "wilcoxon") -> np.ndarray:
+        """Return which pairs differ by "wilcoxon" (with Holm's correction) or "nemenyi", (k, k)."""
+        check_choice(test, "test", TESTS)
+        if test == "nemenyi":
+            return significant_gaps(self.ranks, self.nemenyi)
+        return self.wilcoxon.adjusted <= self.level
+
+    def cliques(self, test: str = "wilcoxon") -> list[tuple[str, ...]]:
+        """Return the names of the groups that do not differ; see :func:`cliques`."""
+        groups = cliques(self.ranks, self.significant(test))
+        return [tuple(self.names[i] for i in group) for group in groups]
+
+    def table(self) -> Table:
+        """Return a rich Table: methods by rank, each compared with the best."""
+        from rich.table import Table
+        from rich.text import Text
+
+        title, heads, rows, caption = self._lines()
+        table = Table(title=Text(title), caption=Text(caption), caption_justify="left")
+        table.add_column(heads[0], overflow="fold")
+        for head in heads[1:]:
+            table.add_column(head, justify="right")
+        for name, *cells in rows:
+            table.add_row(Text(name), *cells)
+        return table
+
+    def _lines(self) -> tuple[str, list[str], list[list[str]], str]:
+        """Return title, headings, rows and caption of the table."""
+        order = np.argsort(self.ranks, kind="stable")
+        best = order[0]
+        title = f"{len(self.names)} methods on {_count(len(self.scores), 'data set')}"
+        heads = ["method", "rank", "mean", "Wilcoxon-Holm", "Nemenyi", "better", "equal", "worse"]
+        means = self.scores.mean(axis=0)
+        rows = []
+        for i in order.tolist():
+            cells = [self.names[i], f"{self.ranks[i]:.2f}", f"{means[i]:.4g}"]
+            if i == best:
+                cells += ["–"] * 5
+            else:
+                cells += [
+                    _p(float(p[i, best])) for p in (self.wilcoxon.adjusted, self.nemenyi.p_value)
+                ]
+                cells += [
+                    f"{share[i, best]:.2f}"
+                    for share in (self.bayesian.better, self.bayesian.equal, self.bayesian.worse)
+                ]
+            rows.append(cells)
+        caption = (
+            f"Each method against the first: p-values corrected for all pairs, and probabilities "
+            f"to be better, equal within {self.margin:g}, and worse. "
+            f"Friedman: chi square {self.friedman.statistic:.2f}, p {_p(self.friedman.p_value)}. "
+            f"Critical difference at level {self.level:g}: "
+            f"{self.nemenyi.critical_difference:.2f} (Nemenyi)."
+        )
+        return title, heads, rows, caption
+
+    def __repr__(self) -> str:
+        """Return the essentials in one line."""
+        best = int(np.argmin(self.ranks))
+        return (
+            f"Comparison({len(self.names)} methods, {_count(len(self.scores), 'data set')}, "
+            f"Friedman p {_p(self.friedman.p_value)}, "
+            f"best {self.names[best]} with rank {self.ranks[best]:.2f})"
+        )
+
+    def _repr_html_(self) -> str:
+        title, heads, rows, caption = self._lines()
+
+        def line(cells: list[str], tag: str) -> str:
+            sides = ["left", *["right"] * (len(cells) - 1)]
+            inner = "".join(
+                f"<{tag} style='text-align:{side}'>{html.escape(cell)}</{tag}>"
+                for cell, side in zip(cells, sides, strict=True)
+            )
+            return f"<tr>{inner}</tr>"
+
+        return (
+            f"<table><caption>{html.escape(title)}</caption><thead>{line(heads, 'th')}</thead>"
+            f"<tbody>{''.join(line(cells, 'td') for cells in rows)}</tbody></table>"
+            f"<p>{html.escape(caption)}</p>"
+        )
+
+
+def compare(
+    scores: Any,
+    *,
+    names: Sequence[Any] | None = None,
+    level: float = 0.05,
+    margin: float = 0.0,
+    lower_is_better: bool = True,
+    draws: int = 20_000,
+    seed: int = 0,
+) -> Comparison:
+    """Compare methods over data sets: ranks, tests, and probabilities of being better.
+
+    Parameters
+    ----------
+    scores : array of shape (n, k), or mapping from names to arrays of shape (n,)
+        One row for each data set, one column for each method.
+    names : sequence of k names, optional
+        By default the mapping's keys or the data frame's columns, or "method 0" and so on.
+    level : float, default 0.05
+        Level of the tests.
+    margin : float, default 0
+        Differences up to this, in the unit of the scores, are practically nothing: for the
+        Bayesian test only.
+    lower_is_better : bool, default True
+    draws, seed
+        Of the Bayesian test, see :func:`bayesian_signed_rank`.
+
+    Returns
+    -------
+    Comparison
+        ``ranks``, ``friedman``, ``wilcoxon``, ``nemenyi``, ``bayesian``; ``significant(test)``,
+        ``cliques(test)``; ``table()`` for people.
+
+    Raises
+    ------
+    TypeError
+        If scores are not numbers.
+    ValueError
+        If the table has the wrong shape or holds NaN or infinities (the message says for which
+        method and data set), if names are too few or too many or one comes twice, or if ``level``,
+        ``margin`` or ``draws`` are out of range.
+
+    References
+    ----------
+    J. Demšar (2006), Statistical comparisons of classifiers over multiple data sets. A. Benavoli,
+    G. Corani and F. Mangili (2016), Should we really use post-hoc tests based on mean-ranks?
+
+    Examples
+    --------
+    >>> loss = {"raw": [3.1, 4.2, 2.9, 5.5, 4.0, 3.7], "beta": [2.8, 4.0, 2.5, 5.1, 3.8, 3.6]}
+    >>> result = compare(loss)
+    >>> result
+    Comparison(2 methods, 6 data sets, Friedman p 0.014, best beta with rank 1.00)
+    >>> result.cliques()
+    []
+    >>> result.table().row_count
+    2
+    """
+    level = check_level(level)
+    table = read_table(scores, names, lower_is_better=lower_is_better)
+    ranks = ranks_of(table.values)
+    return Comparison(
+        names=table.names,
+        scores=table.values if lower_is_better else -table.values,
+        ranks=ranks.mean(axis=0),
+        friedman=friedman_of(ranks),
+        wilcoxon=wilcoxon_of(table.values),
+        nemenyi=nemenyi_of(ranks, level),
+        bayesian=posterior_of(table.values, margin, 0.5, draws, seed),
+        level=level,
+        margin=float(margin),
+        lower_is_better=lower_is_better,
+    )
+
+
+def significant_gaps(ranks: np.ndarray, result: Nemenyi) -> np.ndarray:
+    """Return which pairs (k, k) lie at least a critical difference apart."""
+    gaps = np.abs(ranks[:, None] - ranks[None, :])
+    return gaps >= result.critical_difference
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _p(value: float) -> str:
+    return "<0.001" if value < 0.001 else f"{value:.3f}"

@@ -1,0 +1,86 @@
+"""All pairs of methods by the difference of their average ranks: Nemenyi's test."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayescal._core.checks import check_level
+from bayescal.compare._ranks import ranks_of
+from bayescal.compare._table import read_table
+
+__all__ = ["Nemenyi", "nemenyi"]
+
+
+class Nemenyi(NamedTuple):
+    """Nemenyi's test of all pairs.
+
+    Attributes
+    ----------
+    critical_difference : float
+        Average ranks that lie this far apart, or farther, differ at the level asked for.
+    p_value : array of shape (k, k)
+        Corrected for all pairs, one on the diagonal.
+    """
+
+    critical_difference: float
+    p_value: np.ndarray
+
+
+def nemenyi(scores: Any, level: float = 0.05, *, lower_is_better: bool = True) -> Nemenyi:
+    r"""Test all pairs of methods by the difference of their average ranks.
+
+    .. math:: \mathrm{CD} = \frac{q_\alpha}{\sqrt 2} \sqrt{\frac{k(k+1)}{6n}},
+
+    where :math:`q_\alpha` is the upper quantile of the range of k independent standard normal
+    variables. Ties are not corrected for, which makes the test conservative.
+
+    Parameters
+    ----------
+    scores : array of shape (n, k), or mapping from names to arrays of shape (n,)
+        One row for each data set, one column for each method. Infinities are ranked as such.
+    level : float, default 0.05
+        Probability of any false alarm among all pairs.
+    lower_is_better : bool, default True
+        The test does not depend on it.
+
+    Returns
+    -------
+    Nemenyi
+        ``critical_difference`` and the matrix ``p_value``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`average_ranks`; if ``level`` is not strictly between 0 and 1.
+
+    References
+    ----------
+    P. B. Nemenyi (1963), Distribution-free multiple comparisons.
+
+    Examples
+    --------
+    >>> result = nemenyi([[1, 2, 3], [1, 2, 3], [2, 1, 3], [1, 3, 2]])
+    >>> round(result.critical_difference, 3)
+    1.657
+    >>> result.p_value.round(3)[0]
+    array([1.   , 0.539, 0.086])
+    """
+    level = check_level(level)
+    table = read_table(scores, lower_is_better=lower_is_better, finite=False)
+    return nemenyi_of(ranks_of(table.values), level)
+
+
+def nemenyi_of(ranks: np.ndarray, level: float) -> Nemenyi:
+    """Test a table of ranks (n, k)."""
+    from scipy.stats import studentized_range
+
+    n, k = ranks.shape
+    unit = math.sqrt(k * (k + 1) / (12 * n))
+    means = ranks.mean(axis=0)
+    gaps, place = np.unique(np.abs(means[:, None] - means[None, :]), return_inverse=True)
+    p_value = np.clip(studentized_range.sf(gaps / unit, k, np.inf), 0, 1)
+    critical = float(studentized_range.isf(level, k, np.inf)) * unit
+    return Nemenyi(critical, p_value[place].reshape(k, k))

@@ -1,0 +1,152 @@
+"""Average ranks, and whether they differ at all: Friedman's test."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayescal.compare._table import read_table
+
+__all__ = ["Friedman", "average_ranks", "friedman"]
+
+
+class Friedman(NamedTuple):
+    """Friedman's test and its F version.
+
+    Attributes
+    ----------
+    statistic : float
+        Chi square with ``dof[0]`` degrees of freedom, corrected for ties.
+    p_value : float
+    f_statistic : float
+        Iman and Davenport's F with ``dof`` degrees of freedom; NaN for one data set.
+    f_p_value : float
+    dof : tuple of two int
+        k - 1 and (k - 1)(n - 1) for k methods on n data sets.
+    """
+
+    statistic: float
+    p_value: float
+    f_statistic: float
+    f_p_value: float
+    dof: tuple[int, int]
+
+
+def average_ranks(scores: Any, *, lower_is_better: bool = True) -> np.ndarray:
+    r"""Mean ranks of methods over data sets; 1 is best, and equals share the mean of their ranks.
+
+    Parameters
+    ----------
+    scores : array of shape (n, k), or mapping from names to arrays of shape (n,)
+        One row for each data set, one column for each method. Infinities are ranked as such.
+    lower_is_better : bool, default True
+
+    Returns
+    -------
+    array of shape (k,)
+        Their sum is k(k + 1) / 2.
+
+    Raises
+    ------
+    TypeError
+        If scores are not numbers.
+    ValueError
+        If the table has the wrong shape or holds NaN; the message says for which method and
+        data set.
+
+    References
+    ----------
+    J. Demšar (2006), Statistical comparisons of classifiers over multiple data sets.
+
+    Examples
+    --------
+    >>> average_ranks([[0.3, 0.2, 0.4], [0.5, 0.1, 0.5]])
+    array([2.25, 1.  , 2.75])
+    """
+    table = read_table(scores, lower_is_better=lower_is_better, finite=False)
+    return ranks_of(table.values).mean(axis=0)
+
+
+def friedman(scores: Any, *, lower_is_better: bool = True) -> Friedman:
+    r"""Test whether all methods rank alike (Friedman), with Iman and Davenport's F.
+
+    With mean ranks :math:`R_j` of k methods on n data sets,
+
+    .. math::
+        \chi^2 = \frac{12 n}{k(k+1)} \sum_j \Big(R_j - \frac{k+1}{2}\Big)^2 \Big/
+                 \Big(1 - \frac{\sum_t (t^3 - t)}{n k (k^2 - 1)}\Big),
+        \qquad F = \frac{(n-1) \chi^2}{n(k-1) - \chi^2},
+
+    where t runs over the sizes of the groups of equal scores. Without ties the denominator is 1.
+    F is less conservative. Where all scores of every data set are equal, both statistics are 0 and
+    both p-values 1. Where all data sets agree, F is infinite. One data set leaves F undefined: NaN.
+    The chi square is an approximation that needs more than about ten data sets.
+
+    Parameters
+    ----------
+    scores : array of shape (n, k), or mapping from names to arrays of shape (n,)
+        One row for each data set, one column for each method. Infinities are ranked as such.
+    lower_is_better : bool, default True
+        The tests do not depend on it.
+
+    Returns
+    -------
+    Friedman
+        ``statistic``, ``p_value``, ``f_statistic``, ``f_p_value``, ``dof``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`average_ranks`.
+
+    References
+    ----------
+    M. Friedman (1940), A comparison of alternative tests of significance for the problem of m
+    rankings. R. L. Iman and J. M. Davenport (1980), Approximations of the critical region of the
+    Friedman statistic.
+
+    Examples
+    --------
+    >>> result = friedman([[1, 2, 3], [1, 2, 3], [2, 1, 3], [1, 3, 2]])
+    >>> round(result.statistic, 3), round(result.p_value, 3)
+    (4.5, 0.105)
+    >>> round(result.f_statistic, 3), round(result.f_p_value, 3), result.dof
+    (3.857, 0.084, (2, 6))
+    """
+    table = read_table(scores, lower_is_better=lower_is_better, finite=False)
+    return friedman_of(ranks_of(table.values))
+
+
+def ranks_of(values: np.ndarray) -> np.ndarray:
+    """Return ranks along rows, 1 for the least; equals share the mean of theirs."""
+    below = (values[:, None, :] < values[:, :, None]).sum(axis=2)
+    equal = (values[:, None, :] == values[:, :, None]).sum(axis=2)
+    return below + (equal + 1) / 2
+
+
+def friedman_of(ranks: np.ndarray) -> Friedman:
+    """Test a table of ranks (n, k)."""
+    from scipy.special import chdtrc, fdtrc
+
+    n, k = ranks.shape
+    dof = (k - 1, (k - 1) * (n - 1))
+    centred = ranks - (k + 1) / 2
+    # Ranks are multiples of a half: sums of squares are exact, and 0 only where all is tied.
+    spread = np.square(centred).sum()
+    if spread == 0:
+        none = 0.0 if n > 1 else np.nan
+        return Friedman(0.0, 1.0, none, 1.0 if n > 1 else np.nan, dof)
+    # The correction for ties divides by the ranks' own variance, which is this.
+    between = np.square(centred.sum(axis=0)).sum() / n
+    statistic = n * (k - 1) * between / spread
+    p_value = float(chdtrc(k - 1, statistic))
+    if n == 1:
+        return Friedman(float(statistic), p_value, np.nan, np.nan, dof)
+    within = n * spread - np.square(centred.sum(axis=0)).sum()
+    if within == 0:
+        return Friedman(float(statistic), p_value, np.inf, 0.0, dof)
+    f_statistic = (n - 1) * n * between / within
+    return Friedman(
+        float(statistic), p_value, float(f_statistic), float(fdtrc(*dof, f_statistic)), dof
+    )

@@ -1,0 +1,146 @@
+"""All statistics in one result; what tables are accepted."""
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from bayescal import compare as c
+
+
+@pytest.fixture
+def scores() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    shifts = {"a": 0, "b": 2, "c": 0.1, "d": 1}
+    return {name: rng.normal(loc=shift, size=15) for name, shift in shifts.items()}
+
+
+def test_parts_are_those_of_the_functions(scores: Any) -> None:
+    result = c.compare(scores, level=0.1, margin=0.2, draws=500, seed=3)
+    assert result.names == tuple("abcd")
+    np.testing.assert_array_equal(result.ranks, c.average_ranks(scores))
+    assert result.friedman == c.friedman(scores)
+    for one, other in (
+        (result.wilcoxon, c.wilcoxon(scores)),
+        (result.nemenyi, c.nemenyi(scores, 0.1)),
+        (result.bayesian, c.bayesian_signed_rank_matrix(scores, margin=0.2, draws=500, seed=3)),
+    ):
+        for mine, theirs in zip(one, other, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    np.testing.assert_array_equal(result.significant(), result.wilcoxon.adjusted <= 0.1)
+    np.testing.assert_array_equal(result.significant("nemenyi"), result.nemenyi.p_value <= 0.1)
+    for test in ("wilcoxon", "nemenyi"):
+        groups = c.cliques(result.ranks, result.significant(test))
+        assert result.cliques(test) == [tuple("abcd"[i] for i in group) for group in groups]
+    with pytest.raises(ValueError, match="test must be one of"):
+        result.significant("friedman")
+
+
+def test_higher_is_better(scores: Any) -> None:
+    low = c.compare(scores, draws=200)
+    high = c.compare({k: -v for k, v in scores.items()}, lower_is_better=False, draws=200)
+    np.testing.assert_array_equal(low.ranks, high.ranks)
+    np.testing.assert_array_equal(low.scores, -high.scores)
+    np.testing.assert_array_equal(low.bayesian.better, high.bayesian.better)
+
+
+def test_what_people_see(scores: Any) -> None:
+    scores["<b>[red]"] = scores["a"] + 3
+    result = c.compare(scores, draws=200)
+    assert len(repr(result)) < 120
+    assert "5 methods, 15 data sets" in repr(result)
+    assert "best" in repr(result)
+    stream = io.StringIO()
+    Console(file=stream, width=100).print(result.table())
+    text = stream.getvalue()
+    assert "<b>[red]" in text
+    assert f"{result.ranks[0]:.2f}" in text
+    page = result._repr_html_()
+    assert "&lt;b&gt;[red]" in page
+    assert "<b>[red]" not in page
+    assert page.count("<tr>") == 6
+    best = result.names[int(np.argmin(result.ranks))]
+    assert page.index(f">{best}<") < page.index("&lt;b&gt;[red]")
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (1, 5), (2, 2), (40, 2)])
+def test_small_tables(shape: tuple[int, int]) -> None:
+    result = c.compare(np.random.default_rng(0).normal(size=shape), draws=100)
+    assert 0 <= result.friedman.p_value <= 1
+    assert np.isfinite(result.wilcoxon.adjusted).all()
+    assert result.nemenyi.critical_difference > 0
+    assert "nan" not in repr(result)
+    assert result.table().row_count == shape[1]
+    if shape[0] == 1:
+        assert result.cliques() == [tuple(f"method {i}" for i in np.argsort(result.scores[0]))]
+        assert "1 data set," in repr(result)
+
+
+def test_equal_scores_make_one_group() -> None:
+    result = c.compare(np.ones((6, 3)), draws=100)
+    np.testing.assert_array_equal(result.ranks, 2)
+    for test in ("wilcoxon", "nemenyi"):
+        assert result.cliques(test) == [("method 0", "method 1", "method 2")]
+    np.testing.assert_array_equal(result.bayesian.equal, 1)
+
+
+def test_data_frames_bring_their_names() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"x": [1.0, 2], "y": [3.0, 4]})
+    assert c.compare(frame, draws=10).names == ("x", "y")
+    assert c.compare(frame, names=["u", "v"], draws=10).names == ("u", "v")
+
+
+def test_the_table_is_not_changed() -> None:
+    scores = np.arange(6.0).reshape(3, 2)
+    kept = scores.copy()
+    result = c.compare(scores, draws=10)
+    result.scores[0] = 9
+    np.testing.assert_array_equal(scores, kept)
+
+
+TABLES: list[tuple[Any, type[Exception], str]] = [
+    ([1.0, 2], ValueError, r"shape \(data sets, methods\).* got \(2,\)"),
+    ([[1.0], [2]], ValueError, r"two methods or more, got \(2, 1\)"),
+    (np.empty((0, 3)), ValueError, r"got \(0, 3\)"),
+    ({}, ValueError, "must not be an empty mapping"),
+    ({"a": [1.0, 2], "b": [1.0]}, ValueError, r"one shape \(data sets,\), got \(2,\), \(1,\)"),
+    ({"a": [[1.0]], "b": [[2.0]]}, ValueError, r"one shape \(data sets,\)"),
+    ({"a": [1.0], "b": ["x"]}, TypeError, r"scores\['b'\] must be numeric"),
+    ({"a": [1.0, 2], "b": [1.0, np.nan]}, ValueError, "NaN for method 'b' on data set 1"),
+    ({1: [1.0], "1": [2.0]}, ValueError, "names must differ, got '1' 2 times"),
+]
+
+
+@pytest.mark.parametrize("function", [c.average_ranks, c.friedman, c.nemenyi, c.wilcoxon,
+                                      c.bayesian_signed_rank_matrix, c.compare])  # fmt: skip
+@pytest.mark.parametrize(("table", "error", "message"), TABLES)
+def test_bad_tables(function: Callable, table: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        function(table)
+
+
+@pytest.mark.parametrize("function", [c.wilcoxon, c.bayesian_signed_rank_matrix, c.compare])
+def test_infinities_have_no_differences(function: Callable) -> None:
+    with pytest.raises(ValueError, match="infinity for method 'b' on data set 0"):
+        function({"a": [1.0, 2], "b": [np.inf, 3]})
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"names": ["a"]}, ValueError, "names must be 2, one for each method, got 1"),
+        ({"names": ["a", "a"]}, ValueError, "names must differ, got 'a' 2 times"),
+        ({"names": "ab"}, TypeError, "names must be one name for each method"),
+        ({"level": 0}, ValueError, "level must lie strictly"),
+        ({"margin": -0.1}, ValueError, "margin must be"),
+    ],
+)
+def test_bad_options(options: dict, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        c.compare([[1.0, 2], [2, 3]], **options)
+    with pytest.raises(ValueError, match="names must be left out"):
+        c.compare({"a": [1.0], "b": [2.0]}, names=["a", "b"])

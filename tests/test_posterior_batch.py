@@ -76,6 +76,7 @@ def test_data_sets_have_the_numbers_that_they_have_alone(x64: None, integrator: 
         assert_equal_alone(post, index, alone(integrator, index))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", INTEGRATORS)
 def test_a_prior_for_each_data_set(x64: None, integrator: str) -> None:
     shifts = [0.0, 0.25, 0.5, 0.0, 0.125]
@@ -274,6 +275,7 @@ def job(integrator: str, batch: int, n: int, m: int, shift: float = 0.0, **optio
         np.asarray(post.predict(x, method=method).probs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", INTEGRATORS)
 def test_nearby_sizes_share_one_compilation(compilations: Any, integrator: str) -> None:
     with compilations() as first:
@@ -294,6 +296,7 @@ def test_other_numbers_compile_nothing(compilations: Any, integrator: str) -> No
     assert not more, more
 
 
+@pytest.mark.slow
 def test_errors_and_intervals_compile_once(compilations: Any) -> None:
     def job(shift: float, batch: int, index: int) -> None:
         sets = [data_set(30, seed) for seed in range(batch)]

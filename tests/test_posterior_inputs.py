@@ -254,6 +254,7 @@ def test_far_away_data_lose_no_digits(x64: None, shift: float) -> None:
     assert result.log_evidence == pytest.approx(log_evidence, rel=1e-9, abs=1e-9 + lost)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("present", [0, 1])
 def test_missing_class_against_scipy_quadrature(x64: None, present: int) -> None:
     # The one class says something of the shared sigma; the prior says the rest.

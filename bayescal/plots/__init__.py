@@ -1,11 +1,25 @@
-"""Figures: reliability diagrams, calibration curves, maps of three classes on the simplex.
+"""Figures: reliability diagrams, calibration curves, parameters, costs, comparisons of methods.
 
 Matplotlib is imported when a figure is drawn. Colours are told apart by colour-blind readers,
 markers and lines also in grey.
 """
 
+from bayescal.plots._by_size import by_size
+from bayescal.plots._classwise import classwise
+from bayescal.plots._critical_difference import critical_difference
 from bayescal.plots._curve import curve
+from bayescal.plots._decision_cost import decision_cost
+from bayescal.plots._parameters import parameters
 from bayescal.plots._reliability import reliability
 from bayescal.plots._simplex import simplex
 
-__all__ = ["curve", "reliability", "simplex"]
+__all__ = [
+    "by_size",
+    "classwise",
+    "critical_difference",
+    "curve",
+    "decision_cost",
+    "parameters",
+    "reliability",
+    "simplex",
+]

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayescal._core.checks import as_numpy, check_level
+from bayescal._core.checks import as_numpy
 from bayescal.metrics import ReliabilityCurve, reliability_curve
+from bayescal.plots._reliability_curves import Estimate, check_options, estimate
 from bayescal.plots._style import Style, new_axes, next_style, tidy
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ _MARGIN = 0.02
 # needs no room outside the axes, whatever their layout.
 _STRIP_BOTTOM, _STRIP_HEIGHT = 1.05, 0.15
 _LABELS = {
-    "binary": ("Mean predicted probability", "Observed frequency"),
-    "confidence": ("Mean confidence", "Accuracy"),
+    "binary": ("predicted probability", "Observed frequency"),
+    "confidence": ("confidence", "Accuracy"),
 }
 
 
@@ -36,17 +37,35 @@ def reliability(
     bins: int = 10,
     binning: str = "equal_width",
     kind: str | None = None,
+    method: str = "binned",
+    band: str = "consistency",
     level: float | None = 0.9,
+    bandwidth: float | None = None,
+    seed: int = 0,
     histogram: bool = True,
     ax: Axes | None = None,
     label: str | None = None,
 ) -> Axes:
-    r"""Draw a reliability diagram.
+    r"""Draw a reliability diagram: the observed frequency against the prediction.
 
-    A marker stands at the mean predicted and the observed frequency of each bin. The pale bar
-    behind it is where the observed frequency of a perfectly calibrated model falls with
-    probability ``level``: between the binomial quantiles for the bin's number of cases and mean
-    prediction. The strip on top shows where the predictions lie, in 20 bins of equal width.
+    The frequency is estimated by one of three methods:
+
+    - "binned": a marker stands at the mean prediction and the observed frequency of each bin.
+    - "corp": isotonic regression of the outcomes on the predictions, by pooling adjacent
+      violators: nothing is to be chosen, and the line never falls.
+    - "smooth": kernel regression,
+      :math:`\sum_i y_i K_\sigma(t, p_i) / \sum_i K_\sigma(t, p_i)` with Gaussian kernels,
+      reflected at 0 and 1. The line ends where the kernels add up to less than one case.
+
+    The band tells what chance does, at each prediction by itself, with probability ``level``:
+
+    - "consistency", pale, around the diagonal: where the estimate falls if the model is perfectly
+      calibrated. Binomial quantiles for bins; for curves the quantiles of 200 data sets, with
+      labels drawn from the predictions.
+    - "confidence", around the estimate: Wilson's intervals for bins; for curves the quantiles of
+      200 bootstrap samples of the cases. Where an isotonic curve is at 0 or 1 it is too narrow.
+
+    The strip on top shows where the predictions lie, in 20 bins of equal width.
 
     Parameters
     ----------
@@ -56,19 +75,26 @@ def reliability(
     y : array of shape (n,)
         Labels in {0, 1}, or class codes in {0, ..., k - 1}.
     bins : int, default 10
-        Number of bins.
+        Number of bins, for the method "binned".
     binning : {"equal_width", "equal_mass"}
         How the bins are laid out, see :func:`bayescal.metrics.reliability_curve`.
     kind : {"binary", "confidence"}, optional
         What is predicted: P(y = 1), or the largest probability. By default "binary" for shape
         (n,) and "confidence" for shape (n, k).
+    method : {"binned", "corp", "smooth"}
+    band : {"consistency", "confidence"}
     level : float or None, default 0.9
-        Probability of the consistency bars, in (0, 1); None leaves them out.
+        Probability of the band, in (0, 1); None leaves it out.
+    bandwidth : float, optional
+        Standard deviation of the kernel of the method "smooth". By default that which equals the
+        mean absolute residual smoothed by it, the smooth calibration error, but at least 0.001.
+    seed : int, default 0
+        For the data sets that are drawn for the bands of curves.
     histogram : bool, default True
         Whether to draw the strip on top.
     ax : matplotlib Axes, optional
         Where to draw, by default on a new figure. Drawing on the same axes again goes on with the
-        next colour and marker.
+        next colour, marker and line.
     label : str, optional
         Name of the model in the legend; with a mapping its keys are the names.
 
@@ -80,45 +106,53 @@ def reliability(
     Raises
     ------
     TypeError, ValueError
-        As :func:`bayescal.metrics.ece`; if ``label`` comes with a mapping, or the mapping is empty
-        or mixes kinds.
+        As :func:`bayescal.metrics.ece`; for unknown methods or bands, or a bandwidth that is not
+        positive; if ``label`` comes with a mapping, or the mapping is empty or mixes kinds.
+
+    Notes
+    -----
+    For the method "smooth" predictions are rounded to multiples of 1 / 2000. The bands of "corp"
+    pool neighbours where there are more than 4096 distinct predictions. Kernels flatten a line near
+    0 and 1, also that of a calibrated model: so the band of consistency leaves the diagonal there.
 
     References
     ----------
     J. Bröcker and L. A. Smith (2007), Increasing the reliability of reliability diagrams.
+    T. Dimitriadis, T. Gneiting and A. I. Jordan (2021), Stable reliability diagrams for
+    probabilistic classifiers. J. Błasiok and P. Nakkiran (2023), Smooth ECE: principled
+    reliability diagrams via kernel smoothing.
 
     Examples
     --------
     >>> ax = reliability({"raw": [0.1, 0.3, 0.9, 0.7], "flat": [0.75] * 4}, [0, 1, 1, 1], bins=2)
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['raw', 'flat']
+    >>> ax = reliability([0.1, 0.4, 0.2, 0.9], [0, 0, 1, 1], method="corp", level=None)
+    >>> ax.lines[1].get_xydata().tolist()
+    [[0.1, 0.0], [0.2, 0.5], [0.4, 0.5], [0.9, 1.0]]
     """
     models = _named(probs, label)
-    if level is not None:
-        level = check_level(level)
+    options = check_options(method, band, level, bins, binning, bandwidth, seed)
     kinds = {kind or ("binary" if array.ndim == 1 else "confidence") for _, array in models}
     if len(kinds) > 1:
         raise ValueError("probs must be all of shape (n,) or all of shape (n, k), or pass kind")
     # All curves before any drawing: bad input leaves the axes as they were.
     (kind,) = kinds
-    curves = [
-        reliability_curve(array, y, bins=bins, binning=binning, kind=kind)  # type: ignore[arg-type]
-        for _, array in models
-    ]
+    curves = [estimate(array, y, kind, options) for _, array in models]
     strips = [
         reliability_curve(array, y, bins=_STRIP_BINS, kind=kind)  # type: ignore[arg-type]
         for _, array in models
     ]
     if ax is None:
         ax = new_axes(3.6, 4.1 if histogram else 3.6)
-    _frame(ax, kind)
+    _frame(ax, kind, method)
     if histogram:
         _make_room(ax)
     for (name, _), curve, strip in zip(models, curves, strips, strict=True):
         style = next_style(ax)
         if level is not None:
-            _draw_bars(ax, curve, level, style)
-        _draw_curve(ax, curve, name, style)
+            (_draw_bars if method == "binned" else _draw_band)(ax, curve, band, style)
+        _draw_curve(ax, curve, name, style, method == "binned")
         if histogram:
             _draw_strip(ax, strip, style)
     if any(name is not None for name, _ in models):
@@ -145,7 +179,7 @@ def _named(probs: Any, label: str | None) -> list[tuple[str | None, np.ndarray]]
     return [(str(name), as_numpy(array, f"probs[{name!r}]")) for name, array in probs.items()]
 
 
-def _frame(ax: Axes, kind: str) -> None:
+def _frame(ax: Axes, kind: str, method: str) -> None:
     """Draw what all models share, once."""
     if any(line.get_gid() == _DIAGONAL for line in ax.lines):
         return
@@ -156,7 +190,7 @@ def _frame(ax: Axes, kind: str) -> None:
     ax.set_xticks(ticks)
     ax.set_yticks(ticks)
     x_label, y_label = _LABELS[kind]
-    ax.set_xlabel(x_label)
+    ax.set_xlabel(f"Mean {x_label}" if method == "binned" else x_label.capitalize())
     ax.set_ylabel(y_label)
     tidy(ax)
 
@@ -170,37 +204,50 @@ def _make_room(ax: Axes) -> None:
     ax.set_ylabel(ax.get_ylabel(), y=0.5 * (ends[1] - ends[0]) / (top - ends[0]))
 
 
-def _draw_bars(ax: Axes, curve: ReliabilityCurve, level: float, style: Style) -> None:
-    """Draw the consistency bars."""
-    from scipy.stats import binom
-
-    # Shared ties can leave fractions of a case.
-    cases = np.maximum(np.rint(curve.weight), 1)
-    expected = np.clip(curve.predicted, 0, 1)
-    lower, upper = (
-        binom.ppf(q, cases, expected) / cases for q in ((1 - level) / 2, (1 + level) / 2)
+def _draw_bars(ax: Axes, curve: Estimate, band: str, style: Style) -> None:
+    """Draw a bar for each bin: pale and broad around the diagonal, thin around the marker."""
+    look: dict[str, Any] = (
+        {"alpha": 0.25, "linewidth": 5} if band == "consistency" else {"linewidth": 1.1}
     )
-    ax.vlines(
-        curve.predicted, lower, upper, color=style.color, alpha=0.25, linewidth=5, zorder=2
-    ).set_capstyle("butt")
+    ax.vlines(curve.at, curve.lower, curve.upper, color=style.color, zorder=2, **look).set_capstyle(
+        "butt"
+    )
 
 
-def _draw_curve(ax: Axes, curve: ReliabilityCurve, name: str | None, style: Style) -> None:
-    """Draw the markers and the line through them."""
+def _draw_band(ax: Axes, curve: Estimate, band: str, style: Style) -> None:
+    """Draw the band of a curve, with an edge where it belongs to the curve."""
+    ax.fill_between(
+        curve.at,
+        curve.lower,
+        curve.upper,
+        facecolor=(style.color, 0.2),
+        edgecolor=(style.color, 0.6),
+        linewidth=0 if band == "consistency" else 0.5,
+        zorder=2,
+    )
+
+
+def _draw_curve(ax: Axes, curve: Estimate, name: str | None, style: Style, bins: bool) -> None:
+    """Draw the line, with markers if it joins bins."""
+    look: dict[str, Any] = {"linewidth": 1.6}
+    if bins:
+        look = {
+            "marker": style.marker,
+            "linewidth": 1.3,
+            "markersize": 5.5,
+            "markeredgecolor": "white",
+            "markeredgewidth": 0.6,
+            "clip_on": False,
+        }
     ax.plot(
-        curve.predicted,
-        curve.observed,
+        curve.x,
+        curve.y,
         color=style.color,
-        marker=style.marker,
         linestyle=style.linestyle,
-        linewidth=1.3,
-        markersize=5.5,
-        markeredgecolor="white",
-        markeredgewidth=0.6,
         label=name,
         zorder=3,
-        clip_on=False,
         gid=style.group,
+        **look,
     )
 
 

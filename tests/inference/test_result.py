@@ -682,6 +682,7 @@ def test_wrong_options_of_to_arviz(options: dict, error: type[Exception], messag
 # --- more than two classes ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_three_classes(x64: None) -> None:
     post = triangle()
     x = np.random.default_rng(1).dirichlet([1, 1, 1], size=16)

@@ -237,6 +237,7 @@ CASES = [(name, n) for name in SETTINGS for n in (1, 6, 50, 2000, 100_000)]
 ROUGH = ("uniform, beta, gamma", 1)
 
 
+@pytest.mark.slow
 def test_a_rough_posterior_has_the_error_that_it_states() -> None:
     name, n = ROUGH
     x, y = make_data(n)

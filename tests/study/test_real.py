@@ -375,6 +375,7 @@ def test_cauchy_prior_is_no_outlier(shared_data: Path, tmp_path: Path) -> None:
             assert losses["cauchy_map"] < losses["platt"] + 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 def test_all_tables_agree_with_what_is_recorded(shared_data: Path, tmp_path: Path) -> None:
     summary = real.run(shared_data, tmp_path, methods=["uncalibrated", "platt", "cauchy_map"])

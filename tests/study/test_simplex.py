@@ -18,6 +18,7 @@ QUICK = ("uncalibrated", "temperature", "dirichlet")
 SMALL: dict[str, Any] = {"calibration_rows": 300, "test_rows": 2000}
 
 
+@pytest.mark.slow
 def test_run_writes_rows_and_what_they_say(tmp_path: Path) -> None:
     seen = []
     out = tmp_path / "new" / "out"

@@ -133,6 +133,7 @@ def test_the_objective_is_the_log_loss_of_predictions(family: Family) -> None:
     assert state["objective"] == pytest.approx(loss(chosen.apply(state, z), y, weights), rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_training_starts_at_temperature_scaling(family: Family) -> None:
     z, y, weights = drawn(300)
@@ -155,6 +156,7 @@ def test_training_starts_at_temperature_scaling(family: Family) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_bent_function_is_found(family: Family) -> None:
     z, y, _ = drawn(3000, 3)
@@ -189,6 +191,7 @@ def test_weights_are_repetition_where_copies_share_a_fold(family: Family) -> Non
     np.testing.assert_allclose(chosen.apply(other, z), chosen.apply(state, z), atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_masked_units_change_nothing(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []

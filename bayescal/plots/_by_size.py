@@ -1,0 +1,269 @@
+"""Curves of a metric over the size of the data, one for each method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayescal._core.checks import as_numpy, check_finite
+from bayescal.plots._style import new_axes, next_style, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
+    from matplotlib.transforms import Bbox
+
+__all__ = ["by_size"]
+
+_FLOOR = "bayescal-floor"
+_DASHED = (0, (4, 3))
+_FONT = 9.0
+#: Height of a line of text as a multiple of its font size.
+_LINE = 1.25
+#: Widths in points: from the axes to the names, and of the piece of line beside each.
+_LEADER, _KEY = 14.0, 22.0
+
+
+def by_size(
+    sizes: Any,
+    values: Any,
+    *,
+    names: Sequence[Any] | None = None,
+    errors: Any = None,
+    floor: float | None = None,
+    logx: bool = True,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw how a metric changes with the size of the data, for several methods.
+
+    Names stand at the right of the axes, in the order of the values at the ends of the lines, each
+    with a piece of its line and marker. They keep clear of each other at any size of the figure:
+    text shrinks where room is short.
+
+    Parameters
+    ----------
+    sizes : array of shape (s,)
+        Sizes of the data sets, positive if ``logx``, in any order.
+    values : array of shape (s, k), or mapping from names to arrays of shape (s,)
+        The metric: one row for each size, one column for each method. NaN leaves a point out.
+    names : sequence of k names, optional
+        By default the mapping's keys; without names the lines have no label.
+    errors : array of shape (s, k), or mapping from the same names, optional
+        Half the heights of bands around the lines, such as standard errors; not negative.
+    floor : float, optional
+        The best value that can be reached, such as the loss of the true probabilities; a dashed
+        line.
+    logx : bool, default True
+        Whether the axis of sizes is logarithmic.
+    ax : matplotlib Axes, optional
+        Where to draw, by default on a new figure. Drawing on the same axes again goes on with the
+        next colour, marker and line.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    TypeError, ValueError
+        If shapes or names do not match, sizes are not finite and positive, an error is negative
+        or the floor is not finite.
+
+    Examples
+    --------
+    >>> loss = {"Platt": [0.52, 0.47, 0.46], "isotonic": [0.61, 0.48, 0.45]}
+    >>> ax = by_size([30, 100, 300], loss, floor=0.44)
+    >>> [line.get_label() for line in ax.lines]
+    ['Platt', 'isotonic', 'best possible']
+    """
+    x = as_numpy(sizes, "sizes").astype(np.float64)
+    if x.ndim != 1 or x.size == 0:
+        raise ValueError(f"sizes must have shape (s,) with s > 0, got {x.shape}")
+    check_finite(x, "sizes")
+    if logx and (x <= 0).any():
+        raise ValueError(f"sizes must be positive, got {x.min():g}; or pass logx=False")
+    labels, table = _table(values, names, len(x))
+    half = None if errors is None else _errors(errors, values, table.shape)
+    if floor is not None:
+        floor = float(floor)
+        if not np.isfinite(floor):
+            raise ValueError(f"floor must be finite, got {floor}")
+    order = np.argsort(x, kind="stable")
+    x, table = x[order], table[order]
+    if ax is None:
+        ax = new_axes(4.6, 3.0)
+        ax.set(xlabel="Number of cases", ylabel="Metric")
+        tidy(ax)
+    if logx:
+        ax.set_xscale("log")
+    ends = ax.get_axes_locator()
+    if not isinstance(ends, _Labels):
+        ends = _Labels()
+    for j in range(table.shape[1]):
+        style = next_style(ax)
+        y = table[:, j]
+        if half is not None:
+            error = half[order, j]
+            ax.fill_between(
+                x, y - error, y + error, color=style.color, alpha=0.18, linewidth=0, zorder=2
+            )
+        (line,) = ax.plot(
+            x,
+            y,
+            color=style.color,
+            marker=style.marker,
+            linestyle=style.linestyle,
+            linewidth=1.5,
+            markersize=5,
+            markeredgecolor="white",
+            markeredgewidth=0.6,
+            zorder=3,
+            gid=style.group,
+            label=f"_{j}" if labels is None else labels[j],
+        )
+        known = np.flatnonzero(np.isfinite(y))
+        if labels is not None and len(known):
+            ends.add(ax, line, style.linestyle, float(y[known[-1]]))
+    if floor is not None:
+        line = ax.axhline(floor, color="0.35", linewidth=1, linestyle=_DASHED, zorder=1)
+        line.set(gid=_FLOOR, label="best possible")
+        ends.add(ax, line, _DASHED, floor)
+    ends(ax, None)
+    ax.set_axes_locator(ends)
+    return ax
+
+
+def _table(values: Any, names: Sequence[Any] | None, s: int) -> tuple[list[str] | None, np.ndarray]:
+    """Return names and values (s, k)."""
+    if isinstance(values, Mapping):
+        if names is not None:
+            raise ValueError("names must be left out where values is a mapping: its keys are them")
+        if not values:
+            raise ValueError("values must not be an empty mapping")
+        names = list(values)
+        table = np.stack([_column(column, f"values[{n!r}]", s) for n, column in values.items()], 1)
+    else:
+        table = as_numpy(values, "values").astype(np.float64)
+        if table.ndim != 2 or len(table) != s or table.shape[1] == 0:
+            raise ValueError(
+                f"values must have shape ({s}, k), one row for each size, got {table.shape}"
+            )
+    if np.isinf(table).any():
+        raise ValueError("values must be finite, or NaN where they are missing")
+    labels = None if names is None else [str(name) for name in names]
+    if labels is not None and len(labels) != table.shape[1]:
+        raise ValueError(f"names must be {table.shape[1]}, one for each method, got {len(labels)}")
+    return labels, table
+
+
+def _errors(errors: Any, values: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Return half heights (s, k) of bands."""
+    if isinstance(errors, Mapping) != isinstance(values, Mapping):
+        raise TypeError("errors must be a mapping if and only if values is one")
+    if isinstance(errors, Mapping):
+        if set(errors) != set(values):
+            raise ValueError(f"errors must have the names of values, got {list(errors)}")
+        half = np.stack([_column(errors[n], f"errors[{n!r}]", shape[0]) for n in values], axis=1)
+    else:
+        half = as_numpy(errors, "errors").astype(np.float64)
+    if half.shape != shape:
+        raise ValueError(f"errors must have shape {shape} to match values, got {half.shape}")
+    if (half < 0).any() or np.isinf(half).any():
+        raise ValueError("errors must be finite and not negative")
+    return half
+
+
+def _column(column: Any, name: str, s: int) -> np.ndarray:
+    array = as_numpy(column, name).astype(np.float64)
+    if array.shape != (s,):
+        raise ValueError(f"{name} must have shape ({s},) to match sizes, got {array.shape}")
+    return array
+
+
+class _Labels:
+    """Names at the right border, moved apart whenever the axes are placed.
+
+    Matplotlib asks for the place of the axes before it draws them, and after each change of size.
+    """
+
+    def __init__(self) -> None:
+        self.boxes: list[Any] = []
+        self.texts: list[Any] = []
+        self.values: list[float] = []
+
+    def add(self, ax: Axes, line: Line2D, dashes: Any, value: float) -> None:
+        """Add the name of a line that ends at ``value``, and a thin line that leads there."""
+        from matplotlib.lines import Line2D
+        from matplotlib.offsetbox import AnnotationBbox, DrawingArea, HPacker, TextArea
+
+        key = DrawingArea(_KEY, 8)
+        look = ("color", "linewidth", "markersize", "markeredgecolor", "markeredgewidth")
+        style: dict[str, Any] = {part: getattr(line, f"get_{part}")() for part in look}
+        key.add_artist(Line2D([0, _KEY], [4, 4], linestyle=dashes, **style))
+        key.add_artist(Line2D([_KEY / 2], [4], marker=line.get_marker(), **style))
+        name = TextArea(str(line.get_label()))
+        box = AnnotationBbox(
+            HPacker(children=[key, name], align="center", pad=0, sep=4),
+            (1, value),
+            (_LEADER, 0),
+            xycoords=ax.get_yaxis_transform(),
+            boxcoords="offset points",
+            box_alignment=(0, 0.5),
+            frameon=False,
+            pad=0,
+            annotation_clip=False,
+            arrowprops={
+                "arrowstyle": "-",
+                "color": line.get_color(),
+                "linewidth": 0.6,
+                "shrinkA": 0,
+                "shrinkB": 0,
+                "relpos": (0, 0.5),
+            },
+        )
+        ax.add_artist(box)
+        self.boxes.append(box)
+        self.texts.append(name.get_children()[0])
+        self.values.append(value)
+
+    def __call__(self, ax: Any, renderer: Any) -> Bbox:
+        place = ax.get_position(original=True)
+        if not self.boxes:
+            return place
+        height = place.height * ax.figure.get_size_inches()[1] * 72
+        # Asking for limits settles those that are still to be found from the data.
+        ax.get_ylim()
+        ends = ax.transLimits.transform(ax.transScale.transform([(1, v) for v in self.values]))
+        wanted = height * ends[:, 1]
+        size = min(_FONT, height / (_LINE * len(wanted)))
+        moved = _apart(wanted, _LINE * size, height) - wanted
+        for box, text, shift in zip(self.boxes, self.texts, moved, strict=True):
+            if abs(box.xybox[1] - shift) > 1e-6:
+                box.xybox = (_LEADER, float(shift))
+                box.stale = True
+            if text.get_fontsize() != size:
+                text.set_fontsize(size)
+        return place
+
+
+def _apart(wanted: np.ndarray, distance: float, height: float) -> np.ndarray:
+    """Return the places nearest to those wanted that are at least so far apart, in [0, height].
+
+    In order, places less multiples of the distance must not fall: an isotonic regression.
+    """
+    order = np.argsort(wanted, kind="stable")
+    steps = distance * np.arange(len(wanted))
+    blocks: list[list[float]] = []
+    for value in wanted[order] - steps:
+        blocks.append([float(value), 1.0])
+        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
+            mean, count = blocks.pop()
+            blocks[-1][0] = (blocks[-1][0] * blocks[-1][1] + mean * count) / (blocks[-1][1] + count)
+            blocks[-1][1] += count
+    found = np.concatenate([np.full(int(count), mean) for mean, count in blocks])
+    highest = max(height - distance / 2 - steps[-1], distance / 2)
+    placed = np.empty(len(wanted))
+    placed[order] = np.clip(found, distance / 2, highest) + steps
+    return placed

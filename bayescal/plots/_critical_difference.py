@@ -1,0 +1,289 @@
+"""Critical-difference diagrams: average ranks, and bars over methods that do not differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayescal._core.checks import check_choice, check_level
+from bayescal.compare import Comparison, average_ranks, cliques, nemenyi, wilcoxon
+from bayescal.compare._comparison import TESTS, significant_gaps
+from bayescal.compare._table import read_table
+from bayescal.plots._style import _COLORS, new_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.gridspec import SubplotSpec
+    from matplotlib.lines import Line2D
+    from matplotlib.text import Text
+    from matplotlib.transforms import Bbox
+
+__all__ = ["critical_difference"]
+
+# Vertical distances in points, where there is room; with less, all shrink alike.
+_FONT = 9.0
+_SMALL_FONT = 8.0
+_PAD = 3.0
+_LINE = 12.0
+_TICK = 3.5
+_BAR = 3.6
+_BAR_STEP = 6.5
+_ROW = 13.5
+_TALLEST = 1.6
+#: Least share of the width that the axis of ranks keeps beside long names; and once they are small.
+_AXIS_SHARE, _LEAST_SHARE = 0.3, 0.15
+_SMALLEST = 6.0
+#: Space between a name and its line, in points.
+_GAP = 4.0
+#: What lines to names stand out beyond the axis, and bars beyond their methods: shares of the axis.
+_STUB = 0.03
+_OVERHANG = 0.005
+_GREY = "0.35"
+
+
+def critical_difference(
+    scores: Any,
+    *,
+    names: Sequence[Any] | None = None,
+    level: float | None = None,
+    test: str = "wilcoxon",
+    lower_is_better: bool | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw average ranks of methods, and bars that join those that do not differ.
+
+    The best methods are at the left. A bar joins methods, adjacent in rank, of which no two differ
+    significantly. Names keep clear of each other and of the borders at any size of the axes: text
+    shrinks where room is short.
+
+    Parameters
+    ----------
+    scores : Comparison, array of shape (n, k), or mapping from names to arrays of shape (n,)
+        The result of :func:`bayescal.compare.compare`, or a table of scores: one row for each data
+        set, one column for each method.
+    names : sequence of k names, optional
+        By default the mapping's keys or the data frame's columns.
+    level : float, default 0.05
+        Level of the test.
+    test : {"wilcoxon", "nemenyi"}
+        Wilcoxon's signed-rank test with Holm's correction for all pairs, which looks at each pair
+        alone; or Nemenyi's, by the distance of average ranks, which is drawn above the axis. An
+        arrow at its end says that it is longer than the axis.
+    lower_is_better : bool, default True
+    ax : matplotlib Axes, optional
+        Where to draw, by default on a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`bayescal.compare.wilcoxon` or :func:`bayescal.compare.nemenyi`; for an unknown
+        test; if a ``Comparison`` comes with names, level or direction, which it has already.
+
+    References
+    ----------
+    J. Demšar (2006), Statistical comparisons of classifiers over multiple data sets.
+
+    Examples
+    --------
+    >>> loss = {"raw": [3.1, 4.2, 2.9, 5.5, 4.0, 3.7], "beta": [2.8, 4.0, 2.5, 5.1, 3.8, 3.6]}
+    >>> ax = critical_difference(loss, test="nemenyi")
+    >>> sorted(text.get_text() for text in ax.texts)
+    ['1', '2', 'CD = 0.80', 'average rank', 'beta', 'raw']
+    """
+    check_choice(test, "test", TESTS)
+    labels, ranks, significant, critical = _statistics(scores, names, level, test, lower_is_better)
+    order = np.argsort(ranks, kind="stable").tolist()
+    low, high = _range(ranks, critical)
+    stub, over = _STUB * (high - low), _OVERHANG * (high - low)
+    groups = cliques(ranks, significant)
+    bars = _levels([(ranks[g[0]] - over, ranks[g[-1]] + over) for g in groups])
+    rows = -(-len(order) // 2)
+    depth = 1 + max((row for _, _, row in bars), default=-1)
+    head = _PAD + _LINE * (1 if critical is None else 2.3) + _LINE + _TICK
+    first_row = head + _BAR_STEP * (depth + 0.5) + 0.6 * _ROW
+    height = first_row + _ROW * (rows - 0.5) + _PAD
+    if ax is None:
+        longest = max(len(name) for name in labels)
+        ax = new_axes(min(4.2 + 0.07 * longest, 6.5), height / 72 + 0.1)
+    ax.set_axis_off()
+    ticks = _draw_axis(ax, low, high, head)
+    title = 0.5 * (low + high), -head + _TICK + _LINE
+    small = [ax.text(*title, "average rank", ha="center", va="bottom", color=_GREY)]
+    if critical is not None:
+        small.append(_draw_critical(ax, low, high, critical))
+    thick = []
+    for start, end, row in bars:
+        y = -head - _BAR_STEP * (row + 1)
+        thick += ax.plot(
+            [start, end], [y, y], color=_COLORS[0], solid_capstyle="butt", zorder=3,
+            gid="bayescal-clique",
+        )  # fmt: skip
+    sides: tuple[list[Text], list[Text]] = ([], [])
+    for place, method in enumerate(order):
+        right = place >= rows
+        y = -first_row - _ROW * (len(order) - 1 - place if right else place)
+        edge = high + stub if right else low - stub
+        x = float(ranks[method])
+        ax.plot([x, x, edge], [-head, y, y], color=_GREY, linewidth=0.9, zorder=2)
+        ax.plot(x, -head, "o", color="black", markersize=3, zorder=4)
+        sides[right].append(
+            ax.annotate(
+                labels[method], (edge, y), (_GAP if right else -_GAP, 0),
+                textcoords="offset points", annotation_clip=False,
+                ha="left" if right else "right", va="center",
+            )
+        )  # fmt: skip
+    fit = _Fit(ax, sides, ticks, small, thick, (low - stub, high + stub), height)
+    fit(ax, None)
+    ax.set_axes_locator(fit)
+    return ax
+
+
+def _statistics(
+    scores: Any,
+    names: Sequence[Any] | None,
+    level: float | None,
+    test: str,
+    lower_is_better: bool | None,
+) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, float | None]:
+    """Return names, average ranks, which pairs differ, and Nemenyi's critical difference."""
+    if isinstance(scores, Comparison):
+        if names is not None or level is not None or lower_is_better is not None:
+            raise ValueError(
+                "names, level and lower_is_better must be left out where scores is a Comparison"
+            )
+        critical = scores.nemenyi.critical_difference if test == "nemenyi" else None
+        return scores.names, scores.ranks, scores.significant(test), critical
+    level = check_level(0.05 if level is None else level)
+    direction = {"lower_is_better": lower_is_better is not False}
+    table = read_table(scores, names, finite=test == "wilcoxon", **direction)
+    ranks = average_ranks(table.values)
+    if test == "wilcoxon":
+        return table.names, ranks, wilcoxon(table.values).adjusted <= level, None
+    result = nemenyi(table.values, level)
+    critical = result.critical_difference
+    return table.names, ranks, significant_gaps(ranks, result), critical
+
+
+def _levels(intervals: list[tuple[float, float]]) -> list[tuple[float, float, int]]:
+    """Give each interval the first row in which it meets no other; they come sorted."""
+    ends: list[float] = []
+    placed = []
+    for start, end in intervals:
+        row = next((i for i, last in enumerate(ends) if last < start), len(ends))
+        ends[row : row + 1] = [end]
+        placed.append((start, end, row))
+    return placed
+
+
+def _range(ranks: np.ndarray, critical: float | None) -> tuple[int, int]:
+    """Return whole ranks between which the axis lies: all methods and, if it can, the bar."""
+    low, high = math.floor(ranks.min()), math.ceil(ranks.max())
+    length = min(max(critical or 0, 1), len(ranks) - 1)
+    while high - low < length:
+        low, high = (low, high + 1) if high < len(ranks) else (low - 1, high)
+    return low, high
+
+
+def _draw_axis(ax: Axes, low: int, high: int, head: float) -> list[Text]:
+    """Draw the axis of ranks and return the texts of its ticks."""
+    ax.plot([low, high], [-head, -head], color="black", linewidth=1.1, zorder=2)
+    ranks = range(low, high + 1)
+    for rank in ranks:
+        ax.plot([rank, rank], [-head, -head + _TICK], color="black", linewidth=0.9, zorder=2)
+    return [ax.text(r, -head + _TICK + 1, str(r), ha="center", va="bottom") for r in ranks]
+
+
+def _draw_critical(ax: Axes, low: int, high: int, critical: float) -> Text:
+    """Draw the critical difference above the left end of the axis."""
+    y = -_PAD - _LINE - 3
+    end = min(low + critical, high)
+    ax.plot([low, end], [y, y], color="black", linewidth=1.3, gid="bayescal-cd")
+    ax.plot(low, y, "|", color="black", markersize=6, markeredgewidth=1.3)
+    ax.plot(end, y, "|" if low + critical <= high else ">", color="black", markersize=6)
+    return ax.text(low, y + 3, f"CD = {critical:.2f}", ha="left", va="bottom")
+
+
+class _Fit:
+    """Gives names their room: sizes of text and limits of the axes, whenever they are placed.
+
+    Matplotlib asks for the place of the axes before it draws them, and after each change of size.
+    """
+
+    def __init__(
+        self,
+        ax: Axes,
+        sides: tuple[list[Text], list[Text]],
+        ticks: list[Text],
+        small: list[Text],
+        bars: list[Line2D],
+        ends: tuple[float, float],
+        height: float,
+    ) -> None:
+        self.axes = ax
+        self.sides, self.ticks, self.small = sides, ticks, ticks + small
+        self.bars, self.ends, self.height = bars, ends, height
+
+    def get_subplotspec(self) -> SubplotSpec | None:
+        """Return the place in a grid, which a tight layout asks for here."""
+        return self.axes.get_subplotspec()
+
+    def __call__(self, ax: Any, renderer: Any) -> Bbox:
+        place = ax.get_position(original=True)
+        points = 72 / ax.get_figure(root=True).dpi
+        width, height = place.size * ax.figure.bbox.size * points
+        upright = min(1.0, height / self.height)
+        _resize(self.small, upright * _SMALL_FONT)
+        # Small letters are wider than in proportion, as they are fitted to pixels: so measured.
+        scale = upright
+        for _ in range(5):
+            widths = [_resize(side, scale * _FONT, renderer) for side in self.sides]
+            share = _AXIS_SHARE if scale * _FONT > _SMALLEST else _LEAST_SHARE
+            excess = (sum(widths) + 2 * _PAD) / ((1 - share) * width)
+            if excess <= 1:
+                break
+            smaller = scale / excess
+            crosses = smaller * _FONT < _SMALLEST < scale * _FONT
+            scale = _SMALLEST / _FONT if crosses else smaller
+        axis = max(width - sum(widths) - 2 * _PAD, 0.1 * width)
+        unit = (self.ends[1] - self.ends[0]) / axis
+        left, right = ((side + _PAD) * unit for side in widths)
+        limits = self.ends[0] - left, self.ends[1] + right
+        if not np.allclose(ax.get_xlim(), limits, rtol=1e-6, atol=0):
+            ax.set_xlim(limits)
+        bottom = -max(self.height, height / _TALLEST)
+        if not np.allclose(ax.get_ylim(), (bottom, 0), rtol=1e-6, atol=0):
+            ax.set_ylim(bottom, 0)
+        for bar in self.bars:
+            if bar.get_linewidth() != upright * _BAR:
+                bar.set_linewidth(upright * _BAR)
+        step = _step(2 * upright * _SMALL_FONT * unit)
+        for i, text in enumerate(self.ticks):
+            if text.get_visible() != (i % step == 0):
+                text.set_visible(not text.get_visible())
+        return place
+
+
+def _resize(texts: list[Text], size: float, renderer: Any = None) -> float:
+    """Give texts a size, and return the width of the widest with its gap, in points."""
+    for text in texts:
+        if text.get_fontsize() != size:
+            text.set_fontsize(size)
+    figure: Any = texts[0].get_figure(root=True)
+    pixels = max(text.get_window_extent(renderer).width for text in texts)
+    return _GAP + pixels * 72 / figure.dpi
+
+
+def _step(least: float) -> int:
+    """Return 1, 2, 5, 10, ... for ticks at least so far apart."""
+    return next(
+        step for power in range(9) for step in (10**power, 2 * 10**power, 5 * 10**power)
+        if step >= least
+    )  # fmt: skip

@@ -1,0 +1,179 @@
+"""Expected costs of decisions by probabilities, over the ratio of costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayescal._core.checks import as_numpy, check_finite
+from bayescal.metrics import brier_score
+from bayescal.plots._style import new_axes, next_style, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["decision_cost"]
+
+_DEFAULTS = "bayescal-always-or-never"
+_POINTS = 501
+#: Heights in points, of a row of the legend and around it.
+_LEGEND_ROW, _LEGEND_PAD = 13.0, 10.0
+
+
+def decision_cost(
+    probs: Any,
+    y: Any,
+    *,
+    ratios: Any = None,
+    ax: Axes | None = None,
+    label: str | None = None,
+) -> Axes:
+    r"""Draw what decisions by the probabilities cost, over the ratio of the costs of both errors.
+
+    To act on a case of class 0 costs 2 t, not to act on one of class 1 costs 2 (1 - t). With
+    calibrated probabilities it is best to act where p > t; then the expected cost is
+
+    .. math:: \frac{2}{n} \sum_i t\,(1 - y_i)\,[p_i > t] + (1 - t)\,y_i\,[p_i \le t]
+
+    and its integral over t in [0, 1], the area under the line, is the Brier score
+    :math:`\frac1n \sum_i (p_i - y_i)^2`, which the legend has beside the name. The dashed line is
+    the cost of always or never acting, whichever is less: where a model lies above it, its
+    probabilities do harm.
+
+    Parameters
+    ----------
+    probs : array of shape (n,) or (n, 2), or mapping from names to such arrays
+        P(y = 1), or one row of class probabilities per case; a mapping draws several models of
+        the same cases.
+    y : array of shape (n,)
+        Labels in {0, 1}.
+    ratios : array of shape (m,), optional
+        Values of t in [0, 1], in any order; by default 501 between 0 and 1.
+    ax : matplotlib Axes, optional
+        Where to draw, by default on a new figure. Drawing on the same axes again goes on with the
+        next colour and line.
+    label : str, optional
+        Name of the model in the legend; with a mapping its keys are the names.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`bayescal.metrics.brier_score`; for ratios outside [0, 1], more than two classes,
+        an empty mapping, or a label that comes with a mapping.
+
+    Notes
+    -----
+    Time O(n log n + m).
+
+    References
+    ----------
+    J. Hernández-Orallo, P. Flach and C. Ferri (2011), Brier curves: a new cost-based visualisation
+    of classifier performance.
+
+    Examples
+    --------
+    >>> ax = decision_cost([0.2, 0.4, 0.9], [0, 1, 1], ratios=[0.3, 0.5], label="raw")
+    >>> ax.lines[-1].get_ydata()
+    array([0.  , 0.333])
+    """
+    if isinstance(probs, Mapping) and label is not None:
+        raise ValueError("label must be left out where probs is a mapping: its keys are the labels")
+    given = probs if isinstance(probs, Mapping) else {label: probs}
+    if not given:
+        raise ValueError("probs must not be an empty mapping")
+    models = [
+        (None if name is None else str(name), _probabilities(array, y))
+        for name, array in given.items()
+    ]
+    happened = as_numpy(y, "y") == 1
+    t = np.linspace(0, 1, _POINTS) if ratios is None else _ratios(ratios)
+    costs = [_cost(p, happened, t) for _, p in models]
+    if ax is None:
+        ax = new_axes(4.2, 3.2)
+        ax.set(xlabel="Cost ratio t: act where p > t", ylabel="Expected cost", xlim=(0, 1))
+        tidy(ax)
+    _draw_defaults(ax, float(happened.mean()))
+    for (name, p), cost in zip(models, costs, strict=True):
+        style = next_style(ax)
+        score = np.mean((p - happened) ** 2)
+        ax.plot(
+            t,
+            cost,
+            color=style.color,
+            linestyle=style.linestyle,
+            linewidth=1.5,
+            label=None if name is None else f"{name}  {score:.3f}",
+            zorder=3,
+            gid=style.group,
+        )
+    _make_room(ax)
+    return ax
+
+
+def _probabilities(probs: Any, y: Any) -> np.ndarray:
+    """Return P(y = 1) of shape (n,), checked with the labels."""
+    array = as_numpy(probs, "probs")
+    if array.ndim == 2 and array.shape[1] > 2:
+        raise ValueError(f"probs must be of two classes, got shape {array.shape}")
+    brier_score(array, y)
+    return np.clip((array if array.ndim == 1 else array[:, 1]).astype(np.float64), 0, 1)
+
+
+def _ratios(ratios: Any) -> np.ndarray:
+    t = as_numpy(ratios, "ratios").astype(np.float64)
+    if t.ndim != 1 or t.size == 0:
+        raise ValueError(f"ratios must have shape (m,) with m > 0, got {t.shape}")
+    check_finite(t, "ratios")
+    if t.min() < 0 or t.max() > 1:
+        raise ValueError(f"ratios must lie in [0, 1], got {t.min():g} to {t.max():g}")
+    return np.sort(t)
+
+
+def _cost(p: np.ndarray, happened: np.ndarray, t: np.ndarray) -> np.ndarray:
+    """Return the expected costs (m,) at thresholds t."""
+    false_alarms = (~happened).sum() - np.searchsorted(np.sort(p[~happened]), t, side="right")
+    misses = np.searchsorted(np.sort(p[happened]), t, side="right")
+    return 2 * (t * false_alarms + (1 - t) * misses) / len(p)
+
+
+def _draw_defaults(ax: Axes, share: float) -> None:
+    """Draw the cost of always acting, or never, for the share of class 1; once."""
+    if any(line.get_gid() == _DEFAULTS for line in ax.lines):
+        return
+    top = 2 * share * (1 - share)
+    ax.plot(
+        [0, share, 1], [0, top, 0], color="0.45", linewidth=1, linestyle=(0, (4, 3)), zorder=2,
+        label="always or never", gid=_DEFAULTS,
+    )  # fmt: skip
+
+
+def _make_room(ax: Axes) -> None:
+    """Draw the legend above all lines, within the axes."""
+    handles, labels = ax.get_legend_handles_labels()
+    lines: list[Any] = list(ax.lines)
+    top = max(float(np.max(line.get_ydata())) for line in lines)
+    rows = len(labels) + (len(labels) > 1)
+    figure: Any = ax.figure
+    height = ax.get_window_extent().height * 72 / figure.dpi
+    room = min((_LEGEND_ROW * rows + _LEGEND_PAD) / height, 0.6)
+    ax.set_ylim(0, max(top, 1e-3) / (1 - room))
+    # The models first, then what they are compared with.
+    order = [*range(1, len(labels)), 0] if len(labels) > 1 else [0]
+    ax.legend(
+        [handles[i] for i in order],
+        [labels[i] for i in order],
+        title="area under the line = Brier score" if len(labels) > 1 else None,
+        title_fontsize="small",
+        fontsize="small",
+        loc="upper left",
+        alignment="left",
+        frameon=False,
+        handlelength=2.6,
+        borderaxespad=0.1,
+    )

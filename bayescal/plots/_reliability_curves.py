@@ -1,0 +1,249 @@
+"""Estimates of the observed frequency as a function of the prediction, with bands."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayescal._core.checks import as_numpy, check_choice, check_level
+from bayescal.metrics import reliability_curve
+
+METHODS = "binned", "corp", "smooth"
+BANDS = "consistency", "confidence"
+#: Data sets drawn for a band.
+RESAMPLES = 200
+#: Bands of more distinct predictions than this are computed with neighbours pooled.
+_MOST_CELLS = 4096
+#: Cells of the grid for kernels; every _STRIDE-th node is drawn.
+_GRID, _STRIDE = 2000, 5
+#: The narrowest default kernel, in cells, so that the grid resolves it.
+_NARROWEST = 2
+#: A smooth curve ends where the kernels of the cases add up to less than one case, but rounding.
+_LEAST_CASES = 1 - 1e-9
+
+
+class Options(NamedTuple):
+    """How the frequency is estimated, checked."""
+
+    method: str
+    band: str
+    level: float | None
+    bins: Any
+    binning: Any
+    bandwidth: float | None
+    seed: int
+
+
+class Estimate(NamedTuple):
+    """A curve (m,), NaN where it is not known, and the ends of its band (r,) at other places.
+
+    Without a level the band is empty.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    at: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+
+class _Cells(NamedTuple):
+    """Mean predictions (m,) of cells in ascending order, their cases and those that happened."""
+
+    place: np.ndarray
+    cases: np.ndarray
+    happened: np.ndarray
+
+
+def check_options(
+    method: str, band: str, level: Any, bins: Any, binning: Any, bandwidth: Any, seed: int
+) -> Options:
+    """Check what does not depend on the data; bins are left to the metrics."""
+    check_choice(method, "method", METHODS)
+    check_choice(band, "band", BANDS)
+    if level is not None:
+        level = check_level(level)
+    if bandwidth is not None:
+        bandwidth = float(bandwidth)
+        if not 0 < bandwidth < np.inf:
+            raise ValueError(f"bandwidth must be positive and finite, got {bandwidth:g}")
+    return Options(method, band, level, bins, binning, bandwidth, seed)
+
+
+def estimate(probs: np.ndarray, y: Any, kind: Any, options: Options) -> Estimate:
+    """Return the curve of one model, after a check of its predictions and the labels."""
+    if options.method == "binned":
+        return _binned(probs, y, kind, options)
+    # Its errors are those of all metrics.
+    reliability_curve(probs, y, bins=options.bins, binning=options.binning, kind=kind)
+    predicted, happened = _events(probs, as_numpy(y, "y"), kind)
+    method = _corp if options.method == "corp" else _smooth
+    return method(predicted, happened, options)
+
+
+def _events(probs: np.ndarray, y: np.ndarray, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the probabilities (n,) of events, and whether these happened, as numbers."""
+    probs = np.clip(probs.astype(np.float64), 0, 1)
+    if kind == "binary":
+        return (probs if probs.ndim == 1 else probs[:, 1]), (y == 1).astype(float)
+    if probs.ndim == 1:
+        probs = np.stack([1 - probs, probs], axis=1)
+    return probs.max(axis=1), (probs.argmax(axis=1) == y).astype(float)
+
+
+def _binned(probs: np.ndarray, y: Any, kind: Any, options: Options) -> Estimate:
+    curve = reliability_curve(probs, y, bins=options.bins, binning=options.binning, kind=kind)
+    x, observed = curve.predicted, curve.observed
+    if options.level is None:
+        return Estimate(x, observed, x[:0], x[:0], x[:0])
+    if options.band == "confidence":
+        return Estimate(x, observed, x, *_wilson(observed, curve.weight, options.level))
+    from scipy.stats import binom
+
+    # Shared ties can leave fractions of a case.
+    cases = np.maximum(np.rint(curve.weight), 1)
+    lower, upper = (binom.ppf(q, cases, np.clip(x, 0, 1)) / cases for q in _tails(options.level))
+    return Estimate(x, observed, x, lower, upper)
+
+
+def _wilson(share: np.ndarray, cases: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ends of Wilson's intervals, which also hold for fractions of a case."""
+    from scipy.special import ndtri
+
+    z = float(ndtri((1 + level) / 2))
+    centre = (share * cases + z**2 / 2) / (cases + z**2)
+    half = z * np.sqrt(share * (1 - share) * cases + z**2 / 4) / (cases + z**2)
+    # At 0 and 1 they end there, but for rounding.
+    return np.minimum(np.maximum(centre - half, 0), share), np.maximum(
+        np.minimum(centre + half, 1), share
+    )
+
+
+def _corp(predicted: np.ndarray, happened: np.ndarray, options: Options) -> Estimate:
+    place, index = np.unique(predicted, return_inverse=True)
+    cells = _count(predicted, happened, index, len(place))
+    curve = _pool_adjacent_violators(cells.happened, cells.cases)
+    # Of each block, its ends are enough.
+    change = np.diff(curve) != 0
+    ends = np.append(True, change) | np.append(change, True)
+    x, y = place[ends], curve[ends]
+    if options.level is None:
+        return Estimate(x, y, x[:0], x[:0], x[:0])
+    if len(place) > _MOST_CELLS:
+        before = np.cumsum(cells.cases) - cells.cases
+        pool = np.unique(before * _MOST_CELLS // len(predicted), return_inverse=True)[1]
+        cells = _count(predicted, happened, pool[index], int(pool[-1]) + 1)
+    drawn = np.empty((RESAMPLES, len(cells.place)))
+    for row, (cases, hits) in zip(drawn, zip(*_resample(cells, options), strict=True), strict=True):
+        filled = cases > 0
+        values = _pool_adjacent_violators(hits[filled], cases[filled])
+        row[:] = np.interp(cells.place, cells.place[filled], values)
+    return Estimate(x, y, cells.place, *np.quantile(drawn, _tails(options.level), axis=0))
+
+
+def _pool_adjacent_violators(happened: np.ndarray, cases: np.ndarray) -> np.ndarray:
+    from sklearn.isotonic import isotonic_regression
+
+    return isotonic_regression(happened / cases, sample_weight=cases)
+
+
+def _smooth(predicted: np.ndarray, happened: np.ndarray, options: Options) -> Estimate:
+    node = np.rint(predicted * _GRID).astype(np.intp)
+    cells = _count(predicted, happened, node, _GRID + 1)
+    width = options.bandwidth
+    if width is None:
+        width = _fixed_point(_spectrum(cells.cases * cells.place - cells.happened), len(node))
+    factors = np.exp(-((np.pi * width * np.arange(_GRID + 1)) ** 2) / 2)
+    x = np.linspace(0, 1, _GRID + 1)[::_STRIDE]
+    mass, curve = _regress(cells.cases, cells.happened, factors)
+    known = mass * _GRID * width * np.sqrt(2 * np.pi) >= _LEAST_CASES
+    y = np.where(known, curve, np.nan)
+    if options.level is None:
+        return Estimate(x, y, x[:0], x[:0], x[:0])
+    drawn = _regress(*_resample(cells, options), factors)[1]
+    ends = np.full((2, len(x)), np.nan)
+    # A resample may have no case near a place where there is one.
+    ends[:, known] = np.nanquantile(drawn[:, known], _tails(options.level), axis=0)
+    return Estimate(x, y, x, *ends)
+
+
+def _regress(
+    cases: np.ndarray, happened: np.ndarray, factors: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mass (..., m) of cases around the nodes drawn, and the share that happened."""
+    mass, hits = (
+        np.maximum(_at_nodes(_spectrum(part) * factors)[..., ::_STRIDE], 0)
+        for part in (cases, happened)
+    )
+    # Less is rounding.
+    found = mass > 1e-12 * mass.max(axis=-1, keepdims=True)
+    share = np.where(found, hits, np.nan) / np.where(found, mass, 1)
+    return mass, np.minimum(share, 1)
+
+
+def _spectrum(values: np.ndarray) -> np.ndarray:
+    """Return the Fourier coefficients (..., m) of masses at nodes, reflected at 0 and 1.
+
+    Each coefficient is multiplied by the characteristic function of a kernel to apply it.
+    """
+    from scipy.fft import dct
+
+    # A mass at an end coincides with its image.
+    values = values.astype(float)
+    values[..., [0, -1]] *= 2
+    found: Any = dct(values, type=1)
+    return found
+
+
+def _at_nodes(spectrum: np.ndarray) -> np.ndarray:
+    from scipy.fft import idct
+
+    found: Any = idct(spectrum, type=1)
+    return found
+
+
+def _fixed_point(spectrum: np.ndarray, cases: int) -> float:
+    """Return the width of the kernel that equals the mean absolute residual smoothed by it."""
+    from scipy.optimize import brentq
+
+    frequency = np.pi * np.arange(_GRID + 1)
+
+    def excess(width: float) -> float:
+        size = np.abs(_at_nodes(spectrum * np.exp(-((frequency * width) ** 2) / 2))) / cases
+        return float(size.sum() - (size[0] + size[-1]) / 2) - width
+
+    low, high = _NARROWEST / _GRID, 1.0
+    if excess(low) <= 0:
+        return low
+    # The residuals are at most one.
+    root: Any = brentq(excess, low, high + 1e-9, xtol=1e-9)
+    return float(root)
+
+
+def _count(predicted: np.ndarray, happened: np.ndarray, index: np.ndarray, cells: int) -> _Cells:
+    cases = np.bincount(index, minlength=cells).astype(float)
+    total = np.bincount(index, weights=predicted, minlength=cells)
+    place = np.clip(total / np.maximum(cases, 1), 0, 1)
+    return _Cells(place, cases, np.bincount(index, weights=happened, minlength=cells))
+
+
+def _resample(cells: _Cells, options: Options) -> tuple[np.ndarray, np.ndarray]:
+    """Return cases and what happened (resamples, m), of many data sets.
+
+    For consistency the labels are drawn from the predictions, for confidence cases are drawn anew.
+    """
+    rng = np.random.default_rng(options.seed)
+    m = len(cells.place)
+    if options.band == "consistency":
+        cases = cells.cases.astype(np.int64)
+        hits = rng.binomial(cases, cells.place, size=(RESAMPLES, m))
+        return np.broadcast_to(cases, hits.shape), hits
+    shares = np.concatenate([cells.happened, cells.cases - cells.happened]) / cells.cases.sum()
+    drawn = rng.multinomial(int(cells.cases.sum()), shares, size=RESAMPLES)
+    hits, misses = drawn[:, :m], drawn[:, m:]
+    return hits + misses, hits
+
+
+def _tails(level: float) -> tuple[float, float]:
+    return (1 - level) / 2, (1 + level) / 2

@@ -1,0 +1,258 @@
+"""Curves and bands of reliability diagrams, against other accounts of the same estimates."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+from matplotlib.axes import Axes
+from sklearn.isotonic import IsotonicRegression
+
+from bayescal import metrics, plots
+
+
+@pytest.fixture
+def forecasts() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(7)
+    probs = rng.beta(0.7, 0.9, size=300).round(2)
+    return probs, (rng.random(300) < probs**1.3).astype(int)
+
+
+def line(ax: Axes) -> np.ndarray:
+    (found,) = [item for item in ax.lines if item.get_gid() == "bayescal-series"]
+    return np.asarray(found.get_xydata())
+
+
+def band(ax: Axes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return places, lower and upper ends of the only band, which has no gap."""
+    (path,) = ax.collections[0].get_paths()
+    corners = path.vertices[:-1]
+    x = np.unique(corners[:, 0])
+    ends = [[f(corners[corners[:, 0] == at, 1]) for at in x] for f in (np.min, np.max)]
+    return x, *np.array(ends)
+
+
+def minimax(y: np.ndarray) -> np.ndarray:
+    """Return the isotonic regression of y by its formula: the greatest of the least averages."""
+    total = np.append(0, np.cumsum(y))
+    n = len(y)
+    means = np.array(
+        [[(total[b + 1] - total[a]) / (b + 1 - a) if b >= a else 2 for b in range(n)]
+         for a in range(n)]
+    )  # fmt: skip
+    return np.array([means[: i + 1, i:].min(axis=1).max() for i in range(n)])
+
+
+def kernel_regression(probs: np.ndarray, y: np.ndarray, t: np.ndarray, width: float) -> np.ndarray:
+    """Return shares at t with images of each case, case by case."""
+    images = np.concatenate([s * probs + 2 * m for s in (1, -1) for m in range(-3, 4)])
+    kernels = np.exp(-((t[:, None] - images) ** 2) / (2 * width**2))
+    return kernels @ np.tile(y, 14) / kernels.sum(axis=1)
+
+
+# --- curves -------------------------------------------------------------------------------------
+
+
+def test_corp_is_the_greatest_of_the_least_averages() -> None:
+    rng = np.random.default_rng(3)
+    probs = rng.permutation(60) / 60
+    y = (rng.random(60) < probs).astype(int)
+    found = line(plots.reliability(probs, y, method="corp", level=None))
+    order = np.argsort(probs)
+    np.testing.assert_allclose(np.interp(probs[order], *found.T), minimax(y[order]), atol=1e-12)
+    assert len(found) < 40  # only the ends of blocks
+
+
+def test_corp_with_ties_is_that_of_scikit_learn(forecasts: Any) -> None:
+    probs, y = forecasts
+    found = line(plots.reliability(probs, y, method="corp", level=None))
+    model = IsotonicRegression(out_of_bounds="clip").fit(probs, y)
+    t = np.linspace(probs.min(), probs.max(), 997)
+    np.testing.assert_allclose(np.interp(t, *found.T), model.predict(t), atol=1e-12)
+
+
+def test_smooth_is_kernel_regression(forecasts: Any) -> None:
+    probs, y = forecasts
+    found = line(plots.reliability(probs, y, method="smooth", level=None, bandwidth=0.07))
+    x, share = found.T
+    assert not np.isnan(share).any()
+    # The predictions stand at nodes of the grid.
+    np.testing.assert_allclose(share, kernel_regression(probs, y, x, 0.07), atol=1e-9)
+
+
+def test_default_bandwidth_is_the_smoothed_residual(forecasts: Any) -> None:
+    probs, y = forecasts
+    t = np.linspace(0, 1, 2001)
+    place, index = np.unique(probs, return_inverse=True)
+    images = np.concatenate([s * place + 2 * m for s in (1, -1) for m in range(-3, 4)])
+    residual = np.tile(np.bincount(index, weights=probs - y), 14)
+
+    def error(width: float) -> float:
+        kernels = np.exp(-(((t[:, None] - images) / width) ** 2) / 2)
+        density = kernels @ residual / (len(y) * width * np.sqrt(2 * np.pi))
+        return float(np.trapezoid(np.abs(density), t))
+
+    low, high = 0.001, 1.0
+    for _ in range(16):
+        middle = (low + high) / 2
+        low, high = (middle, high) if error(middle) > middle else (low, middle)
+    default, given = (
+        line(plots.reliability(probs, y, method="smooth", level=None, bandwidth=width))
+        for width in (None, (low + high) / 2)
+    )
+    np.testing.assert_allclose(default, given, atol=2e-4)
+
+
+def test_smooth_line_ends_where_there_are_no_cases() -> None:
+    probs = np.repeat([0.2, 0.9], 50)
+    y = np.tile([0, 1], 50)
+    x, share = line(plots.reliability(probs, y, method="smooth", level=None, bandwidth=0.02)).T
+    cases = sum(50 * np.exp(-((x - p) ** 2) / (2 * 0.02**2)) for p in (0.2, 0.9))
+    # Not at the border itself.
+    clear = np.abs(cases - 1) > 1e-6
+    np.testing.assert_array_equal(np.isnan(share)[clear], (cases < 1)[clear])
+    np.testing.assert_allclose(share[~np.isnan(share)], 0.5)
+
+
+def test_curves_of_confidence() -> None:
+    rng = np.random.default_rng(5)
+    probs = rng.dirichlet(np.ones(3), size=100)
+    y = rng.integers(0, 3, size=100)
+    ax = plots.reliability(probs, y, method="corp", level=None)
+    right = (probs.argmax(axis=1) == y).astype(int)
+    expected = plots.reliability(probs.max(axis=1), right, method="corp", level=None)
+    np.testing.assert_array_equal(line(ax), line(expected))
+    assert ax.get_xlabel() == "Confidence"
+    assert ax.get_ylabel() == "Accuracy"
+    # Of two classes, from one column or both.
+    p = probs[:, 0]
+    for given in (p, np.stack([1 - p, p], axis=1)):
+        ax = plots.reliability(given, y == 1, kind="confidence", method="corp", level=None)
+        np.testing.assert_allclose(line(ax)[0, 0], np.maximum(p, 1 - p).min())
+
+
+# --- bands --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95])
+def test_intervals_of_bins_are_those_of_wilson(forecasts: Any, level: float) -> None:
+    probs, y = forecasts
+    ax = plots.reliability(probs, y, bins=6, band="confidence", level=level)
+    part_of = np.clip(np.ceil(probs * 6).astype(int), 1, 6)
+    for b, segment in enumerate(ax.collections[0].get_segments(), start=1):
+        own = y[part_of == b]
+        test = scipy.stats.binomtest(int(own.sum()), len(own))
+        interval = test.proportion_ci(level, method="wilson")
+        np.testing.assert_allclose(segment[:, 1], [interval.low, interval.high], atol=1e-12)
+
+
+def test_intervals_of_bins_hold_the_share() -> None:
+    probs, y = np.repeat([0.1, 0.9], 7), np.repeat([0, 1], 7)
+    low, high = plots.reliability(probs, y, band="confidence").collections[0].get_segments()
+    assert low[0, 1] == 0 and high[1, 1] == 1
+
+
+def quantile_errors(draws: int, level: float) -> tuple[list[float], list[float]]:
+    """Return within which levels either end lies, but once in 10 000, for so many draws."""
+    tails = (1 - level) / 2, (1 + level) / 2
+    chance = [scipy.stats.binom(draws, q).ppf([5e-5, 1 - 5e-5]) / draws for q in tails]
+    return list(chance[0]), list(chance[1])
+
+
+@pytest.mark.parametrize("method", ["corp", "smooth"])
+@pytest.mark.parametrize("kind", ["consistency", "confidence"])
+def test_bands_are_quantiles_over_data_sets(forecasts: Any, method: str, kind: str) -> None:
+    probs, y = forecasts
+    options: dict[str, Any] = {"bandwidth": 0.05} if method == "smooth" else {}
+    ax = plots.reliability(probs, y, method=method, band=kind, level=0.8, seed=4, **options)
+    x, lower, upper = band(ax)
+    rng = np.random.default_rng(11)
+    at = np.searchsorted(x, [0.2, 0.5, 0.8])
+    draws = []
+    for _ in range(1000):
+        if kind == "consistency":
+            p, outcome = probs, (rng.random(len(probs)) < probs).astype(int)
+        else:
+            rows = rng.integers(0, len(y), len(y))
+            p, outcome = probs[rows], y[rows]
+        if method == "corp":
+            model = IsotonicRegression(out_of_bounds="clip").fit(p, outcome)
+            draws.append(model.predict(x[at]))
+        else:
+            draws.append(kernel_regression(p, outcome, x[at], 0.05))
+    # Ends from 200 draws have quantile levels that vary by chance; 0.04 is four standard errors
+    # of the shares of 1000 draws.
+    for (least, most), ends in zip(quantile_errors(200, 0.8), (lower, upper), strict=True):
+        for place, end in zip(at, ends[at], strict=True):
+            own = np.array(draws)[:, list(at).index(place)]
+            assert (own < end - 1e-9).mean() <= most + 0.04
+            assert (own <= end + 1e-9).mean() >= least - 0.04
+
+
+def test_consistency_of_a_calibrated_model_holds_its_curve() -> None:
+    rng = np.random.default_rng(0)
+    probs = rng.random(2000)
+    y = (rng.random(2000) < probs).astype(int)
+    for method in ("corp", "smooth"):
+        ax = plots.reliability(probs, y, method=method, level=0.99)
+        x, lower, upper = band(ax)
+        curve = np.interp(x, *line(ax).T)
+        assert ((lower <= curve) & (curve <= upper)).mean() > 0.9
+
+
+def test_many_distinct_predictions_are_pooled_for_the_band_alone() -> None:
+    rng = np.random.default_rng(1)
+    probs = rng.random(12_000)
+    y = (rng.random(12_000) < probs).astype(int)
+    ax = plots.reliability(probs, y, method="corp")
+    x, lower, upper = band(ax)
+    assert 4000 < len(x) <= 4096
+    assert np.abs((lower + upper) / 2 - x).max() < 0.05
+    model = IsotonicRegression(out_of_bounds="clip").fit(probs, y)
+    found = np.interp(probs, *line(ax).T)
+    np.testing.assert_allclose(found, model.predict(probs), atol=1e-12)
+
+
+def test_seed_decides_the_band(forecasts: Any) -> None:
+    ends = [
+        band(plots.reliability(*forecasts, method="smooth", seed=seed))[1] for seed in (1, 1, 2)
+    ]
+    np.testing.assert_array_equal(ends[0], ends[1])
+    assert (ends[0] != ends[2]).any()
+
+
+@pytest.mark.parametrize("method", ["binned", "corp", "smooth"])
+@pytest.mark.parametrize("kind", ["consistency", "confidence"])
+@pytest.mark.parametrize(
+    ("probs", "y"),
+    [([0.5], [1]), ([0.0, 0.0], [0, 0]), ([0.0, 1.0], [0, 1]), ([0.3, 0.3, 0.3], [0, 1, 1])],
+)
+def test_tiny_data_are_drawn(method: str, kind: str, probs: list, y: list) -> None:
+    ax = plots.reliability(probs, y, method=method, band=kind)
+    ax.figure.canvas.draw()
+    assert np.isfinite(line(ax)).any()
+
+
+def test_curve_of_all_right_is_the_metric_s_ideal() -> None:
+    probs, y = np.array([0.0, 1.0]), [0, 1]
+    assert metrics.ece(probs, y) == 0
+    np.testing.assert_array_equal(
+        line(plots.reliability(probs, y, method="corp")), [[0, 0], [1, 1]]
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "loess"}, "method must be one of 'binned', 'corp', 'smooth'"),
+        ({"band": "credible"}, "band must be one of 'consistency', 'confidence'"),
+        ({"method": "smooth", "bandwidth": 0.0}, "bandwidth must be positive and finite, got 0"),
+        ({"method": "corp", "probs": [0.2, 1.2]}, r"probs must lie in \[0, 1\]"),
+        ({"method": "smooth", "y": [0, 3]}, r"y must be in \{0, 1\}"),
+        ({"method": "corp", "kind": "classwise"}, "kind must be one of"),
+    ],
+)
+def test_wrong_options_are_told(options: dict[str, Any], message: str) -> None:
+    arguments = {"probs": [0.2, 0.4], "y": [0, 1], **options}
+    with pytest.raises(ValueError, match=message):
+        plots.reliability(**arguments)

@@ -1,17 +1,56 @@
-"""How good probabilities are: proper scores, accuracy and calibration errors.
+"""How good probabilities are: proper scores, accuracy, calibration errors, costs of decisions.
 
-Every metric takes probabilities, labels and optional ``weights`` as arrays of any kind, computes
-in float64 and returns a Python float. Errors are fractions, not percent.
+Metrics take probabilities, labels and optional ``weights`` as arrays of any kind and compute in
+float64; most return a Python float. Errors are fractions, not percent. Weights that are whole
+numbers are counts, the same as repeating cases; others are shares. :class:`Accumulator` computes
+metrics of data that come in batches.
 """
 
+from bayescal.metrics._accumulator import Accumulator
+from bayescal.metrics._bootstrap import Interval, bootstrap, difference, interval
 from bayescal.metrics._calibration import ReliabilityCurve, ece, reliability_curve
+from bayescal.metrics._corp import Corp, corp
+from bayescal.metrics._debiased import debiased_ece
+from bayescal.metrics._decisions import DecisionCost, decision_cost, loss_gap
+from bayescal.metrics._multilabel import hamming_loss, multilabel_ece
+from bayescal.metrics._report import Report, report
 from bayescal.metrics._scores import accuracy, brier_score, log_loss
+from bayescal.metrics._significance import (
+    CalibrationTest,
+    consistency_test,
+    spiegelhalter_test,
+)
+from bayescal.metrics._skce import skce
+from bayescal.metrics._smooth import kde_ece, smooth_ece
+from bayescal.metrics._truth import true_calibration_error
 
 __all__ = [
+    "Accumulator",
+    "CalibrationTest",
+    "Corp",
+    "DecisionCost",
+    "Interval",
     "ReliabilityCurve",
+    "Report",
     "accuracy",
+    "bootstrap",
     "brier_score",
+    "consistency_test",
+    "corp",
+    "debiased_ece",
+    "decision_cost",
+    "difference",
     "ece",
+    "hamming_loss",
+    "interval",
+    "kde_ece",
     "log_loss",
+    "loss_gap",
+    "multilabel_ece",
     "reliability_curve",
+    "report",
+    "skce",
+    "smooth_ece",
+    "spiegelhalter_test",
+    "true_calibration_error",
 ]

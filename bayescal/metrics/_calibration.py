@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from bayescal._core.checks import check_choice, check_count
+from bayescal.metrics._bins import binned_error
+from bayescal.metrics._events import Kind, find_events, number_of_groups, resolve_kind
 from bayescal.metrics._inputs import Predictions, check_norm, check_predictions
+from bayescal.metrics._mass import Group, MassMetric, event_groups, event_pieces
+from bayescal.metrics._sums import Metric, Piece, SumMetric, collect, evaluate
 
 __all__ = ["ReliabilityCurve", "ece", "reliability_curve"]
 
 Binning = Literal["equal_width", "equal_mass"]
-Kind = Literal["binary", "confidence"]
+BINNINGS = "equal_width", "equal_mass"
 
 
 class ReliabilityCurve(NamedTuple):
@@ -40,7 +45,7 @@ def reliability_curve(
     *,
     bins: int = 15,
     binning: Binning = "equal_width",
-    kind: Kind | None = None,
+    kind: Literal["binary", "confidence"] | None = None,
     weights: Any = None,
 ) -> ReliabilityCurve:
     r"""Mean predicted and observed frequency, bin by bin.
@@ -89,13 +94,15 @@ def reliability_curve(
     ([0.2, 0.8], [0.5, 1.0], [2.0, 2.0])
     """
     bins = check_count(bins, "bins")
-    check_choice(binning, "binning", ("equal_width", "equal_mass"))
-    predicted, observed, weight = _events(check_predictions(probs, y, weights), kind)
-    sums = _equal_width if binning == "equal_width" else _equal_mass
-    total, total_predicted, total_observed = sums(predicted, observed, weight, bins)
-    filled = total > 0
-    total = total[filled]
-    return ReliabilityCurve(total_predicted[filled] / total, total_observed[filled] / total, total)
+    check_choice(binning, "binning", BINNINGS)
+    if kind is not None:
+        check_choice(kind, "kind", ("binary", "confidence"))
+    checked = check_predictions(probs, y, weights)
+    columns = None if checked.probs.ndim == 1 else checked.probs.shape[1]
+    metric = make_ece(columns, bins=bins, binning=binning, kind=kind)
+    sums = metric.sums(checked, np) if isinstance(metric, MassMetric) else collect(metric, checked)
+    sums = sums[:, sums[0] > 0]
+    return ReliabilityCurve(sums[1] / sums[0], sums[2] / sums[0], sums[0])
 
 
 def ece(
@@ -105,6 +112,7 @@ def ece(
     bins: int = 15,
     binning: Binning = "equal_width",
     kind: Kind | None = None,
+    k: int | None = None,
     norm: float = 1,
     weights: Any = None,
 ) -> float:
@@ -113,7 +121,17 @@ def ece(
     .. math:: \Big(\sum_b \frac{n_b}{n} |\bar p_b - \bar y_b|^{q}\Big)^{1/q}
 
     over the bins of :func:`reliability_curve`, which says how they are made; q is ``norm``.
-    This plug-in estimate is biased upwards when bins hold few cases.
+    This plug-in estimate is biased upwards when bins hold few cases; :func:`debiased_ece` is not.
+    What p and y are depends on ``kind``:
+
+    - "binary": P(y = 1), and whether y is 1.
+    - "confidence": the largest probability, and whether its class happened.
+    - "classwise": the probability of each class in turn, and whether it happened. The sum above is
+      averaged over classes, so that with ``norm=1`` the result is the mean over classes.
+    - "top_label": as "confidence", but cases with different predicted classes have bins apart.
+    - "top_k_confidence": the j-th largest probability, and whether its class happened. The sum is
+      averaged over the ranks j = 1, ..., k.
+    - "top_k_label": the same, with bins apart for each rank and class.
 
     Parameters
     ----------
@@ -122,12 +140,13 @@ def ece(
     y : array of shape (n,)
         Labels in {0, 1}, or class codes in {0, ..., k - 1}.
     bins : int, default 15
-        Number of bins.
+        Number of bins, for each class, rank or label that has its own.
     binning : {"equal_width", "equal_mass"}
         How the bins are laid out.
-    kind : {"binary", "confidence"}, optional
-        What is predicted: P(y = 1), or the largest probability. By default "binary" for shape
-        (n,) and "confidence" for shape (n, k).
+    kind : str, optional
+        See above. By default "binary" for shape (n,) and "confidence" for shape (n, k).
+    k : int, optional
+        Number of ranks for the kinds that begin with "top_k"; by default 5, or all if fewer.
     norm : float, default 1
         Order of the norm over bins, at least 1; ``math.inf`` gives the maximum calibration error.
     weights : array of shape (n,), optional
@@ -146,7 +165,8 @@ def ece(
     References
     ----------
     M. P. Naeini, G. F. Cooper and M. Hauskrecht (2015), Obtaining well calibrated probabilities
-    using Bayesian binning.
+    using Bayesian binning. M. Kull et al. (2019), Beyond temperature scaling (classwise). C. Gupta
+    and A. Ramdas (2022), Top-label calibration and multiclass-to-binary reductions.
 
     Examples
     --------
@@ -154,72 +174,85 @@ def ece(
 
     >>> ece([0.1, 0.3, 0.9, 0.7], [0, 1, 1, 1], bins=2)
     0.25
+
+    Right by one half on average, but always for class 0 and never for class 1:
+
+    >>> probs, y = [[0.5, 0.5], [0.4, 0.6], [0.4, 0.6]], [0, 0, 0]
+    >>> ece(probs, y, bins=1), ece(probs, y, bins=1, kind="top_label")
+    (0.23333..., 0.56666...)
     """
-    norm = check_norm(norm)
-    curve = reliability_curve(probs, y, bins=bins, binning=binning, kind=kind, weights=weights)
-    gaps = np.abs(curve.predicted - curve.observed)
-    if math.isinf(norm):
-        return float(gaps.max())
-    return float(np.average(gaps**norm, weights=curve.weight) ** (1 / norm))
+    checked = check_predictions(probs, y, weights)
+    columns = None if checked.probs.ndim == 1 else checked.probs.shape[1]
+    metric = make_ece(columns, bins=bins, binning=binning, kind=kind, k=k, norm=norm)
+    return evaluate(metric, checked)
 
 
-def _events(checked: Predictions, kind: str | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the predicted probability of an event, whether it happened, and the weights."""
-    probs, y = checked.probs, checked.y
-    if kind is None:
-        kind = "binary" if probs.ndim == 1 else "confidence"
-    check_choice(kind, "kind", ("binary", "confidence"))
-    if kind == "binary":
-        if probs.ndim == 2:
-            if probs.shape[1] != 2:
-                raise ValueError(
-                    f"kind must be 'confidence' for {probs.shape[1]} classes, got 'binary'"
-                )
-            probs = probs[:, 1]
-        return probs, y.astype(np.float64), checked.weights
-    if probs.ndim == 1:
-        probs = np.stack([1 - probs, probs], axis=1)
-    right = probs.argmax(axis=1) == y
-    return probs.max(axis=1), right.astype(np.float64), checked.weights
+def make_ece(
+    columns: int | None,
+    *,
+    bins: Any = 15,
+    binning: Any = "equal_width",
+    kind: Any = None,
+    k: Any = None,
+    norm: Any = 1,
+) -> BinnedError | EqualMassError:
+    """Check options, and return the metric for probabilities with so many columns."""
+    norm, bins = check_norm(norm), check_count(bins, "bins")
+    check_choice(binning, "binning", BINNINGS)
+    kind, ranks = resolve_kind(kind, k, columns)
+    parts, labels = number_of_groups(kind, ranks, columns)
+    cls = BinnedError if binning == "equal_width" else EqualMassError
+    return cls(bins, kind, ranks, parts, labels, norm)
 
 
-def _equal_width(
-    predicted: np.ndarray, observed: np.ndarray, weight: np.ndarray, bins: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sum weights, predictions and outcomes over the bins (lower, upper]."""
-    # Quotients are rounded correctly, so that 0.2 lies on the border 3 / 15; linspace is not.
-    borders = np.arange(1, bins) / bins
-    place = np.searchsorted(borders, predicted, side="left")
-
-    def over_bins(values: np.ndarray) -> np.ndarray:
-        return np.bincount(place, values, minlength=bins)
-
-    return over_bins(weight), over_bins(weight * predicted), over_bins(weight * observed)
+@dataclass(frozen=True)
+class _Binned(Metric):
+    bins: int
+    kind: str
+    ranks: int
+    parts: int
+    labels: int
+    norm: float
 
 
-def _equal_mass(
-    predicted: np.ndarray, observed: np.ndarray, weight: np.ndarray, bins: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sum weights, predictions and outcomes over bins of equal mass.
+@dataclass(frozen=True)
+class BinnedError(_Binned, SumMetric):
+    """The error over bins of equal width."""
 
-    Cumulative sums over distinct predictions, straight in between, are read off at the borders:
-    that shares ties and the cases on a border in proportion.
-    """
-    distinct, place = np.unique(predicted, return_inverse=True)
+    @property
+    def cells(self) -> int:
+        return self.parts * self.labels * self.bins
 
-    def cumulative(values: np.ndarray) -> np.ndarray:
-        return np.concatenate([[0.0], np.cumsum(np.bincount(place, values, len(distinct)))])
+    @property
+    def rows(self) -> int:
+        return 3
 
-    mass = cumulative(weight)
-    total = mass[-1]
-    steps = np.arange(bins + 1)
-    if np.array_equal(weight, np.floor(weight)):
-        size, rest = divmod(total, bins)
-        borders = steps * size + np.minimum(steps, rest)
-    else:
-        borders = steps / bins * total
+    def width(self, columns: int) -> int:
+        return columns + self.parts
 
-    def over_bins(values: np.ndarray) -> np.ndarray:
-        return np.diff(np.interp(borders, mass, cumulative(values)))
+    def pieces(self, data: Predictions, xp: Any) -> tuple[Piece, ...]:
+        events = find_events(data, self.kind, self.ranks, xp)
+        return event_pieces(events, self.bins, self.labels, xp)
 
-    return np.diff(borders), over_bins(weight * predicted), over_bins(weight * observed)
+    def value(self, sums: Any, xp: Any) -> Any:
+        return binned_error(sums, self.norm, xp)
+
+
+@dataclass(frozen=True)
+class EqualMassError(_Binned, MassMetric):
+    """The error over bins of equal mass."""
+
+    @property
+    def groups(self) -> int:
+        return self.parts * self.labels
+
+    def split(self, data: Predictions, xp: Any) -> Iterator[Group]:
+        events = find_events(data, self.kind, self.ranks, xp)
+        return event_groups(events, data.weights, self.labels, xp)
+
+    def cell_pieces(self, data: Predictions, cells: int, xp: Any) -> tuple[Piece, Piece, Piece]:
+        events = find_events(data, self.kind, self.ranks, xp)
+        return event_pieces(events, cells, self.labels, xp)
+
+    def finish(self, sums: Any, ratio: Any, xp: Any) -> Any:
+        return binned_error(sums, self.norm, xp)

@@ -27,10 +27,19 @@ class Predictions(NamedTuple):
         Relative precision of the type in which the probabilities came.
     """
 
-    probs: np.ndarray
-    y: np.ndarray
-    weights: np.ndarray
+    probs: Any
+    y: Any
+    weights: Any
     eps: float
+
+    def part(self, rows: slice) -> Predictions:
+        """Return some of the cases."""
+        return Predictions(self.probs[rows], self.y[rows], self.weights[rows], self.eps)
+
+    @property
+    def whole(self) -> bool:
+        """Whether weights are whole numbers, hence counts."""
+        return bool((self.weights == np.floor(self.weights)).all())
 
 
 def check_predictions(probs: Any, y: Any, weights: Any = None) -> Predictions:
@@ -49,12 +58,43 @@ def check_predictions(probs: Any, y: Any, weights: Any = None) -> Predictions:
         raise ValueError(f"y must have shape ({len(probs)},) to match probs, got {y.shape}")
     eps = _precision(probs.dtype)
     weights = _check_weights(weights, len(probs))
-    counted = weights > 0
-    probs, y, weights = probs[counted].astype(np.float64), y[counted], weights[counted]
+    probs, y, weights = _counted(probs, y, weights)
     classes = 2 if probs.ndim == 1 else probs.shape[1]
-    return Predictions(
-        _check_probs(probs, eps), check_labels(y, classes, "y"), weights.astype(np.float64), eps
-    )
+    return Predictions(_check_probs(probs, eps), check_labels(y, classes, "y"), weights, eps)
+
+
+def check_many_labels(probs: Any, y: Any, weights: Any = None) -> Predictions:
+    """Check probabilities (n, l) and labels (n, l) that do not exclude each other, and weights."""
+    probs, y = as_numpy(probs, "probs"), as_numpy(y, "y")
+    if probs.ndim != 2:
+        raise ValueError(f"probs must have shape (n, labels), got {probs.shape}")
+    if probs.size == 0:
+        raise ValueError("probs must not be empty")
+    if y.shape != probs.shape:
+        raise ValueError(f"y must have shape {probs.shape} to match probs, got {y.shape}")
+    eps = _precision(probs.dtype)
+    probs, y, weights = _counted(probs, y, _check_weights(weights, len(probs)))
+    return Predictions(_check_range(probs), check_labels(y, 2, "y"), weights, eps)
+
+
+def check_truth(truth: Any, probs: np.ndarray, weights: Any) -> np.ndarray:
+    """Check probabilities that are compared with ``probs``; weights of zero leave rows out."""
+    truth = as_numpy(truth, "true_probs")
+    if weights is not None:
+        truth = truth[np.asarray(weights) > 0]
+    if truth.shape != probs.shape:
+        raise ValueError(f"true_probs must have shape {probs.shape}, got {truth.shape}")
+    return _check_probs(truth.astype(np.float64), _precision(truth.dtype), "true_probs")
+
+
+def _counted(
+    probs: np.ndarray, y: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Leave out the cases of weight zero; copy nothing that need not be."""
+    if not weights.all():
+        counted = weights > 0
+        probs, y, weights = probs[counted], y[counted], weights[counted]
+    return probs.astype(np.float64, copy=False), y, weights
 
 
 def check_eps(eps: Any, default: float) -> float:
@@ -96,17 +136,34 @@ def _check_weights(weights: Any, n: int) -> np.ndarray:
     return array
 
 
-def _check_probs(probs: np.ndarray, eps: float) -> np.ndarray:
-    check_finite(probs, "probs")
+def _check_range(probs: np.ndarray, name: str = "probs") -> np.ndarray:
     low, high = probs.min(), probs.max()
+    # NaN is neither below nor above: it comes out of both.
+    if not (np.isfinite(low) and np.isfinite(high)):
+        check_finite(probs, name)
     if low < -_RANGE_TOLERANCE or high > 1 + _RANGE_TOLERANCE:
         wrong = low if low < -_RANGE_TOLERANCE else high
-        raise ValueError(f"probs must lie in [0, 1], got {wrong:g}; pass probabilities, not scores")
+        advice = "pass probabilities, not scores"
+        raise ValueError(f"{name} must lie in [0, 1], got {wrong:g}; {advice}")
+    return probs if low >= 0 and high <= 1 else np.clip(probs, 0.0, 1.0)
+
+
+def _check_probs(probs: np.ndarray, eps: float, name: str = "probs") -> np.ndarray:
+    clipped = _check_range(probs, name)
     if probs.ndim == 2:
-        error = np.abs(probs.sum(axis=1) - 1)
+        sums = probs @ np.ones(probs.shape[1])
+        low, high = sums.min(), sums.max()
         tolerance = max(_SUM_TOLERANCE, probs.shape[1] * eps)
-        if error.max() > tolerance:
-            row = int(error.argmax())
-            total = probs[row].sum()
-            raise ValueError(f"probs must have rows that sum to one, got a sum of {total:g}")
-    return np.clip(probs, 0.0, 1.0)
+        if max(1 - low, high - 1) > tolerance:
+            total = low if 1 - low > high - 1 else high
+            raise ValueError(f"{name} must have rows that sum to one, got a sum of {total:g}")
+    return clipped
+
+
+def check_positive(value: Any, name: str) -> float:
+    """Return a positive, finite number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+        raise TypeError(f"{name} must be a positive number, got {value!r}")
+    if not 0 < value < math.inf:
+        raise ValueError(f"{name} must be positive, got {value}")
+    return float(value)

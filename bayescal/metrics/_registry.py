@@ -1,16 +1,109 @@
-"""All metrics by name: tests and reports go through this table."""
+"""All metrics by name: tests, accumulators and reports go through this table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from bayescal.metrics._calibration import ece
-from bayescal.metrics._scores import accuracy, brier_score, log_loss
+from bayescal.metrics._calibration import ece, make_ece
+from bayescal.metrics._corp import corp
+from bayescal.metrics._debiased import debiased_ece, make_debiased
+from bayescal.metrics._decisions import decision_cost, loss_gap, make_loss_gap
+from bayescal.metrics._inputs import check_eps
+from bayescal.metrics._mass import MassHistogram, MassMetric
+from bayescal.metrics._multilabel import (
+    hamming_loss,
+    make_hamming,
+    make_multilabel,
+    multilabel_ece,
+)
+from bayescal.metrics._scores import Accuracy, BrierScore, LogLoss, accuracy, brier_score, log_loss
+from bayescal.metrics._skce import skce
+from bayescal.metrics._smooth import kde_ece, make_kde, make_smooth, smooth_ece
+from bayescal.metrics._sums import Metric, SumMetric
+from bayescal.metrics._truth import true_calibration_error
 
-# Each is called with probabilities, labels and, by keyword, weights, and returns a float.
-METRICS: dict[str, Callable[..., float]] = {
-    "log_loss": log_loss,
-    "brier_score": brier_score,
-    "accuracy": accuracy,
-    "ece": ece,
+Shape = Literal["binary", "multiclass", "multilabel"]
+_CLASSES: tuple[Shape, ...] = ("binary", "multiclass")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What there is to know of a metric.
+
+    Attributes
+    ----------
+    function : callable
+        The public function.
+    shapes : tuple of {"binary", "multiclass", "multilabel"}
+        Which probabilities it takes: of shape (n,), (n, k), or (n, l) for labels that do not
+        exclude each other.
+    make : callable or None
+        Called with the number of columns (None for shape (n,)) and the options of the function,
+        returns the metric of :mod:`bayescal.metrics._sums`. None where there is none.
+    best : {"low", "high", "zero"} or None
+        What good predictions have; None for results of several numbers.
+    counts : bool
+        Whether the size of weights matters, not only their ratios.
+    labels : bool
+        Whether it compares probabilities with labels and nothing else, and returns a float.
+    """
+
+    function: Callable[..., Any]
+    shapes: tuple[Shape, ...] = _CLASSES
+    make: Callable[..., Metric] | None = None
+    best: Literal["low", "high", "zero"] | None = "zero"
+    counts: bool = False
+    labels: bool = True
+
+
+def _make_log_loss(columns: int | None, *, eps: Any = None) -> LogLoss:
+    return LogLoss(None if eps is None else check_eps(eps, 0.0))
+
+
+def _make_brier(columns: int | None) -> BrierScore:
+    return BrierScore()
+
+
+def _make_accuracy(columns: int | None) -> Accuracy:
+    return Accuracy()
+
+
+METRICS: dict[str, Entry] = {
+    "log_loss": Entry(log_loss, make=_make_log_loss, best="low"),
+    "brier_score": Entry(brier_score, make=_make_brier, best="low"),
+    "accuracy": Entry(accuracy, make=_make_accuracy, best="high"),
+    "ece": Entry(ece, make=make_ece),
+    "debiased_ece": Entry(debiased_ece, make=make_debiased, counts=True),
+    "smooth_ece": Entry(smooth_ece, make=make_smooth),
+    "kde_ece": Entry(kde_ece, make=make_kde, counts=True),
+    "skce": Entry(skce, counts=True),
+    "loss_gap": Entry(loss_gap, make=make_loss_gap),
+    "multilabel_ece": Entry(multilabel_ece, ("multilabel",), make_multilabel),
+    "hamming_loss": Entry(hamming_loss, ("multilabel",), make_hamming, best="low"),
+    "corp": Entry(corp, best=None, labels=False),
+    "decision_cost": Entry(decision_cost, best=None, labels=False),
+    "true_calibration_error": Entry(true_calibration_error, labels=False),
 }
+
+
+def streamed(name: str, columns: int | None, options: dict[str, Any]) -> SumMetric:
+    """Return a metric as a function of sums: itself, or with bins of equal mass its approximation.
+
+    Raises
+    ------
+    ValueError
+        If there is no such metric, or it needs all cases at once.
+    """
+    if name not in METRICS:
+        raise ValueError(f"no metric named {name!r}; there are {', '.join(METRICS)}")
+    make = METRICS[name].make
+    if make is None:
+        able = ", ".join(key for key, entry in METRICS.items() if entry.make is not None)
+        raise ValueError(f"{name} cannot be accumulated, it needs all cases at once; {able} can")
+    metric = make(columns, **options)
+    if isinstance(metric, MassMetric):
+        return MassHistogram(metric)
+    assert isinstance(metric, SumMetric)
+    return metric

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from bayescal.metrics._inputs import check_eps, check_predictions
+from bayescal.metrics._events import largest
+from bayescal.metrics._inputs import Predictions, check_eps, check_predictions
+from bayescal.metrics._sums import Piece, SumMetric, evaluate
 
 __all__ = ["accuracy", "brier_score", "log_loss"]
 
@@ -54,15 +57,7 @@ def log_loss(probs: Any, y: Any, *, weights: Any = None, eps: float | None = Non
     0.56971...
     """
     checked = check_predictions(probs, y, weights)
-    eps = check_eps(eps, checked.eps)
-    clipped = np.clip(checked.probs, eps, 1 - eps)
-    with np.errstate(divide="ignore"):
-        if clipped.ndim == 1:
-            happened = np.where(checked.y == 1, np.log(clipped), np.log1p(-clipped))
-        else:
-            happened = np.log(clipped[np.arange(len(clipped)), checked.y])
-    # Adding zero turns the -0.0 of perfect predictions into 0.0.
-    return float(-np.average(happened, weights=checked.weights)) + 0.0
+    return evaluate(LogLoss(check_eps(eps, checked.eps)), checked)
 
 
 def brier_score(probs: Any, y: Any, *, weights: Any = None) -> float:
@@ -104,14 +99,7 @@ def brier_score(probs: Any, y: Any, *, weights: Any = None) -> float:
     >>> brier_score([[0.25, 0.75], [0.5, 0.5]], [1, 0])
     0.3125
     """
-    checked = check_predictions(probs, y, weights)
-    if checked.probs.ndim == 1:
-        squares = (checked.probs - checked.y) ** 2
-    else:
-        distance = checked.probs.copy()
-        distance[np.arange(len(checked.y)), checked.y] -= 1
-        squares = (distance**2).sum(axis=1)
-    return float(np.average(squares, weights=checked.weights))
+    return evaluate(BrierScore(), check_predictions(probs, y, weights))
 
 
 def accuracy(probs: Any, y: Any, *, weights: Any = None) -> float:
@@ -147,9 +135,78 @@ def accuracy(probs: Any, y: Any, *, weights: Any = None) -> float:
     >>> accuracy([0.9, 0.2], [1, 1], weights=[3, 1])
     0.75
     """
-    checked = check_predictions(probs, y, weights)
-    if checked.probs.ndim == 1:
-        decided = (checked.probs > 0.5).astype(np.int64)
-    else:
-        decided = checked.probs.argmax(axis=1)
-    return float(np.average(decided == checked.y, weights=checked.weights))
+    return evaluate(Accuracy(), check_predictions(probs, y, weights))
+
+
+class _Mean(SumMetric):
+    """A weighted mean over cases: a subclass writes what each case costs."""
+
+    @property
+    def cells(self) -> int:
+        return 1
+
+    @property
+    def rows(self) -> int:
+        return 2
+
+    def cost(self, data: Predictions, xp: Any) -> Any:
+        """Return the cost of each case, (n,)."""
+        raise NotImplementedError
+
+    def pieces(self, data: Predictions, xp: Any) -> tuple[Piece, ...]:
+        return Piece(None, self.cost(data, xp)), Piece(None, None)
+
+    def value(self, sums: Any, xp: Any) -> Any:
+        return sums[0, 0] / sums[1, 0]
+
+
+@dataclass(frozen=True)
+class LogLoss(_Mean):
+    """The logarithmic loss; without ``eps``, clipped where the type of the predictions ends."""
+
+    eps: float | None = None
+
+    def cost(self, data: Predictions, xp: Any) -> Any:
+        eps = data.eps if self.eps is None else self.eps
+        probs, y = data.probs, data.y
+        if probs.ndim == 1:
+            clipped = xp.clip(probs, eps, 1 - eps)
+            with np.errstate(divide="ignore"):
+                logs = xp.where(y == 1, xp.log(clipped), xp.log1p(-clipped))
+        else:
+            own = xp.clip(of_class(probs, y, xp), eps, 1 - eps)
+            with np.errstate(divide="ignore"):
+                logs = xp.log(own)
+        # Zero less turns the -0.0 of perfect predictions into 0.0.
+        return 0.0 - logs
+
+
+@dataclass(frozen=True)
+class BrierScore(_Mean):
+    """The Brier score."""
+
+    def cost(self, data: Predictions, xp: Any) -> Any:
+        probs, y = data.probs, data.y
+        if probs.ndim == 1:
+            return (probs - y.astype(probs.dtype)) ** 2
+        # The other classes, and the one that happened.
+        own = of_class(probs, y, xp)
+        others = xp.einsum("ij,ij->i", probs, probs) - own**2
+        return xp.maximum(others, 0) + (1 - own) ** 2
+
+
+@dataclass(frozen=True)
+class Accuracy(_Mean):
+    """The share of cases whose most probable class happened."""
+
+    def cost(self, data: Predictions, xp: Any) -> Any:
+        probs, y = data.probs, data.y
+        decided = (probs > 0.5).astype(y.dtype) if probs.ndim == 1 else largest(probs, xp)[1]
+        return (decided == y).astype(probs.dtype)
+
+
+def of_class(probs: Any, y: Any, xp: Any) -> Any:
+    """Return the probability (n,) of the class that happened."""
+    if xp is np:
+        return probs[np.arange(len(y)), y]
+    return xp.take_along_axis(probs, y[:, None], axis=1)[:, 0]

@@ -1,29 +1,148 @@
-"""Figures published for a DenseNet-40 on CIFAR-10 (Kull et al. 2019)."""
+"""Published figures of networks, forecasts and labels, each in its own convention."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import softmax
 
 from bayescal import metrics
+from bayescal.metrics._skce import median_distance
 
 pytestmark = pytest.mark.realdata
 
+Load = Callable[[str], tuple[np.ndarray, np.ndarray]]
+
+#: Accuracy, log loss, Brier score; then in percent the errors of confidence and class by class,
+#: each with 15 bins of equal width and of equal mass.
+NETWORKS = {
+    "kull_densenet40_c10": (0.9242, 0.43006, 0.12738, 5.500, 5.493, 1.1403, 0.4449),
+    "sctl_densenet40_c10_LT": (0.7211, 1.80382, 0.47767, 21.079, 21.071, 4.4861, 4.1819),
+    "sctl_resnet110_c10_LT": (0.7597, 1.83662, 0.42034, 19.138, 19.138, 4.0271, 3.6954),
+    "gupta_resnet50_c10": (0.9502, 0.17551, 0.08005, 1.552, 1.562, 0.4220, 0.2583),
+    "netcal_lenet_5_cifar_10": (0.5308, 1.36987, 0.61415, 10.789, 10.789, 2.4060, 2.2549),
+    "netcal_densenet_bc_100_cifar_100": (0.7541, 1.22563, 0.38450, 14.215, 14.215, 0.3434, 0.1009),
+    "cy_cifar10_resnet20": (0.9260, 0.28152, 0.11870, 3.896, 3.824, 0.8894, 0.4443),
+    "cy_cifar100_vgg16_bn": (0.7400, 1.64269, 0.43738, 18.877, 18.877, 0.4218, 0.1515),
+    "widmann_densenet121_c10": (0.9272, 0.29111, 0.11873, 4.100, 4.045, 0.8769, 0.4546),
+}
+
 
 @pytest.fixture(scope="module")
-def network(shared_data: Path) -> tuple[np.ndarray, np.ndarray]:
-    with np.load(shared_data / "predictions/kull_densenet40_c10.npz", allow_pickle=False) as data:
-        return softmax(data["logits_test"].astype(np.float64), axis=1), data["y_test"]
+def load(shared_data: Path) -> Load:
+    def one(name: str) -> tuple[np.ndarray, np.ndarray]:
+        path = shared_data / f"predictions/{name}.npz"
+        with np.load(path, allow_pickle=False) as data:
+            if "logits_test" in data:
+                probs = softmax(data["logits_test"].astype(np.float64), axis=1)
+            else:
+                probs = data["probs_test"].astype(np.float64)
+            return probs, data["y_test"]
+
+    return one
 
 
-def test_scores(network: tuple[np.ndarray, np.ndarray]) -> None:
-    assert metrics.accuracy(*network) == pytest.approx(0.9242, abs=1e-12)
-    assert metrics.log_loss(*network, eps=0) == pytest.approx(0.43006, abs=5e-6)
-    assert metrics.log_loss(*network, eps=1e-15) == pytest.approx(0.428207, abs=5e-7)
-    assert metrics.brier_score(*network) == pytest.approx(0.12738, abs=5e-6)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_figures_of_networks(load: Load, name: str) -> None:
+    probs, y = load(name)
+    accuracy, nll, brier, width, mass, by_class, by_class_mass = NETWORKS[name]
+    assert metrics.accuracy(probs, y) == pytest.approx(accuracy, abs=1e-12)
+    assert metrics.log_loss(probs, y, eps=0) == pytest.approx(nll, abs=5.1e-6)
+    assert metrics.brier_score(probs, y) == pytest.approx(brier, abs=5.1e-6)
+    for expected, options, digit in (
+        (width, {}, 1e-3),
+        (mass, {"binning": "equal_mass"}, 1e-3),
+        (by_class, {"kind": "classwise"}, 1e-4),
+        (by_class_mass, {"kind": "classwise", "binning": "equal_mass"}, 1e-4),
+    ):
+        found = 100 * metrics.ece(probs, y, **options)  # type: ignore[arg-type]
+        assert found == pytest.approx(expected, abs=0.51 * digit), options
 
 
-def test_calibration_errors(network: tuple[np.ndarray, np.ndarray]) -> None:
-    assert metrics.ece(*network) == pytest.approx(0.055003, abs=5e-7)
-    assert metrics.ece(*network, binning="equal_mass") == pytest.approx(0.05493, abs=5e-6)
+def test_densenet_as_published(load: Load) -> None:
+    """Kull et al. (2019), whose class-wise bins are 14 and whose errors are sums over classes."""
+    probs, y = load("kull_densenet40_c10")
+    assert metrics.log_loss(probs, y, eps=1e-15) == pytest.approx(0.428207, abs=5e-7)
+    assert metrics.brier_score(probs, y) / 10 == pytest.approx(0.012738, abs=5e-7)
+    assert metrics.ece(probs, y) == pytest.approx(0.055003, abs=5e-7)
+    summed = 10 * metrics.ece(probs, y, kind="classwise", bins=14)
+    assert summed == pytest.approx(0.114303, abs=5e-7)
+    summed = 10 * metrics.ece(probs, y, kind="classwise", bins=15)
+    assert summed == pytest.approx(0.114031, abs=5e-7)
+
+
+def test_loss_gap_as_published(load: Load) -> None:
+    """Valk (2022), table 4, of other random losses: 0.030."""
+    probs, y = load("kull_densenet40_c10")
+    gaps = [metrics.loss_gap(probs, y, functions=100, seed=seed) for seed in range(5)]
+    error = np.std(gaps, ddof=1) / np.sqrt(5)
+    # The table's mean of 500 losses has such an error too, and half a digit.
+    assert abs(np.mean(gaps) - 0.030) < 3 * np.sqrt(2) * error + 0.0005
+
+
+@pytest.mark.parametrize("model", ["densenet121", "densenet161"])
+def test_kernel_errors_as_published(load: Load, shared_data: Path, model: str) -> None:
+    """Widmann et al. (2019); here probabilities have single precision."""
+    probs, y = load(f"widmann_{model}_c10")
+    table = pd.read_csv(shared_data / "published/widmann_errors.csv").set_index("model")
+    # The bandwidth of all three is the median, which takes longest.
+    width = median_distance(probs, np.ones(len(y)), "total_variation")
+    columns = {"SKCEb": "biased", "SKCEuq": "unbiased", "SKCEul": "linear"}
+    for column, estimator in columns.items():
+        found = metrics.skce(probs, y, estimator=estimator, bandwidth=width)  # type: ignore[arg-type]
+        expected = float(table.loc[model, f"{column}_median"])  # type: ignore[arg-type]
+        assert found == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("method", "score", "miscalibration", "discrimination"),
+    [
+        ("Logistic", 0.2057, 0.01708, 0.05554),
+        ("EMOS", 0.2320, 0.01828, 0.03047),
+        ("ENS", 0.2662, 0.06607, 0.04412),
+        ("EPC", 0.2343, 0.02235, 0.03228),
+    ],
+)
+def test_rain_at_niamey(
+    shared_data: Path, method: str, score: float, miscalibration: float, discrimination: float
+) -> None:
+    """The package reliabilitydiag prints 0.232, 0.0183, 0.0305 and 0.244 for EMOS."""
+    table = pd.read_csv(shared_data / "forecasts/precip_niamey_2016.csv.gz")
+    found = metrics.corp(table[method], table["obs"])
+    assert found.score == pytest.approx(score, abs=5.1e-5)
+    assert found.miscalibration == pytest.approx(miscalibration, abs=5.1e-6)
+    assert found.discrimination == pytest.approx(discrimination, abs=5.1e-6)
+    assert found.uncertainty == pytest.approx(0.2442, abs=5.1e-5)
+
+
+def test_basketball(shared_data: Path) -> None:
+    table = pd.read_csv(shared_data / "forecasts/538_nba_games.csv.gz")
+    probs, y = table["prob1"].to_numpy(), table["prob1_outcome"].to_numpy()
+    assert metrics.brier_score(probs, y) == pytest.approx(0.21465, abs=5.1e-6)
+    assert 100 * metrics.ece(probs, y) == pytest.approx(4.919, abs=5.1e-4)
+    both = np.append(probs, table["prob2"]), np.append(y, table["prob2_outcome"])
+    assert 100 * metrics.ece(*both) == pytest.approx(3.484, abs=5.1e-4)
+
+
+def test_income_on_borders(shared_data: Path) -> None:
+    """Hundredths lie on borders of 15 bins; in single precision some are past them."""
+    with np.load(shared_data / "predictions/adult_randomforest.npz", allow_pickle=False) as data:
+        probs, y = data["p"], data["y"]
+    decimal = np.round(probs.astype(np.float64), 2)
+    assert 100 * metrics.ece(decimal, y) == pytest.approx(4.654, abs=5.1e-4)
+    assert 100 * metrics.ece(probs, y) == pytest.approx(4.662, abs=5.1e-4)
+    assert metrics.log_loss(decimal, y, eps=1e-15) == pytest.approx(0.61703, abs=5.1e-6)
+
+
+def test_abnormalities_of_the_heart(shared_data: Path) -> None:
+    with np.load(shared_data / "multilabel/ribeiro_ecg_6.npz", allow_pickle=False) as data:
+        scores, labels = data["scores"].astype(np.float64), data["labels"]
+    options: dict[str, Any] = {"bins": 15, "average": "mean"}
+    assert 100 * metrics.multilabel_ece(scores, labels, **options) == pytest.approx(
+        1.211, abs=5.1e-4
+    )
+    total = metrics.multilabel_ece(scores, labels, bins=15)
+    assert total == pytest.approx(0.01211 * 6, abs=3.1e-5)

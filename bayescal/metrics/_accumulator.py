@@ -1,0 +1,225 @@
+"""Metrics of data that come in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bayescal._core.checks import check_count
+from bayescal.metrics._inputs import Predictions, check_many_labels, check_predictions
+from bayescal.metrics._registry import METRICS, streamed
+from bayescal.metrics._sums import collect
+
+__all__ = ["Accumulator"]
+
+#: A name, or a name and options of the function of that name.
+Choice = str | tuple[str, Mapping[str, Any]]
+
+
+class Accumulator:
+    """Sums from which metrics are computed, over batches of any size, in constant memory.
+
+    What has been added in parts, in whatever order or process, gives the result of all cases at
+    once, but for rounding: sums are in float64. The one exception are bins of equal mass, which
+    are cut from 4,096 cells of equal width: :meth:`bounds` says how far such a result may be off.
+
+    Parameters
+    ----------
+    metrics : sequence or mapping
+        Names of metrics, or pairs of a name and a dict of options; as values of a mapping, under
+        names of one's own. All are functions of :mod:`bayescal.metrics`: ``log_loss``,
+        ``brier_score``, ``accuracy``, ``ece``, ``debiased_ece``, ``smooth_ece``, ``kde_ece`` and
+        ``loss_gap``, or else ``multilabel_ece`` and ``hamming_loss``.
+    classes : int, optional
+        Number of columns of the probabilities, or of labels; None (the default) for P(y = 1) of
+        shape (n,).
+
+    Attributes
+    ----------
+    cases : int
+        Number of cases added, those of weight zero left out.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For unknown metrics or options, or metrics that need all cases at once.
+
+    Notes
+    -----
+    Two accumulators are added by ``+`` or :meth:`merge`. An accumulator can be pickled: its state
+    is names, options and arrays.
+
+    Examples
+    --------
+    >>> total = Accumulator(["brier_score", ("ece", {"bins": 2})])
+    >>> total.add([0.1, 0.3], [0, 1])
+    >>> total.add([0.9, 0.7], [1, 1])
+    >>> total.result()
+    {'brier_score': 0.15, 'ece': 0.25}
+    """
+
+    def __init__(
+        self,
+        metrics: Sequence[Choice] | Mapping[str, Choice],
+        classes: int | None = None,
+    ) -> None:
+        if classes is not None:
+            classes = check_count(classes, "classes")
+        self._setup(_choices(metrics), classes)
+        self._sums = {
+            name: np.zeros((metric.rows, metric.cells)) for name, metric in self._metrics.items()
+        }
+        self.cases = 0
+
+    def _setup(self, choices: dict[str, tuple[str, dict[str, Any]]], classes: int | None) -> None:
+        self._chosen, self._classes = choices, classes
+        self._metrics = {
+            name: streamed(metric, classes, options) for name, (metric, options) in choices.items()
+        }
+        several = {"multilabel" in METRICS[metric].shapes for metric, _ in choices.values()}
+        if len(several) > 1:
+            raise ValueError("metrics must be all of one class for a case, or all of many labels")
+        self._many = several == {True}
+        if self._many and classes is None:
+            raise ValueError("classes must be the number of labels, got None")
+        if not self._many and classes == 1:
+            raise ValueError("classes must be at least 2, or None for P(y = 1); got 1")
+
+    def add(self, probs: Any, y: Any, weights: Any = None) -> None:
+        """Add a batch.
+
+        Parameters
+        ----------
+        probs : array of shape (n,) or (n, classes)
+        y : array of shape (n,), or of shape (n, classes) for many labels
+        weights : array of shape (n,), optional
+            Non-negative case weights. They are comparable between batches.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As the metrics; nothing is added then.
+        """
+        checked = self._check(probs, y, weights)
+        for name, metric in self._metrics.items():
+            self._sums[name] += collect(metric, checked)
+        self.cases += len(checked.y)
+
+    def merge(self, other: Accumulator) -> Accumulator:
+        """Return a new accumulator of the cases of both, which are left as they are.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If ``other`` is no accumulator of the same metrics and classes.
+        """
+        if not isinstance(other, Accumulator):
+            raise TypeError(f"other must be an Accumulator, got {type(other).__name__}")
+        if self._classes != other._classes or not _same(self._chosen, other._chosen):
+            raise ValueError("accumulators must have the same metrics, options and classes")
+        merged = Accumulator(self._chosen, self._classes)
+        merged._sums = {name: sums + other._sums[name] for name, sums in self._sums.items()}
+        merged.cases = self.cases + other.cases
+        return merged
+
+    def __add__(self, other: Accumulator) -> Accumulator:
+        return self.merge(other)
+
+    def result(self) -> dict[str, float]:
+        """Return the metrics of all cases added so far, by name.
+
+        Raises
+        ------
+        ValueError
+            If there are none.
+        """
+        self._check_any()
+        return {
+            name: float(metric.value(self._sums[name], np))
+            for name, metric in self._metrics.items()
+        }
+
+    def bounds(self) -> dict[str, float]:
+        """Return how far each result may be from that of all cases at once: 0, but for rounding.
+
+        With bins of equal mass the mean gap over bins (``norm=1``; of several classes, their mean)
+        is off by no more than the share of cases that lie in cells with a border of bins. For other
+        norms, debiased errors and several labels this is an indication, not a bound.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> total = Accumulator([("ece", {"binning": "equal_mass"})])
+        >>> total.add(rng.random(100_000), rng.integers(0, 2, 100_000))
+        >>> total.bounds()
+        {'ece': 0.003...}
+        """
+        self._check_any()
+        return {name: metric.bound(self._sums[name]) for name, metric in self._metrics.items()}
+
+    def _check_any(self) -> None:
+        if not self.cases:
+            raise ValueError("an accumulator must have cases before it has results: call add")
+
+    def _check(self, probs: Any, y: Any, weights: Any) -> Predictions:
+        checked = (check_many_labels if self._many else check_predictions)(probs, y, weights)
+        columns = checked.probs.shape[1] if checked.probs.ndim == 2 else None
+        if columns != self._classes:
+            wanted = "(n,)" if self._classes is None else f"(n, {self._classes})"
+            raise ValueError(f"probs must have shape {wanted}, got {checked.probs.shape}")
+        return checked
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            "metrics": self._chosen,
+            "classes": self._classes,
+            "sums": self._sums,
+            "cases": self.cases,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._setup(state["metrics"], state["classes"])
+        self._sums, self.cases = state["sums"], state["cases"]
+
+    def __repr__(self) -> str:
+        return f"Accumulator({list(self._chosen)}, classes={self._classes}, cases={self.cases})"
+
+
+def _choices(
+    metrics: Sequence[Choice] | Mapping[str, Choice],
+) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Return metric and options by the name of the result."""
+    if isinstance(metrics, str):
+        raise TypeError(f"metrics must be a sequence or a mapping, got {metrics!r}")
+    if not metrics:
+        raise ValueError("metrics must not be empty")
+    named: list[tuple[str | None, Choice]]
+    if isinstance(metrics, Mapping):
+        named = [(str(name), choice) for name, choice in metrics.items()]
+    else:
+        named = [(None, choice) for choice in metrics]
+    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    for given, choice in named:
+        metric, options = (choice, {}) if isinstance(choice, str) else choice
+        name = given or metric
+        if name in found:
+            raise ValueError(
+                f"metrics must have different names, got {name!r} twice: use a mapping"
+            )
+        found[name] = metric, dict(options)
+    return found
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Tell whether options are equal; some are arrays."""
+    if isinstance(one, dict):
+        return (
+            isinstance(other, dict)
+            and list(one) == list(other)
+            and all(_same(one[key], other[key]) for key in one)
+        )
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return bool(np.array_equal(one, other))

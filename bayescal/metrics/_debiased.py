@@ -1,0 +1,171 @@
+"""Calibration errors without the bias that comes from few cases in a bin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from bayescal._core.checks import check_choice, check_count
+from bayescal.metrics._bins import debiased_error
+from bayescal.metrics._calibration import BINNINGS, Binning
+from bayescal.metrics._events import Kind, find_events, number_of_groups, resolve_kind
+from bayescal.metrics._inputs import Predictions, check_predictions
+from bayescal.metrics._mass import Group, MassMetric, event_groups, event_pieces
+from bayescal.metrics._sums import Metric, Piece, SumMetric, evaluate, size_pieces, sizes
+
+__all__ = ["debiased_ece"]
+
+
+def debiased_ece(
+    probs: Any,
+    y: Any,
+    *,
+    bins: int = 15,
+    binning: Binning = "equal_mass",
+    kind: Kind | None = None,
+    k: int | None = None,
+    norm: int = 2,
+    weights: Any = None,
+) -> float:
+    r"""Return the calibration error over bins, corrected for the chance that is in bins.
+
+    With ``norm=2`` the square root of
+
+    .. math:: \sum_b \frac{n_b}{n}
+        \Big( (\bar p_b - \bar y_b)^2 - \frac{\bar y_b (1 - \bar y_b)}{n_b - 1} \Big)
+
+    or 0 where that is negative; bins with a single case count as 0. With ``norm=1``, or 0 where it
+    is negative,
+
+    .. math:: \sum_b \frac{n_b}{n} \big( 2 |\bar p_b - \bar y_b| - E |\bar p_b - N_b| \big),
+        \qquad N_b \sim N\big(\bar y_b, \bar y_b (1 - \bar y_b) / n_b\big)
+
+    where the expectation is the mean of a folded normal distribution. What p and y are, and over
+    which bins the sum runs, is said at :func:`ece`; of several classes or ranks the sum is the
+    mean over them.
+
+    Parameters
+    ----------
+    probs : array of shape (n,) or (n, k)
+        P(y = 1) for two classes, or one row of class probabilities per case.
+    y : array of shape (n,)
+        Labels in {0, 1}, or class codes in {0, ..., k - 1}.
+    bins : int, default 15
+        Number of bins.
+    binning : {"equal_mass", "equal_width"}
+        How the bins are laid out.
+    kind : str, optional
+        As in :func:`ece`. By default "binary" for shape (n,) and "confidence" for shape (n, k);
+        "classwise" is the marginal error of the reference.
+    k : int, optional
+        Number of ranks for the kinds that begin with "top_k".
+    norm : {2, 1}
+        Order of the norm over bins.
+    weights : array of shape (n,), optional
+        Non-negative case weights. Whole weights are counts, the same as repeating cases. For other
+        weights the number of cases in a bin is :math:`(\sum w)^2 / \sum w^2`.
+
+    Returns
+    -------
+    float
+        A fraction in [0, 1].
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`ece`.
+
+    References
+    ----------
+    A. Kumar, P. Liang and T. Ma (2019), Verified uncertainty calibration.
+
+    Examples
+    --------
+    Calibrated predictions, and the same squared; the true errors are 0 and 1 / sqrt(30), 0.18257:
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> probs = rng.random(1000)
+    >>> y = (rng.random(1000) < probs).astype(int)
+    >>> debiased_ece(probs, y), debiased_ece(probs**2, y)
+    (0.01985..., 0.19081...)
+    """
+    checked = check_predictions(probs, y, weights)
+    columns = None if checked.probs.ndim == 1 else checked.probs.shape[1]
+    metric = make_debiased(columns, bins=bins, binning=binning, kind=kind, k=k, norm=norm)
+    return evaluate(metric, checked)
+
+
+def make_debiased(
+    columns: int | None,
+    *,
+    bins: Any = 15,
+    binning: Any = "equal_mass",
+    kind: Any = None,
+    k: Any = None,
+    norm: Any = 2,
+) -> DebiasedError | DebiasedMassError:
+    """Check options, and return the metric for probabilities with so many columns."""
+    check_choice(norm, "norm", (2, 1))
+    bins = check_count(bins, "bins")
+    check_choice(binning, "binning", BINNINGS)
+    kind, ranks = resolve_kind(kind, k, columns)
+    parts, labels = number_of_groups(kind, ranks, columns)
+    cls = DebiasedError if binning == "equal_width" else DebiasedMassError
+    return cls(bins, kind, ranks, parts, labels, int(norm))
+
+
+@dataclass(frozen=True)
+class _Debiased(Metric):
+    bins: int
+    kind: str
+    ranks: int
+    parts: int
+    labels: int
+    norm: int
+
+
+@dataclass(frozen=True)
+class DebiasedError(_Debiased, SumMetric):
+    """The debiased error over bins of equal width."""
+
+    @property
+    def cells(self) -> int:
+        return self.parts * self.labels * self.bins
+
+    @property
+    def rows(self) -> int:
+        return 5
+
+    def width(self, columns: int) -> int:
+        return columns + self.parts
+
+    def pieces(self, data: Predictions, xp: Any) -> tuple[Piece, ...]:
+        events = find_events(data, self.kind, self.ranks, xp)
+        found = event_pieces(events, self.bins, self.labels, xp)
+        return *found, *size_pieces(found[0].cell, data.weights)
+
+    def value(self, sums: Any, xp: Any) -> Any:
+        size = sizes(sums[0], sums[3], sums[4, 0], xp)
+        return debiased_error(sums[:3], size, self.norm, xp)
+
+
+@dataclass(frozen=True)
+class DebiasedMassError(_Debiased, MassMetric):
+    """The debiased error over bins of equal mass."""
+
+    @property
+    def groups(self) -> int:
+        return self.parts * self.labels
+
+    def split(self, data: Predictions, xp: Any) -> Iterator[Group]:
+        events = find_events(data, self.kind, self.ranks, xp)
+        return event_groups(events, data.weights, self.labels, xp)
+
+    def cell_pieces(self, data: Predictions, cells: int, xp: Any) -> tuple[Piece, Piece, Piece]:
+        events = find_events(data, self.kind, self.ranks, xp)
+        return event_pieces(events, cells, self.labels, xp)
+
+    def finish(self, sums: Any, ratio: Any, xp: Any) -> Any:
+        return debiased_error(sums, sums[0] * ratio, self.norm, xp)

@@ -1,0 +1,112 @@
+"""What a calibration error is about: events, and the probabilities that they were given."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.checks import check_choice, check_count
+from bayescal.metrics._inputs import Predictions
+
+Kind = Literal["binary", "confidence", "classwise", "top_label", "top_k_confidence", "top_k_label"]
+KINDS = "binary", "confidence", "classwise", "top_label", "top_k_confidence", "top_k_label"
+_BY_LABEL = "top_label", "top_k_label"
+
+
+class Events(NamedTuple):
+    """Events of each case, in parts of which at most one happens.
+
+    Parts are the classes, or the ranks of the predicted probabilities; "binary" and "confidence"
+    have one. Events of different parts, or of different labels, are never put in one bin.
+
+    Attributes
+    ----------
+    predicted : array of shape (n,) or (n, parts)
+        Probabilities of the events.
+    label : int array of shape (n,) or (n, parts), or None
+        The predicted class, for kinds that look at each predicted class apart.
+    happened : bool array of shape (n,)
+        Whether one of the events happened.
+    which : int array of shape (n,)
+        The part in which it did; anything where none did.
+    """
+
+    predicted: Any
+    label: Any
+    happened: Any
+    which: Any
+
+
+def resolve_kind(kind: Any, k: Any, columns: int | None) -> tuple[str, int]:
+    """Return the kind of events, by default that which fits the shape, and the number of ranks.
+
+    ``columns`` is the number of columns of the probabilities, None for shape (n,).
+    """
+    if kind is None:
+        kind = "binary" if columns is None else "confidence"
+    check_choice(kind, "kind", KINDS)
+    if kind == "binary" and columns not in (None, 2):
+        raise ValueError(f"kind must be 'confidence' for {columns} classes, got 'binary'")
+    if not kind.startswith("top_k"):
+        if k is not None:
+            raise ValueError(f"k must be left out for kind {kind!r}, got {k}")
+        return kind, 1
+    classes = columns or 2
+    ranks = min(5, classes) if k is None else check_count(k, "k")
+    if ranks > classes:
+        raise ValueError(f"k must be at most the number of classes, {classes}, got {ranks}")
+    return kind, ranks
+
+
+def number_of_groups(kind: str, ranks: int, columns: int | None) -> tuple[int, int]:
+    """Return the numbers of parts and of labels."""
+    classes = columns or 2
+    parts = classes if kind == "classwise" else ranks
+    return parts, classes if kind in _BY_LABEL else 1
+
+
+def find_events(data: Predictions, kind: str, ranks: int, xp: Any) -> Events:
+    """Return the events of a kind; ``xp`` is NumPy or jax.numpy."""
+    probs, y = data.probs, data.y
+    if kind == "binary":
+        predicted = probs if probs.ndim == 1 else probs[:, 1]
+        return Events(predicted, None, y == 1, xp.zeros(y.shape, y.dtype))
+    if probs.ndim == 1:
+        probs = xp.stack([1 - probs, probs], axis=1)
+    if kind == "classwise":
+        return Events(probs, None, xp.ones(y.shape, bool), y)
+    if ranks == 1:
+        confidence, label = largest(probs, xp)
+        by_label = label if kind in _BY_LABEL else None
+        return Events(confidence, by_label, label == y, xp.zeros(y.shape, y.dtype))
+    order = xp.argsort(-probs, axis=1, stable=True)[:, :ranks]
+    hit = order == y[:, None]
+    predicted = xp.take_along_axis(probs, order, axis=1)
+    by_label = order if kind in _BY_LABEL else None
+    return Events(predicted, by_label, hit.any(axis=1), hit.argmax(axis=1))
+
+
+def largest(probs: Any, xp: Any) -> tuple[Any, Any]:
+    """Return the largest of each row, and the lowest class that has it."""
+    if xp is not np or probs.shape[1] > 64:
+        label = probs.argmax(axis=1)
+        return xp.take_along_axis(probs, label[:, None], axis=1)[:, 0], label
+    # Class by class is faster for few classes, as it works on all rows at once.
+    columns = np.ascontiguousarray(probs.T)
+    best, label = columns[0].copy(), np.zeros(len(probs), np.uint8)
+    for j, column in enumerate(columns[1:], 1):
+        above = (column > best).view(np.uint8)
+        np.maximum(label, above * np.uint8(j), out=label)
+        np.maximum(best, column, out=best)
+    return best, label.astype(np.intp)
+
+
+def at_hit(events: Events, values: Any, xp: Any) -> Any:
+    """Return what stands in ``values`` (n,) or (n, parts) at the part that happened."""
+    if values.ndim == 1:
+        return values
+    if xp is jnp:
+        return jnp.take_along_axis(values, events.which[:, None], axis=1)[:, 0]
+    return values[np.arange(len(values)), events.which]

@@ -1,0 +1,130 @@
+"""Metrics over bins of equal mass: from all cases, sorted, or from a fine histogram of them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal.metrics._bins import cut_cells, equal_mass_sums, equal_width_cell, shift_bound
+from bayescal.metrics._events import Events, at_hit
+from bayescal.metrics._inputs import Predictions
+from bayescal.metrics._sums import DirectMetric, Piece, SumMetric, size_pieces
+
+#: Predictions, outcomes and weights that are binned together.
+Group = tuple[Any, Any, Any]
+
+
+class MassMetric(DirectMetric):
+    """A function of sums (3, groups * bins) over bins of equal mass, apart for each group."""
+
+    bins: int
+
+    @property
+    @abstractmethod
+    def groups(self) -> int:
+        """Number of groups."""
+
+    @abstractmethod
+    def split(self, data: Predictions, xp: Any) -> Iterator[Group]:
+        """Yield the groups; NumPy may leave out those that are empty."""
+
+    @abstractmethod
+    def cell_pieces(self, data: Predictions, cells: int, xp: Any) -> tuple[Piece, Piece, Piece]:
+        """Return weights, predictions and outcomes by cell of equal width, group after group."""
+
+    @abstractmethod
+    def finish(self, sums: Any, ratio: Any, xp: Any) -> Any:
+        """Return the metric; ``ratio`` is the number of cases for a weight of one."""
+
+    def sums(self, data: Predictions, xp: Any) -> Any:
+        """Return the sums over bins."""
+        whole = (data.weights == xp.floor(data.weights)).all()
+        found = [equal_mass_sums(*g, self.bins, whole, xp) for g in self.split(data, xp)]
+        return xp.concatenate(found, axis=1)
+
+    def evaluate(self, data: Predictions, xp: Any) -> Any:
+        weights = data.weights
+        whole = (weights == xp.floor(weights)).all()
+        # Effective sizes of bins, if weights are spread over bins as over all cases.
+        ratio = xp.where(whole, 1, weights.sum() / (weights**2).sum())
+        return self.finish(self.sums(data, xp), ratio, xp)
+
+
+@dataclass(frozen=True)
+class MassHistogram(SumMetric):
+    """An approximation from sums over cells of equal width, many more than bins.
+
+    Cells in which a border lies are shared between two bins in proportion.
+    """
+
+    metric: MassMetric
+    width_cells: int = 4096
+
+    @property
+    def cells(self) -> int:
+        return self.metric.groups * self.width_cells
+
+    @property
+    def rows(self) -> int:
+        return 6
+
+    def width(self, columns: int) -> int:
+        return 2 * columns
+
+    def pieces(self, data: Predictions, xp: Any) -> tuple[Piece, ...]:
+        found = self.metric.cell_pieces(data, self.width_cells, xp)
+        return *found, *size_pieces(None, data.weights), Piece(None, None)
+
+    def value(self, sums: Any, xp: Any) -> Any:
+        groups, bins = self.metric.groups, self.metric.bins
+        by_group = sums[:3].reshape(3, groups, self.width_cells)
+        whole = sums[4, 0] == 0
+        found = [cut_cells(by_group[:, g], bins, whole, xp) for g in range(groups)]
+        ratio = xp.where(whole, 1, sums[5, 0] / sums[3, 0])
+        return self.metric.finish(xp.concatenate(found, axis=1), ratio, xp)
+
+    def bound(self, sums: np.ndarray) -> float:
+        """Return how far a mean gap over bins may be off: the share of the cells with borders."""
+        groups, bins = self.metric.groups, self.metric.bins
+        by_group = sums[0].reshape(groups, self.width_cells)
+        whole = bool(sums[4, 0] == 0)
+        return sum(shift_bound(mass, bins, whole) for mass in by_group) / float(sums[0].sum())
+
+
+def event_groups(events: Events, weights: Any, labels: int, xp: Any) -> Iterator[Group]:
+    """Yield predictions, outcomes and weights of each part and label."""
+    single = events.predicted.ndim == 1
+    for j in range(1 if single else events.predicted.shape[1]):
+        predicted = events.predicted if single else events.predicted[:, j]
+        happened = events.happened if single else events.happened & (events.which == j)
+        observed = happened.astype(predicted.dtype)
+        if events.label is None:
+            yield predicted, observed, weights
+            continue
+        label = events.label if single else events.label[:, j]
+        for one in range(labels):
+            own = label == one
+            if xp is jnp:
+                yield predicted, observed, jnp.where(own, weights, 0)
+            elif own.any():
+                yield predicted[own], observed[own], weights[own]
+
+
+def event_pieces(events: Events, bins: int, labels: int, xp: Any) -> tuple[Piece, Piece, Piece]:
+    """Return weights, predictions and outcomes by bin of equal width, part and label."""
+    cell = equal_width_cell(events.predicted, bins, xp)
+    if events.label is not None:
+        cell = cell + bins * events.label.astype(cell.dtype)
+    if cell.ndim == 2:
+        cell = cell + bins * labels * xp.arange(cell.shape[1]).astype(cell.dtype)
+    happened = events.happened.astype(events.predicted.dtype)
+    return (
+        Piece(cell, None),
+        Piece(cell, events.predicted),
+        Piece(at_hit(events, cell, xp), happened),
+    )

@@ -1,0 +1,231 @@
+"""Metrics of labels that do not exclude each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from bayescal._core.checks import check_choice, check_count, check_level
+from bayescal.metrics._bins import binned_error, equal_width_cell
+from bayescal.metrics._calibration import BINNINGS, Binning
+from bayescal.metrics._inputs import Predictions, check_many_labels, check_norm
+from bayescal.metrics._mass import Group, MassMetric
+from bayescal.metrics._sums import Metric, Piece, SumMetric, evaluate
+
+__all__ = ["hamming_loss", "multilabel_ece"]
+
+
+def multilabel_ece(
+    probs: Any,
+    y: Any,
+    *,
+    average: Literal["total", "weighted", "mean"] = "total",
+    bins: int = 10,
+    binning: Binning = "equal_width",
+    norm: float = 1,
+    weights: Any = None,
+) -> float:
+    r"""Return the calibration errors of all labels, put together.
+
+    With :math:`\mathrm{ECE}_l` the error of label l against its absence, as :func:`ece` defines it,
+    and :math:`n_l` the number of n rows that have the label,
+
+    .. math:: \mathrm{ECE}_{total} = \sum_l \mathrm{ECE}_l, \qquad
+        \mathrm{ECE}_{weighted} = \sum_l \frac{n_l}{n} \mathrm{ECE}_l .
+
+    Parameters
+    ----------
+    probs : array of shape (n, l)
+        Probability of each label for each row.
+    y : array of shape (n, l)
+        1 where a row has the label, else 0.
+    average : {"total", "weighted", "mean"}
+        One of the sums above, or the total divided by the number of labels.
+    bins : int, default 10
+        Number of bins for each label.
+    binning : {"equal_width", "equal_mass"}
+        How the bins are laid out.
+    norm : float, default 1
+        Order of the norm over bins, as in :func:`ece`.
+    weights : array of shape (n,), optional
+        Non-negative weights of rows.
+
+    Returns
+    -------
+    float
+        From 0 to the number of labels, or for "mean" to 1. The weighted sum may exceed 1 where rows
+        have several labels.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If shapes differ, ``probs`` are no probabilities, labels are not 0 or 1, or options or
+        weights are invalid.
+
+    References
+    ----------
+    A theoretical insight of histogram binning and extending to multi-label classification,
+    anonymous submission to ICLR.
+
+    Examples
+    --------
+    Errors of 0.25 and 0.5 with one bin; one of two rows has the first label, none the second:
+
+    >>> probs, y = [[0.5, 0.5], [1.0, 0.5]], [[0, 0], [1, 0]]
+    >>> multilabel_ece(probs, y, bins=1), multilabel_ece(probs, y, bins=1, average="weighted")
+    (0.75, 0.125)
+    """
+    checked = check_many_labels(probs, y, weights)
+    labels = checked.probs.shape[1]
+    metric = make_multilabel(labels, average=average, bins=bins, binning=binning, norm=norm)
+    return evaluate(metric, checked)
+
+
+def hamming_loss(probs: Any, y: Any, *, threshold: float = 0.5, weights: Any = None) -> float:
+    r"""Return the share of labels that are wrong.
+
+    .. math:: \frac{\sum_i w_i \sum_{l=1}^L [(p_{il} > t) \neq y_{il}]}{L \sum_i w_i}
+
+    Parameters
+    ----------
+    probs : array of shape (n, l)
+        Probability of each label for each row.
+    y : array of shape (n, l)
+        1 where a row has the label, else 0.
+    threshold : float, default 0.5
+        t above, strictly between 0 and 1: a label is predicted where its probability is larger.
+    weights : array of shape (n,), optional
+        Non-negative weights of rows; only their ratios matter.
+
+    Returns
+    -------
+    float
+        A fraction in [0, 1].
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`multilabel_ece`.
+
+    References
+    ----------
+    R. E. Schapire and Y. Singer (1999), Improved boosting algorithms using confidence-rated
+    predictions.
+
+    Examples
+    --------
+    >>> hamming_loss([[0.9, 0.2], [0.6, 0.5]], [[1, 1], [1, 0]])
+    0.25
+    """
+    checked = check_many_labels(probs, y, weights)
+    return evaluate(make_hamming(checked.probs.shape[1], threshold=threshold), checked)
+
+
+def make_multilabel(
+    columns: int | None,
+    *,
+    average: Any = "total",
+    bins: Any = 10,
+    binning: Any = "equal_width",
+    norm: Any = 1,
+) -> LabelError | LabelMassError:
+    """Check options, and return the metric for so many labels."""
+    check_choice(average, "average", ("total", "weighted", "mean"))
+    check_choice(binning, "binning", BINNINGS)
+    cls = LabelError if binning == "equal_width" else LabelMassError
+    return cls(columns or 1, average, check_count(bins, "bins"), check_norm(norm))
+
+
+def make_hamming(columns: int | None, *, threshold: Any = 0.5) -> HammingLoss:
+    """Check options, and return the metric for so many labels."""
+    return HammingLoss(columns or 1, check_level(threshold, "threshold"))
+
+
+@dataclass(frozen=True)
+class _Labels(Metric):
+    labels: int
+    average: str
+    bins: int
+    norm: float
+
+    def combine(self, sums: Any, xp: Any) -> Any:
+        """Return the metric for sums (3, labels * bins)."""
+        by_label = sums[:3].reshape(3, self.labels, self.bins)
+        errors = xp.stack([binned_error(by_label[:, j], self.norm, xp) for j in range(self.labels)])
+        if self.average == "mean":
+            return errors.mean()
+        if self.average == "total":
+            return errors.sum()
+        return (errors * by_label[2].sum(axis=1) / by_label[0].sum(axis=1)).sum()
+
+    def by_cell(self, data: Predictions, cells: int, xp: Any) -> tuple[Piece, Piece, Piece]:
+        """Return weights, predictions and outcomes by cell of equal width, label after label."""
+        cell = equal_width_cell(data.probs, cells, xp)
+        cell = cell + cells * xp.arange(self.labels).astype(cell.dtype)
+        happened = data.y.astype(data.probs.dtype)
+        return Piece(cell, None), Piece(cell, data.probs), Piece(cell, happened)
+
+
+@dataclass(frozen=True)
+class LabelError(_Labels, SumMetric):
+    """The errors over bins of equal width."""
+
+    @property
+    def cells(self) -> int:
+        return self.labels * self.bins
+
+    @property
+    def rows(self) -> int:
+        return 3
+
+    def width(self, columns: int) -> int:
+        return 2 * columns
+
+    def pieces(self, data: Predictions, xp: Any) -> tuple[Piece, ...]:
+        return self.by_cell(data, self.bins, xp)
+
+    def value(self, sums: Any, xp: Any) -> Any:
+        return self.combine(sums, xp)
+
+
+@dataclass(frozen=True)
+class LabelMassError(_Labels, MassMetric):
+    """The errors over bins of equal mass."""
+
+    @property
+    def groups(self) -> int:
+        return self.labels
+
+    def split(self, data: Predictions, xp: Any) -> Iterator[Group]:
+        for j in range(self.labels):
+            yield data.probs[:, j], data.y[:, j].astype(data.probs.dtype), data.weights
+
+    def cell_pieces(self, data: Predictions, cells: int, xp: Any) -> tuple[Piece, Piece, Piece]:
+        return self.by_cell(data, cells, xp)
+
+    def finish(self, sums: Any, ratio: Any, xp: Any) -> Any:
+        return self.combine(sums, xp)
+
+
+@dataclass(frozen=True)
+class HammingLoss(SumMetric):
+    """The share of labels that are wrong."""
+
+    labels: int
+    threshold: float
+
+    @property
+    def cells(self) -> int:
+        return 1
+
+    @property
+    def rows(self) -> int:
+        return 2
+
+    def pieces(self, data: Predictions, xp: Any) -> tuple[Piece, ...]:
+        wrong = (data.probs > self.threshold) != (data.y == 1)
+        return Piece(None, wrong.astype(data.probs.dtype).mean(axis=1)), Piece(None, None)
+
+    def value(self, sums: Any, xp: Any) -> Any:
+        return sums[0, 0] / sums[1, 0]

@@ -1,0 +1,208 @@
+"""A table of metrics with intervals, of one model or of several side by side."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayescal._core.checks import as_numpy, check_count, check_level
+from bayescal.metrics._bootstrap import Interval, difference, interval
+from bayescal.metrics._significance import CalibrationTest, spiegelhalter_test
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["Report", "report"]
+
+#: A metric's name and options, by what it is called in the table.
+Choices = Mapping[str, tuple[str, Mapping[str, Any]]]
+_BINARY: dict[str, tuple[str, dict[str, Any]]] = {
+    "log loss": ("log_loss", {}),
+    "Brier score": ("brier_score", {}),
+    "accuracy": ("accuracy", {}),
+    "ECE": ("ece", {}),
+    "debiased ECE": ("debiased_ece", {}),
+}
+_SEVERAL = {**_BINARY, "class-wise ECE": ("ece", {"kind": "classwise"})}
+_FIRST = "less the first"
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """Metrics with confidence intervals, by model and metric.
+
+    Attributes
+    ----------
+    intervals : dict
+        By model, then by metric, an :class:`Interval`.
+    differences : dict
+        By model (but the first), then by metric, the difference to the first model.
+    tests : dict
+        By model, Spiegelhalter's test of calibration.
+    cases : int
+    level : float
+        Of the intervals.
+    """
+
+    intervals: dict[str, dict[str, Interval]]
+    differences: dict[str, dict[str, Interval]]
+    tests: dict[str, CalibrationTest]
+    cases: int
+    level: float
+
+    def table(self) -> Table:
+        """Return a rich Table."""
+        from rich.table import Table
+        from rich.text import Text
+
+        title, heads, rows, caption = self._lines()
+        table = Table(title=Text(title), caption=Text(caption), caption_justify="left")
+        for place, head in enumerate(heads):
+            table.add_column(Text(head), justify="right" if place else "left")
+        for cells in rows:
+            table.add_row(*(Text(cell) for cell in cells))
+        return table
+
+    def __repr__(self) -> str:
+        from rich.console import Console
+
+        console = Console(width=100, color_system=None)
+        with console.capture() as capture:
+            console.print(self.table())
+        return capture.get().rstrip()
+
+    def _repr_html_(self) -> str:
+        title, heads, rows, caption = self._lines()
+
+        def line(cells: list[str], tag: str) -> str:
+            sides = ["left", *["right"] * (len(cells) - 1)]
+            inner = "".join(
+                f"<{tag} style='text-align:{side}'>{html.escape(cell)}</{tag}>"
+                for cell, side in zip(cells, sides, strict=True)
+            )
+            return f"<tr>{inner}</tr>"
+
+        return (
+            f"<table><caption>{html.escape(title)}</caption><thead>{line(heads, 'th')}</thead>"
+            f"<tbody>{''.join(line(cells, 'td') for cells in rows)}</tbody></table>"
+            f"<p>{html.escape(caption)}</p>"
+        )
+
+    def _lines(self) -> tuple[str, list[str], list[list[str]], str]:
+        """Return title, headings, rows and caption."""
+        names = list(self.intervals)
+        heads, rows = ["metric", *names], []
+        for metric in self.intervals[names[0]]:
+            cells = [_shown(self.intervals[name][metric]) for name in names]
+            rows.append([metric, *cells])
+            if self.differences:
+                gaps = [self.differences[name][metric] for name in names[1:]]
+                shown = [f"{gap.value:+.4f} (p {_p(gap.p_value)})" for gap in gaps]
+                rows.append([f"  {_FIRST}", "", *shown])
+        tests = [self.tests[name] for name in names]
+        rows.append(
+            ["Spiegelhalter's z", *(f"{t.statistic:.2f} (p {_p(t.p_value)})" for t in tests)]
+        )
+        caption = (
+            f"In brackets {self.level:.0%} intervals; those of binned errors are less the bias that "
+            "few cases cause. A positive z means over-confidence."
+        )
+        if self.differences:
+            caption += " p-values of differences are two-sided and not corrected for their number."
+        return f"{self.cases:,} cases", heads, rows, caption
+
+
+def report(
+    probs: Any,
+    y: Any,
+    *,
+    metrics: Choices | Sequence[str] | None = None,
+    level: float = 0.9,
+    replicates: int = 1000,
+    seed: int = 0,
+    weights: Any = None,
+) -> Report:
+    """Measure one model, or several on the same cases, and say how sure that is.
+
+    Parameters
+    ----------
+    probs : array of shape (n,) or (n, k), or mapping from names to such arrays
+        P(y = 1) for two classes, or one row of class probabilities per case.
+    y : array of shape (n,)
+        Labels in {0, 1}, or class codes in {0, ..., k - 1}.
+    metrics : sequence of str, or mapping, optional
+        Names of metrics; or pairs of such a name and options, under what they are to be called. By
+        default log loss, Brier score, accuracy, the calibration error, plain and debiased, and of
+        several classes its mean over classes.
+    level : float
+        Coverage that the confidence intervals aim at, in (0, 1).
+    replicates, seed : int
+        Of the bootstrap.
+    weights : array of shape (n,), optional
+        Non-negative case weights.
+
+    Returns
+    -------
+    Report
+        It prints as a table, and is shown as one by notebooks.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`interval`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> p, y = np.repeat([0.2, 0.8], 50), np.tile([0, 0, 0, 1, 1], 20)
+    >>> found = report({"raw": p, "flat": np.full(100, 0.4)}, y, metrics=["brier_score"])
+    >>> round(found.differences["flat"]["brier_score"].value, 3)
+    -0.1
+    >>> print(found)  # doctest: +SKIP
+    """
+    level, replicates = check_level(level), check_count(replicates, "replicates")
+    models = dict(probs) if isinstance(probs, Mapping) else {"model": probs}
+    if not models:
+        raise ValueError("probs must not be an empty mapping")
+    first = as_numpy(next(iter(models.values())), "probs")
+    chosen = _choices(metrics, first)
+    intervals: dict[str, dict[str, Interval]] = {}
+    differences: dict[str, dict[str, Interval]] = {}
+    tests = {}
+    given: dict[str, Any] = {"level": level, "replicates": replicates, "seed": seed}
+    for name, own in models.items():
+        intervals[str(name)] = {
+            title: interval(metric, own, y, weights=weights, **given, **options)
+            for title, (metric, options) in chosen.items()
+        }
+        tests[str(name)] = spiegelhalter_test(own, y, weights=weights)
+        if len(intervals) > 1:
+            differences[str(name)] = {
+                title: difference(metric, own, first, y, weights=weights, **given, **options)
+                for title, (metric, options) in chosen.items()
+            }
+    return Report(intervals, differences, tests, len(np.asarray(first)), level)
+
+
+def _choices(metrics: Choices | Sequence[str] | None, probs: np.ndarray) -> Choices:
+    if metrics is None:
+        return _SEVERAL if probs.ndim == 2 and probs.shape[1] > 2 else _BINARY
+    if isinstance(metrics, str):
+        raise TypeError(f"metrics must be names in a sequence, got the text {metrics!r}")
+    if isinstance(metrics, Mapping):
+        return metrics
+    return {name: (name, {}) for name in metrics}
+
+
+def _shown(found: Interval) -> str:
+    return f"{found.value:.4f} [{found.lower:.4f}, {found.upper:.4f}]"
+
+
+def _p(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return "< .001" if value < 0.001 else f"{value:.3f}".lstrip("0")

@@ -1,0 +1,178 @@
+"""Tests of the hypothesis that predictions are calibrated."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayescal._core.checks import check_count
+from bayescal.metrics._bootstrap import prepare
+from bayescal.metrics._decisions import as_rows
+from bayescal.metrics._inputs import Predictions, check_predictions
+from bayescal.metrics._registry import METRICS
+from bayescal.metrics._sums import evaluate
+
+__all__ = ["CalibrationTest", "consistency_test", "spiegelhalter_test"]
+
+#: Probabilities held at once.
+_ELEMENTS = 1 << 20
+
+
+class CalibrationTest(NamedTuple):
+    """The outcome of a test of calibration.
+
+    Attributes
+    ----------
+    statistic : float
+    p_value : float
+        Probability, if predictions are calibrated, of a statistic as far out or farther.
+    """
+
+    statistic: float
+    p_value: float
+
+
+def spiegelhalter_test(probs: Any, y: Any, *, weights: Any = None) -> CalibrationTest:
+    r"""Spiegelhalter's z: whether the Brier score is what calibrated predictions would have.
+
+    If outcomes have the predicted probabilities, the Brier score :math:`b_i` of a case has a known
+    mean and variance, so that
+
+    .. math:: z = \frac{\sum_i w_i (b_i - E b_i)}{\sqrt{\sum_i w_i^2 \operatorname{Var} b_i}}
+
+    is about standard normal. For two classes the numerator is
+    :math:`\sum_i (y_i - p_i)(1 - 2 p_i)`; for rows p of several classes
+    :math:`E b = 1 - \sum_j p_j^2` and :math:`\operatorname{Var} b = 4 (\sum_j p_j^3 -
+    (\sum_j p_j^2)^2)`. Whole weights are counts. Positive values mean over-confidence.
+
+    Parameters
+    ----------
+    probs : array of shape (n,) or (n, k)
+        P(y = 1) for two classes, or one row of class probabilities per case.
+    y : array of shape (n,)
+        Labels in {0, 1}, or class codes in {0, ..., k - 1}.
+    weights : array of shape (n,), optional
+        Non-negative case weights.
+
+    Returns
+    -------
+    CalibrationTest
+        With a two-sided p-value. Where all predictions are certain the variance is zero: then z is
+        zero if all are right, and infinite if not. Where all are indifferent it says nothing: zero.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`log_loss`.
+
+    References
+    ----------
+    D. J. Spiegelhalter (1986), Probabilistic prediction in patient management and clinical trials.
+
+    Examples
+    --------
+    >>> found = spiegelhalter_test([0.05] * 20 + [0.95] * 20, [1] * 5 + [0] * 15 + [1] * 20)
+    >>> round(found.statistic, 2), round(found.p_value, 3)
+    (2.18, 0.029)
+    """
+    data = check_predictions(probs, y, weights)
+    rows = as_rows(data.probs)
+    squares = (rows**2).sum(axis=1)
+    own = rows[np.arange(len(rows)), data.y]
+    # The score less its mean: 1 - 2 p_y + sum p^2 - (1 - sum p^2).
+    excess = 2 * (squares - own)
+    variance = np.maximum(4 * ((rows**3).sum(axis=1) - squares**2), 0)
+    total = float(data.weights @ excess)
+    spread = float((data.weights if data.whole else data.weights**2) @ variance)
+    if spread <= 1e-24 * len(rows):
+        if abs(total) <= 1e-12 * data.weights.sum():
+            return CalibrationTest(0.0, 1.0)
+        return CalibrationTest(float(np.copysign(np.inf, total)), 0.0)
+    z = total / spread**0.5
+    return CalibrationTest(z, 2 * NormalDist().cdf(-abs(z)))
+
+
+def consistency_test(
+    metric: str,
+    probs: Any,
+    y: Any,
+    *,
+    resamples: int = 1000,
+    seed: int = 0,
+    weights: Any = None,
+    **options: Any,
+) -> CalibrationTest:
+    """Test whether a calibration error is as large as those of labels drawn from the predictions.
+
+    Parameters
+    ----------
+    metric : str
+        Name of a calibration error of this module: ``"ece"``, ``"smooth_ece"``, ``"skce"``.
+    probs : array of shape (n,) or (n, k)
+        P(y = 1) for two classes, or one row of class probabilities per case.
+    y : array of shape (n,)
+        Labels in {0, 1}, or class codes in {0, ..., k - 1}.
+    resamples : int
+        Sets of labels that are drawn.
+    seed : int
+    weights : array of shape (n,), optional
+        Non-negative weights; a weight of 2 is a case whose one label counts twice.
+    **options
+        Of the metric.
+
+    Returns
+    -------
+    CalibrationTest
+        The metric, and the share of draws with one as large, both with the data themselves
+        counted among the draws: exact for any n, at least 1 / (resamples + 1).
+
+    Raises
+    ------
+    TypeError, ValueError
+        As the metric, and for metrics that do not measure calibration.
+
+    Notes
+    -----
+    The time of so many evaluations of the metric.
+
+    References
+    ----------
+    J. Bröcker, L. A. Smith (2007), Increasing the reliability of reliability diagrams.
+    J. Vaicenavicius et al. (2019), Evaluating model calibration in classification.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> p, y = np.repeat([0.2, 0.8], 50), np.tile([0, 0, 0, 1, 1], 20)
+    >>> consistency_test("ece", p, y, resamples=200).p_value < 0.02
+    True
+    """
+    resamples = check_count(resamples, "resamples")
+    entry = METRICS.get(metric)
+    if entry is not None and (entry.best != "zero" or entry.shapes == ("multilabel",)):
+        raise ValueError(f"metric must be a calibration error, got {metric!r}")
+    data, made = prepare(metric, probs, y, weights, options)
+    value = evaluate(made, data)
+    rng = np.random.default_rng(seed)
+    # Rounding apart, as labels that are drawn again have the same error.
+    slack = 1e-12 * (1 + abs(value))
+    reached = 0
+    for _ in range(resamples):
+        reached += evaluate(made, data._replace(y=draw_labels(data, rng))) >= value - slack
+    return CalibrationTest(value, float(reached + 1) / (resamples + 1))
+
+
+def draw_labels(data: Predictions, rng: np.random.Generator) -> np.ndarray:
+    """Return labels (n,) drawn from the predictions."""
+    uniform = rng.random(len(data.y))
+    if data.probs.ndim == 1:
+        return (uniform < data.probs).astype(data.y.dtype)
+    labels = np.empty_like(data.y)
+    step = max(1, _ELEMENTS // data.probs.shape[1])
+    for first in range(0, len(labels), step):
+        part = slice(first, first + step)
+        sums = np.cumsum(data.probs[part], axis=1)
+        labels[part] = (uniform[part, None] * sums[:, -1:] >= sums[:, :-1]).sum(axis=1)
+    return labels

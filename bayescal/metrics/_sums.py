@@ -1,0 +1,217 @@
+"""Metrics that are functions of weighted sums over cases.
+
+Such a metric is written as a few sums by cell, and a function of them. All else follows: sums of
+batches add, many vectors of weights (replicates of a bootstrap) cost one pass each and nothing is
+looked at again, and gradients of the function give standard errors. The same formulas serve NumPy,
+in blocks of rows, and JAX, to be mapped and compiled.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.precision import float64
+from bayescal.metrics._inputs import Predictions
+
+#: Numbers of a block of rows on the host: what the processor's cache holds.
+_BLOCK = 1 << 16
+
+
+class Piece(NamedTuple):
+    """What each case adds to one row of sums, before it is multiplied by the case's weight.
+
+    Attributes
+    ----------
+    cell : int array of shape (n,) or (n, g), or None, or ...
+        Where the g numbers of a case go; None if all go to cell 0, and ... if each of as many
+        numbers as there are cells goes to its own.
+    value : array of shape (n,) or (n, g), or None
+        The numbers; None stands for ones.
+    """
+
+    cell: Any
+    value: Any
+
+
+class Metric:
+    """A metric of checked predictions; its fields are its options."""
+
+
+class SumMetric(Metric, ABC):
+    """A metric that is a function of weighted sums: ``pieces``, ``value`` and ``cells``."""
+
+    @property
+    @abstractmethod
+    def cells(self) -> int:
+        """Number of cells of each row of sums."""
+
+    @property
+    @abstractmethod
+    def rows(self) -> int:
+        """Number of rows of sums."""
+
+    @abstractmethod
+    def pieces(self, data: Predictions, xp: Any) -> tuple[Piece, ...]:
+        """Return what cases add to each row of the sums; ``xp`` is NumPy or jax.numpy."""
+
+    @abstractmethod
+    def value(self, sums: Any, xp: Any) -> Any:
+        """Return the metric for sums of shape (rows, cells)."""
+
+    def width(self, columns: int) -> int:
+        """Return about how many numbers a case takes at work."""
+        return columns
+
+    def bound(self, sums: np.ndarray) -> float:
+        """Return how far the value may be from that of a metric which looks at single cases."""
+        return 0.0
+
+
+class DirectMetric(Metric, ABC):
+    """A metric that needs all cases at once, as it sorts them or looks at pairs."""
+
+    @abstractmethod
+    def evaluate(self, data: Predictions, xp: Any) -> Any:
+        """Return the metric; ``xp`` is NumPy or jax.numpy."""
+
+
+def evaluate(metric: Metric, data: Predictions, xp: Any = np) -> Any:
+    """Return a metric: a float with NumPy, and with jax.numpy a scalar that can be mapped.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayescal.metrics._inputs import Predictions
+    >>> from bayescal.metrics._scores import BrierScore
+    >>> data = Predictions(np.array([0.75, 0.5]), np.array([1, 0]), np.ones(2), 0.0)
+    >>> evaluate(BrierScore(), data)
+    0.15625
+    """
+    if isinstance(metric, SumMetric):
+        result = metric.value(collect(metric, data, xp), xp)
+    elif isinstance(metric, DirectMetric):
+        result = metric.evaluate(data, xp)
+    else:
+        raise TypeError(f"no such kind of metric: {type(metric).__name__}")
+    return float(result) if xp is np else result
+
+
+def collect(metric: SumMetric, data: Predictions, xp: Any = np) -> Any:
+    """Return the sums (rows, cells) of a metric; they are additive over batches of cases."""
+    if xp is not np:
+        pieces = metric.pieces(data, xp)
+        return jnp.stack([_segment_sum(p, data.weights, metric.cells) for p in pieces])
+    sums = np.zeros((metric.rows, metric.cells))
+    n = len(data.y)
+    step = max(_BLOCK // max(metric.width(data.probs.size // n), 1), 16)
+    for first in range(0, n, step):
+        block = data.part(slice(first, first + step))
+        for row, piece in zip(sums, metric.pieces(block, np), strict=True):
+            _add(row, piece, block.weights)
+    return sums
+
+
+def collect_many(metric: SumMetric, data: Predictions, weights: np.ndarray) -> np.ndarray:
+    """Return the sums (replicates, rows, cells) for many vectors of weights (replicates, n).
+
+    What cases add is computed once. Each vector multiplies the weights of the data; it says how
+    many copies of a case there are.
+    """
+    sums = np.zeros((len(weights), metric.rows, metric.cells))
+    n = len(data.y)
+    step = max(_BLOCK // max(metric.width(data.probs.size // n), 1), 16)
+    for first in range(0, n, step):
+        part = slice(first, first + step)
+        block = data.part(part)
+        pieces = metric.pieces(block, np)
+        factors = weights[:, part] * block.weights
+        for row, piece in enumerate(pieces):
+            if piece.cell is ... or (piece.cell is None and np.ndim(piece.value) == 1):
+                cells = slice(None) if piece.cell is ... else 0
+                sums[:, row, cells] += factors @ piece.value
+                continue
+            for own, factor in zip(sums, factors, strict=True):
+                _add(own[row], piece, factor)
+    return sums
+
+
+def standard_error(metric: SumMetric, data: Predictions) -> float:
+    r"""Return the delta method's standard error of a metric: 0 where it has no slope.
+
+    The metric is linearised in its sums, at the sums themselves; with :math:`f_i` what the
+    gradient makes of the numbers of case i, its square is :math:`\sum_i w_i f_i^2` for weights
+    that are counts (all whole), and :math:`\sum_i w_i^2 f_i^2` for others.
+    """
+    sums = collect(metric, data)
+    with float64():
+        slope = np.asarray(jax.grad(lambda s: metric.value(s, jnp))(jnp.asarray(sums)))
+    whole = bool((data.weights == np.floor(data.weights)).all())
+    n = len(data.y)
+    step = max(_BLOCK // max(metric.width(data.probs.size // n), 1), 16)
+    total = 0.0
+    for first in range(0, n, step):
+        block = data.part(slice(first, first + step))
+        influence = np.zeros(len(block.y))
+        for row, piece in zip(slope, metric.pieces(block, np), strict=True):
+            part = row[0] if piece.cell is None else row[piece.cell]
+            part = part if piece.value is None else part * piece.value
+            part = np.broadcast_to(part, (len(influence),) if np.ndim(part) < 1 else part.shape)
+            influence += part if part.ndim == 1 else part.sum(axis=1)
+        weights = block.weights if whole else block.weights**2
+        total += float(weights @ influence**2)
+    return float(np.sqrt(total))
+
+
+def size_pieces(cell: Any, weights: Any) -> tuple[Piece, Piece]:
+    """Return what :func:`sizes` needs besides the sum of weights: squares, and whole or not."""
+    fraction = (weights != weights.round()).astype(weights.dtype)
+    return Piece(cell, weights if cell is None or cell.ndim == 1 else weights[:, None]), Piece(
+        None, fraction
+    )
+
+
+def sizes(mass: Any, squares: Any, fractions: Any, xp: Any) -> Any:
+    """Return numbers of cases: sums of weights that are counts, or else Kish's effective sizes."""
+    kish = mass**2 / xp.where(squares > 0, squares, 1)
+    return xp.where(fractions > 0, kish, mass)
+
+
+def _add(row: np.ndarray, piece: Piece, weights: np.ndarray) -> None:
+    """Add a block's piece to a row of sums, in place."""
+    cell, value = piece
+    if cell is None:
+        if value is None:
+            row[0] += weights.sum()
+        else:
+            row[0] += (weights @ value).sum()
+        return
+    if cell is ...:
+        row += weights @ value
+        return
+    if cell.ndim == 2:
+        weighted = weights[:, None] if value is None else weights[:, None] * value
+        weighted = np.broadcast_to(weighted, cell.shape)
+    else:
+        weighted = weights if value is None else weights * value
+    row += np.bincount(cell.ravel(), weighted.ravel(), minlength=len(row))
+
+
+def _segment_sum(piece: Piece, weights: jax.Array, cells: int) -> jax.Array:
+    cell, value = piece
+    shape = weights.shape if value is None else value.shape
+    if cell is not None and cell is not ...:
+        shape = cell.shape
+    own = weights if len(shape) == 1 else weights[:, None]
+    # A weight of zero leaves a case out, even if it adds infinity.
+    added = own if value is None else jnp.where(own > 0, own * value, 0)
+    added = jnp.broadcast_to(added, shape)
+    if cell is ...:
+        return added.sum(axis=0)
+    if cell is None:
+        cell = jnp.zeros(shape, jnp.int32)
+    return jax.ops.segment_sum(added.ravel(), cell.ravel(), cells)

@@ -1,0 +1,89 @@
+"""The calibration error where the true probabilities are known."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+
+from bayescal._core.checks import as_numpy, check_choice
+from bayescal.metrics._events import largest, resolve_kind
+from bayescal.metrics._inputs import check_norm, check_predictions, check_truth
+
+__all__ = ["true_calibration_error"]
+
+
+def true_calibration_error(
+    probs: Any,
+    true_probs: Any,
+    *,
+    kind: Literal["binary", "confidence", "classwise"] | None = None,
+    norm: float = 1,
+    weights: Any = None,
+) -> float:
+    r"""Return the mean distance of probabilities from what they should be.
+
+    .. math:: \Big( \frac{\sum_i w_i |p_i - c_i|^q}{\sum_i w_i} \Big)^{1/q}
+
+    where :math:`c_i` is the true probability of the event that was given :math:`p_i`, and q the
+    ``norm``. If true probabilities are those given the predictions, this is the calibration error
+    that :func:`ece` and others estimate from labels; if they are those given all features, it also
+    has the part that no calibration map can remove.
+
+    Parameters
+    ----------
+    probs : array of shape (n,) or (n, k)
+        P(y = 1) for two classes, or one row of class probabilities per case.
+    true_probs : array of the same shape
+        What the probabilities should be.
+    kind : {"binary", "confidence", "classwise"}, optional
+        Which events: y = 1; that the predicted class happens; or each class in turn, of which the
+        mean inside the root is taken. By default "binary" for shape (n,) and "confidence" for
+        shape (n, k).
+    norm : float, default 1
+        q above, at least 1; ``math.inf`` gives the largest distance.
+    weights : array of shape (n,), optional
+        Non-negative case weights; only their ratios matter.
+
+    Returns
+    -------
+    float
+        A fraction in [0, 1].
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`ece`, and if ``true_probs`` are no probabilities.
+
+    Examples
+    --------
+    >>> true_calibration_error([0.2, 0.9], [0.3, 0.7])
+    0.15
+    >>> true_calibration_error([[0.5, 0.3, 0.2]], [[0.4, 0.4, 0.2]], kind="classwise")
+    0.06666...
+    """
+    norm = check_norm(norm)
+    shape = as_numpy(probs, "probs").shape
+    checked = check_predictions(probs, np.zeros(shape[:1], np.int64), weights)
+    truth = check_truth(true_probs, checked.probs, weights)
+    if kind is not None:
+        check_choice(kind, "kind", ("binary", "confidence", "classwise"))
+    columns = None if checked.probs.ndim == 1 else checked.probs.shape[1]
+    chosen, _ = resolve_kind(kind, None, columns)
+    predicted = checked.probs
+    if chosen == "binary":
+        predicted, truth = (a if a.ndim == 1 else a[:, 1] for a in (predicted, truth))
+    else:
+        predicted, truth = (
+            a if a.ndim == 2 else np.stack([1 - a, a], axis=1) for a in (predicted, truth)
+        )
+    if chosen == "confidence":
+        predicted, label = largest(predicted, np)
+        truth = truth[np.arange(len(label)), label]
+    distance = np.abs(predicted - truth)
+    if math.isinf(norm):
+        return float(distance.max())
+    powers = distance**norm
+    by_case = powers if powers.ndim == 1 else powers.mean(axis=1)
+    return float(np.average(by_case, weights=checked.weights) ** (1 / norm))

@@ -1,0 +1,192 @@
+"""Accumulators: merged in any order, pickled, long, and wrongly used."""
+
+import itertools
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bayescal import metrics
+from bayescal.metrics import Accumulator
+
+CHOICES: dict[str, Any] = {
+    "log_loss": "log_loss",
+    "brier_score": "brier_score",
+    "accuracy": "accuracy",
+    "ece": "ece",
+    "classwise": ("ece", {"kind": "classwise", "bins": 10}),
+    "top_label": ("ece", {"kind": "top_label", "norm": 2}),
+    "debiased": ("debiased_ece", {"kind": "classwise", "binning": "equal_width"}),
+    "smooth": "smooth_ece",
+    "kde": "kde_ece",
+    "gap": ("loss_gap", {"functions": 9}),
+}
+
+
+def batches(sizes: tuple[int, ...] = (1, 300, 50, 1000), dtype: type = float) -> Iterator[tuple]:
+    rng = np.random.default_rng(0)
+    for n in sizes:
+        probs = rng.dirichlet(np.full(5, 0.5), size=n).astype(dtype)
+        yield probs, rng.integers(0, 5, n), rng.exponential(size=n)
+
+
+def direct(name: str, probs: np.ndarray, y: np.ndarray, weights: Any = None) -> float:
+    metric, options = (CHOICES[name], {}) if isinstance(CHOICES[name], str) else CHOICES[name]
+    return getattr(metrics, metric)(probs, y, weights=weights, **options)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_merging_in_any_order_is_one_pass(weighted: bool, dtype: type) -> None:
+    parts, every = [], list(batches(dtype=dtype))
+    for probs, y, weights in every:
+        part = Accumulator(CHOICES, classes=5)
+        part.add(probs, y, weights if weighted else None)
+        parts.append(pickle.loads(pickle.dumps(part)))
+    probs, y, weights = (np.concatenate(arrays) for arrays in zip(*every, strict=True))
+    expected = {name: direct(name, probs, y, weights if weighted else None) for name in CHOICES}
+    for order in itertools.permutations(parts):
+        total = (order[0] + order[1]) + (order[2] + order[3])
+        assert total.cases == 1351
+        assert total.result() == pytest.approx(expected, rel=1e-10)
+        assert set(total.bounds().values()) == {0.0}
+    assert parts[0].cases == 1
+
+
+@pytest.mark.parametrize("kind", ["confidence", "classwise"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_equal_mass_is_within_its_bound(kind: str, weighted: bool) -> None:
+    options = {"kind": kind, "binning": "equal_mass"}
+    total = Accumulator({"plain": ("ece", options), "debiased": ("debiased_ece", options)}, 5)
+    every = list(batches((500, 4000)))
+    for probs, y, weights in every:
+        total.add(probs, y, weights if weighted else None)
+    probs, y, weights = (np.concatenate(arrays) for arrays in zip(*every, strict=True))
+    chosen = weights if weighted else None
+    exact = metrics.ece(probs, y, weights=chosen, **options)
+    bound = total.bounds()["plain"]
+    assert 0 < bound < 0.05
+    assert abs(total.result()["plain"] - exact) <= bound
+    exact = metrics.debiased_ece(probs, y, weights=chosen, **options)
+    assert total.result()["debiased"] == pytest.approx(exact, abs=0.01)
+
+
+def test_bound_is_reached_by_no_border_in_a_cell() -> None:
+    """Few distinct predictions are ties in both: nothing is approximated."""
+    rng = np.random.default_rng(0)
+    probs, y = rng.integers(0, 20, 1000) / 20, rng.integers(0, 2, 1000)
+    total = Accumulator([("ece", {"binning": "equal_mass"})])
+    total.add(probs, y)
+    expected = metrics.ece(probs, y, binning="equal_mass")
+    assert total.result()["ece"] == pytest.approx(expected, rel=1e-12)
+
+
+def test_labels() -> None:
+    rng = np.random.default_rng(0)
+    probs = rng.random((200, 3))
+    y = (rng.random((200, 3)) < probs).astype(int)
+    choices = {
+        "total": "multilabel_ece",
+        "mass": ("multilabel_ece", {"average": "mean", "binning": "equal_mass"}),
+        "hamming": "hamming_loss",
+    }
+    total = Accumulator(choices, classes=3)
+    total.add(probs[:50], y[:50])
+    total.add(probs[50:], y[50:])
+    found = total.result()
+    assert found["total"] == pytest.approx(metrics.multilabel_ece(probs, y), rel=1e-12)
+    assert found["hamming"] == pytest.approx(metrics.hamming_loss(probs, y), rel=1e-12)
+    exact = metrics.multilabel_ece(probs, y, average="mean", binning="equal_mass")
+    assert abs(found["mass"] - exact) <= total.bounds()["mass"]
+
+
+def test_a_bad_batch_changes_nothing() -> None:
+    total = Accumulator(["ece", "log_loss"])
+    total.add([0.2, 0.7], [0, 1])
+    before = total.result()
+    with pytest.raises(ValueError, match=r"probs must lie in \[0, 1\], got 2"):
+        total.add([0.2, 2.0], [0, 1])
+    with pytest.raises(ValueError, match=r"probs must have shape \(n,\), got \(1, 2\)"):
+        total.add([[0.2, 0.8]], [0])
+    assert total.result() == before and total.cases == 2
+
+
+def test_state_is_plain() -> None:
+    total = Accumulator(["ece", ("loss_gap", {"losses": np.ones((1, 2, 1))})])
+    total.add([0.2, 0.7], [0, 1])
+    assert b"bayescal.metrics._calibration" not in pickle.dumps(total)
+    copy = pickle.loads(pickle.dumps(total))
+    assert copy.result() == total.result()
+    assert (copy + total).cases == 4
+    assert repr(copy) == "Accumulator(['ece', 'loss_gap'], classes=None, cases=2)"
+
+
+@pytest.mark.parametrize(
+    ("choices", "classes", "error", "message"),
+    [
+        ("ece", None, TypeError, "metrics must be a sequence or a mapping, got 'ece'"),
+        ([], None, ValueError, "metrics must not be empty"),
+        (["auc"], None, ValueError, "no metric named 'auc'; there are log_loss"),
+        (["skce"], None, ValueError, "skce cannot be accumulated, it needs all cases at once"),
+        (["ece", ("ece", {"bins": 3})], None, ValueError, "different names, got 'ece' twice"),
+        ([("ece", {"bin": 3})], None, TypeError, "unexpected keyword argument 'bin'"),
+        ([("ece", {"bins": 0})], None, ValueError, "bins must be at least 1"),
+        (["ece", "hamming_loss"], 3, ValueError, "all of one class for a case, or all of many"),
+        (["hamming_loss"], None, ValueError, "classes must be the number of labels, got None"),
+        (["ece"], 1, ValueError, "classes must be at least 2, or None"),
+        (["ece"], 2.5, TypeError, "classes must be an integer"),
+    ],
+)
+def test_bad_choices_are_errors(
+    choices: Any, classes: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        Accumulator(choices, classes)
+
+
+def test_bad_merges_are_errors() -> None:
+    one = Accumulator(["ece"])
+    with pytest.raises(ValueError, match="must have cases before it has results"):
+        one.result()
+    with pytest.raises(TypeError, match="other must be an Accumulator, got int"):
+        one.merge(3)  # type: ignore[arg-type]
+    for other in (Accumulator(["ece"], 2), Accumulator([("ece", {"bins": 3})])):
+        with pytest.raises(ValueError, match="must have the same metrics, options and classes"):
+            _ = one + other
+
+
+def test_single_precision_loses_no_digits() -> None:
+    """A million narrow numbers, whose sums would not be exact to more than four digits."""
+    rng = np.random.default_rng(5)
+    n = 1_000_000
+    logits = 2 * rng.standard_normal(n)
+    probs = (1 / (1 + np.exp(-logits))).astype(np.float32)
+    y = (rng.random(n) < 0.3 + 0.4 * probs).astype(int)
+    total = Accumulator(["ece", "brier_score", "smooth_ece"])
+    for part in np.array_split(np.arange(n), 7):
+        total.add(probs[part], y[part])
+    wide = probs.astype(np.float64)
+    expected = {
+        "ece": metrics.ece(wide, y),
+        "brier_score": float(np.mean((wide - y) ** 2)),
+        "smooth_ece": metrics.smooth_ece(wide, y),
+    }
+    assert total.result() == pytest.approx(expected, rel=1e-12)
+    assert metrics.ece(probs, y) == pytest.approx(expected["ece"], rel=1e-12)
+
+
+@pytest.mark.slow
+def test_ten_million_cases() -> None:
+    total = Accumulator(["ece", "log_loss", "brier_score", "smooth_ece"])
+    every = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        probs = rng.random(1_000_000)
+        y = (rng.random(1_000_000) < probs**1.2).astype(np.int8)
+        total.add(probs, y)
+        every.append((probs, y))
+    probs, y = (np.concatenate(arrays) for arrays in zip(*every, strict=True))
+    expected = {name: getattr(metrics, name)(probs, y) for name in total.result()}
+    assert total.result() == pytest.approx(expected, rel=1e-11)

@@ -1,0 +1,273 @@
+"""Decompositions, costs of decisions, many labels, known truth: against other accounts."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import sklearn.isotonic
+import sklearn.metrics
+
+from bayescal import metrics
+from bayescal.study._measures import average_loss_gap
+
+
+def binary(n: int = 300, digits: int = 2) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(n)
+    probs = rng.random(n).round(digits)
+    return probs, (rng.random(n) < probs**2).astype(int), rng.exponential(size=n)
+
+
+def simplex(n: int = 200, k: int = 4) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(n)
+    probs = rng.dirichlet(np.full(k, 0.6), size=n)
+    return probs, rng.integers(0, k, n), rng.exponential(size=n)
+
+
+# --- CORP ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("score", ["brier", "log_loss"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_corp_equals_scores_of_isotonic_regression(score: Any, weighted: bool) -> None:
+    probs, y, weights = binary()
+    probs = np.clip(probs, 0.01, 0.99)
+    chosen = weights if weighted else np.ones(len(y))
+    found = metrics.corp(probs, y, score=score, weights=chosen)
+    fitted = sklearn.isotonic.IsotonicRegression().fit(probs, y, sample_weight=chosen)
+    constant = np.full(len(y), np.average(y, weights=chosen))
+    measure = metrics.brier_score if score == "brier" else metrics.log_loss
+    original, best, flat = (
+        measure(p, y, weights=chosen) for p in (probs, fitted.predict(probs), constant)
+    )
+    assert found.score == pytest.approx(original, rel=1e-10)
+    assert found.miscalibration == pytest.approx(original - best, rel=1e-9)
+    assert found.discrimination == pytest.approx(flat - best, rel=1e-9)
+    assert found.uncertainty == pytest.approx(flat, rel=1e-10)
+    parts = found.miscalibration - found.discrimination + found.uncertainty
+    assert parts == pytest.approx(found.score, rel=1e-12)
+    np.testing.assert_array_equal(found.predicted, np.unique(probs))
+    np.testing.assert_allclose(found.recalibrated, fitted.predict(found.predicted), atol=1e-12)
+    assert found.weight.sum() == pytest.approx(chosen.sum())
+
+
+def test_corp_of_counts_and_order() -> None:
+    probs, y, _ = binary()
+    counts = np.random.default_rng(0).integers(0, 3, len(y))
+    weighted = metrics.corp(probs, y, weights=counts)
+    repeated = metrics.corp(np.repeat(probs, counts), np.repeat(y, counts))
+    reverse = metrics.corp(probs[::-1], y[::-1], weights=counts[::-1])
+    for one, other, third in zip(weighted, repeated, reverse, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)
+        np.testing.assert_allclose(one, third, atol=1e-12)
+
+
+@pytest.mark.parametrize("score", ["brier", "log_loss"])
+def test_corp_at_the_ends(score: Any) -> None:
+    for probs, y in (([0.0, 1.0], [0, 1]), ([0.0, 1.0], [1, 0]), ([0.3], [1]), ([1.0], [0])):
+        for eps in (None, 0):
+            found = metrics.corp(probs, y, score=score, eps=eps)
+            assert not np.isnan(found[:4]).any()
+    right = metrics.corp([0.0, 0.0, 1.0], [0, 0, 1], score=score, eps=0)
+    assert right.score == right.miscalibration == 0
+    assert right.discrimination == pytest.approx(right.uncertainty)
+    assert metrics.corp([0.0], [1], score="log_loss", eps=0).miscalibration == math.inf
+
+
+def test_corp_of_confidence() -> None:
+    probs, y, _ = simplex()
+    top, right = probs.max(axis=1), (probs.argmax(axis=1) == y).astype(int)
+    assert metrics.corp(probs, y).score == pytest.approx(metrics.brier_score(top, right))
+
+
+def test_corp_checks_scores() -> None:
+    with pytest.raises(ValueError, match="score must be one of 'brier', 'log_loss'"):
+        metrics.corp([0.5], [1], score="auc")  # type: ignore[arg-type]
+
+
+# --- decisions ----------------------------------------------------------------------------------
+
+
+def test_cost_of_treatment() -> None:
+    """Figure 6 of Valk (2022), after Zhao et al. (2021)."""
+    treat, leave = [3.3, 1.0, 2.0, 3.0], [0.0, 8.0, 10.0, 7.0]
+    found = metrics.decision_cost([[0.60, 0.25, 0.05, 0.10]], costs=np.transpose([treat, leave]))
+    np.testing.assert_allclose(found.expected, [[2.63, 3.2]], rtol=1e-12)
+    assert found.decision.tolist() == [0]
+    assert found.predicted == pytest.approx(2.63) and found.realised is None
+
+
+def test_costs_equal_a_loop() -> None:
+    probs, y, weights = simplex()
+    weights[:5] = 0
+    costs = np.random.default_rng(1).normal(size=(4, 3))
+    found = metrics.decision_cost(probs, y, costs=costs, weights=weights)
+    predicted = realised = 0.0
+    for p, label, w, row, decision in zip(
+        probs, y, weights, found.expected, found.decision, strict=True
+    ):
+        each = [sum(p[j] * costs[j, d] for j in range(4)) for d in range(3)]
+        np.testing.assert_allclose(row, each, rtol=1e-12)
+        assert decision == int(np.argmin(each))
+        predicted += w * min(each) / weights.sum()
+        realised += w * costs[label, decision] / weights.sum()
+    assert found.predicted == pytest.approx(predicted, rel=1e-12)
+    assert found.realised == pytest.approx(realised, rel=1e-12)
+
+
+def test_zero_one_costs_are_errors_of_the_classifier() -> None:
+    probs, y, _ = simplex()
+    found = metrics.decision_cost(probs, y, costs=1 - np.eye(4))
+    assert found.realised == pytest.approx(1 - metrics.accuracy(probs, y))
+    two = metrics.decision_cost([0.3, 0.7], [1, 1], costs=[[0, 1], [4, 0]])
+    assert two.decision.tolist() == [1, 1] and two.realised == 0
+
+
+def test_bad_costs_are_errors() -> None:
+    with pytest.raises(ValueError, match=r"costs must have shape \(2, decisions\), got \(3, 2\)"):
+        metrics.decision_cost([0.5], costs=np.ones((3, 2)))
+    with pytest.raises(ValueError, match="costs must be finite, got NaN"):
+        metrics.decision_cost([0.5], costs=[[np.nan], [1.0]])
+    with pytest.raises(ValueError, match=r"losses must have shape \(functions, 2, decisions\)"):
+        metrics.loss_gap([0.5], [1], losses=np.ones((3, 3, 2)))
+
+
+def test_loss_gap_equals_that_of_the_studies() -> None:
+    probs, y, _ = simplex()
+    for seed in (0, 7):
+        expected = average_loss_gap(probs, y, seed=seed)
+        assert metrics.loss_gap(probs, y, seed=seed) == pytest.approx(expected, rel=1e-11)
+    truth = np.random.default_rng(3).dirichlet(np.ones(4), size=200)
+    assert metrics.loss_gap(probs, truth) == pytest.approx(average_loss_gap(probs, truth))
+
+
+def test_loss_gap_equals_a_double_loop() -> None:
+    probs, y, weights = simplex(50)
+    losses = np.random.default_rng(1).normal(size=(6, 4, 3))
+    gaps = []
+    for loss in losses:
+        total = 0.0
+        for p, label, w in zip(probs, y, weights, strict=True):
+            each = [sum(p[j] * loss[j, d] for j in range(4)) for d in range(3)]
+            best = int(np.argmin(each))
+            total += w * (each[best] - loss[label, best])
+        gaps.append(abs(total) / weights.sum())
+    value = metrics.loss_gap(probs, y, losses=losses, weights=weights)
+    assert value == pytest.approx(np.mean(gaps), rel=1e-11)
+    assert metrics.loss_gap(probs, probs) == pytest.approx(0, abs=1e-15)
+    kept = weights.copy()
+    kept[:9] = 0
+    truth = np.eye(4)[y]
+    assert metrics.loss_gap(probs, truth, losses=losses, weights=kept) == pytest.approx(
+        metrics.loss_gap(probs, y, losses=losses, weights=kept)
+    )
+
+
+# --- many labels --------------------------------------------------------------------------------
+
+
+def labels(n: int = 150) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(n)
+    probs = rng.random((n, 3))
+    return probs, (rng.random((n, 3)) < probs**2).astype(int), rng.exponential(size=n)
+
+
+@pytest.mark.parametrize("binning", ["equal_width", "equal_mass"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("norm", [1, 2, math.inf])
+def test_label_errors_are_sums_over_labels(binning: Any, weighted: bool, norm: float) -> None:
+    probs, y, weights = labels()
+    chosen = weights if weighted else None
+    options: dict = {"bins": 10, "binning": binning, "norm": norm, "weights": chosen}
+    each = [metrics.ece(probs[:, j], y[:, j], **options) for j in range(3)]
+    share = np.average(y, axis=0, weights=chosen)
+    for average, expected in (
+        ("total", sum(each)),
+        ("mean", np.mean(each)),
+        ("weighted", share @ each),
+    ):
+        value = metrics.multilabel_ece(probs, y, average=average, **options)
+        assert value == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_hamming_loss_equals_scikit_learn(weighted: bool) -> None:
+    probs, y, weights = labels()
+    chosen = weights if weighted else None
+    expected = sklearn.metrics.hamming_loss(y, probs > 0.5, sample_weight=chosen)
+    assert metrics.hamming_loss(probs, y, weights=chosen) == pytest.approx(expected, rel=1e-12)
+    expected = sklearn.metrics.hamming_loss(y, probs > 0.3, sample_weight=chosen)
+    value = metrics.hamming_loss(probs, y, threshold=0.3, weights=chosen)
+    assert value == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("metric", [metrics.multilabel_ece, metrics.hamming_loss])
+def test_labels_are_checked(metric: Any) -> None:
+    probs, y, _ = labels(20)
+    counts = np.arange(20)
+    repeated = metric(np.repeat(probs, counts, axis=0), np.repeat(y, counts, axis=0))
+    assert metric(probs, y, weights=counts) == pytest.approx(repeated, rel=1e-12)
+    assert metric(probs.astype(np.float32), y) == pytest.approx(metric(probs, y), abs=1e-6)
+    assert metric(np.ones((3, 2)), np.ones((3, 2))) == 0
+    for wrong, message in (
+        (([0.5], [1]), r"probs must have shape \(n, labels\), got \(1,\)"),
+        ((np.ones((0, 2)), np.ones((0, 2))), "probs must not be empty"),
+        ((np.ones((3, 2)), np.ones(3)), r"y must have shape \(3, 2\) to match probs, got \(3,\)"),
+        ((np.ones((3, 2)), np.full((3, 2), 2)), r"y must be in \{0, 1\}, got 2"),
+        ((np.full((3, 2), np.nan), np.ones((3, 2))), "probs must be finite, got NaN"),
+        ((np.full((3, 2), 1.5), np.ones((3, 2))), r"probs must lie in \[0, 1\], got 1.5"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            metric(*wrong)
+
+
+def test_bad_averages_are_errors() -> None:
+    with pytest.raises(ValueError, match="average must be one of 'total', 'weighted', 'mean'"):
+        metrics.multilabel_ece([[0.5]], [[1]], average="micro")  # type: ignore[arg-type]
+
+
+# --- known truth --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("norm", [1, 2, math.inf])
+def test_distance_from_the_truth(norm: float) -> None:
+    probs, _, weights = simplex()
+    truth = np.random.default_rng(5).dirichlet(np.ones(4), size=200)
+    top = [(p.max(), t[p.argmax()]) for p, t in zip(probs, truth, strict=True)]
+    gaps = {
+        "confidence": np.array([[abs(p - t)] for p, t in top]),
+        "classwise": np.abs(probs - truth),
+    }
+    for kind, gap in gaps.items():
+        if math.isinf(norm):
+            expected = gap.max()
+        else:
+            mass = np.broadcast_to(weights[:, None], gap.shape)
+            expected = np.average(gap**norm, weights=mass) ** (1 / norm)
+        value = metrics.true_calibration_error(probs, truth, kind=kind, norm=norm, weights=weights)  # type: ignore[arg-type]
+        assert value == pytest.approx(expected, rel=1e-12)
+
+
+def test_truth_of_two_classes() -> None:
+    probs, truth = np.array([0.2, 0.9, 0.4]), np.array([0.3, 0.7, 0.8])
+    expected = (0.1 + 0.2 + 0.4) / 3
+    rows = np.stack([1 - probs, probs], axis=1), np.stack([1 - truth, truth], axis=1)
+    assert metrics.true_calibration_error(probs, truth) == pytest.approx(expected)
+    for kind in ("confidence", "binary", "classwise"):
+        assert metrics.true_calibration_error(*rows, kind=kind) == pytest.approx(expected)
+    kept = metrics.true_calibration_error(probs, [0.3, 0.7, np.nan], weights=[1, 1, 0])
+    assert kept == pytest.approx(0.15)
+    with pytest.raises(ValueError, match=r"true_probs must have shape \(3,\), got \(2,\)"):
+        metrics.true_calibration_error(probs, truth[:2])
+    with pytest.raises(ValueError, match=r"true_probs must lie in \[0, 1\], got 2"):
+        metrics.true_calibration_error(probs, [2.0, 0.5, 0.5])
+
+
+def test_truth_is_what_binned_errors_tend_to() -> None:
+    rng = np.random.default_rng(0)
+    probs = rng.random(200_000)
+    truth = probs**2
+    y = (rng.random(200_000) < truth).astype(int)
+    known = metrics.true_calibration_error(probs, truth)
+    assert known == pytest.approx(1 / 6, abs=1e-3)
+    assert metrics.ece(probs, y) == pytest.approx(known, abs=4e-3)

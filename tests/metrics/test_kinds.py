@@ -1,0 +1,218 @@
+"""Calibration errors of all kinds, and debiased, against double loops and simulations."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bayescal import metrics
+from bayescal.metrics import _bins
+
+KINDS = "confidence", "classwise", "top_label", "top_k_confidence", "top_k_label"
+BINNINGS = "equal_width", "equal_mass"
+
+
+def loop_bins(
+    predicted: np.ndarray, happened: np.ndarray, bins: int, binning: str
+) -> Iterator[tuple[int, float, float]]:
+    """Yield size, mean prediction and mean outcome of each bin that holds a case."""
+    if binning == "equal_mass":
+        parts = np.array_split(np.argsort(predicted, kind="stable"), bins)
+    else:
+        place = [max(math.ceil(p * bins - 1e-12), 1) for p in predicted]
+        parts = [np.flatnonzero(np.array(place) == b) for b in range(1, bins + 1)]
+    for part in parts:
+        if len(part):
+            yield len(part), predicted[part].mean(), happened[part].mean()
+
+
+def loop_groups(
+    probs: np.ndarray, y: np.ndarray, kind: str, k: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield predictions and outcomes that are binned together."""
+    n, classes = probs.shape
+    order = np.argsort(-probs, axis=1)
+    rows = np.arange(n)
+    if kind == "classwise":
+        for j in range(classes):
+            yield probs[:, j], y == j
+        return
+    for rank in range(k if kind.startswith("top_k") else 1):
+        label = order[:, rank]
+        predicted, happened = probs[rows, label], label == y
+        if not kind.endswith("label"):
+            yield predicted, happened
+            continue
+        for j in range(classes):
+            if (label == j).any():
+                yield predicted[label == j], happened[label == j]
+
+
+def data(n: int = 400, k: int = 5, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    probs = rng.dirichlet(np.full(k, 0.5), size=n)
+    return probs, np.argmax(np.log(probs) * 0.6 + rng.gumbel(size=(n, k)), axis=1)
+
+
+@pytest.mark.parametrize("norm", [1, 2, 3.5, math.inf])
+@pytest.mark.parametrize("binning", BINNINGS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds_equal_double_loops(kind: str, binning: str, norm: float) -> None:
+    probs, y = data()
+    options: dict[str, Any] = {"k": 3} if kind.startswith("top_k") else {}
+    parts = {"classwise": 5, "top_k_confidence": 3, "top_k_label": 3}.get(kind, 1)
+    gaps = [
+        (size, abs(p - o))
+        for group in loop_groups(probs, y, kind, 3)
+        for size, p, o in loop_bins(*group, 6, binning)
+    ]
+    if math.isinf(norm):
+        expected = max(gap for _, gap in gaps)
+    else:
+        expected = sum(size * gap**norm for size, gap in gaps) / len(y) / parts
+        expected **= 1 / norm
+    value = metrics.ece(probs, y, kind=kind, binning=binning, bins=6, norm=norm, **options)
+    assert value == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("binning", BINNINGS)
+def test_few_cases_are_sorted(binning: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many cases only those in cells with a border are; the result is the same."""
+    rng = np.random.default_rng(0)
+    for digits, power in ((2, 1), (17, 1), (17, 12)):
+        probs = (rng.random(3000) ** power).round(digits)
+        y = (rng.random(3000) < probs).astype(int)
+        for weights in (None, rng.integers(0, 3, 3000), rng.exponential(size=3000)):
+            found = []
+            for many in (10, 10**6):
+                monkeypatch.setattr(_bins, "_MANY", many)
+                curve = metrics.reliability_curve(
+                    probs, y, binning=binning, bins=13, weights=weights
+                )
+                found.append(np.stack(curve))
+            np.testing.assert_allclose(*found, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("binning", BINNINGS)
+def test_class_wise_is_the_mean_over_classes(binning: str) -> None:
+    probs, y = data()
+    each = [metrics.ece(probs[:, j], y == j, binning=binning) for j in range(5)]
+    assert metrics.ece(probs, y, kind="classwise", binning=binning) == pytest.approx(np.mean(each))
+
+
+@pytest.mark.parametrize("binning", BINNINGS)
+def test_first_rank_is_the_top_label(binning: str) -> None:
+    probs, y = data()
+    for one, other in (("top_k_confidence", "confidence"), ("top_k_label", "top_label")):
+        first = metrics.ece(probs, y, kind=one, k=1, binning=binning)
+        assert first == pytest.approx(metrics.ece(probs, y, kind=other, binning=binning), rel=1e-12)
+
+
+def test_all_ranks_and_two_classes() -> None:
+    """Of two classes the second rank mirrors the first, and class 0 mirrors class 1."""
+    probs, y = data(k=2)
+    # No border lies where a mirror image would fall into another bin.
+    one = metrics.ece(probs[:, 1], y, bins=4)
+    assert metrics.ece(probs, y, kind="classwise", bins=4) == pytest.approx(one)
+    assert metrics.ece(probs[:, 1], y, kind="classwise", bins=4) == pytest.approx(one)
+    confidence = metrics.ece(probs, y, bins=4)
+    ranks = metrics.ece(probs[:, 1], y, kind="top_k_confidence", bins=4)
+    assert ranks == pytest.approx(confidence)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("binning", BINNINGS)
+@pytest.mark.parametrize("metric", [metrics.ece, metrics.debiased_ece])
+def test_counts_are_repetitions_for_all_kinds(metric: Any, kind: str, binning: str) -> None:
+    probs, y = data(80)
+    counts = np.random.default_rng(1).integers(0, 4, 80)
+    options = {"kind": kind, "binning": binning, "bins": 4}
+    repeated = metric(np.repeat(probs, counts, axis=0), np.repeat(y, counts), **options)
+    assert metric(probs, y, weights=counts, **options) == pytest.approx(repeated, rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "top_k_label", "k": 6}, "k must be at most the number of classes, 5, got 6"),
+        ({"kind": "top_k_label", "k": 0}, "k must be at least 1, got 0"),
+        ({"kind": "top_label", "k": 2}, "k must be left out for kind 'top_label', got 2"),
+        ({"kind": "classes"}, "kind must be one of 'binary', 'confidence', 'classwise'"),
+    ],
+)
+def test_bad_kinds_are_errors(options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        metrics.ece(*data(), **options)
+
+
+@pytest.mark.parametrize("binning", BINNINGS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_debiased_squares_equal_double_loops(kind: str, binning: str) -> None:
+    probs, y = data()
+    parts = {"classwise": 5, "top_k_confidence": 5, "top_k_label": 5}.get(kind, 1)
+    total = 0.0
+    for group in loop_groups(probs, y, kind, 5):
+        for size, p, o in loop_bins(*group, 6, binning):
+            if size > 1:
+                total += size / len(y) * ((p - o) ** 2 - o * (1 - o) / (size - 1))
+    expected = math.sqrt(max(total / parts, 0))
+    value = metrics.debiased_ece(probs, y, kind=kind, binning=binning, bins=6)
+    assert value == pytest.approx(expected, rel=1e-10)
+
+
+def test_debiased_mean_equals_folded_normals() -> None:
+    probs, y = data()
+    expected = 0.0
+    for size, p, o in loop_bins(probs.max(axis=1), probs.argmax(axis=1) == y, 10, "equal_width"):
+        deviation = math.sqrt(o * (1 - o) / size)
+        gap = abs(p - o)
+        mean = stats.foldnorm(gap / deviation, scale=deviation).mean() if deviation else gap
+        expected += size / len(y) * (2 * gap - mean)
+    value = metrics.debiased_ece(probs, y, norm=1, binning="equal_width", bins=10)
+    assert value == pytest.approx(expected, rel=1e-10)
+
+
+def test_squares_are_unbiased_for_calibrated_predictions() -> None:
+    """The mean over samples of what is in the root is zero, within its standard error."""
+    rng = np.random.default_rng(0)
+    squares = []
+    for _ in range(400):
+        probs = rng.random(300)
+        y = rng.random(300) < probs
+        sums = [(s, p - o, o) for s, p, o in loop_bins(probs, y, 10, "equal_mass")]
+        squares.append(sum(s / 300 * (g**2 - o * (1 - o) / (s - 1)) for s, g, o in sums))
+        value = metrics.debiased_ece(probs, y, bins=10)
+        assert value == pytest.approx(math.sqrt(max(squares[-1], 0)), abs=1e-9)
+    # Predictions vary within bins: their part of the variance is (1/10)**2 / 12 / size.
+    bound = 4 * np.std(squares) / 20 + 0.01 / 12 / 30
+    assert abs(np.mean(squares)) < bound
+
+
+def test_debiased_is_less_biased() -> None:
+    rng = np.random.default_rng(1)
+    truth = math.sqrt(1 / 30)  # of p**2 for p, uniform: the mean square of p - p**2
+    plain, debiased = [], []
+    for _ in range(100):
+        p = rng.random(200)
+        y = (rng.random(200) < p**2).astype(int)
+        plain.append(metrics.ece(p, y, norm=2, binning="equal_mass", bins=20))
+        debiased.append(metrics.debiased_ece(p, y, bins=20))
+    assert abs(np.mean(debiased) - truth) < 0.01 < np.mean(plain) - truth
+
+
+def test_shares_have_effective_sizes() -> None:
+    """Weights of 0.5 leave the numbers of cases as they are."""
+    probs, y = data(100)
+    for binning in BINNINGS:
+        options = {"binning": binning, "bins": 5}
+        plain = metrics.debiased_ece(probs, y, **options)
+        halves = metrics.debiased_ece(probs, y, weights=np.full(100, 0.5), **options)
+        assert halves == pytest.approx(plain, rel=1e-10)
+
+
+def test_debiased_norm_is_checked() -> None:
+    with pytest.raises(ValueError, match="norm must be one of 2, 1, got 3"):
+        metrics.debiased_ece([0.5], [1], norm=3)

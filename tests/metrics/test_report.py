@@ -1,0 +1,64 @@
+"""The table of metrics against the functions that it is made of."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bayescal import metrics
+
+
+def make(n: int = 200, k: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    z = 2 * rng.normal(size=(n, k))
+    y = np.argmax(0.6 * z + rng.gumbel(size=z.shape), axis=1)
+    probs = np.exp(z)
+    return probs / probs.sum(axis=1, keepdims=True), y
+
+
+def test_one_model() -> None:
+    probs, y = make()
+    found = metrics.report(probs, y, replicates=50)
+    assert list(found.intervals) == ["model"] and not found.differences
+    own = found.intervals["model"]
+    assert own["log loss"] == metrics.interval("log_loss", probs, y)
+    expected = metrics.interval("ece", probs, y, replicates=50, kind="classwise")
+    assert own["class-wise ECE"] == expected
+    assert found.tests["model"] == metrics.spiegelhalter_test(probs, y)
+    assert found.cases == 200
+    text = repr(found)
+    assert "200 cases" in text and f"{own['accuracy'].value:.4f} [" in text
+    assert max(len(line) for line in text.splitlines()) <= 100
+
+
+def test_models_side_by_side() -> None:
+    probs, y = make()
+    w = np.random.default_rng(1).uniform(0.5, 2, 200)
+    flat = np.full_like(probs, 1 / 3)
+    models = {"<raw>": probs, "flat": flat, "same": probs}
+    found = metrics.report(models, y, metrics=["brier_score"], replicates=99, weights=w, level=0.8)
+    gap = metrics.difference("brier_score", flat, probs, y, replicates=99, weights=w, level=0.8)
+    assert found.differences["flat"]["brier_score"] == gap
+    assert found.differences["same"]["brier_score"].value == 0
+    assert "<raw>" not in found.differences
+    page = found._repr_html_()
+    assert "&lt;raw&gt;" in page and "<raw>" not in page and f"{gap.value:+.4f}" in page
+    assert "80% intervals" in repr(found)
+
+
+def test_metrics_with_options_and_errors() -> None:
+    probs, y = make()
+    chosen = {"coarse": ("ece", {"bins": 3})}
+    found = metrics.report(probs[:, 1], (y == 1).astype(int), metrics=chosen, replicates=20)
+    value = metrics.ece(probs[:, 1], (y == 1).astype(int), bins=3)
+    assert found.intervals["model"]["coarse"].value == pytest.approx(value, rel=1e-12)
+    assert (
+        "class-wise ECE"
+        not in metrics.report(probs[:, 1], y == 1, replicates=20).intervals["model"]
+    )
+    with pytest.raises(TypeError, match="names in a sequence"):
+        metrics.report(probs, y, metrics="ece")
+    with pytest.raises(ValueError, match="empty mapping"):
+        metrics.report({}, y)
+    with pytest.raises(ValueError, match="no metric named"):
+        metrics.report(probs, y, metrics=["eco"])

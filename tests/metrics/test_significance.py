@@ -1,0 +1,98 @@
+"""Tests of calibration against hand-worked cases and their own size."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bayescal import metrics
+from bayescal.metrics._inputs import check_predictions
+from bayescal.metrics._significance import draw_labels
+
+Array = np.ndarray
+
+
+def make(n: int, k: int, seed: int) -> Array:
+    z = 1.5 * np.random.default_rng(seed).normal(size=(n, k))
+    probs = np.exp(z)
+    return probs / probs.sum(axis=1, keepdims=True)
+
+
+def test_spiegelhalter_by_hand() -> None:
+    p, y = np.array([0.1, 0.4, 0.8]), np.array([0, 1, 1])
+    top = ((y - p) * (1 - 2 * p)).sum()
+    z = top / np.sqrt(((1 - 2 * p) ** 2 * p * (1 - p)).sum())
+    found = metrics.spiegelhalter_test(p, y)
+    assert found.statistic == pytest.approx(z, rel=1e-12)
+    assert found.p_value == pytest.approx(2 * stats.norm.sf(abs(z)), rel=1e-9)
+    both = metrics.spiegelhalter_test(np.stack([1 - p, p], axis=1), y)
+    assert both.statistic == pytest.approx(z, rel=1e-12)
+    twice = metrics.spiegelhalter_test(p, y, weights=[2, 2, 2])
+    repeated = metrics.spiegelhalter_test(np.tile(p, 2), np.tile(y, 2))
+    assert twice.statistic == pytest.approx(repeated.statistic, rel=1e-12)
+    shares = metrics.spiegelhalter_test(p, y, weights=[0.5, 0.5, 0.5])
+    assert shares.statistic == pytest.approx(z, rel=1e-12)
+
+
+def test_spiegelhalter_of_several_classes_by_all_outcomes() -> None:
+    """Mean and variance of the Brier score from their definition."""
+    probs = make(50, 4, 0)
+    y = np.random.default_rng(1).integers(0, 4, 50)
+    scores = ((probs[:, None, :] - np.eye(4)) ** 2).sum(axis=2)
+    mean = (probs * scores).sum(axis=1)
+    variance = (probs * scores**2).sum(axis=1) - mean**2
+    w = np.random.default_rng(2).uniform(0.1, 2, 50)
+    z = (w * (scores[np.arange(50), y] - mean)).sum() / np.sqrt((w**2 * variance).sum())
+    assert metrics.spiegelhalter_test(probs, y, weights=w).statistic == pytest.approx(z, rel=1e-9)
+
+
+def test_certain_and_indifferent_predictions() -> None:
+    assert metrics.spiegelhalter_test([0.0, 1.0], [0, 1]) == (0, 1)
+    assert metrics.spiegelhalter_test([0.0, 1.0], [1, 1]) == (np.inf, 0)
+    assert metrics.spiegelhalter_test([0.5, 0.5], [0, 0]) == (0, 1)
+    assert metrics.consistency_test("ece", [0.0, 1.0], [0, 1], resamples=9) == (0, 1)
+    assert metrics.consistency_test("ece", [0.0, 1.0], [1, 1], resamples=9) == (0.5, 0.1)
+
+
+@pytest.mark.parametrize("k", [2, 4])
+def test_labels_are_drawn_with_their_probabilities(k: int) -> None:
+    probs = np.tile(make(1, k, 3), (40_000, 1))
+    data = check_predictions(probs if k > 2 else probs[:, 1], np.zeros(40_000, int))
+    counts = np.bincount(draw_labels(data, np.random.default_rng(0)), minlength=k)
+    assert stats.chisquare(counts, 40_000 * probs[0]).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(("test", "runs"), [("spiegelhalter", 400), ("ece", 200), ("skce", 60)])
+def test_p_values_are_uniform_for_calibrated_predictions(test: str, runs: int) -> None:
+    rng = np.random.default_rng(5)
+    values = []
+    for run in range(runs):
+        probs = make(60, 3, run)
+        y = np.array([rng.choice(3, p=p) for p in probs])
+        if test == "spiegelhalter":
+            values.append(metrics.spiegelhalter_test(probs, y).p_value)
+        else:
+            options = {"bandwidth": 0.3} if test == "skce" else {}
+            values.append(
+                metrics.consistency_test(test, probs, y, resamples=39, seed=run, **options).p_value
+            )
+    if test == "spiegelhalter":
+        assert stats.kstest(values, "uniform").pvalue > 0.01
+    else:
+        # Multiples of 1 / 40, equally probable.
+        counts = np.bincount(np.round(np.array(values) * 40).astype(int) - 1, minlength=40)
+        assert stats.chisquare(counts.reshape(8, 5).sum(axis=1)).pvalue > 0.01
+    over = make(300, 3, 0) ** 3
+    over /= over.sum(axis=1, keepdims=True)
+    y = np.array([rng.choice(3, p=p) for p in make(300, 3, 0)])
+    assert metrics.spiegelhalter_test(over, y).p_value < 1e-3
+    assert metrics.consistency_test("ece", over, y, resamples=99).p_value == 0.01
+
+
+def test_only_errors_of_calibration_are_tested() -> None:
+    for name in ("log_loss", "accuracy", "hamming_loss"):
+        with pytest.raises(ValueError, match="calibration error"):
+            metrics.consistency_test(name, [0.5, 0.2], [0, 1])
+    with pytest.raises(ValueError, match="no metric named"):
+        metrics.consistency_test("none", [0.5, 0.2], [0, 1])

@@ -1,0 +1,148 @@
+"""The squared kernel calibration error against double loops, and as an unbiased estimate."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bayescal import metrics
+from bayescal.metrics import _skce
+
+
+def data(n: int = 60, k: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    probs = rng.dirichlet(np.full(k, 0.6), size=n)
+    return probs, (probs.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1)
+
+
+def length(p: np.ndarray, q: np.ndarray, distance: str) -> float:
+    gap = p - q
+    return 0.5 * abs(gap).sum() if distance == "total_variation" else float(np.linalg.norm(gap))
+
+
+def pair(probs: np.ndarray, y: np.ndarray, i: int, j: int, options: dict, width: float) -> float:
+    """Return h of two cases from the kernel of their predictions and outcomes."""
+    k = probs.shape[1]
+    gap = length(probs[i], probs[j], options["distance"]) / width
+    near = np.exp(-gap) if options["kernel"] == "exponential" else np.exp(-(gap**2) / 2)
+    one, other = np.eye(k)[y[i]] - probs[i], np.eye(k)[y[j]] - probs[j]
+    return near * sum(a * b for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("estimator", ["unbiased", "biased", "linear"])
+@pytest.mark.parametrize("kernel", ["exponential", "gaussian"])
+@pytest.mark.parametrize("distance", ["total_variation", "euclidean"])
+@pytest.mark.parametrize("bandwidth", ["median", 0.2])
+def test_estimators_equal_double_loops(
+    estimator: str, kernel: str, distance: str, bandwidth: Any
+) -> None:
+    probs, y = data()
+    options = {"kernel": kernel, "distance": distance}
+    width = bandwidth
+    if bandwidth == "median":
+        width = np.median([[length(p, q, distance) for q in probs] for p in probs])
+    n = len(y)
+    pairs = {
+        "unbiased": [(i, j) for i in range(n) for j in range(i)],
+        "biased": [(i, j) for i in range(n) for j in range(n)],
+        "linear": [(i, i + 1) for i in range(0, n - 1, 2)],
+    }[estimator]
+    expected = np.mean([pair(probs, y, i, j, options, width) for i, j in pairs])
+    value = metrics.skce(probs, y, estimator=estimator, bandwidth=bandwidth, **options)
+    assert value == pytest.approx(expected, rel=1e-10, abs=1e-14)
+
+
+def test_two_classes_in_one_column() -> None:
+    probs, y = data(k=2)
+    for estimator in ("unbiased", "biased", "linear"):
+        both = metrics.skce(probs, y, estimator=estimator)
+        assert metrics.skce(probs[:, 1], y, estimator=estimator) == pytest.approx(both, rel=1e-10)
+
+
+@pytest.mark.parametrize("estimator", ["unbiased", "biased"])
+def test_counts_are_repetitions(estimator: str) -> None:
+    probs, y = data(30)
+    counts = np.random.default_rng(1).integers(0, 4, 30)
+    repeated = metrics.skce(
+        np.repeat(probs, counts, axis=0), np.repeat(y, counts), estimator=estimator
+    )
+    value = metrics.skce(probs, y, estimator=estimator, weights=counts)
+    assert value == pytest.approx(repeated, rel=1e-10)
+
+
+def test_shares_weigh_pairs() -> None:
+    probs, y = data(20)
+    weights = np.random.default_rng(1).exponential(size=20)
+    options = {"kernel": "exponential", "distance": "total_variation"}
+    pairs = [(i, j) for i in range(20) for j in range(20) if i != j]
+    values = [pair(probs, y, i, j, options, 0.3) for i, j in pairs]
+    expected = np.average(values, weights=[weights[i] * weights[j] for i, j in pairs])
+    value = metrics.skce(probs, y, bandwidth=0.3, weights=weights)
+    assert value == pytest.approx(expected, rel=1e-10)
+    assert metrics.skce(probs, y, bandwidth=0.3, weights=3.7 * weights) == pytest.approx(value)
+
+
+def test_estimates_are_unbiased() -> None:
+    """Of calibrated predictions their mean is zero, within its standard error; "biased" is not."""
+    for estimator in ("unbiased", "linear"):
+        values = [
+            metrics.skce(*data(50, seed=seed), estimator=estimator, bandwidth=0.5)
+            for seed in range(400)
+        ]
+        assert abs(np.mean(values)) < 4 * np.std(values) / 20
+    biased = [
+        metrics.skce(*data(50, seed=seed), estimator="biased", bandwidth=0.5) for seed in range(50)
+    ]
+    assert min(biased) > 0
+
+
+@pytest.mark.parametrize("distance", ["total_variation", "euclidean"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_median_of_many_distances(
+    distance: str, weighted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probs, _ = data(701, 3)
+    weights = np.random.default_rng(2).exponential(size=701) if weighted else np.ones(701)
+    exact = _skce.median_distance(probs, weights, distance)
+    if not weighted:
+        every = [length(p, q, distance) for p, q in itertools.combinations(probs, 2)]
+        # Those between a case and itself, and each of the others twice.
+        expected = np.median(np.concatenate([np.zeros(701), every, every]))
+        assert exact == pytest.approx(expected, rel=1e-12)
+    monkeypatch.setattr(_skce, "_FEW", 10)
+    assert _skce.median_distance(probs, weights, distance) == pytest.approx(exact, abs=3e-6)
+
+
+@pytest.mark.parametrize("few", [10, 1000])
+def test_median_of_zero_is_replaced(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_skce, "_FEW", few)
+    probs = np.repeat([[0.2, 0.8], [1.0, 0.0]], [90, 10], axis=0)
+    mean = _skce.median_distance(probs, np.ones(100), "total_variation")
+    assert mean == pytest.approx(2 * 0.9 * 0.1 * 0.8, rel=1e-10)
+    assert _skce.median_distance(probs[:90], np.ones(90), "total_variation") == 1
+    ends = np.repeat([[0.0, 1.0], [1.0, 0.0]], [30, 31], axis=0)
+    far = _skce.median_distance(ends, np.ones(61), "euclidean")
+    assert far == pytest.approx(2 * 30 * 31 / 61**2 * np.sqrt(2), rel=1e-9)
+
+
+def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    probs, y = data()
+    whole = metrics.skce(probs, y)
+    monkeypatch.setattr(_skce, "_BLOCK", 150)
+    assert metrics.skce(probs, y) == pytest.approx(whole, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"estimator": "quick"}, "estimator must be one of 'unbiased', 'linear', 'biased'"),
+        ({"kernel": "box"}, "kernel must be one of 'exponential', 'gaussian'"),
+        ({"distance": "cosine"}, "distance must be one of 'total_variation', 'euclidean'"),
+        ({"bandwidth": "mean"}, "bandwidth must be one of 'median'"),
+        ({"bandwidth": -1.0}, "bandwidth must be positive, got -1"),
+    ],
+)
+def test_bad_options_are_errors(options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        metrics.skce([0.2, 0.7], [0, 1], **options)

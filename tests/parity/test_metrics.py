@@ -1,0 +1,136 @@
+"""Metrics beside other libraries on the same data: agreement, or why not.
+
+Libraries that are not installed are skipped.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+from bayescal import metrics
+
+pytestmark = pytest.mark.parity
+
+Array = np.ndarray
+
+
+def make(n: int = 3000, k: int = 5, seed: int = 0) -> tuple[Array, Array]:
+    """Return probabilities of an over-confident model, and labels."""
+    rng = np.random.default_rng(seed)
+    logits = 2 * rng.normal(size=(n, k))
+    y = np.argmax(0.6 * logits + rng.gumbel(size=(n, k)), axis=1)
+    return softmax(logits, axis=1), y
+
+
+P, Y = make()
+# P(y = 1) of two classes.
+Q, T = 1 / (1 + P[:, 0] / P[:, 1]), (Y == 1).astype(int)
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Other libraries warn of their own affairs."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@pytest.mark.parametrize(("name", "norm"), [("l1", 1), ("l2", 2), ("max", math.inf)])
+def test_torchmetrics(name: str, norm: float) -> None:
+    torch = pytest.importorskip("torch")
+    functional = pytest.importorskip("torchmetrics.functional.classification")
+    p, y = torch.as_tensor(P), torch.as_tensor(Y)
+    expected = functional.multiclass_calibration_error(p, y, num_classes=5, n_bins=15, norm=name)
+    assert metrics.ece(P, Y, norm=norm) == pytest.approx(float(expected), rel=1e-5)
+    q, t = torch.as_tensor(Q), torch.as_tensor(T)
+    expected = functional.binary_calibration_error(q, t, n_bins=10, norm=name)
+    found = metrics.ece(Q, T, bins=10, norm=norm)
+    assert found == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_torchmetrics_hamming_loss() -> None:
+    torch = pytest.importorskip("torch")
+    functional = pytest.importorskip("torchmetrics.functional.classification")
+    rng = np.random.default_rng(0)
+    probs, y = rng.random((500, 4)), rng.integers(0, 2, (500, 4))
+    expected = functional.multilabel_hamming_distance(
+        torch.as_tensor(probs), torch.as_tensor(y), num_labels=4
+    )
+    assert metrics.hamming_loss(probs, y) == pytest.approx(float(expected), rel=1e-6)
+
+
+def test_netcal() -> None:
+    theirs = pytest.importorskip("netcal.metrics")
+    assert metrics.ece(P, Y) == pytest.approx(theirs.ECE(15).measure(P, Y), rel=1e-10)
+    expected = theirs.MCE(15).measure(P, Y)
+    assert metrics.ece(P, Y, norm=math.inf) == pytest.approx(expected, rel=1e-10)
+
+
+def test_probmetrics() -> None:
+    torch = pytest.importorskip("torch")
+    theirs = pytest.importorskip("probmetrics.metrics").Metrics.from_names(["ece-15", "logloss"])
+    found = theirs.compute_all_from_labels_probs(torch.as_tensor(Y), torch.as_tensor(P))
+    assert metrics.ece(P, Y) == pytest.approx(float(found["ece-15"]), rel=1e-5)
+    assert metrics.log_loss(P, Y) == pytest.approx(float(found["logloss"]), rel=1e-5)
+
+
+@pytest.mark.parametrize("binning", ["equal_width", "equal_mass"])
+@pytest.mark.parametrize("kind", ["confidence", "classwise"])
+@pytest.mark.parametrize("norm", [1, 2])
+@pytest.mark.parametrize("debias", [False, True])
+def test_uncertainty_calibration(binning: str, kind: str, norm: int, debias: bool) -> None:
+    calibration = pytest.importorskip("calibration")
+    utils = pytest.importorskip("calibration.utils")
+    scheme = utils.get_equal_bins if binning == "equal_mass" else utils.get_equal_prob_bins
+    mode = "top-label" if kind == "confidence" else "marginal"
+    if (binning, kind, norm, debias) == ("equal_width", "confidence", 1, True):
+        pytest.skip("it needs cases in every bin, and no confidence is below 1/5")
+    np.random.seed(0)  # noqa: NPY002 (its resampling has no other seed)
+    expected = calibration.lower_bound_scaling_ce(
+        P, Y, p=norm, debias=debias, num_bins=10, binning_scheme=scheme, mode=mode
+    )
+    options = {"bins": 10, "binning": binning, "kind": kind, "norm": norm}
+    metric: Callable[..., float] = metrics.debiased_ece if debias else metrics.ece
+    found = metric(P, Y, **options)
+    # Its mean of folded normals is one of a thousand draws, of which each deviates by less than
+    # half the root of 1 / n.
+    tolerance = 4 * 0.5 / math.sqrt(1000 * len(Y)) if debias and norm == 1 else 1e-10
+    assert found == pytest.approx(expected, abs=tolerance)
+
+
+@pytest.mark.parametrize("sigma", [0.02, 0.05, 0.15])
+def test_relplot(sigma: float) -> None:
+    """Its kernel ends at one half and its grid is coarser."""
+    relplot = pytest.importorskip("relplot")
+    expected = relplot.smECE_sigma(Q, T, sigma)
+    assert metrics.smooth_ece(Q, T, bandwidth=sigma) == pytest.approx(expected, rel=5e-3)
+    right = (P.argmax(axis=1) == Y).astype(int)
+    expected = relplot.smECE_sigma(P.max(axis=1), right, sigma)
+    assert metrics.smooth_ece(P, Y, bandwidth=sigma) == pytest.approx(expected, rel=5e-3)
+
+
+def test_relplot_bandwidth() -> None:
+    """It halves the bandwidth ten times, and returns the error there instead of the bandwidth."""
+    relplot = pytest.importorskip("relplot")
+    assert metrics.smooth_ece(Q, T) == pytest.approx(relplot.smECE(Q, T), abs=1e-3)
+
+
+def test_single_precision_keeps_digits() -> None:
+    """Of a million narrow probabilities the sums of others lose the third digit."""
+    torch = pytest.importorskip("torch")
+    functional = pytest.importorskip("torchmetrics.functional.classification")
+    probs, y = make(1_000_000, seed=1)
+    narrow = probs.astype(np.float32)
+    expected = metrics.ece(narrow.astype(np.float64), y)
+    assert metrics.ece(narrow, y) == pytest.approx(expected, rel=1e-12)
+    theirs = functional.multiclass_calibration_error(
+        torch.as_tensor(narrow), torch.as_tensor(y), num_classes=5, n_bins=15
+    )
+    ours = abs(metrics.ece(narrow, y) - metrics.ece(probs, y))
+    assert ours < abs(float(theirs) - metrics.ece(probs, y))

@@ -108,8 +108,8 @@ class Report:
             ["Spiegelhalter's z", *(f"{t.statistic:.2f} (p {_p(t.p_value)})" for t in tests)]
         )
         caption = (
-            f"In brackets {self.level:.0%} intervals; those of binned errors are less the bias that "
-            "few cases cause. A positive z means over-confidence."
+            f"In brackets {self.level:.0%} intervals; those of binned errors are less the bias "
+            "that few cases cause. A positive z means over-confidence."
         )
         if self.differences:
             caption += " p-values of differences are two-sided and not corrected for their number."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayescal._core.checks import check_choice, check_level
+from bayescal._core.tables import TextTable
 from bayescal.compare._bayes import SignedRankMatrix, posterior_of
 from bayescal.compare._cliques import cliques
 from bayescal.compare._nemenyi import Nemenyi, nemenyi_of
@@ -72,20 +72,9 @@ class Comparison:
 
     def table(self) -> Table:
         """Return a rich Table: methods by rank, each compared with the best."""
-        from rich.table import Table
-        from rich.text import Text
+        return self._lines().for_terminal()
 
-        title, heads, rows, caption = self._lines()
-        table = Table(title=Text(title), caption=Text(caption), caption_justify="left")
-        table.add_column(heads[0], overflow="fold")
-        for head in heads[1:]:
-            table.add_column(head, justify="right")
-        for name, *cells in rows:
-            table.add_row(Text(name), *cells)
-        return table
-
-    def _lines(self) -> tuple[str, list[str], list[list[str]], str]:
-        """Return title, headings, rows and caption of the table."""
+    def _lines(self) -> TextTable:
         order = np.argsort(self.ranks, kind="stable")
         best = order[0]
         title = f"{len(self.names)} methods on {_count(len(self.scores), 'data set')}"
@@ -112,7 +101,7 @@ class Comparison:
             f"Critical difference at level {self.level:g}: "
             f"{self.nemenyi.critical_difference:.2f} (Nemenyi)."
         )
-        return title, heads, rows, caption
+        return TextTable(title, heads, rows, caption)
 
     def __repr__(self) -> str:
         """Return the essentials in one line."""
@@ -124,21 +113,7 @@ class Comparison:
         )
 
     def _repr_html_(self) -> str:
-        title, heads, rows, caption = self._lines()
-
-        def line(cells: list[str], tag: str) -> str:
-            sides = ["left", *["right"] * (len(cells) - 1)]
-            inner = "".join(
-                f"<{tag} style='text-align:{side}'>{html.escape(cell)}</{tag}>"
-                for cell, side in zip(cells, sides, strict=True)
-            )
-            return f"<tr>{inner}</tr>"
-
-        return (
-            f"<table><caption>{html.escape(title)}</caption><thead>{line(heads, 'th')}</thead>"
-            f"<tbody>{''.join(line(cells, 'td') for cells in rows)}</tbody></table>"
-            f"<p>{html.escape(caption)}</p>"
-        )
+        return self._lines().for_notebook()
 
 
 def compare(

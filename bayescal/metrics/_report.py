@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayescal._core.checks import as_numpy, check_count, check_level
+from bayescal._core.tables import TextTable
 from bayescal.metrics._bootstrap import Interval, difference, interval
 from bayescal.metrics._significance import CalibrationTest, spiegelhalter_test
 
@@ -56,16 +56,7 @@ class Report:
 
     def table(self) -> Table:
         """Return a rich Table."""
-        from rich.table import Table
-        from rich.text import Text
-
-        title, heads, rows, caption = self._lines()
-        table = Table(title=Text(title), caption=Text(caption), caption_justify="left")
-        for place, head in enumerate(heads):
-            table.add_column(Text(head), justify="right" if place else "left")
-        for cells in rows:
-            table.add_row(*(Text(cell) for cell in cells))
-        return table
+        return self._lines().for_terminal()
 
     def __repr__(self) -> str:
         from rich.console import Console
@@ -76,24 +67,9 @@ class Report:
         return capture.get().rstrip()
 
     def _repr_html_(self) -> str:
-        title, heads, rows, caption = self._lines()
+        return self._lines().for_notebook()
 
-        def line(cells: list[str], tag: str) -> str:
-            sides = ["left", *["right"] * (len(cells) - 1)]
-            inner = "".join(
-                f"<{tag} style='text-align:{side}'>{html.escape(cell)}</{tag}>"
-                for cell, side in zip(cells, sides, strict=True)
-            )
-            return f"<tr>{inner}</tr>"
-
-        return (
-            f"<table><caption>{html.escape(title)}</caption><thead>{line(heads, 'th')}</thead>"
-            f"<tbody>{''.join(line(cells, 'td') for cells in rows)}</tbody></table>"
-            f"<p>{html.escape(caption)}</p>"
-        )
-
-    def _lines(self) -> tuple[str, list[str], list[list[str]], str]:
-        """Return title, headings, rows and caption."""
+    def _lines(self) -> TextTable:
         names = list(self.intervals)
         heads, rows = ["metric", *names], []
         for metric in self.intervals[names[0]]:
@@ -113,7 +89,7 @@ class Report:
         )
         if self.differences:
             caption += " p-values of differences are two-sided and not corrected for their number."
-        return f"{self.cases:,} cases", heads, rows, caption
+        return TextTable(f"{self.cases:,} cases", heads, rows, caption)
 
 
 def report(

@@ -9,7 +9,6 @@ import sklearn.isotonic
 import sklearn.metrics
 
 from bayescal import metrics
-from bayescal.study._measures import average_loss_gap
 
 
 def binary(n: int = 300, digits: int = 2) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -130,15 +129,6 @@ def test_bad_costs_are_errors() -> None:
         metrics.decision_cost([0.5], costs=[[np.nan], [1.0]])
     with pytest.raises(ValueError, match=r"losses must have shape \(functions, 2, decisions\)"):
         metrics.loss_gap([0.5], [1], losses=np.ones((3, 3, 2)))
-
-
-def test_loss_gap_equals_that_of_the_studies() -> None:
-    probs, y, _ = simplex()
-    for seed in (0, 7):
-        expected = average_loss_gap(probs, y, seed=seed)
-        assert metrics.loss_gap(probs, y, seed=seed) == pytest.approx(expected, rel=1e-11)
-    truth = np.random.default_rng(3).dirichlet(np.ones(4), size=200)
-    assert metrics.loss_gap(probs, truth) == pytest.approx(average_loss_gap(probs, truth))
 
 
 def test_loss_gap_equals_a_double_loop() -> None:

@@ -17,7 +17,7 @@ from bayescal.multinomial._precondition import Preconditioner, choices
 
 MOST_PRODUCTS = 400
 _MOST_SLOW = 12
-_TOLERANCE = 1e-9
+_TOLERANCE = 1e-10
 
 
 class Prepared(NamedTuple):

@@ -180,8 +180,10 @@ class Host:
         narrow = {id(leaf): leaf.astype(self._type, copy=False) for leaf in kept}
         rough = Design(*(narrow.get(id(leaf), leaf) for leaf in design))
         self._rough = [rough.rows(part) for part in self._parts]
-        # With few features a product with the Hessian needs but two products with one matrix.
-        self._few = design.features.shape[1] <= FEW and design.shared is None
+        # With few features a product with the Hessian needs but two products with one matrix; it
+        # loses some digits where all labels are certain, as in small separable problems.
+        few = design.features.shape[1] <= FEW and design.shared is None
+        self._few = few and n * k > _SMALL
         self._plain = (
             design.offset is design.x
             and design.shared is None

@@ -247,6 +247,7 @@ def test_predictions_at_the_data(x64: None) -> None:
     assert np.isnan(result.log_odds).sum() == np.isnan(found).sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", [False, True], ids=["shared", "own"])
 def test_many_points_of_a_batch_are_interpolated(x64: None, own: bool) -> None:
     post = together("montecarlo")

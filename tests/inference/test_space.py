@@ -60,6 +60,7 @@ def test_coordinate_runs_over_the_whole_distribution(name: str) -> None:
     assert total == pytest.approx(1, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", ["quadrature", "importance", "sobol", "montecarlo"])
 def test_reflected_half_line_against_its_mirror_image(integrator: str) -> None:
     prior = bc.GaussianPrior(moved(dist.HalfNormal(1.5), 0.5, -1.0), dist.Normal(1.0, 1.0), 1.0)

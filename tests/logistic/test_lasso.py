@@ -227,6 +227,7 @@ def test_hard_folds_stay_finite(kind: str, name: str) -> None:
     assert 0 <= best < 9
 
 
+@pytest.mark.slow
 def test_more_columns_than_the_host_takes() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(30, 401))

@@ -191,7 +191,10 @@ def conjugate_gradients(
         image = product(direction)
         bend = direction @ image
         good = bend > 0
-        length = xp.where(good, power / xp.where(good, bend, 1), 0)
+        # Where rounding hides that the first direction bends upwards, it is better than no step,
+        # which would look like the minimum.
+        otherwise = xp.where(number == 0, 1.0, 0.0).astype(step.dtype)
+        length = xp.where(good, power / xp.where(good, bend, 1), otherwise)
         step = step + length * direction
         residual = residual - length * image
         toward = precondition(residual)

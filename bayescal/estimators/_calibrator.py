@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -206,7 +207,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):
         return sorted({*super().__dir__(), *found})
 
 
-class PosteriorCalibrator(Calibrator):
+class PosteriorCalibrator(Calibrator, ABC):
     """A calibrator with parameters that may have a posterior."""
 
     inference: Any
@@ -277,17 +278,17 @@ class PosteriorCalibrator(Calibrator):
         level = check_level(level)
         return self._curves(*self._prepare(scores), level)[1:]
 
+    @abstractmethod
     def _describe(self, theta: np.ndarray) -> State:
         """Return draws (..., p) under the names that users know."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _best(self, calibration: Any, values: np.ndarray) -> np.ndarray:
         """Return the probabilities (m, k) of the parameters that fit best."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _curves(self, calibration: Any, values: np.ndarray, level: float | None) -> Any:
         """Return means (m, k), and lower and upper ends, over the draws."""
-        raise NotImplementedError
 
     def _draws(self) -> np.ndarray:
         """Return the draws (s, p) of all chains."""

@@ -9,9 +9,11 @@ metrics of data that come in batches.
 from bayescal.metrics._accumulator import Accumulator
 from bayescal.metrics._bootstrap import Interval, bootstrap, difference, interval
 from bayescal.metrics._calibration import ReliabilityCurve, ece, reliability_curve
+from bayescal.metrics._canonical import canonical_ece
 from bayescal.metrics._corp import Corp, corp
 from bayescal.metrics._debiased import debiased_ece
 from bayescal.metrics._decisions import DecisionCost, decision_cost, loss_gap
+from bayescal.metrics._kde import kde_ece
 from bayescal.metrics._multilabel import hamming_loss, multilabel_ece
 from bayescal.metrics._report import Report, report
 from bayescal.metrics._scores import accuracy, brier_score, log_loss
@@ -21,7 +23,8 @@ from bayescal.metrics._significance import (
     spiegelhalter_test,
 )
 from bayescal.metrics._skce import skce
-from bayescal.metrics._smooth import kde_ece, smooth_ece
+from bayescal.metrics._skce_test import skce_test
+from bayescal.metrics._smooth import smooth_ece
 from bayescal.metrics._truth import true_calibration_error
 
 __all__ = [
@@ -35,6 +38,7 @@ __all__ = [
     "accuracy",
     "bootstrap",
     "brier_score",
+    "canonical_ece",
     "consistency_test",
     "corp",
     "debiased_ece",
@@ -50,6 +54,7 @@ __all__ = [
     "reliability_curve",
     "report",
     "skce",
+    "skce_test",
     "smooth_ece",
     "spiegelhalter_test",
     "true_calibration_error",

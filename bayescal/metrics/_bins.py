@@ -71,7 +71,7 @@ def _condense(
     weighted, outcomes = weights * predicted, weights * observed
     sums = [np.bincount(cell, row, cells) for row in (weights, weighted, outcomes)]
     mass = np.concatenate([[0.0], np.cumsum(sums[0])])
-    borders = _borders(mass[-1], bins, whole, np)
+    borders = mass_borders(mass[-1], bins, whole, np)
     # Sums in another order differ in their last digits: the cells beside count, too.
     place = np.clip(np.searchsorted(mass, borders * (1 - 1e-12)) - 1, 0, cells - 1)
     beyond = np.clip(np.searchsorted(mass, borders * (1 + 1e-12)) - 1, 0, cells - 1)
@@ -102,13 +102,13 @@ def shift_bound(mass: np.ndarray, bins: int, whole: bool) -> float:
     [-1, 1] the share that is put to each side is off by at most m / 2, and two bins are touched.
     """
     cumulative = np.concatenate([[0.0], np.cumsum(mass)])
-    inner = _borders(cumulative[-1], bins, whole, np)[1:-1]
+    inner = mass_borders(cumulative[-1], bins, whole, np)[1:-1]
     cell = np.clip(np.searchsorted(cumulative, inner) - 1, 0, len(mass) - 1)
     split = (inner > cumulative[cell]) & (inner < cumulative[cell + 1])
     return float(mass[cell[split]].sum())
 
 
-def _borders(total: Any, bins: int, whole: Any, xp: Any) -> Any:
+def mass_borders(total: Any, bins: int, whole: Any, xp: Any) -> Any:
     """Return the cumulative masses (bins + 1,) at which bins begin and end."""
     steps = xp.arange(bins + 1).astype(total.dtype)
     size = xp.floor(total / bins)
@@ -121,7 +121,7 @@ def _read_off(rows: Any, first: Any, last: Any, bins: int, whole: Any, xp: Any) 
     n = len(rows[0])
     zero = xp.zeros(1, rows[0].dtype)
     mass, *others = (xp.concatenate([zero, xp.cumsum(row)]) for row in rows)
-    borders = _borders(mass[-1], bins, whole, xp)
+    borders = mass_borders(mass[-1], bins, whole, xp)
     # The row in which a border lies; with it, all rows that predict the same.
     row = xp.clip(xp.searchsorted(mass, borders) - 1, 0, n - 1)
     low, high = first[row], last[row] + 1

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
+from functools import cached_property
 from statistics import NormalDist
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from bayescal._core.checks import check_choice, check_count, check_level
-from bayescal.metrics._bins import _borders
 from bayescal.metrics._inputs import Predictions, check_many_labels, check_predictions
-from bayescal.metrics._mass import MassMetric
 from bayescal.metrics._registry import METRICS
+from bayescal.metrics._replicates import replicate
 from bayescal.metrics._skce import make_skce
-from bayescal.metrics._sums import Metric, SumMetric, collect_many, evaluate, standard_error
+from bayescal.metrics._sums import Metric, SumMetric, evaluate, standard_error
 
 __all__ = ["Interval", "bootstrap", "difference", "interval"]
 
-#: Weights of replicates held at once: 32 MiB.
-_ELEMENTS = 1 << 22
 _UNBIASED = "debiased_ece", "skce"
 
 
@@ -86,7 +82,8 @@ def bootstrap(
     Notes
     -----
     Weights that are drawn multiply what cases add to sums, so that nothing of a case is computed
-    twice. O(replicates n) time for most metrics, in blocks of 32 MiB.
+    twice. Time O(replicates n) for most metrics, with a factor k for those of all classes, and
+    O(replicates n^2) for "skce"; in blocks of 32 MiB, of "skce" 128 MiB.
 
     References
     ----------
@@ -102,7 +99,7 @@ def bootstrap(
     """
     replicates = check_count(replicates, "replicates")
     data, made = prepare(metric, probs, y, weights, options)
-    return _replicate(made, data, replicates, seed)
+    return replicate(made, data, replicates, seed)
 
 
 def interval(
@@ -166,17 +163,7 @@ def interval(
     """
     level = check_level(level)
     check_choice(method, "method", ("auto", "analytic", "bootstrap"))
-    replicates = check_count(replicates, "replicates")
-    data, made = prepare(metric, probs, y, weights, options)
-    value = evaluate(made, data)
-    means = METRICS[metric].best != "zero"
-    analytic = means if method == "auto" else method == "analytic"
-    if analytic:
-        if not isinstance(made, SumMetric):
-            raise ValueError(f"method must be 'bootstrap' for {metric}, which is no sum over cases")
-        return normal_interval(value, standard_error(made, data), level)
-    found = _replicate(made, data, replicates, seed)
-    return from_replicates(value, found, level, metric not in _UNBIASED, not means)
+    return Measured(metric, probs, y, weights, options, replicates, seed).interval(level, method)
 
 
 def difference(
@@ -229,21 +216,58 @@ def difference(
     (True, True)
     """
     level = check_level(level)
-    replicates = check_count(replicates, "replicates")
-    pairs = [prepare(metric, probs, y, weights, options) for probs in (first, second)]
-    (data, made), (other, _) = pairs
-    if data.probs.shape != other.probs.shape:
-        raise ValueError(
-            f"first and second must have one shape, got {data.probs.shape} and {other.probs.shape}"
-        )
-    value = evaluate(made, data) - evaluate(pairs[1][1], other)
-    # The same seed draws the same cases.
-    ours, theirs = (_replicate(m, d, replicates, seed) for d, m in pairs)
-    return from_replicates(value, ours - theirs, level, metric not in _UNBIASED, paired=True)
+    ours, theirs = (
+        Measured(metric, probs, y, weights, options, replicates, seed) for probs in (first, second)
+    )
+    return ours.less(theirs, level)
+
+
+class Measured:
+    """A metric of one model, whose replicates are drawn once, when they are needed."""
+
+    def __init__(
+        self,
+        metric: str,
+        probs: Any,
+        y: Any,
+        weights: Any,
+        options: Mapping[str, Any],
+        replicates: int,
+        seed: int,
+    ) -> None:
+        self._name = metric
+        self._number, self._seed = check_count(replicates, "replicates"), seed
+        self._data, self._metric = prepare(metric, probs, y, weights, options)
+        self.value = evaluate(self._metric, self._data)
+        self._means = METRICS[metric].best != "zero"
+        self._biased = metric not in _UNBIASED
+
+    @cached_property
+    def replicates(self) -> np.ndarray:
+        """The metric (b,) of cases drawn anew; one seed draws the same cases for all models."""
+        return replicate(self._metric, self._data, self._number, self._seed)
+
+    def interval(self, level: float, method: str = "auto") -> Interval:
+        """Return its confidence interval."""
+        if self._means if method == "auto" else method == "analytic":
+            if not isinstance(self._metric, SumMetric):
+                raise ValueError(
+                    f"method must be 'bootstrap' for {self._name}, which is no sum over cases"
+                )
+            return normal_interval(self.value, standard_error(self._metric, self._data), level)
+        return from_replicates(self.value, self.replicates, level, self._biased, not self._means)
+
+    def less(self, other: Measured, level: float) -> Interval:
+        """Return its difference to that of another model of the same cases."""
+        ours, theirs = self._data.probs.shape, other._data.probs.shape
+        if ours != theirs:
+            raise ValueError(f"first and second must have one shape, got {ours} and {theirs}")
+        gaps = self.replicates - other.replicates
+        return from_replicates(self.value - other.value, gaps, level, self._biased, paired=True)
 
 
 def prepare(
-    metric: str, probs: Any, y: Any, weights: Any, options: dict[str, Any]
+    metric: str, probs: Any, y: Any, weights: Any, options: Mapping[str, Any]
 ) -> tuple[Predictions, Metric]:
     """Return checked predictions, and the metric of that name."""
     if metric not in METRICS:
@@ -285,105 +309,3 @@ def from_replicates(
         less = min(np.count_nonzero(moved <= 0), np.count_nonzero(moved >= 0))
         p_value = min(1.0, 2 * (int(less) + 1) / (len(found) + 1))
     return Interval(value, float(lower), float(upper), float(found.std()), level, p_value)
-
-
-# --- replicates -----------------------------------------------------------------------------------
-
-
-def _replicate(metric: Metric, data: Predictions, replicates: int, seed: int) -> np.ndarray:
-    parts = [_values(metric, base, factors) for base, factors in resample(data, replicates, seed)]
-    return np.concatenate(parts)
-
-
-def resample(data: Predictions, replicates: int, seed: int) -> Iterator[tuple[Predictions, Any]]:
-    """Yield predictions and factors (b, n) of their weights, for some replicates at a time.
-
-    Whole weights are counts: then cases are drawn one by one, and otherwise rows.
-    """
-    rng = np.random.default_rng(seed)
-    n = len(data.y)
-    cases = np.repeat(np.arange(n), data.weights.astype(int)) if data.whole else np.arange(n)
-    if data.whole:
-        data = data._replace(weights=np.ones(n))
-    step = max(1, _ELEMENTS // max(n, len(cases)))
-    for first in range(0, replicates, step):
-        b = min(step, replicates - first)
-        drawn = rng.integers(0, len(cases), (b, len(cases)))
-        place = cases[drawn] + n * np.arange(b)[:, None]
-        yield data, np.bincount(place.reshape(-1), minlength=b * n).reshape(b, n).astype(float)
-
-
-def _values(metric: Metric, data: Predictions, factors: np.ndarray) -> np.ndarray:
-    """Return the metric (b,) of predictions whose weights are multiplied by factors (b, n)."""
-    if isinstance(metric, SumMetric):
-        return np.array([metric.value(own, np) for own in collect_many(metric, data, factors)])
-    if isinstance(metric, MassMetric):
-        return _over_mass(metric, data, factors)
-    found = []
-    for factor in factors:
-        if data.whole:
-            used, weights = np.flatnonzero(factor), factor[factor > 0]
-        else:
-            # A row that is drawn twice is two cases.
-            used = np.repeat(np.arange(len(factor)), factor.astype(int))
-            weights = data.weights[used]
-        found.append(
-            evaluate(metric, Predictions(data.probs[used], data.y[used], weights, data.eps))
-        )
-    return np.array(found)
-
-
-def _over_mass(metric: MassMetric, data: Predictions, factors: np.ndarray) -> np.ndarray:
-    """Do so for bins of equal mass: predictions are sorted once."""
-    weights = factors * data.weights
-    # Groups of rows, instead of their weights.
-    numbered = data._replace(weights=np.arange(len(data.y)))
-    groups = list(metric.split(numbered, np))
-
-    def one(group: Any) -> np.ndarray:
-        predicted, observed, rows = group
-        own = weights if len(rows) == len(data.y) else weights[:, rows]
-        return equal_mass_sums_many(predicted, observed, own, metric.bins, data.whole)
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        sums = np.concatenate(list(pool.map(one, groups)), axis=2)
-    ratios = np.ones(len(weights))
-    if not data.whole:
-        ratios = weights.sum(axis=1) / (factors @ data.weights**2)
-    return np.array([metric.finish(s, r, np) for s, r in zip(sums, ratios, strict=True)])
-
-
-def equal_mass_sums_many(
-    predicted: np.ndarray, observed: np.ndarray, weights: np.ndarray, bins: int, whole: bool
-) -> np.ndarray:
-    """Return sums (b, 3, bins) over bins of equal mass, for weights (b, n)."""
-    order = np.argsort(predicted)
-    predicted, observed, weights = (
-        predicted[order],
-        observed[order],
-        np.take(weights, order, axis=1),
-    )
-    b, n = weights.shape
-    first = np.searchsorted(predicted, predicted, side="left")
-    after = np.searchsorted(predicted, predicted, side="right")
-
-    def cumulative(rows: np.ndarray) -> np.ndarray:
-        sums = np.zeros((b, n + 1))
-        np.cumsum(rows, axis=1, out=sums[:, 1:])
-        return sums
-
-    mass = cumulative(weights)
-    borders = np.stack([_borders(total, bins, whole, np) for total in mass[:, -1]])
-    row = np.stack([np.searchsorted(m, cut) for m, cut in zip(mass, borders, strict=True)]) - 1
-    row = np.clip(row, 0, n - 1)
-    low, high = first[row], after[row]
-    lane = np.arange(b)[:, None]
-    before = mass[lane, low]
-    extent = mass[lane, high] - before
-    share = np.clip((borders - before) / np.where(extent > 0, extent, 1), 0, 1)
-    found = [borders]
-    for values in (predicted, observed):
-        sums = cumulative(weights * values)
-        start = sums[lane, low]
-        found.append(start + share * (sums[lane, high] - start))
-    return np.diff(np.stack(found, axis=1), axis=2)

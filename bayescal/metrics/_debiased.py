@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bayescal._core.checks import check_choice, check_count
+from bayescal._core.checks import check_choice
 from bayescal.metrics._bins import debiased_error
-from bayescal.metrics._calibration import BINNINGS, Binning
-from bayescal.metrics._events import Kind, find_events, number_of_groups, resolve_kind
+from bayescal.metrics._calibration import BinnedError, Binning, EqualMassError, make_ece
+from bayescal.metrics._events import Kind
 from bayescal.metrics._inputs import Predictions, check_predictions
-from bayescal.metrics._mass import Group, MassMetric, event_groups, event_pieces
-from bayescal.metrics._sums import Metric, Piece, SumMetric, evaluate, size_pieces, sizes
+from bayescal.metrics._sums import Piece, evaluate, size_pieces, sizes
 
 __all__ = ["debiased_ece"]
 
@@ -108,64 +106,31 @@ def make_debiased(
 ) -> DebiasedError | DebiasedMassError:
     """Check options, and return the metric for probabilities with so many columns."""
     check_choice(norm, "norm", (2, 1))
-    bins = check_count(bins, "bins")
-    check_choice(binning, "binning", BINNINGS)
-    kind, ranks = resolve_kind(kind, k, columns)
-    parts, labels = number_of_groups(kind, ranks, columns)
-    cls = DebiasedError if binning == "equal_width" else DebiasedMassError
-    return cls(bins, kind, ranks, parts, labels, int(norm))
+    made = make_ece(columns, bins=bins, binning=binning, kind=kind, k=k, norm=norm)
+    cls = DebiasedError if isinstance(made, BinnedError) else DebiasedMassError
+    return cls(made.bins, made.kind, made.ranks, made.parts, made.labels, int(norm))
 
 
 @dataclass(frozen=True)
-class _Debiased(Metric):
-    bins: int
-    kind: str
-    ranks: int
-    parts: int
-    labels: int
-    norm: int
-
-
-@dataclass(frozen=True)
-class DebiasedError(_Debiased, SumMetric):
+class DebiasedError(BinnedError):
     """The debiased error over bins of equal width."""
-
-    @property
-    def cells(self) -> int:
-        return self.parts * self.labels * self.bins
 
     @property
     def rows(self) -> int:
         return 5
 
-    def width(self, columns: int) -> int:
-        return columns + self.parts
-
     def pieces(self, data: Predictions, xp: Any) -> tuple[Piece, ...]:
-        events = find_events(data, self.kind, self.ranks, xp)
-        found = event_pieces(events, self.bins, self.labels, xp)
+        found = super().pieces(data, xp)
         return *found, *size_pieces(found[0].cell, data.weights)
 
     def value(self, sums: Any, xp: Any) -> Any:
         size = sizes(sums[0], sums[3], sums[4, 0], xp)
-        return debiased_error(sums[:3], size, self.norm, xp)
+        return debiased_error(sums[:3], size, int(self.norm), xp)
 
 
 @dataclass(frozen=True)
-class DebiasedMassError(_Debiased, MassMetric):
+class DebiasedMassError(EqualMassError):
     """The debiased error over bins of equal mass."""
 
-    @property
-    def groups(self) -> int:
-        return self.parts * self.labels
-
-    def split(self, data: Predictions, xp: Any) -> Iterator[Group]:
-        events = find_events(data, self.kind, self.ranks, xp)
-        return event_groups(events, data.weights, self.labels, xp)
-
-    def cell_pieces(self, data: Predictions, cells: int, xp: Any) -> tuple[Piece, Piece, Piece]:
-        events = find_events(data, self.kind, self.ranks, xp)
-        return event_pieces(events, cells, self.labels, xp)
-
     def finish(self, sums: Any, ratio: Any, xp: Any) -> Any:
-        return debiased_error(sums, sums[0] * ratio, self.norm, xp)
+        return debiased_error(sums, sums[0] * ratio, int(self.norm), xp)

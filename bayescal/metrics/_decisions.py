@@ -9,6 +9,7 @@ import numpy as np
 
 from bayescal._core.checks import as_numpy, check_count, check_finite
 from bayescal.metrics._inputs import Predictions, check_predictions, check_truth
+from bayescal.metrics._residuals import as_rows
 from bayescal.metrics._sums import Piece, SumMetric, evaluate
 
 __all__ = ["DecisionCost", "decision_cost", "loss_gap"]
@@ -216,8 +217,3 @@ class LossGap(SumMetric):
 
     def value(self, sums: Any, xp: Any) -> Any:
         return xp.abs(sums[0]).mean() / sums[1, 0]
-
-
-def as_rows(probs: Any, xp: Any = np) -> Any:
-    """Return probabilities (n, k), of P(y = 1) as of two classes."""
-    return probs if probs.ndim == 2 else xp.stack([1 - probs, probs], axis=1)

@@ -13,6 +13,7 @@ import numpy as np
 from bayescal.metrics._bins import cut_cells, equal_mass_sums, equal_width_cell, shift_bound
 from bayescal.metrics._events import Events, at_hit
 from bayescal.metrics._inputs import Predictions
+from bayescal.metrics._mass_many import mass_sums_many
 from bayescal.metrics._sums import DirectMetric, Piece, SumMetric, size_pieces
 
 #: Predictions, outcomes and weights that are binned together.
@@ -53,6 +54,18 @@ class MassMetric(DirectMetric):
         # Effective sizes of bins, if weights are spread over bins as over all cases.
         ratio = xp.where(whole, 1, weights.sum() / (weights**2).sum())
         return self.finish(self.sums(data, xp), ratio, xp)
+
+    def evaluate_many(self, data: Predictions, factors: np.ndarray) -> np.ndarray:
+        weights = factors if data.whole else factors * data.weights[:, None]
+        # Groups of rows, instead of their weights.
+        numbered = data._replace(weights=np.arange(len(data.y)))
+        groups = list(self.split(numbered, np))
+        found = [mass_sums_many(*group, weights, self.bins, data.whole) for group in groups]
+        ratios = np.ones(factors.shape[1])
+        if not data.whole:
+            ratios = weights.sum(axis=0) / (data.weights**2 @ factors)
+        sums = np.concatenate(found, axis=2)
+        return np.array([self.finish(s, r, np) for s, r in zip(sums, ratios, strict=True)])
 
 
 @dataclass(frozen=True)

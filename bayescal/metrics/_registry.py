@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from bayescal.metrics._calibration import ece, make_ece
+from bayescal.metrics._canonical import canonical_ece, make_canonical
 from bayescal.metrics._corp import corp
 from bayescal.metrics._debiased import debiased_ece, make_debiased
 from bayescal.metrics._decisions import decision_cost, loss_gap, make_loss_gap
 from bayescal.metrics._inputs import check_eps
+from bayescal.metrics._kde import kde_ece, make_kde
 from bayescal.metrics._mass import MassHistogram, MassMetric
 from bayescal.metrics._multilabel import (
     hamming_loss,
@@ -20,7 +22,7 @@ from bayescal.metrics._multilabel import (
 )
 from bayescal.metrics._scores import Accuracy, BrierScore, LogLoss, accuracy, brier_score, log_loss
 from bayescal.metrics._skce import skce
-from bayescal.metrics._smooth import kde_ece, make_kde, make_smooth, smooth_ece
+from bayescal.metrics._smooth import make_smooth, smooth_ece
 from bayescal.metrics._sums import Metric, SumMetric
 from bayescal.metrics._truth import true_calibration_error
 
@@ -48,6 +50,8 @@ class Entry:
         Whether the size of weights matters, not only their ratios.
     labels : bool
         Whether it compares probabilities with labels and nothing else, and returns a float.
+    streams : bool
+        Whether it can be accumulated over batches, if it has a ``make``.
     """
 
     function: Callable[..., Any]
@@ -56,6 +60,7 @@ class Entry:
     best: Literal["low", "high", "zero"] | None = "zero"
     counts: bool = False
     labels: bool = True
+    streams: bool = True
 
 
 def _make_log_loss(columns: int | None, *, eps: Any = None) -> LogLoss:
@@ -78,6 +83,7 @@ METRICS: dict[str, Entry] = {
     "debiased_ece": Entry(debiased_ece, make=make_debiased, counts=True),
     "smooth_ece": Entry(smooth_ece, make=make_smooth),
     "kde_ece": Entry(kde_ece, make=make_kde, counts=True),
+    "canonical_ece": Entry(canonical_ece, make=make_canonical, streams=False),
     "skce": Entry(skce, counts=True),
     "loss_gap": Entry(loss_gap, make=make_loss_gap),
     "multilabel_ece": Entry(multilabel_ece, ("multilabel",), make_multilabel),
@@ -99,8 +105,8 @@ def streamed(name: str, columns: int | None, options: dict[str, Any]) -> SumMetr
     if name not in METRICS:
         raise ValueError(f"no metric named {name!r}; there are {', '.join(METRICS)}")
     make = METRICS[name].make
-    if make is None:
-        able = ", ".join(key for key, entry in METRICS.items() if entry.make is not None)
+    if make is None or not METRICS[name].streams:
+        able = ", ".join(key for key, each in METRICS.items() if each.make and each.streams)
         raise ValueError(f"{name} cannot be accumulated, it needs all cases at once; {able} can")
     metric = make(columns, **options)
     if isinstance(metric, MassMetric):

@@ -10,7 +10,7 @@ import numpy as np
 
 from bayescal._core.checks import as_numpy, check_count, check_level
 from bayescal._core.tables import TextTable
-from bayescal.metrics._bootstrap import Interval, difference, interval
+from bayescal.metrics._bootstrap import Interval, Measured
 from bayescal.metrics._significance import CalibrationTest, spiegelhalter_test
 
 if TYPE_CHECKING:
@@ -149,18 +149,20 @@ def report(
     intervals: dict[str, dict[str, Interval]] = {}
     differences: dict[str, dict[str, Interval]] = {}
     tests = {}
-    given: dict[str, Any] = {"level": level, "replicates": replicates, "seed": seed}
+    base: dict[str, Measured] = {}
     for name, own in models.items():
-        intervals[str(name)] = {
-            title: interval(metric, own, y, weights=weights, **given, **options)
+        measured = {
+            title: Measured(metric, own, y, weights, options, replicates, seed)
             for title, (metric, options) in chosen.items()
         }
+        intervals[str(name)] = {title: each.interval(level) for title, each in measured.items()}
         tests[str(name)] = spiegelhalter_test(own, y, weights=weights)
-        if len(intervals) > 1:
+        if base:
             differences[str(name)] = {
-                title: difference(metric, own, first, y, weights=weights, **given, **options)
-                for title, (metric, options) in chosen.items()
+                title: each.less(base[title], level) for title, each in measured.items()
             }
+        else:
+            base = measured
     return Report(intervals, differences, tests, len(np.asarray(first)), level)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,9 +150,9 @@ class _Mean(SumMetric):
     def rows(self) -> int:
         return 2
 
+    @abstractmethod
     def cost(self, data: Predictions, xp: Any) -> Any:
         """Return the cost of each case, (n,)."""
-        raise NotImplementedError
 
     def pieces(self, data: Predictions, xp: Any) -> tuple[Piece, ...]:
         return Piece(None, self.cost(data, xp)), Piece(None, None)

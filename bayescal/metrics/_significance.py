@@ -9,9 +9,9 @@ import numpy as np
 
 from bayescal._core.checks import check_count
 from bayescal.metrics._bootstrap import prepare
-from bayescal.metrics._decisions import as_rows
 from bayescal.metrics._inputs import Predictions, check_predictions
 from bayescal.metrics._registry import METRICS
+from bayescal.metrics._residuals import as_rows
 from bayescal.metrics._sums import evaluate
 
 __all__ = ["CalibrationTest", "consistency_test", "spiegelhalter_test"]

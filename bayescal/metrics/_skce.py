@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,17 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.checks import check_choice
-from bayescal.metrics._decisions import as_rows
+from bayescal.metrics._distances import median_distance, over_pairs
 from bayescal.metrics._inputs import Predictions, check_positive, check_predictions
+from bayescal.metrics._residuals import as_rows, lengths, residuals
 from bayescal.metrics._sums import DirectMetric, evaluate
 
 __all__ = ["skce"]
 
-#: Pairs of a block: what the processor's cache holds.
-_BLOCK = 1 << 17
-#: Up to so many cases the distances of all pairs are sorted at once.
-_FEW = 1000
-_CELLS = 1 << 16
+#: Pairs of a block that is multiplied by many columns.
+_TALL = 1 << 21
 
 
 def skce(
@@ -136,16 +133,11 @@ class KernelError(DirectMetric):
 
     def evaluate(self, data: Predictions, xp: Any) -> Any:
         probs, weights = as_rows(data.probs, xp), data.weights
-        classes = xp.arange(probs.shape[1])
-        residual = (data.y[:, None] == classes).astype(probs.dtype) - probs
+        residual = residuals(data, xp)
         if self.estimator == "linear":
             n = len(probs) // 2 * 2
-            first, second = slice(0, n, 2), slice(1, n, 2)
-            gaps = _lengths(probs[first] - probs[second], self.distance, xp)
-            products = (residual[first] * residual[second]).sum(axis=1)
-            pairs = weights[first] * weights[second]
-            total = pairs.sum()
-            return (pairs * self.similarity(gaps, xp) * products).sum() / _positive(total, xp)
+            pairs = weights[0:n:2] * weights[1:n:2]
+            return (pairs * self.pairs(data, xp)).sum() / _positive(pairs.sum(), xp)
         every = self._all_pairs(probs, residual, weights, xp)
         total = weights.sum()
         if self.estimator == "biased":
@@ -155,9 +147,45 @@ class KernelError(DirectMetric):
         own = (residual**2).sum(axis=1)
         return (every - same @ own) / _positive(total**2 - same.sum(), xp)
 
-    def similarity(self, lengths: Any, xp: Any) -> Any:
+    def evaluate_many(self, data: Predictions, factors: np.ndarray) -> np.ndarray:
+        if self.estimator == "linear":
+            return super().evaluate_many(data, factors)
+        weights = factors * data.weights[:, None]
+        every = self.quadratic_forms(data, weights)
+        total = weights.sum(axis=0)
+        if self.estimator == "biased":
+            return every / total**2
+        same = factors * (data.weights[:, None] if data.whole else data.weights[:, None] ** 2)
+        return (every - self.own(data) @ same) / _positive(total**2 - same.sum(axis=0), np)
+
+    def pairs(self, data: Predictions, xp: Any = np) -> Any:
+        """Return the h of cases 1 and 2, 3 and 4, and so on."""
+        probs, residual = as_rows(data.probs, xp), residuals(data, xp)
+        n = len(probs) // 2 * 2
+        first, second = slice(0, n, 2), slice(1, n, 2)
+        gaps = lengths(probs[first] - probs[second], self.distance, xp)
+        return self.similarity(gaps, xp) * (residual[first] * residual[second]).sum(axis=1)
+
+    def own(self, data: Predictions) -> np.ndarray:
+        """Return the h (n,) of each case with itself."""
+        return (residuals(data) ** 2).sum(axis=1)
+
+    def quadratic_forms(self, data: Predictions, factors: np.ndarray) -> np.ndarray:
+        """Return the sums (b,) over all ordered pairs of h times both factors (n, b)."""
+        probs, residual = as_rows(data.probs), residuals(data)
+
+        def one(first: int, last: int, gaps: np.ndarray) -> np.ndarray:
+            near = self.similarity(gaps, np)
+            near *= residual[first:last] @ residual[first:].T
+            # Pairs with later cases stand for themselves and their reverse.
+            near[:, : last - first] /= 2
+            return 2 * ((near @ factors[first:]) * factors[first:last]).sum(axis=0)
+
+        return sum(over_pairs(probs, self.distance, one, _TALL), np.zeros(factors.shape[1]))
+
+    def similarity(self, gaps: Any, xp: Any) -> Any:
         """Return the kernel at given distances."""
-        scaled = lengths / self.bandwidth
+        scaled = gaps / self.bandwidth
         return xp.exp(-scaled) if self.kernel == "exponential" else xp.exp(-(scaled**2) / 2)
 
     def _all_pairs(self, probs: Any, residual: Any, weights: Any, xp: Any) -> Any:
@@ -167,116 +195,19 @@ class KernelError(DirectMetric):
 
             def one(row: Any) -> Any:
                 point, own = row
-                near = self.similarity(_lengths(point - probs, self.distance, jnp), jnp)
+                near = self.similarity(lengths(point - probs, self.distance, jnp), jnp)
                 return near @ (weighted @ own)
 
             return jax.lax.map(one, (probs, weighted), batch_size=16).sum()
-        total = 0.0
-        for first, last, lengths in _blocks(probs, self.distance):
-            near = self.similarity(lengths, np)
+
+        def block(first: int, last: int, gaps: np.ndarray) -> float:
+            near = self.similarity(gaps, np)
             near *= weighted[first:last] @ weighted[first:].T
             # Pairs with later cases stand for themselves and their reverse.
-            total += 2 * near.sum() - near[:, : last - first].sum()
-        return total
+            return float(2 * near.sum() - near[:, : last - first].sum())
+
+        return sum(over_pairs(probs, self.distance, block))
 
 
 def _positive(value: Any, xp: Any) -> Any:
     return xp.where(value > 0, value, 1)
-
-
-def _lengths(difference: Any, distance: str, xp: Any) -> Any:
-    """Return the lengths of differences (..., k)."""
-    if distance == "total_variation":
-        return xp.abs(difference).sum(axis=-1) / 2
-    squares = (difference**2).sum(axis=-1)
-    return xp.where(squares > 0, xp.sqrt(xp.where(squares > 0, squares, 1)), 0)
-
-
-def _blocks(probs: np.ndarray, distance: str) -> Iterator[tuple[int, int, np.ndarray]]:
-    """Yield distances of cases ``first`` to ``last`` from all since ``first``."""
-    from scipy.spatial.distance import cdist
-
-    n = len(probs)
-    first = 0
-    while first < n:
-        last = min(n, first + max(_BLOCK // (n - first), 1))
-        name = "cityblock" if distance == "total_variation" else "euclidean"
-        lengths = cdist(probs[first:last], probs[first:], name)
-        yield first, last, lengths / 2 if distance == "total_variation" else lengths
-        first = last
-
-
-def median_distance(probs: np.ndarray, weights: np.ndarray, distance: str) -> float:
-    """Return the weighted median distance of all ordered pairs, or their mean if that is zero.
-
-    Of many pairs histograms are made, the second within the cell of the first with the median:
-    so its error is below 1e-9, and no distance is kept.
-    """
-    if len(probs) <= _FEW:
-        median = _small_median(probs, weights, distance)
-    else:
-        low, high = 0.0, 1.0 if distance == "total_variation" else np.sqrt(2)
-        below, half = 0.0, weights.sum() ** 2 / 2
-        for _ in range(2):
-            counts = below + np.cumsum(_histogram(probs, weights, distance, low, high))
-            cell = min(int(np.searchsorted(counts, half)), _CELLS - 1)
-            below = counts[cell - 1] if cell else below
-            step = (high - low) / _CELLS
-            low, high = low + cell * step, low + (cell + 1) * step
-        median = (low + high) / 2 if high > 1e-8 else 0.0
-    if median > 0:
-        return float(median)
-    total = 0.0
-    for first, last, lengths in _blocks(probs, distance):
-        own, others = weights[first:last], weights[first:]
-        sums = lengths @ others
-        total += own @ (2 * sums - lengths[:, : last - first] @ own)
-    mean = total / weights.sum() ** 2
-    return float(mean) if mean > 0 else 1.0
-
-
-def _small_median(probs: np.ndarray, weights: np.ndarray, distance: str) -> float:
-    parts = [(lengths, last - first) for first, last, lengths in _blocks(probs, distance)]
-    found, mass, start = [], [], 0
-    for lengths, size in parts:
-        factor = 2 * np.outer(weights[start : start + size], weights[start:])
-        factor[:, :size] /= 2
-        found.append(lengths.ravel())
-        mass.append(factor.ravel())
-        start += size
-    lengths, masses = np.concatenate(found), np.concatenate(mass)
-    order = np.argsort(lengths)
-    cumulative = np.cumsum(masses[order])
-    half = cumulative[-1] / 2
-    # Half of the mass may end between two distances.
-    slack = 1e-12 * half
-    lower = np.searchsorted(cumulative, half - slack)
-    upper = min(np.searchsorted(cumulative, half + slack, side="right"), len(order) - 1)
-    return float(lengths[order[lower]] + lengths[order[upper]]) / 2
-
-
-def _histogram(
-    probs: np.ndarray, weights: np.ndarray, distance: str, low: float, high: float
-) -> np.ndarray:
-    """Return the weight of ordered pairs whose distance lies in each cell of [low, high]."""
-    counts = np.zeros(_CELLS + 2)
-    scale = _CELLS / (high - low)
-    equal = bool((weights == weights[0]).all())
-    for first, last, lengths in _blocks(probs, distance):
-        cell = (lengths - low) * scale
-        np.clip(cell, -1, _CELLS, out=cell)
-        place = np.floor(cell, out=cell).astype(np.intp) + 1
-        size = last - first
-        if equal:
-            unit = weights[0] ** 2
-            counts += 2 * unit * np.bincount(place.ravel(), minlength=_CELLS + 2)
-            counts -= unit * np.bincount(place[:, :size].ravel(), minlength=_CELLS + 2)
-            continue
-        mass = 2 * np.outer(weights[first:last], weights[first:])
-        mass[:, :size] /= 2
-        counts += np.bincount(place.ravel(), mass.ravel(), minlength=_CELLS + 2)
-    if high - low >= 1:
-        # Rounding may take a distance past the ends of the whole range.
-        counts[1] += counts[0]
-        counts[-2] += counts[-1]
-    return counts[1:-1]

@@ -1,10 +1,4 @@
-"""Calibration errors from kernels instead of bins, on a fine grid by Fourier transforms.
-
-Cases are split between the two nodes of the grid beside them, in proportion: so both errors are
-functions of sums over cases. Kernels are reflected at 0 and 1 again and again, so that none of
-their mass is lost; on an interval that is continued evenly and periodically, that multiplies
-Fourier coefficients by the kernel's characteristic function.
-"""
+"""The calibration error of residuals smoothed by a kernel as wide as the error."""
 
 from __future__ import annotations
 
@@ -17,17 +11,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.checks import check_choice
-from bayescal.metrics._events import find_events, resolve_kind
+from bayescal.metrics._events import find_events
+from bayescal.metrics._fourier import (
+    GRID,
+    check_smooth_kind,
+    gaussian,
+    integral,
+    smooth,
+    smooth_many,
+    split_nodes,
+    transform,
+    transform_many,
+)
 from bayescal.metrics._inputs import Predictions, check_positive, check_predictions
-from bayescal.metrics._sums import Piece, SumMetric, evaluate, size_pieces, sizes
+from bayescal.metrics._sums import Piece, SumMetric, evaluate
 
-__all__ = ["kde_ece", "smooth_ece"]
+__all__ = ["smooth_ece"]
 
-#: Cells of the grid; there is one node more.
-_GRID = 1 << 14
-#: The least standard deviation of a kernel of a density estimate, in cells.
-_NARROWEST = 4
+#: Cells of the grid on which many widths are found.
+_COARSE = 1 << 11
 _TOLERANCE = 1e-12
 _STEPS = 60
 
@@ -94,104 +96,10 @@ def smooth_ece(
     return evaluate(make_smooth(columns, kind=kind, bandwidth=bandwidth), checked)
 
 
-def kde_ece(
-    probs: Any,
-    y: Any,
-    *,
-    kind: Literal["binary", "confidence"] | None = None,
-    kernel: Literal["triweight", "gaussian"] = "triweight",
-    bandwidth: float | None = None,
-    norm: int = 1,
-    weights: Any = None,
-) -> float:
-    r"""Return the calibration error from kernel density estimates.
-
-    .. math:: \Big( \int_0^1 |z - \hat\pi(z)|^q \hat f(z)\,dz \Big)^{1/q}, \qquad
-        \hat f(z) = \frac{\sum_i w_i K_h(z, p_i)}{\sum_i w_i}, \qquad
-        \hat\pi(z) = \frac{\sum_i w_i y_i K_h(z, p_i)}{\sum_i w_i K_h(z, p_i)}
-
-    with the kernel reflected at 0 and 1, and q the ``norm``. Its standard deviation is by default
-    :math:`h = 1.06\,s\,n^{-1/5}`, where s is the standard deviation of the predictions. The
-    triweight kernel, proportional to :math:`(1 - u^2)^3`, ends at 3 h.
-
-    The cases are split between nodes of a grid with steps of 1 / 16384; bandwidths are at least
-    four steps. As the kernel has a width, the error is not zero where all predictions are 0 or 1
-    and right: :math:`z - \hat\pi(z)` is not, near the ends.
-
-    Parameters
-    ----------
-    probs : array of shape (n,) or (n, k)
-        P(y = 1) for two classes, or one row of class probabilities per case.
-    y : array of shape (n,)
-        Labels in {0, 1}, or class codes in {0, ..., k - 1}.
-    kind : {"binary", "confidence"}, optional
-        What is predicted: P(y = 1), or the largest probability. By default "binary" for shape
-        (n,) and "confidence" for shape (n, k).
-    kernel : {"triweight", "gaussian"}
-        Shape of the kernel.
-    bandwidth : float, optional
-        Standard deviation of the kernel, positive; by default the rule above.
-    norm : {1, 2}
-        Order of the norm.
-    weights : array of shape (n,), optional
-        Non-negative case weights. Whole weights are counts; for others n in the rule is
-        :math:`(\sum w)^2 / \sum w^2`.
-
-    Returns
-    -------
-    float
-        A fraction in [0, 1].
-
-    Raises
-    ------
-    TypeError, ValueError
-        As :func:`log_loss`, and for unknown options or bandwidths that are not positive.
-
-    References
-    ----------
-    J. Zhang, B. Kailkhura and T. Y.-J. Han (2020), Mix-n-Match: ensemble and compositional methods
-    for uncertainty calibration in deep learning.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> probs = rng.random(1000)
-    >>> y = (rng.random(1000) < probs**2).astype(int)
-    >>> kde_ece(probs, y)  # the integral of z - z**2 is 1/6
-    0.1496...
-    """
-    checked = check_predictions(probs, y, weights)
-    columns = None if checked.probs.ndim == 1 else checked.probs.shape[1]
-    metric = make_kde(columns, kind=kind, kernel=kernel, bandwidth=bandwidth, norm=norm)
-    return evaluate(metric, checked)
-
-
 def make_smooth(columns: int | None, *, kind: Any = None, bandwidth: Any = None) -> SmoothError:
     """Check options, and return the metric for probabilities with so many columns."""
-    kind = _check_kind(kind, columns)
+    kind = check_smooth_kind(kind, columns)
     return SmoothError(kind, None if bandwidth is None else check_positive(bandwidth, "bandwidth"))
-
-
-def make_kde(
-    columns: int | None,
-    *,
-    kind: Any = None,
-    kernel: Any = "triweight",
-    bandwidth: Any = None,
-    norm: Any = 1,
-) -> DensityError:
-    """Check options, and return the metric for probabilities with so many columns."""
-    kind = _check_kind(kind, columns)
-    check_choice(kernel, "kernel", ("triweight", "gaussian"))
-    check_choice(norm, "norm", (1, 2))
-    width = None if bandwidth is None else check_positive(bandwidth, "bandwidth")
-    return DensityError(kind, kernel, width, int(norm))
-
-
-def _check_kind(kind: Any, columns: int | None) -> str:
-    if kind is not None:
-        check_choice(kind, "kind", ("binary", "confidence"))
-    return resolve_kind(kind, None, columns)[0]
 
 
 @dataclass(frozen=True)
@@ -203,7 +111,7 @@ class SmoothError(SumMetric):
 
     @property
     def cells(self) -> int:
-        return _GRID + 1
+        return GRID + 1
 
     @property
     def rows(self) -> int:
@@ -215,14 +123,14 @@ class SmoothError(SumMetric):
     def pieces(self, data: Predictions, xp: Any) -> tuple[Piece, ...]:
         events = find_events(data, self.kind, 1, xp)
         residual = events.predicted - events.happened.astype(events.predicted.dtype)
-        node, share = _split(events.predicted, xp)
+        node, share = split_nodes(events.predicted, xp)
         return Piece(node, share * residual[:, None]), Piece(None, None)
 
     def value(self, sums: Any, xp: Any) -> Any:
-        spectrum = _transform(sums[0] / sums[1, 0], xp)
+        spectrum = transform(sums[0] / sums[1, 0], xp)
 
         def error(width: Any) -> Any:
-            return _integral(xp.abs(_smooth(spectrum, _gaussian(width, xp), xp)), xp)
+            return integral(xp.abs(smooth(spectrum, gaussian(width, xp), xp)), xp)
 
         if self.bandwidth is not None:
             return error(self.bandwidth)
@@ -233,108 +141,21 @@ class SmoothError(SumMetric):
         # Newton's step changes nothing but the derivative, which is that of the fixed point.
         return width + (value - width) / (1 - jax.lax.stop_gradient(slope))
 
-
-@dataclass(frozen=True)
-class DensityError(SumMetric):
-    """The error from density estimates: mass and outcomes by node, moments, and sizes."""
-
-    kind: str
-    kernel: str = "triweight"
-    bandwidth: float | None = None
-    norm: int = 1
-
-    @property
-    def cells(self) -> int:
-        return _GRID + 1
-
-    @property
-    def rows(self) -> int:
-        return 7
-
-    def width(self, columns: int) -> int:
-        return columns + 6
-
-    def pieces(self, data: Predictions, xp: Any) -> tuple[Piece, ...]:
-        events = find_events(data, self.kind, 1, xp)
-        node, share = _split(events.predicted, xp)
-        happened = events.happened.astype(events.predicted.dtype)
-        # Around one half squares of deviations keep their digits.
-        centred = events.predicted - 0.5
-        return (
-            Piece(node, share),
-            Piece(node, share * happened[:, None]),
-            Piece(None, None),
-            Piece(None, centred),
-            Piece(None, centred**2),
-            *size_pieces(None, data.weights),
+    def values(self, sums: np.ndarray) -> np.ndarray:
+        spectrum = transform_many(sums[:, 0] / sums[:, 1, :1])
+        if self.bandwidth is not None:
+            return _errors(spectrum, np.full(len(sums), self.bandwidth))
+        # Widths from few frequencies, and one step of Newton's method with all of them.
+        few = spectrum[:, : _COARSE + 1]
+        width = _fixed_points(few)
+        nearby = width * (1 + 1e-4)
+        slope = (_errors(few, nearby) - _errors(few, width)) / np.where(
+            width > 0, nearby - width, 1
         )
-
-    def value(self, sums: Any, xp: Any) -> Any:
-        mass = sums[2, 0]
-        width = self.bandwidth
-        if width is None:
-            variance = xp.maximum(sums[4, 0] / mass - (sums[3, 0] / mass) ** 2, 0)
-            size = sizes(mass, sums[5, 0], sums[6, 0], xp)
-            width = 1.06 * xp.sqrt(variance) * size**-0.2
-        width = xp.maximum(width, _NARROWEST / _GRID)
-        factors = (_triweight if self.kernel == "triweight" else _gaussian)(width, xp)
-        density, happened = (
-            xp.maximum(_smooth(_transform(row / mass, xp), factors, xp), 0) for row in sums[:2]
-        )
-        nodes = xp.arange(_GRID + 1).astype(sums.dtype) / _GRID
-        gap = xp.abs(nodes * density - happened)
-        if self.norm == 1:
-            return _integral(gap, xp)
-        filled = density > 1e-12
-        return xp.sqrt(_integral(xp.where(filled, gap**2 / xp.where(filled, density, 1), 0), xp))
-
-
-def _split(predicted: Any, xp: Any) -> tuple[Any, Any]:
-    """Return the two nodes (n, 2) beside each prediction, and the share of it at each."""
-    place = predicted * _GRID
-    integer = np.intp if xp is np else jnp.int32
-    lower = xp.clip(place.astype(integer), 0, _GRID - 1)
-    upper = place - lower.astype(place.dtype)
-    return xp.stack([lower, lower + 1], axis=1), xp.stack([1 - upper, upper], axis=1)
-
-
-def _transform(row: Any, xp: Any) -> Any:
-    """Return the Fourier coefficients of what stands at nodes, continued evenly."""
-    # An end and its mirror image are one node.
-    return xp.fft.rfft(xp.concatenate([2 * row[:1], row[1:-1], 2 * row[-1:], row[-2:0:-1]]))
-
-
-def _smooth(spectrum: Any, factors: Any, xp: Any) -> Any:
-    """Return the density at the nodes."""
-    # Coefficients of what is even are real.
-    smoothed = (spectrum.real * factors).astype(spectrum.dtype)
-    return xp.fft.irfft(smoothed, 2 * _GRID)[: _GRID + 1] * _GRID
-
-
-def _integral(values: Any, xp: Any) -> Any:
-    """Return the integral over [0, 1] by the trapezoidal rule."""
-    return (values.sum() - (values[0] + values[-1]) / 2) / _GRID
-
-
-def _gaussian(width: Any, xp: Any) -> Any:
-    """Return the characteristic function of a Gaussian at multiples of pi."""
-    frequency = xp.asarray(np.pi * np.arange(_GRID + 1), dtype=float)
-    return xp.exp(-((frequency * width) ** 2) / 2)
-
-
-def _triweight(width: Any, xp: Any) -> Any:
-    """Return that of a triweight kernel, 105 j_3(s) / s**3 with a spherical Bessel function."""
-    frequency = xp.asarray(np.pi * np.arange(_GRID + 1), dtype=float)
-    s = 3 * width * frequency
-    near = s < 1
-    small, large = xp.where(near, s, 0), xp.where(near, 1, s)
-    series, term = xp.ones_like(small), xp.ones_like(small)
-    for m in range(1, 10):
-        term = term * (-(small**2)) / (2 * m * (2 * m + 7))
-        series = series + term
-    bessel = (15 / large**4 - 6 / large**2) * xp.sin(large)
-    bessel = bessel - (15 / large**3 - 1 / large) * xp.cos(large)
-    return xp.where(near, series, 105 * bessel / large**3)
+        found = width + (_errors(spectrum, width) - width) / (1 - slope)
+        for i in np.flatnonzero(width < 4 / _COARSE):
+            found[i] = self.value(sums[i], np)
+        return found
 
 
 def _fixed_point(error: Callable[[Any], Any]) -> float:
@@ -358,6 +179,37 @@ def _fixed_point(error: Callable[[Any], Any]) -> float:
         if abs(excess) < _TOLERANCE or high - low < _TOLERANCE:
             return float(width)
     return float((low + high) / 2)
+
+
+def _errors(spectra: np.ndarray, width: np.ndarray) -> np.ndarray:
+    """Return the smooth error (b,) from coefficients (b, m), for as many widths."""
+    frequency = np.pi * np.arange(spectra.shape[1])
+    # Coefficients beyond these vanish.
+    used = int(np.searchsorted(frequency, 9 / max(width.min(), 1e-9))) + 1
+    damped = np.zeros_like(spectra)
+    factors = np.exp(-((frequency[:used] * width[:, None]) ** 2) / 2)
+    damped[:, :used] = spectra[:, :used] * factors
+    return integral(np.abs(smooth_many(damped)), np)
+
+
+def _fixed_points(spectra: np.ndarray) -> np.ndarray:
+    """Return the widths (b,) that equal their errors, by the Illinois rule between 0 and 1."""
+    low, high = np.zeros(len(spectra)), np.ones(len(spectra))
+    above, below = _errors(spectra, low), _errors(spectra, high) - 1
+    side = np.zeros(len(spectra))
+    width = low
+    for _ in range(_STEPS):
+        gap = below - above
+        width = np.where(gap < 0, (low * below - high * above) / np.where(gap < 0, gap, 1), 0)
+        excess = _errors(spectra, width) - width
+        if (np.abs(excess) < 1e-9).all():
+            break
+        up = excess > 0
+        below = np.where(up, np.where(side > 0, below / 2, below), excess)
+        above = np.where(up, excess, np.where(side < 0, above / 2, above))
+        low, high = np.where(up, width, low), np.where(up, high, width)
+        side = np.where(up, 1, -1)
+    return width
 
 
 def _fixed_point_jax(error: Callable[[Any], Any], dtype: Any) -> Any:

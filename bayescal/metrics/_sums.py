@@ -20,6 +20,8 @@ from bayescal.metrics._inputs import Predictions
 
 #: Numbers of a block of rows on the host: what the processor's cache holds.
 _BLOCK = 1 << 16
+#: And where they are multiplied by many columns.
+_MANY = 1 << 20
 
 
 class Piece(NamedTuple):
@@ -63,6 +65,10 @@ class SumMetric(Metric, ABC):
     def value(self, sums: Any, xp: Any) -> Any:
         """Return the metric for sums of shape (rows, cells)."""
 
+    def values(self, sums: np.ndarray) -> np.ndarray:
+        """Return the metric (b,) for many sums (b, rows, cells)."""
+        return np.array([self.value(own, np) for own in sums])
+
     def width(self, columns: int) -> int:
         """Return about how many numbers a case takes at work."""
         return columns
@@ -78,6 +84,19 @@ class DirectMetric(Metric, ABC):
     @abstractmethod
     def evaluate(self, data: Predictions, xp: Any) -> Any:
         """Return the metric; ``xp`` is NumPy or jax.numpy."""
+
+    def evaluate_many(self, data: Predictions, factors: np.ndarray) -> np.ndarray:
+        """Return the metric (b,) for factors (n, b) of weights; a row drawn twice is two cases."""
+        found = []
+        for factor in factors.T:
+            if data.whole:
+                rows, weights = np.flatnonzero(factor), factor[factor > 0]
+            else:
+                rows = np.repeat(np.arange(len(factor)), factor.astype(int))
+                weights = data.weights[rows]
+            drawn = Predictions(data.probs[rows], data.y[rows], weights, data.eps)
+            found.append(evaluate(self, drawn))
+        return np.array(found)
 
 
 def evaluate(metric: Metric, data: Predictions, xp: Any = np) -> Any:
@@ -116,28 +135,21 @@ def collect(metric: SumMetric, data: Predictions, xp: Any = np) -> Any:
     return sums
 
 
-def collect_many(metric: SumMetric, data: Predictions, weights: np.ndarray) -> np.ndarray:
-    """Return the sums (replicates, rows, cells) for many vectors of weights (replicates, n).
+def collect_many(metric: SumMetric, data: Predictions, factors: np.ndarray) -> np.ndarray:
+    """Return the sums (b, rows, cells) for factors (n, b) of the weights.
 
-    What cases add is computed once. Each vector multiplies the weights of the data; it says how
-    many copies of a case there are.
+    What cases add is computed once.
     """
-    sums = np.zeros((len(weights), metric.rows, metric.cells))
-    n = len(data.y)
-    step = max(_BLOCK // max(metric.width(data.probs.size // n), 1), 16)
+    n, b = factors.shape
+    sums = np.zeros((metric.rows, metric.cells, b))
+    step = max(_MANY // max(metric.width(data.probs.size // n), 1), 16)
     for first in range(0, n, step):
         part = slice(first, first + step)
         block = data.part(part)
-        pieces = metric.pieces(block, np)
-        factors = weights[:, part] * block.weights
-        for row, piece in enumerate(pieces):
-            if piece.cell is ... or (piece.cell is None and np.ndim(piece.value) == 1):
-                cells = slice(None) if piece.cell is ... else 0
-                sums[:, row, cells] += factors @ piece.value
-                continue
-            for own, factor in zip(sums, factors, strict=True):
-                _add(own[row], piece, factor)
-    return sums
+        weights = factors[part] * block.weights[:, None]
+        for own, piece in zip(sums, metric.pieces(block, np), strict=True):
+            _add_many(own, piece, weights)
+    return np.moveaxis(sums, 2, 0)
 
 
 def standard_error(metric: SumMetric, data: Predictions) -> float:
@@ -199,6 +211,40 @@ def _add(row: np.ndarray, piece: Piece, weights: np.ndarray) -> None:
     else:
         weighted = weights if value is None else weights * value
     row += np.bincount(cell.ravel(), weighted.ravel(), minlength=len(row))
+
+
+def _add_many(sums: np.ndarray, piece: Piece, weights: np.ndarray) -> None:
+    """Add a block's piece, times each column of weights (n, b), to sums (cells, b), in place."""
+    cell, value = piece
+    if cell is None:
+        if value is not None and np.ndim(value) == 2:
+            value = value.sum(axis=1)
+        sums[0] += weights.sum(axis=0) if value is None else _multiply(value, weights)
+    elif cell is ...:
+        sums += value.T @ weights
+    else:
+        sums += sum_matrix(cell, value, len(sums)) @ weights
+
+
+def _multiply(value: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return sums (b,) of values times weights (n, b), of which zero leaves out infinity."""
+    finite = np.isfinite(value)
+    if finite.all():
+        return value @ weights
+    sums = np.where(finite, value, 0) @ weights
+    return np.where((weights[~finite] > 0).any(axis=0), np.inf, sums)
+
+
+def sum_matrix(cell: np.ndarray, value: np.ndarray | None, cells: int) -> Any:
+    """Return the sparse matrix (cells, n) that sums the values of cases by cell."""
+    from scipy.sparse import csr_array
+
+    n = len(cell)
+    if cell.ndim == 2 and value is not None and value.ndim == 1:
+        value = value[:, None]
+    values = np.broadcast_to(1.0 if value is None else value, cell.shape)
+    case = np.arange(n) if cell.ndim == 1 else np.repeat(np.arange(n), cell.shape[1])
+    return csr_array((values.ravel(), (cell.ravel(), case)), shape=(cells, n))
 
 
 def _segment_sum(piece: Piece, weights: jax.Array, cells: int) -> jax.Array:

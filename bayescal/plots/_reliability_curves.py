@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bayescal._core.checks import as_numpy, check_choice, check_level
-from bayescal.metrics import reliability_curve
+from bayescal.metrics import reliability_curve, smooth_ece
 
 METHODS = "binned", "corp", "smooth"
 BANDS = "consistency", "confidence"
@@ -153,7 +153,7 @@ def _smooth(predicted: np.ndarray, happened: np.ndarray, options: Options) -> Es
     cells = _count(predicted, happened, node, _GRID + 1)
     width = options.bandwidth
     if width is None:
-        width = _fixed_point(_spectrum(cells.cases * cells.place - cells.happened), len(node))
+        width = max(smooth_ece(predicted, happened.astype(int)), _NARROWEST / _GRID)
     factors = np.exp(-((np.pi * width * np.arange(_GRID + 1)) ** 2) / 2)
     x = np.linspace(0, 1, _GRID + 1)[::_STRIDE]
     mass, curve = _regress(cells.cases, cells.happened, factors)
@@ -201,24 +201,6 @@ def _at_nodes(spectrum: np.ndarray) -> np.ndarray:
 
     found: Any = idct(spectrum, type=1)
     return found
-
-
-def _fixed_point(spectrum: np.ndarray, cases: int) -> float:
-    """Return the width of the kernel that equals the mean absolute residual smoothed by it."""
-    from scipy.optimize import brentq
-
-    frequency = np.pi * np.arange(_GRID + 1)
-
-    def excess(width: float) -> float:
-        size = np.abs(_at_nodes(spectrum * np.exp(-((frequency * width) ** 2) / 2))) / cases
-        return float(size.sum() - (size[0] + size[-1]) / 2) - width
-
-    low, high = _NARROWEST / _GRID, 1.0
-    if excess(low) <= 0:
-        return low
-    # The residuals are at most one.
-    root: Any = brentq(excess, low, high + 1e-9, xtol=1e-9)
-    return float(root)
 
 
 def _count(predicted: np.ndarray, happened: np.ndarray, index: np.ndarray, cells: int) -> _Cells:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -210,11 +211,11 @@ def evaluate(
         calibrated = model.predict_proba(test_probs)
     seconds = time.perf_counter() - start
     pairs = list(zip(calibrated.T, test_y.T, strict=True))
-    errors = np.array([metrics.ece(p, label, bins=_BINS) for p, label in pairs])
+    error = partial(metrics.multilabel_ece, calibrated, test_y, bins=_BINS)
     return {
-        "ece_total": float(errors.sum()),
-        "ece_weighted": float(errors @ test_y.mean(axis=0)),
-        "hamming_loss": float(np.mean((calibrated > 0.5) != test_y)),
+        "ece_total": error(average="total"),
+        "ece_weighted": error(average="weighted"),
+        "hamming_loss": metrics.hamming_loss(calibrated, test_y),
         "log_loss": float(np.mean([metrics.log_loss(p, label, eps=EPS) for p, label in pairs])),
         "brier_score": float(np.mean((calibrated - test_y) ** 2)),
         "seconds": round(seconds, 4),

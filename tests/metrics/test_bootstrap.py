@@ -9,8 +9,14 @@ import pytest
 from scipy import stats
 
 from bayescal import metrics
-from bayescal.metrics import _bootstrap
-from bayescal.metrics._bootstrap import prepare, resample
+from bayescal.metrics import _replicates
+from bayescal.metrics._bins import equal_mass_sums
+from bayescal.metrics._bootstrap import prepare
+from bayescal.metrics._inputs import Predictions
+from bayescal.metrics._mass_many import mass_sums_many
+from bayescal.metrics._registry import METRICS
+from bayescal.metrics._replicates import resample
+from bayescal.metrics._sums import collect_many, evaluate
 
 Array = np.ndarray
 CASES: list[tuple[str, dict[str, Any]]] = [
@@ -22,8 +28,15 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("ece", {"kind": "top_label", "binning": "equal_mass", "bins": 4}),
     ("ece", {"kind": "classwise", "binning": "equal_mass", "norm": 2}),
     ("debiased_ece", {"bins": 5}),
+    ("debiased_ece", {"bins": 3, "binning": "equal_mass", "kind": "classwise"}),
     ("smooth_ece", {}),
+    ("smooth_ece", {"bandwidth": 0.1}),
+    ("kde_ece", {}),
+    ("kde_ece", {"kernel": "gaussian", "norm": 2}),
+    ("loss_gap", {}),
+    ("canonical_ece", {"bins": 3}),
     ("skce", {"bandwidth": 0.3}),
+    ("skce", {"bandwidth": 0.3, "estimator": "biased"}),
 ]
 
 
@@ -48,21 +61,60 @@ def test_a_replicate_is_the_metric_of_the_rows_drawn(
         weights = rng.integers(1, 4, 60) * (1.0 if weighted == "counts" else 0.37)
     found = metrics.bootstrap(name, probs, y, replicates=7, seed=3, weights=weights, **options)
     data, _ = prepare(name, probs, y, weights, options)
-    ((_, factors),) = resample(data, 7, 3)
+    ((_, factors),) = resample(data, 7, 3, 7)
     cases = weights.sum() if weighted == "counts" and weights is not None else 60
-    np.testing.assert_allclose(factors.sum(axis=1), cases)
+    np.testing.assert_allclose(factors.sum(axis=0), cases)
     function = getattr(metrics, name)
-    for value, factor in zip(found, factors, strict=True):
+    for value, factor in zip(found, factors.T, strict=True):
         rows = np.repeat(np.arange(60), factor.astype(int))
         own = None if weighted != "shares" or weights is None else weights[rows]
         expected = function(probs[rows], y[rows], weights=own, **options)
         assert value == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("ties", ["none", "some", "many", "one"])
+def test_bins_of_equal_mass_of_many_weights(ties: str, whole: bool) -> None:
+    rng = np.random.default_rng(4)
+    predicted = rng.random(400)
+    if ties == "some":
+        predicted = np.round(predicted, 2)
+    if ties == "many":
+        predicted[rng.random(400) < 0.7] = 0.25
+    if ties == "one":
+        predicted[:] = 0.5
+    observed = (rng.random(400) < predicted).astype(float)
+    rows = rng.permutation(500)[:400]
+    weights = rng.poisson(1, (500, 6)) * (1.0 if whole else 0.37)
+    weights[:, 5] *= np.arange(500) < 250
+    found = mass_sums_many(predicted, observed, rows, weights, 7, whole)
+    for own, sums in zip(weights[rows].T, found, strict=True):
+        expected = equal_mass_sums(predicted, observed, own, 7, whole, np)
+        np.testing.assert_allclose(sums, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_smooth_errors_that_are_tiny() -> None:
+    p, y = np.repeat([0.25, 0.5], 4), np.array([1, 0, 0, 0, 1, 1, 0, 0])
+    metric = METRICS["smooth_ece"].make(None)  # type: ignore[misc]
+    data = Predictions(np.tile(p, 500), np.tile(y, 500), np.ones(4000), 0.0)
+    factors = np.ones((4000, 3))
+    factors[:1, 1], factors[:40, 2] = 2, 2
+    found = metric.values(collect_many(metric, data, factors))  # type: ignore[attr-defined]
+    expected = [evaluate(metric, data._replace(weights=own)) for own in factors.T]
+    assert expected[0] < 1e-6 and expected[1] < 1e-3
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+def test_a_loss_that_is_infinite() -> None:
+    found = metrics.bootstrap("log_loss", [0.0, 0.5, 0.5], [1, 1, 1], replicates=50, eps=0)
+    assert np.isinf(found).any()
+    np.testing.assert_allclose(found[np.isfinite(found)], np.log(2))
+
+
 def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     probs, y = make(50)
     whole = metrics.bootstrap("ece", probs, y, replicates=20)
-    monkeypatch.setattr(_bootstrap, "_ELEMENTS", 150)
+    monkeypatch.setattr(_replicates, "_ELEMENTS", 150)
     np.testing.assert_allclose(metrics.bootstrap("ece", probs, y, replicates=20), whole)
 
 

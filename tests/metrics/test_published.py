@@ -10,7 +10,8 @@ import pytest
 from scipy.special import softmax
 
 from bayescal import metrics
-from bayescal.metrics._skce import median_distance
+from bayescal.metrics._distances import median_distance
+from bayescal.metrics._skce_test import _bound
 
 pytestmark = pytest.mark.realdata
 
@@ -95,6 +96,32 @@ def test_kernel_errors_as_published(load: Load, shared_data: Path, model: str) -
         found = metrics.skce(probs, y, estimator=estimator, bandwidth=width)  # type: ignore[arg-type]
         expected = float(table.loc[model, f"{column}_median"])  # type: ignore[arg-type]
         assert found == pytest.approx(expected, rel=1e-5)
+    expected = float(table.loc[model, "ECE_uniform"])  # type: ignore[arg-type]
+    assert metrics.canonical_ece(probs, y) == pytest.approx(expected, rel=1e-6)
+    # Their variance of the pairs is divided by their number, here by one less.
+    published = pd.read_csv(shared_data / "published/widmann_pvalues.csv").set_index("model")
+    tests = {
+        "SKCEb_median_distribution_free": ("biased", "bound", 1e-6),
+        "SKCEuq_median_distribution_free": ("unbiased", "bound", 1e-6),
+        "SKCEul_median_asymptotic": ("linear", "asymptotic", 3e-5),
+    }
+    for column, (estimator, method, error) in tests.items():
+        found = metrics.skce_test(probs, y, estimator=estimator, method=method, bandwidth=width)  # type: ignore[arg-type]
+        assert found.p_value == pytest.approx(float(published.loc[model, column]), abs=error)  # type: ignore[arg-type]
+    found = metrics.skce_test(probs, y, bandwidth=width, resamples=99)
+    assert float(published.loc[model, "SKCEuq_median_asymptotic"]) == 0  # type: ignore[arg-type]
+    assert found.p_value == 0.01
+
+
+def test_bounds_as_published(shared_data: Path) -> None:
+    """Of all fourteen networks, from the published estimates."""
+    errors = pd.read_csv(shared_data / "published/widmann_errors.csv").set_index("model")
+    published = pd.read_csv(shared_data / "published/widmann_pvalues.csv").set_index("model")
+    columns = {"SKCEb": "biased", "SKCEuq": "unbiased"}
+    for column, estimator in columns.items():
+        found = [_bound(t, 10_000, estimator) for t in errors[f"{column}_median"]]
+        expected = published[f"{column}_median_distribution_free"]
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize(

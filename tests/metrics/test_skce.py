@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bayescal import metrics
-from bayescal.metrics import _skce
+from bayescal.metrics import _distances
 
 
 def data(n: int = 60, k: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -104,32 +104,32 @@ def test_median_of_many_distances(
 ) -> None:
     probs, _ = data(701, 3)
     weights = np.random.default_rng(2).exponential(size=701) if weighted else np.ones(701)
-    exact = _skce.median_distance(probs, weights, distance)
+    exact = _distances.median_distance(probs, weights, distance)
     if not weighted:
         every = [length(p, q, distance) for p, q in itertools.combinations(probs, 2)]
         # Those between a case and itself, and each of the others twice.
         expected = np.median(np.concatenate([np.zeros(701), every, every]))
         assert exact == pytest.approx(expected, rel=1e-12)
-    monkeypatch.setattr(_skce, "_FEW", 10)
-    assert _skce.median_distance(probs, weights, distance) == pytest.approx(exact, abs=3e-6)
+    monkeypatch.setattr(_distances, "_FEW", 10)
+    assert _distances.median_distance(probs, weights, distance) == pytest.approx(exact, abs=3e-6)
 
 
 @pytest.mark.parametrize("few", [10, 1000])
 def test_median_of_zero_is_replaced(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_skce, "_FEW", few)
+    monkeypatch.setattr(_distances, "_FEW", few)
     probs = np.repeat([[0.2, 0.8], [1.0, 0.0]], [90, 10], axis=0)
-    mean = _skce.median_distance(probs, np.ones(100), "total_variation")
+    mean = _distances.median_distance(probs, np.ones(100), "total_variation")
     assert mean == pytest.approx(2 * 0.9 * 0.1 * 0.8, rel=1e-10)
-    assert _skce.median_distance(probs[:90], np.ones(90), "total_variation") == 1
+    assert _distances.median_distance(probs[:90], np.ones(90), "total_variation") == 1
     ends = np.repeat([[0.0, 1.0], [1.0, 0.0]], [30, 31], axis=0)
-    far = _skce.median_distance(ends, np.ones(61), "euclidean")
+    far = _distances.median_distance(ends, np.ones(61), "euclidean")
     assert far == pytest.approx(2 * 30 * 31 / 61**2 * np.sqrt(2), rel=1e-9)
 
 
 def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     probs, y = data()
     whole = metrics.skce(probs, y)
-    monkeypatch.setattr(_skce, "_BLOCK", 150)
+    monkeypatch.setattr(_distances, "_BLOCK", 150)
     assert metrics.skce(probs, y) == pytest.approx(whole, rel=1e-12)
 
 

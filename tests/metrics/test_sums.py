@@ -123,13 +123,15 @@ def test_maps_over_methods_and_data_sets(x64: None) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-@every_case
+@pytest.mark.parametrize(
+    ("name", "columns", "options"), [case for case in CASES if METRICS[case[0]].streams]
+)
 def test_replicates_are_weighted_sums(name: str, columns: int | None, options: dict) -> None:
     metric, data = build(name, columns, options)
     if not isinstance(metric, SumMetric):
         metric = streamed(name, columns, options)
     counts = np.random.default_rng(2).multinomial(60, np.full(60, 1 / 60), size=5)
-    replicates = collect_many(metric, data, counts.astype(float))
+    replicates = collect_many(metric, data, counts.T.astype(float))
     for sums, own in zip(replicates, counts, strict=True):
         rows = np.repeat(np.arange(60), own)
         repeated = Predictions(data.probs[rows], data.y[rows], np.ones(60), data.eps)

@@ -154,6 +154,20 @@ def test_optimum_of_many_parameters_against_scipy(strength: float, ways: list[st
     np.testing.assert_allclose(near.value, afresh.value, rtol=1e-9)
 
 
+@pytest.mark.parametrize("sharpness", [1.0, 4.0])
+def test_optimum_of_few_features_and_many_rows(sharpness: float) -> None:
+    """With the products for few features, also where most rows are certain."""
+    design = make(5500, 50, 4, "vector")
+    x = log_softmax(sharpness * design.x, axis=1)
+    design = design._replace(offset=x, x=x)
+    penalty = np.full(size(design), 1e-3)
+    found, _ = fit_on_host(design, penalty)
+    expected = scipy_optimum(design, penalty)
+    assert found.status == Status.CONVERGED
+    assert found.value == pytest.approx(expected.fun, rel=1e-7)
+    assert found.value <= expected.fun * (1 + 1e-9)
+
+
 @pytest.mark.parametrize("way", ["WHOLE", "DIAGONAL", "BLOCKS", "KRONECKER", "BOTH"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_preconditioner_leads_to_the_optimum(

@@ -1,0 +1,76 @@
+"""Cases on a fine grid, smoothed by Fourier transforms.
+
+Cases are split between the two nodes of the grid beside them, in proportion: so what is smoothed
+are sums over cases. Kernels are reflected at 0 and 1 again and again, so that none of their mass is
+lost; on an interval that is continued evenly and periodically, that multiplies Fourier coefficients
+by the kernel's characteristic function.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.checks import check_choice
+from bayescal.metrics._events import resolve_kind
+
+#: Cells of the grid; there is one node more.
+GRID = 1 << 14
+
+
+def check_smooth_kind(kind: Any, columns: int | None) -> str:
+    if kind is not None:
+        check_choice(kind, "kind", ("binary", "confidence"))
+    return resolve_kind(kind, None, columns)[0]
+
+
+def split_nodes(predicted: Any, xp: Any) -> tuple[Any, Any]:
+    """Return the two nodes (n, 2) beside each prediction, and the share of it at each."""
+    place = predicted * GRID
+    integer = np.intp if xp is np else jnp.int32
+    lower = xp.clip(place.astype(integer), 0, GRID - 1)
+    upper = place - lower.astype(place.dtype)
+    return xp.stack([lower, lower + 1], axis=1), xp.stack([1 - upper, upper], axis=1)
+
+
+def transform(row: Any, xp: Any) -> Any:
+    """Return the Fourier coefficients of what stands at nodes, continued evenly."""
+    # An end and its mirror image are one node.
+    return xp.fft.rfft(xp.concatenate([2 * row[:1], row[1:-1], 2 * row[-1:], row[-2:0:-1]]))
+
+
+def smooth(spectrum: Any, factors: Any, xp: Any) -> Any:
+    """Return the density at the nodes."""
+    # Coefficients of what is even are real.
+    smoothed = (spectrum.real * factors).astype(spectrum.dtype)
+    return xp.fft.irfft(smoothed, 2 * GRID)[: GRID + 1] * GRID
+
+
+def transform_many(rows: np.ndarray) -> np.ndarray:
+    """Return the real Fourier coefficients (b, nodes) of rows, each continued evenly."""
+    from scipy.fft import dct
+
+    ends = np.zeros_like(rows)
+    ends[:, [0, -1]] = rows[:, [0, -1]]
+    return np.asarray(dct(rows + ends, type=1, workers=-1))
+
+
+def smooth_many(spectra: np.ndarray) -> np.ndarray:
+    """Return densities (b, nodes) from Fourier coefficients (b, nodes)."""
+    from scipy.fft import dct
+
+    return np.asarray(dct(spectra, type=1, workers=-1)) / 2
+
+
+def integral(values: Any, xp: Any) -> Any:
+    """Return the integral over [0, 1] by the trapezoidal rule."""
+    ends = values[..., 0] + values[..., -1]
+    return (values.sum(axis=-1) - ends / 2) / (values.shape[-1] - 1)
+
+
+def gaussian(width: Any, xp: Any) -> Any:
+    """Return the characteristic function of a Gaussian at multiples of pi."""
+    frequency = xp.asarray(np.pi * np.arange(GRID + 1), dtype=float)
+    return xp.exp(-((frequency * width) ** 2) / 2)

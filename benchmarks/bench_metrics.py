@@ -5,7 +5,8 @@
 The last column is the value, in float64 where a library has it: for "ece" the calibration error of
 confidence in 15 bins of equal width, for "marginal" the debiased squares class by class in 15 bins
 of equal mass, for "smooth" the smooth error of P(y = 1). For "streamed" batches of 1e5 rows are
-made while the clock runs.
+made while the clock runs. "bootstrap" is 1,000 replicates, and the value their mean; loops over
+other libraries draw rows of their own. "skce" without a bandwidth finds that, too.
 
 Data of several classes: margin m = 4 + 2 ln k, class c uniform, z ~ N(0, 4) with z_c raised by m;
 labels are drawn from softmax(W z + b) with diagonal entries of W from U(.25, .6), others from
@@ -24,6 +25,7 @@ from side_by_side import Entry, main
 
 Array = np.ndarray
 _BATCH = 100_000
+_REPLICATES = 1000
 
 
 def several(n: int, k: int, seed: int) -> tuple[Array, Array]:
@@ -107,6 +109,45 @@ def torch_ece(module: str) -> Any:
     return setup
 
 
+def bootstrap(name: str, **options: Any) -> Any:
+    """Return the set-up of 1,000 replicates at once."""
+
+    def setup(p: Array, y: Array) -> Any:
+        from bayescal import metrics
+
+        return lambda: metrics.bootstrap(name, p, y, **options), lambda r: float(r.mean())
+
+    return setup
+
+
+def one_by_one(find: Callable[[], Callable[..., Any]], binary: bool = False) -> Any:
+    """Return the set-up of as many replicates of another library, each on rows that are drawn."""
+
+    def setup(p: Array, y: Array) -> Any:
+        function = find()
+        if binary:
+            p, y = p.max(axis=1), (p.argmax(axis=1) == y).astype(np.int64)
+
+        def call() -> float:
+            rng = np.random.default_rng(0)
+            rows = (rng.integers(0, len(y), len(y)) for _ in range(_REPLICATES))
+            return float(np.mean([float(function(p[drawn], y[drawn])) for drawn in rows]))
+
+        return call, float
+
+    return setup
+
+
+def torch_confidence() -> Callable[..., Any]:
+    import torch
+    from torchmetrics.functional.classification import multiclass_calibration_error as error
+
+    torch.set_num_threads(1)
+    return lambda p, y: error(
+        torch.as_tensor(p), torch.as_tensor(y), num_classes=p.shape[1], n_bins=15
+    )
+
+
 def called(find: Callable[[], Callable[..., Any]], **options: Any) -> Any:
     """Return the set-up of a function of another library."""
 
@@ -143,6 +184,8 @@ def entries() -> list[Entry]:
     ece, marginal = "ece 1e6 x 10", "marginal 1e6 x 10"
     smooth, pairs, long = "smooth 1e6", "skce 1e4 x 10", "streamed 1e7 x 100"
     debiased = {"kind": "classwise"}
+    some, drawn = (10_000, 10), "bootstrap 1e4 x 10"
+    by_class = {"kind": "classwise", "binning": "equal_mass"}
     return [
         Entry(ece, "bayescal", "float64", big, "", ours("ece")),
         Entry(ece, "bayescal", "float32", big, "", ours("ece", np.float32)),
@@ -165,6 +208,33 @@ def entries() -> list[Entry]:
             pairs, "bayescal", "bandwidth 0.5", (10_000, 10), "", ours("skce", bandwidth=0.5)
         ),
         Entry(long, "bayescal", "", (10_000_000, 100), "", streamed),
+        Entry(f"{drawn}, ece", "bayescal", "", some, "", bootstrap("ece")),
+        Entry(
+            f"{drawn}, ece", "torchmetrics", "one by one", some, "torchmetrics",
+            one_by_one(torch_confidence),
+        ),
+        Entry(f"{drawn}, ece", "netcal", "one by one", some, "netcal", one_by_one(netcal_ece)),
+        Entry(f"{drawn}, smooth", "bayescal", "", some, "", bootstrap("smooth_ece")),
+        Entry(
+            f"{drawn}, smooth", "relplot", "one by one", some, "relplot",
+            one_by_one(relplot_error, binary=True),
+        ),
+        Entry(f"{drawn}, log loss", "bayescal", "", some, "", bootstrap("log_loss")),
+        Entry(f"{drawn}, kde", "bayescal", "", some, "", bootstrap("kde_ece")),
+        Entry(
+            f"{drawn}, classwise", "bayescal", "equal mass", some, "",
+            bootstrap("ece", **by_class),
+        ),
+        Entry(
+            f"{drawn}, classwise", "bayescal", "debiased", some, "",
+            bootstrap("debiased_ece", kind="classwise"),
+        ),
+        Entry(f"{drawn}, loss gap", "bayescal", "", some, "", bootstrap("loss_gap")),
+        Entry(
+            f"{drawn}, skce", "bayescal", "bandwidth 0.5", some, "",
+            bootstrap("skce", bandwidth=0.5),
+        ),
+        Entry(f"{drawn}, skce", "bayescal", "", some, "", bootstrap("skce")),
     ]  # fmt: skip
 
 

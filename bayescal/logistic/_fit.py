@@ -57,6 +57,9 @@ class Fit(NamedTuple):
 
 def fit_one(problem: Problem, lasso: bool, max_iterations: int = 100) -> Minimum:
     """Fit one regression; ``lasso`` says whether to heed the absolute penalty."""
+    alone = problem.x.shape[1] == 1 and problem.free is None
+    if lasso and alone and problem.prior is None and problem.intercept_prior is None:
+        problem, lasso = _with_known_sign(problem), False
     real = problem.weights[:, None] > 0
     largest = jnp.max(jnp.abs(problem.x), axis=0, initial=0, where=real)
     unit, inverse = units(largest)
@@ -90,6 +93,28 @@ def fit_one(problem: Problem, lasso: bool, max_iterations: int = 100) -> Minimum
         max_iterations=max_iterations,
     )
     return found._replace(x=found.x / unit)
+
+
+def _with_known_sign(problem: Problem) -> Problem:
+    """Return a smooth problem with the same optimum, for one column and an absolute penalty.
+
+    The slope of the loss at a coefficient of zero tells the sign of the best one, or that it is
+    zero. On that side the penalty is linear: as if targets were moved along the column.
+    """
+    column, weights = problem.x[:, 0], problem.weights
+    total = jnp.sum(weights)
+    share = weights / jnp.where(total > 0, total, 1)
+    real = weights > 0
+    # Padding may hold anything.
+    column = jnp.where(real, column, share @ jnp.where(real, column, 0))
+    centred = column - share @ column
+    spread = weights @ centred**2
+    rise = weights @ (centred * problem.targets)
+    l1 = jnp.reshape(problem.l1, ())
+    shift = jnp.sign(rise) * l1 / jnp.where(spread > 0, spread, 1)
+    free = jnp.stack([jnp.ones(()), (jnp.abs(rise) > l1).astype(column.dtype)])
+    targets = jnp.where(free[1] > 0, problem.targets - shift * centred, problem.targets)
+    return problem._replace(x=column[:, None], targets=targets, free=free)
 
 
 def as_fit(found: Minimum) -> Fit:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from bayescal import compare, datasets, metrics, plots, smoothing
 from bayescal._core.compilation import cache_compilations
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning
+from bayescal.evaluation import Evaluation, evaluate
 from bayescal.inference.prediction import Prediction
 from bayescal.inference.result import Posterior
 from bayescal.models import (
@@ -73,6 +74,7 @@ __all__ = [
     "Dirichlet",
     "DirichletPrior",
     "EnsembleTemperature",
+    "Evaluation",
     "Forest",
     "GaussianPrior",
     "Histogram",
@@ -103,6 +105,7 @@ __all__ = [
     "compare",
     "compose",
     "datasets",
+    "evaluate",
     "load",
     "metrics",
     "plots",

@@ -36,6 +36,7 @@ LAYERS = (
     "datasets",
     "estimators",
     "plots",
+    "evaluation",
     "study",
     "cli",
 )

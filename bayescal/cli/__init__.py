@@ -1,4 +1,4 @@
-"""The command line: ``bayescal demo``, ``bayescal predict`` and ``bayescal study``.
+"""The command line: ``bayescal demo``, ``predict``, ``evaluate`` and ``study``.
 
 Input errors end with one line on standard error and exit code 2.
 """
@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from bayescal.cli import _demo, _errors, _predict, _study
+from bayescal.cli import _demo, _errors, _evaluate, _predict, _study
 
 __all__ = ["main"]
 
@@ -143,6 +143,64 @@ def _run_predict(
         seed=seed,
         interval=interval,
         column=column,
+    )
+
+
+@app.command("evaluate")
+def _run_evaluate(
+    file: Annotated[
+        Path,
+        typer.Argument(help="CSV file with probabilities and labels; .gz too.", show_default=False),
+    ],
+    label: Annotated[str, typer.Option(help="Column of FILE with the labels, of any kind.")],
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME=COLUMN, the probability of the second class, or NAME=COLUMN,COLUMN,... with "
+            "a column for each class; may be given several times. By default all other columns of "
+            "numbers, if they can only be one model.",
+        ),
+    ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            help="Labels with commas between, in the order of the columns; by default sorted. "
+            "Columns that are named like the classes go by their names."
+        ),
+    ] = None,
+    inputs: Annotated[str, typer.Option(help="What the columns hold: probs or logits.")] = "probs",
+    normalise: Annotated[
+        bool, typer.Option("--normalise", help="Divide the columns of each row by their sum.")
+    ] = False,
+    weights: Annotated[str | None, typer.Option(help="Column of FILE with case weights.")] = None,
+    level: Annotated[float, typer.Option(help="Level of the confidence intervals.")] = 0.9,
+    replicates: Annotated[
+        int, typer.Option(help="Resamples for intervals; fewer are faster on very many rows.")
+    ] = 1000,
+    bins: Annotated[int, typer.Option(help="Bins of calibration errors and diagrams.")] = 15,
+    seed: _Seed = 0,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page with figures, tables and explanations.")
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the numbers as JSON; - prints them.")
+    ] = None,
+) -> None:
+    """Judge probabilities: metrics with intervals, tests, and a self-contained HTML page."""
+    _evaluate.evaluate_file(
+        file,
+        label=label,
+        model=model or [],
+        classes=classes,
+        inputs=inputs,
+        normalise=normalise,
+        weights=weights,
+        level=level,
+        replicates=replicates,
+        bins=bins,
+        seed=seed,
+        html=html,
+        json_file=json_file,
     )
 
 

@@ -65,15 +65,7 @@ def read_table(path: Path) -> Table:
 
 def numeric_column(table: Table, name: str, option: str) -> np.ndarray:
     """Return one column as finite numbers (n,); ``option`` is the option that named it."""
-    names = [column.strip() for column in table.header]
-    count = names.count(name.strip())
-    if count != 1:
-        problem = "no column" if count == 0 else f"{count} columns"
-        raise CommandError(
-            f"{table.path}: {problem} named {name!r} ({option}); the columns are "
-            f"{_enumerate(names)}"
-        )
-    index = names.index(name.strip())
+    index = _find_column(table, name, option)
     values = np.empty(len(table.rows))
     for i, row in enumerate(table.rows):
         try:
@@ -84,6 +76,21 @@ def numeric_column(table: Table, name: str, option: str) -> np.ndarray:
                 f"{_shorten(row[index])!r} in {_place(i, table.lines[i])}"
             ) from None
     return values
+
+
+def text_column(table: Table, name: str, option: str) -> list[str]:
+    """Return the cells of one column; ``option`` is the option that named it."""
+    index = _find_column(table, name, option)
+    return [row[index] for row in table.rows]
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell is a finite number."""
+    try:
+        _number(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def label_column(table: Table, name: str, option: str) -> np.ndarray:
@@ -140,7 +147,7 @@ def write_table(path: Path, header: Sequence[str], rows: Iterator[Sequence[str]]
     write_atomically(path, write)
 
 
-def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
+def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Have ``write`` fill a temporary file beside ``path`` and put it in place when it is complete.
 
     Whatever happens before that, an interrupt too, leaves ``path`` as it was and no other file.
@@ -207,6 +214,18 @@ def _read_text(path: Path) -> str:
     return text
 
 
+def _find_column(table: Table, name: str, option: str) -> int:
+    names = [column.strip() for column in table.header]
+    count = names.count(name.strip())
+    if count != 1:
+        problem = "no column" if count == 0 else f"{count} columns"
+        raise CommandError(
+            f"{table.path}: {problem} named {name!r} ({option}); the columns are "
+            f"{enumerate_names(names)}"
+        )
+    return names.index(name.strip())
+
+
 def _number(cell: str) -> float:
     if "_" in cell:  # Python reads 1_000, CSV files do not
         raise ValueError(cell)
@@ -224,6 +243,7 @@ def _shorten(text: str, length: int = 40) -> str:
     return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
-def _enumerate(names: Sequence[str], most: int = 20) -> str:
+def enumerate_names(names: Sequence[str], most: int = 20) -> str:
+    """Return names in quotes, the first of them if they are many."""
     shown = ", ".join(repr(_shorten(name)) for name in names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayescal._core.checks import as_numpy, check_finite
-from bayescal.plots._style import new_axes, next_style, tidy
+from bayescal.plots._style import label_axes, new_axes, next_style, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,8 +94,8 @@ def by_size(
     x, table = x[order], table[order]
     if ax is None:
         ax = new_axes(4.6, 3.0)
-        ax.set(xlabel="Number of cases", ylabel="Metric")
         tidy(ax)
+    label_axes(ax, "Number of cases", "Metric")
     if logx:
         ax.set_xscale("log")
     ends = ax.get_axes_locator()

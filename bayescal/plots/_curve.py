@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayescal._core.checks import as_numpy, check_finite
-from bayescal.plots._style import new_axes, next_style, tidy
+from bayescal.plots._style import label_axes, new_axes, next_style, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,8 +73,9 @@ def curve(
     arrays = {name: array[order] for name, array in arrays.items()}
     if ax is None:
         ax = new_axes(4.2, 3.0)
-        ax.set(xlabel="Score", ylabel="Probability of class 1", ylim=(-0.02, 1.02))
+        ax.set_ylim(-0.02, 1.02)
         tidy(ax)
+    label_axes(ax, "Score", "Probability of class 1")
     style = next_style(ax)
     if lower is not None:
         ax.fill_between(

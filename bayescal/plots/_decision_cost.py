@@ -9,7 +9,7 @@ import numpy as np
 
 from bayescal._core.checks import as_numpy, check_finite
 from bayescal.metrics import brier_score
-from bayescal.plots._style import new_axes, next_style, tidy
+from bayescal.plots._style import label_axes, new_axes, next_style, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -96,8 +96,9 @@ def decision_cost(
     costs = [_cost(p, happened, t) for _, p in models]
     if ax is None:
         ax = new_axes(4.2, 3.2)
-        ax.set(xlabel="Cost ratio t: act where p > t", ylabel="Expected cost", xlim=(0, 1))
+        ax.set_xlim(0, 1)
         tidy(ax)
+    label_axes(ax, "Cost ratio t: act where p > t", "Expected cost")
     _draw_defaults(ax, float(happened.mean()))
     for (name, p), cost in zip(models, costs, strict=True):
         style = next_style(ax)

@@ -27,11 +27,15 @@ class Style(NamedTuple):
 
 def next_style(ax: Axes) -> Style:
     """Return the style that follows those already drawn on ``ax`` by this package."""
-    drawn = sum(line.get_gid() == _GROUP for line in ax.lines)
+    return style_of(sum(line.get_gid() == _GROUP for line in ax.lines))
+
+
+def style_of(series: int) -> Style:
+    """Return the style of the series of that number, from 0."""
     return Style(
-        _COLORS[drawn % len(_COLORS)],
-        _MARKERS[drawn % len(_MARKERS)],
-        _LINES[drawn % len(_LINES)],
+        _COLORS[series % len(_COLORS)],
+        _MARKERS[series % len(_MARKERS)],
+        _LINES[series % len(_LINES)],
     )
 
 
@@ -41,6 +45,12 @@ def new_axes(width: float, height: float) -> Axes:
 
     _, ax = plt.subplots(figsize=(width, height), layout="constrained")
     return ax
+
+
+def label_axes(ax: Axes, x: str, y: str) -> None:
+    """Write what the axes are, where nothing is written yet."""
+    ax.set_xlabel(ax.get_xlabel() or x)
+    ax.set_ylabel(ax.get_ylabel() or y)
 
 
 def tidy(ax: Axes) -> None:

@@ -114,3 +114,13 @@ def test_wrong_arguments_are_told(
     with pytest.raises(error, match=message):
         plots.by_size(**{"sizes": SIZES, "values": values, **options})
     assert not plt.get_fignums()
+
+
+def test_axes_that_are_given_get_labels_where_they_have_none() -> None:
+    _, ax = plt.subplots()
+    ax.set_xlabel("own")
+    plots.by_size([10, 100], {"a": [0.5, 0.4]}, ax=ax)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("own", "Metric")
+    _, ax = plt.subplots()
+    plots.by_size([10, 100], {"a": [0.5, 0.4]}, ax=ax)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("Number of cases", "Metric")

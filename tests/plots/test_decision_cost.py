@@ -101,3 +101,13 @@ def test_wrong_arguments_are_told(arguments: tuple, options: dict, message: str)
     with pytest.raises(ValueError, match=message):
         plots.decision_cost(*arguments, **options)
     assert not plt.get_fignums()
+
+
+def test_axes_that_are_given_get_labels_where_they_have_none() -> None:
+    _, ax = plt.subplots()
+    ax.set_xlabel("own")
+    plots.decision_cost([0.2, 0.4, 0.9], [0, 1, 1], ax=ax)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("own", "Expected cost")
+    _, ax = plt.subplots()
+    plots.decision_cost([0.2, 0.4, 0.9], [0, 1, 1], ax=ax)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("Cost ratio t: act where p > t", "Expected cost")

@@ -1,0 +1,182 @@
+"""Which columns of a table are labels, weights and the probabilities of which model."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bayescal._core.numerics import softmax
+from bayescal.cli._errors import CommandError
+from bayescal.cli._files import Table, enumerate_names, is_number, numeric_column, text_column
+
+_ADVICE = (
+    "say which with --model NAME=COLUMN for the probability of the second class, or "
+    "--model NAME=COLUMN,COLUMN,... with a column for each class; again for each further model"
+)
+
+
+class Labels(NamedTuple):
+    """Names of the classes, and class codes (n,)."""
+
+    classes: list[str]
+    codes: np.ndarray
+
+
+class Columns(NamedTuple):
+    """A model and its columns: one of the second class, or one for each class in their order."""
+
+    name: str
+    columns: list[str]
+
+
+def read_labels(table: Table, name: str, classes: str | None) -> Labels:
+    """Read labels of any kind; classes are sorted, numbers as such, or in the order given."""
+    cells = [cell.strip() for cell in text_column(table, name, "--label")]
+    for i, cell in enumerate(cells):
+        if not cell:
+            raise CommandError(
+                f"{table.path}: column {name!r} must hold labels, got an empty cell in row {i + 1} "
+                f"(line {table.lines[i]})"
+            )
+    told = None if classes is None else split_names(classes, "--classes")
+    if all(map(is_number, {*cells, *(told or [])})):
+        values: dict[str, str] = {cell: _plain(cell) for cell in {*cells, *(told or [])}}
+        found = sorted(set(values[cell] for cell in cells), key=float)
+    else:
+        values = {cell: cell for cell in {*cells, *(told or [])}}
+        found = sorted(set(cells))
+    order = found if told is None else [values[cell] for cell in told]
+    if len(set(order)) < len(order):
+        raise CommandError(f"--classes must be different labels, got {classes!r}")
+    strange = [label for label in found if label not in set(order)]
+    if strange:
+        raise CommandError(
+            f"{table.path}: column {name!r} must hold only the classes {enumerate_names(order)} "
+            f"(--classes), got {strange[0]!r}"
+        )
+    if len(order) < 2:
+        raise CommandError(
+            f"{table.path}: column {name!r} must hold two classes or more, got only {order[0]!r}; "
+            "where the data lack one, name all with --classes"
+        )
+    code = {label: j for j, label in enumerate(order)}
+    return Labels(order, np.array([code[values[cell]] for cell in cells], dtype=np.int64))
+
+
+def parse_models(models: Sequence[str], classes: Sequence[str]) -> list[Columns]:
+    """Parse ``NAME=COLUMN,...`` of each ``--model``; the name may be left out."""
+    found = []
+    for entry in models:
+        name, equals, listed = entry.partition("=")
+        columns = split_names(listed if equals else entry, "--model")
+        if len(columns) not in ({1, 2} if len(classes) == 2 else {len(classes)}):
+            number = "one column or two" if len(classes) == 2 else f"{len(classes)} columns"
+            raise CommandError(
+                f"--model {entry!r} must name {number}, as there are {len(classes)} classes, "
+                f"{enumerate_names(classes)}; got {len(columns)}"
+            )
+        found.append(Columns(name.strip() if equals else ", ".join(columns), columns))
+    names = [model.name for model in found]
+    if "" in names or len(set(names)) < len(names):
+        raise CommandError(f"--model must have names that differ, got {enumerate_names(names)}")
+    return found
+
+
+def find_columns(
+    table: Table, apart: Sequence[str], classes: Sequence[str]
+) -> tuple[Columns, list[str]]:
+    """Return the one model that the other columns can be, and the columns without numbers.
+
+    One column of numbers is the probability of the second class; as many as there are classes, and
+    more than two or named like the classes, are their probabilities. Anything else is an error.
+    """
+    names = [column.strip() for column in table.header]
+    rest = [j for j, name in enumerate(names) if name not in apart]
+    numeric = [j for j in rest if any(is_number(row[j]) for row in table.rows)]
+    left_out = [names[j] for j in rest if j not in numeric]
+    columns = [names[j] for j in numeric]
+    k = len(classes)
+    if len(columns) == 1 and k == 2:
+        return Columns(columns[0] or "model", columns), left_out
+    if len(columns) == k and (k > 2 or by_name(columns, classes) is not None):
+        return Columns("model", columns), left_out
+    if not columns:
+        raise CommandError(
+            f"{table.path}: no column of numbers beside the label; there must be probabilities"
+        )
+    raise CommandError(
+        f"{table.path}: {len(columns)} columns of numbers, {enumerate_names(columns)}, and {k} "
+        f"classes, {enumerate_names(classes)}: {_ADVICE}"
+    )
+
+
+def by_name(columns: Sequence[str], classes: Sequence[str]) -> list[str] | None:
+    """Return the columns in the order of the classes, if each is a class after a common prefix."""
+    for label in classes:
+        if columns[0].endswith(label):
+            wanted = [columns[0].removesuffix(label) + other for other in classes]
+            if sorted(wanted) == sorted(columns):
+                return wanted
+    return None
+
+
+def read_probabilities(
+    table: Table, model: Columns, classes: Sequence[str], inputs: str, normalise: bool
+) -> tuple[np.ndarray, list[str]]:
+    """Return probabilities (n,) or (n, k), and the columns in the order of the classes."""
+    order = model.columns
+    if len(order) > 1:
+        order = by_name(order, classes) or order
+    values = np.stack([numeric_column(table, name, "--model") for name in order], axis=1)
+    if inputs == "logits":
+        if values.shape[1] == 1:
+            values = np.concatenate([np.zeros_like(values), values], axis=1)
+        probs = softmax(values)
+        return (probs[:, 1] if len(order) == 1 else probs), order
+    _check_range(table, model, order, values)
+    if len(order) == 1:
+        return values[:, 0], order
+    sums = values.sum(axis=1)
+    if normalise and (sums > 0).all():
+        return values / sums[:, None], order
+    wrong = np.flatnonzero(np.abs(sums - 1) > 1e-4)
+    if wrong.size:
+        i = int(wrong[0])
+        raise CommandError(
+            f"{table.path}: the probabilities of model {model.name!r} must add up to one, got "
+            f"{sums[i]:g} in row {i + 1} (line {table.lines[i]}); where they were rounded, pass "
+            "--normalise"
+        )
+    return values, order
+
+
+def split_names(text: str, option: str) -> list[str]:
+    """Split names at commas; those that hold commas are quoted as in a CSV file."""
+    try:
+        (names,) = csv.reader([text], strict=True, skipinitialspace=True)
+    except (csv.Error, ValueError):
+        raise CommandError(f"{option} must be names with commas between, got {text!r}") from None
+    names = [name.strip() for name in names]
+    if not names:
+        raise CommandError(f"{option} must be names with commas between, got {text!r}")
+    return names
+
+
+def _check_range(table: Table, model: Columns, order: list[str], values: np.ndarray) -> None:
+    wrong = np.argwhere((values < -1e-6) | (values > 1 + 1e-6))
+    if len(wrong):
+        i, j = map(int, wrong[0])
+        raise CommandError(
+            f"{table.path}: column {order[j]!r} of model {model.name!r} must hold probabilities, "
+            f"got {values[i, j]:g} in row {i + 1} (line {table.lines[i]}); for logits pass "
+            f"--inputs logits, and if the column is something else, {_ADVICE}"
+        )
+
+
+def _plain(cell: str) -> str:
+    """Return the text of a number; equal numbers have one text."""
+    value = float(cell)
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)

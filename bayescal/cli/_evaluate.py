@@ -1,0 +1,201 @@
+"""``bayescal evaluate``: judge the probabilities in a file, in the terminal and on an HTML page."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from bayescal.cli._columns import (
+    Columns,
+    Labels,
+    find_columns,
+    parse_models,
+    read_labels,
+    read_probabilities,
+)
+from bayescal.cli._errors import CommandError, library_call, say
+from bayescal.cli._files import (
+    Table,
+    check_target,
+    enumerate_names,
+    is_standard_output,
+    numeric_column,
+    read_table,
+    write_atomically,
+)
+from bayescal.evaluation import Evaluation, evaluate
+
+_PLAIN: dict[str, Any] = {"highlight": False, "markup": False, "soft_wrap": True}
+#: Columns of one model that are named one by one.
+_LISTED = 12
+#: Cases drawn for intervals that take minutes.
+_MANY_DRAWS = 10**9
+
+
+def evaluate_file(
+    file: Path,
+    *,
+    label: str,
+    model: Sequence[str],
+    classes: str | None,
+    inputs: str,
+    normalise: bool,
+    weights: str | None,
+    level: float,
+    replicates: int,
+    bins: int,
+    seed: int,
+    html: Path | None,
+    json_file: Path | None,
+) -> None:
+    """Read, measure, print a table, and write the files that are asked for."""
+    if inputs not in ("probs", "logits"):
+        raise CommandError(f"--inputs must be probs or logits, got {inputs!r}")
+    if seed < 0:
+        raise CommandError(f"--seed must not be negative, got {seed}")
+    if html is not None and is_standard_output(html):
+        raise CommandError("--html must be a file, got -")
+    for target in (html, json_file):
+        if target is not None:
+            check_target(target)
+    with _running() as progress:
+        progress("reading", 0, 1)
+        table = read_table(file)
+        labels = read_labels(table, label, classes)
+        models = _models(table, model, label, weights, labels.classes)
+        own = None if weights is None else _weights(table, weights)
+        probs, columns = {}, {}
+        for each in models:
+            probs[each.name], columns[each.name] = read_probabilities(
+                table, each, labels.classes, inputs, normalise
+            )
+        draws = replicates * len(table.rows) * len(models)
+        if draws >= _MANY_DRAWS:
+            say(
+                f"{replicates:,} resamples of {len(table.rows):,} rows take minutes; fewer "
+                "--replicates take less"
+            )
+        with library_call():
+            found = evaluate(
+                probs,
+                labels.codes,
+                classes=labels.classes,
+                weights=own,
+                level=level,
+                replicates=replicates,
+                bins=bins,
+                seed=seed,
+                progress=progress,
+            )
+        about = _describe(table, label, labels, columns, inputs, weights)
+        if html is not None:
+            page = found.to_html(about=about, progress=progress).encode()
+            write_atomically(html, lambda stream: stream.write(page))
+    if json_file is not None:
+        _write_json(json_file, {"file": str(file), "columns": columns, **found.to_dict()})
+    if json_file is None or not is_standard_output(json_file):
+        _show(found, about)
+    for target in (html, json_file):
+        if target is not None and not is_standard_output(target):
+            say(f"written: {target}")
+
+
+def _models(
+    table: Table, given: Sequence[str], label: str, weights: str | None, classes: list[str]
+) -> list[Columns]:
+    """Return the models that were named, or the one that there is."""
+    if given:
+        return parse_models(given, classes)
+    apart = [label.strip(), *([] if weights is None else [weights.strip()])]
+    found, left_out = find_columns(table, apart, classes)
+    if left_out:
+        say(f"columns without numbers are left out: {enumerate_names(left_out)}")
+    return [found]
+
+
+def _weights(table: Table, name: str) -> np.ndarray:
+    values = numeric_column(table, name, "--weights")
+    if (values < 0).any():
+        i = int(np.flatnonzero(values < 0)[0])
+        raise CommandError(
+            f"{table.path}: column {name!r} must hold weights that are not negative, got "
+            f"{values[i]:g} in row {i + 1} (line {table.lines[i]})"
+        )
+    return values
+
+
+def _describe(
+    table: Table,
+    label: str,
+    labels: Labels,
+    columns: dict[str, list[str]],
+    inputs: str,
+    weights: str | None,
+) -> dict[str, str]:
+    """Return what was read, by what it is called."""
+    kind = {"probs": "probabilities", "logits": "logits"}[inputs]
+    about = {"File": table.path.name, "Rows": f"{len(table.rows):,}", "Label column": label}
+    for name, own in columns.items():
+        if len(own) == 1:
+            what = "P" if inputs == "probs" else "log odds of P"
+            said = f"{own[0]} is {what}({label} = {labels.classes[1]})"
+        else:
+            pairs = [f"{c} = {k}" for c, k in zip(own, labels.classes, strict=True)]
+            more = f" and {len(pairs) - _LISTED} more" if len(pairs) > _LISTED else ""
+            said = f"{kind} of classes: {', '.join(pairs[:_LISTED])}{more}"
+        about[f"Model {name}" if len(columns) > 1 else "Columns"] = said
+    if weights is not None:
+        about["Weight column"] = weights
+    return about
+
+
+def _show(found: Evaluation, about: dict[str, str]) -> None:
+    """Print what was read, the findings and the table, wide enough for all its columns."""
+    console = Console()
+    table = found.report.table()
+    width = console.measure(table, options=console.options.update(width=10_000)).maximum
+    # A terminal wraps lines that are too long; a table that is cut loses figures.
+    console = Console(width=max(console.width, width))
+    for name, said in about.items():
+        console.print(f"{name}: {said}", **_PLAIN)
+    console.print()
+    for name, said in found.summary().items():
+        console.print(f"{name}: {said}", highlight=False, markup=False)
+    console.print()
+    console.print(table)
+
+
+def _write_json(path: Path, values: dict[str, Any]) -> None:
+    text = json.dumps(values, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    if is_standard_output(path):
+        print(text, end="")
+        return
+    write_atomically(path, lambda stream: stream.write(text.encode()))
+
+
+@contextlib.contextmanager
+def _running() -> Iterator[Callable[[str, int, int], None]]:
+    """Show progress on standard error, if that is a terminal."""
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description:<40}", markup=False),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as progress:
+        task = progress.add_task("reading", total=None)
+
+        def show(name: str, done: int, total: int) -> None:
+            # The resamples are one long step: until it ends nothing is known of its length.
+            progress.update(task, description=name, completed=done, total=total if done else None)
+
+        yield show

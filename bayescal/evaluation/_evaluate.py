@@ -1,0 +1,282 @@
+"""Measure models on one data set, and hold what was found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bayescal._core.checks import as_numpy, check_count, check_level
+from bayescal.evaluation._findings import Finding, describe, find
+from bayescal.metrics import Report, report
+from bayescal.metrics._inputs import check_predictions
+
+__all__ = ["Evaluation", "evaluate"]
+
+#: Called with what is being done, the steps done and the steps in all.
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, repr=False)
+class Evaluation:
+    """What :func:`evaluate` found.
+
+    Attributes
+    ----------
+    report : Report
+        Metrics with intervals, differences to the first model, and tests.
+    findings : dict
+        By model, a :class:`Finding`.
+    classes : tuple of str
+        Names of the classes.
+    bins : int
+        Of the calibration errors and diagrams.
+    replicates, seed : int
+        Of the bootstrap and of the labels drawn for tests.
+    models : dict
+        By model, its probabilities, of shape (n,) for two classes and else (n, k).
+    labels : array of shape (n,)
+        Class codes.
+    weights : array of shape (n,) or None
+    """
+
+    report: Report
+    findings: dict[str, Finding]
+    classes: tuple[str, ...]
+    bins: int
+    replicates: int
+    seed: int
+    models: dict[str, np.ndarray]
+    labels: np.ndarray
+    weights: np.ndarray | None
+
+    def summary(self) -> dict[str, str]:
+        """Return, by model, the finding in plain sentences."""
+        return {
+            name: describe(
+                found, self.report.intervals[name]["ECE"].value, f"class {self.classes[-1]}"
+            )
+            for name, found in self.findings.items()
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers as what JSON can hold; infinity is None."""
+        totals = np.bincount(self.labels, self.weights, len(self.classes)).tolist()
+        models = {}
+        for name, found in self.findings.items():
+            parts = found.decomposition
+            models[name] = {
+                "verdict": found.verdict,
+                "mean_confidence": found.confidence,
+                "mean_predicted": found.predicted,
+                "observed": found.observed,
+                "metrics": _plain(self.report.intervals[name]),
+                "differences": _plain(self.report.differences.get(name, {})),
+                "spiegelhalter": _finite(found.spiegelhalter._asdict()),
+                "consistency": _finite(found.consistency._asdict()),
+                "calibration_in_the_large": found.bias and _finite(found.bias._asdict()),
+                "brier_decomposition": {
+                    key: getattr(parts, key)
+                    for key in ("score", "miscalibration", "discrimination", "uncertainty")
+                },
+            }
+        return {
+            "cases": self.report.cases,
+            "classes": dict(zip(self.classes, totals, strict=True)),
+            "level": self.report.level,
+            "bins": self.bins,
+            "replicates": self.replicates,
+            "seed": self.seed,
+            "models": models,
+        }
+
+    def to_html(
+        self,
+        *,
+        title: str = "Calibration report",
+        about: Mapping[str, str] | None = None,
+        progress: Progress | None = None,
+    ) -> str:
+        """Return one self-contained HTML page with tables, figures and text.
+
+        Nothing on it is loaded from elsewhere. It follows the reader's light or dark theme.
+
+        Parameters
+        ----------
+        title : str
+        about : mapping from str to str, optional
+            What else to say of the data and how they were read.
+        progress : callable, optional
+            Called with what is being drawn, the steps done, and the steps in all.
+
+        Returns
+        -------
+        str
+        """
+        from bayescal.evaluation._page import build
+
+        return build(self, title, about or {}, progress or _quiet)
+
+    def save_html(self, path: Any, **options: Any) -> None:
+        """Write the page of :meth:`to_html`, with its options.
+
+        Parameters
+        ----------
+        path : str or path
+        **options
+            Of :meth:`to_html`.
+        """
+        Path(path).write_text(self.to_html(**options), encoding="utf-8")
+
+    def __repr__(self) -> str:
+        said = (f"{name}: {text}" for name, text in self.summary().items())
+        return "\n".join([*said, repr(self.report)])
+
+
+def evaluate(
+    probs: Any,
+    y: Any,
+    *,
+    classes: Sequence[Any] | None = None,
+    weights: Any = None,
+    level: float = 0.9,
+    replicates: int = 1000,
+    bins: int = 15,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Judge the probabilities of one model, or of several on the same cases.
+
+    Parameters
+    ----------
+    probs : array of shape (n,) or (n, k), or mapping from names to such arrays
+        P(y = 1) for two classes, or one row of class probabilities per case. Rows for two classes
+        are judged by their second column, as shape (n,).
+    y : array of shape (n,)
+        Labels in {0, 1}, or class codes in {0, ..., k - 1}.
+    classes : sequence, optional
+        Names of the classes, in the order of their codes; by default the codes.
+    weights : array of shape (n,), optional
+        Non-negative case weights. Whole ones are counts, the same as repeating cases. Cases of
+        weight zero are left out.
+    level : float
+        Coverage that the confidence intervals aim at, in (0, 1).
+    replicates : int
+        Of the bootstrap; as many sets of labels are drawn for the test of the calibration error.
+    bins : int
+        Of the calibration errors and of the reliability diagrams.
+    seed : int
+    progress : callable, optional
+        Called with what is being done, the steps done, and the steps in all.
+
+    Returns
+    -------
+    Evaluation
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`bayescal.metrics.report`; if models have different numbers of classes, or there
+        are not as many names as classes.
+
+    Notes
+    -----
+    Metrics and intervals are those of :func:`bayescal.metrics.report`, with the given bins.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> p, y = np.repeat([0.1, 0.9], 50), np.tile([0, 0, 0, 1, 1], 20)
+    >>> found = evaluate({"raw": p}, y, classes=["no", "yes"], replicates=100)
+    >>> found.findings["raw"].verdict
+    'over-confident'
+    >>> found.to_dict()["classes"]
+    {'no': 60, 'yes': 40}
+    >>> found.to_html().startswith("<!DOCTYPE html>")
+    True
+    """
+    level, bins = check_level(level), check_count(bins, "bins")
+    replicates = check_count(replicates, "replicates")
+    progress = progress or _quiet
+    given = dict(probs) if isinstance(probs, Mapping) else {"model": probs}
+    if not given:
+        raise ValueError("probs must not be an empty mapping")
+    models = {str(name): _columns(own, y, weights) for name, own in given.items()}
+    if len(models) < len(given):
+        raise ValueError("probs must have names that differ as text")
+    shapes = {own.shape[1:] for own in models.values()}
+    if len(shapes) > 1:
+        raise ValueError("probs must have one number of classes for all models")
+    (shape,) = shapes
+    k = shape[0] if shape else 2
+    names = [str(name) for name in (range(k) if classes is None else classes)]
+    if len(names) != k or len(set(names)) < k:
+        raise ValueError(f"classes must be {k} different names, got {names}")
+    labels, own_weights = as_numpy(y, "y"), None
+    if weights is not None:
+        own_weights = as_numpy(weights, "weights").astype(np.float64)
+        counted = own_weights > 0
+        models = {name: own[counted] for name, own in models.items()}
+        labels, own_weights = labels[counted], own_weights[counted]
+    labels = labels.astype(np.int64)
+    steps = 1 + len(models)
+    progress(f"{replicates:,} resamples of {len(labels):,} cases", 0, steps)
+    measured = report(
+        models,
+        labels,
+        metrics=_metrics(k, bins),
+        level=level,
+        replicates=replicates,
+        seed=seed,
+        weights=own_weights,
+    )
+    findings = {}
+    for done, (name, own) in enumerate(models.items(), start=1):
+        progress(f"tests: {name}", done, steps)
+        findings[name] = find(own, labels, own_weights, bins, replicates, seed)
+    progress("tests", steps, steps)
+    return Evaluation(
+        measured, findings, tuple(names), bins, replicates, seed, models, labels, own_weights
+    )
+
+
+def _columns(probs: Any, y: Any, weights: Any) -> np.ndarray:
+    """Return probabilities, checked: (n, k), or (n,) of two classes."""
+    array = as_numpy(probs, "probs")
+    check_predictions(array, y, weights)
+    array = array[:, 1] if array.ndim == 2 and array.shape[1] == 2 else array
+    # Rounding that is forgiven ends here.
+    return np.clip(array if array.dtype.kind == "f" else array.astype(np.float64), 0, 1)
+
+
+def _metrics(k: int, bins: int) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Return the metrics of a report, with these bins."""
+    chosen: dict[str, tuple[str, dict[str, Any]]] = {
+        "log loss": ("log_loss", {}),
+        "Brier score": ("brier_score", {}),
+        "accuracy": ("accuracy", {}),
+        "ECE": ("ece", {"bins": bins}),
+        "debiased ECE": ("debiased_ece", {"bins": bins}),
+    }
+    if k > 2:
+        chosen["class-wise ECE"] = ("ece", {"kind": "classwise", "bins": bins})
+    return chosen
+
+
+def _plain(intervals: Mapping[str, Any]) -> dict[str, Any]:
+    return {metric: _finite(found._asdict()) for metric, found in intervals.items()}
+
+
+def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in values.items()
+    }
+
+
+def _quiet(*_: Any) -> None:
+    """Show nothing."""

@@ -1,0 +1,165 @@
+"""What is to be said of one model: whether it is calibrated, and in which way it is not."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from bayescal.metrics import (
+    CalibrationTest,
+    Corp,
+    accuracy,
+    consistency_test,
+    corp,
+    spiegelhalter_test,
+)
+
+__all__ = ["Finding"]
+
+Verdict = Literal[
+    "over-confident", "under-confident", "too high", "too low", "miscalibrated", "no evidence"
+]
+#: Below this p-value a test speaks against calibration.
+SIGNIFICANCE = 0.05
+
+
+class Finding(NamedTuple):
+    """What tests and averages say of one model.
+
+    Attributes
+    ----------
+    verdict : {"over-confident", "under-confident", "too high", "too low", "miscalibrated", ...}
+        Of tests at the level 0.05. Too high or too low: of two classes, where calibration in the
+        large is rejected and the mean probability lies farther from the frequency than the
+        confidence from the accuracy. Over- or under-confident where Spiegelhalter's test rejects
+        and the confidence lies on the same side of the accuracy. Miscalibrated where any test
+        rejects otherwise, and else "no evidence".
+    confidence : float
+        Mean of the largest probability.
+    accuracy : float
+    predicted, observed : float or None
+        Of two classes: the mean of P(y = 1), and the share of cases with y = 1.
+    spiegelhalter : CalibrationTest
+        Of the Brier score.
+    consistency : CalibrationTest
+        Of the expected calibration error.
+    bias : CalibrationTest or None
+        Of two classes, calibration in the large: a z, positive where probabilities are too high.
+    decomposition : Corp
+        Of the Brier score: of P(y = 1), or of the confidence where there are more classes.
+    """
+
+    verdict: Verdict
+    confidence: float
+    accuracy: float
+    predicted: float | None
+    observed: float | None
+    spiegelhalter: CalibrationTest
+    consistency: CalibrationTest
+    bias: CalibrationTest | None
+    decomposition: Corp
+
+
+def find(
+    probs: np.ndarray, y: np.ndarray, weights: Any, bins: int, resamples: int, seed: int
+) -> Finding:
+    """Return what there is to say of probabilities (n,) or (n, k)."""
+    binary = probs.ndim == 1
+    confidence = np.maximum(probs, 1 - probs) if binary else probs.max(axis=1)
+    # Whether the largest probability is right is all that the error of the confidence looks at,
+    # and of one probability labels are drawn faster.
+    event = (probs, y) if binary else (confidence, (probs.argmax(axis=1) == y).astype(int))
+    consistency = consistency_test(
+        "ece", *event, bins=bins, resamples=resamples, seed=seed, weights=weights
+    )
+    test = spiegelhalter_test(probs, y, weights=weights)
+    right = accuracy(probs, y, weights=weights)
+    mean = float(np.average(confidence, weights=weights))
+    predicted = observed = bias = None
+    if binary:
+        predicted = float(np.average(probs, weights=weights))
+        observed = float(np.average(y, weights=weights))
+        bias = _bias_test(probs, y, weights)
+    return Finding(
+        _verdict(test, consistency, bias, mean - right, (predicted or 0) - (observed or 0)),
+        mean,
+        right,
+        predicted,
+        observed,
+        test,
+        consistency,
+        bias,
+        corp(*event, weights=weights),
+    )
+
+
+def _bias_test(probs: np.ndarray, y: np.ndarray, weights: Any) -> CalibrationTest:
+    """Test whether the mean probability is the frequency; whole weights are counts."""
+    w = np.ones(len(y)) if weights is None else weights
+    variance = probs * (1 - probs)
+    spread = float((w if (w == np.floor(w)).all() else w**2) @ np.maximum(variance, 0))
+    total = float(w @ (probs - y))
+    if spread <= 1e-24 * len(y):
+        sure = abs(total) <= 1e-12 * w.sum()
+        return CalibrationTest(0.0, 1.0) if sure else CalibrationTest(np.copysign(np.inf, total), 0)
+    z = total / spread**0.5
+    return CalibrationTest(z, 2 * NormalDist().cdf(-abs(z)))
+
+
+def _verdict(
+    test: CalibrationTest,
+    consistency: CalibrationTest,
+    bias: CalibrationTest | None,
+    gap: float,
+    shift: float,
+) -> Verdict:
+    shifted = bias is not None and bias.p_value < SIGNIFICANCE
+    if shifted and abs(shift) > abs(gap):
+        return "too high" if shift > 0 else "too low"
+    if test.p_value < SIGNIFICANCE:
+        if test.statistic > 0 and gap > 0:
+            return "over-confident"
+        return "under-confident" if test.statistic < 0 and gap < 0 else "miscalibrated"
+    return "miscalibrated" if shifted or consistency.p_value < SIGNIFICANCE else "no evidence"
+
+
+def describe(found: Finding, ece: float, event: str) -> str:
+    """Return a finding in plain sentences; ``event`` is the name of the second of two classes."""
+    z, p = found.spiegelhalter
+    numbers = (
+        f"mean confidence {found.confidence:.3f}, accuracy {found.accuracy:.3f}, "
+        f"ECE {ece:.3f}; Spiegelhalter's z = {z + 0.0:.2f} ({p_text(p)})"
+    )
+    said = {
+        "too high": f"Too high: probabilities of {event} exceed its frequency on the whole; "
+        f"{numbers}.",
+        "too low": f"Too low: probabilities of {event} fall short of its frequency on the whole; "
+        f"{numbers}.",
+        "over-confident": f"Over-confident: predictions are more extreme than they should be; "
+        f"{numbers}.",
+        "under-confident": f"Under-confident: predictions are less extreme than they could be; "
+        f"{numbers}.",
+        "miscalibrated": f"Miscalibrated, but not simply over- or under-confident; {numbers}; "
+        f"consistency of the ECE {p_text(found.consistency.p_value)}.",
+        "no evidence": f"No evidence of miscalibration; {numbers}; consistency of the ECE "
+        f"{p_text(found.consistency.p_value)}. That is no proof of calibration.",
+    }[found.verdict]
+    if found.predicted is not None:
+        said += (
+            f" The mean predicted probability of {event} is {found.predicted:.3f}, "
+            f"its frequency {found.observed:.3f}"
+        )
+        said += "." if found.bias is None else f" ({p_text(found.bias.p_value)})."
+    return said
+
+
+def p_value(value: float) -> str:
+    """Return a p-value as tables have it."""
+    return "< .001" if value < 0.001 else f"{value:.3f}".lstrip("0")
+
+
+def p_text(value: float) -> str:
+    """Return a p-value as sentences have it."""
+    return f"p {p_value(value)}" if value < 0.001 else f"p = {p_value(value)}"

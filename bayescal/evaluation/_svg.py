@@ -1,0 +1,158 @@
+"""Matplotlib figures as SVG that lies within HTML and takes its colours from the page's theme."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import io
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
+
+from bayescal.plots._style import _COLORS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
+_POINT = re.compile(r"([ML]) (\S+) (\S+)\s*")
+_LINK = re.compile(r"url\(#([^)]+)\)")
+_SIZE = re.compile(r"([\d.]+)px")
+_DROPPED = "metadata", "style"
+#: A path of more points than this is thinned to points that lie at least so far apart, in points
+#: of 1/72 inch: finer than a screen shows.
+_MANY_POINTS, _NEAR = 300, 0.2
+
+
+@contextlib.contextmanager
+def plain_style() -> Iterator[None]:
+    """Draw with Matplotlib's own defaults, whatever the user's are, and keep text as text."""
+    import matplotlib.style
+
+    own = {"svg.fonttype": "none", "svg.hashsalt": "bayescal", "font.size": 10}
+    with matplotlib.style.context(["default", own]):
+        yield
+
+
+def to_svg(figure: Figure, description: str, prefix: str, series: int = 0) -> str:
+    """Return a figure as an SVG element.
+
+    Parameters
+    ----------
+    figure : matplotlib Figure
+    description : str
+        For readers who do not see it.
+    prefix : str
+        Makes the names of its parts unique within the page.
+    series : int
+        What place the first colour of the figure has among the page's colours.
+    """
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)  # type: ignore[attr-defined]
+    stream = io.StringIO()
+    figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
+    root = ElementTree.fromstring(stream.getvalue())
+    box = root.attrib["viewBox"]
+    used = _used(root)
+    inner = "".join(_write(child, prefix, series, used) for child in root)
+    return (
+        f'<svg class="plot" role="img" viewBox="{box}" aria-label="{html.escape(description)}">'
+        f"{inner}</svg>"
+    )
+
+
+def theme_color(color: str, series: int = 0) -> str:
+    """Return the name in the page's theme of a colour that was drawn with, given in hex."""
+    if color.upper() in _COLORS[:-1]:
+        return f"var(--series-{(_COLORS.index(color.upper()) + series) % len(_COLORS)})"
+    shade = color[1:3]
+    if color != f"#{3 * shade}":
+        return color
+    return {"00": "currentColor", "ff": "var(--surface)"}.get(shade, "var(--muted)")
+
+
+def _used(root: Any) -> set[str]:
+    """Return the names of parts that others refer to."""
+    found = set()
+    for element in root.iter():
+        for key, value in element.attrib.items():
+            found |= set(_LINK.findall(value))
+            if key.endswith("href"):
+                found.add(value.removeprefix("#"))
+    return found
+
+
+def _write(element: Any, prefix: str, series: int, used: set[str]) -> str:
+    """Return an element and what it holds as text."""
+    tag = element.tag.split("}")[1]
+    if tag in _DROPPED:
+        return ""
+    inner = "".join(_write(child, prefix, series, used) for child in element)
+    if tag == "text":
+        inner = html.escape(element.text or "") + inner
+    attributes = "".join(
+        f' {key}="{html.escape(value)}"'
+        for key, value in _attributes(element, prefix, series, used)
+        if value
+    )
+    if tag in ("g", "defs") and not inner:
+        return ""
+    if tag == "g" and not attributes:
+        return inner
+    return f"<{tag}{attributes}>{inner}</{tag}>" if inner else f"<{tag}{attributes}/>"
+
+
+def _attributes(
+    element: Any, prefix: str, series: int, used: set[str]
+) -> Iterator[tuple[str, str]]:
+    for name, value in element.attrib.items():
+        key = name.split("}")[-1]
+        if key == "id":
+            yield key, f"{prefix}-{value}" if value in used else ""
+        elif key == "href":
+            yield key, f"#{prefix}-{value.removeprefix('#')}"
+        elif key == "style":
+            yield key, "; ".join(_declarations(value, series))
+        elif key == "d":
+            yield key, _NUMBER.sub(_shorten, _thin(value))
+        elif key == "transform" and value.startswith("rotate(-0 "):
+            yield key, ""
+        else:
+            yield key, _NUMBER.sub(_shorten, _LINK.sub(rf"url(#{prefix}-\1)", value))
+
+
+def _declarations(style: str, series: int) -> Iterator[str]:
+    """Yield the declarations of a style, with the page's colours and without names of fonts."""
+    for declaration in style.split(";"):
+        key, _, value = (part.strip() for part in declaration.partition(":"))
+        if key == "font" and (size := _SIZE.search(value)):
+            yield f"font-size: {size[1]}px"
+        elif key and key not in ("font", "font-family"):
+            yield f"{key}: {theme_color(value, series) if value.startswith('#') else value}"
+
+
+def _thin(path: str) -> str:
+    """Return a path of lines without the points that no eye tells from those before them."""
+    if path.count("L") <= _MANY_POINTS or path.count("M") > 1 or "C" in path or "Q" in path:
+        return " ".join(path.split())
+    kept: list[str] = []
+    last, skipped = (float("inf"), 0.0), ""
+    for letter, x, y in _POINT.findall(path):
+        place = (float(x), float(y))
+        if abs(place[0] - last[0]) + abs(place[1] - last[1]) >= _NEAR:
+            kept.append(f"{letter} {x} {y}")
+            last, skipped = place, ""
+        else:
+            skipped = f"{letter} {x} {y}"
+    # The end stays where it is.
+    end = "z" if path.rstrip().endswith("z") else ""
+    return " ".join(part for part in (*kept, skipped, end) if part)
+
+
+def _shorten(number: re.Match[str]) -> str:
+    """Return a number to a hundredth of a point."""
+    short = f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
+    return "0" if short in ("-0", "") else short

@@ -1,0 +1,289 @@
+"""``bayescal evaluate``: columns, labels, options, errors, and the files that it writes."""
+
+import csv
+import gzip
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+import bayescal
+from bayescal.cli import _evaluate, app
+from bayescal.cli._columns import by_name, split_names
+
+NAMES = ("ash", "birch", "cedar")
+
+
+def write(path: Path, header: Sequence[str], columns: Sequence[Any]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(header)
+        writer.writerows(zip(*(np.asarray(c).tolist() for c in columns), strict=True))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def binary(n: int = 80) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(2)
+    p = rng.uniform(0.02, 0.98, size=n)
+    return p, (rng.uniform(size=n) < p).astype(int)
+
+
+def several(n: int = 90, k: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(3)
+    logits = rng.normal(size=(n, k))
+    odds = np.exp(logits)
+    return odds / odds.sum(axis=1, keepdims=True), rng.integers(0, k, size=n)
+
+
+def run(*line: str, replicates: int = 20) -> Result:
+    return CliRunner().invoke(app, ["evaluate", *line, "--replicates", str(replicates)])
+
+
+def numbers(*line: str) -> dict[str, Any]:
+    result = run(*line, "--json", "-")
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def check_error(result: Result, message: str) -> None:
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("bayescal: error: ")
+    assert result.stderr.count("\n") == 1
+    assert message in result.stderr
+
+
+def losses(found: dict[str, Any]) -> dict[str, float]:
+    return {name: own["metrics"]["log loss"]["value"] for name, own in found["models"].items()}
+
+
+def test_table_is_that_of_the_report(folder: Path) -> None:
+    p, y = binary()
+    write(folder / "probs.csv", ["p", "y"], [p, y])
+    result = run("probs.csv", "--label", "y", "--level", "0.8", "--seed", "4")
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == ""
+    report = bayescal.metrics.report({"p": p}, y, replicates=20, level=0.8, seed=4)
+    shown = [line.rstrip() for line in result.stdout.splitlines()]
+    assert all(line.rstrip() in shown for line in repr(report).splitlines()[:-3])
+    assert "Columns: p is P(y = 1)" in result.stdout
+    assert re.search("^p: (No|Over|Under|Mis|Too)", result.stdout, re.MULTILINE)
+    assert list(folder.iterdir()) == [folder / "probs.csv"]
+
+
+def test_json_has_every_number(folder: Path) -> None:
+    p, y = binary()
+    write(folder / "probs.csv", ["p", "y"], [p, y])
+    options = ("--level", "0.5", "--bins", "7", "--seed", "9")
+    found = numbers("probs.csv", "--label", "y", *options)
+    own = bayescal.evaluate(
+        {"p": p}, y, replicates=20, level=0.5, bins=7, seed=9, classes=["0", "1"]
+    ).to_dict()
+    assert found == {"file": "probs.csv", "columns": {"p": ["p"]}, **json.loads(json.dumps(own))}
+    result = run("probs.csv", "--label", "y", "--json", "out.json", *options)
+    assert "log loss" in result.stdout
+    assert result.stderr == "bayescal: written: out.json\n"
+    assert json.loads((folder / "out.json").read_text()) == found
+
+
+def test_several_models_stand_side_by_side(folder: Path) -> None:
+    p, y = binary()
+    write(folder / "probs.csv.tmp", ["raw", "a,b", "y", "id"], [p, p**2, y, range(80)])
+    (folder / "probs.csv.gz").write_bytes(gzip.compress((folder / "probs.csv.tmp").read_bytes()))
+    line = ("probs.csv.gz", "--label", "y", "--model", "raw", "--model", 'squared="a,b"')
+    found = numbers(*line)
+    log_loss = bayescal.metrics.log_loss
+    assert losses(found) == {"raw": log_loss(p, y), "squared": log_loss(p**2, y)}
+    result = run(*line)
+    assert "less the first" in result.stdout
+    assert "Model squared: a,b is P(y = 1)" in result.stdout
+
+
+def test_wide_tables_are_not_cut(folder: Path) -> None:
+    p, y = binary()
+    write(folder / "probs.csv", ["p", "y"], [p, y])
+    models = [part for j in range(8) for part in ("--model", f"model number {j}=p")]
+    result = run("probs.csv", "--label", "y", *models)
+    assert result.exit_code == 0
+    assert "…" not in result.stdout
+    assert "model number 7" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "header",
+    [("x1", "x2", "x3"), NAMES, ("cedar", "ash", "birch"), ("p_birch", "p_ash", "p_cedar")],
+)
+def test_columns_of_classes_go_by_name_or_in_sorted_order(
+    folder: Path, header: tuple[str, ...]
+) -> None:
+    probs, codes = several()
+    place = [NAMES.index(c) for h in header for c in NAMES if h.endswith(c)] or [0, 1, 2]
+    labels = np.array(NAMES)[codes]
+    write(folder / "probs.csv", [*header, "kind"], [*probs[:, place].T, labels])
+    found = numbers("probs.csv", "--label", "kind")
+    assert losses(found) == {"model": bayescal.metrics.log_loss(probs, codes)}
+    assert found["columns"]["model"] == [header[place.index(j)] for j in range(3)]
+    assert list(found["classes"]) == list(NAMES)
+    assert "class-wise ECE" in run("probs.csv", "--label", "kind").stdout
+
+
+def test_classes_can_be_told(folder: Path) -> None:
+    probs, codes = several(k=3)
+    labels = np.array(NAMES)[codes]
+    order = ("cedar", "ash", "oak", "birch")
+    padded = np.stack([probs[:, 2], probs[:, 0], np.zeros(90), probs[:, 1]], axis=1)
+    write(folder / "probs.csv", ["a", "b", "c", "d", "kind"], [*padded.T, labels])
+    found = numbers("probs.csv", "--label", "kind", "--classes", ", ".join(order))
+    new = np.array([1, 3, 0])[codes]
+    assert losses(found) == {"model": bayescal.metrics.log_loss(padded, new)}
+    assert found["classes"]["oak"] == 0
+    # Of two classes the second is the event.
+    p, y = binary()
+    write(folder / "two.csv", ["p", "y"], [p, np.where(y == 1, "bad", "good")])
+    found = numbers("two.csv", "--label", "y", "--classes", "good,bad")
+    assert losses(found) == {"p": bayescal.metrics.log_loss(p, y)}
+
+
+def test_numbers_as_labels_are_sorted_as_numbers(folder: Path) -> None:
+    probs, codes = several()
+    labels = np.array(["9.0", "10", "1e2"])[codes]
+    write(folder / "probs.csv", ["a", "b", "c", "y"], [*probs.T, labels])
+    found = numbers("probs.csv", "--label", "y", "--classes", "9,10,100")
+    assert list(found["classes"]) == ["9", "10", "100"]
+    assert found == numbers("probs.csv", "--label", "y")
+
+
+def test_two_columns_of_two_classes(folder: Path) -> None:
+    p, y = binary()
+    write(folder / "probs.csv", ["p_1", "p_0", "y"], [p, 1 - p, y])
+    value = bayescal.metrics.brier_score(p, y)
+    for line in ((), ("--model", "m=p_0,p_1"), ("--model", "m=p_1,p_0")):
+        found = numbers("probs.csv", "--label", "y", *line)
+        (own,) = found["models"].values()
+        assert own["metrics"]["Brier score"]["value"] == pytest.approx(value, abs=1e-15)
+
+
+def test_logits_weights_and_rounded_rows(folder: Path) -> None:
+    p, y = binary()
+    w = np.tile([1, 2, 3, 0.5], 20)
+    write(folder / "odds.csv", ["s", "y", "w"], [np.log(p / (1 - p)), y, w])
+    found = numbers("odds.csv", "--label", "y", "--inputs", "logits", "--weights", "w")
+    expected = bayescal.metrics.log_loss(p, y, weights=w)
+    assert losses(found)["s"] == pytest.approx(expected, rel=1e-12)
+    probs, codes = several()
+    write(folder / "logits.csv", [*"abc", "y"], [*np.log(probs).T, codes])
+    found = numbers("logits.csv", "--label", "y", "--inputs", "logits")
+    expected = bayescal.metrics.log_loss(probs, codes)
+    assert losses(found)["model"] == pytest.approx(expected, rel=1e-12)
+    rough = probs.round(2)
+    write(folder / "rough.csv", [*"abc", "y"], [*rough.T, codes])
+    check_error(run("rough.csv", "--label", "y"), "must add up to one")
+    found = numbers("rough.csv", "--label", "y", "--normalise")
+    normal = rough / rough.sum(axis=1, keepdims=True)
+    assert losses(found)["model"] == bayescal.metrics.log_loss(normal, codes)
+
+
+def test_columns_without_numbers_are_left_out_and_said(folder: Path) -> None:
+    p, y = binary()
+    write(folder / "probs.csv", ["name", "p", "y"], [[f"n{i}" for i in range(80)], p, y])
+    result = run("probs.csv", "--label", "y")
+    assert result.exit_code == 0
+    assert result.stderr == "bayescal: columns without numbers are left out: 'name'\n"
+
+
+def test_page_is_that_of_the_library(folder: Path) -> None:
+    p, y = binary()
+    evil = "<script>alert(1)</script>"
+    write(folder / "probs.csv", [evil, "y"], [p, np.where(y == 1, "<b>yes", "no & no")])
+    result = run(
+        "probs.csv", "--label", "y", "--html", "report.html", "--classes", "no & no,<b>yes"
+    )
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == "bayescal: written: report.html\n"
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert page.count("<script>") == 1 and "<b>" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; is P(y = &lt;b&gt;yes)" in page
+    found = bayescal.evaluate({evil: p}, y, classes=["no & no", "<b>yes"], replicates=20)
+    for each in found.report.intervals[evil].values():
+        assert f"{each.value:.4f}" in page
+    again = run(
+        *("probs.csv", "--label", "y", "--html", "again.html", "--classes", "no & no,<b>yes")
+    )
+    assert again.exit_code == 0
+    assert (folder / "again.html").read_bytes() == (folder / "report.html").read_bytes()
+
+
+def test_very_many_draws_are_announced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    p, y = binary()
+    write(folder / "probs.csv", ["p", "y"], [p, y])
+    monkeypatch.setattr(_evaluate, "_MANY_DRAWS", 20 * 80)
+    result = run("probs.csv", "--label", "y")
+    assert result.stderr.startswith("bayescal: 20 resamples of 80 rows take minutes; fewer")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (("none.csv", "--label", "y"), "none.csv: no such file"),
+        (("probs.csv",), "Missing option '--label'"),
+        (("probs.csv", "--label", "z"), "no column named 'z' (--label); the columns are"),
+        (("probs.csv", "--label", "y", "--model", "q"), "no column named 'q' (--model)"),
+        (("probs.csv", "--label", "y"), "2 columns of numbers, 'p', 'n', and 2 classes, '0', '1'"),
+        (("probs.csv", "--label", "y"), "say which with --model NAME=COLUMN"),
+        (("probs.csv", "--label", "y", "--model", "n"), "column 'n' of model 'n' must hold prob"),
+        (("probs.csv", "--label", "y", "--model", "n"), "got 10 in row 1 (line 2)"),
+        (("probs.csv", "--label", "y", "--model", "a=p,p,p"), "must name one column or two"),
+        (("probs.csv", "--label", "y", "--model", "a=p,n"), "must hold probabilities, got 10"),
+        (("probs.csv", "--label", "y", "--model", "p", "--model", "p"), "names that differ"),
+        (("probs.csv", "--label", "y", "--model", "=p"), "names that differ"),
+        (("probs.csv", "--label", "y", "--model", "a="), "must be names with commas between"),
+        (("probs.csv", "--label", "y", "--model", 'a="p'), "must be names with commas between"),
+        (("probs.csv", "--label", "t"), "got an empty cell in row 2 (line 3)"),
+        (("probs.csv", "--label", "one"), "must hold two classes or more, got only '7'"),
+        (("probs.csv", "--label", "y", "--classes", "0,2"), "only the classes '0', '2' (--classes"),
+        (("probs.csv", "--label", "y", "--classes", "0,1,0"), "--classes must be different"),
+        (
+            ("probs.csv", "--label", "y", "--classes", "0,1,2"),
+            "2 columns of numbers, 'p', 'n', and",
+        ),
+        (("probs.csv", "--label", "y", "--model", "p", "--weights", "m"), "not negative, got -1"),
+        (("probs.csv", "--label", "y", "--model", "p", "--inputs", "x"), "--inputs must be probs"),
+        (("probs.csv", "--label", "y", "--model", "p", "--seed", "-1"), "--seed must not be neg"),
+        (("probs.csv", "--label", "y", "--model", "p", "--level", "2"), "level must lie strictly"),
+        (("probs.csv", "--label", "y", "--model", "p", "--bins", "0"), "bins must be at least 1"),
+        (("probs.csv", "--label", "y", "--model", "p", "--html", "-"), "--html must be a file"),
+        (("probs.csv", "--label", "y", "--html", "no/a.html"), "no/a.html: the folder"),
+        (("probs.csv", "--label", "y", "--json", "."), "must be a file, not a folder"),
+        (("texts.csv", "--label", "y"), "no column of numbers beside the label"),
+    ],
+)
+def test_errors_take_one_line_and_write_nothing(
+    folder: Path, line: tuple[str, ...], message: str
+) -> None:
+    (folder / "probs.csv").write_text("p,n,y,t,one,m\n.5,10,0,a,7,-1\n.2,20,1,,7,-1\n")
+    (folder / "texts.csv").write_text("p,y\na,0\nb,1\n")
+    if "'p', 'n'" in message or "say which" in message:
+        (folder / "probs.csv").write_text("p,n,y\n.5,10,0\n.2,20,1\n")
+    check_error(run(*line), message)
+    assert sorted(path.name for path in folder.iterdir()) == ["probs.csv", "texts.csv"]
+
+
+def test_names_are_split_as_in_a_csv_file() -> None:
+    assert split_names(' a, "b,c",d ', "--model") == ["a", "b,c", "d"]
+
+
+def test_columns_are_matched_by_name() -> None:
+    assert by_name(["p11", "p1"], ["1", "11"]) == ["p1", "p11"]
+    assert by_name(["b", "a"], ["a", "b"]) == ["a", "b"]
+    assert by_name(["x", "y"], ["a", "b"]) is None
+    assert by_name(["pa", "qb"], ["a", "b"]) is None

@@ -1,0 +1,191 @@
+"""The page in a real browser: Chromium without a display, driven by Selenium."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bayescal
+
+EVIL = "<script>document.title = 'broken'</script>"
+SWITCHES = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+)
+
+
+def find_program(*names: str) -> str | None:
+    return next(filter(None, map(shutil.which, names)), None)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    program = find_program("chromium", "chromium-browser", "google-chrome")
+    driver = find_program("chromedriver")
+    if program is None or driver is None:
+        pytest.skip("no browser: chromium and chromedriver are not both installed")
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    for switch in (*SWITCHES, f"--user-data-dir={tmp_path_factory.mktemp('browser')}"):
+        options.add_argument(switch)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    # The driver is told where it is, and nothing is looked for elsewhere.
+    service = webdriver.ChromeService(
+        executable_path=driver, env=os.environ | {"SE_OFFLINE": "true", "SE_AVOID_STATS": "true"}
+    )
+    running = webdriver.Chrome(options=options, service=service)
+    yield running
+    running.quit()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    rng = np.random.default_rng(0)
+    folder = tmp_path_factory.mktemp("pages")
+    p = rng.uniform(size=400)
+    y = (rng.uniform(size=400) < p).astype(int)
+    logits = 2 * rng.normal(size=(400, 10))
+    codes = (logits + rng.gumbel(size=(400, 10))).argmax(axis=1)
+    odds = np.exp(logits)
+    rows = odds / odds.sum(axis=1, keepdims=True)
+    data = {
+        "one": ({"raw": p}, y, ["no", EVIL]),
+        "three": ({"raw": p, EVIL: p**2, "a-name-" * 20: np.full(400, 0.5)}, y, ["no", "yes"]),
+        "ten": ({"first": rows, "second": np.full((400, 10), 0.1)}, codes, None),
+    }
+    found = {}
+    for name, (probs, labels, classes) in data.items():
+        found[name] = folder / f"{name}.html"
+        evaluation = bayescal.evaluate(probs, labels, classes=classes, replicates=30)
+        evaluation.save_html(found[name], about={"File": "probs.csv"})
+    return found
+
+
+def show(browser: Any, page: Path, width: int, theme: str = "light") -> None:
+    size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    media = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    browser.get(page.as_uri())
+
+
+def background(browser: Any) -> str:
+    return browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+
+
+@pytest.mark.parametrize("name", ["one", "three", "ten"])
+def test_page_opens_without_errors_or_requests(
+    browser: Any, pages: dict[str, Path], name: str
+) -> None:
+    browser.get("about:blank")
+    browser.get_log("performance")
+    show(browser, pages[name], 1200)
+    assert browser.title == "Calibration report"
+    assert browser.get_log("browser") == []
+    sent = [entry["message"] for entry in browser.get_log("performance")]
+    sent = [message for message in sent if '"Network.requestWillBeSent"' in message]
+    assert len(sent) == 1 + sum('"url":"data:' in message for message in sent)
+
+
+@pytest.mark.parametrize("name", ["one", "three", "ten"])
+@pytest.mark.parametrize("width", [360, 1200])
+def test_every_figure_is_drawn_and_nothing_overflows(
+    browser: Any, pages: dict[str, Path], name: str, width: int
+) -> None:
+    show(browser, pages[name], width)
+    figures = browser.execute_script(
+        "return [...document.querySelectorAll('figure svg')].map(s => {"
+        "  const box = s.getBoundingClientRect();"
+        "  const drawn = [...s.querySelectorAll('path, use')].map(p => p.getBoundingClientRect());"
+        "  return [box.left, box.right, box.height, Math.max(...drawn.map(b => b.width))];"
+        "})"
+    )
+    assert len(figures) == {"one": 4, "three": 10, "ten": 16}[name]
+    for left, right, height, drawn in figures:
+        assert left >= 0 and right <= width
+        assert min(right - left, height) > 90
+        assert drawn > 0.5 * (right - left)
+    assert browser.execute_script(
+        "return document.documentElement.scrollWidth <= window.innerWidth"
+    )
+
+
+def test_text_can_be_read_on_a_phone(browser: Any, pages: dict[str, Path]) -> None:
+    show(browser, pages["three"], 360)
+    sizes = browser.execute_script(
+        "return [...document.querySelectorAll('body *:not(svg *, script)')]"
+        "  .filter(e => [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()))"
+        "  .map(e => parseFloat(getComputedStyle(e).fontSize))"
+    )
+    assert len(sizes) > 100 and min(sizes) >= 16
+    # Text of large figures grows with them.
+    shown = browser.execute_script(
+        "return [...document.querySelectorAll('figure text')].map("
+        "  t => t.getBoundingClientRect()).map(b => Math.min(b.width, b.height))"
+    )
+    assert np.median(shown) >= 10
+    height = browser.execute_script(
+        "return document.getElementById('theme').getBoundingClientRect().height"
+    )
+    assert height >= 44
+
+
+def test_wide_tables_scroll_within_themselves(browser: Any, pages: dict[str, Path]) -> None:
+    show(browser, pages["three"], 360)
+    wider = browser.execute_script(
+        "return [...document.querySelectorAll('.scroll')].map(d => d.scrollWidth > d.clientWidth)"
+    )
+    assert any(wider)
+
+
+def test_theme_follows_the_system_and_the_button(browser: Any, pages: dict[str, Path]) -> None:
+    show(browser, pages["one"], 1200, "light")
+    light = background(browser)
+    line = "return getComputedStyle(document.querySelector('figure path[style*=series]')).stroke"
+    light_line = browser.execute_script(line)
+    show(browser, pages["one"], 1200, "dark")
+    dark = background(browser)
+    assert brightness(dark) < 60 < 200 < brightness(light)
+    assert browser.execute_script(line) != light_line
+    button = browser.find_element("id", "theme")
+    assert button.is_displayed() and button.text == "Light theme"
+    button.click()
+    assert (background(browser), button.text) == (light, "Dark theme")
+    button.send_keys(" ")  # as the keyboard does
+    assert (background(browser), button.text) == (dark, "Light theme")
+    show(browser, pages["one"], 1200, "light")
+    browser.find_element("id", "theme").click()
+    assert background(browser) == dark
+    assert browser.execute_script(line) != light_line
+
+
+def test_print_is_on_white(browser: Any, pages: dict[str, Path]) -> None:
+    show(browser, pages["one"], 1200, "dark")
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    assert background(browser) == "rgb(255, 255, 255)"
+    assert not browser.find_element("id", "theme").is_displayed()
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_details_open_by_keyboard(browser: Any, pages: dict[str, Path]) -> None:
+    show(browser, pages["one"], 1200)
+    summary = browser.find_element("css selector", "details summary")
+    summary.send_keys("\n")
+    assert browser.execute_script("return document.querySelector('details').open")
+
+
+def brightness(color: str) -> float:
+    parts = color.removeprefix("rgb(").removesuffix(")").split(",")
+    return float(np.mean([float(part) for part in parts]))

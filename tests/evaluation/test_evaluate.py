@@ -1,0 +1,179 @@
+"""What is found, and what is said of it."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import bayescal
+from bayescal import metrics
+from bayescal.evaluation import _findings
+
+
+def forecasts(n: int = 600) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(5)
+    p = rng.uniform(size=n)
+    return p, (rng.uniform(size=n) < p).astype(int)
+
+
+def rows(n: int = 400, k: int = 4, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(6)
+    logits = rng.normal(size=(n, k)) * 1.5
+    y = (logits + rng.gumbel(size=(n, k))).argmax(axis=1)
+    odds = np.exp(scale * logits)
+    return odds / odds.sum(axis=1, keepdims=True), y
+
+
+def test_metrics_are_those_of_the_report() -> None:
+    p, y = forecasts()
+    weights = np.tile([1.0, 2.0, 0.5], 200)
+    models = {"a": p, "b": p**2}
+    found = bayescal.evaluate(models, y, replicates=100, seed=3, level=0.8, weights=weights)
+    assert found.report == metrics.report(
+        models, y, replicates=100, seed=3, level=0.8, weights=weights
+    )
+    probs, y = rows()
+    found = bayescal.evaluate(probs, y, replicates=100)
+    assert found.report == metrics.report(probs, y, replicates=100)
+    ten = bayescal.evaluate(probs, y, replicates=100, bins=10).report.intervals["model"]
+    assert ten["ECE"].value == metrics.ece(probs, y, bins=10)
+    assert ten["debiased ECE"].value == metrics.debiased_ece(probs, y, bins=10)
+    assert ten["class-wise ECE"].value == metrics.ece(probs, y, bins=10, kind="classwise")
+
+
+def test_two_columns_are_judged_by_the_second() -> None:
+    p, y = forecasts()
+    both = bayescal.evaluate(np.stack([1 - p, p], axis=1), y, replicates=50)
+    assert both.report == bayescal.evaluate(p, y, replicates=50).report
+
+
+def test_tests_are_those_of_the_metrics() -> None:
+    p, y = forecasts()
+    found = bayescal.evaluate(p, y, replicates=60, seed=2).findings["model"]
+    assert found.spiegelhalter == metrics.spiegelhalter_test(p, y)
+    assert found.consistency == metrics.consistency_test("ece", p, y, resamples=60, seed=2)
+    z = (p - y).sum() / np.sqrt((p * (1 - p)).sum())
+    np.testing.assert_allclose(found.bias, (z, 2 * norm.sf(abs(z))), rtol=1e-12)
+    assert found.decomposition.score == pytest.approx(np.mean((p - y) ** 2))
+    assert found.confidence == pytest.approx(np.maximum(p, 1 - p).mean())
+    probs, y = rows()
+    found = bayescal.evaluate(probs, y, replicates=60).findings["model"]
+    assert found.bias is None
+    assert found.consistency.statistic == pytest.approx(metrics.ece(probs, y), abs=1e-12)
+    hit = probs.argmax(axis=1) == y
+    assert found.decomposition.score == pytest.approx(np.mean((probs.max(axis=1) - hit) ** 2))
+
+
+def test_whole_weights_are_repetitions_and_zero_leaves_out() -> None:
+    p, y = forecasts(300)
+    weights = np.tile([0, 1, 3], 100)
+    found = bayescal.evaluate(p, y, weights=weights, replicates=50)
+    again = bayescal.evaluate(p.repeat(weights), y.repeat(weights), replicates=50)
+    ours, theirs = found.findings["model"], again.findings["model"]
+    np.testing.assert_allclose(ours.bias, theirs.bias, rtol=1e-9)
+    np.testing.assert_allclose(ours.spiegelhalter, theirs.spiegelhalter, rtol=1e-9)
+    assert ours.accuracy == pytest.approx(theirs.accuracy)
+    assert found.report.cases == 200
+    assert found.to_dict()["classes"] == again.to_dict()["classes"]
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict", "words"),
+    [
+        (lambda p: 1 / (1 + np.exp(-2 * np.log(p / (1 - p)))), "over-confident", "more extreme"),
+        (lambda p: 0.5 + 0.4 * (p - 0.5), "under-confident", "less extreme"),
+        (lambda p: p**0.6, "too high", "exceed its frequency"),
+        (lambda p: p**1.8, "too low", "fall short of its frequency"),
+        (lambda p: p, "no evidence", "no proof of calibration"),
+        (lambda p: 0.5 + 0.5 * np.sin(9 * p), "miscalibrated", "not simply"),
+    ],
+)
+def test_verdicts(change: Any, verdict: str, words: str) -> None:
+    rng = np.random.default_rng(1)
+    p = rng.uniform(0.01, 0.99, size=3000)
+    y = (rng.uniform(size=3000) < p).astype(int)
+    if verdict == "miscalibrated":
+        # Errors that cancel in the Brier score and on average.
+        shown, y = p, (rng.uniform(size=3000) < p + 0.08 * np.sin(8 * np.pi * p)).astype(int)
+    else:
+        shown = change(p)
+    found = bayescal.evaluate(shown, y, replicates=99)
+    assert found.findings["model"].verdict == verdict
+    text = found.summary()["model"]
+    assert words in text
+    value = metrics.ece(shown, y)
+    assert f"ECE {value:.3f}" in text
+    assert text in repr(found)
+
+
+def test_verdicts_of_several_classes() -> None:
+    for scale, verdict in ((1.0, "no evidence"), (2.0, "over-confident"), (0.4, "under-confident")):
+        probs, y = rows(2000, 4, scale)
+        assert bayescal.evaluate(probs, y, replicates=50).findings["model"].verdict == verdict
+
+
+def test_certain_predictions() -> None:
+    right = bayescal.evaluate(np.array([0.0, 1.0, 1.0]), [0, 1, 1], replicates=20)
+    assert right.findings["model"].verdict == "no evidence"
+    assert right.to_dict()["models"]["model"]["calibration_in_the_large"]["p_value"] == 1
+    wrong = bayescal.evaluate(np.array([1.0, 1.0, 1.0]), [0, 1, 1], replicates=20)
+    found = wrong.to_dict()["models"]["model"]
+    assert found["spiegelhalter"] == {"statistic": None, "p_value": 0.0}
+    assert found["calibration_in_the_large"] == {"statistic": None, "p_value": 0.0}
+    assert "too high" in found["verdict"] or "over-confident" in found["verdict"]
+    assert wrong.to_html()
+
+
+def test_numbers_go_into_json() -> None:
+    probs, y = rows()
+    names = ["ash", "birch", "cedar", "dogwood"]
+    found = bayescal.evaluate({"a": probs, "b": probs[:, ::-1]}, y, classes=names, replicates=50)
+    kept = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert kept["classes"] == dict(zip(names, np.bincount(y).tolist(), strict=True))
+    loss = kept["models"]["b"]["metrics"]["log loss"]["value"]
+    assert loss == metrics.log_loss(probs[:, ::-1], y)
+    gap = kept["models"]["b"]["differences"]["log loss"]
+    assert gap["value"] == pytest.approx(loss - metrics.log_loss(probs, y))
+    assert kept["models"]["a"]["differences"] == {}
+
+
+def test_progress_is_told() -> None:
+    p, y = forecasts(50)
+    told: list[tuple[str, int, int]] = []
+    found = bayescal.evaluate(p, y, replicates=20, progress=lambda *step: told.append(step))
+    assert told[0] == ("20 resamples of 50 cases", 0, 2)
+    assert told[-1][1:] == (2, 2)
+    told.clear()
+    found.to_html(progress=lambda *step: told.append(step))
+    assert [step[1] for step in told] == [0, 1, 2]
+
+
+def test_p_values_are_written_as_in_the_field() -> None:
+    assert [_findings.p_text(p) for p in (1.0, 0.0312, 0.0009)] == [
+        "p = 1.000",
+        "p = .031",
+        "p < .001",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("probs", "options", "message"),
+    [
+        ({}, {}, "probs must not be an empty mapping"),
+        ([0.5, 2.0], {}, r"probs must lie in \[0, 1\]"),
+        ({"a": [0.5, 0.5], "b": [[0.2, 0.3, 0.5]] * 2}, {}, "one number of classes"),
+        ({1: [0.5, 0.5], "1": [0.5, 0.5]}, {}, "names that differ"),
+        ([0.5, 0.5], {"classes": ["a"]}, "classes must be 2 different names"),
+        ([0.5, 0.5], {"classes": ["a", "a"]}, "classes must be 2 different names"),
+        ([0.5, 0.5], {"level": 1}, "level must lie strictly between 0 and 1"),
+        ([0.5, 0.5], {"bins": 0}, "bins must be at least 1"),
+        ([0.5, 0.5], {"replicates": 0}, "replicates must be at least 1"),
+        ([0.5, 0.5], {"weights": [1, -1]}, "weights must not be negative"),
+        ([0.5], {}, r"y must have shape \(1,\)"),
+    ],
+)
+def test_bad_input_is_an_error(probs: Any, options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        bayescal.evaluate(probs, [0, 1], **options)

@@ -17,6 +17,7 @@ from bayescal.models import (
     Prior,
 )
 from bayescal.posterior import posterior, posterior_predict
+from bayescal.sweeps import sweep
 
 if TYPE_CHECKING:
     from bayescal.estimators import (
@@ -113,6 +114,7 @@ __all__ = [
     "posterior_predict",
     "save",
     "smoothing",
+    "sweep",
 ]
 
 

@@ -37,6 +37,7 @@ LAYERS = (
     "estimators",
     "plots",
     "evaluation",
+    "sweeps",
     "study",
     "cli",
 )

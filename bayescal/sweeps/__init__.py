@@ -1,0 +1,5 @@
+"""Sweeps: methods compared on many data sets from known generative models."""
+
+from bayescal.sweeps._sweep import sweep
+
+__all__ = ["sweep"]

@@ -1,0 +1,118 @@
+"""Configurations of a sweep, and the random keys of their data sets."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from bayescal._core.precision import float64
+from bayescal.models import Prior
+from bayescal.models._prior import is_distribution
+
+#: Attributes of distributions that are made of others.
+_INSIDE = "base_dist", "transforms", "mixing_distribution", "component_distribution"
+
+
+class Cell(NamedTuple):
+    """One configuration: where data come from, and how many of them there are.
+
+    Attributes
+    ----------
+    prior : Prior
+    n_train : int
+    class_ratio : float
+        Share of class 1 among the training data.
+    n_test : int
+        Test data have as many of both classes.
+    """
+
+    prior: Prior
+    n_train: int
+    class_ratio: float
+    n_test: int
+
+    @property
+    def identity(self) -> str:
+        """What tells training data of this configuration from those of others, as hexadecimals."""
+        text = f"{digest_of(self.prior)} {self.n_train} {self.class_ratio!r}"
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def digest_of(prior: Prior) -> str:
+    """Return a digest of all that a prior is made of, the same in every process."""
+    told = [type(prior.family).__name__, *prior.family.parameters, _told(prior.values)]
+    if prior.model is not None:
+        told.append(_source(prior.model))
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+
+def _told(value: Any) -> Any:
+    """Return a number, a distribution or a transform as names and numbers."""
+    if isinstance(value, dict):
+        return {str(name): _told(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_told(each) for each in value]
+    if is_distribution(value):
+        # Not all attributes: distributions keep there what was once computed.
+        names = [*getattr(value, "arg_constraints", {}), *_INSIDE]
+        inside = {name: getattr(value, name, None) for name in names}
+        shapes = list(value.batch_shape), list(value.event_shape)
+        return [type(value).__name__, *shapes, _told(inside)]
+    if value is None or isinstance(value, str):
+        return value
+    if hasattr(value, "tree_flatten"):
+        return [type(value).__name__, [_told(leaf) for leaf in jax.tree.leaves(value)]]
+    return np.asarray(value, np.float64).tolist()
+
+
+def _source(function: Callable[..., Any]) -> str:
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        return f"{function.__module__}.{getattr(function, '__qualname__', '')}"
+
+
+def keys_of(cell: Cell, key: jax.Array, first: int, count: int) -> jax.Array:
+    """Return the keys (count,) of data sets ``first`` and on.
+
+    They depend on the configuration itself, not on its place among others, and each on its number:
+    so a larger sweep holds the numbers of a smaller one.
+    """
+    own = jax.random.fold_in(key, int(cell.identity[:7], 16))
+    with float64():
+        return jax.vmap(lambda i: jax.random.fold_in(own, i))(np.arange(first, first + count))
+
+
+def class_counts(n: int, ratio: float) -> tuple[int, int]:
+    """Return the numbers of both classes among n: at least one of each."""
+    ones = int(np.clip(round(n * ratio), 1, n - 1))
+    return n - ones, ones
+
+
+def as_cells(
+    priors: dict[str, Prior], n_train: list[int], class_ratio: list[float], n_test: int
+) -> dict[tuple[str, int, float], Cell]:
+    """Return all combinations."""
+    return {
+        (name, n, ratio): Cell(prior, n, ratio, n_test)
+        for name, prior in priors.items()
+        for n in n_train
+        for ratio in class_ratio
+    }
+
+
+def describe(value: Any) -> Any:
+    """Return options in a form that JSON can hold and that tells them apart."""
+    if isinstance(value, dict):
+        return {str(key): describe(inside) for key, inside in sorted(value.items())}
+    if isinstance(value, list | tuple):
+        return [describe(inside) for inside in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return repr(value)

@@ -1,0 +1,73 @@
+"""Training and test data of many data sets, drawn in one program."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.precision import float64
+from bayescal.models import Family, Prior
+from bayescal.models._prior import draw
+from bayescal.sweeps._cells import Cell, class_counts
+
+
+class Block(NamedTuple):
+    """Some data sets of a configuration.
+
+    Attributes
+    ----------
+    x : array of shape (b, n)
+    y : integer array of shape (n,)
+        Labels, the same for all: class counts are fixed, and the rows of a class exchangeable.
+    test_x : array of shape (b, m)
+    test_y : integer array of shape (m,)
+    parameters : dict of arrays of shape (b, ...)
+        What the data were drawn with.
+    """
+
+    x: jax.Array
+    y: np.ndarray
+    test_x: jax.Array
+    test_y: np.ndarray
+    parameters: dict[str, jax.Array]
+
+
+def draw_block(cell: Cell, keys: jax.Array) -> Block:
+    """Draw a data set for each key, which alone decides about it."""
+    y = _labels(*class_counts(cell.n_train, cell.class_ratio))
+    test_y = _labels(*class_counts(cell.n_test, 0.5))
+    with float64():
+        parameters, keys = _parameters(cell.prior, keys)
+        x, test_x = _observe(
+            cell.prior.family, parameters, keys, jnp.asarray(y), jnp.asarray(test_y)
+        )
+    return Block(x, y, test_x, test_y, parameters)
+
+
+def _labels(zeros: int, ones: int) -> np.ndarray:
+    return np.repeat([0, 1], [zeros, ones])
+
+
+@jax.jit
+def _parameters(prior: Prior, keys: jax.Array) -> tuple[dict[str, jax.Array], jax.Array]:
+    def one(key: jax.Array) -> tuple[dict[str, jax.Array], jax.Array]:
+        own, rest = jax.random.split(key)
+        return {name: value[0] for name, value in draw(prior, own, 1)[0].items()}, rest
+
+    return jax.vmap(one)(keys)
+
+
+@partial(jax.jit, static_argnums=0)
+def _observe(
+    family: Family, parameters: dict[str, jax.Array], keys: jax.Array, y: Any, test_y: Any
+) -> tuple[jax.Array, jax.Array]:
+    def one(item: tuple[dict[str, jax.Array], jax.Array]) -> tuple[jax.Array, jax.Array]:
+        params, key = item
+        train, test = jax.random.split(key)
+        return family.sample(params, y, train), family.sample(params, test_y, test)
+
+    return jax.lax.map(one, (parameters, keys))

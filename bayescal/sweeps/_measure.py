@@ -1,0 +1,106 @@
+"""Metrics of many data sets at once, from log odds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.precision import float64
+from bayescal.metrics._inputs import Predictions
+from bayescal.metrics._registry import METRICS
+from bayescal.metrics._sums import Metric, evaluate
+
+#: Of probabilities, for metrics that take logarithms: log_loss itself is computed from log odds.
+_EPS = 0.0
+#: A metric's name and options, by what it is called in the result.
+Choices = Mapping[str, tuple[str, Mapping[str, Any]]]
+
+
+def choose_metrics(metrics: Sequence[str] | Choices) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Return names and options by title, checked.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For texts instead of sequences, unknown names, and metrics that are not one number of the
+        probabilities of one column and labels.
+    """
+    if isinstance(metrics, str):
+        raise TypeError(f"metrics must be names in a sequence, got the text {metrics!r}")
+    pairs = metrics.items() if isinstance(metrics, Mapping) else ((m, (m, {})) for m in metrics)
+    chosen = {str(title): (name, dict(options)) for title, (name, options) in pairs}
+    if not chosen:
+        raise ValueError("metrics must not be empty")
+    for name, options in chosen.values():
+        make_metric(name, options)
+    return chosen
+
+
+def make_metric(name: str, options: Mapping[str, Any]) -> Metric:
+    """Return the metric of one column of probabilities."""
+    able = [key for key, each in METRICS.items() if each.make and "binary" in each.shapes]
+    if name not in able:
+        raise ValueError(f"metrics must be among {', '.join(able)}, got {name!r}")
+    make = METRICS[name].make
+    assert make is not None
+    return make(None, **options)
+
+
+def of_lines(
+    chosen: Mapping[str, tuple[str, Mapping[str, Any]]], coefficients: Any, x: Any, y: np.ndarray
+) -> np.ndarray:
+    """Return metrics (b, metrics) of log odds intercept + slope x: (b, 2), (b, m), (m,)."""
+    with float64():
+        found = _lines(_made(chosen), coefficients, x, jnp.asarray(y))
+        return np.asarray(found)
+
+
+def of_log_odds(
+    chosen: Mapping[str, tuple[str, Mapping[str, Any]]], log_odds: Any, y: np.ndarray
+) -> np.ndarray:
+    """Return metrics (b, metrics) of log odds (b, m) with labels (m,)."""
+    with float64():
+        return np.asarray(_odds(_made(chosen), jnp.asarray(log_odds, float), jnp.asarray(y)))
+
+
+def _made(chosen: Mapping[str, tuple[str, Mapping[str, Any]]]) -> tuple[Metric | str, ...]:
+    """Return metrics, which compiled programs are told apart by."""
+    return tuple(
+        name if name == "log_loss" and not options else make_metric(name, options)
+        for name, options in chosen.values()
+    )
+
+
+@partial(jax.jit, static_argnums=0)
+def _lines(made: tuple[Metric | str, ...], coefficients: Any, x: Any, y: Any) -> jax.Array:
+    def one(item: tuple[jax.Array, jax.Array]) -> jax.Array:
+        own, points = item
+        return _all(made, own[0] + own[1] * points, y)
+
+    return jax.lax.map(one, (coefficients, x))
+
+
+@partial(jax.jit, static_argnums=0)
+def _odds(made: tuple[Metric | str, ...], log_odds: Any, y: Any) -> jax.Array:
+    return jax.lax.map(lambda own: _all(made, own, y), log_odds)
+
+
+def _all(made: tuple[Metric | str, ...], log_odds: jax.Array, y: jax.Array) -> jax.Array:
+    probs = jax.nn.sigmoid(log_odds)
+    data = Predictions(probs, y, jnp.ones(len(y)), _EPS)
+    values = []
+    for metric in made:
+        if isinstance(metric, str):
+            signed = jnp.where(y == 1, -log_odds, log_odds)
+            values.append(jax.nn.softplus(signed).mean())
+        else:
+            values.append(jnp.asarray(evaluate(metric, data, jnp), float))
+    return jnp.stack(values)
+
+
+Measure = Callable[[Any], np.ndarray]

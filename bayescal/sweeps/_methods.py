@@ -1,0 +1,246 @@
+"""What a sweep can compare: logistic regressions, informed predictions, the optimum, estimators."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.optimise import Status
+from bayescal._core.precision import float64
+from bayescal._core.warnings import AccuracyWarning, SamplingWarning
+from bayescal.models import Family
+from bayescal.posterior import posterior
+from bayescal.sweeps._cells import Cell, describe
+from bayescal.sweeps._data import Block
+from bayescal.sweeps._logistic import fit_lines
+
+LOGISTIC = "normal", "platt", "smoothed", "L1", "L2", "ibls", "cauchy_map"
+INFORMED = "predictive", "preds", "coeffs", "map"
+OPTIMAL = "optimal"
+
+
+class Answer(NamedTuple):
+    """What a method predicts for a block of data sets.
+
+    Attributes
+    ----------
+    lines : array of shape (b, 2) or None
+        Intercepts and slopes, where log odds are linear in the score.
+    log_odds : array of shape (b, m) or None
+        Of the test points, where they are not.
+    status : integer array of shape (b,)
+        A ``Status`` of each fit.
+    """
+
+    lines: Any
+    log_odds: Any
+    status: np.ndarray
+
+
+class Recipe(ABC):
+    """A method; equal recipes give equal answers."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> Any:
+        """What tells it from others, as JSON can hold it."""
+
+    @abstractmethod
+    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[Any, Any]) -> Answer:
+        """Learn from each training set, and predict at its test points.
+
+        ``shared`` keeps what other recipes for the same block can use.
+        """
+
+
+@dataclass(frozen=True)
+class Logistic(Recipe):
+    """A preset of logistic regression."""
+
+    name: str
+
+    @property
+    def identity(self) -> Any:
+        return ["logistic", self.name]
+
+    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[Any, Any]) -> Answer:
+        found = fit_lines(self.name, block.x, block.y)
+        return Answer(found.coefficients, None, np.asarray(found.status))
+
+
+@dataclass(frozen=True)
+class Informed(Recipe):
+    """Predictions that know the prior."""
+
+    method: str
+    integrator: str = "quadrature"
+    num_samples: int = 100_000
+
+    def __post_init__(self) -> None:
+        if self.method not in INFORMED:
+            raise ValueError(f"method must be one of {', '.join(INFORMED)}, got {self.method!r}")
+
+    @property
+    def identity(self) -> Any:
+        return ["informed", self.method, self.integrator, self.num_samples]
+
+    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[Any, Any]) -> Answer:
+        options = {"integrator": self.integrator, "num_samples": self.num_samples, "key": key}
+        place = ("posterior", self.integrator, self.num_samples)
+        with warnings.catch_warnings():
+            # Of thousands of data sets some are hard; statuses say which.
+            warnings.simplefilter("ignore", (AccuracyWarning, SamplingWarning))
+            if place not in shared:
+                x = np.asarray(block.x)
+                data = x, np.broadcast_to(block.y, x.shape)
+                shared[place] = posterior(cell.prior, data, **options)
+            with float64():
+                found = shared[place].predict(block.test_x, method=self.method)
+        return Answer(None, found.log_odds, _no_status(block))
+
+
+@dataclass(frozen=True)
+class Optimal(Recipe):
+    """Predictions that know the parameters of each data set: no method can do better."""
+
+    @property
+    def identity(self) -> Any:
+        return ["optimal"]
+
+    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[Any, Any]) -> Answer:
+        with float64():
+            log_odds = _known(cell.prior.family, block.parameters, block.test_x)
+        return Answer(None, log_odds, _no_status(block))
+
+
+class Estimator(Recipe):
+    """A scikit-learn classifier or a calibrator of raw scores, fitted to each data set in turn."""
+
+    def __init__(self, estimator: Any) -> None:
+        self.estimator = estimator
+
+    @property
+    def identity(self) -> Any:
+        kind = type(self.estimator)
+        options = describe(self.estimator.get_params())
+        return ["estimator", f"{kind.__module__}.{kind.__qualname__}", options]
+
+    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[Any, Any]) -> Answer:
+        from sklearn.base import clone
+
+        x, test = np.asarray(block.x), np.asarray(block.test_x)
+        log_odds, status = np.empty(test.shape), np.zeros(len(x), int)
+        for i, own in enumerate(x):
+            model: Any = clone(self.estimator)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model.fit(own[:, None], block.y)
+            said = getattr(model, "status_", "converged")
+            status[i] = Status[str(said).upper()]
+            log_odds[i] = _log_odds_of(model, test[i][:, None])
+        return Answer(None, log_odds, status)
+
+
+class Function(Recipe):
+    """The user's own: log odds from training scores, labels and test scores of one data set."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    @property
+    def identity(self) -> Any:
+        return ["function", self.function.__module__, self.function.__qualname__]
+
+    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[Any, Any]) -> Answer:
+        x, test = np.asarray(block.x), np.asarray(block.test_x)
+        found = [
+            np.asarray(self.function(own, block.y, points), float)
+            for own, points in zip(x, test, strict=True)
+        ]
+        if any(each.shape != test.shape[1:] for each in found):
+            raise ValueError(
+                f"{self.function.__name__} must return log odds of shape {test.shape[1:]}, got "
+                f"{found[0].shape}"
+            )
+        return Answer(None, np.stack(found), _no_status(block))
+
+
+def as_recipes(methods: Sequence[Any] | Mapping[str, Any]) -> dict[str, Recipe]:
+    """Return the methods by name.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For what is no method, and for two of one name.
+    """
+    if isinstance(methods, str):
+        raise TypeError(f"methods must be in a sequence or mapping, got the text {methods!r}")
+    pairs = list(methods.items()) if isinstance(methods, Mapping) else [(m, m) for m in methods]
+    if not pairs:
+        raise ValueError("methods must not be empty")
+    recipes = {}
+    for name, method in pairs:
+        if not isinstance(name, str):
+            raise TypeError(
+                f"methods must be a mapping from names if not all are names, got {name!r}"
+            )
+        if name in recipes:
+            raise ValueError(f"methods must differ, got {name!r} twice")
+        recipes[name] = _as_recipe(method)
+    return recipes
+
+
+def _as_recipe(method: Any) -> Recipe:
+    if isinstance(method, str):
+        if method in LOGISTIC:
+            return Logistic(method)
+        if method in INFORMED:
+            return Informed(method)
+        if method == OPTIMAL:
+            return Optimal()
+        known = ", ".join((*LOGISTIC, *INFORMED, OPTIMAL))
+        raise ValueError(f"methods must be among {known}, estimators or functions, got {method!r}")
+    if isinstance(method, Mapping):
+        return Informed(**method)
+    if hasattr(method, "fit") and hasattr(method, "predict_proba"):
+        return Estimator(method)
+    if callable(method):
+        return Function(method)
+    raise TypeError(
+        "a method must be a name, options of informed predictions, an estimator or a function, "
+        f"got {type(method).__name__}"
+    )
+
+
+def _no_status(block: Block) -> np.ndarray:
+    return np.full(len(block.x), int(Status.CONVERGED))
+
+
+def _log_odds_of(model: Any, x: np.ndarray) -> np.ndarray:
+    """Return log odds (m,), from the decision function where there is one, as it keeps digits."""
+    if hasattr(model, "decision_function"):
+        return np.asarray(model.decision_function(x), float)
+    p = np.asarray(model.predict_proba(x), float)
+    with np.errstate(divide="ignore"):
+        return np.log(p[:, 1]) - np.log(p[:, 0])
+
+
+@partial(jax.jit, static_argnums=0)
+def _known(family: Family, parameters: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+    """Return log odds (b, m) for known parameters."""
+
+    def one(item: tuple[dict[str, jax.Array], jax.Array]) -> jax.Array:
+        own, points = item
+        origin = points.mean()
+        natural = family.natural(own, origin)
+        return family.features(points, origin, jnp) @ (natural[1] - natural[0])
+
+    return jax.lax.map(one, (parameters, x))

@@ -1,0 +1,258 @@
+"""Methods compared on data sets drawn from known priors, for all combinations of settings."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from importlib.metadata import version
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from bayescal._core.checks import check_count
+from bayescal._core.keys import as_key
+from bayescal.models import Prior
+from bayescal.sweeps._block import key_data
+from bayescal.sweeps._cells import as_cells, digest_of
+from bayescal.sweeps._measure import Choices, choose_metrics
+from bayescal.sweeps._methods import as_recipes
+from bayescal.sweeps._run import Report, Run
+from bayescal.sweeps._store import Store
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["sweep"]
+
+METHODS = "normal", "platt", "ibls", "cauchy_map", "preds", "predictive"
+METRICS = {"log_loss": ("log_loss", {}), "ece": ("ece", {"bins": 10})}
+
+
+def sweep(
+    priors: Prior | Sequence[Prior] | Mapping[str, Prior],
+    *,
+    n_train: int | Sequence[int] = 50,
+    class_ratio: float | Sequence[float] = 0.5,
+    methods: Sequence[str] | Mapping[str, Any] = METHODS,
+    num_datasets: int = 1000,
+    n_test: int = 10_000,
+    metrics: Sequence[str] | Choices = METRICS,
+    key: int | jax.Array = 0,
+    executor: Executor | None = None,
+    store: str | PathLike[str] | None = None,
+    progress: bool | Report = True,
+) -> xr.Dataset:
+    """Compare methods on many data sets from each of many known generative models.
+
+    For every combination of prior, size and class ratio, data sets are drawn, each with parameters
+    of its own from the prior; every method learns from each training set and is measured on a
+    balanced test set from the same parameters.
+
+    Parameters
+    ----------
+    priors : Prior, sequence of Prior, or mapping from names to Prior
+        Of univariate families with two classes. Without names they are "0", "1" and so on.
+    n_train : int or sequence of int
+        Sizes of training sets, at least 2.
+    class_ratio : float or sequence of float
+        Shares of class 1 in training sets, in (0, 1). Class counts are not random.
+    methods : sequence of names, or mapping from names to methods
+        A method is a name: one of the study's logistic regressions "normal", "platt", "smoothed",
+        "L1", "L2", "ibls" and "cauchy_map"; a prediction that knows the prior, "predictive",
+        "preds", "coeffs" or "map", by quadrature; or "optimal", which knows the parameters. Or a
+        dict of ``method``, ``integrator`` and ``num_samples`` for predictions that know the prior;
+        a scikit-learn classifier, or a calibrator with ``inputs="scores"``, which is fitted to each
+        data set in turn; or a function of training scores (n,), labels (n,) and test scores (m,)
+        that returns log odds (m,).
+    num_datasets : int
+        For each combination.
+    n_test : int
+        Size of each test set, half of each class.
+    metrics : sequence of str, or mapping
+        Names of metrics of :mod:`bayescal.metrics`; or pairs of such a name and options, under what
+        they are to be called. By default log loss, and the calibration error in ten bins.
+    key : int or JAX key
+        Seed. The result depends on it and on nothing else.
+    executor : concurrent.futures.Executor, optional
+        Where blocks of data sets are run: a pool of processes, Dask's ``client.get_executor()``,
+        or an adapter for MPI or Ray. By default threads, on all devices of this process.
+    store : path, optional
+        Folder in which each finished block is kept, made if it is missing. What is there is not
+        computed again, so that a run that was killed goes on where it was; more methods, sizes or
+        data sets may be added later.
+    progress : bool or callable
+        Whether to show a bar on standard error; or a function that is called with what was done,
+        and the numbers of blocks done and in all.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``value`` with dimensions prior, n_train, class_ratio, method, dataset and metric; and
+        ``status``, how each fit ended: 0 converged, 1 stopped early, 2 without a finite optimum.
+        Attributes name versions, device and key, and the seconds that each stage took. Its accessor
+        ``.bayescal`` has tables, ranks and plots.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments of the wrong kind, empty or repeated settings, and families of several
+        features or classes.
+
+    Notes
+    -----
+    Data sets are drawn and fitted 125 at a time in compiled programs that configurations of one
+    shape share, so memory does not grow with their number: about 100 MB for each worker at 1e4 test
+    points. A data set's random key is made from ``key``, the configuration's own description and
+    the data set's number: results do not depend on what else is in the sweep, on executors,
+    devices, or interruptions.
+
+    In a computation of several JAX processes (``jax.distributed``) each does its share of the
+    blocks, and all return the whole result.
+
+    References
+    ----------
+    M. Maher (2020), Instance-based label smoothing for better classifier calibration, section 7.1.
+
+    Examples
+    --------
+    >>> import numpyro.distributions as dist
+    >>> import bayescal as bc
+    >>> prior = bc.GaussianPrior(mu0=dist.Uniform(-1, 0), mu1=dist.Uniform(0, 1), sigma=1.0)
+    >>> found = bc.sweep(
+    ...     {"wide": prior},
+    ...     n_train=[20, 80],
+    ...     methods=["platt", "optimal"],
+    ...     num_datasets=30,
+    ...     n_test=500,
+    ...     progress=False,
+    ... )
+    >>> dict(found.sizes)["dataset"], found.method.values.tolist()
+    (30, ['platt', 'optimal'])
+    >>> loss = found.value.sel(metric="log_loss").mean("dataset").squeeze()
+    >>> bool((loss.sel({"method": "platt"}) > loss.sel({"method": "optimal"})).all())
+    True
+    """
+    named = _priors(priors)
+    sizes = _settings(n_train, "n_train", int)
+    ratios = _settings(class_ratio, "class_ratio", float)
+    if min(sizes) < 2:
+        raise ValueError(f"n_train must be at least 2, got {min(sizes)}")
+    if not all(0 < ratio < 1 for ratio in ratios):
+        raise ValueError(f"class_ratio must lie in (0, 1), got {ratios}")
+    recipes, chosen = as_recipes(methods), choose_metrics(metrics)
+    num_datasets = check_count(num_datasets, "num_datasets")
+    n_test = check_count(n_test, "n_test")
+    if n_test < 2:
+        raise ValueError(f"n_test must be at least 2, got {n_test}")
+    seed = as_key(key)
+    cells = as_cells(named, sizes, ratios, n_test)
+    run = Run(cells, recipes, chosen, num_datasets, seed)
+    with _showing(progress) as report:
+        run.finish(executor, None if store is None else Store(store), report)
+    coordinates: dict[str, Any] = {
+        "prior": list(named),
+        "n_train": sizes,
+        "class_ratio": ratios,
+        "method": list(recipes),
+        "dataset": np.arange(num_datasets),
+        "metric": list(chosen),
+    }
+    about = {
+        **_about(seed),
+        "n_test": n_test,
+        "priors": json.dumps({name: repr(prior) for name, prior in named.items()}),
+        "methods": json.dumps({name: recipe.identity for name, recipe in recipes.items()}),
+        "metrics": json.dumps({name: repr(each) for name, each in chosen.items()}),
+        "seconds": json.dumps({name: round(s, 3) for name, s in run.seconds.items()}),
+    }
+    return _dataset(run, cells, coordinates, about)
+
+
+def _dataset(
+    run: Run, cells: Mapping[Any, Any], coordinates: dict[str, Any], about: dict[str, Any]
+) -> xr.Dataset:
+    import xarray as xr
+
+    from bayescal.sweeps import _accessor
+
+    assert _accessor  # registers ``.bayescal``
+    shape = [len(coordinates[name]) for name in ("prior", "n_train", "class_ratio", "method")]
+    data, metrics = len(coordinates["dataset"]), len(coordinates["metric"])
+    methods = coordinates["method"]
+    values = np.stack([run.values[cell][m] for cell in cells for m in methods])
+    status = np.stack([run.status[cell][m] for cell in cells for m in methods])
+    dims = list(coordinates)
+    return xr.Dataset(
+        {
+            "value": (dims, values.reshape(*shape, data, metrics)),
+            "status": (dims[:-1], status.reshape(*shape, data)),
+        },
+        coordinates,
+        about,
+    )
+
+
+def _priors(priors: Any) -> dict[str, Prior]:
+    if isinstance(priors, Prior):
+        priors = [priors]
+    if isinstance(priors, Mapping):
+        named = dict(priors)
+    elif isinstance(priors, Sequence):
+        named = {str(place): prior for place, prior in enumerate(priors)}
+    else:
+        raise TypeError(f"priors must be one prior or several, got {type(priors).__name__}")
+    if not named:
+        raise ValueError("priors must not be empty")
+    for name, prior in named.items():
+        if not isinstance(prior, Prior):
+            raise TypeError(f"priors must be made by GaussianPrior and others, got {prior!r}")
+        if not prior.family.univariate or prior.family.classes != 2:
+            raise ValueError(f"priors must be of one feature and two classes, {name!r} is not")
+        digest_of(prior)
+    return {str(name): prior for name, prior in named.items()}
+
+
+def _settings(value: Any, name: str, kind: type) -> list[Any]:
+    """Return one setting or several as a list of different numbers."""
+    many = np.atleast_1d(np.asarray(value))
+    if many.ndim != 1 or many.size == 0 or many.dtype.kind not in "iuf":
+        raise TypeError(f"{name} must be a number or a sequence of numbers, got {value!r}")
+    if kind is int and not (many == np.floor(many)).all():
+        raise ValueError(f"{name} must hold whole numbers, got {value!r}")
+    found = [kind(each) for each in many]
+    if len(set(found)) < len(found):
+        raise ValueError(f"{name} must hold different numbers, got {value!r}")
+    return found
+
+
+def _about(key: jax.Array) -> dict[str, Any]:
+    device = jax.devices()[0]
+    return {
+        **{name: version(name) for name in ("bayescal", "jax", "numpy", "numpyro")},
+        "device": f"{device.platform} {device.device_kind}",
+        "key": key_data(key).tolist(),
+    }
+
+
+@contextlib.contextmanager
+def _showing(progress: bool | Callable[[str, int, int], None]) -> Iterator[Report | None]:
+    """Show a bar on standard error, or pass on the user's own function."""
+    if callable(progress):
+        yield progress
+        return
+    if not progress:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.description:<30}"), BarColumn(), MofNCompleteColumn()
+    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as p:
+        task = p.add_task("sweep", total=None)
+        yield lambda name, done, total: p.update(
+            task, description=name, completed=done, total=total
+        )

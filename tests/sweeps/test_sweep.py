@@ -1,0 +1,245 @@
+"""Sweeps: their numbers against the estimators', and what they may not depend on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import xarray as xr
+
+import bayescal as bc
+from bayescal._core.keys import as_key
+from bayescal._core.precision import float64
+from bayescal.datasets import synthetic
+from bayescal.sweeps import _block
+from bayescal.sweeps._cells import Cell, class_counts, digest_of, keys_of
+from bayescal.sweeps._data import draw_block
+
+WIDE = bc.GaussianPrior(mu0=dist.Uniform(-1, 0), mu1=dist.Uniform(0, 1), sigma=1.0)
+FAR = bc.GaussianPrior(mu0=dist.Uniform(-2.5, 0), mu1=dist.Uniform(0.5, 2.5), sigma=1.0)
+SMALL: dict[str, Any] = {"num_datasets": 6, "n_test": 200, "progress": False}
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_block, "SIZE", 8)
+    monkeypatch.setattr("bayescal.sweeps._run.SIZE", 8)
+
+
+def data_of(cell: Cell, count: int, key: int = 0) -> tuple[np.ndarray, ...]:
+    block = draw_block(cell, keys_of(cell, as_key(key), 0, count))
+    return tuple(np.asarray(part) for part in block[:4])
+
+
+@pytest.mark.parametrize("name", ["normal", "platt", "ibls", "cauchy_map"])
+@pytest.mark.parametrize("ratio", [0.5, 0.8])
+def test_regressions_are_those_of_the_estimator(name: str, ratio: float) -> None:
+    found = bc.sweep(WIDE, n_train=30, class_ratio=ratio, methods=[name], **SMALL)
+    x, y, test_x, test_y = data_of(Cell(WIDE, 30, ratio, 200), 6)
+    for i in range(6):
+        model = bc.LogisticRegression.preset(name).fit(x[i][:, None], y)
+        p = model.predict_proba(test_x[i][:, None])[:, 1]
+        value = found.value.isel(dataset=i).squeeze()
+        loss = bc.metrics.log_loss(p, test_y)
+        assert float(value.sel(metric="log_loss")) == pytest.approx(loss, rel=1e-6)
+        error = bc.metrics.ece(p, test_y, bins=10)
+        assert float(value.sel(metric="ece")) == pytest.approx(error, rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["smoothed", "L1", "L2"])
+def test_cross_validated_regressions_reach_the_optimum(name: str) -> None:
+    """Folds differ from the estimator's: so the choice may, but not what is fitted with it."""
+    from scipy.optimize import minimize
+
+    from bayescal.logistic.method import SMOOTHINGS, STRENGTHS
+    from bayescal.sweeps._logistic import fit_lines
+
+    x, y, *_ = data_of(Cell(WIDE, 40, 0.5, 10), 3)
+    with float64():
+        found = np.asarray(fit_lines(name, x, y).coefficients)  # type: ignore[arg-type]
+    grid = SMOOTHINGS if name == "smoothed" else STRENGTHS
+    for own, coefficients in zip(x, found, strict=True):
+
+        def value(theta: np.ndarray, strength: float, own: np.ndarray = own) -> float:
+            line = theta[0] + theta[1] * own
+            t = y + strength * (1 - 2 * y) if name == "smoothed" else y
+            penalty = {"smoothed": 0.0, "L1": abs(theta[1]), "L2": theta[1] ** 2 / 2}[name]
+            return float(np.sum(np.logaddexp(0, line) - t * line) + strength * penalty)
+
+        gaps = []
+        for strength in grid:
+            best = minimize(
+                value,
+                [0.0, 0.5],
+                (strength,),
+                "Nelder-Mead",
+                options={"fatol": 1e-12, "xatol": 1e-8},
+            )
+            gaps.append((value(coefficients, strength) - best.fun) / best.fun)
+        # It is the optimum of some candidate, and below that of none.
+        assert min(np.abs(gaps)) < 1e-9
+        assert min(gaps) > -1e-9
+
+
+def test_informed_methods_are_those_of_the_posterior(x64: None) -> None:
+    options = {"method": "predictive", "integrator": "montecarlo", "num_samples": 2000}
+    methods = {"predictive": "predictive", "preds": "preds", "drawn": options}
+    found = bc.sweep(FAR, n_train=12, methods=methods, **SMALL)
+    x, y, test_x, test_y = data_of(Cell(FAR, 12, 0.5, 200), 6)
+    for i in range(6):
+        for method in ("predictive", "preds"):
+            post = bc.posterior(FAR, (x[i], y), integrator="quadrature")
+            loss = bc.metrics.log_loss(post.predict(test_x[i], method=method).probs, test_y)
+            value = found.value.isel(dataset=i).sel({"method": method, "metric": "log_loss"})
+            assert float(value.squeeze()) == pytest.approx(loss, rel=1e-6)
+    drawn, exact = (
+        found.value.sel({"method": m, "metric": "log_loss"}) for m in ("drawn", "predictive")
+    )
+    assert 0 < float(abs(drawn - exact).max()) < 0.05
+
+
+def test_nothing_beats_the_optimum() -> None:
+    found = bc.sweep(
+        {"wide": WIDE, "far": FAR},
+        n_train=20,
+        methods=["optimal", "predictive", "platt"],
+        num_datasets=40,
+        n_test=2000,
+        progress=False,
+    )
+    loss = found.value.sel(metric="log_loss").mean("dataset").squeeze()
+    assert (loss.sel({"method": "optimal"}) < loss.sel({"method": "predictive"})).all()
+    assert (loss.sel({"method": "predictive"}) < loss.sel({"method": "platt"})).all()
+    # The mean over priors and test points of the loss of known parameters.
+    for name, prior in {"wide": WIDE, "far": FAR}.items():
+        some = found.value.sel({"metric": "log_loss", "method": "optimal", "prior": name}).squeeze()
+        error = float(some.std(ddof=1)) / np.sqrt(40)
+        exact = synthetic.bayes_optimal_log_loss(prior)
+        assert abs(float(some.mean()) - exact) < 4 * error
+
+
+def test_estimators_and_functions() -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    def flat(x: np.ndarray, y: np.ndarray, points: np.ndarray) -> np.ndarray:
+        return np.zeros(len(points))
+
+    methods = {
+        "sklearn": LogisticRegression(C=np.inf, tol=1e-8),
+        "normal": "normal",
+        "isotonic": bc.Isotonic(inputs="scores"),
+        "flat": flat,
+    }
+    found = bc.sweep(WIDE, n_train=40, methods=methods, **SMALL)
+    loss = found.value.sel(metric="log_loss").squeeze()
+    np.testing.assert_allclose(
+        loss.sel({"method": "sklearn"}), loss.sel({"method": "normal"}), rtol=1e-5
+    )
+    np.testing.assert_allclose(loss.sel({"method": "flat"}), np.log(2), rtol=1e-12)
+    assert (found.status == 0).all()
+
+
+def test_results_depend_on_the_key_alone(tmp_path: Path) -> None:
+    methods = ["platt", "predictive"]
+    whole = bc.sweep({"w": WIDE, "f": FAR}, n_train=[10, 20], methods=methods, **SMALL)
+    # Fewer data sets, sizes and priors, under other names and in another order.
+    part = bc.sweep({"x": FAR}, n_train=20, methods=methods[::-1], **{**SMALL, "num_datasets": 3})
+    expected = whole.value.sel(prior="f", n_train=20).isel(dataset=slice(3))
+    found = part.value.squeeze(["prior", "n_train"]).sel({"method": methods})
+    np.testing.assert_array_equal(found.transpose(*expected.dims), expected)
+    other = bc.sweep({"w": WIDE, "f": FAR}, n_train=[10, 20], methods=methods, key=1, **SMALL)
+    assert (other.value != whole.value).mean() > 0.9
+
+
+def test_size_of_blocks_changes_no_digits_that_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {**SMALL, "num_datasets": 11}
+    methods = ["normal", "L1", "predictive", "optimal"]
+    one = bc.sweep(FAR, n_train=15, methods=methods, **options)
+    monkeypatch.setattr(_block, "SIZE", 3)
+    monkeypatch.setattr("bayescal.sweeps._run.SIZE", 3)
+    other = bc.sweep(FAR, n_train=15, methods=methods, **options)
+    np.testing.assert_allclose(one.value, other.value, rtol=1e-9)
+
+
+def test_digests_are_the_same_in_every_process() -> None:
+    code = (
+        "from bayescal.datasets.synthetic import experiments;"
+        "from bayescal.sweeps._cells import digest_of;"
+        "print([digest_of(p) for p in experiments().values()])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    priors = synthetic.experiments()
+    # Distributions keep what was once computed.
+    assert all(prior.values["mu1"].support is not None for prior in priors.values())
+    own = [digest_of(prior) for prior in priors.values()]
+    assert said.stdout.strip() == str(own)
+    assert len(set(own)) == 5
+    other = bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=dist.HalfNormal(2.0))
+    assert digest_of(other) != digest_of(bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=2.0))
+
+
+def test_shape_of_the_result() -> None:
+    found = bc.sweep(
+        {"w": WIDE}, n_train=[10, 20], class_ratio=[0.5, 0.7], methods=["platt", "normal"],
+        metrics={"loss": ("log_loss", {}), "right": ("accuracy", {})}, **SMALL,
+    )  # fmt: skip
+    assert isinstance(found, xr.Dataset)
+    dims = ("prior", "n_train", "class_ratio", "method", "dataset", "metric")
+    assert found.value.dims == dims
+    assert found.value.shape == (1, 2, 2, 2, 6, 2)
+    assert found.status.dims == dims[:-1]
+    assert not found.value.isnull().any()
+    assert json.loads(found.attrs["priors"]) == {"w": repr(WIDE)}
+    assert found.attrs["key"] == [0, 0]
+    assert {"data", "platt", "normal", "metrics"} == set(json.loads(found.attrs["seconds"]))
+    assert class_counts(10, 0.7) == (3, 7) and class_counts(3, 0.99) == (1, 2)
+
+
+def test_separable_data_are_said_to_have_no_optimum() -> None:
+    apart = bc.GaussianPrior(mu0=-9.0, mu1=9.0, sigma=1.0)
+    found = bc.sweep(apart, n_train=8, methods=["normal", "platt"], **SMALL)
+    assert (found.status.sel({"method": "normal"}) == 2).all()
+    assert (found.status.sel({"method": "platt"}) == 0).all()
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(ValueError, match="methods must be among"):
+        bc.sweep(WIDE, methods=["plat"], **SMALL)
+    with pytest.raises(ValueError, match="metrics must be among"):
+        bc.sweep(WIDE, metrics=["skce"], **SMALL)
+    with pytest.raises(TypeError, match="sequence"):
+        bc.sweep(WIDE, methods="platt", **SMALL)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="n_train must be at least 2"):
+        bc.sweep(WIDE, n_train=1, **SMALL)
+    with pytest.raises(ValueError, match="different"):
+        bc.sweep(WIDE, n_train=[5, 5], **SMALL)
+    with pytest.raises(ValueError, match="class_ratio"):
+        bc.sweep(WIDE, class_ratio=1.0, **SMALL)
+    with pytest.raises(TypeError, match="priors"):
+        bc.sweep(3.0, **SMALL)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="one feature"):
+        bc.sweep(
+            bc.MultivariateGaussianPrior(mu0=[0.0, 0.0], mu1=[1.0, 1.0], cov=np.eye(2)), **SMALL
+        )  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match="n_test"):
+        bc.sweep(WIDE, **{**SMALL, "n_test": 1})
+    with pytest.raises(ValueError, match="must return log odds"):
+        bc.sweep(WIDE, methods={"bad": lambda x, y, t: 0.0}, **SMALL)
+
+
+def test_progress_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    said: list[tuple[str, int, int]] = []
+    bc.sweep(
+        {"w": WIDE}, n_train=[10, 12], methods=["platt"],
+        **{**SMALL, "num_datasets": 20, "progress": lambda *a: said.append(a)},
+    )  # fmt: skip
+    assert [done for _, done, _ in said] == [0, 1, 2, 3, 4, 5, 6]
+    assert {total for *_, total in said} == {6}
+    bc.sweep(WIDE, n_train=10, methods=["platt"], **{**SMALL, "progress": True})
+    assert capsys.readouterr().out == ""

@@ -39,9 +39,9 @@ def prior_of(integrator: str, shift: float = 0.0) -> bc.Prior:
 
 
 @functools.cache
-def alone(integrator: str, index: int, shift: float = 0.0) -> bc.Posterior:
+def alone(integrator: str, index: int, shift: float = 0.0, draws: int = DRAWS) -> bc.Posterior:
     prior = prior_of(integrator, shift)
-    return condition(prior, SETS[index], integrator=integrator, num_samples=DRAWS, key=3)
+    return condition(prior, SETS[index], integrator=integrator, num_samples=draws, key=3)
 
 
 @functools.cache
@@ -95,7 +95,7 @@ def test_nuts_agrees_within_its_error(x64: None, stacked: bool) -> None:
     prior = prior_of("nuts")
     options = {"integrator": "nuts", "num_samples": 4000, "key": 3}
     post = condition([prior] * 2 if stacked else prior, SETS[:2], **options)
-    single = condition(prior, SETS[0], **options)
+    single = alone("nuts", 0, draws=4000)
     for method in ("predictive", "preds", "coeffs"):
         batch, one = (p.predict(POINTS, method=method) for p in (post, single))
         error = np.hypot(batch.mcse[0], one.mcse)

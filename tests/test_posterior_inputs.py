@@ -266,17 +266,20 @@ def test_missing_class_against_scipy_quadrature(x64: None, present: int) -> None
     at = np.array([-2.0, 0.0, 0.5, 3.0])
     labels = np.full(len(own), present)
     result = bc.posterior_predict(prior, (own, labels), at, integrator="quadrature")
-    norm = scipy.stats.norm
+
+    def normal(x: Any, mean: Any, sd: Any) -> Any:
+        # SciPy's own takes longer to check its arguments than the whole of the rest.
+        return np.exp(-0.5 * ((x - mean) / sd) ** 2) / (sd * np.sqrt(2 * np.pi))
 
     def over_mean(sigma: float) -> np.ndarray:
         """Integrate over the mean of the present class; the absent one's has a closed form."""
 
         def density(mu: float) -> np.ndarray:
-            likelihood = norm.pdf(mu, means[present], 1) * norm.pdf(own, mu, sigma).prod()
-            return likelihood * np.concatenate([[1.0], norm.pdf(at, mu, sigma)])
+            likelihood = normal(mu, means[present], 1) * normal(own, mu, sigma).prod()
+            return likelihood * np.concatenate([[1.0], normal(at, mu, sigma)])
 
         total, *points = scipy.integrate.quad_vec(density, -8, 10, epsabs=0, epsrel=1e-11)[0]
-        absent = norm.pdf(at, means[1 - present], np.sqrt(1 + sigma**2))
+        absent = normal(at, means[1 - present], np.sqrt(1 + sigma**2))
         return np.concatenate([[total], points, total * absent]) / 1.5
 
     joint = scipy.integrate.quad_vec(over_mean, 0.5, 2, epsabs=0, epsrel=1e-11)[0]

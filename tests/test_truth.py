@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -151,15 +152,29 @@ def test_quadrature_agrees_with_scipy(name: str, n: int, x64: None) -> None:
     )
 
 
+@functools.cache
+def exact(name: str) -> bc.Posterior:
+    prior = bc.GaussianPrior(*PRIORS[name][0], 1.0)
+    return bc.posterior(prior, make_data(20), integrator="quadrature")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("integrator", ["montecarlo", "sobol", "importance", "nuts"])
-@pytest.mark.parametrize("name", ["uniform", "beta"])
+@pytest.mark.parametrize(
+    ("name", "integrator"),
+    [
+        ("uniform", "montecarlo"),
+        ("uniform", "importance"),
+        ("beta", "importance"),
+        ("beta", "sobol"),
+        ("beta", "nuts"),
+    ],
+)
 def test_sampling_lies_within_its_own_error_of_quadrature(
     name: str, integrator: str, x64: None
 ) -> None:
     x, y = make_data(20)
     prior = bc.GaussianPrior(*PRIORS[name][0], 1.0)
-    truth = bc.posterior(prior, (x, y), integrator="quadrature")
+    truth = exact(name)
     draws = 4_000 if integrator == "nuts" else 40_000
     post = bc.posterior(prior, (x, y), integrator=integrator, num_samples=draws, key=3)
     for method in ("predictive", "preds", "coeffs"):

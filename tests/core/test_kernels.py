@@ -206,8 +206,9 @@ def test_no_weight_is_no_density(x64: None) -> None:
 @pytest.mark.parametrize("bandwidth", ["silverman", "scott", "cv", 0.7])
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
 def test_counts_are_repetitions(bandwidth: str | float, covariance: str) -> None:
-    x, x_new = sample(20, 2), sample(9, 2, seed=2)
-    counts = np.arange(20) % 4
+    # 13 rows when repeated: both have one padded size, and compile once.
+    x, x_new = sample(10, 2), sample(9, 2, seed=2)
+    counts = np.arange(10) % 4
     options = {"bandwidth": bandwidth, "covariance": covariance, "counts": True}
     found = kernels.kernel_log_density(x, x_new, counts, **options)  # type: ignore[arg-type]
     repeated = np.repeat(x, counts, axis=0)
@@ -355,9 +356,9 @@ PROGRAM = """
 import numpy as np
 from bayescal._core.kernels import kernel_log_density
 
-x = np.random.default_rng(0).normal(size=(100_000, 1))
+x = np.random.default_rng(0).normal(size=(30_000, 1))
 found = kernel_log_density(x, x)
-assert found.shape == (100_000,)
+assert found.shape == (30_000,)
 assert np.isfinite(found).all()
 with open("/proc/self/status") as status:
     (line,) = [line for line in status if line.startswith("VmHWM:")]
@@ -367,8 +368,8 @@ print(int(line.split()[1]) / 1024)
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
-def test_a_hundred_thousand_squared_stay_under_a_gigabyte() -> None:
-    # All pairs would take 80 GB.
+def test_thirty_thousand_squared_stay_under_a_gigabyte() -> None:
+    # All pairs would take 7 GB, and half of that in single precision.
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False
     )

@@ -55,6 +55,11 @@ EXPECTED = {
 
 
 SEVERAL = {method.__name__ for method in multiclass.MULTICLASS.values()}
+#: In place of long searches, of which the checks say nothing that one fit does not.
+QUICK: dict[str, dict[str, Any]] = {
+    "Kernel": {"bandwidth": 0.1},
+    "OrderPreserving": {"hidden": (2, 2)},
+}
 
 
 @pytest.mark.parametrize(
@@ -65,7 +70,7 @@ def test_checks_of_scikit_learn(name: str) -> None:
         # Some of the checks' data have no finite optimum.
         warnings.simplefilter("ignore", ConvergenceWarning)
         results = check_estimator(
-            globals()[name](inputs="logits"),
+            globals()[name](inputs="logits", **QUICK.get(name, {})),
             expected_failed_checks=EXPECTED.get(name),
             on_fail=None,
             on_skip=None,

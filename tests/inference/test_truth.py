@@ -109,9 +109,13 @@ def integral(f: Callable[[float], Vector], low: float, high: float) -> Vector:
     return value
 
 
+#: Nodes and weights on [-1, 1].
+GAUSS = np.polynomial.legendre.leggauss(20)
+
+
 def panels(low: float, high: float, count: int) -> tuple[Vector, Vector]:
     """Return nodes and weights of Gauss rules of 20 points on equal panels."""
-    unit, weights = np.polynomial.legendre.leggauss(20)
+    unit, weights = GAUSS
     edges = np.linspace(low, high, count + 1)
     half = (high - low) / (2 * count)
     nodes = (edges[:-1] + half)[:, None] + half * unit

@@ -30,11 +30,9 @@ def data_set(n: int, d: int = 1, seed: int = 0) -> tuple[np.ndarray, np.ndarray]
     ("d", "scale", "rule"),
     [
         (1, "full", "silverman"),
-        (1, "pooled", "cv"),
+        (1, "pooled", 0.4),
         (2, "full", "cv"),
-        (2, "full", 0.4),
         (2, "diagonal", "scott"),
-        (2, "pooled", "silverman"),
     ],
 )
 def test_batches_have_the_targets_of_each_data_set(

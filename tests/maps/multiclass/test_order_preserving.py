@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,12 +41,17 @@ def loss(p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
     return float(np.average(-np.log(p[np.arange(len(y)), y]), weights=weights))
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
-def fitted(request: pytest.FixtureRequest) -> tuple[OrderPreserving, dict[str, np.ndarray]]:
-    chosen = OrderPreserving(request.param, (5, 4))
+@functools.cache
+def fit(family: Family) -> tuple[OrderPreserving, dict[str, np.ndarray]]:
+    chosen = OrderPreserving(family, (5, 4))
     state = chosen.fit(*drawn(500), seed=0)
     assert state["n_iter"] > 0
     return chosen, state
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def fitted(request: pytest.FixtureRequest) -> tuple[OrderPreserving, dict[str, np.ndarray]]:
+    return fit(request.param)
 
 
 # --- order --------------------------------------------------------------------------------------
@@ -86,8 +92,7 @@ def test_distinct_logits_stay_distinct(
 
 
 def test_diagonal_function_is_the_same_for_all_classes() -> None:
-    chosen = OrderPreserving(hidden=(5, 4))
-    state = chosen.fit(*drawn(500), seed=0)
+    chosen, state = fit("diagonal")
     knots, values, slope = state["knots"], state["values"], float(state["slope"])
     assert (np.diff(knots) > 0).all() and (np.diff(values) > 0).all() and slope > 0
 
@@ -106,8 +111,7 @@ def test_diagonal_function_is_the_same_for_all_classes() -> None:
 
 
 def test_full_function_against_its_matrices() -> None:
-    chosen = OrderPreserving("full", (5, 3))
-    state = chosen.fit(*drawn(300), seed=0)
+    chosen, state = fit("full")
     z = np.random.default_rng(1).normal(size=(30, 4)) * 5
     found = chosen.apply(state, z)
     for row, p in zip(z, found, strict=True):
@@ -127,9 +131,8 @@ def test_full_function_against_its_matrices() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_objective_is_the_log_loss_of_predictions(family: Family) -> None:
-    z, y, weights = drawn(400)
-    chosen = OrderPreserving(family, (5, 4))
-    state = chosen.fit(z, y, weights, seed=0)
+    z, y, weights = drawn(500)
+    chosen, state = fit(family)
     assert state["objective"] == pytest.approx(loss(chosen.apply(state, z), y, weights), rel=1e-9)
 
 

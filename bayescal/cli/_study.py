@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from bayescal.cli._errors import CommandError, library_call
+from bayescal.cli._study_running import make_console, running, versions
+from bayescal.cli._study_synthetic import run_synthetic
 from bayescal.cli._study_tables import (
     PLAIN,
     say_missing,
@@ -23,7 +21,8 @@ from bayescal.cli._study_tables import (
 
 study = typer.Typer(help="Compare methods with each other and with published figures.")
 
-_WIDTH = 118
+study.command("synthetic")(run_synthetic)
+
 _Out = Annotated[Path, typer.Option(help="Folder for the results; made if it is missing.")]
 _Maps = Annotated[
     list[str] | None, typer.Option("--maps", help="Only this map; may be given several times.")
@@ -49,7 +48,7 @@ def _run_real(
 
     What is finished is kept: a run that was killed goes on where it stopped.
     """
-    with _running() as progress:
+    with running() as progress:
         from bayescal.study import real
 
         found = real.run(
@@ -58,10 +57,10 @@ def _run_real(
             splits=splits,
             tables=table,
             methods=method,
-            about=_versions(),
+            about=versions(),
             progress=progress,
         )
-    console = _console()
+    console = make_console()
     for experiment, facts in found["experiments"].items():
         if facts:
             _show_experiment(console, experiment, facts, found)
@@ -74,11 +73,11 @@ def _run_adult(
     out: _Out = Path("bayescal-study"),
 ) -> None:
     """Calibrate naive Bayes on the Adult census data, as in the paper on spline calibration."""
-    with _running() as progress:
+    with running() as progress:
         from bayescal.study import adult
 
-        found = adult.run(data, out, about=_versions(), progress=progress)
-    console = _console()
+        found = adult.run(data, out, about=versions(), progress=progress)
+    console = make_console()
     _show_encodings(console, found)
     _show_calibrators(console, found)
     console.print(f"results: {out / 'adult.json'}", **PLAIN)
@@ -100,7 +99,7 @@ def _run_cnn(
 
     What is finished is kept: a run that was killed goes on where it stopped.
     """
-    with _running() as progress:
+    with running() as progress:
         from bayescal.study import cnn
 
         found = cnn.run(
@@ -109,10 +108,10 @@ def _run_cnn(
             networks=network,
             maps=maps,
             seeds=seeds,
-            about=_versions(),
+            about=versions(),
             progress=progress,
         )
-    console = _console()
+    console = make_console()
     for name, facts in found["networks"].items():
         show_network(console, name, facts, found)
     say_missing(console, found)
@@ -131,7 +130,7 @@ def _run_simplex(
 
     What is finished is kept: a run that was killed goes on where it stopped.
     """
-    with _running() as progress:
+    with running() as progress:
         from bayescal.study import simplex
 
         found = simplex.run(
@@ -140,10 +139,10 @@ def _run_simplex(
             datasets=datasets,
             calibration_rows=calibration_rows,
             test_rows=test_rows,
-            about=_versions(),
+            about=versions(),
             progress=progress,
         )
-    console = _console()
+    console = make_console()
     show_simplex(console, found)
     say_missing(console, found)
     console.print(f"results: {out / 'simplex.csv'}, {out / 'simplex.json'}", **PLAIN)
@@ -167,7 +166,7 @@ def _run_multilabel(
 
     What is finished is kept: a run that was killed goes on where it stopped.
     """
-    with _running() as progress:
+    with running() as progress:
         from bayescal.study import multilabel
 
         found = multilabel.run(
@@ -176,54 +175,13 @@ def _run_multilabel(
             splits=splits,
             names=name,
             methods=method,
-            about=_versions(),
+            about=versions(),
             progress=progress,
         )
-    console = _console()
+    console = make_console()
     for title, facts in found["data"].items():
         show_labels(console, title, facts, found)
     console.print(f"results: {out / 'multilabel.csv'}, {out / 'multilabel.json'}", **PLAIN)
-
-
-def _console() -> Console:
-    return Console(width=max(Console().width, _WIDTH))
-
-
-@contextlib.contextmanager
-def _running() -> Iterator[Callable[[str, int, int], None]]:
-    """Show progress on standard error, and make the errors of a study those of the command."""
-    console = Console(stderr=True)
-    with Progress(
-        TextColumn("{task.description:<36}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as progress:
-        task = progress.add_task("reading", total=None)
-
-        def show(name: str, done: int, total: int) -> None:
-            progress.update(task, description=name, completed=done, total=total)
-
-        with library_call():
-            try:
-                yield show
-            except OSError as error:
-                place = error.filename or "results"
-                reason = error.strerror or error
-                raise CommandError(f"{place}: cannot write the results: {reason}") from error
-
-
-def _versions() -> dict[str, str]:
-    """Return what results depend on."""
-    from importlib.metadata import version
-
-    from bayescal import __version__
-
-    others = ("jax", "numpy", "scikit-learn", "scipy")
-    return {"bayescal": __version__, **{name: version(name) for name in others}}
 
 
 def _show_experiment(console: Console, name: str, facts: dict, found: dict) -> None:

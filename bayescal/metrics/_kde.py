@@ -27,6 +27,8 @@ __all__ = ["kde_ece"]
 
 #: The least standard deviation of a kernel, in cells.
 _NARROWEST = 4
+#: For replicates: beyond this the triweight kernel's characteristic function is below 1e-11.
+_FAR = 700.0
 
 
 def kde_ece(
@@ -159,22 +161,27 @@ class DensityError(SumMetric):
         return self._norm(density, happened, xp)
 
     def values(self, sums: np.ndarray) -> np.ndarray:
-        factors = np.stack([self._factors(each, np) for each in sums[:, 2:, 0]])
+        factors = np.stack([self._factors(each, np, _FAR) for each in sums[:, 2:, 0]])
         mass = sums[:, 2, :1]
         density, happened = (
             smooth_many(transform_many(sums[:, row] / mass) * factors) for row in (0, 1)
         )
         return self._norm(density, happened, np)
 
-    def _factors(self, totals: Any, xp: Any) -> Any:
-        """Return the kernel's characteristic function for sums (5,) over all cases."""
+    def _factors(self, totals: Any, xp: Any, far: float = np.inf) -> Any:
+        """Return the kernel's characteristic function for sums (5,) over all cases.
+
+        Frequencies of more than ``far`` standard deviations are left at zero.
+        """
         mass, first, second, squares, fractions = totals
         width = self.bandwidth
         if width is None:
             variance = xp.maximum(second / mass - (first / mass) ** 2, 0)
             width = 1.06 * xp.sqrt(variance) * sizes(mass, squares, fractions, xp) ** -0.2
         width = xp.maximum(width, _NARROWEST / GRID)
-        return (_triweight if self.kernel == "triweight" else gaussian)(width, xp)
+        if self.kernel == "gaussian":
+            return gaussian(width, xp)
+        return _triweight(width, xp, far)
 
     def _norm(self, density: Any, happened: Any, xp: Any) -> Any:
         """Return the error of densities (..., nodes) of predictions, and of those with outcome."""
@@ -187,13 +194,14 @@ class DensityError(SumMetric):
         return xp.sqrt(integral(xp.where(filled, gap**2 / xp.where(filled, density, 1), 0), xp))
 
 
-def _triweight(width: Any, xp: Any) -> Any:
+def _triweight(width: Any, xp: Any, far: float) -> Any:
     """Return that of a triweight kernel, 105 j_3(s) / s**3 with a spherical Bessel function."""
     frequency = xp.asarray(np.pi * np.arange(GRID + 1), dtype=float)
     s = 3 * width * frequency
     if xp is np:
-        near = int(np.searchsorted(s, 1))
-        return np.concatenate([_triweight_near(s[:near]), _triweight_far(s[near:], np)])
+        near, end = (int(place) for place in np.searchsorted(s, (1, 3 * far)))
+        parts = _triweight_near(s[:near]), _triweight_far(s[near:end], np), np.zeros(len(s) - end)
+        return np.concatenate(parts)
     near = s < 1
     return xp.where(
         near, _triweight_near(xp.where(near, s, 0)), _triweight_far(xp.where(near, 1, s), xp)

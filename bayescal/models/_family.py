@@ -32,6 +32,13 @@ class Family(abc.ABC):
     classes: int = 2
     univariate: bool = True
 
+    # Families are static arguments of compiled programs: a copy from another process is the same.
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), *sorted(vars(self).items())))
+
     @abc.abstractmethod
     def features(self, x: Any, origin: Any, xp: ModuleType) -> Any:
         """Return the features (..., p) of points ``x`` (...) or (..., d); the first is 1."""

@@ -4,6 +4,6 @@ On real data, and where the truth is known. Each can be killed and started again
 what it finished.
 """
 
-from bayescal.study import adult, cnn, multilabel, real, simplex
+from bayescal.study import adult, cnn, draws, factors, multilabel, real, simplex, synthetic
 
-__all__ = ["adult", "cnn", "multilabel", "real", "simplex"]
+__all__ = ["adult", "cnn", "draws", "factors", "multilabel", "real", "simplex", "synthetic"]

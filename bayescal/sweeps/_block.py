@@ -11,12 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.precision import float64
-from bayescal.sweeps._cells import Cell, keys_of
+from bayescal.sweeps._cells import Cell, fold_in_text, keys_of
 from bayescal.sweeps._data import draw_block
 from bayescal.sweeps._measure import of_lines, of_log_odds
 from bayescal.sweeps._methods import Recipe
 
-#: Data sets of a block. Programs are compiled for this number, and results never depend on it.
+#: Data sets of a block. Programs are compiled for this number, which may change results only in
+#: the last digits of float64.
 SIZE = 125
 
 
@@ -28,6 +29,8 @@ class Task(NamedTuple):
     cell : Cell
     key : array
         Data of a JAX key, that of the whole sweep.
+    key_impl : str
+        The kind of that key.
     first, count : int
         Which data sets.
     recipes : dict of Recipe
@@ -37,6 +40,7 @@ class Task(NamedTuple):
 
     cell: Cell
     key: np.ndarray
+    key_impl: str
     first: int
     count: int
     recipes: dict[str, Recipe]
@@ -62,11 +66,13 @@ class Result(NamedTuple):
 
 
 def run_block(task: Task) -> Result:
-    """Draw the data of a block, let each method learn and predict, and measure that.
+    """Draw the data of a block, let each method learn and predict, and measure that."""
+    # The user's setting would change the random numbers, and workers do not know it.
+    with jax.threefry_partitionable(True):
+        return _run_block(task)
 
-    The last block of a configuration is filled up with data sets that are then left out: so all
-    share the same compiled programs, and a data set's numbers do not depend on how many there are.
-    """
+
+def _run_block(task: Task) -> Result:
     seconds: defaultdict[str, float] = defaultdict(float)
     start = time.perf_counter()
 
@@ -76,22 +82,21 @@ def run_block(task: Task) -> Result:
         seconds[stage] += now - start
         start = now
 
-    key = jax.random.wrap_key_data(jnp.asarray(task.key))
-    block = draw_block(task.cell, keys_of(task.cell, key, task.first, SIZE))
+    key = jax.random.wrap_key_data(jnp.asarray(task.key), impl=task.key_impl)
+    block = draw_block(task.cell, keys_of(task.cell, key, task.first, task.count))
     block.test_x.block_until_ready()
     stop("data")
     values, status, shared = {}, {}, {}
-    draws = jax.random.fold_in(key, int(task.cell.identity[7:14], 16))
+    draws = fold_in_text(key, f"draws {task.cell.sizes}")
     for name, recipe in task.recipes.items():
         found = recipe.answer(task.cell, block, draws, shared)
         jax.block_until_ready((found.lines, found.log_odds))
         stop(name)
         if found.lines is not None:
-            measured = of_lines(task.metrics, found.lines, block.test_x, block.test_y)
+            values[name] = of_lines(task.metrics, found.lines, block.test_x, block.test_y)
         else:
-            measured = of_log_odds(task.metrics, found.log_odds, block.test_y)
-        values[name] = measured[: task.count]
-        status[name] = np.asarray(found.status[: task.count], np.int8)
+            values[name] = of_log_odds(task.metrics, found.log_odds, block.test_y)
+        status[name] = np.asarray(found.status, np.int8)
         stop("metrics")
     return Result(values, status, dict(seconds))
 

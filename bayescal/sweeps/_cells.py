@@ -14,6 +14,7 @@ import numpy as np
 from bayescal._core.precision import float64
 from bayescal.models import Prior
 from bayescal.models._prior import is_distribution
+from bayescal.sweeps._identity import digest_of_captured
 
 #: Attributes of distributions that are made of others.
 _INSIDE = "base_dist", "transforms", "mixing_distribution", "component_distribution"
@@ -38,17 +39,24 @@ class Cell(NamedTuple):
     n_test: int
 
     @property
-    def identity(self) -> str:
-        """What tells training data of this configuration from those of others, as hexadecimals."""
-        text = f"{digest_of(self.prior)} {self.n_train} {self.class_ratio!r}"
-        return hashlib.sha256(text.encode()).hexdigest()
+    def sizes(self) -> str:
+        """What tells training sets of this configuration from others with the same prior."""
+        return f"{self.n_train} {self.class_ratio!r}"
+
+
+class Keys(NamedTuple):
+    """Random keys of data sets, each of shape (b,)."""
+
+    parameters: jax.Array
+    train: jax.Array
+    test: jax.Array
 
 
 def digest_of(prior: Prior) -> str:
     """Return a digest of all that a prior is made of, the same in every process."""
     told = [type(prior.family).__name__, *prior.family.parameters, _told(prior.values)]
     if prior.model is not None:
-        told.append(_source(prior.model))
+        told += [_source(prior.model), digest_of_captured(prior.model)]
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
@@ -78,15 +86,26 @@ def _source(function: Callable[..., Any]) -> str:
         return f"{function.__module__}.{getattr(function, '__qualname__', '')}"
 
 
-def keys_of(cell: Cell, key: jax.Array, first: int, count: int) -> jax.Array:
-    """Return the keys (count,) of data sets ``first`` and on.
+def keys_of(cell: Cell, key: jax.Array, first: int, count: int) -> Keys:
+    """Return the keys of data sets ``first`` and on.
 
     They depend on the configuration itself, not on its place among others, and each on its number:
-    so a larger sweep holds the numbers of a smaller one.
+    so a larger sweep holds the numbers of a smaller one. Parameters and test data of one number are
+    the same for all sizes and ratios of training sets, which are thus compared without noise.
     """
-    own = jax.random.fold_in(key, int(cell.identity[:7], 16))
+    own = fold_in_text(key, digest_of(cell.prior))
+
+    def one(number: Any) -> Keys:
+        parameters, train, test = jax.random.split(jax.random.fold_in(own, number), 3)
+        return Keys(parameters, fold_in_text(train, cell.sizes), test)
+
     with float64():
-        return jax.vmap(lambda i: jax.random.fold_in(own, i))(np.arange(first, first + count))
+        return jax.vmap(one)(np.arange(first, first + count))
+
+
+def fold_in_text(key: jax.Array, text: str) -> jax.Array:
+    """Return a key made from another and a text."""
+    return jax.random.fold_in(key, int(hashlib.sha256(text.encode()).hexdigest()[:7], 16))
 
 
 def class_counts(n: int, ratio: float) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ import numpy as np
 from bayescal._core.precision import float64
 from bayescal.models import Family, Prior
 from bayescal.models._prior import draw
-from bayescal.sweeps._cells import Cell, class_counts
+from bayescal.sweeps._cells import Cell, Keys, class_counts
 
 
 class Block(NamedTuple):
@@ -36,15 +36,14 @@ class Block(NamedTuple):
     parameters: dict[str, jax.Array]
 
 
-def draw_block(cell: Cell, keys: jax.Array) -> Block:
-    """Draw a data set for each key, which alone decides about it."""
+def draw_block(cell: Cell, keys: Keys) -> Block:
+    """Draw a data set for each of the keys, which alone decide about it."""
     y = _labels(*class_counts(cell.n_train, cell.class_ratio))
     test_y = _labels(*class_counts(cell.n_test, 0.5))
     with float64():
-        parameters, keys = _parameters(cell.prior, keys)
-        x, test_x = _observe(
-            cell.prior.family, parameters, keys, jnp.asarray(y), jnp.asarray(test_y)
-        )
+        parameters = _parameters(cell.prior, keys.parameters)
+        x = _observe(cell.prior.family, parameters, keys.train, jnp.asarray(y))
+        test_x = _observe(cell.prior.family, parameters, keys.test, jnp.asarray(test_y))
     return Block(x, y, test_x, test_y, parameters)
 
 
@@ -53,21 +52,18 @@ def _labels(zeros: int, ones: int) -> np.ndarray:
 
 
 @jax.jit
-def _parameters(prior: Prior, keys: jax.Array) -> tuple[dict[str, jax.Array], jax.Array]:
-    def one(key: jax.Array) -> tuple[dict[str, jax.Array], jax.Array]:
-        own, rest = jax.random.split(key)
-        return {name: value[0] for name, value in draw(prior, own, 1)[0].items()}, rest
+def _parameters(prior: Prior, keys: jax.Array) -> dict[str, jax.Array]:
+    def one(key: jax.Array) -> dict[str, jax.Array]:
+        return {name: value[0] for name, value in draw(prior, key, 1)[0].items()}
 
     return jax.vmap(one)(keys)
 
 
 @partial(jax.jit, static_argnums=0)
 def _observe(
-    family: Family, parameters: dict[str, jax.Array], keys: jax.Array, y: Any, test_y: Any
-) -> tuple[jax.Array, jax.Array]:
-    def one(item: tuple[dict[str, jax.Array], jax.Array]) -> tuple[jax.Array, jax.Array]:
-        params, key = item
-        train, test = jax.random.split(key)
-        return family.sample(params, y, train), family.sample(params, test_y, test)
+    family: Family, parameters: dict[str, jax.Array], keys: jax.Array, y: jax.Array
+) -> jax.Array:
+    def one(item: tuple[dict[str, jax.Array], jax.Array]) -> jax.Array:
+        return family.sample(item[0], y, item[1])
 
     return jax.lax.map(one, (parameters, keys))

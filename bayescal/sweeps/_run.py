@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import (
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    as_completed,
+)
 from functools import partial
 from importlib.metadata import version
+from queue import SimpleQueue
 from typing import Any
 
 import jax
@@ -46,7 +56,8 @@ class Run:
         key: jax.Array,
     ) -> None:
         self._recipes, self._metrics = dict(recipes), dict(metrics)
-        self._key = key_data(key)
+        self._version = version("bayescal")
+        self._key, self._key_impl = key_data(key), str(jax.random.key_impl(key))
         shape = num_datasets, len(self._metrics)
         self.values = {
             name: {method: np.full(shape, np.nan) for method in recipes} for name in cells
@@ -56,44 +67,67 @@ class Run:
             for name in cells
         }
         self.seconds: defaultdict[str, float] = defaultdict(float)
-        starts = range(0, num_datasets, SIZE)
+        # All are whole, the last of a configuration too: so they share compiled programs, numbers
+        # do not depend on how many data sets there are, and longer runs use what shorter ones kept.
         self._blocks = [
-            (name, cell, first, min(SIZE, num_datasets - first))
+            (name, cell, first)
             for name, cell in cells.items()
-            for first in starts
+            for first in range(0, num_datasets, SIZE)
         ]
 
     def finish(self, executor: Executor | None, store: Store | None, report: Report | None) -> None:
-        """Compute what the store does not hold."""
+        """Compute what the store does not hold.
+
+        Raises
+        ------
+        BrokenExecutor
+            If a worker is lost.
+        OSError
+            If a block cannot be kept.
+        TypeError, ValueError
+            For what cannot be sent to the executor's processes, and for processes made by forking.
+        """
         todo = []
         for number, block in enumerate(self._blocks):
             task = self._task(block, self._recall(block, store))
             # Processes of one computation share the work by turns.
             if task.recipes and number % jax.process_count() == jax.process_index():
                 todo.append((block, task))
+        _check(executor, [task for _, task in todo])
+        if todo and store is not None:
+            store.prepare()
         done, total = len(self._blocks) - len(todo), len(self._blocks)
         if report:
             report("data sets", done, total)
+        waiting: dict[Future[Result], Any] = {}
         with _workers(executor) as submit:
-            waiting = {submit(task): block for block, task in todo}
             try:
-                for future in as_completed(waiting):
+                for block, task in todo:
+                    waiting[submit(task)] = block
+                for future in as_completed(tuple(waiting)):
                     block = waiting.pop(future)
                     self._keep(block, future.result(), store)
                     done += 1
                     if report:
                         report(f"{block[0]}", done, total)
-            except BaseException:
-                for future in waiting:
-                    future.cancel()
+            except BaseException as error:
+                self._abandon(waiting, None if isinstance(error, OSError) else store)
+                if _is_lost(error, executor):
+                    raise BrokenExecutor(_remedy(error, store)) from error
                 raise
         if jax.process_count() > 1:
             self._gather()
 
+    def _abandon(self, waiting: Mapping[Future[Result], Any], store: Store | None) -> None:
+        """Cancel what has not begun, but keep what has ended well."""
+        for future, block in waiting.items():
+            if not future.cancel() and future.done() and not future.exception():
+                self._keep(block, future.result(), store)
+
     def _task(self, block: Any, missing: Sequence[str]) -> Task:
-        _, cell, first, count = block
+        _, cell, first = block
         recipes = {name: self._recipes[name] for name in missing}
-        return Task(cell, self._key, first, count, recipes, self._metrics)
+        return Task(cell, self._key, self._key_impl, first, SIZE, recipes, self._metrics)
 
     def _recall(self, block: Any, store: Store | None) -> list[str]:
         """Take what the store has of a block; return the methods it lacks."""
@@ -116,21 +150,21 @@ class Run:
             self.seconds[stage] += seconds
 
     def _set(self, block: Any, method: str, values: np.ndarray, status: np.ndarray) -> None:
-        name, _, first, count = block
-        part = slice(first, first + count)
-        self.values[name][method][part] = values
-        self.status[name][method][part] = status
+        name, _, first = block
+        own = self.values[name][method][first : first + SIZE]
+        own[:] = values[: len(own)]
+        self.status[name][method][first : first + SIZE] = status[: len(own)]
 
     def _question(self, block: Any, method: str) -> dict[str, Any]:
-        _, cell, first, count = block
+        _, cell, first = block
         return {
-            "bayescal": version("bayescal"),
+            "bayescal": self._version,
             "prior": digest_of(cell.prior),
             "n_train": cell.n_train,
             "class_ratio": cell.class_ratio,
             "n_test": cell.n_test,
-            "key": self._key.tolist(),
-            "data sets": [first, count],
+            "key": [self._key_impl, self._key.tolist()],
+            "data sets": [first, SIZE],
             "method": self._recipes[method].identity,
             "metrics": describe(list(self._metrics.values())),
         }
@@ -139,16 +173,16 @@ class Run:
         """Bring together what the processes of one computation have found."""
         from jax.experimental.multihost_utils import process_allgather
 
-        for name, methods in self.values.items():
-            for method, values in methods.items():
-                # Whole words of single bits, since JAX would narrow float64.
-                every = process_allgather(values.view(np.uint32))
-                parts = np.asarray(every).view(np.float64).reshape(-1, *values.shape)
-                status = np.asarray(process_allgather(self.status[name][method]))
-                for own, ended in zip(parts, status.reshape(-1, len(values)), strict=True):
-                    there = ended >= 0
-                    values[there] = own[there]
-                    self.status[name][method][there] = ended[there]
+        for name, values in self.values.items():
+            status = self.status[name]
+            own = [np.column_stack([values[m], status[m]]) for m in self._recipes]
+            # Whole words of single bits, since JAX would narrow float64.
+            every = process_allgather(np.stack(own).view(np.uint32))
+            for found in np.asarray(every).view(np.float64):
+                for method, part in zip(self._recipes, found, strict=True):
+                    there = part[:, -1] >= 0
+                    values[method][there] = part[there, :-1]
+                    status[method][there] = part[there, -1]
 
 
 @contextlib.contextmanager
@@ -158,23 +192,74 @@ def _workers(executor: Executor | None) -> Iterator[Callable[[Task], Future[Resu
         yield partial(executor.submit, run_block)
         return
     devices = jax.local_devices()
-    lanes = os.cpu_count() or 1 if len(devices) == 1 and devices[0].platform == "cpu" else 1
-    pools = [ThreadPoolExecutor(lanes) for _ in devices]
-    turn = 0
+    # Fits on the host and small programs leave a processor's other cores idle.
+    lanes = max(1, _cores() // len(devices)) if devices[0].platform == "cpu" else 1
+    free: SimpleQueue[Any] = SimpleQueue()
+    for device in devices * lanes:
+        free.put(device)
 
-    def submit(task: Task) -> Future[Result]:
-        nonlocal turn
-        place = turn % len(devices)
-        turn += 1
-        return pools[place].submit(_on_device, devices[place], task)
+    def on_free_device(task: Task) -> Result:
+        device = free.get()
+        try:
+            with jax.default_device(device):
+                return run_block(task)
+        finally:
+            free.put(device)
 
+    pool = ThreadPoolExecutor(len(devices) * lanes)
     try:
-        yield submit
+        yield partial(pool.submit, on_free_device)
     finally:
-        for pool in pools:
-            pool.shutdown(wait=True, cancel_futures=True)
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _on_device(device: Any, task: Task) -> Result:
-    with jax.default_device(device):
-        return run_block(task)
+def _cores() -> int:
+    able = getattr(os, "sched_getaffinity", None)
+    return len(able(0)) if able else os.cpu_count() or 1
+
+
+def _check(executor: Executor | None, tasks: Sequence[Task]) -> None:
+    """Refuse pools of processes that would hang or cannot be sent the tasks."""
+    if not isinstance(executor, ProcessPoolExecutor):
+        return
+    context = getattr(executor, "_mp_context", None)
+    if context is not None and context.get_start_method() == "fork":
+        # JAX has threads, which a fork does not copy.
+        raise ValueError(
+            "executor must not fork processes, as JAX has threads: pass "
+            'ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"))'
+        )
+    for task in tasks:
+        parts = {f"method {name!r}": recipe for name, recipe in task.recipes.items()}
+        for name, part in {"the prior": task.cell.prior, **parts}.items():
+            try:
+                pickle.dumps(part)
+            except Exception as error:
+                raise TypeError(
+                    f"{name} must be picklable to be sent to other processes, got {error}; define "
+                    "its functions at the top of a module, not as lambdas or inside others"
+                ) from error
+
+
+def _is_lost(error: BaseException, executor: Executor | None) -> bool:
+    """Whether a worker failed, not the work: then the executor's own package says so."""
+
+    def home(value: object) -> str:
+        return type(value).__module__.partition(".")[0]
+
+    if isinstance(error, BrokenExecutor | CancelledError):
+        return True
+    return executor is not None and home(error) == home(executor) != "__main__"
+
+
+def _remedy(error: BaseException, store: Store | None) -> str:
+    kept = (
+        "nothing was kept; pass store=<folder>, and a later run goes on from where one ended"
+        if store is None
+        else f"finished blocks are in {store.folder}: run again with the same store to go on"
+    )
+    return (
+        f"executor lost a worker ({type(error).__name__}: {error}). It was killed, perhaps for "
+        "want of memory; or it could not start or import what it was sent, as happens to functions "
+        f'that are not in a module, and to scripts without `if __name__ == "__main__":`. {kept}'
+    )

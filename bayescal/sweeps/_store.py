@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import io
 import json
 import os
+import re
 import uuid
-import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,58 +18,137 @@ import numpy as np
 
 _FORMAT = 1
 _SUFFIX = ".npz"
+_DIGEST = hashlib.sha256().digest_size
+_PARTIAL = re.compile(r"\.[0-9a-z]+\.[0-9a-f]{32}\.partial")
+#: Seconds after which a partial file is no running process's: writing one takes milliseconds.
+_ABANDONED = 24 * 3600
 
 
 class Store:
     """Blocks by what they answer, in files of arrays.
 
-    A file's name is a digest of its question, and its content has a digest of its own. It is
-    written beside its place and moved there in one step: whoever reads sees all of it or nothing.
-    Two writers of one block write the same; the last to come replaces the other's.
+    A file's name is a digest of its question. Its content is an archive that ``numpy.load`` reads,
+    followed by a digest of the question and of the archive, which is checked before anything is
+    read. It is written beside its place and moved there in one step: whoever reads sees all of it
+    or nothing. Two writers of one block write the same; the last to come replaces the other's.
+
+    Parameters
+    ----------
+    folder : path
+        Made if it is missing.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be made.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._folder = Path(folder)
-        self._folder.mkdir(parents=True, exist_ok=True)
+        with self._explained():
+            if self._folder.exists() and not self._folder.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, "it is a file")
+            self._folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def folder(self) -> Path:
+        """Where the files are."""
+        return self._folder
+
+    def prepare(self) -> None:
+        """See that files can be written, and remove what killed processes left half-written.
+
+        Raises
+        ------
+        OSError
+            If they cannot: better at once than after the first hour.
+        """
+        probe = self._partial("probe")
+        with self._explained():
+            try:
+                probe.write_bytes(b"probe")
+                # By the clock of the folder's machine, which need not be this one.
+                now = probe.stat().st_mtime
+            finally:
+                _remove(probe)
+            for left in self._folder.glob(".*.partial"):
+                # Another run may remove it at the same time.
+                with contextlib.suppress(FileNotFoundError):
+                    if _PARTIAL.fullmatch(left.name) and now - left.stat().st_mtime > _ABANDONED:
+                        _remove(left)
 
     def get(self, question: Mapping[str, Any]) -> dict[str, np.ndarray] | None:
         """Return the arrays kept for a question, or None if there are none, or they are broken."""
         try:
             content = self._place(question).read_bytes()
-            with np.load(io.BytesIO(content), allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        except OSError:
             return None
-        stated = arrays.pop("digest", np.array("")).item()
-        return arrays if stated == _digest(question, arrays) else None
+        archive, digest = content[:-_DIGEST], content[-_DIGEST:]
+        if digest != _digest(question, archive):
+            return None
+        with np.load(io.BytesIO(archive), allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
 
     def put(self, question: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        """Keep arrays for a question."""
+        """Keep arrays for a question.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written. What was kept before stays.
+        """
         buffer = io.BytesIO()
-        np.savez(buffer, **arrays, digest=np.array(_digest(question, arrays)))  # type: ignore[arg-type]
+        np.savez(buffer, **arrays)  # type: ignore[arg-type]
+        archive = buffer.getvalue()
         place = self._place(question)
-        partial = place.with_name(f".{place.stem}.{uuid.uuid4().hex}.partial")
+        partial = self._partial(place.stem)
+        with self._explained():
+            try:
+                with partial.open("wb") as file:
+                    file.write(archive + _digest(question, archive))
+                    file.flush()
+                    os.fsync(file.fileno())
+                self._move(partial, place, question)
+            finally:
+                _remove(partial)
+
+    def _move(self, partial: Path, place: Path, question: Mapping[str, Any]) -> None:
         try:
-            with partial.open("wb") as file:
-                file.write(buffer.getvalue())
-                file.flush()
-                os.fsync(file.fileno())
+            if place.is_dir():
+                # Not ours, and perhaps of value to someone.
+                place.rename(place.with_name(f"{place.stem}.{uuid.uuid4().hex}.aside"))
             partial.replace(place)
-        finally:
-            partial.unlink(missing_ok=True)
+        except OSError:
+            # Where an open file cannot be replaced, another run may have kept the same.
+            if self.get(question) is None:
+                raise
 
     def _place(self, question: Mapping[str, Any]) -> Path:
         return self._folder / f"{hashlib.sha256(_text(question)).hexdigest()[:32]}{_SUFFIX}"
+
+    def _partial(self, stem: str) -> Path:
+        return self._folder / f".{stem}.{uuid.uuid4().hex}.partial"
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say of an error which folder it is about."""
+        try:
+            yield
+        except OSError as error:
+            said = f"store must be a folder in which files can be written: {error.strerror}"
+            raise OSError(error.errno, said, str(self._folder)) from error
+
+
+def _remove(path: Path) -> None:
+    # What cannot be removed does no harm: it is never read.
+    with contextlib.suppress(OSError):
+        path.unlink()
 
 
 def _text(question: Mapping[str, Any]) -> bytes:
     return json.dumps({"format": _FORMAT, **question}, sort_keys=True).encode()
 
 
-def _digest(question: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-    found = hashlib.sha256(_text(question))
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        found.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        found.update(array.tobytes())
-    return found.hexdigest()
+def _digest(question: Mapping[str, Any], archive: bytes) -> bytes:
+    # The question has a digest of its own, so that no bytes can belong to either.
+    return hashlib.sha256(hashlib.sha256(_text(question)).digest() + archive).digest()

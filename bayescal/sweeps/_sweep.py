@@ -69,7 +69,7 @@ def sweep(
         data set in turn; or a function of training scores (n,), labels (n,) and test scores (m,)
         that returns log odds (m,).
     num_datasets : int
-        For each combination.
+        For each combination. They are computed 125 at a time, so that few take as long as 125.
     n_test : int
         Size of each test set, half of each class.
     metrics : sequence of str, or mapping
@@ -78,8 +78,9 @@ def sweep(
     key : int or JAX key
         Seed. The result depends on it and on nothing else.
     executor : concurrent.futures.Executor, optional
-        Where blocks of data sets are run: a pool of processes, Dask's ``client.get_executor()``,
-        or an adapter for MPI or Ray. By default threads, on all devices of this process.
+        Where blocks of data sets are run: a pool of processes that are spawned, not forked; Dask's
+        ``client.get_executor()``; or an adapter for MPI or Ray. By default threads, on all devices
+        of this process.
     store : path, optional
         Folder in which each finished block is kept, made if it is missing. What is there is not
         computed again, so that a run that was killed goes on where it was; more methods, sizes or
@@ -99,8 +100,13 @@ def sweep(
     Raises
     ------
     TypeError, ValueError
-        For arguments of the wrong kind, empty or repeated settings, and families of several
-        features or classes.
+        For arguments of the wrong kind, empty or repeated settings, families of several features
+        or classes, and methods that cannot be sent to the executor's processes.
+    concurrent.futures.BrokenExecutor
+        If the executor loses a worker and cannot replace it. With ``store``, another run goes on
+        from there.
+    OSError
+        If files cannot be written to ``store``.
 
     Notes
     -----
@@ -108,10 +114,19 @@ def sweep(
     shape share, so memory does not grow with their number: about 100 MB for each worker at 1e4 test
     points. A data set's random key is made from ``key``, the configuration's own description and
     the data set's number: results do not depend on what else is in the sweep, on executors,
-    devices, or interruptions.
+    devices, or interruptions. Parameters and test data of a number are the same for all sizes and
+    class ratios, so that these are compared without the noise between data sets.
 
-    In a computation of several JAX processes (``jax.distributed``) each does its share of the
-    blocks, and all return the whole result.
+    Several devices are dealt whole blocks, each the next when it is free, not shards of one block:
+    a block's fits end at different times and are partly prepared on the host, so devices never wait
+    for each other, and a data set is computed by the same program on one device as on many. Blocks
+    of one kind of device and one version of JAX are equal to the last bit. In a computation of
+    several JAX processes (``jax.distributed``) each does its share of the blocks, and all return
+    the whole result.
+
+    A file of ``store`` has a digest of its content: what is cut short or damaged is computed again.
+    Two runs may use one store at once. Functions are told apart by their code and by the values
+    that they carry, not by the functions that they call: remove the store if those change.
 
     References
     ----------

@@ -157,6 +157,16 @@ def test_results_depend_on_the_key_alone(tmp_path: Path) -> None:
     assert (other.value != whole.value).mean() > 0.9
 
 
+def test_sizes_share_parameters_and_test_data() -> None:
+    small, large = Cell(WIDE, 10, 0.5, 50), Cell(WIDE, 30, 0.7, 50)
+    first, second = (draw_block(cell, keys_of(cell, as_key(0), 0, 4)) for cell in (small, large))
+    np.testing.assert_array_equal(first.test_x, second.test_x)
+    np.testing.assert_array_equal(first.parameters["mu0"], second.parameters["mu0"])
+    assert not np.isin(first.x, second.x).any()
+    assert not np.isin(first.x, first.test_x).any()
+    assert len(np.unique(first.parameters["mu0"])) == 4
+
+
 def test_size_of_blocks_changes_no_digits_that_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     options = {**SMALL, "num_datasets": 11}
     methods = ["normal", "L1", "predictive", "optimal"]

@@ -1,0 +1,76 @@
+"""What tells functions apart: their code, and the values that they carry."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import pickle
+from collections.abc import Callable
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+
+def digest_of_function(function: Callable[..., Any]) -> str:
+    """Return a digest of a function, the same in every process with the same version of Python.
+
+    It covers code, defaults, and variables of enclosing functions, so that functions made in a
+    loop differ; but not global variables, nor the code of the functions that it calls.
+    """
+    return hashlib.sha256(json.dumps(_told(function, ())).encode()).hexdigest()
+
+
+def digest_of_captured(function: Callable[..., Any]) -> str:
+    """Return a digest of the values that a function carries, but not of its own code."""
+    return hashlib.sha256(json.dumps(_told(_captured(function), ())).encode()).hexdigest()
+
+
+def _captured(function: Any) -> list[Any]:
+    cells = []
+    for cell in getattr(function, "__closure__", None) or ():
+        try:
+            cells.append(cell.cell_contents)
+        except ValueError:
+            # Of a variable that has no value yet.
+            cells.append(None)
+    names = "__defaults__", "__kwdefaults__", "__self__", "func", "args", "keywords"
+    return [*cells, *(getattr(function, name, None) for name in names)]
+
+
+def _told(value: Any, around: tuple[int, ...]) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return [type(value).__name__, repr(value)]
+    if id(value) in around:
+        # A function that calls itself.
+        return "itself"
+    inside = (*around, id(value))
+
+    def many(values: Any) -> list[Any]:
+        return [_told(each, inside) for each in values]
+
+    if isinstance(value, list | tuple):
+        return [type(value).__name__, *many(value)]
+    if isinstance(value, dict):
+        return ["dict", *many(value.items())]
+    if isinstance(value, set | frozenset):
+        return ["set", *sorted(many(value), key=repr)]
+    if isinstance(value, FunctionType):
+        made_of = value.__code__, _captured(value)
+        return [value.__module__, value.__qualname__, *many(made_of)]
+    if isinstance(value, CodeType):
+        return [value.co_code.hex(), *many((value.co_consts, value.co_names))]
+    if isinstance(value, MethodType):
+        return ["method", *many((value.__func__, value.__self__))]
+    if isinstance(value, functools.partial):
+        return ["partial", *many(_captured(value))]
+    if isinstance(value, type | ModuleType):
+        return [getattr(value, "__module__", ""), getattr(value, "__qualname__", value.__name__)]
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return [value.dtype.str, list(value.shape), hashlib.sha256(value.tobytes()).hexdigest()]
+    try:
+        return [type(value).__qualname__, hashlib.sha256(pickle.dumps(value)).hexdigest()]
+    except Exception:
+        # With an address, which no other process has: then nothing is ever taken for the same.
+        return repr(value)

@@ -1,0 +1,363 @@
+"""Stores: whole blocks or none, whatever happens to processes, files and folders."""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import bayescal as bc
+from bayescal.sweeps import _run
+from bayescal.sweeps._block import Result, Task
+from bayescal.sweeps._cells import digest_of
+from bayescal.sweeps._store import Store
+
+PRIOR = bc.GaussianPrior(mu0=dist.Uniform(-1, 0), mu1=dist.Uniform(0, 1), sigma=1.0)
+QUESTION = {"method": "m", "data sets": [0, 3]}
+ARRAYS = {"values": np.array([[0.5, np.nan], [1.0, -np.inf]]), "status": np.array([0, 2], np.int8)}
+
+# 20 blocks of two data sets; says how many are done, then keeps the numbers.
+SCRIPT = """
+import sys
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import bayescal as bc
+from bayescal.sweeps import _run
+_run.SIZE = 2
+prior = bc.GaussianPrior(mu0=dist.Uniform(-1, 0), mu1=dist.Uniform(0, 1), sigma=1.0)
+found = bc.sweep(
+    prior, n_train=8, methods=["optimal"], num_datasets=40, n_test=40,
+    store=sys.argv[1], progress=lambda name, done, total: print(done, flush=True),
+)
+np.save(sys.argv[2], found.value.values)
+"""
+
+
+def sweep(**options: Any) -> np.ndarray:
+    given = {"n_train": 8, "methods": ["optimal"], "num_datasets": 6, "n_test": 40, **options}
+    return bc.sweep(PRIOR, **{"progress": False, **given}).value.values
+
+
+@pytest.fixture
+def tasks(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
+    """Make blocks of four; return the list of those that are computed from now on."""
+    monkeypatch.setattr(_run, "SIZE", 4)
+    own, real = [], _run.run_block
+
+    def counted(task: Task) -> Any:
+        own.append(task)
+        return real(task)
+
+    monkeypatch.setattr(_run, "run_block", counted)
+    return own
+
+
+def start(*arguments: str | Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", SCRIPT, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def undisturbed(monkeypatch: pytest.MonkeyPatch, store: Path | None = None) -> np.ndarray:
+    monkeypatch.setattr(_run, "SIZE", 2)
+    return sweep(num_datasets=40, store=store)
+
+
+@pytest.mark.slow
+def test_killed_runs_go_on_where_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(0)
+    done = 0
+    for _ in range(3):
+        until = done + chance.randint(1, 5)
+        with start(tmp_path / "store", tmp_path / "unused.npy") as process:
+            assert process.stdout is not None
+            said: list[int] = []
+            for line in iter(process.stdout.readline, ""):
+                said.append(int(line))
+                if said[-1] >= until:
+                    time.sleep(chance.uniform(0, 0.01))
+                    process.kill()
+                    said += [int(rest) for rest in process.stdout.read().split()]
+                    break
+        assert process.returncode == -signal.SIGKILL
+        # What was said to be done is still there, and the blocks in work are few.
+        assert done <= said[0] <= done + 1
+        done = said[-1]
+    assert 3 <= done < 20
+    said = []
+    monkeypatch.setattr(_run, "SIZE", 2)
+    found = sweep(num_datasets=40, store=tmp_path / "store", progress=lambda *a: said.append(a[1]))
+    assert done <= said[0] <= done + 1
+    np.testing.assert_array_equal(found, undisturbed(monkeypatch))
+
+
+def test_two_runs_on_one_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = undisturbed(monkeypatch)
+    store = tmp_path / "store"
+    processes = [start(store, tmp_path / f"{i}.npy") for i in range(2)]
+    for i, process in enumerate(processes):
+        process.communicate()
+        assert process.returncode == 0
+        np.testing.assert_array_equal(np.load(tmp_path / f"{i}.npy"), expected)
+    # All files are there and whole, and nothing else.
+    assert len(list(store.iterdir())) == 20
+    monkeypatch.setattr(_run, "run_block", lambda task: pytest.fail("a block was lost"))
+    np.testing.assert_array_equal(undisturbed(monkeypatch, store), expected)
+
+
+def test_what_is_there_is_not_done_again(tmp_path: Path, tasks: list[Task]) -> None:
+    def computed(**options: Any) -> list[tuple[int, int, list[str]]]:
+        tasks.clear()
+        found = sweep(store=tmp_path, **options)
+        own = sorted((task.cell.n_train, task.first, list(task.recipes)) for task in tasks)
+        np.testing.assert_array_equal(found, sweep(**options))
+        return own
+
+    every = [(8, 0, ["optimal"]), (8, 4, ["optimal"])]
+    assert computed() == every
+    assert computed() == []
+    # More methods.
+    both = ["optimal", "normal"]
+    assert computed(methods=both) == [(8, 0, ["normal"]), (8, 4, ["normal"])]
+    # More data sets, or fewer: blocks are whole.
+    assert computed(methods=both, num_datasets=8) == []
+    assert computed(num_datasets=3) == []
+    assert computed(num_datasets=9) == [(8, 8, ["optimal"])]
+    # More sizes.
+    assert computed(n_train=[8, 9], num_datasets=4) == [(9, 0, ["optimal"])]
+    # Another name for the same, but not another question.
+    assert computed(methods={"ours": "optimal"}) == []
+    assert computed(key=1) == every
+    assert computed(metrics=["brier_score"]) == every
+
+
+def test_kinds_of_keys_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = []
+
+    def none(task: Task) -> Result:
+        key = jax.random.wrap_key_data(task.key, impl=task.key_impl)
+        kinds.append(str(jax.random.key_impl(key)))
+        shape = task.count, len(task.metrics)
+        return Result({"optimal": np.zeros(shape)}, {"optimal": np.zeros(task.count, int)}, {})
+
+    monkeypatch.setattr(_run, "run_block", none)
+    # Their numbers look the same.
+    for kind in ("rbg", "unsafe_rbg", "rbg"):
+        sweep(store=tmp_path, key=jax.random.key(0, impl=kind))
+    assert kinds == ["rbg", "unsafe_rbg"]
+
+
+def shifted(by: Any) -> Callable[..., np.ndarray]:
+    return lambda x, y, points: points - np.sum(by)
+
+
+def test_functions_that_differ_are_told_apart(tmp_path: Path, tasks: list[Task]) -> None:
+    def found(methods: dict[str, Any]) -> list[float]:
+        values = sweep(store=tmp_path, methods=methods, num_datasets=4, metrics=["log_loss"])
+        return list(values.mean((0, 1, 2, 4, 5)))
+
+    def again(x: np.ndarray, y: np.ndarray, points: np.ndarray, deep: bool = True) -> np.ndarray:
+        return again(x, y, points, False) if deep else points
+
+    made = {str(by): shifted(by) for by in (0.0, 0.5, 1.0)}
+    arrays = {
+        f"array {last}": shifted(np.r_[np.zeros(2000), last, np.zeros(2000)]) for last in (2, 3)
+    }
+    codes = {"a": lambda x, y, points: points + 4, "b": lambda x, y, points: points + 5}
+    parts = {f"part {by}": functools.partial(lambda by, x, y, p: p + by, by) for by in (6, 7)}
+    methods = {**made, **arrays, **codes, **parts, "again": again}
+    first = found(methods)
+    assert len(set(first)) == 9  # ``again`` is a shift by nothing
+    tasks.clear()
+    assert found(methods) == first
+    assert found({"0.5": shifted(0.5)}) == first[1:2]
+    assert not tasks
+
+
+def test_models_that_differ_are_told_apart() -> None:
+    def prior(scale: float) -> bc.models.Prior:
+        def model() -> None:
+            numpyro.sample("mu0", dist.Normal(-1.0, scale))
+            numpyro.sample("mu1", dist.Normal(1.0, scale))
+            numpyro.deterministic("sigma", 1.0)
+
+        return bc.GaussianPrior(model=model)
+
+    assert digest_of(prior(1.0)) == digest_of(prior(1.0)) != digest_of(prior(2.0))
+
+
+def test_open_seeds_are_set() -> None:
+    from sklearn.tree import ExtraTreeClassifier
+
+    tree = ExtraTreeClassifier(max_depth=1)
+    options = {"methods": {"tree": tree}, "num_datasets": 4, "metrics": ["log_loss"]}
+    np.testing.assert_array_equal(sweep(**options), sweep(**options))
+
+
+def _truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def _flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def _to_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+    (path / "of the user").touch()
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        pytest.param(_truncate, id="truncated"),
+        pytest.param(_flip, id="flipped"),
+        pytest.param(lambda path: path.write_bytes(b""), id="empty"),
+        pytest.param(
+            lambda path: shutil.copy(next(p for p in path.parent.glob("*.npz") if p != path), path),
+            id="of another question",
+        ),
+        pytest.param(_to_folder, id="a folder"),
+    ],
+)
+def test_broken_blocks_are_done_again(
+    harm: Callable[[Path], None], tmp_path: Path, tasks: list[Task]
+) -> None:
+    expected = sweep(store=tmp_path)
+    first, second = sorted(tmp_path.glob("*.npz"))
+    harm(first)
+    tasks.clear()
+    np.testing.assert_array_equal(sweep(store=tmp_path), expected)
+    assert len(tasks) == 1
+    # It is mended, and what was in its place, if of value, is kept.
+    np.testing.assert_array_equal(sweep(store=tmp_path), expected)
+    assert len(tasks) == 1
+    assert first.is_file() and second.is_file()
+    if harm is _to_folder:
+        assert len(list(tmp_path.glob("*.aside/of the user"))) == 1
+
+
+def test_every_changed_byte_is_noticed(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.put(QUESTION, ARRAYS)
+    (place,) = tmp_path.iterdir()
+    content = place.read_bytes()
+    # The file is one of NumPy's.
+    np.testing.assert_equal(dict(np.load(place)), ARRAYS)
+    np.testing.assert_equal(store.get(QUESTION), ARRAYS)
+    chance = random.Random(0)
+    for at in range(len(content)):
+        changed = bytearray(content)
+        changed[at] ^= 1 << chance.randrange(8)
+        place.write_bytes(changed)
+        assert store.get(QUESTION) is None
+        place.write_bytes(content[:at])
+        assert store.get(QUESTION) is None
+    place.write_bytes(content + b"0")
+    assert store.get(QUESTION) is None
+    assert store.get({**QUESTION, "data sets": [3, 3]}) is None
+
+
+def test_leftovers_of_killed_runs(tmp_path: Path, tasks: list[Task]) -> None:
+    store = Store(tmp_path)
+    old, young = store._partial("0" * 32), store._partial("1" * 32)
+    foreign = tmp_path / ".mine.partial"
+    for path in (old, young, foreign):
+        path.write_bytes(b"half of it")
+    for path, hours in ((old, 25), (young, 23), (foreign, 1000)):
+        at = time.time() - hours * 3600
+        os.utime(path, (at, at))
+    found = sweep(store=tmp_path)
+    assert not old.exists()
+    # It may be of a run that is alive.
+    assert young.exists() and foreign.exists()
+    np.testing.assert_array_equal(found, sweep())
+
+
+def test_finished_store_is_only_read(
+    tmp_path: Path, tasks: list[Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = sweep(store=tmp_path)
+    for name in ("prepare", "put"):
+        monkeypatch.setattr(Store, name, lambda *a: pytest.fail("it was written to"))
+    np.testing.assert_array_equal(sweep(store=tmp_path, num_datasets=5), expected[..., :5, :])
+
+
+@pytest.fixture
+def read_only() -> Iterator[Path]:
+    """A folder in which this process cannot write: for that, root becomes another user."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        folder.chmod(0o555)
+        user = os.geteuid()
+        if user == 0:
+            os.seteuid(65534)
+        try:
+            yield folder
+        finally:
+            os.seteuid(user)
+            folder.chmod(0o755)
+
+
+def test_read_only_folder(read_only: Path) -> None:
+    store = Store(read_only)
+    assert store.get(QUESTION) is None
+    for call in (
+        store.prepare,
+        lambda: store.put(QUESTION, ARRAYS),
+        lambda: Store(read_only / "inside"),
+    ):
+        with pytest.raises(PermissionError, match=f"files can be written: .*{read_only}"):
+            call()
+
+
+def test_folder_is_tried_before_anything_is_computed(
+    tmp_path: Path, tasks: list[Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Store) -> None:
+        raise PermissionError("as above")
+
+    monkeypatch.setattr(Store, "prepare", fail)
+    with pytest.raises(PermissionError, match="as above"):
+        sweep(store=tmp_path)
+    assert not tasks
+
+
+def test_full_folder(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.put(QUESTION, ARRAYS)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(OSError, match="store must be a folder in which files can be written"):
+            store.put(QUESTION, ARRAYS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    # What was there is whole, and the half that was written is gone.
+    np.testing.assert_equal(store.get(QUESTION), ARRAYS)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_file_in_place_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError, match="it is a file"):
+        sweep(store=tmp_path / "file")

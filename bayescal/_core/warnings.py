@@ -1,6 +1,12 @@
-"""Warnings that the package gives."""
+"""Warnings that the package gives, and their silence in threads."""
 
 from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class SamplingWarning(UserWarning):
@@ -9,3 +15,39 @@ class SamplingWarning(UserWarning):
 
 class AccuracyWarning(UserWarning):
     """A quadrature rule did not reach the accuracy that it aims at."""
+
+
+_lock = threading.Lock()
+_inside = 0
+_outermost: warnings.catch_warnings[None] | None = None
+
+
+@contextmanager
+def ignored(category: type[Warning] = Warning) -> Iterator[None]:
+    """Ignore a category of warnings; several threads may overlap.
+
+    The filters are one list for all threads, so that two overlapping
+    ``warnings.catch_warnings`` may restore each other's. Here the first to enter keeps the
+    filters and the last to leave restores them: until then a warning is ignored in every thread.
+    Where each thread has filters of its own, they are changed in this one only.
+    """
+    if getattr(sys.flags, "context_aware_warnings", False):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", category)
+            yield
+        return
+    global _inside, _outermost
+    with _lock:
+        if not _inside:
+            _outermost = warnings.catch_warnings()
+            _outermost.__enter__()
+        _inside += 1
+        warnings.simplefilter("ignore", category)
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if not _inside and _outermost is not None:
+                _outermost.__exit__(None, None, None)
+                _outermost = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import numpy as np
 
 from bayescal._core.optimise import Status
 from bayescal._core.precision import float64
-from bayescal._core.warnings import AccuracyWarning, SamplingWarning
+from bayescal._core.warnings import AccuracyWarning, SamplingWarning, ignored
 from bayescal.models import Family
 from bayescal.posterior import posterior
 from bayescal.sweeps._cells import Cell, describe
@@ -97,9 +96,8 @@ class Informed(Recipe):
     def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[Any, Any]) -> Answer:
         options = {"integrator": self.integrator, "num_samples": self.num_samples, "key": key}
         place = ("posterior", self.integrator, self.num_samples)
-        with warnings.catch_warnings():
-            # Of thousands of data sets some are hard; statuses say which.
-            warnings.simplefilter("ignore", (AccuracyWarning, SamplingWarning))
+        # Of thousands of data sets some are hard; statuses say which.
+        with ignored(AccuracyWarning), ignored(SamplingWarning):
             if place not in shared:
                 x = np.asarray(block.x)
                 data = x, np.broadcast_to(block.y, x.shape)
@@ -142,8 +140,7 @@ class Estimator(Recipe):
         log_odds, status = np.empty(test.shape), np.zeros(len(x), int)
         for i, own in enumerate(x):
             model = _seeded(clone(self.estimator), own)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with ignored():
                 model.fit(own[:, None], block.y)
             said = getattr(model, "status_", "converged")
             status[i] = Status[str(said).upper()]

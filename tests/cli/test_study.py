@@ -13,6 +13,7 @@ import bayescal
 from bayescal.cli import app
 from bayescal.maps.multiclass import MULTICLASS
 from bayescal.study import adult, real
+from tests.cli.printed import cells, check_error
 
 QUICK = ("--method", "uncalibrated", "--method", "platt", "--method", "cauchy_map")
 
@@ -29,22 +30,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / "tables" / f"{name}.csv").write_text("\n".join(["a,b,class", *lines]))
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def cells(text: str, name: str) -> list[list[str]]:
-    """Return the other cells of the rows of printed tables that begin with ``name``."""
-    found = [line.split("│")[1:-1] for line in text.splitlines() if "│" in line]
-    rows = [[cell.strip() for cell in row] for row in found]
-    return [row[1:] for row in rows if row[0] == name]
-
-
-def check_error(line: list[str], message: str) -> None:
-    result = CliRunner().invoke(app, line)
-    assert result.exit_code == 2, result.output
-    assert result.stdout == ""
-    assert result.stderr.startswith("bayescal: error: ")
-    assert result.stderr.count("\n") == 1
-    assert message in result.stderr
 
 
 def test_real_prints_means_beside_published_ones(folder: Path) -> None:

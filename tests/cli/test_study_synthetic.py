@@ -16,7 +16,8 @@ import bayescal
 from bayescal.cli import app
 from bayescal.cli._study_synthetic import _published, _with_error
 from bayescal.study import draws, factors
-from bayescal.sweeps import _block, _run
+from bayescal.sweeps import _run
+from tests.cli.printed import cells, check_error
 
 LINE = ["study", "synthetic", "--question", "1", "--datasets", "5", "--test", "200"]
 QUICK = [f"--method={m}" for m in ("normal", "platt", "optimal")]
@@ -25,25 +26,8 @@ QUICK = [f"--method={m}" for m in ("normal", "platt", "optimal")]
 @pytest.fixture(autouse=True, scope="module")
 def small_blocks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_block, "SIZE", 8)
         patch.setattr(_run, "SIZE", 8)
         yield
-
-
-def cells(text: str, name: str) -> list[list[str]]:
-    """Return the other cells of the rows of printed tables that begin with ``name``."""
-    found = [line.split("│")[1:-1] for line in text.splitlines() if "│" in line]
-    rows = [[cell.strip() for cell in row] for row in found]
-    return [row[1:] for row in rows if row[0] == name]
-
-
-def check_error(line: list[str], message: str) -> None:
-    result = CliRunner().invoke(app, line)
-    assert result.exit_code == 2, result.output
-    assert result.stdout == ""
-    assert result.stderr.startswith("bayescal: error: ")
-    assert result.stderr.count("\n") == 1
-    assert message in result.stderr
 
 
 def test_tables_are_those_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import bayescal as bc
 from bayescal._core.keys import as_key
 from bayescal._core.precision import float64
 from bayescal.datasets import synthetic
-from bayescal.sweeps import _block
+from bayescal.sweeps import _run
 from bayescal.sweeps._cells import Cell, class_counts, digest_of, keys_of
 from bayescal.sweeps._data import draw_block
 
@@ -28,8 +29,7 @@ SMALL: dict[str, Any] = {"num_datasets": 6, "n_test": 200, "progress": False}
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_block, "SIZE", 8)
-    monkeypatch.setattr("bayescal.sweeps._run.SIZE", 8)
+    monkeypatch.setattr(_run, "SIZE", 8)
 
 
 def data_of(cell: Cell, count: int, key: int = 0) -> tuple[np.ndarray, ...]:
@@ -171,10 +171,27 @@ def test_size_of_blocks_changes_no_digits_that_matter(monkeypatch: pytest.Monkey
     options = {**SMALL, "num_datasets": 11}
     methods = ["normal", "L1", "predictive", "optimal"]
     one = bc.sweep(FAR, n_train=15, methods=methods, **options)
-    monkeypatch.setattr(_block, "SIZE", 3)
-    monkeypatch.setattr("bayescal.sweeps._run.SIZE", 3)
+    monkeypatch.setattr(_run, "SIZE", 3)
     other = bc.sweep(FAR, n_train=15, methods=methods, **options)
     np.testing.assert_allclose(one.value, other.value, rtol=1e-9)
+
+
+def test_threads_leave_the_warning_filters_as_they_were() -> None:
+    import warnings
+
+    from sklearn.linear_model import LogisticRegression
+
+    def own(x: np.ndarray, y: np.ndarray, points: np.ndarray) -> np.ndarray:
+        return np.zeros(len(points))
+
+    before = list(warnings.filters)
+    methods = {
+        "informed": "predictive", "estimator": LogisticRegression(max_iter=1), "own": own
+    }  # fmt: skip
+    options = {**SMALL, "num_datasets": 20}
+    with ThreadPoolExecutor(4) as executor:
+        bc.sweep(WIDE, n_train=[10, 12], methods=methods, executor=executor, **options)
+    assert warnings.filters == before
 
 
 def test_digests_are_the_same_in_every_process() -> None:

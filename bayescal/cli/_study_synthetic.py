@@ -60,7 +60,7 @@ def run_synthetic(
     the thesis hold. Writes these as JSON and CSV, all single values, and critical-difference
     diagrams. What is finished is kept: a run that was killed goes on where it stopped.
 
-    All three questions with 1,000 data sets take about fifteen minutes on two cores, the figures
+    All three questions with 1,000 data sets take about three minutes on two cores, the figures
     about a minute.
     """
     if figure:

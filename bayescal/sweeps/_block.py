@@ -31,8 +31,8 @@ class Task(NamedTuple):
         Data of a JAX key, that of the whole sweep.
     key_impl : str
         The kind of that key.
-    first, count : int
-        Which data sets.
+    first, count, wanted : int
+        The first data set, how many there are in the block, and how many of them count.
     recipes : dict of Recipe
     metrics : dict
         Names and options by title.
@@ -43,6 +43,7 @@ class Task(NamedTuple):
     key_impl: str
     first: int
     count: int
+    wanted: int
     recipes: dict[str, Recipe]
     metrics: dict[str, tuple[str, dict[str, Any]]]
 
@@ -83,7 +84,8 @@ def _run_block(task: Task) -> Result:
         start = now
 
     key = jax.random.wrap_key_data(jnp.asarray(task.key), impl=task.key_impl)
-    block = draw_block(task.cell, keys_of(task.cell, key, task.first, task.count))
+    keys = keys_of(task.cell, key, task.first, task.count)
+    block = draw_block(task.cell, keys, task.wanted)
     block.test_x.block_until_ready()
     stop("data")
     values, status, shared = {}, {}, {}

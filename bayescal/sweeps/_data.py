@@ -27,6 +27,8 @@ class Block(NamedTuple):
     test_y : integer array of shape (m,)
     parameters : dict of arrays of shape (b, ...)
         What the data were drawn with.
+    wanted : int
+        So many of the first data sets; the others only fill the block.
     """
 
     x: jax.Array
@@ -34,9 +36,10 @@ class Block(NamedTuple):
     test_x: jax.Array
     test_y: np.ndarray
     parameters: dict[str, jax.Array]
+    wanted: int
 
 
-def draw_block(cell: Cell, keys: Keys) -> Block:
+def draw_block(cell: Cell, keys: Keys, wanted: int | None = None) -> Block:
     """Draw a data set for each of the keys, which alone decide about it."""
     y = _labels(*class_counts(cell.n_train, cell.class_ratio))
     test_y = _labels(*class_counts(cell.n_test, 0.5))
@@ -44,7 +47,7 @@ def draw_block(cell: Cell, keys: Keys) -> Block:
         parameters = _parameters(cell.prior, keys.parameters)
         x = _observe(cell.prior.family, parameters, keys.train, jnp.asarray(y))
         test_x = _observe(cell.prior.family, parameters, keys.test, jnp.asarray(test_y))
-    return Block(x, y, test_x, test_y, parameters)
+    return Block(x, y, test_x, test_y, parameters, len(x) if wanted is None else wanted)
 
 
 def _labels(zeros: int, ones: int) -> np.ndarray:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +16,9 @@ import numpy as np
 from bayescal._core.optimise import Status
 from bayescal._core.precision import float64
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning, ignored
-from bayescal.models import Family
+from bayescal.models import Family, Prior
 from bayescal.posterior import posterior
-from bayescal.sweeps._cells import Cell, describe
+from bayescal.sweeps._cells import Cell, describe, digest_of
 from bayescal.sweeps._data import Block
 from bayescal.sweeps._identity import digest_of_function
 from bayescal.sweeps._logistic import fit_lines
@@ -47,7 +47,16 @@ class Answer(NamedTuple):
 
 
 class Recipe(ABC):
-    """A method; equal recipes give equal answers."""
+    """A method; equal recipes give equal answers.
+
+    Attributes
+    ----------
+    one_by_one : bool
+        Whether it answers for the wanted data sets of a block only, one after the other; else for
+        all of them at once.
+    """
+
+    one_by_one: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -79,29 +88,34 @@ class Logistic(Recipe):
 
 @dataclass(frozen=True)
 class Informed(Recipe):
-    """Predictions that know the prior."""
+    """Predictions that know the prior, or believe another one."""
 
-    method: str
+    method: str = "predictive"
     integrator: str = "quadrature"
     num_samples: int = 100_000
+    prior: Prior | None = None
 
     def __post_init__(self) -> None:
         if self.method not in INFORMED:
             raise ValueError(f"method must be one of {', '.join(INFORMED)}, got {self.method!r}")
+        if self.prior is not None and not isinstance(self.prior, Prior):
+            raise TypeError(f"prior must be a Prior, got {type(self.prior).__name__}")
 
     @property
     def identity(self) -> Any:
-        return ["informed", self.method, self.integrator, self.num_samples]
+        belief = [] if self.prior is None else [digest_of(self.prior)]
+        return ["informed", self.method, self.integrator, self.num_samples, *belief]
 
     def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[Any, Any]) -> Answer:
         options = {"integrator": self.integrator, "num_samples": self.num_samples, "key": key}
-        place = ("posterior", self.integrator, self.num_samples)
+        prior = cell.prior if self.prior is None else self.prior
+        place = ("posterior", digest_of(prior), self.integrator, self.num_samples)
         # Of thousands of data sets some are hard; statuses say which.
         with ignored(AccuracyWarning), ignored(SamplingWarning):
             if place not in shared:
                 x = np.asarray(block.x)
                 data = x, np.broadcast_to(block.y, x.shape)
-                shared[place] = posterior(cell.prior, data, **options)
+                shared[place] = posterior(prior, data, **options)
             with float64():
                 found = shared[place].predict(block.test_x, method=self.method)
         return Answer(None, found.log_odds, _no_status(block))
@@ -124,6 +138,8 @@ class Optimal(Recipe):
 class Estimator(Recipe):
     """A scikit-learn classifier or a calibrator of raw scores, fitted to each data set in turn."""
 
+    one_by_one = True
+
     def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
 
@@ -137,8 +153,8 @@ class Estimator(Recipe):
         from sklearn.base import clone
 
         x, test = np.asarray(block.x), np.asarray(block.test_x)
-        log_odds, status = np.empty(test.shape), np.zeros(len(x), int)
-        for i, own in enumerate(x):
+        log_odds, status = np.zeros(test.shape), np.zeros(len(x), int)
+        for i, own in enumerate(x[: block.wanted]):
             model = _seeded(clone(self.estimator), own)
             with ignored():
                 model.fit(own[:, None], block.y)
@@ -151,6 +167,8 @@ class Estimator(Recipe):
 class Function(Recipe):
     """The user's own: log odds from training scores, labels and test scores of one data set."""
 
+    one_by_one = True
+
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
 
@@ -162,14 +180,16 @@ class Function(Recipe):
         x, test = np.asarray(block.x), np.asarray(block.test_x)
         found = [
             np.asarray(self.function(own, block.y, points), float)
-            for own, points in zip(x, test, strict=True)
+            for own, points in zip(x[: block.wanted], test, strict=False)
         ]
         if any(each.shape != test.shape[1:] for each in found):
             raise ValueError(
                 f"{getattr(self.function, '__name__', self.function)} must return log odds of "
                 f"shape {test.shape[1:]}, got {found[0].shape}"
             )
-        return Answer(None, np.stack(found), _no_status(block))
+        log_odds = np.zeros(test.shape)
+        log_odds[: block.wanted] = found
+        return Answer(None, log_odds, _no_status(block))
 
 
 def as_recipes(methods: Sequence[Any] | Mapping[str, Any]) -> dict[str, Recipe]:
@@ -209,13 +229,15 @@ def _as_recipe(method: Any) -> Recipe:
         raise ValueError(f"methods must be among {known}, estimators or functions, got {method!r}")
     if isinstance(method, Mapping):
         return Informed(**method)
+    if isinstance(method, Prior):
+        return Informed(prior=method)
     if hasattr(method, "fit") and hasattr(method, "predict_proba"):
         return Estimator(method)
     if callable(method):
         return Function(method)
     raise TypeError(
-        "a method must be a name, options of informed predictions, an estimator or a function, "
-        f"got {type(method).__name__}"
+        "a method must be a name, options of informed predictions, a prior, an estimator or a "
+        f"function, got {type(method).__name__}"
     )
 
 

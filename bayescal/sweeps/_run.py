@@ -56,7 +56,7 @@ class Run:
         key: jax.Array,
     ) -> None:
         self._recipes, self._metrics = dict(recipes), dict(metrics)
-        self._version = version("bayescal")
+        self._version, self._num_datasets = version("bayescal"), num_datasets
         self._key, self._key_impl = key_data(key), str(jax.random.key_impl(key))
         shape = num_datasets, len(self._metrics)
         self.values = {
@@ -69,6 +69,7 @@ class Run:
         self.seconds: defaultdict[str, float] = defaultdict(float)
         # All are whole, the last of a configuration too: so they share compiled programs, numbers
         # do not depend on how many data sets there are, and longer runs use what shorter ones kept.
+        # What is done one by one is not done for data sets that only fill a block.
         self._blocks = [
             (name, cell, first)
             for name, cell in cells.items()
@@ -127,7 +128,9 @@ class Run:
     def _task(self, block: Any, missing: Sequence[str]) -> Task:
         _, cell, first = block
         recipes = {name: self._recipes[name] for name in missing}
-        return Task(cell, self._key, self._key_impl, first, SIZE, recipes, self._metrics)
+        wanted = min(SIZE, self._num_datasets - first)
+        key = self._key, self._key_impl
+        return Task(cell, *key, first, SIZE, wanted, recipes, self._metrics)
 
     def _recall(self, block: Any, store: Store | None) -> list[str]:
         """Take what the store has of a block; return the methods it lacks."""
@@ -157,6 +160,8 @@ class Run:
 
     def _question(self, block: Any, method: str) -> dict[str, Any]:
         _, cell, first = block
+        recipe = self._recipes[method]
+        count = min(SIZE, self._num_datasets - first) if recipe.one_by_one else SIZE
         return {
             "bayescal": self._version,
             "prior": digest_of(cell.prior),
@@ -164,8 +169,8 @@ class Run:
             "class_ratio": cell.class_ratio,
             "n_test": cell.n_test,
             "key": [self._key_impl, self._key.tolist()],
-            "data sets": [first, SIZE],
-            "method": self._recipes[method].identity,
+            "data sets": [first, count],
+            "method": recipe.identity,
             "metrics": describe(list(self._metrics.values())),
         }
 

@@ -64,12 +64,14 @@ def sweep(
         A method is a name: one of the study's logistic regressions "normal", "platt", "smoothed",
         "L1", "L2", "ibls" and "cauchy_map"; a prediction that knows the prior, "predictive",
         "preds", "coeffs" or "map", by quadrature; or "optimal", which knows the parameters. Or a
-        dict of ``method``, ``integrator`` and ``num_samples`` for predictions that know the prior;
-        a scikit-learn classifier, or a calibrator with ``inputs="scores"``, which is fitted to each
-        data set in turn; or a function of training scores (n,), labels (n,) and test scores (m,)
+        dict of ``method``, ``integrator`` and ``num_samples`` for predictions that know the prior,
+        or with ``prior`` believe another one, as a Prior on its own does; a scikit-learn
+        classifier, or a calibrator with ``inputs="scores"``, which is fitted to each data set in
+        turn; or a function of training scores (n,), labels (n,) and test scores (m,)
         that returns log odds (m,).
     num_datasets : int
-        For each combination. They are computed 125 at a time, so that few take as long as 125.
+        For each combination. They are computed 125 at a time, so that few take as long as 125;
+        estimators and functions of the user take them one by one.
     n_test : int
         Size of each test set, half of each class.
     metrics : sequence of str, or mapping

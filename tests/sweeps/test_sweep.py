@@ -194,6 +194,50 @@ def test_threads_leave_the_warning_filters_as_they_were() -> None:
     assert warnings.filters == before
 
 
+def test_a_prior_is_what_a_method_believes() -> None:
+    def by_hand(x: np.ndarray, y: np.ndarray, points: np.ndarray) -> np.ndarray:
+        return bc.posterior(FAR, (x, y), integrator="quadrature").predict(points).log_odds
+
+    methods = {
+        "right": "predictive",
+        "same": WIDE,
+        "wrong": FAR,
+        "by hand": by_hand,
+        "mode": {"method": "map", "prior": FAR},
+    }
+    found = bc.sweep(WIDE, n_train=10, methods=methods, **SMALL)
+    rows = found.value.sel(metric="log_loss").squeeze().values
+    loss = dict(zip(methods, rows, strict=True))
+    np.testing.assert_array_equal(loss["right"], loss["same"])
+    np.testing.assert_allclose(loss["wrong"], loss["by hand"], rtol=1e-6)
+    assert (loss["mode"] != loss["wrong"]).all()
+    with pytest.raises(TypeError, match="prior must be a Prior"):
+        bc.sweep(WIDE, n_train=10, methods={"odd": {"prior": 3}}, **SMALL)
+
+
+def test_functions_are_called_for_the_data_sets_asked_for_only(tmp_path: Path) -> None:
+    said = tmp_path / "calls"
+
+    def own(x: np.ndarray, y: np.ndarray, points: np.ndarray) -> np.ndarray:
+        with said.open("a") as file:
+            file.write("called\n")
+        return points - x.mean()
+
+    def calls() -> int:
+        return len(said.read_text().splitlines())
+
+    options = {**SMALL, "n_train": 10, "methods": {"own": own}, "store": tmp_path / "kept"}
+    few = bc.sweep(WIDE, **{**options, "num_datasets": 3})
+    assert calls() == 3
+    # What was kept of three data sets is no block of the ten.
+    many = bc.sweep(WIDE, **{**options, "num_datasets": 10})
+    assert calls() == 13
+    np.testing.assert_array_equal(few.value, many.value.isel(dataset=slice(3)))
+    again = bc.sweep(WIDE, **{**options, "num_datasets": 10})
+    assert calls() == 13
+    np.testing.assert_array_equal(again.value, many.value)
+
+
 def test_digests_are_the_same_in_every_process() -> None:
     code = (
         "from bayescal.datasets.synthetic import experiments;"

@@ -105,6 +105,15 @@ def shared_data() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def arena(shared_data: Path) -> Path:
+    """The folder of real scores with the losses of peers, beside that of real data sets."""
+    folder = shared_data.parent / "arena"
+    if not folder.is_dir():
+        pytest.skip(f"no arena: {folder} is not a folder")
+    return folder
+
+
 @pytest.fixture
 def compilations(caplog: pytest.LogCaptureFixture) -> Callable[[], Any]:
     """Return a context that collects the names of the programs compiled in it."""

@@ -1,4 +1,4 @@
-"""The command line: ``bayescal demo``, ``predict``, ``evaluate`` and ``study``.
+"""The command line: ``bayescal demo``, ``fit``, ``apply``, ``predict``, ``evaluate``, ``study``.
 
 Input errors end with one line on standard error and exit code 2.
 """
@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from bayescal.cli import _demo, _errors, _evaluate, _predict, _study
+from bayescal.cli import _calibrate, _demo, _errors, _evaluate, _predict, _study
 
 __all__ = ["main"]
 
@@ -96,6 +96,62 @@ def _run_demo(
 ) -> None:
     """Calibrate a linear SVM on a built-in data set: a table and a reliability diagram."""
     _demo.demo(out=out, seed=seed, num_samples=num_samples, integrator=integrator)
+
+
+@app.command("fit")
+def _run_fit(
+    file: Annotated[
+        Path, typer.Argument(help="CSV file with scores and labels; .gz too.", show_default=False)
+    ],
+    label: Annotated[str, typer.Option(help="Column of FILE with the labels, of any kind.")],
+    out: Annotated[Path, typer.Option(help="File for the calibrator; usually NAME.npz.")],
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of the second class, or one for each class with commas between. By "
+            "default all other columns of numbers, if these can only be the scores."
+        ),
+    ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(help="Labels with commas between, in the order of the columns."),
+    ] = None,
+    inputs: Annotated[
+        str, typer.Option(help="What the columns hold: probs, logits or scores.")
+    ] = "probs",
+    weights: Annotated[str | None, typer.Option(help="Column of FILE with case weights.")] = None,
+    method: Annotated[str, typer.Option(help="A calibrator's class, as Temperature.")] = "Auto",
+    seed: _Seed = 0,
+) -> None:
+    """Learn to calibrate scores from a CSV file, and say what to expect."""
+    _calibrate.fit_file(
+        file,
+        label=label,
+        columns=columns,
+        classes=classes,
+        inputs=inputs,
+        weights=weights,
+        method=method,
+        seed=seed,
+        out=out,
+    )
+
+
+@app.command("apply")
+def _run_apply(
+    calibrator: Annotated[Path, typer.Argument(help="Written by fit.", show_default=False)],
+    file: Annotated[
+        Path, typer.Argument(help="CSV file with the same columns of scores.", show_default=False)
+    ],
+    out: Annotated[
+        Path, typer.Option(help="File to write: the rows and their probabilities; - prints.")
+    ],
+    prefix: Annotated[
+        str, typer.Option(help="Of the new columns, before the names of the classes.")
+    ] = "calibrated_",
+) -> None:
+    """Calibrate the scores in a CSV file."""
+    _calibrate.apply_file(calibrator, file, out=out, prefix=prefix)
 
 
 @app.command("predict")

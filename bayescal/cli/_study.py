@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from bayescal.cli._study_arena import run_arena
 from bayescal.cli._study_running import make_console, running, versions
 from bayescal.cli._study_synthetic import run_synthetic
 from bayescal.cli._study_tables import (
@@ -21,6 +22,7 @@ from bayescal.cli._study_tables import (
 
 study = typer.Typer(help="Compare methods with each other and with published figures.")
 
+study.command("arena")(run_arena)
 study.command("synthetic")(run_synthetic)
 
 _Out = Annotated[Path, typer.Option(help="Folder for the results; made if it is missing.")]

@@ -1,6 +1,8 @@
 """scikit-learn estimators; imported with scikit-learn when one of them is first used."""
 
 from bayescal.estimators._files import load, save
+from bayescal.estimators.auto import Auto, Report
+from bayescal.estimators.averaging import AveragedBeta, StackedScaling
 from bayescal.estimators.calibrated_classifier import CalibratedClassifier
 from bayescal.estimators.combining import Average, Composition, MultiLabel, compose
 from bayescal.estimators.linear import (
@@ -33,7 +35,9 @@ from bayescal.estimators.temperature import EnsembleTemperature, Temperature
 __all__ = [
     "BBQ",
     "KNN",
+    "Auto",
     "Average",
+    "AveragedBeta",
     "Beta",
     "BinwiseTemperature",
     "CDFSpline",
@@ -54,8 +58,10 @@ __all__ = [
     "OneVsRest",
     "OrderPreserving",
     "Quadratic",
+    "Report",
     "ScalingBinning",
     "Spline",
+    "StackedScaling",
     "StructuredMatrix",
     "StructuredVector",
     "Temperature",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal.estimators import (
+    averaging,
     linear,
     multiclass,
     nonparametric,
@@ -19,6 +21,7 @@ from bayescal.estimators import (
     temperature,
 )
 from bayescal.estimators._calibrator import Calibrator
+from bayescal.estimators.auto import Auto, Report
 from bayescal.estimators.combining import Average, Composition, MultiLabel
 from bayescal.estimators.logistic_regression import LogisticRegression
 from bayescal.logistic._posterior import Draws
@@ -29,9 +32,9 @@ _FORMAT = "bayescal calibrator"
 _VERSION = 1
 _KINDS = {
     name: getattr(module, name)
-    for module in (linear, multiclass, nonparametric, parametric, scaling, temperature)
+    for module in (averaging, linear, multiclass, nonparametric, parametric, scaling, temperature)
     for name in module.__all__
-} | {cls.__name__: cls for cls in (Average, Composition, LogisticRegression, MultiLabel)}
+} | {cls.__name__: cls for cls in (Auto, Average, Composition, LogisticRegression, MultiLabel)}
 _PLAIN = ("n_features_in_", "status_", "objective_", "n_iter_", "strength_", "smoothing_")
 _ARRAYS = ("classes_", "feature_names_in_", "label_names_", "coef_", "intercept_", "cv_losses_")
 
@@ -93,6 +96,8 @@ def _pack(calibrator: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         if getattr(calibrator, name, None) is not None
     }
     header = {"kind": kind, "parameters": _parameters(calibrator), "attributes": facts}
+    if isinstance(calibrator, Auto):
+        header["report"] = dataclasses.asdict(calibrator.report_)
     if isinstance(calibrator, Calibrator):
         arrays |= {f"state/{name}": value for name, value in calibrator._state.items()}
     elif isinstance(calibrator, LogisticRegression):
@@ -181,6 +186,8 @@ def _unpack(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
     else:
         parts = enumerate(header["parts"])
         calibrator.calibrators_ = [_unpack(own, groups[f"part{i}"]) for i, own in parts]
+        if isinstance(calibrator, Auto):
+            calibrator.report_ = Report(**header["report"])
         if isinstance(calibrator, MultiLabel) and not hasattr(calibrator, "label_names_"):
             calibrator.label_names_ = None
     return calibrator

@@ -24,8 +24,8 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from bayescal.estimators._calibrator import Calibrator
 from bayescal.estimators._multiclass import MulticlassCalibrator
-from bayescal.estimators.linear import StructuredVector
-from bayescal.estimators.parametric import Beta, Logistic
+from bayescal.estimators.auto import Auto
+from bayescal.estimators.averaging import AveragedBeta
 from bayescal.estimators.temperature import Temperature
 from bayescal.smoothing._inputs import check_sample_weight
 
@@ -33,7 +33,14 @@ __all__ = ["CalibratedClassifier"]
 
 
 def _has_interval(owner: CalibratedClassifier) -> bool:
-    return hasattr(type(owner.calibrator), "posterior_") and not owner.ensemble
+    calibrator = owner.calibrator
+    if calibrator is None and hasattr(owner, "calibrators_"):
+        calibrator = owner.calibrators_[0]
+    if isinstance(calibrator, Calibrator):
+        able = hasattr(type(calibrator), "posterior_") or isinstance(calibrator, AveragedBeta)
+    else:
+        able = calibrator is None or hasattr(calibrator, "predict_interval")
+    return able and not owner.ensemble
 
 
 def _takes_several(calibrator: Any) -> bool:
@@ -57,9 +64,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         With ``predict_proba``, or ``decision_function`` for calibrators of logits and scores.
     calibrator : calibrator, optional
         Any of this package, or a classifier that takes scores as features. Its ``inputs`` says what
-        it is given: probabilities for "probs", else the decision function. By default ``Beta()``,
-        or ``Logistic(inputs="scores")`` if the classifier has no probabilities; for more than two
-        classes ``StructuredVector()``, of probabilities or else of the decision function.
+        it is given: probabilities for "probs", else the decision function. By default ``Auto()``,
+        of probabilities or, if the classifier has none, of the decision function.
     cv : int, splitter or iterable of splits
         An integer is a number of stratified folds, fewer where a class has fewer rows.
     ensemble : bool
@@ -214,10 +220,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def _calibrator(self, estimator: Any) -> Any:
         if self.calibrator is not None:
             return clone(self.calibrator)
-        has_probabilities = hasattr(estimator, "predict_proba")
-        if len(self.classes_) > 2:
-            return StructuredVector(inputs="probs" if has_probabilities else "logits")
-        return Beta() if has_probabilities else Logistic(inputs="scores")
+        if hasattr(estimator, "predict_proba"):
+            return Auto()
+        return Auto(inputs="scores" if len(self.classes_) == 2 else "logits")
 
     def _response(self, estimator: Any) -> str:
         """Return the method of the classifier that gives what the calibrator takes."""

@@ -1,6 +1,7 @@
 """Calibration maps of binary scores, pure: one file for each method."""
 
 from bayescal.maps._map import REGISTRY, Map
+from bayescal.maps.averaged_beta import AveragedBeta
 from bayescal.maps.bbq import BBQ
 from bayescal.maps.beta import Beta
 from bayescal.maps.cdf_spline import CDFSpline
@@ -15,6 +16,7 @@ from bayescal.maps.venn_abers import VennAbers
 __all__ = [
     "BBQ",
     "REGISTRY",
+    "AveragedBeta",
     "Beta",
     "CDFSpline",
     "CenteredIsotonic",

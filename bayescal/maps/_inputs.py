@@ -69,7 +69,8 @@ def convert(
         both = np.log(np.clip(scores.astype(float), least, 1 - least[::-1]))
         return both[:, 1] - both[:, 0]
     p = np.clip(_column(scores), least[1], 1 - least[0])
-    return np.log(p) - np.log1p(-p)
+    # One minus the least may be one.
+    return np.log(p) - np.log(np.maximum(1 - p, least[0]))
 
 
 def least_probabilities(scores: Any) -> np.ndarray:

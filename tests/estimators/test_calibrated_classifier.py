@@ -51,7 +51,12 @@ def test_decision_function_is_used_for_logits_and_scores(table: Any) -> None:
     expected = bc.Logistic(inputs="scores").fit(scores, y)
     assert model.calibrators_[0].slope_ == pytest.approx(expected.slope_)
     default = bc.CalibratedClassifier(LinearSVC(), cv=3).fit(X, y)
-    np.testing.assert_allclose(default.predict_proba(X), model.predict_proba(X))
+    expected = (
+        bc.Auto(inputs="scores")
+        .fit(scores, y)
+        .predict_proba(LinearSVC().fit(X, y).decision_function(X))
+    )
+    np.testing.assert_allclose(default.predict_proba(X), expected)
     with pytest.raises(ValueError, match="estimator must have predict_proba .* inputs='scores'"):
         bc.CalibratedClassifier(LinearSVC(), bc.Beta()).fit(X, y)
     with pytest.raises(ValueError, match="estimator must have decision_function .*='probs'"):

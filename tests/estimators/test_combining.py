@@ -158,7 +158,7 @@ def test_a_classifier_of_several_classes(calibrator: Any, ensemble: bool) -> Non
     np.testing.assert_allclose(probs.sum(axis=1), 1)
     assert model.score(X, words) > 0.9
     if calibrator is None:
-        assert isinstance(model.calibrators_[0], bc.StructuredVector)
+        assert isinstance(model.calibrators_[0], bc.Auto)
 
 
 def test_decision_values_of_several_classes() -> None:

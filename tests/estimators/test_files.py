@@ -81,7 +81,9 @@ def test_logistic_regression(inference: Any, tmp_path: Path) -> None:
 def test_what_cannot_be_saved(tmp_path: Path) -> None:
     p, y = data()
     X = p[:, None]
-    with pytest.raises(TypeError, match="one of Average, BBQ, Beta, .*, got Logistic"):
+    with pytest.raises(
+        TypeError, match="one of Auto, Average, AveragedBeta, BBQ, Beta, .*, got Logistic"
+    ):
         bc.save(Plain().fit(X, y), tmp_path / "a")
     with pytest.raises(TypeError, match="calibrator must be one of"):
         bc.save(bc.CalibratedClassifier(Plain()).fit(X, y), tmp_path / "a")

@@ -34,6 +34,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "kernel": {"bandwidth": 0.1},
     "forest": {"bins": 8, "trees": 20},
     "order_preserving": {"hidden": (4, 4)},
+    "stacked_scaling": {"mode": "single"},
 }
 #: Maps whose fit is not a unique optimum, so that rounding decides between equally good ones.
 ROUGH = {"forest", "decision", "order_preserving"}

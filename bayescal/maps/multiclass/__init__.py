@@ -10,6 +10,7 @@ from bayescal.maps.multiclass.knn import KNN
 from bayescal.maps.multiclass.matrix import Dirichlet, Matrix
 from bayescal.maps.multiclass.one_vs_rest import OneVsRest
 from bayescal.maps.multiclass.order_preserving import OrderPreserving
+from bayescal.maps.multiclass.stacked_scaling import StackedScaling
 from bayescal.maps.multiclass.structured import StructuredMatrix, StructuredVector
 from bayescal.maps.multiclass.temperature import Temperature
 from bayescal.maps.multiclass.vector import Vector
@@ -28,6 +29,7 @@ __all__ = [
     "MulticlassMap",
     "OneVsRest",
     "OrderPreserving",
+    "StackedScaling",
     "StructuredMatrix",
     "StructuredVector",
     "Temperature",

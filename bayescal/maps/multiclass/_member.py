@@ -1,0 +1,110 @@
+"""Structured fits to smoothed log probabilities: several blocks of parameters, each shrunk."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bayescal._core.numerics import softmax
+from bayescal.multinomial._objective import Design
+
+#: Factors of probabilities, so that their coefficients are of the size of the others.
+_PROBABILITY = 4.0
+
+
+class Member(NamedTuple):
+    """Strengths of the squared penalties of a fit; ``None`` leaves a block out.
+
+    Of classes' intercepts and factors, of factors common to all classes, and of two matrices, by
+    which probabilities and centred log probabilities add to the logits: a pair, of their diagonal
+    and of what lies off it.
+    """
+
+    intercept: float
+    diagonal: float
+    shared: float | None = None
+    probability: tuple[float, float] | None = None
+    logarithm: tuple[float, float] | None = None
+
+    @property
+    def blocks(self) -> tuple[bool, bool]:
+        """Whether there are matrices of probabilities, and of their logarithms."""
+        return self.probability is not None, self.logarithm is not None
+
+
+def smooth(scores: np.ndarray, inverse: float, smoothing: float) -> np.ndarray:
+    """Return log((1 - e) softmax(s z) + e / k)."""
+    probs = softmax(scores * inverse)
+    probs *= 1 - smoothing
+    probs += smoothing / scores.shape[1]
+    return np.log(probs)
+
+
+def columns(member: Member, x: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return features (n, m), of which the last is one, and shared ones (n, 4) of logs (n, k)."""
+    probs = np.exp(x)
+    parts = []
+    if member.probability is not None:
+        parts.append(_PROBABILITY * probs)
+    if member.logarithm is not None:
+        parts.append(x - x.mean(axis=1, keepdims=True))
+    features = np.concatenate([*parts, np.ones((len(x), 1))], axis=1)
+    return features, None if member.shared is None else certainty(x, probs)
+
+
+def certainty(x: np.ndarray, probs: np.ndarray) -> np.ndarray:
+    """Return what says how certain rows are (n, 4), about zero on average."""
+    k = x.shape[1]
+    top = np.partition(probs, k - 2, axis=1)[:, k - 2 :]
+    most = top[:, 1]
+    entropy = -np.einsum("ij,ij->i", probs, x) / np.log(k)
+    return np.stack([most - 0.5, entropy - 0.3, most - top[:, 0] - 0.5, most**2 - 0.3], axis=1)
+
+
+def make_design(member: Member, x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Design:
+    """Return what the logits of a fit depend on."""
+    features, shared = columns(member, x)
+    return Design(x, y, weights, features, x, shared)
+
+
+def penalties(member: Member, k: int) -> np.ndarray:
+    """Return the strengths (p,) of theta**2 / 2 beside the sum of losses."""
+    blocks = []
+    for pair in (member.probability, member.logarithm):
+        if pair is not None:
+            block = np.full((k, k), pair[1] * k * (k - 1))
+            np.fill_diagonal(block, pair[0] * k)
+            blocks.append(block)
+    matrix = np.concatenate([*blocks, np.full((k, 1), member.intercept * k)], axis=1)
+    shared = [] if member.shared is None else [member.shared] * 4
+    parts = [matrix.ravel(), np.full(k, member.diagonal * k), np.array(shared)]
+    return 2 * np.concatenate(parts)
+
+
+def enlarge(theta: np.ndarray, old: Member, new: Member, k: int) -> np.ndarray:
+    """Return parameters of another member that say the same, as far as it can."""
+    own, other = _split(theta, old, k), {}
+    for name, value in _split(np.zeros(_count(new, k)), new, k).items():
+        other[name] = own.get(name, value)
+    matrix = [other[name] for name in ("probability", "logarithm", "intercept") if name in other]
+    flat = np.concatenate(matrix, axis=1).ravel()
+    return np.concatenate([flat, other["diagonal"], other.get("shared", np.empty(0))])
+
+
+def _count(member: Member, k: int) -> int:
+    return k * (k * sum(member.blocks) + 1) + k + (0 if member.shared is None else 4)
+
+
+def _split(theta: np.ndarray, member: Member, k: int) -> dict[str, np.ndarray]:
+    width = k * sum(member.blocks) + 1
+    matrix, rest = theta[: k * width].reshape(k, width), theta[k * width :]
+    parts = {"intercept": matrix[:, -1:], "diagonal": rest[:k]}
+    first = 0
+    for name, there in zip(("probability", "logarithm"), member.blocks, strict=True):
+        if there:
+            parts[name] = matrix[:, first : first + k]
+            first += k
+    if member.shared is not None:
+        parts["shared"] = rest[k:]
+    return parts

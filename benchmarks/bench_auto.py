@@ -1,0 +1,114 @@
+"""Time of the default calibrators beside the best of other libraries, on the same data.
+
+    python benchmarks/bench_auto.py [--json FILE] [--task NAME ...]
+
+The last column is the log loss on 20,000 further rows; of several classes on the same ones.
+
+Data of two classes: log odds N(0, 9), truth sigma(0.5 z + 0.8 sin z). Of several: as in
+``bench_multiclass.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from bench_multiclass import log_loss, softmax
+from bench_multiclass import make as make_several
+from side_by_side import Entry, main
+
+Array = np.ndarray
+TEST = 20_000
+
+
+def make(data: Any) -> tuple[Array, Array, Array, Array]:
+    """Return probabilities (n, k), labels, and further ones."""
+    n, k = data
+    if k > 2:
+        z, y = make_several((n, k))
+        return softmax(z), y, softmax(z), y
+    rng = np.random.default_rng(n)
+    z = 3 * rng.standard_normal(n + TEST)
+    truth = 1 / (1 + np.exp(-0.5 * z - 0.8 * np.sin(z)))
+    y = (rng.random(len(z)) < truth).astype(int)
+    p = 1 / (1 + np.exp(-z))
+    p = np.stack([1 - p, p], axis=1)
+    return p[:n], y[:n], p[n:], y[n:]
+
+
+def ours(name: str, **options: Any) -> Any:
+    def setup(p: Array, y: Array, at: Array, truth: Array) -> Any:
+        import bayescal as bc
+
+        cls = getattr(bc, name)
+        fit = lambda: cls(**options).fit(p, y)  # noqa: E731
+        return fit, lambda r: log_loss(r.predict_proba(at), truth)
+
+    return setup
+
+
+def probmetrics(name: str) -> Any:
+    def setup(p: Array, y: Array, at: Array, truth: Array) -> Any:
+        from probmetrics import calibrators
+
+        cls = getattr(calibrators, name)
+        return lambda: cls().fit(p, y), lambda r: log_loss(r.predict_proba(at), truth)
+
+    return setup
+
+
+def batch(p: Array, y: Array, at: Array, truth: Array) -> tuple[Callable[[], Any], Any]:
+    """Fit 1,000 data sets, resampled from one, with JAX."""
+    import jax
+    import jax.numpy as jnp
+
+    from bayescal.maps import _averaging
+    from bayescal.maps.averaged_beta import _gather
+
+    rng = np.random.default_rng(0)
+    z = np.log(p[:, 1] / p[:, 0])
+    rows = rng.integers(len(z), size=(1000, 256))
+    parts = [_gather(z[own], y[own], np.ones(256)) for own in rows]
+    size = max(len(points.z) for points in parts)
+
+    def pad(points: Any) -> list[Array]:
+        more = size - len(points.z)
+        edge = np.pad(points.z, (0, more), "edge")
+        rest = (np.pad(part, (0, more)) for part in points[1:3])
+        return [edge, *rest, *points[3:]]
+
+    stacked = [np.stack(each) for each in zip(*map(pad, parts), strict=True)]
+    points = _averaging.Points(*(jnp.asarray(each, jnp.float32) for each in stacked))
+    fit = jax.jit(
+        lambda data: jax.lax.map(lambda one: _averaging.fit(one, jnp), data, batch_size=8)
+    )
+    return lambda: jax.block_until_ready(fit(points)), lambda r: float(r.log_evidence.mean())
+
+
+def entries() -> list[Entry]:
+    found = []
+    for n in (100, 1000, 10_000, 1_000_000):
+        task = f"two classes, {n:,} rows"
+        found.append(Entry(task, "bayescal", "AveragedBeta()", (n, 2), "", ours("AveragedBeta")))
+        found.append(Entry(task, "bayescal", "Auto(), with its report", (n, 2), "", ours("Auto")))
+        for name in ("SVSCalibrator", "SMSCalibrator"):
+            module = "probmetrics.calibrators"
+            found.append(Entry(task, "probmetrics", name, (n, 2), module, probmetrics(name)))
+    task = "1,000 data sets of two classes, 256 rows"
+    found.append(Entry(task, "bayescal", "AveragedBeta, one program", (5000, 2), "jax", batch))
+    for n, k in ((5000, 10), (5000, 100), (25_000, 1000)):
+        task = f"{k} classes, {n:,} rows"
+        for mode in ("stack", "single"):
+            own = ours("StackedScaling", mode=mode, random_state=0)
+            found.append(Entry(task, "bayescal", f"StackedScaling({mode!r})", (n, k), "", own))
+        for name in ("SVSCalibrator", "SMSCalibrator"):
+            if k < 1000 or name == "SVSCalibrator":
+                module = "probmetrics.calibrators"
+                found.append(Entry(task, "probmetrics", name, (n, k), module, probmetrics(name)))
+    return found
+
+
+if __name__ == "__main__":
+    title = "Default calibrators"
+    main(__file__, title, entries(), make, ["bayescal", "torch", "probmetrics"])

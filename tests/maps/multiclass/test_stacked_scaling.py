@@ -1,0 +1,180 @@
+"""StackedScaling: its members against SciPy, its weights, and what it must survive."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import optimize
+from scipy.special import log_softmax, softmax
+
+import bayescal as bc
+from bayescal.maps.multiclass import StackedScaling
+from bayescal.maps.multiclass._member import Member, certainty, enlarge, penalties
+from bayescal.maps.multiclass.stacked_scaling import MEMBERS, _mix
+from bayescal.study.arena import find_experiments, read_experiment
+
+Array = np.ndarray
+
+
+def data_set(n: int, k: int, seed: int = 0) -> tuple[Array, Array]:
+    """Return over-confident logits of classes that are confused with the next one, and labels."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(0, 2, (n, k))
+    true = 0.6 * z + 0.4 * np.roll(z, 1, axis=1) + np.linspace(-0.5, 0.5, k)
+    y = (rng.random((n, 1)) > np.cumsum(softmax(true, axis=1), axis=1)).sum(axis=1)
+    return z, np.minimum(y, k - 1)
+
+
+def objective(theta: Array, x: Array, y: Array, weights: Array, member: Member) -> float:
+    """Return n times the published objective, written out."""
+    n, k = x.shape
+    total = weights.sum()
+    q = np.exp(x)
+    width = 1 + k * sum(member.blocks)
+    matrix, v, t = (
+        theta[: k * width].reshape(k, width),
+        theta[k * width :][:k],
+        theta[k * width + k :],
+    )
+    b, rest = matrix[:, -1], matrix[:, :-1]
+    factor = np.ones((n, k)) + v
+    if member.shared is not None:
+        entropy = -(q * x).sum(axis=1) / np.log(k)
+        two = np.sort(q, axis=1)[:, -2:]
+        said = two[:, 1] - 0.5, entropy - 0.3, two[:, 1] - two[:, 0] - 0.5, two[:, 1] ** 2 - 0.3
+        factor = factor + (np.stack(said, axis=1) @ t)[:, None]
+    z = x * factor + b
+    value = member.intercept * k / total * (b @ b) + member.diagonal * k / total * (v @ v)
+    value += (member.shared or 0) / total * (t @ t)
+    inputs = {"probability": 4 * q, "logarithm": x - x.mean(axis=1, keepdims=True)}
+    for name, pair in zip(inputs, (member.probability, member.logarithm), strict=True):
+        if pair is not None:
+            own, rest = rest[:, :k], rest[:, k:]
+            z = z + inputs[name] @ own.T
+            d, off = np.diag(own), own - np.diag(np.diag(own))
+            value += pair[0] * k / total * (d @ d) + pair[1] * k * (k - 1) / total * (off**2).sum()
+    losses = -log_softmax(z, axis=1)[np.arange(n), y]
+    return float(weights @ losses + total * value)
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_members_reach_the_optimum(name: str) -> None:
+    z, y = data_set(150, 4)
+    weights = np.random.default_rng(1).uniform(0.5, 2, 150)
+    state = StackedScaling().fit(z, y, weights, 0)
+    scale = optimize.minimize_scalar(
+        lambda s: -weights @ log_softmax(s * z, axis=1)[np.arange(150), y],
+        bounds=(0.02, 50),
+        method="bounded",
+        options={"xatol": 1e-12},
+    ).x
+    assert state["inverse"] == pytest.approx(scale, rel=1e-5)
+    e = 1 / (weights.sum() + 1)
+    x = np.log((1 - e) * softmax(float(state["inverse"]) * z, axis=1) + e / 4)
+    theta = state[f"theta_{name}"]
+    own = objective(theta, x, y, weights, MEMBERS[name])
+    found = optimize.minimize(
+        objective, 0 * theta, (x, y, weights, MEMBERS[name]), method="BFGS", options={"gtol": 1e-6}
+    )
+    assert own <= found.fun * (1 + 1e-6)
+    assert own == pytest.approx(found.fun, rel=1e-6)
+
+
+def test_certainty_is_about_zero_on_average() -> None:
+    z, _ = data_set(2000, 5)
+    x = log_softmax(z, axis=1)
+    assert np.abs(certainty(x, np.exp(x)).mean(axis=0)).max() < 0.3
+
+
+def test_parameters_of_a_smaller_member_say_the_same_in_a_larger_one() -> None:
+    k, small, large = 3, MEMBERS["probability"], MEMBERS["both"]
+    theta = np.random.default_rng(0).normal(size=len(penalties(small, k)))
+    bigger = enlarge(theta, small, large, k)
+    assert bigger.shape == penalties(large, k).shape
+    z, y = data_set(50, k)
+    x = log_softmax(z, axis=1)
+    none = large._replace(
+        intercept=0, diagonal=0, shared=0, probability=(0, 0), logarithm=(0, 0)
+    )  # fmt: skip
+    free = small._replace(intercept=0, diagonal=0, shared=0, probability=(0, 0))
+    ones = np.ones(50)
+    assert objective(bigger, x, y, ones, none) == pytest.approx(objective(theta, x, y, ones, free))
+
+
+def test_weights_of_the_stack_maximise_their_posterior() -> None:
+    rng = np.random.default_rng(0)
+    held = np.log(rng.uniform(0.05, 0.95, (300, 3)) * [1, 0.9, 0.5])
+    weights = rng.uniform(0.5, 2, 300)
+
+    def loss(free: Array) -> float:
+        share = softmax(free)
+        return float(-weights @ np.log(np.exp(held) @ share) - np.log(share).sum())
+
+    best = softmax(optimize.minimize(loss, np.zeros(3), options={"gtol": 1e-9}).x)
+    np.testing.assert_allclose(_mix(held, weights), best, atol=1e-4)
+
+
+def test_structure_is_learnt_where_rows_suffice() -> None:
+    z, y = data_set(6000, 5)
+    at, truth = data_set(20_000, 5, seed=9)
+    losses = {
+        name: bc.metrics.log_loss(model.fit(z, y).predict_proba(at), truth)
+        for name, model in {
+            "stack": bc.StackedScaling(inputs="logits", random_state=0),
+            "single": bc.StackedScaling("single", inputs="logits"),
+            "temperature": bc.Temperature(inputs="logits"),
+        }.items()
+    }
+    assert losses["stack"] < losses["single"] < losses["temperature"] - 0.02
+
+
+def test_missing_classes_keep_a_shrunk_probability() -> None:
+    z, y = data_set(60, 4)
+    y[y == 3] = 0
+    model = bc.StackedScaling(inputs="logits", classes=range(4), random_state=0).fit(z, y)
+    p, before = model.predict_proba(z), softmax(z, axis=1)
+    assert (p[:, 3] > 1e-4).all()
+    assert p[:, 3].mean() < before[:, 3].mean()
+
+
+def test_a_stack_knows_no_order_and_weights_are_repetition() -> None:
+    z, y = data_set(200, 3)
+    weights = np.random.default_rng(0).integers(1, 4, 200)
+    order = np.random.default_rng(1).permutation(200)
+    model = bc.StackedScaling(inputs="logits", random_state=0)
+    found = [
+        model.fit(z[rows], y[rows], own).predict_proba(z)
+        for rows, own in (
+            (np.arange(200), weights),
+            (order, weights[order]),
+            (np.repeat(order, weights[order]), None),
+        )
+    ]
+    np.testing.assert_allclose(found[1:], [found[0]] * 2, atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_few_rows(n: int) -> None:
+    z, y = data_set(n, 3)
+    model = bc.StackedScaling(inputs="logits", classes=range(3), random_state=0).fit(z, y)
+    p = model.predict_proba(z)
+    assert np.isfinite(p).all()
+    assert (p > 1e-3).all()
+
+
+@pytest.mark.realdata
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["kull_densenet40_c10", "gupta_resnet50_c10", "sctl_densenet40_c10_LT"]
+)
+def test_losses_are_those_of_the_prototype(arena: Path, shared_data: Path, name: str) -> None:
+    with (arena / "reference.csv").open() as stream:
+        rows = {row["experiment"]: row for row in csv.DictReader(stream)}
+    paths = find_experiments([shared_data / "predictions"])
+    data = read_experiment(f"cnn-{name}", paths[f"cnn-{name}"])
+    model = bc.StackedScaling(inputs="logits", random_state=0).fit(data.scores, data.y)
+    loss = bc.metrics.log_loss(model.predict_proba(data.test_scores), data.test_y, eps=1e-15)
+    assert loss == pytest.approx(float(rows[f"cnn-{name}"]["log_loss"]), abs=5e-4)

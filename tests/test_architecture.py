@@ -35,6 +35,7 @@ LAYERS = (
     "compare",
     "datasets",
     "estimators",
+    "adapters",
     "plots",
     "evaluation",
     "sweeps",

@@ -288,6 +288,7 @@ def test_nearby_sizes_share_one_compilation(compilations: Any, integrator: str) 
     assert not more, more
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", INTEGRATORS)
 def test_other_numbers_compile_nothing(compilations: Any, integrator: str) -> None:
     job(integrator, batch=8, n=20, m=128)

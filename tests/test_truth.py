@@ -223,6 +223,7 @@ def conjugate_reference(x: np.ndarray, y: np.ndarray, hyper: dict[str, float]) -
 HYPER = {"mean0": -1.0, "mean1": 1.0, "kappa0": 1.0, "kappa1": 2.0, "alpha": 2.0, "beta": 1.5}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 8, 400])
 def test_conjugate_prior_against_textbook_formulas(n: int, x64: None) -> None:
     x, y = make_data(n, seed=1)
@@ -255,6 +256,7 @@ def test_samplers_against_the_conjugate_closed_form(integrator: str, x64: None) 
         assert (np.abs(found.probs - truth[method]) <= 4 * found.mcse).all(), method
 
 
+@pytest.mark.slow
 def test_importance_sampling_where_plain_sampling_degenerates(x64: None) -> None:
     x, y = make_data(20_000)
     prior = bc.GaussianPrior(dist.Normal(0.0, 30.0), dist.Normal(0.0, 30.0), dist.HalfNormal(30.0))
@@ -268,6 +270,7 @@ def test_importance_sampling_where_plain_sampling_degenerates(x64: None) -> None
     assert (np.abs(found.probs - truth.predict(X_NEW).probs) <= 4 * found.mcse).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", ["montecarlo", "quadrature", "importance"])
 def test_float32_agrees_with_float64(integrator: str) -> None:
     x, y = make_data(50)

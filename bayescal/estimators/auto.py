@@ -100,7 +100,7 @@ class Auto(ClassifierMixin, BaseEstimator):
         Of the columns, in their order; needed where the data may lack one.
     mode : {"stack", "single"}
         Of ``StackedScaling``; "single" is faster.
-    folds : int
+    folds : int, optional
         By which the expected loss is found, and the weights of a stack.
     random_state : int, RandomState or None
         Of the folds.
@@ -135,13 +135,15 @@ class Auto(ClassifierMixin, BaseEstimator):
     [0.3]
     """
 
+    inputs: Any
+
     def __init__(
         self,
         *,
         inputs: Inputs = "probs",
         classes: Any = None,
         mode: Any = "stack",
-        folds: int = 5,
+        folds: int | None = None,
         random_state: Any = 0,
     ) -> None:
         self.inputs = inputs
@@ -166,7 +168,7 @@ class Auto(ClassifierMixin, BaseEstimator):
         self
         """
         check_choice(self.inputs, "inputs", INPUTS)
-        if check_count(self.folds, "folds") < 2:
+        if self.folds is not None and check_count(self.folds, "folds") < 2:
             raise ValueError(f"folds must be at least 2, got {self.folds}")
         labels = y if not hasattr(y, "detach") else as_numpy(y, "y")
         several = np.ndim(labels) == 2 and np.shape(labels)[1] > 1
@@ -275,13 +277,13 @@ class Auto(ClassifierMixin, BaseEstimator):
         """Return the losses (n,) of rows by calibrators fitted without their folds."""
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         strata = np.unique(codes, axis=0, return_inverse=True)[1].ravel()
-        folds = stratified_folds(strata, self.folds, seed)
+        folds = stratified_folds(strata, self.folds or 5, seed)
         if folds.max() == 0:
             return None
         losses = np.empty(len(rows))
         for fold in range(folds.max() + 1):
             out = folds == fold
-            own = clone(chosen)
+            own: Any = clone(chosen)
             if codes.ndim == 1:
                 own.set_params(classes=tuple(self.classes_.tolist()))
             own.fit(rows[~out], y[~out], weights[~out])
@@ -301,7 +303,7 @@ def _plain_losses(rows: np.ndarray, codes: np.ndarray, inputs: Inputs, several: 
     """Return the log losses (n,) of scores as they are."""
     most = -np.log(_LEAST)
     if rows.shape[1] > 2 and not several:
-        logs = convert_several(rows, inputs, "log_probability")
+        logs = convert_several(rows, "logits" if inputs == "logits" else "probs", "log_probability")
         return np.minimum(-logs[np.arange(len(codes)), codes], most)
     least = np.full(2, _LEAST)
     columns = [rows[:, j : j + 1] for j in range(rows.shape[1])] if several else [rows]

@@ -97,7 +97,8 @@ class StackedScaling(MulticlassCalibrator):
     ----------
     mode : {"stack", "single"}
         "single" is the best member on its own, a sixth of the work.
-    folds : int
+    folds : int, optional
+        By default 5, or 3 if there are 30 classes or more.
     inputs : {"probs", "logits"}
         What the scores are; it is never guessed from them.
     classes : sequence of k labels, optional
@@ -137,7 +138,7 @@ class StackedScaling(MulticlassCalibrator):
     def __init__(
         self,
         mode: Literal["stack", "single"] = "stack",
-        folds: int = 5,
+        folds: int | None = None,
         *,
         inputs: SeveralInputs = "probs",
         classes: Any = None,
@@ -152,7 +153,7 @@ class StackedScaling(MulticlassCalibrator):
     @property
     def member_names_(self) -> list[str]:
         """Names of the members."""
-        return list(self._map().members)
+        return list(self._map().members(len(self.classes_)))
 
     def _fit_map(self, *given: Any) -> State:
         state = super()._fit_map(*given)

@@ -17,9 +17,9 @@ __all__ = ["AveragedBeta"]
 
 #: So many scores are used as they are; more are gathered in cells, of at most this share of the
 #: rows and this width in asinh of the log odds.
-_MOST, _FINE = 384, (1 / 256, 0.04)
+_MOST, _FINE = 256, (1 / 96, 0.08)
 #: With more points than this a fit begins with cells of such a share and width.
-_FEW, _ROUGH = 160, (1 / 40, 0.25)
+_FEW, _ROUGH = 100, (1 / 25, 0.3)
 #: Regressions of less weight change no digit of the average.
 _NEGLIGIBLE = 1e-14
 #: And those of less than this no digit of an interval that anyone reads.
@@ -57,10 +57,10 @@ class AveragedBeta(Map):
     Notes
     -----
     The process has 14 inducing inputs, evenly spaced between the 0.5 % and 99.5 % quantiles of
-    a - b; beyond them it goes on at its last value. More than 384 distinct scores are gathered in
+    a - b; beyond them it goes on at its last value. More than 256 distinct scores are gathered in
     cells, and each cell in two points with the same sums of cubic functions, which changes
-    probabilities by less than 5e-4. Log odds beyond 87.3 count as that, and probabilities of 0 and
-    1 too.
+    probabilities by less than 1e-3 and a twentieth of their posterior deviation, mostly far less.
+    Log odds beyond 87.3 count as that, and probabilities of 0 and 1 too.
 
     O(n log n) time to fit, for sorting; O(m) to apply, with 20 exponentials for each score and
     scale that has weight.

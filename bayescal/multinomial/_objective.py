@@ -353,7 +353,11 @@ def class_grams(design: Design, felt: Any, xp: Any) -> Any:
         pairs = (f[:, :, None] * f[:, None, :]).reshape(-1, m * m)
         square = (felt.T @ pairs).reshape(k, m, m)
     elif xp is np:
-        square = np.stack([(f * felt[:, i : i + 1]).T @ f for i in range(k)])
+        square = np.empty((k, m, m), felt.dtype)
+        for i, root in enumerate(np.sqrt(felt.T)):
+            # A matrix times its own transpose takes half the time.
+            own = f * root[:, None]
+            np.matmul(own.T, own, out=square[i])
     else:
         square = jax.lax.map(lambda own: (f * own[:, None]).T @ f, felt.T)
     if not d:

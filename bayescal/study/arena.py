@@ -35,7 +35,7 @@ _THERE = {"log_loss": "log_loss", "brier_score": "brier", "ece": "ece15"}
 #: By rows to calibrate on.
 SIZES = {"below 100": (0, 100), "100 to 999": (100, 1000), "from 1,000": (1000, 1 << 60)}
 _PROBABILITIES = {"pc", "yc", "pt", "yt"}
-_LOGITS = {"logits_test", "y_test"}
+_NETWORKS = {"logits_test", "y_test"}, {"probs_test", "y_test"}
 
 
 class Experiment(NamedTuple):
@@ -98,8 +98,8 @@ def find_experiments(folders: Sequence[str | Path]) -> dict[str, Path]:
     ----------
     folders : sequence of paths
         Of .npz files with probabilities ``pc`` (n, k), ``pt`` (m, k) and labels ``yc`` and ``yt``;
-        or with ``logits_test`` (m, k), ``y_test`` and perhaps ``logits_val``, ``y_val``: these are
-        called ``cnn-NAME``. Other files are passed over.
+        or with ``logits_test`` or ``probs_test`` (m, k), ``y_test`` and perhaps the same of
+        ``val``: these are called ``cnn-NAME``. Other files are passed over.
 
     Raises
     ------
@@ -114,12 +114,12 @@ def find_experiments(folders: Sequence[str | Path]) -> dict[str, Path]:
             held = array_names(path) or set()
             if held >= _PROBABILITIES:
                 found[path.stem] = path
-            elif held >= _LOGITS:
+            elif any(held >= names for names in _NETWORKS):
                 found[f"cnn-{path.stem}"] = path
     if not found:
         raise ValueError(
             f"{', '.join(map(str, folders))} must hold .npz files with pc, yc, pt and yt, or with "
-            "logits_test and y_test"
+            "logits_test or probs_test and y_test"
         )
     return found
 
@@ -133,14 +133,15 @@ def read_experiment(name: str, path: Path) -> Experiment:
         scores, test = (_two_columns(arrays[key].astype(float)) for key in ("pc", "pt"))
         y, test_y = (arrays[key].astype(int) for key in ("yc", "yt"))
         return Experiment(name, group, "probs", scores, y, test, test_y)
-    test, test_y = arrays["logits_test"], arrays["y_test"].astype(int)
-    if "logits_val" in arrays:
-        scores, y = arrays["logits_val"], arrays["y_val"].astype(int)
+    inputs = "logits" if "logits_test" in arrays else "probs"
+    test, test_y = arrays[f"{inputs}_test"], arrays["y_test"].astype(int)
+    if f"{inputs}_val" in arrays:
+        scores, y = arrays[f"{inputs}_val"], arrays["y_val"].astype(int)
     else:
         order = np.random.default_rng(0).permutation(len(test))
         own, rest = np.split(order, [len(test) // 2])
         scores, y, test, test_y = test[own], test_y[own], test[rest], test_y[rest]
-    return Experiment(name, name, "logits", scores, y, test, test_y)
+    return Experiment(name, name, inputs, scores, y, test, test_y)
 
 
 def _two_columns(probs: np.ndarray) -> np.ndarray:
@@ -346,13 +347,13 @@ def _compare_all(
             if not common:
                 continue
             for measure in MEASURED:
-                pair = (
+                mine, others = (
                     {n: each[n][measure] for n in common} for each in (everyone[method], theirs)
                 )
                 own = found.setdefault(part, {}).setdefault(other, {})
                 own[measure] = {
                     key: value if value == value else None
-                    for key, value in compare(*pair, groups).items()
+                    for key, value in compare(mine, others, groups).items()
                 }
     return found
 

@@ -30,6 +30,7 @@ def small_blocks() -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 def test_tables_are_those_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     line = [*LINE, *QUICK, "--seed", "7", "--out", "out"]

@@ -186,6 +186,7 @@ def test_over_confident_forests_become_honest() -> None:
     assert bc.metrics.ece(after, y[600:]) < bc.metrics.ece(before, y[600:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     [

@@ -648,6 +648,7 @@ def test_arviz_leaves_out_what_is_fixed() -> None:
     assert set(tree["posterior"].data_vars) == {"mu0", "mu1"}
 
 
+@pytest.mark.slow
 def test_arviz_of_vectors_and_of_one_data_set_of_a_batch() -> None:
     tree = triangle().to_arviz(num_draws=90, chains=3)
     assert {v.shape for v in tree["posterior"].data_vars.values()} == {(3, 30, 3)}

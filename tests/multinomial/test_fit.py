@@ -135,7 +135,7 @@ def test_optimum_against_scipy(kind: str, n: int, k: int, strength: float) -> No
 
 
 @pytest.mark.parametrize(
-    ("strength", "ways"), [(100.0, ["KRONECKER", "BOTH"]), (1e4, ["DIAGONAL"])]
+    ("strength", "ways"), [(100.0, ["KRONECKER", "BOTH"]), (1e4, ["BOTH"]), (1e6, ["DIAGONAL"])]
 )
 def test_optimum_of_many_parameters_against_scipy(strength: float, ways: list[str]) -> None:
     """Single precision directions, threads, and the preconditioners of many classes."""
@@ -200,7 +200,8 @@ def test_inverses_are_what_they_say() -> None:
     for j in range(k):
         own = [*range(j * m, (j + 1) * m), k * m + j]
         block = hessian[np.ix_(own, own)]
-        np.testing.assert_allclose(block @ solved[own], vector[own], rtol=1e-6)
+        # In single precision, which suffices for a direction.
+        np.testing.assert_allclose(block @ solved[own], vector[own], rtol=1e-3)
     diagonal = _precondition.DIAGONAL
     inverse = diagonal.invert(diagonal.measure(design, probs), penalty, sizes)
     only = diagonal.apply(inverse, vector, sizes)

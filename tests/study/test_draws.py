@@ -49,6 +49,7 @@ def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(parts[[0, 1, 6, 8]], whole, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_run_writes_figures(tmp_path: Path) -> None:
     found = draws.run(tmp_path, datasets=8, most=1024, repeats=2, tolerance=0.01, seed=1)
     assert sorted(os.listdir(tmp_path)) == [f"figure_14.{end}" for end in ("csv", "json", "svg")]

@@ -164,6 +164,7 @@ def test_more_data_sets_keep_what_was_done(tmp_path: Path) -> None:
     assert mean == pytest.approx(np.mean(expected))
 
 
+@pytest.mark.slow
 def test_equal_configurations_share_their_data(tmp_path: Path) -> None:
     found = synthetic.run(tmp_path, questions=[1, 2], methods=["platt"], datasets=2, n_test=200)
     same = {name: facts["data_of"] for name, facts in found["configurations"].items()}

@@ -87,6 +87,7 @@ def test_cross_validated_regressions_reach_the_optimum(name: str) -> None:
         assert min(gaps) > -1e-9
 
 
+@pytest.mark.slow
 def test_informed_methods_are_those_of_the_posterior(x64: None) -> None:
     options = {"method": "predictive", "integrator": "montecarlo", "num_samples": 2000}
     methods = {"predictive": "predictive", "preds": "preds", "drawn": options}
@@ -104,6 +105,7 @@ def test_informed_methods_are_those_of_the_posterior(x64: None) -> None:
     assert 0 < float(abs(drawn - exact).max()) < 0.05
 
 
+@pytest.mark.slow
 def test_nothing_beats_the_optimum() -> None:
     found = bc.sweep(
         {"wide": WIDE, "far": FAR},
@@ -167,6 +169,7 @@ def test_sizes_share_parameters_and_test_data() -> None:
     assert len(np.unique(first.parameters["mu0"])) == 4
 
 
+@pytest.mark.slow
 def test_size_of_blocks_changes_no_digits_that_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     options = {**SMALL, "num_datasets": 11}
     methods = ["normal", "L1", "predictive", "optimal"]

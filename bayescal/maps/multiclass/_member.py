@@ -79,7 +79,7 @@ def penalties(member: Member, k: int) -> np.ndarray:
     matrix = np.concatenate([*blocks, np.full((k, 1), member.intercept * k)], axis=1)
     shared = [] if member.shared is None else [member.shared] * 4
     parts = [matrix.ravel(), np.full(k, member.diagonal * k), np.array(shared)]
-    return 2 * np.concatenate(parts)
+    return 2.0 * np.concatenate(parts)
 
 
 def enlarge(theta: np.ndarray, old: Member, new: Member, k: int) -> np.ndarray:

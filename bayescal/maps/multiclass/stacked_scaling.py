@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from bayescal._core.blas import single_threaded_blas
 from bayescal._core.checks import check_choice, check_count
 from bayescal._core.numerics import log_softmax
 from bayescal._core.optimise import Status
@@ -34,15 +38,27 @@ MEMBERS = {
     "both": Member(3, 3, 1, (1, 0.3), (3, 3)),
     "weak": Member(0.3, 0.3, 0.1, (0.01, 0.01), (0.1, 0.03)),
 }
+#: Of many classes: k (k - 1) makes penalties off the diagonal of the others very strong.
+WEAKER = {"weaker": Member(0.1, 0.1, 0.03, (0.001, 0.001), (0.01, 0.003))}
+#: Of very many, no matrices.
+PLAIN = {
+    "temperature": Member(30, 30),
+    "vector": Member(3, 3),
+    "certainty": Member(3, 3, 1),
+    "loose": Member(0.3, 0.3, 0.1),
+}
+MANY, VERY_MANY = 30, 300
 _SINGLE = "probability"
 #: Prior weight of each member of the stack, in rows: that of Dirichlet(2).
 _PRIOR = 1.0
 _ROUNDS = 500
 #: Of log inverse temperatures.
 _MOST = 4.0
-_TOLERANCE = 1e-10
+_TOLERANCE = 1e-6
 #: What decides between members need not be known to more digits.
-_ROUGH = 1e-6
+_ROUGH = 1e-4
+#: So many scores are worth threads for folds.
+_LARGE = 20_000
 
 
 class _Fit(NamedTuple):
@@ -81,7 +97,12 @@ class StackedScaling(MulticlassMap):
     probability   3     3     1     1, 0.3
     both          3     3     1     1, 0.3    3, 3
     weak          0.3   0.3   0.1   .01, .01  .1, .03
+    weaker        0.1   0.1   .03   1e-3 each .01, 3e-3
     ============= ===== ===== ===== ========= =========
+
+    The last stands for "both" if there are 30 classes or more. For more than 300 there are no
+    matrices, whose k^2 coefficients would take minutes: beside the first two there are
+    "certainty" with (3, 3, 1) and "loose" with (.3, .3, .1).
 
     The prediction is a mixture of theirs. Its weights maximise the likelihood of the labels by
     members fitted without the fold of each, with the prior Dirichlet(2): so the stack learns how
@@ -90,9 +111,10 @@ class StackedScaling(MulticlassMap):
     Parameters
     ----------
     mode : {"stack", "single"}
-        "single" is the member "probability" alone, without cross-validation.
-    folds : int
+        "single" is the member "probability", or "certainty", alone, without cross-validation.
+    folds : int, optional
         Of the stack: stratified, drawn by the seed and the content of rows, whatever their order.
+        By default 5, or 3 if there are 30 classes or more, where a fit takes longer.
 
     Notes
     -----
@@ -110,34 +132,41 @@ class StackedScaling(MulticlassMap):
     """
 
     mode: Literal["stack", "single"] = "stack"
-    folds: int = 5
+    folds: int | None = None
 
     name: ClassVar[str] = "stacked_scaling"
 
     def __post_init__(self) -> None:
         check_choice(self.mode, "mode", ("stack", "single"))
-        if check_count(self.folds, "folds") < 2:
+        if self.folds is not None and check_count(self.folds, "folds") < 2:
             raise ValueError(f"folds must be at least 2, got {self.folds}")
 
     @property
     def domain(self) -> Domain:
         return "logits"
 
-    @property
-    def members(self) -> dict[str, Member]:
-        """The members by name, the strongest penalties first."""
-        return MEMBERS if self.mode == "stack" else {_SINGLE: MEMBERS[_SINGLE]}
+    def members(self, k: int) -> dict[str, Member]:
+        """Return the members by name, the strongest penalties first."""
+        if self.mode == "single":
+            name = _SINGLE if k <= VERY_MANY else "certainty"
+            return {name: {**MEMBERS, **PLAIN}[name]}
+        if k > VERY_MANY:
+            return PLAIN
+        if k < MANY:
+            return MEMBERS
+        return {name: own for name, own in MEMBERS.items() if name != "both"} | WEAKER
 
     def fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        members = list(self.members.values())
-        found = _fit(members, scores, y, weights, None)
+        names, members = zip(*self.members(scores.shape[1]).items(), strict=True)
+        with single_threaded_blas():
+            found = _fit(members, scores, y, weights, None)
         state: State = {
             "inverse": np.asarray(found.inverse),
             "smoothing": np.asarray(found.smoothing),
             "stack_weights": np.ones(1),
             "status": np.asarray(int(found.status)),
         }
-        for name, theta in zip(self.members, found.thetas, strict=True):
+        for name, theta in zip(names, found.thetas, strict=True):
             state[f"theta_{name}"] = theta
         if self.mode == "stack":
             held = self._held_out(members, scores, y, weights, seed, found)
@@ -149,7 +178,7 @@ class StackedScaling(MulticlassMap):
 
     def _held_out(
         self,
-        members: list[Member],
+        members: Sequence[Member],
         scores: np.ndarray,
         y: np.ndarray,
         weights: np.ndarray,
@@ -158,19 +187,26 @@ class StackedScaling(MulticlassMap):
     ) -> np.ndarray:
         """Return log probabilities (n, members) of the labels, each by fits to the other folds."""
         held = np.empty((len(y), len(members)))
-        folds = folds_by_content(scores, y, self.folds, seed)
+        count = self.folds or (5 if scores.shape[1] < MANY else 3)
+        folds = folds_by_content(scores, y, count, seed)
         if folds.max() == 0:
             return _log_probabilities(members, whole, scores)[:, :, 0] * 0
-        for fold in range(folds.max() + 1):
+
+        def one(fold: int) -> None:
             out = folds == fold
             found = _fit(members, scores[~out], y[~out], weights[~out], whole)
             logs = _log_probabilities(members, found, scores[out])
             held[out] = np.take_along_axis(logs, y[out][:, None, None], axis=2)[:, :, 0]
+
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        with single_threaded_blas(), ThreadPoolExecutor(cores) as pool:
+            each = pool.map if scores.size >= _LARGE and cores > 1 else map
+            list(each(one, range(folds.max() + 1)))
         return held
 
     def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
-        members = list(self.members.values())
-        thetas = [state[f"theta_{name}"] for name in self.members]
+        names, members = zip(*self.members(scores.shape[1]).items(), strict=True)
+        thetas = [state[f"theta_{name}"] for name in names]
         found = _Fit(
             float(state["inverse"]), float(state["smoothing"]), thetas, [], Status.CONVERGED
         )
@@ -182,7 +218,7 @@ class StackedScaling(MulticlassMap):
 
 
 def _fit(
-    members: list[Member],
+    members: Sequence[Member],
     scores: np.ndarray,
     y: np.ndarray,
     weights: np.ndarray,
@@ -209,7 +245,7 @@ def _fit(
     return _Fit(inverse, smoothing, thetas, prepared, status)
 
 
-def _log_probabilities(members: list[Member], found: _Fit, scores: np.ndarray) -> np.ndarray:
+def _log_probabilities(members: Sequence[Member], found: _Fit, scores: np.ndarray) -> np.ndarray:
     """Return log probabilities (n, members, k)."""
     x = smooth(scores, found.inverse, found.smoothing)
     logs = np.empty((len(x), len(members), x.shape[1]))

@@ -1,0 +1,97 @@
+"""``bayescal fit`` and ``apply``: what they write is what the library says."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.special import expit, softmax
+from typer.testing import CliRunner
+
+import bayescal as bc
+from bayescal.cli import app
+from tests.cli.printed import check_error
+
+Array = np.ndarray
+
+
+def write(path: Path, header: list[str], *columns: Array) -> Path:
+    with path.open("w", newline="") as stream:
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        csv.writer(stream).writerows([header, *rows])
+    return path
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+@pytest.fixture
+def binary(tmp_path: Path) -> tuple[Path, Array, Array]:
+    rng = np.random.default_rng(0)
+    z = rng.normal(0, 2, 200)
+    y = np.where(rng.random(200) < expit(z / 2), "yes", "no")
+    return write(tmp_path / "cal.csv", ["p", "name", "truth"], expit(z), y, y), expit(z), y
+
+
+def test_two_classes(binary: tuple[Path, Array, Array], tmp_path: Path) -> None:
+    file, p, y = binary
+    line = ["fit", str(file), "--label", "truth", "--out", str(tmp_path / "auto.npz")]
+    result = CliRunner().invoke(app, line)
+    assert result.exit_code == 0, result.stderr
+    expected = bc.Auto().fit(p, y)
+    assert result.stdout.strip() == str(expected.report_)
+    assert "name" in result.stderr  # said to be left out
+    new = write(tmp_path / "new.csv", ["id", "p"], np.arange(3), np.array([0.1, 0.5, 0.9]))
+    out = tmp_path / "out.csv"
+    line = ["apply", str(tmp_path / "auto.npz"), str(new), "--out", str(out)]
+    result = CliRunner().invoke(app, line)
+    assert result.exit_code == 0, result.stderr
+    found = read(out)
+    assert list(found[0]) == ["id", "p", "calibrated_no", "calibrated_yes"]
+    probs = [[float(row["calibrated_no"]), float(row["calibrated_yes"])] for row in found]
+    np.testing.assert_allclose(probs, expected.predict_proba([0.1, 0.5, 0.9]), rtol=1e-12)
+
+
+def test_several_classes_go_by_name(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(0, 2, (150, 3))
+    y = (rng.random((150, 1)) > np.cumsum(softmax(z / 2, axis=1), axis=1)).sum(axis=1)
+    names = np.array(["ape", "bee", "cat"])
+    # Columns in another order than that of the classes.
+    file = write(tmp_path / "cal.csv", ["z_cat", "z_ape", "z_bee", "y"], *z.T[[2, 0, 1]], names[y])
+    out = tmp_path / "vector.npz"
+    line = ["fit", str(file), "--label", "y", "--inputs", "logits", "--method", "StructuredVector"]
+    result = CliRunner().invoke(app, [*line, "--out", str(out)])
+    assert result.exit_code == 0, result.stderr
+    result = CliRunner().invoke(app, ["apply", str(out), str(file), "--out", "-", "--prefix", "p_"])
+    assert result.exit_code == 0, result.stderr
+    rows = list(csv.DictReader(result.stdout.splitlines()))
+    expected = bc.StructuredVector(inputs="logits").fit(z, names[y]).predict_proba(z)
+    found = [[float(row[f"p_{name}"]) for name in names] for row in rows]
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_errors(binary: tuple[Path, Array, Array], tmp_path: Path) -> None:
+    file, *_ = binary
+    out = ["--out", str(tmp_path / "c.npz")]
+    fit = ["fit", str(file), "--label", "truth", "--columns", "p"]
+    check_error([*fit, "--method", "Magic", *out], "--method must be one of Auto, AveragedBeta")
+    check_error([*fit, "--inputs", "percent", *out], "--inputs must be")
+    check_error([*fit, "--seed", "-1", *out], "--seed must not be negative")
+    check_error([*fit, "--out", "-"], "--out must be a file")
+    check_error([*fit, "--columns", "q", *out], "no column named 'q'")
+    check_error([*fit, "--inputs", "logits", "--method", "Histogram", "--weights", "name", *out],
+                "must hold finite numbers")  # fmt: skip
+    check_error(["apply", str(file), str(file), "--out", "-"], "written by bayescal.save")
+    check_error(["apply", str(tmp_path / "no.npz"), str(file), "--out", "-"], "cannot read")
+    bc.save(bc.Beta().fit([0.2, 0.4, 0.6, 0.5], [0, 1, 1, 0]), tmp_path / "beta.npz")
+    check_error(["apply", str(tmp_path / "beta.npz"), str(file), "--out", "-"], "by bayescal fit")
+    assert CliRunner().invoke(app, [*fit, *out]).exit_code == 0
+    twice = ["apply", str(tmp_path / "c.npz"), str(file), "--out", str(tmp_path / "o.csv")]
+    assert CliRunner().invoke(app, twice).exit_code == 0
+    again = ["apply", str(tmp_path / "c.npz"), str(tmp_path / "o.csv"), "--out", "-"]
+    check_error(again, "choose another --prefix")

@@ -1,0 +1,64 @@
+"""Calibrators as those of probmetrics, and beside them."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+from sklearn.base import clone
+
+import bayescal as bc
+
+calibrators = pytest.importorskip("probmetrics.calibrators")
+pytestmark = pytest.mark.parity
+
+
+@pytest.mark.parametrize("k", [2, 4])
+@pytest.mark.parametrize("inner", [None, bc.Temperature()])
+def test_it_is_one_of_theirs(k: int, inner: object) -> None:
+    import torch
+    from probmetrics.distributions import CategoricalProbs
+
+    from bayescal.adapters import ProbmetricsCalibrator
+
+    rng = np.random.default_rng(0)
+    z = rng.normal(0, 2, (300, k))
+    y = (rng.random((300, 1)) > np.cumsum(softmax(z / 2, axis=1), axis=1)).sum(axis=1)
+    probs = softmax(z, axis=1)
+    own = bc.Auto() if inner is None else clone(inner)  # type: ignore[type-var]
+    expected = own.fit(probs, y).predict_proba(probs)  # type: ignore[attr-defined]
+    model = ProbmetricsCalibrator(inner)
+    assert isinstance(model, calibrators.Calibrator)
+    np.testing.assert_allclose(model.fit(probs, y).predict_proba(probs), expected, atol=1e-9)
+    again = pickle.loads(pickle.dumps(clone(model).fit(probs, y)))
+    np.testing.assert_allclose(again.predict_proba(probs), expected, atol=1e-9)
+    told = CategoricalProbs(torch.as_tensor(probs))
+    model.fit_torch(told, torch.as_tensor(y))
+    found = model.predict_proba_torch(told).get_probs().numpy()
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    # A class that the rows lack, and single precision.
+    few = model.fit(probs[y > 0].astype(np.float32), y[y > 0]).predict_proba(probs)
+    assert few.shape == (300, k)
+    assert np.isfinite(few).all()
+    with pytest.raises(ValueError, match="inputs='probs'"):
+        ProbmetricsCalibrator(bc.Temperature(inputs="logits")).fit(probs, y)
+
+
+@pytest.mark.filterwarnings("ignore:All-NaN slice:RuntimeWarning")
+def test_opponents_of_the_arena_are_theirs() -> None:
+    from probmetrics.calibrators import get_calibrator
+
+    from bayescal.study._probmetrics import available, peers
+
+    assert available()
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(3), 200)
+    y = (rng.random((200, 1)) > np.cumsum(p, axis=1)).sum(axis=1)
+    found = peers()["probmetrics svs"](p, y, p)
+    theirs = get_calibrator("svs")
+    theirs.fit(p, y)
+    np.testing.assert_allclose(found, theirs.predict_proba(p))
+    for name, fit in peers().items():
+        assert fit(p, y, p[:5]).shape == (5, 3), name

@@ -228,10 +228,10 @@ class Auto(ClassifierMixin, BaseEstimator):
             return MultiLabel(binary), f"{columns} labels that do not exclude each other"
         if columns <= 2:
             return binary, "two classes"
-        stacked = StackedScaling(
+        stacked: Any = StackedScaling(
             mode=self.mode,
             folds=self.folds,
-            inputs=self.inputs,
+            inputs=self.inputs,  # type: ignore[arg-type]
             classes=self.classes,
             random_state=self.random_state,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -23,7 +23,8 @@ from bayescal.smoothing._inputs import check_sample_weight
 
 __all__ = ["Auto", "Report"]
 
-#: Probabilities below this count as this in losses.
+#: Of evidence, and what probabilities below it count as in losses.
+_POWER = 0.5
 _LEAST = float(np.finfo(np.float32).tiny)
 
 
@@ -82,15 +83,20 @@ class Report:
 
 def _has_interval(self: Any) -> bool:
     parts = getattr(self, "calibrators_", None)
-    return not parts or hasattr(parts[0], "predict_interval")
+    if not parts:
+        return True
+    if isinstance(parts[0], StackedScaling):
+        return parts[0].inference != "map"
+    return hasattr(parts[0], "predict_interval")
 
 
 class Auto(ClassifierMixin, BaseEstimator):
     """The calibrator to begin with: nothing is to be chosen.
 
-    Two classes are calibrated by :class:`AveragedBeta`, three and more by :class:`StackedScaling`,
-    and labels that do not exclude each other, given as a matrix of zeros and ones, by an
-    ``AveragedBeta`` for each. Raw scores of two classes pass through Platt scaling first.
+    Two classes are calibrated by :class:`AveragedBeta` with power 0.5, three and more by
+    :class:`StackedScaling`, and labels that do not exclude each other, given as a matrix of zeros
+    and ones, by an ``AveragedBeta`` for each. Raw scores of two classes pass through Platt scaling
+    first.
 
     Parameters
     ----------
@@ -100,6 +106,8 @@ class Auto(ClassifierMixin, BaseEstimator):
         Of the columns, in their order; needed where the data may lack one.
     mode : {"stack", "single"}
         Of ``StackedScaling``; "single" is faster.
+    inference : {"map", "laplace"}
+        Of ``StackedScaling``; "laplace" gives it intervals, for a few dozen classes at most.
     folds : int, optional
         By which the expected loss is found, and the weights of a stack.
     random_state : int, RandomState or None
@@ -128,7 +136,7 @@ class Auto(ClassifierMixin, BaseEstimator):
     >>> auto = bc.Auto().fit(p, y)
     >>> print(auto.report_)
     AveragedBeta: two classes, 500 rows
-    weights: straight 0.77, bent 0.23
+    weights: straight 0.46, bent 0.54
     expected log loss: 0.433 ± 0.024
     uncalibrated: 0.517; gain +0.084 ± 0.017: it helps
     >>> auto.predict_proba([0.5])[:, 1].round(1).tolist()
@@ -142,13 +150,15 @@ class Auto(ClassifierMixin, BaseEstimator):
         *,
         inputs: Inputs = "probs",
         classes: Any = None,
-        mode: Any = "stack",
+        mode: Literal["stack", "single"] = "stack",
+        inference: Literal["map", "laplace"] = "map",
         folds: int | None = None,
         random_state: Any = 0,
     ) -> None:
         self.inputs = inputs
         self.classes = classes
         self.mode = mode
+        self.inference = inference
         self.folds = folds
         self.random_state = random_state
 
@@ -195,7 +205,9 @@ class Auto(ClassifierMixin, BaseEstimator):
 
     @available_if(_has_interval)
     def predict_interval(self, scores: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Return credible intervals of the probabilities: of the second of two, or of each label.
+        """Return credible intervals of the probabilities; of two classes those of the second.
+
+        Of three and more classes only with ``inference="laplace"``.
 
         Parameters
         ----------
@@ -204,7 +216,7 @@ class Auto(ClassifierMixin, BaseEstimator):
 
         Returns
         -------
-        lower, upper : arrays of shape (m,) or (m, labels)
+        lower, upper : arrays of shape (m,), (m, k) or (m, labels)
         """
         check_is_fitted(self)
         return self.calibrators_[0].predict_interval(scores, level)
@@ -220,9 +232,9 @@ class Auto(ClassifierMixin, BaseEstimator):
         """Return a calibrator, not yet fitted, and why it is that."""
         shape = np.shape(scores)
         columns = shape[1] if len(shape) == 2 else 1
-        binary: Any = AveragedBeta(inputs=self.inputs, classes=self.classes)
+        binary: Any = AveragedBeta(_POWER, inputs=self.inputs, classes=self.classes)
         if self.inputs == "scores":
-            parts = [Logistic(inputs="scores", smoothing="platt"), AveragedBeta()]
+            parts = [Logistic(inputs="scores", smoothing="platt"), AveragedBeta(_POWER)]
             binary = Composition(parts, classes=self.classes)
         if several:
             return MultiLabel(binary), f"{columns} labels that do not exclude each other"
@@ -231,6 +243,7 @@ class Auto(ClassifierMixin, BaseEstimator):
         stacked: Any = StackedScaling(
             mode=self.mode,
             folds=self.folds,
+            inference=self.inference,
             inputs=self.inputs,  # type: ignore[arg-type]
             classes=self.classes,
             random_state=self.random_state,
@@ -249,7 +262,7 @@ class Auto(ClassifierMixin, BaseEstimator):
         codes = y if several else read_labels(y, len(y), self.classes_, len(self.classes_))[1]
         stacked = isinstance(fitted, StackedScaling) and fitted.mode == "stack"
         held = (
-            fitted.held_out_losses if stacked else self._held_out(chosen, rows, y, codes, weights)
+            fitted._held_out_losses if stacked else self._held_out(chosen, rows, y, codes, weights)
         )
         plain = (
             None if self.inputs == "scores" else _plain_losses(rows, codes, self.inputs, several)

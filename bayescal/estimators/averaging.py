@@ -9,11 +9,13 @@ import numpy as np
 from bayescal import maps
 from bayescal._core.checks import check_level
 from bayescal.estimators._calibrator import Calibrator
-from bayescal.estimators._multiclass import MulticlassCalibrator
+from bayescal.estimators._multiclass import ParametricMulticlassCalibrator
 from bayescal.maps import multiclass
 from bayescal.maps._inputs import Inputs
 from bayescal.maps._map import Domain, State
+from bayescal.maps._parametric import Inference
 from bayescal.maps.multiclass._inputs import Inputs as SeveralInputs
+from bayescal.maps.multiclass._stack import log_mean
 
 __all__ = ["AveragedBeta", "StackedScaling"]
 
@@ -26,6 +28,8 @@ class AveragedBeta(Calibrator):
 
     Parameters
     ----------
+    power : float
+        Of the evidence by which regressions are averaged: one is Bayes' rule, less hedges.
     inputs : {"probs", "logits"}
         What the scores are; it is never guessed from them. Probabilities of exactly 0 and 1 stand
         for 1e-38 and one minus that: what such scores are worth is learnt from the labels.
@@ -60,7 +64,10 @@ class AveragedBeta(Calibrator):
 
     _method = maps.AveragedBeta
 
-    def __init__(self, *, inputs: Inputs = "probs", classes: Any = None) -> None:
+    def __init__(
+        self, power: float = 1.0, *, inputs: Inputs = "probs", classes: Any = None
+    ) -> None:
+        self.power = power
         self.inputs = inputs
         self.classes = classes
 
@@ -88,7 +95,7 @@ class AveragedBeta(Calibrator):
         return values, None
 
 
-class StackedScaling(MulticlassCalibrator):
+class StackedScaling(ParametricMulticlassCalibrator):
     """Structured scalings from strongly to weakly shrunk, mixed as cross-validation says.
 
     A good choice for three classes and more and any number of rows. Nothing is to be tuned.
@@ -103,8 +110,14 @@ class StackedScaling(MulticlassCalibrator):
         What the scores are; it is never guessed from them.
     classes : sequence of k labels, optional
         Of the columns, in their order; needed where the data may lack one.
+    inference : {"map", "laplace", "nuts"}
+        The least penalised losses; or posteriors of the members, by their normal approximation or
+        for up to 3,000 parameters of each by the no-U-turn sampler, with a Bayesian bootstrap of
+        the weights. Then predictions are posterior means, and there are intervals.
+    num_samples : int
+        Draws from the posterior.
     random_state : int, RandomState or None
-        Of the folds.
+        Of folds and draws.
 
     Attributes
     ----------
@@ -133,7 +146,7 @@ class StackedScaling(MulticlassCalibrator):
 
     _method = multiclass.StackedScaling
     #: Of the rows used, by the members mixed; not kept in files.
-    held_out_losses: np.ndarray | None = None
+    _held_out_losses: np.ndarray | None = None
 
     def __init__(
         self,
@@ -142,12 +155,16 @@ class StackedScaling(MulticlassCalibrator):
         *,
         inputs: SeveralInputs = "probs",
         classes: Any = None,
+        inference: Inference = "map",
+        num_samples: int = 1000,
         random_state: Any = None,
     ) -> None:
         self.mode = mode
         self.folds = folds
         self.inputs = inputs
         self.classes = classes
+        self.inference = inference
+        self.num_samples = num_samples
         self.random_state = random_state
 
     @property
@@ -155,7 +172,10 @@ class StackedScaling(MulticlassCalibrator):
         """Names of the members."""
         return list(self._map().members(len(self.classes_)))
 
-    def _fit_map(self, *given: Any) -> State:
-        state = super()._fit_map(*given)
-        self.held_out_losses = state.pop("held_out_losses", None)
+    def _fit_state(
+        self, calibration: Any, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
+    ) -> State:
+        state = super()._fit_state(calibration, scores, y, weights)
+        held = state.pop("held_out", None)
+        self._held_out_losses = None if held is None else -log_mean(held, state["stack_weights"])
         return state

@@ -51,11 +51,16 @@ class AveragedBeta(Map):
     posterior; the probability is the average of theirs, weighted by Laplace's approximation of the
     evidence.
 
-    So few rows get little more than a shrunk temperature, many rows the beta map and curves beyond
-    it, and how strong each is follows from the data.
+    Parameters
+    ----------
+    power : float
+        Of the evidence: one is Bayes' rule, less hedges against models that are all a little wrong.
 
     Notes
     -----
+    So few rows get little more than a shrunk temperature, many rows the beta map and curves beyond
+    it, and how strong each is follows from the data.
+
     The process has 14 inducing inputs, evenly spaced between the 0.5 % and 99.5 % quantiles of
     a - b; beyond them it goes on at its last value. More than 256 distinct scores are gathered in
     cells, and each cell in two points with the same sums of cubic functions, which changes
@@ -85,8 +90,14 @@ class AveragedBeta(Map):
     True
     """
 
+    power: float = 1.0
+
     name: ClassVar[str] = "averaged_beta"
     least: ClassVar[float] = float(np.finfo(np.float32).tiny)
+
+    def __post_init__(self) -> None:
+        if not self.power > 0:
+            raise ValueError(f"power must be positive, got {self.power}")
 
     @property
     def domain(self) -> Domain:
@@ -99,7 +110,7 @@ class AveragedBeta(Map):
         with np.errstate(under="ignore"), single_threaded_blas():
             fitted = fit(points, rough=rough)
             evidence = fitted.log_evidence - fitted.log_evidence.max()
-            share = np.exp(evidence)
+            share = np.exp(self.power * evidence)
         share /= share.sum()
         kept = share.sum(axis=-1) > _NEGLIGIBLE
         scale, length = np.nonzero(kept)

@@ -35,7 +35,7 @@ def test_two_classes() -> None:
     p, y = binary(800, 0.4)
     names = np.array(["no", "yes"])[y]
     auto = bc.Auto().fit(p, names)
-    plain = bc.AveragedBeta().fit(p, names)
+    plain = bc.AveragedBeta(0.5).fit(p, names)
     np.testing.assert_array_equal(auto.predict_proba(p), plain.predict_proba(p))
     np.testing.assert_array_equal(auto.predict_interval(p[:5]), plain.predict_interval(p[:5]))
     assert auto.classes_.tolist() == ["no", "yes"]
@@ -85,13 +85,25 @@ def test_several_classes(mode: str) -> None:
     assert report.log_loss == pytest.approx(bc.metrics.log_loss(auto.predict_proba(z), y), abs=0.05)
     assert sum(report.members.values()) == pytest.approx(1)
     assert len(report.members) == (5 if mode == "stack" else 1)
+    assert not hasattr(auto, "predict_interval")
+
+
+def test_intervals_of_several_classes() -> None:
+    z, y = several(400)
+    auto = bc.Auto(inputs="logits", inference="laplace").fit(z, y)
+    lower, upper = auto.predict_interval(z[:20])
+    p = auto.predict_proba(z[:20])
+    assert ((lower < p) & (p < upper)).all()
+    # The truth has half of these logits.
+    truth = softmax(z[:20] / 2, axis=1)
+    assert ((lower < truth) & (truth < upper)).mean() > 0.6
 
 
 def test_labels_that_do_not_exclude_each_other() -> None:
     parts = [binary(300, slope, seed) for seed, slope in enumerate((0.4, 1.0, 2.0))]
     p, y = (np.stack(part, axis=1) for part in zip(*parts, strict=True))
     auto = bc.Auto().fit(p, y)
-    plain = bc.MultiLabel(bc.AveragedBeta()).fit(p, y)
+    plain = bc.MultiLabel(bc.AveragedBeta(0.5)).fit(p, y)
     np.testing.assert_array_equal(auto.predict_proba(p), plain.predict_proba(p))
     assert auto.report_.calibrator == "MultiLabel(AveragedBeta)"
     assert auto.report_.classes == 3

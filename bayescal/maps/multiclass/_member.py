@@ -27,14 +27,26 @@ class Member(NamedTuple):
     probability: tuple[float, float] | None = None
     logarithm: tuple[float, float] | None = None
 
+    def count(self, k: int) -> int:
+        """Return the number of parameters for k classes."""
+        return k * (k * sum(self.blocks) + 1) + k + (0 if self.shared is None else 4)
+
+    def enlarge(self, theta: np.ndarray, old: Member, k: int) -> np.ndarray:
+        """Return parameters that say the same as those of another member, as far as they can."""
+        own, other = _split(theta, old, k), _split(np.zeros(self.count(k)), self, k)
+        parts = {name: own.get(name, value) for name, value in other.items()}
+        matrix = [parts[name] for name in ("probability", "logarithm") if name in parts]
+        flat = np.concatenate([*matrix, parts["intercept"]], axis=1).ravel()
+        return np.concatenate([flat, parts["diagonal"], parts.get("shared", np.empty(0))])
+
     @property
     def blocks(self) -> tuple[bool, bool]:
         """Whether there are matrices of probabilities, and of their logarithms."""
         return self.probability is not None, self.logarithm is not None
 
 
-def smooth(scores: np.ndarray, inverse: float, smoothing: float) -> np.ndarray:
-    """Return log((1 - e) softmax(s z) + e / k)."""
+def smooth(scores: np.ndarray, inverse: float | np.ndarray, smoothing: float) -> np.ndarray:
+    """Return log((1 - e) softmax(s z) + e / k); leading axes are those of s (..., 1, 1)."""
     probs = softmax(scores * inverse)
     probs *= 1 - smoothing
     probs += smoothing / scores.shape[1]
@@ -82,18 +94,17 @@ def penalties(member: Member, k: int) -> np.ndarray:
     return 2.0 * np.concatenate(parts)
 
 
-def enlarge(theta: np.ndarray, old: Member, new: Member, k: int) -> np.ndarray:
-    """Return parameters of another member that say the same, as far as it can."""
-    own, other = _split(theta, old, k), {}
-    for name, value in _split(np.zeros(_count(new, k)), new, k).items():
-        other[name] = own.get(name, value)
-    matrix = [other[name] for name in ("probability", "logarithm", "intercept") if name in other]
-    flat = np.concatenate(matrix, axis=1).ravel()
-    return np.concatenate([flat, other["diagonal"], other.get("shared", np.empty(0))])
-
-
-def _count(member: Member, k: int) -> int:
-    return k * (k * sum(member.blocks) + 1) + k + (0 if member.shared is None else 4)
+def change_many(member: Member, theta: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Return what each of many parameters (s, p) adds to its logits x: (s, n, k)."""
+    count, n, k = x.shape
+    features, shared = columns(member, x.reshape(-1, k))
+    width = features.shape[1]
+    matrix = theta[:, : k * width].reshape(-1, k, width)
+    factor = theta[:, None, k * width : k * width + k]
+    if shared is not None:
+        own = shared.reshape(count, n, -1) @ theta[:, k * width + k :, None]
+        factor = factor + own
+    return features.reshape(count, n, width) @ np.swapaxes(matrix, -1, -2) + x * factor
 
 
 def _split(theta: np.ndarray, member: Member, k: int) -> dict[str, np.ndarray]:

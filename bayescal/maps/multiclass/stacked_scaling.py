@@ -6,28 +6,32 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.checks import check_choice, check_count
-from bayescal._core.numerics import log_softmax
 from bayescal._core.optimise import Status
+from bayescal.logistic._posterior import Draws
 from bayescal.maps._map import State
-from bayescal.maps.multiclass._draws import blocks
+from bayescal.maps.multiclass._draws import blocks, summarise
 from bayescal.maps.multiclass._folds import folds_by_content
-from bayescal.maps.multiclass._map import Domain, MulticlassMap, register_multiclass
-from bayescal.maps.multiclass._member import (
-    Member,
-    enlarge,
-    make_design,
-    penalties,
-    smooth,
+from bayescal.maps.multiclass._map import (
+    Domain,
+    ParametricMulticlassMap,
+    register_multiclass,
 )
-from bayescal.multinomial._fit import Prepared, fit_on_host
-from bayescal.multinomial._objective import change
-from bayescal.multinomial._temperature import fit_inverse_temperature
+from bayescal.maps.multiclass._member import Member
+from bayescal.maps.multiclass._stack import (
+    Stack,
+    apply_draws,
+    fit_members,
+    label_log_probabilities,
+    log_probabilities,
+    mix,
+    sample_stack,
+)
 
 __all__ = ["StackedScaling"]
 
@@ -49,31 +53,13 @@ PLAIN = {
 }
 MANY, VERY_MANY = 30, 300
 _SINGLE = "probability"
-#: Prior weight of each member of the stack, in rows: that of Dirichlet(2).
-_PRIOR = 1.0
-_ROUNDS = 500
-#: Of log inverse temperatures.
-_MOST = 4.0
-_TOLERANCE = 1e-6
-#: What decides between members need not be known to more digits.
-_ROUGH = 1e-4
 #: So many scores are worth threads for folds.
 _LARGE = 20_000
 
 
-class _Fit(NamedTuple):
-    """A scale, and the parameters of each member."""
-
-    inverse: float
-    smoothing: float
-    thetas: list[np.ndarray]
-    prepared: list[Prepared | None]
-    status: Status
-
-
 @register_multiclass
 @dataclass(frozen=True)
-class StackedScaling(MulticlassMap):
+class StackedScaling(ParametricMulticlassMap):
     r"""Structured fits from strongly to weakly shrunk, mixed by weights from cross-validation.
 
     With x the logarithms of temperature-scaled probabilities, mixed with the uniform distribution
@@ -157,9 +143,10 @@ class StackedScaling(MulticlassMap):
         return {name: own for name, own in MEMBERS.items() if name != "both"} | WEAKER
 
     def fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        names, members = zip(*self.members(scores.shape[1]).items(), strict=True)
+        """Fit all members, and those of each fold."""
+        names, members = self._named(scores.shape[1])
         with single_threaded_blas():
-            found = _fit(members, scores, y, weights, None)
+            found = fit_members(members, scores, y, weights)
         state: State = {
             "inverse": np.asarray(found.inverse),
             "smoothing": np.asarray(found.smoothing),
@@ -170,11 +157,70 @@ class StackedScaling(MulticlassMap):
             state[f"theta_{name}"] = theta
         if self.mode == "stack":
             held = self._held_out(members, scores, y, weights, seed, found)
-            share = _mix(held, weights)
-            state["stack_weights"] = share
+            state["stack_weights"] = mix(held, weights)
             state["held_out_mean_losses"] = -(weights @ held) / weights.sum()
-            state["held_out_losses"] = -_log_mean(held, share)
+            state["held_out"] = held
         return state
+
+    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
+        """Mix the members' probabilities, in blocks of rows."""
+        names, members = self._named(scores.shape[1])
+        found = _stack(state, [state[f"theta_{name}"] for name in names])
+        probs = np.empty(scores.shape)
+        for part in blocks(len(scores), len(members) * scores.shape[1]):
+            logs = log_probabilities(members, found, scores[part])
+            probs[part] = np.einsum("m,nmk->nk", state["stack_weights"], np.exp(logs))
+        return probs
+
+    def describe(self, theta: np.ndarray, k: int, unit: float) -> State:
+        """Return each member's parameters, the weights, the scale, and the member of a draw."""
+        names, members = self._named(k)
+        ends = np.cumsum([member.count(k) for member in members])
+        parts = np.split(theta, ends, axis=-1)
+        return {f"theta_{name}": own for name, own in zip(names, parts[:-1], strict=True)} | {
+            "stack_weights": parts[-1][..., :-2],
+            "inverse": parts[-1][..., -2],
+            "member": parts[-1][..., -1],
+        }
+
+    def sample(
+        self,
+        state: State,
+        scores: np.ndarray,
+        y: np.ndarray,
+        weights: np.ndarray,
+        inference: str,
+        num_samples: int,
+        seed: int,
+    ) -> Draws:
+        """Return draws (chains, draws, p): of all members, the weights, the scale, and a member.
+
+        Penalties are priors; the weights are those of resampled rows, a Bayesian bootstrap. Of more
+        than 3,000 parameters of a member each draw is the solution of a linear system: with 100
+        classes a draw takes about a second.
+        """
+        names, members = self._named(scores.shape[1])
+        found = _stack(state, [state[f"theta_{name}"] for name in names])
+        rows = scores, y, weights
+        held = state.get("held_out")
+        return sample_stack(members, found, held, rows, inference, num_samples, seed)
+
+    def predict_draws(
+        self, state: State, theta: np.ndarray, scores: np.ndarray, level: float | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Do as the base class says, in blocks of rows: O(s m k^2) time."""
+        names, members = self._named(scores.shape[1])
+        drawn = self.describe(theta, scores.shape[1], 1.0)
+        found = _stack(state, [drawn[f"theta_{name}"] for name in names])
+
+        def curves(block: np.ndarray) -> np.ndarray:
+            return apply_draws(members, found, drawn["member"], drawn["inverse"], block)
+
+        return summarise(curves, scores, len(theta), level)
+
+    def _named(self, k: int) -> tuple[tuple[str, ...], tuple[Member, ...]]:
+        names, members = zip(*self.members(k).items(), strict=True)
+        return names, members
 
     def _held_out(
         self,
@@ -183,20 +229,19 @@ class StackedScaling(MulticlassMap):
         y: np.ndarray,
         weights: np.ndarray,
         seed: int,
-        whole: _Fit,
+        whole: Stack,
     ) -> np.ndarray:
         """Return log probabilities (n, members) of the labels, each by fits to the other folds."""
-        held = np.empty((len(y), len(members)))
+        held = np.zeros((len(y), len(members)))
         count = self.folds or (5 if scores.shape[1] < MANY else 3)
         folds = folds_by_content(scores, y, count, seed)
         if folds.max() == 0:
-            return _log_probabilities(members, whole, scores)[:, :, 0] * 0
+            return held
 
         def one(fold: int) -> None:
             out = folds == fold
-            found = _fit(members, scores[~out], y[~out], weights[~out], whole)
-            logs = _log_probabilities(members, found, scores[out])
-            held[out] = np.take_along_axis(logs, y[out][:, None, None], axis=2)[:, :, 0]
+            found = fit_members(members, scores[~out], y[~out], weights[~out], whole)
+            held[out] = label_log_probabilities(members, found, scores[out], y[out])
 
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
         with single_threaded_blas(), ThreadPoolExecutor(cores) as pool:
@@ -204,70 +249,6 @@ class StackedScaling(MulticlassMap):
             list(each(one, range(folds.max() + 1)))
         return held
 
-    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
-        names, members = zip(*self.members(scores.shape[1]).items(), strict=True)
-        thetas = [state[f"theta_{name}"] for name in names]
-        found = _Fit(
-            float(state["inverse"]), float(state["smoothing"]), thetas, [], Status.CONVERGED
-        )
-        probs = np.empty(scores.shape)
-        for part in blocks(*scores.shape):
-            logs = _log_probabilities(members, found, scores[part])
-            probs[part] = np.einsum("m,nmk->nk", state["stack_weights"], np.exp(logs))
-        return probs
 
-
-def _fit(
-    members: Sequence[Member],
-    scores: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray,
-    whole: _Fit | None,
-) -> _Fit:
-    """Fit the scale and all members; from those of all rows, if given."""
-    most = np.exp(_MOST)
-    inverse = float(np.clip(fit_inverse_temperature(scores, y, weights).inverse, 1 / most, most))
-    smoothing = 1 / (weights.sum() + 1)
-    x = smooth(scores, inverse, smoothing)
-    k = x.shape[1]
-    thetas, prepared, status = [], [], Status.CONVERGED
-    for place, member in enumerate(members):
-        design, penalty = make_design(member, x, y, weights), penalties(member, k)
-        if whole is not None:
-            start, ready, precise = whole.thetas[place], whole.prepared[place], _ROUGH
-        else:
-            near = enlarge(thetas[-1], members[place - 1], member, k) if thetas else None
-            start, ready, precise = near, None, _TOLERANCE
-        best, ready = fit_on_host(design, penalty, start, ready, precise, limits=False)
-        thetas.append(best.x)
-        prepared.append(ready)
-        status = max(status, Status(int(best.status)))
-    return _Fit(inverse, smoothing, thetas, prepared, status)
-
-
-def _log_probabilities(members: Sequence[Member], found: _Fit, scores: np.ndarray) -> np.ndarray:
-    """Return log probabilities (n, members, k)."""
-    x = smooth(scores, found.inverse, found.smoothing)
-    logs = np.empty((len(x), len(members), x.shape[1]))
-    nobody = np.zeros(len(x), int)
-    for place, (member, theta) in enumerate(zip(members, found.thetas, strict=True)):
-        design = make_design(member, x, nobody, nobody)
-        logs[:, place] = log_softmax(x + change(design, theta))
-    return logs
-
-
-def _log_mean(logs: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return log(exp(logs) @ weights) (n,) of logs (n, q)."""
-    top = logs.max(axis=1)
-    return top + np.log(np.exp(logs - top[:, None]) @ weights)
-
-
-def _mix(held: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return weights (members,) of mixtures of log probabilities (n, members) of what was seen."""
-    parts = np.exp(held - held.max(axis=1, keepdims=True))
-    share = np.full(held.shape[1], 1 / held.shape[1])
-    total = weights.sum() + _PRIOR * len(share)
-    for _ in range(_ROUNDS):
-        mixed = parts @ share
-        share = (share * ((weights / mixed) @ parts) + _PRIOR) / total
-    return share
+def _stack(state: State, thetas: list[np.ndarray]) -> Stack:
+    return Stack(float(state["inverse"]), float(state["smoothing"]), thetas, [], Status.CONVERGED)

@@ -12,8 +12,9 @@ from scipy.special import log_softmax, softmax
 
 import bayescal as bc
 from bayescal.maps.multiclass import StackedScaling
-from bayescal.maps.multiclass._member import Member, certainty, enlarge, penalties
-from bayescal.maps.multiclass.stacked_scaling import MEMBERS, _mix
+from bayescal.maps.multiclass._member import Member, certainty, penalties
+from bayescal.maps.multiclass._stack import mix
+from bayescal.maps.multiclass.stacked_scaling import MEMBERS
 from bayescal.study.arena import find_experiments, read_experiment
 
 Array = np.ndarray
@@ -28,8 +29,19 @@ def data_set(n: int, k: int, seed: int = 0) -> tuple[Array, Array]:
     return z, np.minimum(y, k - 1)
 
 
+def logits_of(theta: Array, x: Array, member: Member) -> Array:
+    return value_and_logits(theta, x, np.ones(len(x)), member)[1]
+
+
 def objective(theta: Array, x: Array, y: Array, weights: Array, member: Member) -> float:
     """Return n times the published objective, written out."""
+    value, z = value_and_logits(theta, x, weights, member)
+    losses = -log_softmax(z, axis=1)[np.arange(len(x)), y]
+    return float(weights @ losses + weights.sum() * value)
+
+
+def value_and_logits(theta: Array, x: Array, weights: Array, member: Member) -> tuple[float, Array]:
+    """Return the penalty of the mean loss, and the logits."""
     n, k = x.shape
     total = weights.sum()
     q = np.exp(x)
@@ -56,8 +68,7 @@ def objective(theta: Array, x: Array, y: Array, weights: Array, member: Member) 
             z = z + inputs[name] @ own.T
             d, off = np.diag(own), own - np.diag(np.diag(own))
             value += pair[0] * k / total * (d @ d) + pair[1] * k * (k - 1) / total * (off**2).sum()
-    losses = -log_softmax(z, axis=1)[np.arange(n), y]
-    return float(weights @ losses + total * value)
+    return float(value), z
 
 
 @pytest.mark.parametrize("name", MEMBERS)
@@ -92,7 +103,7 @@ def test_certainty_is_about_zero_on_average() -> None:
 def test_parameters_of_a_smaller_member_say_the_same_in_a_larger_one() -> None:
     k, small, large = 3, MEMBERS["probability"], MEMBERS["both"]
     theta = np.random.default_rng(0).normal(size=len(penalties(small, k)))
-    bigger = enlarge(theta, small, large, k)
+    bigger = large.enlarge(theta, small, k)
     assert bigger.shape == penalties(large, k).shape
     z, y = data_set(50, k)
     x = log_softmax(z, axis=1)
@@ -114,7 +125,59 @@ def test_weights_of_the_stack_maximise_their_posterior() -> None:
         return float(-weights @ np.log(np.exp(held) @ share) - np.log(share).sum())
 
     best = softmax(optimize.minimize(loss, np.zeros(3), options={"gtol": 1e-9}).x)
-    np.testing.assert_allclose(_mix(held, weights), best, atol=1e-4)
+    np.testing.assert_allclose(mix(held, weights), best, atol=1e-4)
+
+
+def test_posterior_of_a_stack() -> None:
+    """Members' draws have their Laplace covariances; weights those of resampled rows."""
+    z, y = data_set(120, 3)
+    model = bc.StackedScaling(inputs="logits", inference="laplace", random_state=0).fit(z, y)
+    draws = model.posterior_.draws
+    assert draws["stack_weights"].shape == (1, 1000, 5)
+    np.testing.assert_allclose(draws["stack_weights"].sum(axis=-1), 1)
+    mean = draws["stack_weights"].mean(axis=(0, 1))
+    np.testing.assert_allclose(mean, model.stack_weights_, atol=0.05)
+    theta, name = model.theta_vector_, "vector"
+    np.testing.assert_allclose(draws["theta_vector"].mean(axis=(0, 1)), theta, atol=1e-4)
+    e = 1 / 121
+    x = np.log((1 - e) * softmax(model.inverse_ * z, axis=1) + e / 3)
+    step, ones = 1e-4, np.ones(120)
+    hessian = np.empty((6, 6))
+    for i in range(6):
+        for j in range(6):
+            up, over = step * np.eye(6)[i], step * np.eye(6)[j]
+            signs = ((1, up + over), (-1, up - over), (-1, over - up), (1, -up - over))
+            total = sum(s * objective(theta + d, x, y, ones, MEMBERS[name]) for s, d in signs)
+            hessian[i, j] = total / (4 * step**2)
+    expected = np.sqrt(np.diag(np.linalg.inv(hessian)))
+    found = draws["theta_vector"].std(axis=(0, 1))
+    np.testing.assert_allclose(found, expected, rtol=0.12)
+    counts = np.bincount(draws["member"][0].astype(int), minlength=5)
+    np.testing.assert_allclose(counts / 1000, mean, atol=0.05)
+    names, by_hand = list(MEMBERS), []
+    for s in range(1000):
+        member = names[int(draws["member"][0, s])]
+        at = (1 - e) * softmax(draws["inverse"][0, s] * z[:4], axis=1) + e / 3
+        own = draws[f"theta_{member}"][0, s]
+        by_hand.append(softmax(logits_of(own, np.log(at), MEMBERS[member]), axis=1))
+    np.testing.assert_allclose(model.predict_proba(z[:4]), np.mean(by_hand, axis=0), atol=1e-9)
+    ends = np.quantile(by_hand, [0.05, 0.95], axis=0)
+    np.testing.assert_allclose(model.predict_interval(z[:4]), ends, atol=1e-9)
+
+
+@pytest.mark.slow
+def test_intervals_cover_the_truth() -> None:
+    """About nine in ten, and not all, as truth is drawn from no prior."""
+    inside = []
+    for seed in range(15):
+        z, y = data_set(400, 3, seed)
+        model = bc.StackedScaling(inputs="logits", inference="laplace", random_state=0).fit(z, y)
+        at, _ = data_set(50, 3, seed + 100)
+        lower, upper = model.predict_interval(at)
+        truth = softmax(0.6 * at + 0.4 * np.roll(at, 1, axis=1) + [-0.5, 0, 0.5], axis=1)
+        inside.append(((lower < truth) & (truth < upper)).mean())
+    print(np.mean(inside), inside)
+    assert 0.8 < np.mean(inside) < 0.97
 
 
 def test_structure_is_learnt_where_rows_suffice() -> None:

@@ -1,0 +1,165 @@
+"""Variants of the default calibrators on real scores: chosen on one part, confirmed on the other.
+
+    python benchmarks/arena_variants.py --arena DIR --networks DIR [--json FILE]
+
+Several classes: stacks of other members, on whole calibration parts and on 100 to 1,000 of their
+rows. All members are fitted to all folds once; stacks of some of them then cost nothing. Two
+classes: other averages of the same regressions, by table.
+
+Every variant that was tried is here. Figures are mean log losses on test rows less those of the
+published set of members, or of the published average, in units of 0.0001.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bayescal._core.numerics import sigmoid
+from bayescal.maps import AveragedBeta
+from bayescal.maps.averaged_beta import FAR
+from bayescal.maps.multiclass._folds import folds_by_content
+from bayescal.maps.multiclass._member import Member
+from bayescal.maps.multiclass._stack import fit_members, label_log_probabilities, log_mean, mix
+from bayescal.maps.multiclass.stacked_scaling import MEMBERS, WEAKER
+from bayescal.study.arena import Experiment, find_experiments, read_experiment
+
+Array = np.ndarray
+UNIT = 1e-4
+#: Networks that variants were chosen on; those left confirm.
+CHOSEN_ON = (
+    "cnn-cy_cifar100_vgg16_bn",
+    "cnn-cy_cifar10_resnet20",
+    "cnn-gupta_resnet50_c10",
+    "cnn-sctl_densenet40_c10_LT",
+)
+LIBRARY = {
+    **MEMBERS,
+    **WEAKER,
+    "weakest": Member(0.03, 0.03, 0.01, (0.0003, 0.0001), (0.003, 0.0003)),
+    "svs": Member(1, 1),
+    "sms": Member(1, 1, None, None, (1, 1)),
+    "svs, certainty": Member(1, 1, 1),
+    "sms, certainty": Member(1, 1, 0.3, None, (1, 0.3)),
+    "probability, weak": Member(0.3, 0.3, 0.1, (0.01, 0.01)),
+    "middle": Member(1, 1, 0.3, (0.1, 0.05), (0.3, 0.3)),
+}
+PUBLISHED = list(MEMBERS)
+STACKS = {
+    "published": PUBLISHED,
+    **{f"and {name}": [*PUBLISHED, name] for name in LIBRARY if name not in PUBLISHED},
+    "and weaker, sms": [*PUBLISHED, "weaker", "sms"],
+    "and weaker, weakest": [*PUBLISHED, "weaker", "weakest"],
+    "weaker for both": ["temperature", "vector", "probability", "weak", "weaker"],
+    "weaker for both, weak": ["temperature", "vector", "probability", "weaker"],
+    "all": list(LIBRARY),
+}
+PRIORS = 1.0, 0.3, 0.1, 0.03
+POWERS = 0.7, 0.5, 0.35, 0.25, 0.15
+
+
+def mixtures(experiment: Experiment, rows: int) -> dict[str, float]:
+    """Return mean test losses of all stacks, by name and prior weight of each member."""
+    scores = experiment.scores.astype(float)
+    own = np.random.default_rng(1).permutation(len(scores))[:rows]
+    if rows < len(scores):
+        scores, y = scores[own], experiment.y[own]
+    else:
+        y = experiment.y
+    if experiment.inputs == "probs":
+        scores = np.log(np.maximum(scores, 1e-300))
+    test = experiment.test_scores.astype(float)
+    test = np.log(np.maximum(test, 1e-300)) if experiment.inputs == "probs" else test
+    names, members = list(LIBRARY), list(LIBRARY.values())
+    ones = np.ones(len(y))
+    whole = fit_members(members, scores, y, ones)
+    folds, held = folds_by_content(scores, y, 5, 0), np.empty((len(y), len(members)))
+    for fold in range(folds.max() + 1):
+        out = folds == fold
+        found = fit_members(members, scores[~out], y[~out], ones[~out], whole)
+        held[out] = label_log_probabilities(members, found, scores[out], y[out])
+    seen = label_log_probabilities(members, whole, test, experiment.test_y)
+    losses = {}
+    for title, some in STACKS.items():
+        place = [names.index(name) for name in some]
+        for prior in PRIORS:
+            share = mix(held[:, place], ones, prior=prior)
+            losses[f"{title}; prior {prior:g}"] = float(-log_mean(seen[:, place], share).mean())
+    for name, loss in zip(names, -seen.mean(axis=0), strict=True):
+        losses[f"only {name}"] = float(loss)
+    return losses
+
+
+def averages(experiment: Experiment) -> dict[str, float]:
+    """Return mean test losses of averages of the regressions of two classes."""
+    least = float(np.finfo(np.float32).tiny)
+
+    def log_odds(p: Array) -> Array:
+        return np.log(np.maximum(p[:, 1], least)) - np.log(np.maximum(1 - p[:, 1], least))
+
+    method = AveragedBeta()
+    state = method.fit(log_odds(experiment.scores), experiment.y, np.ones(len(experiment.y)))
+    line, columns = method._lines(state, np.clip(log_odds(experiment.test_scores), -FAR, FAR))
+    spread = ((np.swapaxes(state["factor"], -1, -2) @ columns) ** 2).sum(axis=2)
+    share = state["cell_weights"]
+
+    def mean(values: Array, power: float = 1.0) -> Array:
+        return np.einsum("dc,dcm->m", share**power / (share**power).sum(), values)
+
+    found = {
+        "published": mean(sigmoid(line)),
+        "moderated by the posterior": mean(sigmoid(line / np.sqrt(1 + np.pi * spread / 8))),
+        "mean log odds": sigmoid(mean(line)),
+        **{f"evidence to the power {p:g}": mean(sigmoid(line), p) for p in POWERS},
+    }
+    y = experiment.test_y
+    return {
+        name: float(-np.mean(np.log(np.clip(np.where(y == 1, p, 1 - p), 1e-15, 1))))
+        for name, p in found.items()
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--arena", type=Path, required=True, help="folder of tables' scores")
+    parser.add_argument("--networks", type=Path, required=True, help="folder of networks' scores")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    options = parser.parse_args()
+    several: dict[str, Any] = {}
+    for name, path in find_experiments([options.networks]).items():
+        experiment = read_experiment(name, path)
+        n, k = experiment.scores.shape
+        for rows in (*((100, 300, 1000) if k < 30 else (1000,)), n):
+            losses = mixtures(experiment, rows)
+            several[f"{name}, {rows} rows"] = {
+                "classes": k,
+                "rows": rows,
+                "chosen_on": name in CHOSEN_ON,
+                "losses": losses,
+            }
+            gain = losses["published; prior 1"] - losses["and weaker; prior 1"]
+            print(f"{name}, {rows} rows: 'weaker' gains {gain / UNIT:+.1f}", flush=True)
+    paths = find_experiments([options.arena])
+    tables = sorted({name.rpartition("-")[0] for name in paths})
+    binary = {}
+    for name, path in paths.items():
+        group = name.rpartition("-")[0]
+        losses = averages(read_experiment(name, path))
+        binary[name] = {"chosen_on": tables.index(group) % 2 == 0, "losses": losses}
+    for part in (True, False):
+        some = [each["losses"] for each in binary.values() if each["chosen_on"] == part]
+        base = np.mean([each["published"] for each in some])
+        print("chosen on" if part else "confirmed on", len(some), "experiments of two classes")
+        for variant in some[0]:
+            gap = np.mean([each[variant] for each in some]) - base
+            print(f"  {variant}: {gap / UNIT:+.2f}")
+    if options.json:
+        options.json.write_text(json.dumps({"several": several, "binary": binary}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -345,7 +345,9 @@ def _minimise(problem: _Problem, start: Any, xp: Any) -> tuple[Any, Any, Any, An
         trial = theta + size[..., None] * step
         new, gradient, bend = evaluate(trial)
         slack = 8 * eps * (abs(value) + total)
-        lower = new <= value + 1e-4 * size * slope + slack
+        # A step that promises next to nothing is the last: rounding may well look like a rise.
+        least = tolerance * (abs(value) + 1e-3)
+        lower = (new <= value + 1e-4 * size * slope + slack) | (-slope <= least)
         left = xp.max(xp.where(lower, -slope, xp.inf) / (abs(value) + 1e-3))
         theta = xp.where(lower[..., None], trial, theta)
         value = xp.where(lower, new, value)

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from bayescal._core.warnings import ignored
 from bayescal.study._measures import MEASURES
 from bayescal.study._networks import array_names
 from bayescal.study._store import write_csv, write_json
@@ -163,7 +164,11 @@ def evaluate(experiment: Experiment, method: str) -> dict[str, float] | None:
         model = _make(method, experiment)
         if model is None:
             return None
-        probs = model.fit(experiment.scores, experiment.y).predict_proba(experiment.test_scores)
+        from sklearn.exceptions import ConvergenceWarning
+
+        with ignored(ConvergenceWarning):  # of many experiments some are separable
+            model.fit(experiment.scores, experiment.y)
+        probs = model.predict_proba(experiment.test_scores)
     seconds = time.perf_counter() - start
     found = {name: float(MEASURES[name](probs, experiment.test_y)) for name in MEASURED}
     return {**found, "seconds": seconds}

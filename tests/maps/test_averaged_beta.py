@@ -224,6 +224,15 @@ def test_intervals_cover_the_truth() -> None:
     assert stats.binomtest(round(covered * 60), 60, 0.9).pvalue > 0.001
 
 
+def test_rounding_does_not_keep_a_fit_from_its_end() -> None:
+    """Labels that far scores explain: losses are small beside the sums that they come from."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        z = np.concatenate([rng.normal(-12, 8, 40), rng.normal(10, 6, 50)])
+        model = bc.AveragedBeta(inputs="logits").fit(z, (z > 0).astype(int))
+        assert model.status_ == "converged"
+
+
 def test_probabilities_of_zero_and_one() -> None:
     p = np.array([0.0, 0.0, 0.2, 0.7, 1.0, 1.0])
     y = np.array([0, 1, 0, 1, 1, 0])

@@ -144,6 +144,8 @@ class Auto(ClassifierMixin, BaseEstimator):
     """
 
     inputs: Any
+    mode: Any
+    inference: Any
 
     def __init__(
         self,
@@ -244,7 +246,7 @@ class Auto(ClassifierMixin, BaseEstimator):
             mode=self.mode,
             folds=self.folds,
             inference=self.inference,
-            inputs=self.inputs,  # type: ignore[arg-type]
+            inputs=self.inputs,
             classes=self.classes,
             random_state=self.random_state,
         )

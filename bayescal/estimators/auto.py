@@ -246,7 +246,7 @@ class Auto(ClassifierMixin, BaseEstimator):
             mode=self.mode,
             folds=self.folds,
             inference=self.inference,
-            inputs=self.inputs,
+            inputs=self.inputs,  # type: ignore[arg-type]
             classes=self.classes,
             random_state=self.random_state,
         )

@@ -197,7 +197,7 @@ class StackedScaling(ParametricMulticlassMap):
 
         Penalties are priors; the weights are those of resampled rows, a Bayesian bootstrap. Of more
         than 3,000 parameters of a member each draw is the solution of a linear system: with 100
-        classes a draw takes about a second.
+        classes a draw takes about a tenth of a second.
         """
         names, members = self._named(scores.shape[1])
         found = _stack(state, [state[f"theta_{name}"] for name in names])

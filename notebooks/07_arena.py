@@ -127,9 +127,9 @@ for part in ("binary", "several classes"):
 # %% [markdown]
 # ## The recorded arena
 #
-# Scores of six models on 17 binary tables, and of eight networks of 10 and 100 classes; "peer" are
-# figures of probmetrics 1.3 on the same scores. Recorded by `bayescal study arena`; negative
-# differences are in favour of `Auto`.
+# Scores of six models on 17 binary tables, and of 12 networks of 10 and 100 classes; "peer" are
+# figures of probmetrics 1.3 on the same scores, which exist for 8 of the networks. Recorded by
+# `bayescal study arena`; negative differences are in favour of `Auto`.
 
 # %%
 recorded = json.loads((results / "arena.json").read_text())

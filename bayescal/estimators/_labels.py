@@ -54,8 +54,10 @@ def read_labels(y: Any, n: int, classes: Any, columns: int = 2) -> tuple[np.ndar
         return found, position
     told = np.asarray(classes)
     if told.shape != (columns,) or len(np.unique(told)) < columns:
+        binary = "; for more, take Auto, a map of several classes or OneVsRest of this one"
         raise ValueError(
             f"classes must be {_NUMBERS.get(columns, columns)} different labels, got {classes!r}"
+            f"{binary if columns == 2 < told.size else ''}"
         )
     strange = found[~np.isin(found, told)]
     if len(strange):

@@ -44,7 +44,8 @@ class Report:
     members : dict of str to float
         What is averaged, and its weight. Of several labels, means over these.
     log_loss, log_loss_error : float or None
-        Expected of new data, and its standard error, in nats; None if there are too few rows.
+        Expected of new data, and its standard error, in nats; None if there are too few rows
+        that differ.
     uncalibrated, gain, gain_error : float or None
         The loss of the scores as they are, what calibration gains, and the standard error of that.
         None for raw scores.
@@ -69,7 +70,7 @@ class Report:
         members = ", ".join(f"{name} {weight:.2f}" for name, weight in self.members.items())
         lines = [f"{self.calibrator}: {self.reason}, {self.rows:,} rows", f"weights: {members}"]
         if self.log_loss is None:
-            lines.append("too few rows to say what to expect")
+            lines.append("too few different rows to say what to expect")
         else:
             lines.append(f"expected log loss: {self.log_loss:.4f} ± {self.log_loss_error:.4f}")
         if self.gain is not None:
@@ -223,13 +224,6 @@ class Auto(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return self.calibrators_[0].predict_interval(scores, level)
 
-    @staticmethod
-    def combine(calibrators: list[Any], scores: list[Any]) -> np.ndarray:
-        """Return the mean probabilities (m, k) of an ensemble, each with scores of its own."""
-        return np.mean(
-            [c.predict_proba(s) for c, s in zip(calibrators, scores, strict=True)], axis=0
-        )
-
     def _choose(self, scores: Any, several: bool) -> tuple[Any, str]:
         """Return a calibrator, not yet fitted, and why it is that."""
         shape = np.shape(scores)
@@ -331,11 +325,12 @@ def _plain_losses(rows: np.ndarray, codes: np.ndarray, inputs: Inputs, several: 
 
 
 def _mean(values: np.ndarray | None, weights: np.ndarray) -> tuple[float | None, float | None]:
-    """Return a weighted mean and its standard error."""
+    """Return a weighted mean and its standard error; whole weights are counts, as in metrics."""
     if values is None or len(values) < 2:
         return None, None
     mean = weights @ values / weights.sum()
-    return float(mean), float(np.sqrt(weights**2 @ (values - mean) ** 2) / weights.sum())
+    counts = weights if np.all(weights == np.floor(weights)) else weights**2
+    return float(mean), float(np.sqrt(counts @ (values - mean) ** 2) / weights.sum())
 
 
 def _name(fitted: Any) -> str:

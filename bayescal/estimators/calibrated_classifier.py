@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from bayescal.estimators._calibrator import Calibrator
 from bayescal.estimators._multiclass import MulticlassCalibrator
 from bayescal.estimators.auto import Auto
-from bayescal.estimators.averaging import AveragedBeta
+from bayescal.estimators.nonparametric import VennAbers
 from bayescal.estimators.temperature import Temperature
 from bayescal.smoothing._inputs import check_sample_weight
 
@@ -33,14 +33,10 @@ __all__ = ["CalibratedClassifier"]
 
 
 def _has_interval(owner: CalibratedClassifier) -> bool:
-    calibrator = owner.calibrator
-    if calibrator is None and hasattr(owner, "calibrators_"):
-        calibrator = owner.calibrators_[0]
-    if isinstance(calibrator, Calibrator):
-        able = hasattr(type(calibrator), "posterior_") or isinstance(calibrator, AveragedBeta)
-    else:
-        able = calibrator is None or hasattr(calibrator, "predict_interval")
-    return able and not owner.ensemble
+    fitted = getattr(owner, "calibrators_", None)
+    calibrator = fitted[0] if fitted else owner.calibrator
+    able = calibrator is None or hasattr(calibrator, "predict_interval")
+    return able and not isinstance(calibrator, VennAbers) and not owner.ensemble
 
 
 def _takes_several(calibrator: Any) -> bool:

@@ -48,12 +48,6 @@ class _Several(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         probs = self.predict_proba(scores)  # type: ignore[attr-defined]
         return self.classes_[np.argmax(probs, axis=1)]
 
-    @staticmethod
-    def combine(calibrators: list[Any], scores: list[Any]) -> np.ndarray:
-        """Return the mean probabilities (m, k) of an ensemble, each with scores of its own."""
-        parts = [c.predict_proba(s) for c, s in zip(calibrators, scores, strict=True)]
-        return np.mean(parts, axis=0)
-
     def _settle(self) -> None:
         first = self.calibrators_[0]
         self.classes_ = first.classes_

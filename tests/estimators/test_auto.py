@@ -132,12 +132,24 @@ def test_weights_are_repeated_rows() -> None:
     assert one.report_.uncalibrated == pytest.approx(other.report_.uncalibrated)
 
 
+def test_weights_are_repeated_rows_to_a_stack() -> None:
+    """In its report too: the folds of equal rows are the same."""
+    z, y = several(90)
+    weights = np.random.default_rng(0).integers(0, 4, 90)
+    one = bc.Auto(inputs="logits").fit(z, y, weights).report_
+    repeated = np.repeat(z, weights, axis=0), np.repeat(y, weights)
+    other = bc.Auto(inputs="logits").fit(*repeated).report_
+    assert one.members == pytest.approx(other.members, abs=1e-4)
+    for name in ("log_loss", "log_loss_error", "gain", "gain_error", "uncalibrated"):
+        assert getattr(one, name) == pytest.approx(getattr(other, name), rel=1e-4), name
+
+
 def test_few_rows_and_one_class() -> None:
     for n in (1, 2, 3):
         auto = bc.Auto(classes=[0, 1]).fit(np.linspace(0.2, 0.6, n), np.ones(n, int))
         assert np.isfinite(auto.predict_proba([0.3])).all()
         if n == 1:
-            assert "too few rows" in str(auto.report_)
+            assert "too few different rows" in str(auto.report_)
     with pytest.raises(ValueError, match="only one class"):
         bc.Auto().fit([0.2, 0.4], [1, 1])
 
@@ -156,6 +168,19 @@ def test_saved_and_read_again(tmp_path: Path) -> None:
         assert again.report_ == auto.report_
         rows = np.stack([p, p], axis=1) if rows is None else rows
         np.testing.assert_array_equal(again.predict_proba(rows), auto.predict_proba(rows))
+
+
+def test_nothing_is_expected_of_equal_rows() -> None:
+    """None of them can be left out: a fit without it would know it all the same."""
+    for k in (3, 40):
+        p = np.full((6, k), 1 / k)
+        auto = bc.Auto(classes=range(k)).fit(p, np.zeros(6, int))
+        report = auto.report_
+        assert (report.log_loss, report.gain, report.helps) == (None, None, None)
+        assert report.uncalibrated == pytest.approx(np.log(k))
+        assert "too few different rows" in str(report)
+        assert sum(report.members.values()) == pytest.approx(1)
+        assert auto.predict_proba(p)[0, 0] > 1.1 / k
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import sklearn
 from scipy.stats import gmean
-from sklearn.datasets import make_classification
+from sklearn.datasets import load_digits, make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression as Plain
@@ -139,8 +139,25 @@ def test_posterior_bands(table: Any) -> None:
     low, high = model.predict_interval(X, level=0.8)
     p = model.predict_proba(X)[:, 1]
     assert ((low < p) & (p < high)).all()
-    assert not hasattr(bc.CalibratedClassifier(GaussianNB(), bc.Isotonic()), "predict_interval")
-    assert not hasattr(bc.CalibratedClassifier(GaussianNB(), bc.VennAbers()), "predict_interval")
+    for able, calibrator, options in (
+        (True, None, {}),
+        (True, bc.AveragedBeta(), {}),
+        (True, bc.Auto(), {}),
+        (False, None, {"ensemble": True}),
+        (False, bc.Isotonic(), {}),
+        (False, bc.VennAbers(), {}),
+    ):
+        model = bc.CalibratedClassifier(GaussianNB(), calibrator, cv=3, **options)
+        assert hasattr(model, "predict_interval") == able, calibrator
+        assert hasattr(model.fit(X, y), "predict_interval") == able, calibrator
+
+
+def test_a_stack_without_posterior_has_no_bands() -> None:
+    X, y = load_digits(return_X_y=True)
+    frozen = FrozenEstimator(GaussianNB().fit(X[:300], y[:300]))
+    for calibrator, able in ((None, False), (bc.Auto(inference="laplace"), True)):
+        model = bc.CalibratedClassifier(frozen, calibrator).fit(X[300:400], y[300:400])
+        assert hasattr(model, "predict_interval") == able
 
 
 def test_a_classifier_as_calibrator(table: Any) -> None:

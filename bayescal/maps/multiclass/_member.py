@@ -45,7 +45,9 @@ class Member(NamedTuple):
         return self.probability is not None, self.logarithm is not None
 
 
-def smooth(scores: np.ndarray, inverse: float | np.ndarray, smoothing: float) -> np.ndarray:
+def smooth(
+    scores: np.ndarray, inverse: float | np.ndarray, smoothing: float | np.ndarray
+) -> np.ndarray:
     """Return log((1 - e) softmax(s z) + e / k); leading axes are those of s (..., 1, 1)."""
     probs = softmax(scores * inverse)
     probs *= 1 - smoothing

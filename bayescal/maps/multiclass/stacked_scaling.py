@@ -157,6 +157,9 @@ class StackedScaling(ParametricMulticlassMap):
             state[f"theta_{name}"] = theta
         if self.mode == "stack":
             held = self._held_out(members, scores, y, weights, seed, found)
+            if held is None:
+                state["stack_weights"] = np.full(len(members), 1 / len(members))
+                return state
             state["stack_weights"] = mix(held, weights)
             state["held_out_mean_losses"] = -(weights @ held) / weights.sum()
             state["held_out"] = held
@@ -230,13 +233,16 @@ class StackedScaling(ParametricMulticlassMap):
         weights: np.ndarray,
         seed: int,
         whole: Stack,
-    ) -> np.ndarray:
-        """Return log probabilities (n, members) of the labels, each by fits to the other folds."""
-        held = np.zeros((len(y), len(members)))
+    ) -> np.ndarray | None:
+        """Return log probabilities (n, members) of the labels, each by fits to the other folds.
+
+        None if all rows are equal: they share a fold.
+        """
+        held = np.empty((len(y), len(members)))
         count = self.folds or (5 if scores.shape[1] < MANY else 3)
         folds = folds_by_content(scores, y, count, seed)
         if folds.max() == 0:
-            return held
+            return None
 
         def one(fold: int) -> None:
             out = folds == fold

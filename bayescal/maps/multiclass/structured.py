@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from bayescal._core.numerics import softmax
 from bayescal.logistic._posterior import Draws
 from bayescal.maps._map import State
 from bayescal.maps.multiclass._linear import LinearMap, Rows
 from bayescal.maps.multiclass._map import Domain, register_multiclass
+from bayescal.maps.multiclass._member import smooth
 from bayescal.multinomial._objective import Design
 from bayescal.multinomial._temperature import fit_inverse_temperature
 
@@ -62,10 +62,7 @@ class _Structured(LinearMap):
         return super().predict_draws(state, theta, self._smooth(state, scores), level)
 
     def _smooth(self, state: State, scores: np.ndarray) -> np.ndarray:
-        probs = softmax(scores * state["inverse"])
-        probs *= 1 - state["smoothing"]
-        probs += state["smoothing"] / scores.shape[1]
-        return np.log(probs)
+        return smooth(scores, state["inverse"], state["smoothing"])
 
 
 @register_multiclass

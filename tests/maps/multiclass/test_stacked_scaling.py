@@ -12,6 +12,7 @@ from scipy.special import log_softmax, softmax
 
 import bayescal as bc
 from bayescal.maps.multiclass import StackedScaling
+from bayescal.maps.multiclass._folds import folds_by_content
 from bayescal.maps.multiclass._member import Member, certainty, penalties
 from bayescal.maps.multiclass._stack import mix
 from bayescal.maps.multiclass.stacked_scaling import MEMBERS
@@ -241,3 +242,18 @@ def test_losses_are_those_of_the_prototype(arena: Path, shared_data: Path, name:
     model = bc.StackedScaling(inputs="logits", random_state=0).fit(data.scores, data.y)
     loss = bc.metrics.log_loss(model.predict_proba(data.test_scores), data.test_y, eps=1e-15)
     assert loss == pytest.approx(float(rows[f"cnn-{name}"]["log_loss"]), abs=5e-4)
+
+
+def test_equal_rows_share_a_fold() -> None:
+    """Also where rounding tells them apart, and in any order."""
+    rng = np.random.default_rng(0)
+    z, y = data_set(40, 3)
+    place = rng.permutation(np.repeat(np.arange(40), 3))
+    rounded = z[place] * (1 + 1e-13 * rng.normal(size=(120, 3)))
+    folds = folds_by_content(rounded, y[place], 5, seed=0)
+    once = folds_by_content(z, y, 5, seed=0)
+    np.testing.assert_array_equal(folds, once[place])
+    assert np.bincount(once).tolist() == [8] * 5
+    other = np.where(np.arange(40) % 2, 0, 1)
+    both = folds_by_content(np.zeros((40, 3)), other, 5, seed=0)
+    assert len(set(zip(other, both, strict=True))) == 2

@@ -1,10 +1,11 @@
 """Variants of the default calibrators on real scores: chosen on one part, confirmed on the other.
 
-    python benchmarks/arena_variants.py --arena DIR --networks DIR [--json FILE]
+    python benchmarks/arena_tables.py TABLES
+    python benchmarks/arena_variants.py --arena DIR --networks DIR --tables TABLES [--json FILE]
 
 Several classes: stacks of other members, on whole calibration parts and on 100 to 1,000 of their
-rows. All members are fitted to all folds once; stacks of some of them then cost nothing. Two
-classes: other averages of the same regressions, by table.
+rows, and on tables. All members are fitted to all folds once; stacks of some of them then cost
+nothing. Two classes: other averages of the same regressions, by table.
 
 Every variant that was tried is here. Figures are mean log losses on test rows less those of the
 published set of members, or of the published average, in units of 0.0001.
@@ -14,18 +15,22 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
+import bayescal as bc
 from bayescal._core.numerics import sigmoid
+from bayescal._core.warnings import ignored
 from bayescal.maps import AveragedBeta
 from bayescal.maps.averaged_beta import FAR
 from bayescal.maps.multiclass._folds import folds_by_content
 from bayescal.maps.multiclass._member import Member
 from bayescal.maps.multiclass._stack import fit_members, label_log_probabilities, log_mean, mix
-from bayescal.maps.multiclass.stacked_scaling import MEMBERS, WEAKER
+from bayescal.maps.multiclass.stacked_scaling import MEMBERS, PLAIN, WEAKER
 from bayescal.study.arena import Experiment, find_experiments, read_experiment
 
 Array = np.ndarray
@@ -47,7 +52,16 @@ LIBRARY = {
     "sms, certainty": Member(1, 1, 0.3, None, (1, 0.3)),
     "probability, weak": Member(0.3, 0.3, 0.1, (0.01, 0.01)),
     "middle": Member(1, 1, 0.3, (0.1, 0.05), (0.3, 0.3)),
+    "certainty": PLAIN["certainty"],
+    "loose": PLAIN["loose"],
 }
+#: Other maps of the same scores, as members: one local, and matrices on logarithms not centred.
+OTHERS = {
+    "kernel": lambda: bc.compose(bc.Temperature(inputs="logits"), bc.Kernel()),
+    "uncentred": lambda: bc.StructuredMatrix(inputs="logits"),
+}
+#: Local averages are slow for many classes.
+LOCAL = 30
 PUBLISHED = list(MEMBERS)
 STACKS = {
     "published": PUBLISHED,
@@ -56,8 +70,12 @@ STACKS = {
     "and weaker, weakest": [*PUBLISHED, "weaker", "weakest"],
     "weaker for both": ["temperature", "vector", "probability", "weak", "weaker"],
     "weaker for both, weak": ["temperature", "vector", "probability", "weaker"],
+    "without matrices": [name for name in PLAIN if name != "directions"],
     "all": list(LIBRARY),
+    **{f"and {name}": [*PUBLISHED, name] for name in OTHERS},
+    "without matrices but directions": list(PLAIN),
 }
+
 PRIORS = 1.0, 0.3, 0.1, 0.03
 POWERS = 0.7, 0.5, 0.35, 0.25, 0.15
 
@@ -74,17 +92,29 @@ def mixtures(experiment: Experiment, rows: int) -> dict[str, float]:
         scores = np.log(np.maximum(scores, 1e-300))
     test = experiment.test_scores.astype(float)
     test = np.log(np.maximum(test, 1e-300)) if experiment.inputs == "probs" else test
-    names, members = list(LIBRARY), list(LIBRARY.values())
-    ones = np.ones(len(y))
+    k, ones = scores.shape[1], np.ones(len(y))
+    own = {"directions": PLAIN["directions"]} if k > PLAIN["directions"].rank else {}
+    names, members = (list(part) for part in zip(*(LIBRARY | own).items(), strict=True))
+    others = {name: make for name, make in OTHERS.items() if name != "kernel" or k < LOCAL}
     whole = fit_members(members, scores, y, ones)
-    folds, held = folds_by_content(scores, y, 5, 0), np.empty((len(y), len(members)))
+    folds, held = folds_by_content(scores, y, 5, 0), np.empty((len(y), len(members) + len(others)))
     for fold in range(folds.max() + 1):
         out = folds == fold
         found = fit_members(members, scores[~out], y[~out], ones[~out], whole)
-        held[out] = label_log_probabilities(members, found, scores[out], y[out])
+        held[out] = np.concatenate(
+            [
+                label_log_probabilities(members, found, scores[out], y[out]),
+                by_others(others.values(), scores[~out], y[~out], scores[out], y[out]),
+            ],
+            axis=1,
+        )
     seen = label_log_probabilities(members, whole, test, experiment.test_y)
+    theirs = by_others(others.values(), scores, y, test, experiment.test_y)
+    seen, names = np.concatenate([seen, theirs], axis=1), [*names, *others]
     losses = {}
     for title, some in STACKS.items():
+        if not set(some) <= set(names):
+            continue
         place = [names.index(name) for name in some]
         for prior in PRIORS:
             share = mix(held[:, place], ones, prior=prior)
@@ -92,6 +122,19 @@ def mixtures(experiment: Experiment, rows: int) -> dict[str, float]:
     for name, loss in zip(names, -seen.mean(axis=0), strict=True):
         losses[f"only {name}"] = float(loss)
     return losses
+
+
+def by_others(
+    makers: Iterable[Callable[[], Any]], scores: Array, y: Array, test: Array, test_y: Array
+) -> Array:
+    """Return log probabilities (m, maps) of the test rows' labels by other maps."""
+    columns = []
+    for make in makers:
+        model = make().set_params(classes=tuple(range(scores.shape[1])))
+        with ignored(ConvergenceWarning):
+            probs = model.fit(scores, y).predict_proba(test)
+        columns.append(np.log(np.maximum(probs[np.arange(len(test_y)), test_y], 1e-15)))
+    return np.stack(columns, axis=1)
 
 
 def averages(experiment: Experiment) -> dict[str, float]:
@@ -128,28 +171,36 @@ def main() -> None:
     parser.add_argument("--arena", type=Path, required=True, help="folder of tables' scores")
     parser.add_argument("--networks", type=Path, required=True, help="folder of networks' scores")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--tables", type=Path, help="folder written by arena_tables.py")
     options = parser.parse_args()
     several: dict[str, Any] = {}
-    for name, path in find_experiments([options.networks]).items():
+    tables = {} if options.tables is None else find_experiments([options.tables])
+    groups = sorted({name.rpartition("-")[0] for name in tables})
+    for name, path in (tables | find_experiments([options.networks])).items():
         experiment = read_experiment(name, path)
         n, k = experiment.scores.shape
-        for rows in (*((100, 300, 1000) if k < 30 else (1000,)), n):
+        chosen = name in CHOSEN_ON
+        sizes = *((100, 300, 1000) if k < 30 else (1000,)), n
+        if name in tables:
+            chosen, sizes = groups.index(name.rpartition("-")[0]) % 2 == 0, (n,)
+        for rows in sizes:
             losses = mixtures(experiment, rows)
             several[f"{name}, {rows} rows"] = {
                 "classes": k,
                 "rows": rows,
-                "chosen_on": name in CHOSEN_ON,
+                "chosen_on": chosen,
                 "losses": losses,
             }
             gain = losses["published; prior 1"] - losses["and weaker; prior 1"]
             print(f"{name}, {rows} rows: 'weaker' gains {gain / UNIT:+.1f}", flush=True)
+            keep(options.json, {"several": several})
     paths = find_experiments([options.arena])
-    tables = sorted({name.rpartition("-")[0] for name in paths})
+    groups = sorted({name.rpartition("-")[0] for name in paths})
     binary = {}
     for name, path in paths.items():
         group = name.rpartition("-")[0]
         losses = averages(read_experiment(name, path))
-        binary[name] = {"chosen_on": tables.index(group) % 2 == 0, "losses": losses}
+        binary[name] = {"chosen_on": groups.index(group) % 2 == 0, "losses": losses}
     for part in (True, False):
         some = [each["losses"] for each in binary.values() if each["chosen_on"] == part]
         base = np.mean([each["published"] for each in some])
@@ -157,8 +208,12 @@ def main() -> None:
         for variant in some[0]:
             gap = np.mean([each[variant] for each in some]) - base
             print(f"  {variant}: {gap / UNIT:+.2f}")
-    if options.json:
-        options.json.write_text(json.dumps({"several": several, "binary": binary}, indent=1))
+    keep(options.json, {"several": several, "binary": binary})
+
+
+def keep(path: Path | None, found: dict[str, Any]) -> None:
+    if path is not None:
+        path.write_text(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ LAYERS = (
     "plots",
     "evaluation",
     "sweeps",
+    "training",
     "study",
     "cli",
 )

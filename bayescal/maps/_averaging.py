@@ -34,7 +34,7 @@ _PAIR[_FIRST, _SECOND] = _PAIR[_SECOND, _FIRST] = np.arange(len(_FIRST))
 _MOST, _POLISHED = 60, 6
 #: The weight of rows up to which single precision tells curvatures beside those of the priors.
 _LIGHT = 1e5
-_TOLERANCE = 1e-9
+_TOLERANCE, _NEARLY = 1e-9, 1e-2
 
 
 def _priors() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -144,7 +144,7 @@ def fit(points: Points, xp: Any = np, rough: Points | None = None) -> Fitted:
 
     start = xp.zeros((*whiten.shape[:2], *amplitude.shape[1:]), kind)
     if rough is not None:
-        found = _minimise(problem(rough), start, xp)
+        found = _minimise(problem(rough), start, xp, _NEARLY)
         found = _polish(problem(points), found)
     else:
         found = _minimise(problem(points), start, xp)
@@ -321,7 +321,9 @@ def _polish(problem: _Problem, found: tuple[Any, Any, Any, Any]) -> tuple[Any, A
     return _minimise(problem, theta, np)
 
 
-def _minimise(problem: _Problem, start: Any, xp: Any) -> tuple[Any, Any, Any, Any]:
+def _minimise(
+    problem: _Problem, start: Any, xp: Any, tolerance: float = _TOLERANCE
+) -> tuple[Any, Any, Any, Any]:
     """Return theta, penalised loss and Hessian of all regressions, and the last decrement.
 
     Newton's method for all together: a step that does not lower a loss is halved.
@@ -338,7 +340,7 @@ def _minimise(problem: _Problem, start: Any, xp: Any) -> tuple[Any, Any, Any, An
         return step, xp.sum(gradient * step, -1)
 
     eps = float(np.finfo(start.dtype).eps)
-    tolerance = max(_TOLERANCE, 4 * eps)
+    tolerance = max(tolerance, 4 * eps)
 
     def once(carry: Any) -> Any:
         number, theta, value, hessian, step, slope, size, _ = carry

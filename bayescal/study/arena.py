@@ -262,7 +262,7 @@ def run(
     -------
     dict
         The content of ``arena.json``: ``comparisons`` by part ("binary", "several classes", and
-        binary by size), opponent and measure, as from :func:`compare`; ``means`` of losses by part
+        both by size), opponent and measure, as from :func:`compare`; ``means`` of losses by part
         and method, over the experiments that all methods and peers have.
 
     Notes
@@ -331,9 +331,11 @@ def _parts(kinds: Mapping[str, tuple[int, int]]) -> dict[str, list[str]]:
         "binary": [name for name, (_, k) in kinds.items() if k == 2],
         "several classes": [name for name, (_, k) in kinds.items() if k > 2],
     }
-    for title, (low, high) in SIZES.items():
-        own = [name for name in parts["binary"] if low <= kinds[name][0] < high]
-        parts[f"binary, {title} rows"] = own
+    for kind, every in list(parts.items()):
+        for title, (low, high) in SIZES.items():
+            own = [name for name in every if low <= kinds[name][0] < high]
+            if len(own) < len(every):
+                parts[f"{kind}, {title} rows"] = own
     return {title: names for title, names in parts.items() if names}
 
 

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,11 @@ def show(browser: Any, page: Path, width: int, theme: str = "light") -> None:
     media = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
     browser.get(page.as_uri())
+    # On a busy machine the browser may say that it is done before the page is read to its end.
+    deadline = time.monotonic() + 60
+    while browser.execute_script("return document.readyState") != "complete":
+        assert time.monotonic() < deadline, f"{page} is still being read"
+        time.sleep(0.05)
 
 
 def background(browser: Any) -> str:

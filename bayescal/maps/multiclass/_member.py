@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from bayescal.multinomial._objective import Design
 
 #: Factors of probabilities, so that their coefficients are of the size of the others.
 _PROBABILITY = 4.0
+_MATRICES = "probability", "logarithm", "directions"
 
 
 class Member(NamedTuple):
@@ -18,7 +20,8 @@ class Member(NamedTuple):
 
     Of classes' intercepts and factors, of factors common to all classes, and of two matrices, by
     which probabilities and centred log probabilities add to the logits: a pair, of their diagonal
-    and of what lies off it.
+    and of what lies off it. Last, of a matrix for some main directions of centred log
+    probabilities: their number, and the strength.
     """
 
     intercept: float
@@ -26,16 +29,21 @@ class Member(NamedTuple):
     shared: float | None = None
     probability: tuple[float, float] | None = None
     logarithm: tuple[float, float] | None = None
+    directions: tuple[int, float] | None = None
+
+    def width(self, k: int) -> int:
+        """Return the number of features of each class, with the intercept."""
+        return k * sum(self.blocks) + self.rank + 1
 
     def count(self, k: int) -> int:
         """Return the number of parameters for k classes."""
-        return k * (k * sum(self.blocks) + 1) + k + (0 if self.shared is None else 4)
+        return k * self.width(k) + k + (0 if self.shared is None else 4)
 
     def enlarge(self, theta: np.ndarray, old: Member, k: int) -> np.ndarray:
         """Return parameters that say the same as those of another member, as far as they can."""
         own, other = _split(theta, old, k), _split(np.zeros(self.count(k)), self, k)
         parts = {name: own.get(name, value) for name, value in other.items()}
-        matrix = [parts[name] for name in ("probability", "logarithm") if name in parts]
+        matrix = [parts[name] for name in _MATRICES if name in parts]
         flat = np.concatenate([*matrix, parts["intercept"]], axis=1).ravel()
         return np.concatenate([flat, parts["diagonal"], parts.get("shared", np.empty(0))])
 
@@ -43,6 +51,11 @@ class Member(NamedTuple):
     def blocks(self) -> tuple[bool, bool]:
         """Whether there are matrices of probabilities, and of their logarithms."""
         return self.probability is not None, self.logarithm is not None
+
+    @property
+    def rank(self) -> int:
+        """The number of directions."""
+        return 0 if self.directions is None else self.directions[0]
 
 
 def smooth(
@@ -55,16 +68,34 @@ def smooth(
     return np.log(probs)
 
 
-def columns(member: Member, x: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+def main_directions(members: Iterable[Member], x: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return as many main directions (k, r) of centred log probabilities as members ask for."""
+    rank = max(member.rank for member in members)
+    if not rank:
+        return np.empty((x.shape[1], 0))
+    x = _centre(x)
+    x = x - weights @ x / weights.sum()
+    return np.linalg.eigh((x * weights[:, None]).T @ x)[1][:, ::-1][:, :rank]
+
+
+def columns(
+    member: Member, x: np.ndarray, basis: np.ndarray
+) -> tuple[np.ndarray, np.ndarray | None]:
     """Return features (n, m), of which the last is one, and shared ones (n, 4) of logs (n, k)."""
     probs = np.exp(x)
     parts = []
     if member.probability is not None:
         parts.append(_PROBABILITY * probs)
     if member.logarithm is not None:
-        parts.append(x - x.mean(axis=1, keepdims=True))
+        parts.append(_centre(x))
+    if member.directions is not None:
+        parts.append(_centre(x) @ basis)
     features = np.concatenate([*parts, np.ones((len(x), 1))], axis=1)
     return features, None if member.shared is None else certainty(x, probs)
+
+
+def _centre(x: np.ndarray) -> np.ndarray:
+    return x - x.mean(axis=1, keepdims=True)
 
 
 def certainty(x: np.ndarray, probs: np.ndarray) -> np.ndarray:
@@ -76,9 +107,11 @@ def certainty(x: np.ndarray, probs: np.ndarray) -> np.ndarray:
     return np.stack([most - 0.5, entropy - 0.3, most - top[:, 0] - 0.5, most**2 - 0.3], axis=1)
 
 
-def make_design(member: Member, x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Design:
+def make_design(
+    member: Member, x: np.ndarray, y: np.ndarray, weights: np.ndarray, basis: np.ndarray
+) -> Design:
     """Return what the logits of a fit depend on."""
-    features, shared = columns(member, x)
+    features, shared = columns(member, x, basis)
     return Design(x, y, weights, features, x, shared)
 
 
@@ -90,16 +123,19 @@ def penalties(member: Member, k: int) -> np.ndarray:
             block = np.full((k, k), pair[1] * k * (k - 1))
             np.fill_diagonal(block, pair[0] * k)
             blocks.append(block)
+    if member.directions is not None:
+        rank, strength = member.directions
+        blocks.append(np.full((k, rank), strength * k * (k - 1)))
     matrix = np.concatenate([*blocks, np.full((k, 1), member.intercept * k)], axis=1)
     shared = [] if member.shared is None else [member.shared] * 4
     parts = [matrix.ravel(), np.full(k, member.diagonal * k), np.array(shared)]
     return 2.0 * np.concatenate(parts)
 
 
-def change_many(member: Member, theta: np.ndarray, x: np.ndarray) -> np.ndarray:
+def change_many(member: Member, theta: np.ndarray, x: np.ndarray, basis: np.ndarray) -> np.ndarray:
     """Return what each of many parameters (s, p) adds to its logits x: (s, n, k)."""
     count, n, k = x.shape
-    features, shared = columns(member, x.reshape(-1, k))
+    features, shared = columns(member, x.reshape(-1, k), basis)
     width = features.shape[1]
     matrix = theta[:, : k * width].reshape(-1, k, width)
     factor = theta[:, None, k * width : k * width + k]
@@ -110,14 +146,16 @@ def change_many(member: Member, theta: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def _split(theta: np.ndarray, member: Member, k: int) -> dict[str, np.ndarray]:
-    width = k * sum(member.blocks) + 1
+    width = member.width(k)
     matrix, rest = theta[: k * width].reshape(k, width), theta[k * width :]
     parts = {"intercept": matrix[:, -1:], "diagonal": rest[:k]}
     first = 0
-    for name, there in zip(("probability", "logarithm"), member.blocks, strict=True):
-        if there:
-            parts[name] = matrix[:, first : first + k]
-            first += k
+    for name, wide in zip(
+        _MATRICES, (*(k * own for own in member.blocks), member.rank), strict=True
+    ):
+        if wide:
+            parts[name] = matrix[:, first : first + wide]
+            first += wide
     if member.shared is not None:
         parts["shared"] = rest[k:]
     return parts

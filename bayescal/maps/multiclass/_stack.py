@@ -11,7 +11,14 @@ from bayescal._core.numerics import log_softmax, softmax
 from bayescal._core.optimise import Status
 from bayescal.logistic._posterior import Draws
 from bayescal.maps.multiclass._draws import blocks
-from bayescal.maps.multiclass._member import Member, change_many, make_design, penalties, smooth
+from bayescal.maps.multiclass._member import (
+    Member,
+    change_many,
+    main_directions,
+    make_design,
+    penalties,
+    smooth,
+)
 from bayescal.multinomial._fit import Prepared, fit_on_host
 from bayescal.multinomial._objective import change
 from bayescal.multinomial._posterior import sample
@@ -30,10 +37,11 @@ _ROUGH = 1e-4
 
 
 class Stack(NamedTuple):
-    """A scale, and the parameters of each member."""
+    """A scale, main directions (k, r), and the parameters of each member."""
 
     inverse: float
     smoothing: float
+    basis: np.ndarray
     thetas: list[np.ndarray]
     prepared: list[Prepared | None]
     status: Status
@@ -51,9 +59,11 @@ def fit_members(
     inverse = float(np.clip(fit_inverse_temperature(scores, y, weights).inverse, 1 / most, most))
     smoothing = 1 / (weights.sum() + 1)
     x = smooth(scores, inverse, smoothing)
+    basis = main_directions(members, x, weights) if near is None else near.basis
     thetas, prepared, status = [], [], Status.CONVERGED
     for place, member in enumerate(members):
-        design, penalty = make_design(member, x, y, weights), penalties(member, x.shape[1])
+        design = make_design(member, x, y, weights, basis)
+        penalty = penalties(member, x.shape[1])
         if near is not None:
             start, ready, precise = near.thetas[place], near.prepared[place], _ROUGH
         else:
@@ -65,7 +75,7 @@ def fit_members(
         thetas.append(best.x)
         prepared.append(ready)
         status = max(status, Status(int(best.status)))
-    return Stack(inverse, smoothing, thetas, prepared, status)
+    return Stack(inverse, smoothing, basis, thetas, prepared, status)
 
 
 def log_probabilities(members: Sequence[Member], stack: Stack, scores: np.ndarray) -> np.ndarray:
@@ -74,7 +84,8 @@ def log_probabilities(members: Sequence[Member], stack: Stack, scores: np.ndarra
     logs = np.empty((len(x), len(members), x.shape[1]))
     nobody = np.zeros(len(x), int)
     for place, (member, theta) in enumerate(zip(members, stack.thetas, strict=True)):
-        logs[:, place] = log_softmax(x + change(make_design(member, x, nobody, nobody), theta))
+        design = make_design(member, x, nobody, nobody, stack.basis)
+        logs[:, place] = log_softmax(x + change(design, theta))
     return logs
 
 
@@ -138,7 +149,7 @@ def sample_stack(
     x = smooth(scores, stack.inverse, stack.smoothing)
     found = [
         sample(
-            make_design(member, x, y, weights),
+            make_design(member, x, y, weights, stack.basis),
             penalties(member, x.shape[1]),
             theta,
             inference,
@@ -190,5 +201,5 @@ def apply_draws(
     for place, (member, theta) in enumerate(zip(members, stack.thetas, strict=True)):
         own = chosen == place
         x = smooth(scores, inverse[own, None, None], stack.smoothing)
-        probs[own] = softmax(x + change_many(member, theta[own], x))
+        probs[own] = softmax(x + change_many(member, theta[own], x, stack.basis))
     return probs

@@ -44,12 +44,13 @@ MEMBERS = {
 }
 #: Of many classes: k (k - 1) makes penalties off the diagonal of the others very strong.
 WEAKER = {"weaker": Member(0.1, 0.1, 0.03, (0.001, 0.001), (0.01, 0.003))}
-#: Of very many, no matrices.
+#: Of very many, no matrices but for a few directions.
 PLAIN = {
     "temperature": Member(30, 30),
     "vector": Member(3, 3),
     "certainty": Member(3, 3, 1),
     "loose": Member(0.3, 0.3, 0.1),
+    "directions": Member(0.3, 0.3, 0.1, directions=(50, 0.01)),
 }
 MANY, VERY_MANY = 30, 300
 _SINGLE = "probability"
@@ -87,8 +88,9 @@ class StackedScaling(ParametricMulticlassMap):
     ============= ===== ===== ===== ========= =========
 
     The last stands for "both" if there are 30 classes or more. For more than 300 there are no
-    matrices, whose k^2 coefficients would take minutes: beside the first two there are
-    "certainty" with (3, 3, 1) and "loose" with (.3, .3, .1).
+    such matrices, whose k^2 coefficients would take minutes: beside the first two there are
+    "certainty" with (3, 3, 1), "loose" with (.3, .3, .1), and "directions", which is "loose" and
+    a matrix, with o = .01, for the 50 main directions of :math:`x - \bar x`.
 
     The prediction is a mixture of theirs. Its weights maximise the likelihood of the labels by
     members fitted without the fold of each, with the prior Dirichlet(2): so the stack learns how
@@ -150,6 +152,7 @@ class StackedScaling(ParametricMulticlassMap):
         state: State = {
             "inverse": np.asarray(found.inverse),
             "smoothing": np.asarray(found.smoothing),
+            "basis": found.basis,
             "stack_weights": np.ones(1),
             "status": np.asarray(int(found.status)),
         }
@@ -257,4 +260,5 @@ class StackedScaling(ParametricMulticlassMap):
 
 
 def _stack(state: State, thetas: list[np.ndarray]) -> Stack:
-    return Stack(float(state["inverse"]), float(state["smoothing"]), thetas, [], Status.CONVERGED)
+    scale, smoothing = float(state["inverse"]), float(state["smoothing"])
+    return Stack(scale, smoothing, state["basis"], thetas, [], Status.CONVERGED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from bayescal.maps.multiclass import StackedScaling
 from bayescal.maps.multiclass._folds import folds_by_content
 from bayescal.maps.multiclass._member import Member, certainty, penalties
 from bayescal.maps.multiclass._stack import mix
-from bayescal.maps.multiclass.stacked_scaling import MEMBERS
+from bayescal.maps.multiclass.stacked_scaling import MEMBERS, PLAIN
 from bayescal.study.arena import find_experiments, read_experiment
 
 Array = np.ndarray
@@ -46,7 +47,7 @@ def value_and_logits(theta: Array, x: Array, weights: Array, member: Member) -> 
     n, k = x.shape
     total = weights.sum()
     q = np.exp(x)
-    width = 1 + k * sum(member.blocks)
+    width = member.width(k)
     matrix, v, t = (
         theta[: k * width].reshape(k, width),
         theta[k * width :][:k],
@@ -69,7 +70,24 @@ def value_and_logits(theta: Array, x: Array, weights: Array, member: Member) -> 
             z = z + inputs[name] @ own.T
             d, off = np.diag(own), own - np.diag(np.diag(own))
             value += pair[0] * k / total * (d @ d) + pair[1] * k * (k - 1) / total * (off**2).sum()
+    if member.directions is not None:
+        u = np.linalg.svd(centred(x, weights), full_matrices=False)[2][: member.rank].T
+        z = z + (x - x.mean(axis=1, keepdims=True)) @ u @ rest.T
+        value += member.directions[1] * k * (k - 1) / total * (rest**2).sum()
     return float(value), z
+
+
+def centred(x: Array, weights: Array) -> Array:
+    x = x - x.mean(axis=1, keepdims=True)
+    return (x - np.average(x, axis=0, weights=weights)) * np.sqrt(weights)[:, None]
+
+
+@dataclass(frozen=True)
+class Directed(StackedScaling):
+    """The members of very many classes, for few."""
+
+    def members(self, k: int) -> dict[str, Member]:
+        return {**PLAIN, "directions": PLAIN["directions"]._replace(directions=(2, 0.01))}
 
 
 @pytest.mark.parametrize("name", MEMBERS)
@@ -93,6 +111,56 @@ def test_members_reach_the_optimum(name: str) -> None:
     )
     assert own <= found.fun * (1 + 1e-6)
     assert own == pytest.approx(found.fun, rel=1e-6)
+
+
+def test_members_of_very_many_classes_reach_the_optimum() -> None:
+    z, y = data_set(150, 4)
+    weights = np.random.default_rng(1).uniform(0.5, 2, 150)
+    method = Directed()
+    state = method.fit(z, y, weights, 0)
+    e = 1 / (weights.sum() + 1)
+    x = np.log((1 - e) * softmax(float(state["inverse"]) * z, axis=1) + e / 4)
+    losses = {}
+    for name, member in method.members(4).items():
+        theta = state[f"theta_{name}"]
+        # Directions have any sign.
+        turn = np.linalg.svd(centred(x, weights), full_matrices=False)[2][: member.rank]
+        own = theta.copy()
+        matrix = own[: 4 * (member.rank + 1)].reshape(4, -1)
+        matrix[:, :-1] *= np.sign(np.sum(turn * state["basis"].T[: member.rank], axis=1))
+        losses[name] = objective(own, x, y, weights, member)
+        found = optimize.minimize(
+            objective, 0 * theta, (x, y, weights, member), method="BFGS", options={"gtol": 1e-6}
+        )
+        assert losses[name] <= found.fun * (1 + 1e-6)
+        assert losses[name] == pytest.approx(found.fun, rel=1e-6)
+    assert losses["directions"] < losses["loose"]
+    probs = method.apply(state, z)
+    np.testing.assert_allclose(probs.sum(axis=1), 1, rtol=1e-12)
+    draws = method.sample(state, z, y, weights, "laplace", 200, 0).coefficients.reshape(200, -1)
+    mean, lower, upper = method.predict_draws(state, draws, z[:20], 0.9)
+    assert np.abs(mean - probs[:20]).max() < 0.05
+    assert ((lower < mean) & (mean < upper)).all()
+
+
+def test_many_classes_confused_along_few_directions() -> None:
+    """What matrices would learn, a few directions do."""
+    rng = np.random.default_rng(0)
+    k, n = 320, 4000
+    place = rng.normal(size=(k, 3))
+    z = rng.normal(size=(n, 3)) @ place.T * 2 + rng.normal(size=(n, k))
+    true = z + (z @ place / k) @ rng.normal(size=(3, 3)) @ place.T
+    y = (true + rng.gumbel(size=(n, k))).argmax(axis=1)
+    state = StackedScaling().fit(z[:2000], y[:2000], np.ones(2000), 0)
+    names = list(PLAIN)
+    assert state["basis"].shape == (k, PLAIN["directions"].rank)
+    held = dict(zip(names, state["held_out_mean_losses"], strict=True))
+    assert held["directions"] < held["loose"] - 0.01
+    probs = StackedScaling().apply(state, z[2000:])
+    best = log_softmax(true[2000:], axis=1)[np.arange(2000), y[2000:]].mean()
+    loss = -np.log(probs[np.arange(2000), y[2000:]]).mean()
+    assert loss < held["loose"]
+    assert loss > -best
 
 
 def test_certainty_is_about_zero_on_average() -> None:

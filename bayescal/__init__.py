@@ -20,6 +20,7 @@ from bayescal.posterior import posterior, posterior_predict
 from bayescal.sweeps import sweep
 
 if TYPE_CHECKING:
+    from bayescal import training
     from bayescal.estimators import (
         BBQ,
         KNN,
@@ -121,10 +122,15 @@ __all__ = [
     "save",
     "smoothing",
     "sweep",
+    "training",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "training":
+        from importlib import import_module
+
+        return import_module("bayescal.training")
     # Estimators need scikit-learn, which takes longer to import than all the rest.
     if name in __all__:
         from bayescal import estimators

@@ -178,8 +178,9 @@ print_gaps("two classes", list(variants["binary"].values()), "published")
 # member with weaker penalties helps; `StackedScaling` has it from 30 classes on, in the place of
 # "both". With 10 classes nothing that was tried is better both for few rows and for many.
 # "kernel" is a local average of labels (Dirichlet kernels) after temperature scaling, "uncentred"
-# structured matrix scaling, "without matrices" what is left for more than 300 classes. 3 to 9
-# classes are tables and networks with some of their classes (`benchmarks/arena_tables.py`).
+# structured matrix scaling. For more than 300 classes `StackedScaling` is "without matrices but
+# directions"; "without matrices" would have cost much more. 3 to 9 classes are tables, and networks
+# restricted to some of their classes (`benchmarks/arena_tables.py`).
 
 # %%
 several = variants["several"].values()

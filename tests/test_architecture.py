@@ -46,7 +46,7 @@ LAYERS = (
 # The package's __init__ and the ways into the program may import everything.
 UNRESTRICTED = ("__init__", "__main__", "cli")
 MAX_LINES = 400
-HEAVY = ("arviz", "matplotlib", "numpyro", "pandas", "scipy", "sklearn", "xarray")
+HEAVY = ("arviz", "flax", "matplotlib", "numpyro", "orbax", "pandas", "scipy", "sklearn", "xarray")
 GLOBAL_CHANGES = (
     "jax.config.update",
     "numpy.random.seed",

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bayescal.cli._study_arena import run_arena
+from bayescal.cli._study_networks import run_networks
 from bayescal.cli._study_running import make_console, running, versions
 from bayescal.cli._study_synthetic import run_synthetic
 from bayescal.cli._study_tables import (
@@ -23,6 +24,7 @@ from bayescal.cli._study_tables import (
 study = typer.Typer(help="Compare methods with each other and with published figures.")
 
 study.command("arena")(run_arena)
+study.command("networks")(run_networks)
 study.command("synthetic")(run_synthetic)
 
 _Out = Annotated[Path, typer.Option(help="Folder for the results; made if it is missing.")]

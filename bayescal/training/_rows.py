@@ -1,0 +1,174 @@
+"""What all losses share: checks at trace time, rows left out, probabilities, the reduction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.checks import check_choice
+
+Reduction = Literal["mean", "sum", "none"]
+REDUCTIONS = "mean", "sum", "none"
+
+_BOUNDS: dict[str, tuple[str, Callable[[float], bool]]] = {
+    "smoothing": ("lie in [0, 1)", lambda number: 0 <= number < 1),
+    "share": ("lie in [0, 1]", lambda number: 0 <= number <= 1),
+    "offset": ("be finite and not negative", lambda number: 0 <= number < math.inf),
+    "gamma": ("be finite and not negative", lambda number: 0 <= number < math.inf),
+    "strength": ("be finite and not negative", lambda number: 0 <= number < math.inf),
+    "temperature": ("be finite and positive", lambda number: 0 < number < math.inf),
+    "bandwidth": ("be finite and positive", lambda number: 0 < number < math.inf),
+}
+
+
+class Rows(NamedTuple):
+    """Logits (..., k), targets (..., k), weights (...) and which rows (...) count.
+
+    Rows that do not count have logits and weights of zero. ``targets`` is differentiable with
+    respect to soft targets; labels outside {0, ..., k - 1} make it NaN.
+    """
+
+    logits: jax.Array
+    targets: jax.Array
+    weights: jax.Array
+    kept: jax.Array
+
+
+def read_rows(
+    logits: Any, targets: Any, weights: Any, mask: Any, *, soft: bool, name: str = "labels"
+) -> Rows:
+    """Check the arguments of a loss; ``soft`` says whether targets may be probabilities."""
+    logits = read_logits(logits, "logits")
+    shape = logits.shape[:-1]
+    targets = jnp.asarray(targets)
+    is_soft = soft and targets.ndim == logits.ndim
+    if targets.shape != (logits.shape if is_soft else shape):
+        wanted = f"{shape}" + (f" for labels or {logits.shape} for soft targets" if soft else "")
+        raise ValueError(
+            f"{name} must have shape {wanted} to match logits of shape {logits.shape}, "
+            f"got {targets.shape}"
+        )
+    kept = jnp.ones(shape, bool)
+    if mask is not None:
+        kept = jnp.asarray(mask)
+        if kept.dtype != bool:
+            raise TypeError(f"mask must be boolean, got dtype {kept.dtype}")
+        _check_shape(kept, "mask", shape)
+    factor = jnp.ones(shape, logits.dtype)
+    if weights is not None:
+        factor = jnp.asarray(weights)
+        if not _is_real(factor):
+            raise TypeError(f"weights must be real numbers, got dtype {factor.dtype}")
+        _check_shape(factor, "weights", shape)
+        kept = kept & (factor != 0)
+        factor = factor.astype(logits.dtype)
+    factor = jnp.where(kept, factor, 0)
+    logits = jnp.where(kept[..., None], logits, 0)
+    if is_soft:
+        if not jnp.issubdtype(targets.dtype, jnp.floating):
+            raise TypeError(f"soft targets must be floating-point, got dtype {targets.dtype}")
+        targets = jnp.where(kept[..., None], targets, 0).astype(logits.dtype)
+    else:
+        _check_integer(targets, name)
+        hot = one_hot(jnp.where(kept, targets, 0), logits.shape[-1])
+        targets = hot.astype(logits.dtype)
+        targets = jnp.where(hot.any(axis=-1, keepdims=True), targets, jnp.nan)
+    return Rows(logits, targets, factor, kept)
+
+
+def read_logits(value: Any, name: str) -> jax.Array:
+    """Return logits (..., k), k at least two, in float32 or wider."""
+    logits = jnp.asarray(value)
+    if not jnp.issubdtype(logits.dtype, jnp.floating):
+        raise TypeError(f"{name} must be floating-point, got dtype {logits.dtype}")
+    if logits.ndim == 0 or logits.shape[-1] < 2:
+        raise ValueError(f"{name} must have shape (..., k) with k at least 2, got {logits.shape}")
+    return logits.astype(jnp.float32) if logits.dtype.itemsize < 4 else logits
+
+
+def read_labels(value: Any, logits: jax.Array) -> jax.Array:
+    """Return integer labels (...) for logits (..., k)."""
+    labels = jnp.asarray(value)
+    _check_integer(labels, "labels")
+    _check_shape(labels, "labels", logits.shape[:-1])
+    return labels
+
+
+def read_teacher(value: Any, rows: Rows) -> jax.Array:
+    """Return logits of a teacher for ``rows``, as constants; zeros for rows that do not count."""
+    logits = read_logits(value, "teacher_logits")
+    _check_shape(logits, "teacher_logits", rows.logits.shape)
+    logits = jax.lax.stop_gradient(logits).astype(rows.logits.dtype)
+    return jnp.where(rows.kept[..., None], logits, 0)
+
+
+def check_number(value: Any, name: str) -> None:
+    """Raise if ``value`` is a Python number outside its bounds, or neither number nor scalar."""
+    wanted, inside = _BOUNDS[name]
+    if isinstance(value, (jax.Array, np.ndarray)):
+        if not _is_real(value):
+            raise TypeError(f"{name} must be a number, got dtype {value.dtype}")
+        if value.shape != ():
+            raise ValueError(f"{name} must be a scalar, got shape {value.shape}")
+    elif isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    elif not inside(float(value)):
+        raise ValueError(f"{name} must {wanted}, got {value:g}")
+
+
+def scalar(value: Any, name: str, like: jax.Array) -> jax.Array:
+    """Return a checked number, which may be traced, in the dtype of ``like``."""
+    check_number(value, name)
+    return jnp.asarray(value).astype(like.dtype)
+
+
+def one_hot(labels: jax.Array, classes: int) -> jax.Array:
+    """Return booleans (..., classes): True at the label, nowhere if it is no class."""
+    labels = labels.astype(jnp.int32) if labels.dtype.itemsize < 4 else labels
+    return labels[..., None] == jnp.arange(classes, dtype=labels.dtype)
+
+
+def weighted_log(share: jax.Array, log_probs: jax.Array) -> jax.Array:
+    """Return the sums (...) of share times log probability, with 0 log 0 = 0."""
+    nothing = (share == 0) & (log_probs == -jnp.inf)
+    return (share * jnp.where(nothing, 0, log_probs)).sum(axis=-1)
+
+
+def reduce(losses: jax.Array, rows: Rows, reduction: Reduction) -> jax.Array:
+    """Return weight times loss for each row, their sum, or that by the total weight."""
+    check_choice(reduction, "reduction", REDUCTIONS)
+    losses = losses * rows.weights
+    if reduction == "none":
+        return losses
+    total = losses.sum()
+    return total if reduction == "sum" else ratio(total, rows.weights.sum())
+
+
+def ratio(part: jax.Array, total: jax.Array) -> jax.Array:
+    """Return part / total, and zero with zero gradient where the total is zero."""
+    return jnp.where(total != 0, part / jnp.where(total != 0, total, 1), 0)
+
+
+def root(value: jax.Array, order: float) -> jax.Array:
+    """Return value ** (1 / order), and zero with zero gradient where the value is zero or less."""
+    nothing = value <= 0
+    return jnp.where(nothing, 0, jnp.where(nothing, 1, value) ** (1 / order))
+
+
+def _is_real(array: Any) -> bool:
+    return jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)
+
+
+def _check_integer(labels: jax.Array, name: str) -> None:
+    if not jnp.issubdtype(labels.dtype, jnp.integer):
+        raise TypeError(f"{name} must be integers, got dtype {labels.dtype}")
+
+
+def _check_shape(array: jax.Array, name: str, shape: tuple[int, ...]) -> None:
+    if array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape} to match the logits, got {array.shape}")

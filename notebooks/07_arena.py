@@ -166,7 +166,8 @@ def print_gaps(title, part, base, names=None):
     shown = Table(title=title)
     for heading in ("variant", "chosen on", "confirmed on"):
         shown.add_column(heading, justify="left" if heading == "variant" else "right")
-    for name in sorted(names or chosen, key=lambda each: chosen[each]):
+    names = [name for name in names or chosen if name in chosen and name in confirmed]
+    for name in sorted(names, key=lambda each: chosen[each]):
         shown.add_row(name, f"{chosen[name] / 1e-4:+.1f}", f"{confirmed[name] / 1e-4:+.1f}")
     console.print(shown)
 

@@ -107,9 +107,10 @@ def train(
         Values for each row of training; those that differ between runs are wrapped in
         :class:`PerRun`.
     vectorise : bool, optional
-        Whether all runs are trained at once, which is faster for small networks and takes the
-        memory of all, or one after the other by the same program. By default at once if the network
-        has at most 300,000 parameters.
+        Whether all runs are trained at once, which takes the memory of all, or one after the other
+        by the same program. On a processor the first is faster for dense layers, and slower by a
+        fifth for small convolutional networks. By default at once if the network has at most
+        300,000 parameters.
     checkpoint : path, optional
         Folder for the last two states. Calling again with the same arguments goes on from the last,
         with the same result as if it had not been interrupted; results there of other arguments are

@@ -19,7 +19,7 @@ def similarity(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     >>> logits = np.concatenate([logits, logits[:, ::-1]])
     >>> found = similarity(logits, np.array([0, 1, 3, 2]))
     >>> found[0].round(2).tolist()
-    [1.0, 0.97, -0.97, -0.99]
+    [1.0, 0.95, -0.98, -0.98]
     """
     k = logits.shape[1]
     means = np.stack([logits[labels == label].mean(axis=0) for label in range(k)]).astype(float)

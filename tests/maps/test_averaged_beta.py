@@ -121,6 +121,27 @@ def test_curves_are_followed_where_rows_are_many() -> None:
     assert np.abs(beta - truth).max() > 0.1
 
 
+@pytest.mark.parametrize("spread", [0.0, 1e-9, 1.0, 60.0])
+@pytest.mark.parametrize("n", [12, 3000])
+def test_very_many_scores_are_as_good_as_each_alone(n: int, spread: float) -> None:
+    rng = np.random.default_rng(n)
+    z = rng.standard_t(2, n)
+    y = (rng.random(n) < expit(np.sin(z) + z / 3)).astype(int)
+    method = AveragedBeta()
+    state = method.fit(z, y, np.ones(n))
+    at = 1.5 + spread * rng.standard_t(2, 40_000)
+    at[:2] = at[:2] if spread < 1 else [-np.inf, np.inf]
+    own = at.copy()
+    parts = np.array_split(at, 4)
+    together, alone = method.apply(state, at), [method.apply(state, part) for part in parts]
+    np.testing.assert_allclose(together, np.concatenate(alone), atol=1e-6)
+    np.testing.assert_array_equal(at, own)
+    if (n, spread) == (12, 1.0):
+        ends = np.stack(method.interval(state, at, 0.9))
+        few = np.stack(method.interval(state, at[:500], 0.9))
+        np.testing.assert_allclose(ends[:, :500], few, atol=1e-5)
+
+
 def test_few_rows_change_little() -> None:
     for n in (1, 2, 3):
         z, y = np.linspace(-2, 2, n), np.zeros(n, int)

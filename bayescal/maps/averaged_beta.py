@@ -256,7 +256,8 @@ def _between_knots(function: Callable[[np.ndarray], np.ndarray], z: np.ndarray) 
     if len(z) <= _VERY_MANY:
         return function(z)
     z = np.clip(z, -FAR, FAR)
-    knots = np.unique(np.sinh(np.linspace(*np.arcsinh([z.min(), z.max()]), _KNOTS)))
+    first, last = np.arcsinh(z.min()), np.arcsinh(z.max())
+    knots = np.unique(np.sinh(np.linspace(first, last, _KNOTS)))
     with np.errstate(divide="ignore"):
         probs = function(knots)
         lines = np.clip(np.log(probs) - np.log1p(-probs), -FAR, FAR)

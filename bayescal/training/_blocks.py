@@ -56,7 +56,7 @@ def convolve(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
 
 
 class Conv(nnx.Module):
-    """A convolution of odd size, padded with zeros, started as by He et al. (2015)."""
+    """A convolution of odd size without bias, padded with zeros, started as by He et al. (2015)."""
 
     def __init__(
         self,
@@ -65,14 +65,12 @@ class Conv(nnx.Module):
         size: int,
         *,
         stride: int = 1,
-        bias: bool = False,
         dtype: Any = None,
         rngs: nnx.Rngs,
     ) -> None:
         start = jax.nn.initializers.he_normal()
-        kind = default_dtype()
-        self.kernel = nnx.Param(start(rngs.params(), (size, size, inputs, outputs), kind))
-        self.bias = nnx.Param(jnp.zeros(outputs, kind)) if bias else None
+        shape = size, size, inputs, outputs
+        self.kernel = nnx.Param(start(rngs.params(), shape, default_dtype()))
         self.stride, self.dtype = stride, dtype
 
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -82,13 +80,12 @@ class Conv(nnx.Module):
         def by(function: Any) -> Any:
             return lambda x, kernel: function(x, kernel, self.stride)
 
-        out = jax.lax.platform_dependent(
+        return jax.lax.platform_dependent(
             x.astype(kind),
             kernel.astype(kind),
             cpu=by(convolve_by_product),
             default=by(convolve),
         )
-        return out if self.bias is None else out + self.bias[...].astype(kind)
 
 
 class Dense(nnx.Module):

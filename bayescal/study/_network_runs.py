@@ -228,8 +228,11 @@ def choose(settings: Sequence[Teacher]) -> Teacher:
     return min(settings, key=lambda each: float(np.mean(each.validation_log_loss)))
 
 
-def temperatures(teacher: Teacher, labels: np.ndarray) -> np.ndarray:
-    """Return the temperature (seeds,) of each network, fitted to the images of validation."""
+def inverse_temperatures(teacher: Teacher, labels: np.ndarray) -> np.ndarray:
+    """Return what scales the logits of each network (seeds,), fitted to images of validation.
+
+    It is finite, and zero where the logits say nothing of the labels.
+    """
     from sklearn.exceptions import ConvergenceWarning
 
     from bayescal.estimators import Temperature
@@ -238,7 +241,7 @@ def temperatures(teacher: Teacher, labels: np.ndarray) -> np.ndarray:
     for z in teacher.logits["validation"]:
         model = Temperature(inputs="logits", classes=tuple(range(z.shape[-1])))
         with ignored(ConvergenceWarning):  # of few images all may be right
-            found.append(float(model.fit(z, labels).temperature_))
+            found.append(1 / float(model.fit(z, labels).temperature_))
     return np.array(found)
 
 

@@ -17,8 +17,8 @@ from bayescal.study._network_runs import (
     Teacher,
     Trainings,
     choose,
+    inverse_temperatures,
     measure,
-    temperatures,
 )
 from bayescal.study._network_structure import agreement, kept, similarity, three_classes
 from bayescal.study._store import write_csv, write_json
@@ -221,18 +221,19 @@ def _measure(
 ) -> dict[tuple[str, bool], dict[str, np.ndarray]]:
     """Return all measures (seeds,), by method and whether temperatures are scaled."""
     labels = trainings.images.test_labels
-    scales = {m: temperatures(t, trainings.split.validation_labels) for m, t in best.items()}
+    known = trainings.split.validation_labels
+    scales = {m: inverse_temperatures(t, known) for m, t in best.items()}
     told, results = [], {}
     plain = [similarity(z, labels) for z in best["none"].logits["test"]]
     for method, teacher in best.items():
         structure = kept([similarity(z, labels) for z in teacher.logits["test"]], plain)
         for scaled in (False, True):
             by = scales[method] if scaled else np.ones(len(scales[method]))
-            divisor = by[:, None, None]
-            each = [measure(z, labels) for z in teacher.logits["test"] / divisor]
+            factor = by[:, None, None]
+            each = [measure(z, labels) for z in teacher.logits["test"] * factor]
             own = {key: np.array([facts[key] for facts in each]) for key in each[0]}
-            results[method, scaled] = {**own, "structure": structure, "temperature": by}
-            told.append((teacher.logits["train"] / divisor).astype(np.float32))
+            results[method, scaled] = {**own, "structure": structure, "inverse_temperature": by}
+            told.append((teacher.logits["train"] * factor).astype(np.float32))
     students = trainings.students(np.stack(told))
     for own, every in zip(results.values(), students, strict=True):
         each = [measure(z, labels) for z in every]
@@ -247,7 +248,7 @@ def _table(
     rows = []
     for (method, scaled), own in results.items():
         facts = {}
-        for key in (*MEASURED, "temperature"):
+        for key in (*MEASURED, "inverse_temperature"):
             mean, half = mean_and_interval(own[key])
             facts[key] = {"mean": mean, "half_width": half, "seeds": own[key].tolist()}
         rows.append(

@@ -102,6 +102,7 @@ class Pretended:
         settings = 1 if runs is None else len(next(iter(runs.values())))
         count = settings * len(seeds)
         self.labels, self.sharp = labels, sharp
+        self.classes = 1 + max(int(own.max()) for own in labels.values())
         self.best_epoch = np.zeros(count, int)
         self.status = np.full(count, "stopped")
         # The last setting is the best.
@@ -112,8 +113,8 @@ class Pretended:
     def logits(self, images: Array) -> Array:
         y = self.labels[len(images)]
         rng = np.random.default_rng(len(images))
-        noise = rng.normal(size=(len(self.best_epoch), len(y), 4))
-        return self.sharp * (np.eye(4)[y] + noise).astype(np.float32)
+        noise = rng.normal(size=(len(self.best_epoch), len(y), self.classes))
+        return self.sharp * (np.eye(self.classes)[y] + noise).astype(np.float32)
 
 
 @pytest.fixture
@@ -181,7 +182,7 @@ def test_what_is_trained_and_measured(pretended: Any, tmp_path: Path) -> None:
     model = bc.Temperature(inputs="logits")
     pretend = Pretended(None, range(SEEDS), {20: images.split().validation_labels}, 3.0)
     scale = model.fit(pretend.logits(validation)[0], images.split().validation_labels)
-    assert after["temperature"]["seeds"][0] == pytest.approx(scale.temperature_)
+    assert after["inverse_temperature"]["seeds"][0] == pytest.approx(1 / scale.temperature_)
     scaled = -log_softmax(z[0] / scale.temperature_, axis=1)[np.arange(60), y].mean()
     assert after["log_loss"]["seeds"][0] == pytest.approx(scaled)
     # The teachers of students are before and after scaling.
@@ -217,6 +218,40 @@ def test_command(pretended: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert result.stdout.count("not clear") == [c["verdict"] for c in found["claims"]].count(
         "not clear"
     )
+
+
+def test_files_of_cifar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From bytes as published to the tables; only the training is pretended."""
+    rng = np.random.default_rng(0)
+    place = tmp_path / "cifar-10-batches-bin"
+    place.mkdir()
+    for name in (*(f"data_batch_{part}" for part in range(1, 6)), "test_batch"):
+        rows = rng.integers(256, size=(20, 3073), dtype=np.uint8)
+        rows[:, 0] = np.arange(20) % 10
+        (place / f"{name}.bin").write_bytes(rows.tobytes())
+    (place / "batches.meta.txt").write_text("\n".join("abcdefghij"))
+    monkeypatch.setitem(training.data.COUNTS, "cifar10", (20, 20))
+    images = networks.load("cifar10", tmp_path)
+    split = images.split()
+    labels = {80: split.train_labels, 20: images.test_labels}
+    np.testing.assert_array_equal(np.bincount(split.validation_labels), [2] * 10)
+    labels[20] = np.sort(images.test_labels)  # As many as those of validation.
+    made = []
+
+    def train(make_network: Any, data: Any, **options: Any) -> Pretended:
+        made.append((make_network, data))
+        return Pretended(options["runs"], options["seeds"], labels, 1.0)
+
+    monkeypatch.setattr(training, "train", train, raising=False)
+    line = ["study", "networks", "--data", "cifar10", "--folder", str(tmp_path), "--out"]
+    line += [str(tmp_path / "out"), "--seeds", "2", "--projection", "pca"]
+    result = CliRunner().invoke(app, line)
+    assert result.exit_code == 0, result.stderr
+    assert "cifar10: resnet18, 2 seeds" in result.stdout
+    found = json.loads((tmp_path / "out" / "networks.json").read_text())
+    assert found["images"] == {"train": 80, "validation": 20, "test": 20}
+    assert made[0][1].train_inputs.shape == (80, 32, 32, 3)
+    assert made[0][1].mean.shape == (3,)
 
 
 def test_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,6 +74,8 @@ def run_networks(
         )
     console = make_console()
     _show(console, found)
+    if found["published"]:
+        _show_published(console, found)
     _show_claims(console, found)
     names = "networks.csv", "networks.json", "logits.svg", "logits_three.svg"
     console.print(f"results: {', '.join(str(out / name) for name in names)}", **PLAIN)
@@ -115,6 +117,28 @@ def _show(console: Console, found: dict[str, Any]) -> None:
         ]
         name = f"{row['method']} ({setting})" if setting else row["method"]
         table.add_row(name, "yes" if row["scaled"] else "no", *cells)
+    console.print(table)
+
+
+def _show_published(console: Console, found: dict[str, Any]) -> None:
+    """Print means beside those published of the same data."""
+    known = found["published"]
+    table = Table(
+        padding=NARROW,
+        title=f"ours, {found['network']} / {known['network']}, {known['source']}",
+    )
+    table.add_column("smoothing", no_wrap=True)
+    table.add_column("scaled")
+    columns = [column for column in _COLUMNS if column[0] in known["rows"][0]["measures"]]
+    for _, heading, _, _ in columns:
+        table.add_column(heading, justify="right")
+    for ours, theirs in zip(found["table"], known["rows"], strict=True):
+        cells = [
+            f"{factor * ours['measures'][key]['mean']:.{decimals}f} / "
+            f"{factor * theirs['measures'][key]:.{decimals}f}"
+            for key, _, factor, decimals in columns
+        ]
+        table.add_row(ours["method"], "yes" if ours["scaled"] else "no", *cells)
     console.print(table)
 
 

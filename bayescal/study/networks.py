@@ -21,6 +21,7 @@ from bayescal.study._network_runs import (
     measure,
 )
 from bayescal.study._network_structure import agreement, kept, similarity, three_classes
+from bayescal.study._published_networks import published
 from bayescal.study._store import write_csv, write_json
 from bayescal.training import Images, load_images, made_images
 
@@ -123,7 +124,8 @@ def run(
     dict
         The content of ``networks.json``: ``table``, for each method, before and after temperature
         scaling, the mean over seeds of each of :data:`MEASURED`, half the width of its 95 %
-        interval, and the setting; ``claims`` of the source, judged; ``seconds`` of each training.
+        interval, and the setting; ``claims`` of the source, judged; ``published`` figures of the
+        same data and a like network, or None; ``seconds`` of each training.
         "structure" is the correlation of the classes' similarities with those of other networks
         without smoothing; ``designed`` that with the similarities by design, where known.
 
@@ -187,6 +189,7 @@ def run(
         "seconds": trainings.seconds,
         "table": _table(results, best),
         "claims": judge(results),
+        "published": published(data, name),
         "three_classes": [names[label] for label in three],
     }
     if designed is not None:

@@ -75,6 +75,10 @@ class Conv(nnx.Module):
 
     def __call__(self, x: jax.Array) -> jax.Array:
         kernel = self.kernel[...]
+        if x.ndim != 4 or x.shape[-1] != kernel.shape[2]:
+            raise ValueError(
+                f"images must have shape (batch, height, width, {kernel.shape[2]}), got {x.shape}"
+            )
         kind = self.dtype or kernel.dtype
 
         def by(function: Any) -> Any:

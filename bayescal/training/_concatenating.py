@@ -48,7 +48,8 @@ class DenseNet(nnx.Module):
     Raises
     ------
     TypeError, ValueError
-        If a size is not a positive integer, there is no block, or ``compression`` is not in (0, 1].
+        If a size is not a positive integer, there is no block, or ``compression`` is not in (0, 1];
+        when called, if images have another shape.
 
     Notes
     -----
@@ -138,7 +139,7 @@ class Inception(nnx.Module):
     Raises
     ------
     TypeError, ValueError
-        If a size is not a positive integer.
+        If a size is not a positive integer; when called, if images have another shape.
 
     Notes
     -----

@@ -145,7 +145,7 @@ class ResNet18(nnx.Module):
     Raises
     ------
     TypeError, ValueError
-        If a size is not a positive integer.
+        If a size is not a positive integer; when called, if images have another shape.
 
     Notes
     -----
@@ -218,7 +218,7 @@ class Student(nnx.Module):
     Raises
     ------
     TypeError, ValueError
-        If a size is not a positive integer.
+        If a size is not a positive integer; when called, if images have another shape.
 
     Notes
     -----

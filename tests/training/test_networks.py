@@ -199,6 +199,14 @@ def test_shapes(name: str, side: int) -> None:
     assert (found.shape, found.dtype) == ((3, 4), jnp.float32)
 
 
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("shape", [(3, 8, 8, 2), (3, 8, 8), (3, 64)])
+def test_images_of_another_shape(name: str, shape: tuple[int, ...]) -> None:
+    message = r"images must have shape \(batch, height, width, 1\), got"
+    with pytest.raises(ValueError, match=message):
+        jax.eval_shape(lambda: SMALL[name](nnx.Rngs(0))(jnp.zeros(shape)))
+
+
 def test_training_and_evaluation_differ() -> None:
     rng = np.random.default_rng(0)
     structure, state = nnx.split(nnx.eval_shape(lambda: SMALL["student"](nnx.Rngs(0))))

@@ -6,12 +6,17 @@ import os
 # is read when NumPy is first imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+# Most of the time goes into compiling, and much of that into optimising machine code. Flags of the
+# user's own are kept, also empty ones: with these all is as users have it.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
 import contextlib
 import logging
 import shutil
 import sys
 import tempfile
-from collections import Counter
+import zlib
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -51,8 +56,24 @@ def pytest_unconfigure() -> None:
         shutil.rmtree(OWN_CACHE, ignore_errors=True)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--one-case",
+        action="store_true",
+        help="of each parametrised test run one case: always the same, but any of them",
+    )
+
+
+@pytest.hookimpl(trylast=True)  # After tests were left out by their markers.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with the files of most slow tests: no process is left with a long one at the end."""
+    if config.getoption("--one-case"):
+        cases = defaultdict(list)
+        for item in items:
+            cases[item.nodeid.partition("[")[0]].append(item)
+        kept = {own[zlib.crc32(name.encode()) % len(own)] for name, own in cases.items()}
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = [item for item in items if item in kept]
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path])
 

@@ -43,6 +43,7 @@ def test_bayes_optimal_loss(name: str) -> None:
     assert synthetic.bayes_optimal_log_loss(prior) == pytest.approx(OPTIMUM[name], abs=5e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPTIMUM)
 def test_informed_methods_land_slightly_above_the_optimum(name: str, x64: None) -> None:
     prior = synthetic.experiments()[name]
@@ -61,7 +62,7 @@ def test_informed_methods_land_slightly_above_the_optimum(name: str, x64: None) 
 @pytest.mark.slow
 def test_sampling_lies_within_its_error_of_quadrature(x64: None) -> None:
     prior = synthetic.experiments()["b"]
-    data = synthetic.sample(prior, 200, 50, key=2)
+    data = synthetic.sample(prior, 100, 50, key=2)
     # All data sets share these points, by the trapezoidal rule, which converges at once here.
     points, step = np.linspace(-12, 12, 161, retstep=True)
     density = [
@@ -78,12 +79,13 @@ def test_sampling_lies_within_its_error_of_quadrature(x64: None) -> None:
         return losses
 
     exact = mean_loss(integrator="quadrature")
-    drawn = np.array([mean_loss(num_samples=100_000, key=k) for k in range(8)])
+    drawn = np.array([mean_loss(num_samples=50_000, key=k) for k in range(8)])
     error = drawn.std(axis=0, ddof=1) / np.sqrt(len(drawn))
     # Five standard errors of seven degrees of freedom: one chance in 600.
     assert (np.abs(drawn.mean(axis=0) - exact) <= 5 * error).all()
 
 
+@pytest.mark.slow
 def test_predictive_beats_the_average_of_models_on_few_data(x64: None) -> None:
     prior = synthetic.experiments()["b"]
     data = synthetic.sample(prior, 1000, 6, key=3)

@@ -305,6 +305,7 @@ def test_point_masses_give_the_optimal_model() -> None:
             np.testing.assert_allclose(found.log_odds, log_odds, rtol=2e-6, atol=2e-6)
 
 
+@pytest.mark.slow
 def test_symmetry_permutation_shift_and_scale(x64: None) -> None:
     x, y = make_data(15)
     rng = np.random.default_rng(0)

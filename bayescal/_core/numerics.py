@@ -42,6 +42,15 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
     return below
 
 
+def below(values: jax.Array, top: jax.Array) -> jax.Array:
+    """Return values - top, where no value is larger than ``top``.
+
+    A compiler may compute large values twice, and round them differently: once for their maximum,
+    once here. So the plain difference may be large, and its exponential infinite.
+    """
+    return jnp.minimum(values - top, 0)
+
+
 def normalise_log_weights(log_weights: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return log weights that sum to one over the last axis, and the log of their sum.
 

@@ -256,6 +256,7 @@ def test_a_rough_posterior_has_the_error_that_it_states() -> None:
     assert (np.abs(post.predict(POINTS).probs - expected) <= post.quadrature_error).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "n"), [case for case in CASES if case != ROUGH])
 def test_three_parameters_against_scipy(name: str, n: int) -> None:
     setting = SETTINGS[name]

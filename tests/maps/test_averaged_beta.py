@@ -189,7 +189,7 @@ def test_jax_gives_the_same(double: bool) -> None:
     cases = [data_set(60, 0), data_set(60, 1, 2.0), (np.linspace(-1, 1, 60), np.ones(60, int))]
     batch = [_gather(z, y, np.ones(60)) for z, y in cases]
     with jax.enable_x64(double):
-        found = jax.vmap(lambda points: _averaging.fit(points, jax.numpy))(
+        found = jax.jit(jax.vmap(lambda points: _averaging.fit(points, jax.numpy)))(
             jax.tree.map(lambda *leaves: jax.numpy.asarray(np.stack(leaves), float), *batch)
         )
     for i, (z, y) in enumerate(cases):

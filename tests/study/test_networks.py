@@ -302,7 +302,7 @@ def test_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_networks_that_are_trained(tmp_path: Path) -> None:
-    """On images of known similarity: better than chance, alike in pairs, and the same twice."""
+    """On images of known similarity: better than chance, alike in pairs, and kept."""
     images = made_images(train=400, test=200, classes=4, size=8, noise=1.0, shift=0)
 
     def study(out: str, **options: Any) -> dict[str, Any]:
@@ -319,16 +319,14 @@ def test_networks_that_are_trained(tmp_path: Path) -> None:
             **options,
         )
 
-    found = study("one")
+    found = study("one", checkpoints=True)
     for row in found["table"]:
         assert row["measures"]["accuracy"]["mean"] > 0.5
         assert row["measures"]["student_accuracy"]["mean"] > 0.4
     assert min(map(min, found["designed"].values())) > 0.3
     assert found["network"] == "student"
-    second = study("two", checkpoints=True)
-    assert second["table"] == found["table"]
     # What is finished is read, not trained: no second is added.
-    again = study("two", checkpoints=True)
+    again = study("one", checkpoints=True)
     assert again["table"] == found["table"]
-    for stage, own in second["seconds"].items():
+    for stage, own in found["seconds"].items():
         assert again["seconds"][stage]["train"] == own["train"] > 0

@@ -63,6 +63,7 @@ def moments(z: Array, y: Array, w: Array, at: Array) -> tuple[Array, Array]:
     return mean, np.sqrt(second / total - mean**2)
 
 
+@pytest.mark.slow
 def test_nuts_against_a_grid() -> None:
     z, y, w = make(150)
     at = np.array([3.0, 1.0, 0.0, -2.0])
@@ -109,6 +110,7 @@ def test_laplace_is_normal_at_the_mode() -> None:
     np.testing.assert_allclose(np.cov(u.T), covariance, atol=0.05 * np.abs(covariance).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inference", ["laplace", "nuts"])
 def test_hard_data(inference: str) -> None:
     """Perfect, hopeless, constant and single rows have a posterior, since the prior does."""

@@ -103,6 +103,7 @@ def test_nuts_agrees_within_its_error(x64: None, stacked: bool) -> None:
         assert np.all(np.abs(batch.probs[0] - one.probs) < 6 * error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", ["montecarlo", "quadrature"])
 def test_draws_and_weights_of_one_data_set(x64: None, integrator: str) -> None:
     post = together(integrator)

@@ -103,6 +103,7 @@ def test_figure_14(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_figure_15(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     original = factors.run
     monkeypatch.setattr(

@@ -719,6 +719,7 @@ def test_three_classes(x64: None) -> None:
     np.testing.assert_allclose(np.einsum("n,knm->mk", weights, inside), 0.8, atol=2 * weights.max())
 
 
+@pytest.mark.slow
 def test_three_classes_in_a_batch() -> None:
     rng = np.random.default_rng(2)
     x = rng.dirichlet([3, 4, 5], size=(2, 6))

@@ -468,6 +468,7 @@ def curves_by_quadrature(
     return first / total, second / total - (first / total) ** 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("penalty", "strength"), [("curvature", 0.005), ("coefficients", 0.02)])
 def test_nuts_has_the_moments_of_the_documented_posterior(penalty: Any, strength: float) -> None:
     """Three coefficients can be summed over a grid; few rows leave a posterior far from normal."""

@@ -26,6 +26,7 @@ def data_set(n: int, d: int = 1, seed: int = 0) -> tuple[np.ndarray, np.ndarray]
 # --- batches ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("d", "scale", "rule"),
     [

@@ -19,6 +19,7 @@ from bayescal.study._draws_sums import by_size
 from bayescal.study._known_truth import loss_at_nodes
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::bayescal._core.warnings.SamplingWarning")
 @pytest.mark.parametrize("integrator", ["montecarlo", "sobol"])
 def test_losses_are_those_of_the_posterior(integrator: str) -> None:

@@ -48,6 +48,7 @@ def test_losses_are_those_of_the_estimator() -> None:
         assert losses[-1, i] == pytest.approx(expected_loss(line, 1.0), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_run_writes_figures(tmp_path: Path) -> None:
     found = factors.run(tmp_path, datasets=40, sizes=[20], separations=[1.0, 2.0], seed=1)
     assert sorted(os.listdir(tmp_path)) == [f"figure_15.{end}" for end in ("csv", "json", "svg")]

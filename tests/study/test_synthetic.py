@@ -85,6 +85,7 @@ def test_configurations_are_those_of_the_tables() -> None:
     assert (float(moved.values["mu1"].low), float(moved.values["mu1"].high)) == (1.0, 3.5)
 
 
+@pytest.mark.slow
 def test_run_writes_what_it_says(done: tuple[Path, dict, list]) -> None:
     out, found, seen = done
     assert seen[-1][1:] == (5, 5)
@@ -110,6 +111,7 @@ def test_run_writes_what_it_says(done: tuple[Path, dict, list]) -> None:
     assert len([row for row in pairs if row["ranking"] == "ten"]) == 6 * 2 * 3
 
 
+@pytest.mark.slow
 def test_nothing_is_done_twice(done: tuple[Path, dict, list]) -> None:
     out, found, _ = done
 
@@ -130,6 +132,7 @@ def test_nothing_is_done_twice(done: tuple[Path, dict, list]) -> None:
     assert seen == [("data sets", 5, 5)]
 
 
+@pytest.mark.slow
 def test_values_are_those_of_a_sweep(done: tuple[Path, dict, list]) -> None:
     import bayescal as bc
     from bayescal.datasets import synthetic as data
@@ -245,6 +248,7 @@ def test_conclusions_follow_the_figures() -> None:
     assert [c["where"] for c in failed] == ["1a log loss", "1a ECE"]
 
 
+@pytest.mark.slow
 def test_pictures_name_methods_and_configurations(done: tuple[Path, dict, list]) -> None:
     text = (done[0] / "figure_22.svg").read_text()
     words = " ".join(re.findall(r">([^<>]+)<", text))

@@ -101,6 +101,7 @@ def test_settings_of_jax_change_nothing() -> None:
         np.testing.assert_array_equal(sweep(executor=Inline(), **options), expected)
 
 
+@pytest.mark.slow
 def test_priors_are_the_same_elsewhere(compilations: Callable[[], Any]) -> None:
     """A copy from another process has the same digest, and needs no programs of its own."""
     copied = pickle.loads(pickle.dumps(PRIOR))

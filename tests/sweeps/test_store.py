@@ -107,6 +107,7 @@ def test_killed_runs_go_on_where_they_were(tmp_path: Path, monkeypatch: pytest.M
     np.testing.assert_array_equal(found, undisturbed(monkeypatch))
 
 
+@pytest.mark.slow
 def test_two_runs_on_one_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = undisturbed(monkeypatch)
     store = tmp_path / "store"

@@ -52,6 +52,7 @@ def test_regressions_are_those_of_the_estimator(name: str, ratio: float) -> None
         assert float(value.sel(metric="ece")) == pytest.approx(error, rel=1e-4, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["smoothed", "L1", "L2"])
 def test_cross_validated_regressions_reach_the_optimum(name: str) -> None:
     """Folds differ from the estimator's: so the choice may, but not what is fitted with it."""
@@ -147,6 +148,7 @@ def test_estimators_and_functions() -> None:
     assert (found.status == 0).all()
 
 
+@pytest.mark.slow
 def test_results_depend_on_the_key_alone(tmp_path: Path) -> None:
     methods = ["platt", "predictive"]
     whole = bc.sweep({"w": WIDE, "f": FAR}, n_train=[10, 20], methods=methods, **SMALL)

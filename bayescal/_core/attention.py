@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.blocks import POINTS_PER_CHUNK, block_elements, even_block
-from bayescal._core.numerics import below
+from bayescal._core.numerics import below_top
 from bayescal._core.padding import padded_length
 from bayescal._core.precision import float64
 
@@ -166,7 +166,7 @@ def _attention(
             inverse, bias, top, sums = of
             scores = products * inverse + bias
             new_top = jnp.maximum(top, jnp.max(scores, axis=1))
-            terms = jnp.exp(below(scores, new_top[:, None]).astype(dtype))
+            terms = jnp.exp(below_top(scores, new_top[:, None]).astype(dtype))
             part = jnp.matmul(terms, values, precision="highest")
             # Before the first key the sums are zero and the scale is the lowest number.
             shrink = jnp.exp((top - new_top).astype(dtype))

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.blocks import POINTS_PER_CHUNK, block_elements, even_block
-from bayescal._core.numerics import below, two_class_probabilities
+from bayescal._core.numerics import below_top, two_class_probabilities
 from bayescal.inference._draws import in_blocks
 from bayescal.models import Family
 
@@ -138,7 +138,7 @@ def _predictive_step(
     top, total = carry
     log_density = linear(natural, phi) + ref.astype(phi.dtype)[:, None]
     new_top = jnp.maximum(top, jnp.max(log_density, axis=1))
-    scaled = jnp.exp(below(log_density, new_top[:, None, :]))
+    scaled = jnp.exp(below_top(log_density, new_top[:, None, :]))
     shrink = jnp.exp(top - new_top)[:, None, :]
     if relative is None:
         return new_top, total * shrink + jnp.sum(scaled, axis=1, keepdims=True)

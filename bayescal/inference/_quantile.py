@@ -15,6 +15,8 @@ from bayescal.inference._window import shrink_window
 _PANELS = 512
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 _STEPS = 40
+#: A step that moves no further than this share of a panel is the last.
+_CLOSE = 1e-13
 
 
 def quantile(distribution: Any, u: jax.Array) -> jax.Array:
@@ -22,7 +24,7 @@ def quantile(distribution: Any, u: jax.Array) -> jax.Array:
 
     The density is integrated by Gauss rules on 512 panels of the range that holds all but about
     1e-14 of the mass, and the equation is solved by bisection and Newton steps inside a panel.
-    O(n) memory; 40 steps of 8 densities for each value.
+    O(n) memory; ten steps as a rule, 40 at most, of 9 densities for each value.
     """
 
     def density(t: jax.Array) -> jax.Array:
@@ -37,27 +39,36 @@ def quantile(distribution: Any, u: jax.Array) -> jax.Array:
     low, high = shrink_window(log_target, low, high)
     edges = jnp.linspace(low[0], high[0], _PANELS + 1)
     width = edges[1] - edges[0]
-    nodes, weights = jnp.asarray(0.5 * (_NODES + 1)), jnp.asarray(0.5 * _WEIGHTS)
+    nodes, weights = (jnp.asarray(0.5 * v)[:, None] for v in (_NODES + 1, _WEIGHTS))
 
     def mass(start: jax.Array, length: jax.Array) -> jax.Array:
-        return length * sum(
-            w * density(start + length * c) for c, w in zip(nodes, weights, strict=True)
-        )
+        return length * jnp.sum(weights * density(start + length * nodes), axis=0)
 
     cumulative = jnp.concatenate([jnp.zeros(1), jnp.cumsum(mass(edges[:-1], width))])
     target = u * cumulative[-1]
     panel = jnp.clip(jnp.searchsorted(cumulative, target, side="right") - 1, 0, _PANELS - 1)
     start, rest = edges[panel], target - cumulative[panel]
 
-    def step(_: int, carry: Any) -> Any:
-        below, above, s = carry
+    def unfinished(carry: Any) -> jax.Array:
+        n, settled, *_ = carry
+        return (n < _STEPS) & ~settled
+
+    def step(carry: Any) -> Any:
+        n, _, below, above, s = carry
         excess = mass(start, s) - rest
         below, above = jnp.where(excess < 0, s, below), jnp.where(excess < 0, above, s)
         slope = density(start + s)
         newton = s - excess / jnp.where(slope > 0, slope, 1)
-        inside = (newton > below) & (newton < above) & (slope > 0)
-        return below, above, jnp.where(inside, newton, 0.5 * (below + above))
+        inside = (newton >= below) & (newton <= above) & (slope > 0)
+        new = jnp.where(inside, newton, 0.5 * (below + above))
+        # The mass is known to rounding of the target: what the formula says from here on is noise,
+        # by which it may leave the bracket.
+        known = jnp.abs(excess) <= 4 * jnp.finfo(s.dtype).eps * target
+        new = jnp.where(known, s, new)
+        settled = (known | (jnp.abs(new - s) <= _CLOSE * width)).all()
+        return n + 1, settled, below, above, new
 
     zero = jnp.zeros_like(rest)
-    *_, s = jax.lax.fori_loop(0, _STEPS, step, (zero, zero + width, zero + 0.5 * width))
+    first = jnp.zeros((), int), jnp.zeros((), bool), zero, zero + width, zero + 0.5 * width
+    *_, s = jax.lax.while_loop(unfinished, step, first)
     return line_value(distribution, start + s)[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,11 +13,14 @@ import numpy as np
 from bayescal._core.numerics import nan_to_minus_inf, normalise_log_weights
 from bayescal._core.structure import cached_by_structure
 from bayescal.inference._space import UNIT_RANGE, line_range, line_value
+from bayescal.inference._window import at_points
 from bayescal.models import Prior
 from bayescal.models._prior import log_density, walk
 
 #: A box must reach so many nats below the peak: what lies beyond weighs less than the tolerance.
 _DEEP = 28.0
+#: So many terms are added one by one.
+_FEW = 16
 
 
 class Box(NamedTuple):
@@ -49,14 +53,16 @@ class Box(NamedTuple):
     error: jax.Array
 
 
-def _coordinates(prior: Prior, t: jax.Array) -> tuple[dict[str, Any], jax.Array, jax.Array]:
-    """Return parameters, log prior density and log Jacobian at coordinates ``t`` (d,)."""
-    index = iter(range(t.shape[0]))
-    log_jacobian = jnp.zeros((), t.dtype)
+def _coordinates(
+    prior: Prior, t: Sequence[jax.Array]
+) -> tuple[dict[str, Any], jax.Array, jax.Array]:
+    """Return parameters, log prior density and log Jacobian at d coordinates."""
+    coordinates = iter(t)
+    log_jacobian = jnp.zeros(())
 
     def choose(name: str, d: Any) -> jax.Array:
         nonlocal log_jacobian
-        value, log_slope = line_value(d, t[next(index)])
+        value, log_slope = line_value(d, next(coordinates))
         log_jacobian = log_jacobian + log_slope
         return value
 
@@ -85,10 +91,13 @@ def unsheared(
     prior: Prior, peak: jax.Array, shear: jax.Array, u: jax.Array
 ) -> tuple[dict[str, Any], jax.Array, jax.Array]:
     """Return ``_coordinates`` at t = peak + shear (u - peak); outside the ranges no density."""
-    t = peak + jnp.matmul(shear, u - peak, precision="highest")
-    low, high = (jnp.asarray(end, t.dtype) for end in ranges(prior))
-    inside = ((t >= low) & (t <= high)).all()
-    params, log_prior, log_jacobian = _coordinates(prior, jnp.clip(t, low, high))
+    inside, kept = jnp.ones((), bool), []
+    # Number by number: with matrix products and sums of rows it compiles to several times as much.
+    for i, (low, high) in enumerate(zip(*ranges(prior), strict=True)):
+        t = peak[i] + sum(shear[i, j] * (u[j] - peak[j]) for j in range(u.shape[0]))
+        inside &= (t >= low) & (t <= high)
+        kept.append(jnp.clip(t, low, high))
+    params, log_prior, log_jacobian = _coordinates(prior, kept)
     return params, jnp.where(inside, log_prior, -jnp.inf), log_jacobian
 
 
@@ -117,9 +126,16 @@ def _log_likelihood(natural: jax.Array, sums: jax.Array) -> jax.Array:
     Without that, deviations that are tiny beside the distance of the data, as the search meets
     them, would seem to make the data likely.
     """
-    terms = natural * sums
-    known = jnp.sum(jnp.abs(terms)) * jnp.finfo(terms.dtype).eps < 1
-    return jnp.where(known, jnp.sum(terms), -jnp.inf)
+    terms = _products(natural, sums)
+    known = sum(jnp.sum(jnp.abs(term)) for term in terms) * jnp.finfo(sums.dtype).eps < 1
+    return jnp.where(known, sum(jnp.sum(term) for term in terms), -jnp.inf)
+
+
+def _products(first: jax.Array, second: jax.Array) -> list[jax.Array]:
+    """Return products of equal entries; of few entries number by number, as in ``unsheared``."""
+    if first.size > _FEW:
+        return [first * second]
+    return [first[index] * second[index] for index in np.ndindex(first.shape)]
 
 
 def product_rule(low: jax.Array, high: jax.Array, m: int) -> tuple[list[jax.Array], jax.Array]:
@@ -151,22 +167,24 @@ def find_evidence(
     nodes, logs = [], []
     for m in orders:
         axes, log_rule = product_rule(box.low, box.high, m)
-        mesh = jnp.stack(jnp.meshgrid(*axes, indexing="ij"), axis=-1)
-        nodes.append(mesh.reshape(-1, len(axes)))
+        nodes.append([column.ravel() for column in jnp.meshgrid(*axes, indexing="ij")])
         logs.append(log_rule.ravel())
     more = _typical(sums)
 
-    def one(u: jax.Array) -> jax.Array:
+    def one(u: jax.Array) -> list[jax.Array]:
         params, log_prior, log_jacobian = unsheared(prior, box.peak, box.shear, u)
         natural = prior.family.natural(params, origin)
-        extra = jnp.concatenate([jnp.zeros(1), jnp.sum(natural * more, axis=-1)])
         total = log_prior + log_jacobian + _log_likelihood(natural, sums)
-        return nan_to_minus_inf(total + extra)
+        extra = [_products(natural[y], more[y]) for y in range(more.shape[0])]
+        return [nan_to_minus_inf(sum(map(jnp.sum, own), total)) for own in [[], *extra]]
 
     # All rules in one call: what is traced once is compiled once.
-    values = jax.vmap(one, out_axes=1)(jnp.concatenate(nodes)) + jnp.concatenate(logs)
+    columns = [jnp.concatenate(parts) for parts in zip(*nodes, strict=True)]
+    values = jnp.stack(at_points(one, columns))
     ends = np.cumsum([0, *(len(log) for log in logs)])
-    parts = [values[:, i:j] for i, j in itertools.pairwise(ends)]
+    parts = [
+        values[:, i:j] + log for (i, j), log in zip(itertools.pairwise(ends), logs, strict=True)
+    ]
     closed = _closed(prior, box, parts[-1][0], orders[-1])
     return [normalise_log_weights(part)[1] for part in parts], closed
 

@@ -160,7 +160,8 @@ def _base_value(distribution: Any, t: jax.Array) -> tuple[jax.Array, jax.Array]:
         return value, jnp.log(6 * width * t * (1 - t))
     if "real" in type(support).__name__.lower():
         centre, scale = _centre_and_scale(distribution, t.dtype)
-        return centre + scale * jnp.sinh(t), jnp.log(scale) + jnp.log(jnp.cosh(t))
+        sinh, log_cosh = _hyperbolic(t)
+        return centre + scale * sinh, jnp.log(scale) + log_cosh
     # A density that stays positive at the end of a half line would fall off no faster than exp(t)
     # in the logarithm; in this coordinate every tail is short.
     upper = getattr(support, "upper_bound", None)
@@ -168,8 +169,16 @@ def _base_value(distribution: Any, t: jax.Array) -> tuple[jax.Array, jax.Array]:
     centre, _ = _centre_and_scale(distribution, t.dtype)
     reach = sign * (centre - end)
     log_reach = jnp.log(jnp.where(reach > 0, reach, 1))
-    log_distance = log_reach + jnp.sinh(t)
-    return end + sign * jnp.exp(log_distance), log_distance + jnp.log(jnp.cosh(t))
+    sinh, log_cosh = _hyperbolic(t)
+    log_distance = log_reach + sinh
+    return end + sign * jnp.exp(log_distance), log_distance + log_cosh
+
+
+def _hyperbolic(t: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return sinh t and log cosh t to rounding of the larger term; they compile to little."""
+    grown = jnp.exp(t)
+    shrunk = 1 / grown
+    return 0.5 * (grown - shrunk), jnp.log(0.5 * (grown + shrunk))
 
 
 def _centre_and_scale(distribution: Any, dtype: np.dtype) -> tuple[jax.Array, jax.Array]:

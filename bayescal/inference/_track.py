@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal.inference._window import at_points
+
 _DEPTH = 34.0
 _POINTS = {1: 48, 2: 24, 3: 12}
 _ROUNDS = 40
@@ -38,11 +40,12 @@ def track_box(
     m = _POINTS[d]
     mesh = np.stack(np.meshgrid(*[np.arange(m) + 0.5] * d, indexing="ij"), axis=-1)
     flat = jnp.asarray(mesh.reshape(-1, d))
+    columns = [jnp.asarray(column) for column in mesh.reshape(-1, d).T]
 
     def once(carry: Any) -> Any:
         n, _, left, right, _ = carry
         step = (right - left) / m
-        values = jax.vmap(log_target)(left + step * flat)
+        values = at_points(log_target, [left[i] + step[i] * columns[i] for i in range(d)])
         best = jnp.argmax(values)
         keep = (values >= values[best] - _DEPTH)[:, None]
         first = jnp.min(jnp.where(keep, flat, m), axis=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -43,9 +43,17 @@ LogDensity = Callable[[jax.Array], jax.Array]
 
 def grid_values(log_target: LogDensity, axes: list[jax.Array]) -> jax.Array:
     """Evaluate ``log_target`` of a vector on the grid spanned by ``axes``; shape (m1, m2, ...)."""
-    mesh = jnp.stack(jnp.meshgrid(*axes, indexing="ij"), axis=-1)
-    flat = mesh.reshape(-1, len(axes))
-    return jax.vmap(log_target)(flat).reshape(mesh.shape[:-1])
+    mesh = jnp.meshgrid(*axes, indexing="ij")
+    values = at_points(log_target, [column.ravel() for column in mesh])
+    return values.reshape(mesh[0].shape)
+
+
+def at_points(function: Callable[[jax.Array], Any], columns: Sequence[jax.Array]) -> Any:
+    """Evaluate a function of a vector at points given by their coordinates, d arrays of (n,).
+
+    With one array for each coordinate the compiler joins all steps of a density into few loops.
+    """
+    return jax.vmap(lambda *point: function(jnp.stack(point)))(*columns)
 
 
 def cells(low: jax.Array, high: jax.Array) -> list[jax.Array]:
@@ -72,7 +80,7 @@ def _reach(
 
 def find_peak(
     log_target: LogDensity, low: jax.Array, high: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]:
     """Return the peak of a density inside a box, and the lie of the land around it.
 
     Parameters
@@ -85,8 +93,9 @@ def find_peak(
     Returns
     -------
     tuple
-        The peak (d,); a unit triangular matrix S (d, d), such that coordinates u with
-        t = peak + S (u - peak) are uncorrelated near the peak; and the ends of a box to start from.
+        The peak (d,) and its log density; a unit triangular matrix S (d, d), such that coordinates
+        u with t = peak + S (u - peak) are uncorrelated near the peak; and the ends of a box to
+        start from.
 
     Notes
     -----
@@ -158,6 +167,7 @@ def find_peak(
     alone = (first_high - first_low) < 3.5 * step
     return (
         peak,
+        height,
         shear,
         jnp.maximum(low, jnp.where(alone, peak - near, jnp.minimum(first_low, peak - near))),
         jnp.minimum(high, jnp.where(alone, peak + near, jnp.maximum(first_high, peak + near))),
@@ -169,6 +179,7 @@ def find_window(
     low: jax.Array,
     high: jax.Array,
     peak: jax.Array,
+    height: jax.Array,
     start: tuple[jax.Array, jax.Array],
 ) -> Window:
     """Return the smallest box, up to the spacing of a grid, outside which the density is nil.
@@ -181,6 +192,8 @@ def find_window(
         Ends of the coordinates' ranges.
     peak : array of shape (d,)
         Where the density is largest; it stays inside.
+    height : scalar
+        Log density there.
     start : tuple of arrays
         Ends of the box to start from.
 
@@ -190,7 +203,6 @@ def find_window(
     box, larger or smaller, that reaches one step beyond the outermost value within 34 nats of the
     peak; until the box settles.
     """
-    height = log_target(peak)
 
     def unsettled(carry: tuple[Any, ...]) -> jax.Array:
         return (carry[0] < _ROUNDS) & (carry[1] < 2)

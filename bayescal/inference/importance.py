@@ -147,22 +147,26 @@ class Importance(Integrator):
             return Proposal(centre, factor, key), power
 
         first, rounds, last = jax.random.split(key, 3)
-        v = _prior_vectors(prior, first, _PILOT)
-        proposal, _ = refit(v, evaluate(v)[1], last)
+        pilot = _prior_vectors(prior, first, _PILOT)
 
         def unfinished(carry: Any) -> jax.Array:
             number, settled, _ = carry
             return (number < _ROUNDS) & (settled < 3)
 
         def one_round(carry: Any) -> Any:
+            # The round before the first has the prior's draws: in the same loop, they compile once.
             number, settled, proposal = carry
-            v = _student_vectors(proposal, jax.random.fold_in(rounds, number), _PILOT)
+            adapted = number >= 0
+            drawn = _student_vectors(proposal, jax.random.fold_in(rounds, number), _PILOT)
+            v = jnp.where(adapted, drawn, pilot)
             log_prior, log_lik = evaluate(v)
-            log_weights = log_prior + log_lik - _student_log_density(proposal, v)
-            proposal, power = refit(v, log_weights, last)
-            return number + 1, settled + (power >= 1).astype(int), proposal
+            ratio = jnp.where(adapted, log_prior - _student_log_density(proposal, v), 0)
+            proposal, power = refit(v, log_lik + ratio, last)
+            return number + 1, settled + (adapted & (power >= 1)).astype(int), proposal
 
-        start = jnp.zeros((), int), jnp.zeros((), int), proposal
+        d, dtype = pilot.shape[1], pilot.dtype
+        unused = Proposal(jnp.zeros(d, dtype), jnp.eye(d, dtype=dtype), last)
+        start = jnp.full((), -1), jnp.zeros((), int), unused
         return jax.lax.while_loop(unfinished, one_round, start)[2]
 
     def realise(

@@ -24,7 +24,14 @@ from bayescal.inference._draws import Draws
 from bayescal.inference._integrator import Integrator
 from bayescal.inference._space import random_sites
 from bayescal.inference._track import track_box
-from bayescal.inference._window import Window, find_peak, find_window, grid_values, maximise
+from bayescal.inference._window import (
+    Window,
+    at_points,
+    find_peak,
+    find_window,
+    grid_values,
+    maximise,
+)
 from bayescal.models import Prior
 from bayescal.models._prior import walk
 
@@ -115,11 +122,11 @@ class Quadrature(Integrator):
         if quick:
             left, right, peak = track_box(plain, low, high)
             return self._compared(prior, sums, origin, left, right, peak, unit)
-        peak, shear, *start = find_peak(plain, low, high)
+        peak, height, shear, *start = find_peak(plain, low, high)
 
         def window(shear: jax.Array) -> Window:
             target = log_target(prior, sums, origin, peak, shear)
-            return find_window(target, low, high, peak, (start[0], start[1]))
+            return find_window(target, low, high, peak, height, (start[0], start[1]))
 
         if low.size == 1:
             shear, found = unit, window(unit)
@@ -154,8 +161,9 @@ class Quadrature(Integrator):
             params, _ = walk(prior, lambda name, d: None)
             return Draws(jax.tree.map(lambda v: v[None], params), jnp.zeros(1), jnp.zeros(1))
         axes, log_rule = product_rule(state.low, state.high, num_samples)
-        mesh = jnp.stack(jnp.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
-        params, log_prior, log_jacobian = jax.vmap(partial(unsheared, prior, *state[2:4]))(mesh)
+        columns = [column.ravel() for column in jnp.meshgrid(*axes, indexing="ij")]
+        density = partial(unsheared, prior, *state[2:4])
+        params, log_prior, log_jacobian = at_points(density, columns)
         return Draws(params, log_prior, log_prior + log_jacobian + log_rule.ravel())
 
     def mode(self, prior: Prior, state: Box, sums: jax.Array, origin: jax.Array) -> dict[str, Any]:
@@ -193,7 +201,8 @@ class Quadrature(Integrator):
         left = jnp.cumsum(weights) - weights
         jitter = jax.random.uniform(inside, index.shape, state.low.dtype)
         t = state.low + (state.high - state.low) * (left[index] + weights[index] * jitter)
-        params, log_prior, log_jacobian = jax.vmap(partial(unsheared, prior, *state[2:4]))(t)
+        density = partial(unsheared, prior, *state[2:4])
+        params, log_prior, log_jacobian = at_points(density, list(t.T))
         log_volume = log_rule.ravel()[chosen]
         log_base = log_prior + log_jacobian - (log_mass[chosen] - log_volume)
         return Draws(params, log_prior, log_base - jnp.log(float(num_samples)))

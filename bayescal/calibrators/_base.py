@@ -1,0 +1,248 @@
+"""What all calibrators share: scikit-learn's contract over a fit and a pure application."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bayescal._core.checks import as_numpy, check_choice
+from bayescal._core.optimise import Status
+from bayescal.calibrators._inputs import (
+    INPUTS,
+    Domain,
+    Inputs,
+    convert,
+    least_probabilities,
+    takes_logarithms,
+)
+from bayescal.calibrators._labels import frames_to_caller, read_rows
+
+#: What a calibrator has learned: arrays by name.
+State = dict[str, np.ndarray]
+#: What a calibrator never changes in a row: the order of its classes, its most probable class, or nothing.
+Keeps = Literal["order", "argmax", "nothing"]
+
+_REMEDY = {
+    Status.LIMIT: "the fit stopped before its optimum; scale the scores or leave out extreme ones",
+    Status.UNBOUNDED: (
+        "the scores separate the labels, so that no finite parameters are best and the last ones "
+        "are kept; use inference='laplace', whose prior keeps them finite, or more data"
+    ),
+    Status.INVALID: "the objective is not finite; check the scores",
+}
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Calibrator(ClassifierMixin, BaseEstimator, ABC):
+    """A calibrator of the scores of a classifier of two or more classes.
+
+    A method writes ``domain``, ``_fit`` and ``apply``, and what of the rest is not as here. All
+    are NumPy on the host. ``_fit`` sees checked and converted scores, labels as positions
+    among the classes, and positive weights; it must give probabilities for one row, constant
+    scores, ties, labels that lack classes, and scores of any size. A whole weight is the same as
+    repeating the row; neither the order of rows matters nor, but for names, that of classes.
+
+    Parameters
+    ----------
+    inputs : {"probs", "logits", "scores"}
+        What the scores are; it is never guessed from them. Scores are any numbers, of two classes.
+    classes : sequence of k labels, optional
+        Of the columns, in their order; needed where the data may lack one.
+
+    Attributes
+    ----------
+    classes_ : array of shape (k,)
+    status_ : str
+        How the fit ended: "converged", "limit" or "unbounded".
+    objective_ : float
+        The weighted mean of what was minimized, per row; not of methods that minimize nothing.
+    n_iter_ : int
+        Of iterative fits.
+    least_probabilities_ : array of shape (k,)
+        What probabilities of zero, and less, stand for; only where logarithms are taken of them.
+    state_ : dict of arrays
+        All that was learned.
+    """
+
+    inputs: Inputs = "probs"
+    classes: Sequence[Any] | np.ndarray | None = None
+
+    classes_: np.ndarray = field(init=False)
+    status_: str = field(init=False)
+    objective_: float = field(init=False)
+    n_iter_: int = field(init=False)
+    least_probabilities_: np.ndarray = field(init=False)
+    state_: State = field(init=False)
+
+    #: Whether it calibrates two classes only.
+    binary: ClassVar[bool] = False
+    #: Whether, of two classes, a greater score never gets a lower probability, whatever the data.
+    monotone: ClassVar[bool] = False
+    keeps: ClassVar[Keeps] = "nothing"
+
+    @property
+    @abstractmethod
+    def domain(self) -> Domain:
+        """What the calibrator works on; may depend on the options."""
+
+    @abstractmethod
+    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+        """Return what is learned from scores in the domain, labels (n,) and weights (n,)."""
+
+    @abstractmethod
+    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
+        """Return probabilities (m, k) at scores in the domain; rows sum to one.
+
+        Parameters
+        ----------
+        state : dict of arrays
+            As ``state_`` of a fitted calibrator with the same options.
+        scores : array of shape (m,) or (m, k)
+        """
+
+    def _check_options(self) -> None:
+        """Raise where an option is not allowed."""
+
+    def fit(self, scores: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the calibrator.
+
+        Parameters
+        ----------
+        scores : array-like of shape (n,), (n, 1) or (n, k)
+            As ``inputs`` says: probabilities or logits, a column for each class in sorted order, or
+            in that of ``classes``; of two classes also the probability or log odds of the second
+            alone; or raw scores.
+        y : array-like of shape (n,)
+            Labels, of any k values.
+        sample_weight : array-like of shape (n,), optional
+            Non-negative; a whole weight is the same as repeating the row.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If scores contradict ``inputs``, are not finite, or labels hold another number of
+            classes than the scores, without ``classes``.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the fit has no finite optimum or did not reach it; ``status_`` says which.
+        """
+        check_choice(self.inputs, "inputs", INPUTS)
+        self._check_options()
+        rows = self._check_rows(scores, reset=True)
+        columns = 2 if self.binary else max(2, rows.shape[1])
+        self.classes_, rows, labels, weights = read_rows(
+            rows, y, sample_weight, self.classes, columns
+        )
+        least = None
+        if takes_logarithms(self.inputs, self.domain):
+            convert(rows, self.inputs, "order" if self.binary else "probabilities")  # checks
+            least = least_probabilities(rows)
+        values = convert(rows, self.inputs, self.domain, least)
+        state = self._learn(values, labels, weights, self._seed())
+        if least is not None:
+            state["least_probabilities"] = least
+        self._publish(state)
+        status = Status(int(state.get("status", Status.CONVERGED)))
+        if status != Status.CONVERGED:
+            warnings.warn(
+                f"{type(self).__name__}: {_REMEDY[status]}",
+                ConvergenceWarning,
+                stacklevel=frames_to_caller(),
+            )
+        return self
+
+    def _learn(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+        return self._fit(scores, y, weights, seed)
+
+    def _publish(self, state: State) -> None:
+        """Keep what was learned, and as attributes what is declared with ``field(init=False)``."""
+        self.state_ = state
+        self.status_ = Status(int(state.get("status", Status.CONVERGED))).name.lower()
+        for name in (own.name for own in fields(self) if not own.init):
+            self.__dict__.pop(name, None) if name[:-1] not in ("classes", "state", "status") else None
+        for name in (own.name[:-1] for own in fields(self) if not own.init):
+            if name in state and name not in ("classes", "state", "status"):
+                value = np.asarray(state[name])
+                setattr(self, f"{name}_", value.item() if value.ndim == 0 else value)
+
+    def _seed(self) -> int:
+        random_state = getattr(self, "random_state", 0)
+        return int(check_random_state(random_state).randint(2**31 - 1))
+
+    def predict_proba(self, scores: Any) -> np.ndarray:
+        """Return the calibrated probabilities of all classes.
+
+        Parameters
+        ----------
+        scores : array-like of shape (m, k), or (m,) or (m, 1) for two classes
+
+        Returns
+        -------
+        array of shape (m, k), float64
+            Columns in the order of ``classes_``.
+        """
+        return self.apply(self.state_, self._values(scores))
+
+    def predict(self, scores: Any) -> np.ndarray:
+        """Return the most probable class (m,) for each row of scores."""
+        return self.classes_[np.argmax(self.predict_proba(scores), axis=1)]
+
+    @staticmethod
+    def combine(calibrators: list[Any], scores: list[Any]) -> np.ndarray:
+        """Return the probabilities (m, k) of an ensemble, each with scores of its own: the mean.
+
+        Parameters
+        ----------
+        calibrators : list of fitted calibrators
+        scores : list of arrays of shape (m,), (m, 1) or (m, k)
+        """
+        parts = [c.predict_proba(s) for c, s in zip(calibrators, scores, strict=True)]
+        return np.mean(parts, axis=0)
+
+    def _values(self, scores: Any) -> np.ndarray:
+        """Return new scores in the domain of the fitted calibrator."""
+        check_is_fitted(self)
+        rows = self._check_rows(scores, reset=False)
+        return convert(rows, self.inputs, self.domain, self.state_.get("least_probabilities"))
+
+    def _check_rows(self, scores: Any, reset: bool) -> np.ndarray:
+        """Return (n, 1) or (n, k) numbers, and keep or compare number and names of features."""
+        if hasattr(scores, "detach"):
+            scores = as_numpy(scores, "scores")
+        if not hasattr(scores, "shape"):
+            scores = np.asarray(scores)
+        if len(scores.shape) == 1:
+            scores = np.asarray(scores).reshape(-1, 1)
+        return validate_data(
+            self, scores, reset=reset, dtype="numeric", ensure_min_samples=1, force_writeable=False
+        )
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        assert tags.classifier_tags is not None
+        tags.classifier_tags.multi_class = not self.binary
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "state_")
+
+
+def two_columns(positive: np.ndarray) -> np.ndarray:
+    """Return the probabilities (m, 2) of both classes, from those (m,) of the second."""
+    positive = np.clip(positive, 0.0, 1.0)
+    return np.stack([1 - positive, positive], axis=1)

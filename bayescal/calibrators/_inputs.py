@@ -1,0 +1,158 @@
+"""What users give as scores, made into what a calibrator works on."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from bayescal._core.checks import check_finite
+from bayescal._core.numerics import log_softmax, sigmoid, softmax
+
+Inputs = Literal["probs", "logits", "scores"]
+INPUTS = ("probs", "logits", "scores")
+#: What a calibrator works on. Of two classes, arrays (n,): P(class 1); log odds; log odds or any other real numbers
+#: whose size counts; any numbers of which only the order counts. Of two and more, arrays (n, k):
+#: probabilities; their logarithms; logits as they are, of probabilities their logarithms.
+Domain = Literal[
+    "probability", "log_odds", "real", "order", "probabilities", "log_probabilities", "logits"
+]
+_COLUMN = ("probability", "log_odds", "real", "order")
+_SUM_TOLERANCE = 1e-3
+#: No probability counts as less: the least normal number of float32, of logarithm -87.3.
+FLOOR = float(np.finfo(np.float32).tiny)
+#: And one of zero never as more than this.
+_MOST_OF_ZERO = 0.01
+
+
+def convert(
+    scores: np.ndarray, inputs: Inputs, domain: Domain, least: np.ndarray | None = None
+) -> np.ndarray:
+    """Return scores in the domain of a calibrator: (n,) or (n, k), float32 or float64.
+
+    Parameters
+    ----------
+    scores : array of shape (n,), (n, 1) or (n, k)
+        One column is that of the second of two classes.
+    inputs : {"probs", "logits", "scores"}
+        Probabilities; log odds (one column) or logits (several); or any real numbers.
+    domain : str
+    least : array of shape (k,), optional
+        What probabilities are raised to before logarithms are taken, from
+        :func:`least_probabilities`; by default found for these scores.
+    """
+    if inputs == "scores" and domain not in ("real", "order"):
+        raise ValueError(
+            "inputs must be 'probs' or 'logits' for this calibrator, got 'scores'; give the "
+            "decision values of several classes as logits, and raw scores of two to Logistic or "
+            "Isotonic"
+        )
+    check_finite(scores, "scores")
+    columns = scores.shape[1] if scores.ndim == 2 else 1
+    if domain in _COLUMN and columns > 2:
+        raise ValueError(
+            f"scores must have shape (n,), (n, 1) or (n, 2) for two classes, got {scores.shape}"
+        )
+    if inputs == "scores":
+        if columns == 2:
+            raise ValueError(
+                "scores must have shape (n,) or (n, 1) for inputs='scores', got two columns; give "
+                "the score of the second class"
+            )
+        return _column(scores)
+    if inputs == "logits":
+        return _from_logits(scores, domain)
+    return _from_probabilities(scores, domain, least)
+
+
+def _from_logits(scores: np.ndarray, domain: Domain) -> np.ndarray:
+    if domain in _COLUMN:
+        pair = scores.ndim == 2 and scores.shape[1] == 2
+        z = _difference(scores) if pair else _column(scores)
+        return sigmoid(z) if domain == "probability" else z
+    if scores.ndim == 2 and scores.shape[1] > 1:
+        logits = scores
+    else:
+        half = _column(scores) / 2
+        logits = np.stack([-half, half], axis=1)
+    dtype = logits.dtype if logits.dtype in (np.float32, np.float64) else np.dtype(float)
+    logits = np.ascontiguousarray(logits, dtype)
+    if domain == "logits":
+        return logits
+    with np.errstate(over="ignore"):
+        logits = np.clip(logits.astype(float), -1e300, 1e300)
+    return log_softmax(logits) if domain == "log_probabilities" else softmax(logits)
+
+
+def _from_probabilities(
+    scores: np.ndarray, domain: Domain, least: np.ndarray | None
+) -> np.ndarray:
+    check_probabilities(scores)
+    pair = scores.ndim == 2 and scores.shape[1] > 1
+    if domain in ("probability", "order"):
+        return scores[:, 1].astype(float) if pair else _column(scores)
+    probs = np.ascontiguousarray(_all_classes(scores), float)
+    if domain == "probabilities":
+        return probs / probs.sum(axis=1, keepdims=True)
+    logs = np.log(np.maximum(probs, least_probabilities(scores) if least is None else least))
+    if domain == "logits":
+        return logs
+    return log_softmax(logs) if domain == "log_probabilities" else logs[:, 1] - logs[:, 0]
+
+
+def takes_logarithms(inputs: Inputs, domain: Domain) -> bool:
+    """Return whether logarithms of probabilities are taken, so that zeros must stand for more."""
+    return inputs == "probs" and domain not in ("probability", "order", "probabilities")
+
+
+def least_probabilities(scores: np.ndarray) -> np.ndarray:
+    """Return what probabilities of zero stand for (k,).
+
+    Where a class has probabilities of exactly zero, as counts of trees or neighbors do, they stand
+    for half its least positive one, at most 0.01: a forest's 0 is no certainty. Others, and what
+    is positive but tiny, for the least normal number of float32.
+    """
+    probs = _all_classes(scores).astype(float)
+    zero = probs <= 0
+    positive = np.where(zero, np.inf, probs).min(axis=0)
+    half = np.minimum(positive / 2, _MOST_OF_ZERO)
+    return np.where(zero.any(axis=0), np.maximum(half, FLOOR), FLOOR)
+
+
+def check_probabilities(scores: np.ndarray) -> None:
+    """Raise unless scores lie in [0, 1], and rows of several columns sum to one."""
+    low, high = scores.min(), scores.max()
+    if low < 0 or high > 1:
+        worst = low if low < 0 else high
+        raise ValueError(
+            f"scores must lie in [0, 1] for inputs='probs', got {worst:g}; say inputs='logits' for "
+            "logits or log odds, or inputs='scores' for other numbers"
+        )
+    if scores.ndim < 2 or scores.shape[1] == 1:
+        return
+    away = np.abs(scores.sum(axis=1, dtype=float) - 1)
+    if away.max() > _SUM_TOLERANCE:
+        row = int(np.argmax(away))
+        shown = np.array2string(scores[row], precision=4, threshold=8)
+        raise ValueError(
+            f"scores must have rows that sum to one for inputs='probs', got {shown} in row {row}; "
+            "say inputs='logits' for logits, or use MultiLabel for labels that do not exclude "
+            "each other"
+        )
+
+
+def _all_classes(probs: np.ndarray) -> np.ndarray:
+    if probs.ndim == 2 and probs.shape[1] > 1:
+        return probs
+    one = _column(probs)
+    return np.stack([1 - one, one], axis=1)
+
+
+def _difference(logits: np.ndarray) -> np.ndarray:
+    halves = logits.astype(float) / 2
+    most = np.finfo(float).max / 2
+    return 2 * np.clip(halves[:, 1] - halves[:, 0], -most, most)
+
+
+def _column(scores: np.ndarray) -> np.ndarray:
+    return scores.astype(float).reshape(len(scores))

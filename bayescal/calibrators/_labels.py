@@ -1,0 +1,105 @@
+"""Labels of any values, as positions among the classes."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils import assert_all_finite
+from sklearn.utils.multiclass import check_classification_targets
+
+from bayescal._core.checks import as_numpy
+from bayescal.smoothing._inputs import check_sample_weight
+
+_NUMBERS = {2: "two"}
+
+
+def read_rows(
+    x: np.ndarray, y: Any, sample_weight: Any, classes: Any, columns: int = 2
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the classes, and rows, labels as their positions and weights of used rows."""
+    found, label = read_labels(y, len(x), classes, columns)
+    weights = check_sample_weight(sample_weight, len(x))
+    used = weights > 0
+    if not used.all():
+        x, label, weights = x[used], label[used], weights[used]
+    return found, x, label, weights
+
+
+def read_labels(y: Any, n: int, classes: Any, columns: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """Return the classes (columns,), sorted or as told, and labels (n,) as their positions."""
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None")
+    if hasattr(y, "detach"):
+        y = as_numpy(y, "y")
+    y = np.asarray(y)
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected",
+            DataConversionWarning,
+            stacklevel=frames_to_caller(),
+        )
+    if y.ndim != 1:
+        raise ValueError(f"y must have shape (n,), got {y.shape}")
+    if len(y) != n:
+        raise ValueError(f"y must have {n} labels to match the scores, got {len(y)}")
+    found, position = _distinct(y)
+    if classes is None:
+        if len(found) != columns:
+            raise ValueError(_wrong_number(found, columns))
+        return found, position
+    told = np.asarray(classes)
+    if told.shape != (columns,) or len(np.unique(told)) < columns:
+        binary = "; for more, take Auto, a map of several classes or OneVsRest of this one"
+        raise ValueError(
+            f"classes must be {_NUMBERS.get(columns, columns)} different labels, got {classes!r}"
+            f"{binary if columns == 2 < told.size else ''}"
+        )
+    strange = found[~np.isin(found, told)]
+    if len(strange):
+        raise ValueError(f"y must hold only the classes {told.tolist()}, got {strange[0]!r}")
+    order = np.argsort(told, kind="stable")
+    return told, order[np.searchsorted(told[order], found)][position]
+
+
+def frames_to_caller() -> int:
+    """Return the ``stacklevel`` of the first frame that is not of this package."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("bayescal"):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def _wrong_number(found: np.ndarray, columns: int) -> str:
+    """Return what to say if labels have another number of classes than the scores have columns."""
+    if columns > 2:
+        return (
+            f"y must hold {columns} classes to match the columns of the scores, got {len(found)}; "
+            "say classes=(label of each column, ...), which the data may then lack"
+        )
+    if len(found) == 1:
+        return (
+            f"y must hold two classes, got only one class, {found.tolist()[0]!r}; where the "
+            "data lack one, say classes=(negative, positive)"
+        )
+    return f"Only binary classification is supported. y must hold two classes, got {len(found)}"
+
+
+def _distinct(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct labels, sorted, and the place of each label among them."""
+    if y.dtype.kind in "biu" and len(y):
+        # Without sorting, which for a million labels takes as long as a fit.
+        low, high = y.min(), y.max()
+        above = y != low
+        if low != high and (y[above] == high).all():
+            return np.array([low, high]), above.astype(int)
+    if y.dtype.kind == "f":
+        assert_all_finite(y, input_name="y")
+    check_classification_targets(y)
+    if y.dtype == object and all(isinstance(label, str) for label in y):
+        y = y.astype(str)
+    return np.unique(y, return_inverse=True)

@@ -1,0 +1,167 @@
+"""Calibrators of several classes whose logits are linear in their parameters."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from bayescal._core.numerics import softmax
+from bayescal._core.optimise import Minimum, Status
+from bayescal.calibrators._base import State
+from bayescal.calibrators._parametric import ParametricCalibrator
+from bayescal.calibrators.temperature import fit_inverse_temperature
+from bayescal.logistic._posterior import Draws
+from bayescal.multinomial._fit import fit_on_host
+from bayescal.multinomial._objective import Design
+from bayescal.multinomial._posterior import sample
+
+#: Scores beyond this count as this, so that nothing overflows.
+LARGEST_SCORE = 1e50
+
+
+class Rows(NamedTuple):
+    """Scores (n, k) of the classes that occur, in units of about one, labels and weights."""
+
+    x: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearCalibrator(ParametricCalibrator):
+    """A calibrator softmax(x + W f(x) + v x + b), elementwise in x.
+
+    A method says what the logits depend on (``_design``) and how parameters are penalized; it
+    inherits the fit (Newton's method with conjugate gradients), what happens to classes that the
+    labels lack, and posteriors. Penalties are the posterior's prior; where there is none it is
+    N(0, 1) for deviations of factors from the identity, and N(0, 10^2) for intercepts.
+    """
+
+    #: Whether penalties keep finite what the labels say nothing of.
+    _keeps_missing = False
+
+    @abstractmethod
+    def _design(self, rows: Rows) -> Design:
+        """Return what the logits depend on; x itself is the offset."""
+
+    @abstractmethod
+    def _named(self, theta: np.ndarray, k: int, unit: float) -> State:
+        """Return parameters (..., p) for k classes under the names that users know.
+
+        ``unit`` is what scores were divided by.
+        """
+
+    @abstractmethod
+    def _logits(self, named: State, scores: np.ndarray) -> np.ndarray:
+        """Return calibrated logits (..., m, k) at scores (m, k) of the classes that occurred.
+
+        Leading axes are those of the named parameters.
+        """
+
+    def _penalties(self, rows: Rows, unit: float) -> tuple[np.ndarray, State]:
+        """Return strengths (p,) of theta**2 / 2, and what is learned of their choice."""
+        k, m, d, r = self._design(rows).sizes
+        return np.zeros(k * m + d + r), {}
+
+    def _start(self, rows: Rows) -> np.ndarray:
+        """Return parameters (p,) to start from: nothing is changed by default."""
+        k, m, d, r = self._design(rows).sizes
+        return np.zeros(k * m + d + r)
+
+    def _describe(self, state: State, theta: np.ndarray) -> State:
+        return self._named(theta, int(state["present"].sum()), float(state["unit"]))
+
+    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+        scores = _bounded(scores)
+        k = scores.shape[1]
+        present = np.bincount(y, minlength=k) > 0
+        if self._keeps_missing:
+            present[:] = True
+        state: State = {"present": present}
+        if not present.all():
+            state |= _missing(scores, y, weights, present)
+            scores, y = scores[:, present], (np.cumsum(present) - 1)[y]
+        unit = _unit(scores)
+        rows = Rows(scores if unit == 1 else scores / unit, y, weights)
+        penalty, learned = self._penalties(rows, unit)
+        found = self._minimize(rows, penalty)
+        total = weights.sum()
+        return {
+            **state,
+            **learned,
+            **self._named(found.x, scores.shape[1], unit),
+            "theta": found.x,
+            "penalty": penalty,
+            "unit": np.asarray(unit),
+            "objective": np.asarray(found.value / total),
+            "gradient_norm": np.asarray(np.abs(found.gradient).max(initial=0) / total),
+            "n_iter": np.asarray(int(found.iterations)),
+            "status": np.asarray(int(found.status)),
+        }
+
+    def _minimize(self, rows: Rows, penalty: np.ndarray) -> Minimum:
+        if rows.x.shape[1] == 1:
+            nothing = np.zeros_like(penalty)
+            return Minimum(nothing, np.asarray(0.0), 0.0, 0, Status.CONVERGED, nothing)
+        return fit_on_host(self._design(rows), penalty, self._start(rows))[0]
+
+    def _sample(
+        self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
+    ) -> Draws:
+        scores = _bounded(scores)
+        present = state["present"]
+        if not present.all():
+            scores, y = scores[:, present], (np.cumsum(present) - 1)[y]
+        rows = Rows(scores / float(state["unit"]), y, weights)
+        design = self._design(rows)
+        penalty = state["penalty"]
+        k, m, d, r = design.sizes
+        last = np.concatenate([np.tile(np.arange(m) == m - 1, k), np.zeros(d + r, bool)])
+        weak = np.where(self._intercepts(last), 0.01, 1.0)
+        penalty = np.where(penalty > 0, penalty, weak)
+        return sample(design, penalty, state["theta"], self.inference, self.num_samples, seed)
+
+    def _intercepts(self, last: np.ndarray) -> np.ndarray:
+        """Return which (p,) parameters are intercepts: those of the last feature, of ones."""
+        return last
+
+    def _curves(self, state: State, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        scores = _bounded(scores)
+        present, named = state["present"], self._describe(state, theta)
+        known = softmax(self._logits(named, scores[:, present]))
+        if present.all():
+            return known
+        lost = softmax(scores * state["missing_inverse"]) * state["missing_factor"]
+        probs = np.empty((*known.shape[:-1], scores.shape[1]))
+        probs[..., ~present] = lost[:, ~present]
+        probs[..., present] = known * (1 - lost[:, ~present].sum(axis=1, keepdims=True))
+        return probs
+
+
+def _bounded(scores: np.ndarray) -> np.ndarray:
+    return np.clip(scores.astype(float, copy=False), -LARGEST_SCORE, LARGEST_SCORE)
+
+
+def _unit(scores: np.ndarray) -> float:
+    """Return a power of two near the largest score where this is far from one, or 1."""
+    largest = float(np.abs(scores).max(initial=0))
+    if 1e-4 < largest < 1e4 or largest == 0:
+        return 1.0
+    return float(2.0 ** np.round(np.log2(largest)))
+
+
+def _missing(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, present: np.ndarray) -> State:
+    """Return what is left of classes without a label.
+
+    They keep their probability after temperature scaling, times the posterior mean of a rate with
+    a prior of Gamma(1, 1), of which so many labels as were expected showed none.
+    """
+    inverse = fit_inverse_temperature(scores, y, weights).inverse
+    expected = weights @ softmax(scores * inverse)
+    return {
+        "missing_inverse": np.asarray(inverse),
+        "missing_factor": np.where(present, 1.0, 1 / (1 + expected)),
+    }

@@ -1,0 +1,193 @@
+"""Calibrators of two classes whose log odds are linear in their parameters."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from bayescal._core.numerics import sigmoid
+from bayescal._core.optimise import Status
+from bayescal.calibrators._base import State
+from bayescal.calibrators._parametric import ParametricCalibrator
+from bayescal.logistic._fit import fit_single
+from bayescal.logistic._objective import Design, Prior, Problem
+from bayescal.logistic._posterior import Draws, Points, Target, laplace, nuts
+
+#: Gelman et al. (2008): for features of standard deviation 0.5, and for the intercept.
+SLOPE_SCALE, INTERCEPT_SCALE = 2.5, 10.0
+#: Of the logarithm of a coefficient that must be positive: most lie between 1/20 and 20.
+LOG_SCALE = 1.5
+#: Scores beyond this count as this, so that no square overflows.
+LARGEST_SCORE = 1e50
+
+
+class _Estimate(NamedTuple):
+    """Coefficients of the columns, and how the fit ended."""
+
+    theta: np.ndarray
+    value: float
+    iterations: int
+    status: Status
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LogOddsCalibrator(ParametricCalibrator):
+    r"""A calibrator logit p = theta . columns(scores).
+
+    A method writes ``_columns`` and ``_describe``, and says which coefficients must be positive. It
+    inherits maximum likelihood (Newton's method, O(n p^2) for each of about ten iterations),
+    Laplace's approximation, NUTS and bands. The weak prior of posteriors is Cauchy(0, 2.5) for
+    columns of standard deviation 0.5, Cauchy(0, 10) for the intercept, and N(0, 1.5^2) for the
+    logarithm of a coefficient that must be positive.
+    """
+
+    binary: ClassVar[bool] = True
+    #: Whether the columns are smooth functions of the score.
+    _smooth: ClassVar[bool] = True
+
+    @property
+    def _has_intercept(self) -> bool:
+        """Whether the first column is ones."""
+        return True
+
+    @abstractmethod
+    def _columns(self, state: State, scores: np.ndarray) -> np.ndarray:
+        """Return the columns (p, m) at scores (m,); the first is ones if there is an intercept."""
+
+    def _positive(self, p: int) -> np.ndarray:
+        """Return which (p,) coefficients must not be negative."""
+        return np.zeros(p, bool)
+
+    def _prepare(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> State:
+        """Return what the columns need to know of the data."""
+        return {}
+
+    def _penalties(self, state: State, p: int) -> np.ndarray:
+        """Return the strengths (p,) of squared penalties."""
+        return np.zeros(p)
+
+    def _targets(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Return what probabilities are fitted to (n,): the labels by default."""
+        return y.astype(float)
+
+    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+        scores = np.clip(scores, -LARGEST_SCORE, LARGEST_SCORE)
+        state = self._prepare(scores, y, weights)
+        columns = self._columns(state, scores)
+        targets = self._targets(scores, y, weights)
+        found = self._minimize(columns, targets, weights, self._penalties(state, len(columns)))
+        return {
+            **state,
+            **self._describe(state, found.theta),
+            "theta": found.theta,
+            "objective": np.asarray(found.value / weights.sum()),
+            "n_iter": np.asarray(found.iterations),
+            "status": np.asarray(int(found.status)),
+        }
+
+    def _curves(self, state: State, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            line = theta @ self._columns(state, np.clip(scores, -LARGEST_SCORE, LARGEST_SCORE))
+        # Neither is one minus the other: both are right where they are tiny.
+        return np.stack([sigmoid(-line), sigmoid(line)], axis=-1)
+
+    def _minimize(
+        self, columns: np.ndarray, y: np.ndarray, weights: np.ndarray, penalty: np.ndarray
+    ) -> _Estimate:
+        """Fit, with no coefficient negative that must not be.
+
+        If one is, the optimum is on the boundary, and as the problem is convex the best of all
+        fits with some of these coefficients held at zero is the optimum.
+        """
+        limited = [int(j) for j in np.flatnonzero(self._positive(len(columns)))]
+        feasible = []
+        for size in range(len(limited) + 1):
+            for held in combinations(limited, size):
+                found = self._fit_free(columns, y, weights, penalty, held)
+                if (found.theta[limited] >= 0).all():
+                    feasible.append(found)
+            if size == 0 and feasible:
+                break
+        return min(feasible, key=lambda found: found.value)
+
+    def _fit_free(
+        self,
+        columns: np.ndarray,
+        y: np.ndarray,
+        weights: np.ndarray,
+        penalty: np.ndarray,
+        held: Sequence[int],
+    ) -> _Estimate:
+        free = np.ones(len(columns))
+        free[list(held)] = 0
+        first = 1 if self._has_intercept else 0
+        if not first:
+            free = np.concatenate([[0.0], free])
+        found = fit_single(Problem(columns[first:].T, y, weights, 0.0, penalty[first:], free))
+        theta = np.asarray(found.x)[1 - first :]
+        status = Status(int(found.status))
+        return _Estimate(theta, float(found.value), int(found.iterations), status)
+
+    def _sample(
+        self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
+    ) -> Draws:
+        scores = np.clip(scores, -LARGEST_SCORE, LARGEST_SCORE)
+        basis = _Standardized(self, state, scores, weights)
+        design = Design(basis.columns(scores), self._targets(scores, y, weights), weights)
+        target = Target(design, basis.positive.astype(float), basis.prior)
+        if self.inference == "laplace":
+            draws = laplace(target, self.num_samples, seed)
+        else:
+            points = Points(scores, basis.columns) if self._smooth else None
+            draws = nuts(target, self.num_samples, seed, points)
+        return draws._replace(coefficients=basis.back(draws.coefficients))
+
+
+class _Standardized:
+    """Columns centered and scaled to a standard deviation of 0.5, and the weak prior there.
+
+    Columns of positive coefficients stay as they are: exp(u) is 1 at the center of the prior.
+    """
+
+    def __init__(
+        self, owner: LogOddsCalibrator, state: State, scores: np.ndarray, weights: np.ndarray
+    ) -> None:
+        raw = owner._columns(state, scores)
+        p = len(raw)
+        self._owner, self._state = owner, state
+        self.positive = owner._positive(p)
+        total = weights.sum()
+        mean = raw @ weights / total
+        spread = np.sqrt(np.maximum((raw - mean[:, None]) ** 2 @ weights / total, 0))
+        plain = self.positive | (spread <= 1e-12 * np.abs(mean))
+        self.scale = np.where(plain, 1.0, 2 * spread)
+        centered = ~plain & owner._has_intercept
+        self.mean = np.where(centered, mean, 0.0)
+        is_intercept = (np.arange(p) == 0) & owner._has_intercept
+        scale = np.where(is_intercept, INTERCEPT_SCALE, SLOPE_SCALE)
+        scale = np.where(self.positive, LOG_SCALE, scale)
+        heavy = np.where(self.positive, 0.0, 1.0)
+        penalty = owner._penalties(state, p)
+        if penalty.any():
+            penalized = penalty > 0
+            own = self.scale / np.sqrt(np.where(penalized, penalty, 1))
+            scale = np.where(penalized, own, scale)
+            heavy = np.where(penalized, 0.0, heavy)
+        self.prior = Prior(np.zeros(p), scale, heavy)
+
+    def columns(self, scores: np.ndarray) -> np.ndarray:
+        """Return the standardized columns (p, m)."""
+        raw = self._owner._columns(self._state, scores)
+        return (raw - self.mean[:, None]) / self.scale[:, None]
+
+    def back(self, theta: np.ndarray) -> np.ndarray:
+        """Return coefficients (..., p) of the calibrator's own columns."""
+        theta = theta / self.scale
+        if self._owner._has_intercept:
+            theta[..., 0] -= theta @ self.mean
+        return theta

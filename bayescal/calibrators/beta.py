@@ -1,0 +1,83 @@
+"""Beta calibration with three, two or one parameter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from bayescal._core.checks import check_choice
+from bayescal.calibrators._base import State
+from bayescal.calibrators._inputs import Domain
+from bayescal.calibrators._log_odds import LogOddsCalibrator
+
+__all__ = ["Beta"]
+
+
+@dataclass(eq=False, repr=False)
+class Beta(LogOddsCalibrator):
+    r"""Beta calibration: the map that is right if the scores of each class have a beta distribution.
+
+    .. math:: \operatorname{logit} \hat p = a \ln p - b \ln (1 - p) + c, \qquad a, b \ge 0
+
+    With two parameters c = 0; with one, also a = b, which is temperature scaling with T = 1 / a.
+    (Two parameters a = b and c are :class:`Logistic` on log odds.) If the likelihood is greatest
+    where a or b is negative, the optimum with that one at zero is found. Fitting is O(n).
+
+    Parameters
+    ----------
+    parameters : {3, 2, 1}
+
+    Attributes
+    ----------
+    a_, b_, c_ : float
+
+    References
+    ----------
+    M. Kull, T. Silva Filho and P. Flach (2017), Beta calibration.
+
+    Examples
+    --------
+    >>> import bayescal as bc
+    >>> p, y = [0.1, 0.3, 0.4, 0.6, 0.8, 0.9], [0, 1, 0, 1, 0, 1]
+    >>> calibrator = bc.Beta(inference="laplace", random_state=0).fit(p, y)
+    >>> lower, upper = calibrator.predict_interval([0.7], level=0.9)
+    >>> bool(lower[0] < calibrator.predict_proba([0.7])[0, 1] < upper[0])
+    True
+    """
+
+    parameters: Literal[3, 2, 1] = 3
+
+    a_: float = field(init=False)
+    b_: float = field(init=False)
+    c_: float = field(init=False)
+
+    monotone: ClassVar[bool] = True
+
+    def _check_options(self) -> None:
+        check_choice(self.parameters, "parameters", (3, 2, 1))
+
+    @property
+    def domain(self) -> Domain:
+        return "log_odds"
+
+    @property
+    def _has_intercept(self) -> bool:
+        return self.parameters == 3
+
+    def _columns(self, state: State, scores: np.ndarray) -> np.ndarray:
+        if self.parameters == 1:
+            return scores[None]
+        # ln p and -ln(1 - p) from log odds: neither is ever one minus the other.
+        small = np.log1p(np.exp(-np.abs(scores)))
+        logs = [np.minimum(scores, 0) - small, np.maximum(scores, 0) + small]
+        return np.stack([np.ones_like(scores), *logs] if self.parameters == 3 else logs)
+
+    def _positive(self, p: int) -> np.ndarray:
+        return np.arange(p) >= p - min(p, 2)
+
+    def _describe(self, state: State, theta: np.ndarray) -> State:
+        slopes = theta[..., 1:] if self.parameters == 3 else theta
+        c = theta[..., 0] if self.parameters == 3 else np.zeros_like(theta[..., 0])
+        return {"a": slopes[..., 0], "b": slopes[..., -1], "c": c}

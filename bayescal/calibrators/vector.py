@@ -1,0 +1,67 @@
+"""Vector scaling of logits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bayescal.calibrators._base import State
+from bayescal.calibrators._inputs import Domain
+from bayescal.calibrators._linear import LinearCalibrator, Rows
+from bayescal.calibrators.temperature import fit_inverse_temperature
+from bayescal.multinomial._objective import Design
+
+__all__ = ["Vector"]
+
+
+@dataclass(eq=False, repr=False)
+class Vector(LinearCalibrator):
+    r"""Vector scaling: each class's logit times a factor, plus an intercept.
+
+    .. math:: \hat p = \operatorname{softmax}(v \circ z + b)
+
+    Maximum likelihood, by Newton's method: O(n k) for each of some tens of products with the
+    Hessian. Factors may be negative. Intercepts are centered: only their differences matter.
+
+    Attributes
+    ----------
+    coef_, intercept_ : arrays of shape (k,)
+        Of the classes that occur.
+
+    References
+    ----------
+    C. Guo et al. (2017), On calibration of modern neural networks.
+
+    Examples
+    --------
+    >>> import bayescal as bc
+    >>> p = [[0.7, 0.2, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]] * 4
+    >>> y = [0, 1, 2, 0, 0, 2, 1, 1, 1, 2, 0, 0]
+    >>> bc.Vector().fit(p, y).predict_proba(p[:1]).round(2).tolist()
+    [[0.49, 0.24, 0.26]]
+    """
+
+    coef_: np.ndarray = field(init=False)
+    intercept_: np.ndarray = field(init=False)
+
+    @property
+    def domain(self) -> Domain:
+        return "logits"
+
+    def _design(self, rows: Rows) -> Design:
+        ones = np.ones((len(rows.y), 1))
+        return Design(rows.x, rows.y, rows.weights, ones, rows.x)
+
+    def _start(self, rows: Rows) -> np.ndarray:
+        k = rows.x.shape[1]
+        inverse = fit_inverse_temperature(rows.x, rows.y, rows.weights).inverse
+        return np.concatenate([np.zeros(k), np.full(k, min(inverse, 10.0) - 1)])
+
+    def _named(self, theta: np.ndarray, k: int, unit: float) -> State:
+        intercept = theta[..., :k]
+        centered = intercept - intercept.mean(axis=-1, keepdims=True)
+        return {"coef": (1 + theta[..., k:]) / unit, "intercept": centered}
+
+    def _logits(self, named: State, scores: np.ndarray) -> np.ndarray:
+        return scores * named["coef"][..., None, :] + named["intercept"][..., None, :]

@@ -1,143 +1,66 @@
 """Bayesian calibration of classifiers' probabilities, fast on CPU, GPU and TPU."""
 
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from bayescal import compare, datasets, metrics, plots, smoothing
-from bayescal._core.compilation import cache_compilations
-from bayescal._core.warnings import AccuracyWarning, SamplingWarning
-from bayescal.evaluation import Evaluation, evaluate
-from bayescal.inference.prediction import Prediction
-from bayescal.inference.result import Posterior
-from bayescal.models import (
-    BetaPrior,
-    DirichletPrior,
-    GaussianPrior,
-    MultivariateGaussianPrior,
-    NormalInverseGammaPrior,
-    Prior,
-)
-from bayescal.posterior import posterior, posterior_predict
-from bayescal.sweeps import sweep
+from bayescal import compare as compare
+from bayescal import datasets as datasets
+from bayescal import metrics as metrics
+from bayescal import plots as plots
+from bayescal import smoothing as smoothing
+from bayescal._core.compilation import cache_compilations as cache_compilations
+from bayescal._core.warnings import AccuracyWarning as AccuracyWarning
+from bayescal._core.warnings import SamplingWarning as SamplingWarning
+from bayescal.evaluation import Evaluation as Evaluation
+from bayescal.evaluation import evaluate as evaluate
+from bayescal.inference.prediction import Prediction as Prediction
+from bayescal.inference.result import Posterior as Posterior
+from bayescal.models import BetaPrior as BetaPrior
+from bayescal.models import DirichletPrior as DirichletPrior
+from bayescal.models import GaussianPrior as GaussianPrior
+from bayescal.models import MultivariateGaussianPrior as MultivariateGaussianPrior
+from bayescal.models import NormalInverseGammaPrior as NormalInverseGammaPrior
+from bayescal.models import Prior as Prior
+from bayescal.posterior import posterior as posterior
+from bayescal.posterior import posterior_predict as posterior_predict
+from bayescal.sweeps import sweep as sweep
 
 if TYPE_CHECKING:
-    from bayescal import training
-    from bayescal.estimators import (
-        BBQ,
-        KNN,
-        Auto,
-        Average,
-        AveragedBeta,
-        Beta,
-        BinwiseTemperature,
-        CalibratedClassifier,
-        CDFSpline,
-        CenteredIsotonic,
-        Composition,
-        Decision,
-        Dirichlet,
-        EnsembleTemperature,
-        Forest,
-        Histogram,
-        Isotonic,
-        Kernel,
-        Logistic,
-        LogisticRegression,
-        Matrix,
-        MultiLabel,
-        OneVsRest,
-        OrderPreserving,
-        Quadratic,
-        ScalingBinning,
-        Spline,
-        StackedScaling,
-        StructuredMatrix,
-        StructuredVector,
-        Temperature,
-        Vector,
-        VennAbers,
-        WeightScaling,
-        compose,
-        load,
-        save,
-    )
+    from bayescal import losses as losses
+    from bayescal.calibrators import *  # noqa: F403
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "BBQ",
-    "KNN",
-    "AccuracyWarning",
-    "Auto",
-    "Average",
-    "AveragedBeta",
-    "Beta",
-    "BetaPrior",
-    "BinwiseTemperature",
-    "CDFSpline",
-    "CalibratedClassifier",
-    "CenteredIsotonic",
-    "Composition",
-    "Decision",
-    "Dirichlet",
-    "DirichletPrior",
-    "EnsembleTemperature",
-    "Evaluation",
-    "Forest",
-    "GaussianPrior",
-    "Histogram",
-    "Isotonic",
-    "Kernel",
-    "Logistic",
-    "LogisticRegression",
-    "Matrix",
-    "MultiLabel",
-    "MultivariateGaussianPrior",
-    "NormalInverseGammaPrior",
-    "OneVsRest",
-    "OrderPreserving",
-    "Posterior",
-    "Prediction",
-    "Prior",
-    "Quadratic",
-    "SamplingWarning",
-    "ScalingBinning",
-    "Spline",
-    "StackedScaling",
-    "StructuredMatrix",
-    "StructuredVector",
-    "Temperature",
-    "Vector",
-    "VennAbers",
-    "WeightScaling",
-    "cache_compilations",
-    "compare",
-    "compose",
-    "datasets",
-    "evaluate",
-    "load",
-    "metrics",
-    "plots",
-    "posterior",
-    "posterior_predict",
-    "save",
-    "smoothing",
-    "sweep",
-    "training",
-]
-
 
 def __getattr__(name: str) -> Any:
-    if name == "training":
+    if name == "losses":
         from importlib import import_module
 
-        return import_module("bayescal.training")
-    # Estimators need scikit-learn, which takes longer to import than all the rest.
-    if name in __all__:
-        from bayescal import estimators
+        return import_module("bayescal.losses")
+    if name == "__all__":
+        return _public_names()
+    if not name.startswith("_"):
+        # Calibrators need scikit-learn, which takes longer to import than all the rest.
+        from bayescal import calibrators
 
-        return getattr(estimators, name)
+        if name in _names_of(calibrators):
+            return getattr(calibrators, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_public_names()})
+
+
+def _public_names() -> list[str]:
+    from bayescal import calibrators
+
+    own = ("compare", "datasets", "losses", "metrics", "plots", "smoothing")
+    here = {name for name in _names_of(globals()) if name not in ("Any", "TYPE_CHECKING")}
+    return sorted({*own, *here, *_names_of(calibrators)})
+
+
+def _names_of(module: Any) -> list[str]:
+    """Return the public names of a module, or of its dictionary, but those of modules."""
+    names = module if isinstance(module, dict) else vars(module)
+    return [n for n, v in names.items() if n[0] != "_" and not isinstance(v, ModuleType)]

@@ -1,5 +1,6 @@
 """Bayesian calibration of classifiers' probabilities, fast on CPU, GPU and TPU."""
 
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -31,20 +32,17 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+_MODULES = ("compare", "datasets", "losses", "metrics", "plots", "smoothing")
+
 
 def __getattr__(name: str) -> Any:
     if name == "losses":
-        from importlib import import_module
-
         return import_module("bayescal.losses")
     if name == "__all__":
         return _public_names()
-    if not name.startswith("_"):
-        # Calibrators need scikit-learn, which takes longer to import than all the rest.
-        from bayescal import calibrators
-
-        if name in _names_of(calibrators):
-            return getattr(calibrators, name)
+    # Calibrators need scikit-learn, which takes longer to import than all the rest.
+    if name[0] != "_" and name in _names_of(calibrators := import_module("bayescal.calibrators")):
+        return getattr(calibrators, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -53,14 +51,14 @@ def __dir__() -> list[str]:
 
 
 def _public_names() -> list[str]:
-    from bayescal import calibrators
-
-    own = ("compare", "datasets", "losses", "metrics", "plots", "smoothing")
-    here = {name for name in _names_of(globals()) if name not in ("Any", "TYPE_CHECKING")}
-    return sorted({*own, *here, *_names_of(calibrators)})
+    here = [n for n, v in globals().items() if _is_public(n, v)]
+    return sorted({*_MODULES, *here, *_names_of(import_module("bayescal.calibrators"))})
 
 
-def _names_of(module: Any) -> list[str]:
-    """Return the public names of a module, or of its dictionary, but those of modules."""
-    names = module if isinstance(module, dict) else vars(module)
-    return [n for n, v in names.items() if n[0] != "_" and not isinstance(v, ModuleType)]
+def _names_of(module: ModuleType) -> list[str]:
+    return [name for name, value in vars(module).items() if _is_public(name, value)]
+
+
+def _is_public(name: str, value: Any) -> bool:
+    """Return whether a name is for users: what this package defines, but modules."""
+    return name[0] != "_" and str(getattr(value, "__module__", "")).startswith("bayescal")

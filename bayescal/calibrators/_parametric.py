@@ -14,7 +14,8 @@ from bayescal._core.checks import check_choice, check_count, check_level
 from bayescal._core.warnings import SamplingWarning
 from bayescal.calibrators._base import Calibrator, State
 from bayescal.calibrators._labels import frames_to_caller
-from bayescal.calibrators._posterior import ParameterPosterior, row_blocks, summarize_draws
+from bayescal.calibrators._posterior import row_blocks, summarize_draws
+from bayescal.inference.parameters import ParameterPosterior
 from bayescal.logistic._posterior import Draws
 
 Inference = Literal["map", "laplace", "nuts"]

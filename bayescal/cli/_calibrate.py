@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+import bayescal as bc
 from bayescal.cli._columns import Columns, Labels, by_name, find_columns, parse_models, read_labels
 from bayescal.cli._errors import CommandError, library_call, say
 from bayescal.cli._files import (
@@ -21,9 +22,8 @@ from bayescal.cli._files import (
     write_table,
 )
 
-#: Estimators that need more than scores, or others inside them.
-_OTHER = {"Average", "CalibratedClassifier", "Composition", "MultiLabel", "OneVsRest"}
-_OTHER |= {"LogisticRegression", "Report"}
+#: Calibrators that have others inside them.
+_OTHER = {"OneVsRest"}
 
 
 def fit_file(
@@ -56,9 +56,7 @@ def fit_file(
         calibrator = _make(method, inputs, labels.classes, seed)
         calibrator.fit(scores, np.asarray(labels.classes)[labels.codes], own)
         calibrator.feature_names_in_ = np.array(names, object)
-        from bayescal.estimators import save
-
-        save(calibrator, out)
+        bc.save(calibrator, out)
     seconds = time.perf_counter() - start
     print(getattr(calibrator, "report_", f"{method}: {calibrator.status_}"))
     say(f"{len(table.rows):,} rows of {', '.join(names)}, {seconds:.1f} s; written: {out}")
@@ -67,11 +65,9 @@ def fit_file(
 def apply_file(calibrator: Path, file: Path, *, out: Path, prefix: str) -> None:
     """Read a calibrator and scores, and write the rows with calibrated probabilities."""
     check_target(out)
-    from bayescal.estimators import load
-
     try:
         with library_call():
-            fitted = load(calibrator)
+            fitted = bc.load(calibrator)
     except OSError as error:
         raise CommandError(f"{calibrator}: cannot read the file: {error.strerror}") from error
     names = [str(name) for name in getattr(fitted, "feature_names_in_", [])]
@@ -118,12 +114,12 @@ def _read(table: Table, names: Sequence[str]) -> np.ndarray:
 
 def _make(method: str, inputs: str, classes: Sequence[str], seed: int) -> Any:
     """Return a calibrator by the name of its class."""
-    from bayescal import estimators
+    from bayescal.calibrators._base import Calibrator
 
-    known = {name: getattr(estimators, name) for name in estimators.__all__}
-    able = sorted(n for n, k in known.items() if isinstance(k, type) and n not in _OTHER)
-    if method not in able:
-        raise CommandError(f"--method must be one of {', '.join(able)}, got {method!r}")
+    known = {name: getattr(bc, name) for name in bc.__all__ if name not in _OTHER}
+    able = [n for n, k in known.items() if isinstance(k, type) and issubclass(k, Calibrator)]
+    if method not in ("Auto", *able):
+        raise CommandError(f"--method must be one of {', '.join(sorted(['Auto', *able]))}, got {method!r}")
     made = known[method](inputs=inputs, classes=tuple(classes))
     if "random_state" in made.get_params():
         made.set_params(random_state=seed)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayescal._core.checks import check_finite, check_level
-from bayescal.maps._posterior import ParameterPosterior
+from bayescal.inference.parameters import ParameterPosterior
 from bayescal.plots._style import _COLORS, new_axes, tidy
 
 if TYPE_CHECKING:

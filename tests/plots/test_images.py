@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from bayescal import plots
-from bayescal.maps._posterior import ParameterPosterior
+from bayescal.inference.parameters import ParameterPosterior
 
 BASELINES = Path(__file__).parent / "baselines"
 #: Of the mean absolute difference of channels from 0 to 255. A line that is missing makes more than

@@ -8,7 +8,7 @@ import pytest
 import scipy.stats
 
 from bayescal import plots
-from bayescal.maps._posterior import ParameterPosterior
+from bayescal.inference.parameters import ParameterPosterior
 
 
 def posterior(**draws: np.ndarray) -> ParameterPosterior:

@@ -1,0 +1,61 @@
+"""The posterior of a calibrator's parameters, as users hold it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bayescal.inference._arviz import to_arviz
+
+
+@dataclass(frozen=True, repr=False)
+class ParameterPosterior:
+    """Draws of the parameters of a calibrator.
+
+    Attributes
+    ----------
+    draws : dict of arrays of shape (chains, draws, ...)
+        Under the names of the parameters.
+    inference : str
+        ``"laplace"`` or ``"nuts"``.
+    ess, r_hat : arrays of shape (p,)
+        Effective sample size and split R-hat of each fitted coefficient: by ``nuts`` measured,
+        by ``laplace`` the number of draws and one, as these are independent.
+    divergences : int
+        Divergent transitions of ``nuts``.
+    """
+
+    draws: dict[str, np.ndarray]
+    inference: str
+    ess: np.ndarray
+    r_hat: np.ndarray
+    divergences: int
+
+    def mean(self) -> dict[str, np.ndarray]:
+        """Return the posterior mean of each parameter."""
+        return {name: values.mean(axis=(0, 1)) for name, values in self.draws.items()}
+
+    def sd(self) -> dict[str, np.ndarray]:
+        """Return the posterior standard deviation of each parameter."""
+        return {name: values.std(axis=(0, 1)) for name, values in self.draws.items()}
+
+    def interval(self, level: float = 0.9) -> dict[str, np.ndarray]:
+        """Return central credible intervals, lower and upper end along the first axis."""
+        tails = (1 - level) / 2, (1 + level) / 2
+        return {name: np.quantile(v, tails, axis=(0, 1)) for name, v in self.draws.items()}
+
+    def to_arviz(self) -> Any:
+        """Return the draws in ArviZ's container, for ``az.summary`` and plots."""
+        return to_arviz(self.draws, None, {"inference": self.inference})
+
+    def __repr__(self) -> str:
+        mean, sd = self.mean(), self.sd()
+        facts = [
+            f"{name} = {mean[name]:.3g} ± {sd[name]:.2g}"
+            if np.ndim(mean[name]) == 0
+            else f"{name}: {mean[name].size} values"
+            for name in self.draws
+        ]
+        return f"ParameterPosterior({self.inference}: {', '.join(facts)})"

@@ -22,8 +22,8 @@ from bayescal.cli._files import (
     write_table,
 )
 
-#: Calibrators that have others inside them.
-_OTHER = {"OneVsRest"}
+#: Calibrators that cannot be made by their name alone.
+_OTHER = {"Calibrator", "OneVsRest"}
 
 
 def fit_file(
@@ -114,13 +114,12 @@ def _read(table: Table, names: Sequence[str]) -> np.ndarray:
 
 def _make(method: str, inputs: str, classes: Sequence[str], seed: int) -> Any:
     """Return a calibrator by the name of its class."""
-    from bayescal.calibrators._base import Calibrator
-
     known = {name: getattr(bc, name) for name in bc.__all__ if name not in _OTHER}
-    able = [n for n, k in known.items() if isinstance(k, type) and issubclass(k, Calibrator)]
-    if method not in ("Auto", *able):
-        raise CommandError(f"--method must be one of {', '.join(sorted(['Auto', *able]))}, got {method!r}")
-    made = known[method](inputs=inputs, classes=tuple(classes))
+    able = {n: k for n, k in known.items() if isinstance(k, type) and issubclass(k, bc.Calibrator)}
+    able["Auto"] = bc.Auto
+    if method not in able:
+        raise CommandError(f"--method must be one of {', '.join(sorted(able))}, got {method!r}")
+    made = able[method](inputs=inputs, classes=tuple(classes))
     if "random_state" in made.get_params():
         made.set_params(random_state=seed)
     return made

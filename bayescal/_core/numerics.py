@@ -27,8 +27,20 @@ def sigmoid(log_odds: np.ndarray) -> np.ndarray:
     return np.where(log_odds >= 0, 1.0, small) / (1 + small)
 
 
+def log_odds(logits: np.ndarray) -> np.ndarray:
+    """Return the finite difference (...,) of two logits (..., 2) of any size, in float64."""
+    with np.errstate(over="ignore"):
+        difference = np.subtract(logits[..., 1], logits[..., 0], dtype=float)
+    most = np.finfo(float).max
+    return np.clip(difference, -most, most, out=difference)
+
+
 def softmax(logits: np.ndarray) -> np.ndarray:
     """Return probabilities (..., k) of logits (..., k) with NumPy, in float64."""
+    if logits.shape[-1] == 2:
+        # Several times faster than sums over so short an axis.
+        difference = log_odds(logits)
+        return np.stack([sigmoid(-difference), sigmoid(difference)], axis=-1)
     small = np.subtract(logits, logits.max(axis=-1, keepdims=True), dtype=float)
     np.exp(small, out=small)
     small /= small.sum(axis=-1, keepdims=True)

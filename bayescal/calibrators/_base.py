@@ -21,8 +21,6 @@ from bayescal.calibrators._inputs import (
     Domain,
     Inputs,
     convert,
-    least_probabilities,
-    takes_logarithms,
 )
 from bayescal.calibrators._labels import frames_to_caller, read_rows
 
@@ -31,6 +29,8 @@ State = dict[str, np.ndarray]
 #: What a calibrator never changes in a row: the order of its classes, its most probable class, or nothing.
 Keeps = Literal["order", "argmax", "nothing"]
 
+#: Attributes that are no entries of the state.
+_KEPT = ("classes_", "state_", "status_")
 _REMEDY = {
     Status.LIMIT: "the fit stopped before its optimum; scale the scores or leave out extreme ones",
     Status.UNBOUNDED: (
@@ -148,11 +148,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         self.classes_, rows, labels, weights = read_rows(
             rows, y, sample_weight, self.classes, columns
         )
-        least = None
-        if takes_logarithms(self.inputs, self.domain):
-            convert(rows, self.inputs, "order" if self.binary else "probabilities")  # checks
-            least = least_probabilities(rows)
-        values = convert(rows, self.inputs, self.domain, least)
+        values, least = convert(rows, self.inputs, self.domain)
         state = self._learn(values, labels, weights, self._seed())
         if least is not None:
             state["least_probabilities"] = least
@@ -173,12 +169,10 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         """Keep what was learned, and as attributes what is declared with ``field(init=False)``."""
         self.state_ = state
         self.status_ = Status(int(state.get("status", Status.CONVERGED))).name.lower()
-        for name in (own.name for own in fields(self) if not own.init):
-            self.__dict__.pop(name, None) if name[:-1] not in ("classes", "state", "status") else None
-        for name in (own.name[:-1] for own in fields(self) if not own.init):
-            if name in state and name not in ("classes", "state", "status"):
-                value = np.asarray(state[name])
-                setattr(self, f"{name}_", value.item() if value.ndim == 0 else value)
+        for name in {own.name for own in fields(self) if not own.init} - {*_KEPT}:
+            self.__dict__.pop(name, None)  # of an earlier fit
+            if (value := state.get(name[:-1])) is not None:
+                setattr(self, name, value.item() if value.ndim == 0 else value)
 
     def _seed(self) -> int:
         random_state = getattr(self, "random_state", 0)
@@ -218,7 +212,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         """Return new scores in the domain of the fitted calibrator."""
         check_is_fitted(self)
         rows = self._check_rows(scores, reset=False)
-        return convert(rows, self.inputs, self.domain, self.state_.get("least_probabilities"))
+        return convert(rows, self.inputs, self.domain, self.state_.get("least_probabilities"))[0]
 
     def _check_rows(self, scores: Any, reset: bool) -> np.ndarray:
         """Return (n, 1) or (n, k) numbers, and keep or compare number and names of features."""

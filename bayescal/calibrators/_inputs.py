@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from bayescal._core.checks import check_finite
-from bayescal._core.numerics import log_softmax, sigmoid, softmax
+from bayescal._core.numerics import log_odds, log_softmax, sigmoid, softmax
 
 Inputs = Literal["probs", "logits", "scores"]
 INPUTS = ("probs", "logits", "scores")
@@ -27,8 +27,11 @@ _MOST_OF_ZERO = 0.01
 
 def convert(
     scores: np.ndarray, inputs: Inputs, domain: Domain, least: np.ndarray | None = None
-) -> np.ndarray:
-    """Return scores in the domain of a calibrator: (n,) or (n, k), float32 or float64.
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return scores in the domain of a calibrator, (n,) or (n, k), and the least probabilities.
+
+    The scores are float32 or float64; least probabilities (k,) there are only where logarithms are
+    taken of them.
 
     Parameters
     ----------
@@ -38,8 +41,8 @@ def convert(
         Probabilities; log odds (one column) or logits (several); or any real numbers.
     domain : str
     least : array of shape (k,), optional
-        What probabilities are raised to before logarithms are taken, from
-        :func:`least_probabilities`; by default found for these scores.
+        What probabilities are raised to before logarithms are taken; by default found for these
+        scores.
     """
     if inputs == "scores" and domain not in ("real", "order"):
         raise ValueError(
@@ -59,16 +62,16 @@ def convert(
                 "scores must have shape (n,) or (n, 1) for inputs='scores', got two columns; give "
                 "the score of the second class"
             )
-        return _column(scores)
+        return _column(scores), None
     if inputs == "logits":
-        return _from_logits(scores, domain)
+        return _from_logits(scores, domain), None
     return _from_probabilities(scores, domain, least)
 
 
 def _from_logits(scores: np.ndarray, domain: Domain) -> np.ndarray:
     if domain in _COLUMN:
         pair = scores.ndim == 2 and scores.shape[1] == 2
-        z = _difference(scores) if pair else _column(scores)
+        z = log_odds(scores) if pair else _column(scores)
         return sigmoid(z) if domain == "probability" else z
     if scores.ndim == 2 and scores.shape[1] > 1:
         logits = scores
@@ -86,37 +89,42 @@ def _from_logits(scores: np.ndarray, domain: Domain) -> np.ndarray:
 
 def _from_probabilities(
     scores: np.ndarray, domain: Domain, least: np.ndarray | None
-) -> np.ndarray:
+) -> tuple[np.ndarray, np.ndarray | None]:
     check_probabilities(scores)
-    pair = scores.ndim == 2 and scores.shape[1] > 1
     if domain in ("probability", "order"):
-        return scores[:, 1].astype(float) if pair else _column(scores)
+        pair = scores.ndim == 2 and scores.shape[1] == 2
+        return (scores[:, 1].astype(float) if pair else _column(scores)), None
+    if domain in _COLUMN:
+        pair = scores.ndim == 2 and scores.shape[1] == 2
+        one = scores[:, 1].astype(float) if pair else _column(scores)
+        zero = scores[:, 0].astype(float) if pair else 1 - one
+        if least is None:
+            least = _least_probabilities([zero, one])
+        return np.log(np.maximum(one, least[1])) - np.log(np.maximum(zero, least[0])), least
     probs = np.ascontiguousarray(_all_classes(scores), float)
     if domain == "probabilities":
-        return probs / probs.sum(axis=1, keepdims=True)
-    logs = np.log(np.maximum(probs, least_probabilities(scores) if least is None else least))
-    if domain == "logits":
-        return logs
-    return log_softmax(logs) if domain == "log_probabilities" else logs[:, 1] - logs[:, 0]
+        return probs / probs.sum(axis=1, keepdims=True), None
+    if least is None:
+        least = _least_probabilities(list(probs.T))
+    logs = np.log(np.maximum(probs, least))
+    return (log_softmax(logs) if domain == "log_probabilities" else logs), least
 
 
-def takes_logarithms(inputs: Inputs, domain: Domain) -> bool:
-    """Return whether logarithms of probabilities are taken, so that zeros must stand for more."""
-    return inputs == "probs" and domain not in ("probability", "order", "probabilities")
-
-
-def least_probabilities(scores: np.ndarray) -> np.ndarray:
-    """Return what probabilities of zero stand for (k,).
+def _least_probabilities(columns: list[np.ndarray]) -> np.ndarray:
+    """Return what probabilities of zero, and less, stand for (k,); each column (n,) is a class.
 
     Where a class has probabilities of exactly zero, as counts of trees or neighbors do, they stand
     for half its least positive one, at most 0.01: a forest's 0 is no certainty. Others, and what
-    is positive but tiny, for the least normal number of float32.
+    is positive but tiny, for the least normal number of float32. (With 2e-16 instead, temperature
+    scaling loses 0.8e-4 of log loss on tables of two classes, and beta calibration nothing.)
     """
-    probs = _all_classes(scores).astype(float)
-    zero = probs <= 0
-    positive = np.where(zero, np.inf, probs).min(axis=0)
-    half = np.minimum(positive / 2, _MOST_OF_ZERO)
-    return np.where(zero.any(axis=0), np.maximum(half, FLOOR), FLOOR)
+    least = np.full(len(columns), FLOOR)
+    for label, own in enumerate(columns):
+        if own.min() <= 0:
+            positive = own[own > 0]
+            half = positive.min() / 2 if len(positive) else _MOST_OF_ZERO
+            least[label] = max(min(half, _MOST_OF_ZERO), FLOOR)
+    return least
 
 
 def check_probabilities(scores: np.ndarray) -> None:
@@ -146,12 +154,6 @@ def _all_classes(probs: np.ndarray) -> np.ndarray:
         return probs
     one = _column(probs)
     return np.stack([1 - one, one], axis=1)
-
-
-def _difference(logits: np.ndarray) -> np.ndarray:
-    halves = logits.astype(float) / 2
-    most = np.finfo(float).max / 2
-    return 2 * np.clip(halves[:, 1] - halves[:, 0], -most, most)
 
 
 def _column(scores: np.ndarray) -> np.ndarray:

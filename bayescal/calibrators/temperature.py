@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.checks import check_choice
-from bayescal._core.numerics import softmax
+from bayescal._core.numerics import log_odds, sigmoid, softmax
 from bayescal._core.optimise import Status
 from bayescal.calibrators._adaptive import best_inverse_temperature
 from bayescal.calibrators._base import Keeps, State
@@ -123,6 +123,9 @@ class Temperature(ParametricCalibrator):
 
 def scaled_softmax(logits: np.ndarray, inverse: float) -> np.ndarray:
     """Return softmax(inverse * logits) (m, k); differences come first, which huge logits lose."""
+    if logits.shape[1] == 2:
+        scaled = inverse * log_odds(logits)
+        return np.stack([sigmoid(-scaled), sigmoid(scaled)], axis=1)
     with np.errstate(over="ignore"):
         below = np.subtract(logits, logits.max(axis=1, keepdims=True), dtype=float)
     return softmax(np.maximum(below, -np.finfo(float).max) * inverse)

@@ -26,7 +26,8 @@ from bayescal.calibrators._labels import frames_to_caller, read_rows
 
 #: What a calibrator has learned: arrays by name.
 State = dict[str, np.ndarray]
-#: What a calibrator never changes in a row: the order of its classes, its most probable class, or nothing.
+#: What a calibrator never changes in a row: the order of its classes, the most probable one, or
+#: nothing.
 Keeps = Literal["order", "argmax", "nothing"]
 
 #: Attributes that are no entries of the state.

@@ -11,9 +11,10 @@ from bayescal._core.numerics import log_odds, log_softmax, sigmoid, softmax
 
 Inputs = Literal["probs", "logits", "scores"]
 INPUTS = ("probs", "logits", "scores")
-#: What a calibrator works on. Of two classes, arrays (n,): P(class 1); log odds; log odds or any other real numbers
-#: whose size counts; any numbers of which only the order counts. Of two and more, arrays (n, k):
-#: probabilities; their logarithms; logits as they are, of probabilities their logarithms.
+#: What a calibrator works on. Of two classes, arrays (n,): P(class 1); log odds; log odds or any
+#: other real numbers whose size counts; any numbers of which only the order counts. Of two and
+#: more, arrays (n, k): probabilities; their logarithms; logits as they are, of probabilities their
+#: logarithms.
 Domain = Literal[
     "probability", "log_odds", "real", "order", "probabilities", "log_probabilities", "logits"
 ]

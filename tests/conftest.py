@@ -11,6 +11,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 import contextlib
+import ctypes
+import gc
+import importlib.util
 import logging
 import shutil
 import sys
@@ -69,6 +72,26 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     return argname if isinstance(val, bytes) else None
 
 
+# Peers that no environment has, and why.
+NOT_INSTALLABLE = {
+    "dirichletcal": "no installer reads the requirements of its only release",
+}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose libraries, the arguments of its ``parity`` marker, are absent.
+
+    Where $BAYESCAL_REQUIRE_PARITY is set it fails instead: there they are to be installed.
+    """
+    needed = {name for marker in item.iter_markers("parity") for name in marker.args}
+    for name in sorted(needed & NOT_INSTALLABLE.keys()):
+        pytest.skip(f"{name} is not installed: {NOT_INSTALLABLE[name]}")
+    absent = sorted(name for name in needed if importlib.util.find_spec(name) is None)
+    if absent:
+        end = pytest.fail if os.environ.get("BAYESCAL_REQUIRE_PARITY") else pytest.skip
+        end(f"{', '.join(absent)} is not installed (see the dependency group parity)")
+
+
 @pytest.hookimpl(trylast=True)  # After tests were left out by their markers.
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with the files of most slow tests: no process is left with a long one at the end."""
@@ -98,28 +121,36 @@ def _close_figures() -> Iterator[None]:
         sys.modules["matplotlib.pyplot"].close("all")
 
 
-# Resident memory, in kB, after the compiled programs were last forgotten.
-FORGOTTEN_AT = [0]
+# Resident memory, in MB, after it was last given back.
+RESIDENT = [0]
 
 
 def resident_memory() -> int:
     lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith("VmRSS")).split()[1])
+    return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) // 1000
 
 
-@pytest.fixture(scope="module", autouse=True)
+def give_back() -> None:
+    """Return to the system what was freed: the C library keeps a gigabyte of it after compiling."""
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    RESIDENT[0] = resident_memory()
+
+
+@pytest.fixture(autouse=True)
 def _bounded_memory() -> Iterator[None]:
-    """Forget compiled programs once a process holds very many: each takes memory maps.
+    """Give back memory that is free, and forget compiled programs once they are very many.
 
-    What they took stays with the process, for the next ones: only growth is a sign of many more.
+    Each of these takes memory maps, of which Linux allows 65,530 to a process.
     """
     yield
-    if Path("/proc/self/maps").exists():
-        with Path("/proc/self/maps").open() as maps:
-            many = sum(1 for _ in maps) > 30_000  # Linux allows 65,530
-        if many or resident_memory() > max(2_000_000, FORGOTTEN_AT[0] + 1_000_000):
+    if Path("/proc/self/maps").exists() and resident_memory() > max(900, RESIDENT[0] + 300):
+        give_back()
+        many = Path("/proc/self/maps").read_bytes().count(b"\n") > 30_000
+        if many or RESIDENT[0] > 1200:
             jax.clear_caches()
-            FORGOTTEN_AT[0] = resident_memory()
+            give_back()
 
 
 @pytest.fixture(scope="session")

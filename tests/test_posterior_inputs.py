@@ -53,7 +53,8 @@ def conjugate(
 
 
 def torch_tensor(values: np.ndarray) -> Any:
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    import torch
+
     tensor = torch.tensor(values)
     return tensor.requires_grad_() if tensor.is_floating_point() else tensor
 
@@ -76,6 +77,8 @@ CONTAINERS: dict[str, Callable[[np.ndarray], Any]] = {
     "strided": lambda v: np.repeat(v, 2)[::2],
     "big endian": lambda v: v.astype(v.dtype.newbyteorder(">")),
 }
+NEEDS_TORCH = pytest.param("torch", marks=pytest.mark.parity("torch"))
+EACH = [NEEDS_TORCH if name == "torch" else name for name in CONTAINERS]
 
 
 @pytest.fixture(scope="module")
@@ -89,14 +92,14 @@ def assert_same(result: bc.Prediction, reference: bc.Prediction) -> None:
     assert result.ess == reference.ess
 
 
-@pytest.mark.parametrize("name", CONTAINERS)
+@pytest.mark.parametrize("name", EACH)
 def test_training_data_in_any_container(name: str, reference: bc.Prediction) -> None:
     make = CONTAINERS[name]
     data = make(SCORES), make(LABELS)
     assert_same(bc.posterior_predict(PRIOR, data, POINTS, num_samples=DRAWS), reference)
 
 
-@pytest.mark.parametrize("name", [n for n in CONTAINERS if n != "jax"])
+@pytest.mark.parametrize("name", [name for name in EACH if name != "jax"])
 def test_points_in_any_container(name: str, reference: bc.Prediction) -> None:
     points = CONTAINERS[name](POINTS)
     result = bc.posterior_predict(PRIOR, (SCORES, LABELS), points, num_samples=DRAWS)
@@ -114,8 +117,10 @@ def test_points_in_single_precision() -> None:
     np.testing.assert_allclose(expected, wide, rtol=0, atol=DRAWS * np.finfo(np.float32).eps)
 
 
+@pytest.mark.parity("torch")
 def test_points_as_torch_in_single_precision() -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    import torch
+
     narrow = POINTS.astype(np.float32)
     post = condition(PRIOR, (SCORES, LABELS), num_samples=DRAWS)
     found = post.predict(torch.tensor(narrow)).log_odds
@@ -138,8 +143,10 @@ def test_features_in_frames_and_tensors() -> None:
     assert_same(found, expected)
 
 
+@pytest.mark.parity("torch")
 def test_features_in_tensors() -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    import torch
+
     x = np.stack([SCORES, SCORES[::-1] / 2], axis=1)
     expected = bc.posterior_predict(PLANE, (x, LABELS), num_samples=DRAWS)
     data = torch.tensor(x), torch.tensor(LABELS)

@@ -263,8 +263,10 @@ def test_program_says_errors_in_one_line(run: Callable, line: list[str], message
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such signal")
 def test_interrupted_program_ends_cleanly(files: Path) -> None:
     # The sampler announces itself, then waits: the signal meets JAX loaded and files untouched.
+    # What a shell runs in the background ignores interrupts, unless it asks for them.
     driver = (
-        "import time\n"
+        "import signal, time\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from bayescal.cli import _predict, main\n"
         "def wait(*_, **__):\n"
         "    print('waiting', flush=True)\n"
@@ -280,10 +282,13 @@ def test_interrupted_program_ends_cleanly(files: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    with process:
+    try:
         assert process.stdout.readline() == "waiting\n"
         process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate()
+        _, stderr = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
     assert process.returncode == 130
     assert stderr == "bayescal: interrupted\n"
     assert sorted(os.listdir(files)) == ["new.csv", "scores.csv"]

@@ -43,9 +43,11 @@ def test_as_numpy_keeps_numbers(value: Any) -> None:
     np.testing.assert_array_equal(array.astype(float), [1.0, 0.5, -2.0])
 
 
+@pytest.mark.parity("torch")
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool", "float16", "bfloat16"])
 def test_as_numpy_takes_torch(dtype: str) -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    import torch
+
     value = torch.tensor([[1, 0], [0, 1]]).to(getattr(torch, dtype))
     if value.is_floating_point():
         value.requires_grad_()

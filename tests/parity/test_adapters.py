@@ -11,14 +11,18 @@ from sklearn.base import clone
 
 import bayescal as bc
 
-calibrators = pytest.importorskip("probmetrics.calibrators")
-pytestmark = pytest.mark.parity
+pytestmark = [
+    pytest.mark.parity("probmetrics", "numba"),
+    # At its import.
+    pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning"),
+]
 
 
 @pytest.mark.parametrize("k", [2, 4])
 @pytest.mark.parametrize("inner", [None, bc.Temperature()])
 def test_it_is_one_of_theirs(k: int, inner: object) -> None:
     import torch
+    from probmetrics import calibrators
     from probmetrics.distributions import CategoricalProbs
 
     from bayescal.adapters import ProbmetricsCalibrator

@@ -1,10 +1,11 @@
 """Binary maps beside other libraries on the same data: agreement, or the reason for a difference.
 
-Libraries that are not installed are skipped.
+A test's marker says which libraries it needs.
 """
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from typing import Any
 
@@ -50,11 +51,13 @@ def quiet() -> Any:
         yield
 
 
+@pytest.mark.parity("betacal")
 @pytest.mark.usefixtures("quiet")
 class TestBetacal:
     @pytest.mark.parametrize(("theirs", "own"), [("abm", bc.Beta(3)), ("am", bc.Logistic())])
     def test_same_model_same_optimum(self, theirs: str, own: Any) -> None:
-        betacal = pytest.importorskip("betacal")
+        import betacal
+
         q, y = make()
         expected = betacal.BetaCalibration(theirs).fit(q[:, None], y).predict(q[:, None])
         found = ours(own, q, y)
@@ -64,7 +67,8 @@ class TestBetacal:
         np.testing.assert_allclose(found, expected, atol=2e-3)
 
     def test_weights(self) -> None:
-        betacal = pytest.importorskip("betacal")
+        import betacal
+
         q, y = make(500)
         w = np.random.default_rng(1).uniform(0.1, 3, len(y))
         expected = betacal.BetaCalibration("abm").fit(q[:, None], y, w).predict(q[:, None])
@@ -77,7 +81,8 @@ class TestBetacal:
         assert loss(found) == pytest.approx(loss(expected), rel=1e-6)
 
     def test_a_negative_coefficient_is_held_at_zero(self) -> None:
-        betacal = pytest.importorskip("betacal")
+        import betacal
+
         rng = np.random.default_rng(3)
         q = np.clip(expit(2 * rng.standard_normal(3000)), 1e-9, 1 - 1e-9)
         y = (rng.random(3000) < expit(-0.4 * np.log(q) - 1.2 * np.log1p(-q) - 0.3)).astype(int)
@@ -88,7 +93,8 @@ class TestBetacal:
 
     def test_reversed_scores(self) -> None:
         """They refit once without a negative coefficient, and may keep the other: a falling map."""
-        betacal = pytest.importorskip("betacal")
+        import betacal
+
         q, y = make()
         theirs = betacal.BetaCalibration("abm").fit(q[:, None], 1 - y)
         ends = np.ravel(theirs.predict(np.array([[0.1], [0.9]])))
@@ -98,10 +104,12 @@ class TestBetacal:
         assert found.b_ == 0
 
 
+@pytest.mark.parity("netcal")
 @pytest.mark.usefixtures("quiet")
 class TestNetcal:
     def test_logistic_and_temperature_and_beta(self) -> None:
-        scaling = pytest.importorskip("netcal.scaling")
+        from netcal import scaling
+
         q, y = make()
         for theirs, own in (
             (scaling.LogisticCalibration(), bc.Logistic()),
@@ -116,7 +124,8 @@ class TestNetcal:
 
     def test_float32_input_is_fitted(self) -> None:
         """Theirs returns float32 scores as they are, without a word; ours fits them."""
-        scaling = pytest.importorskip("netcal.scaling")
+        from netcal import scaling
+
         q, y = make()
         theirs = scaling.TemperatureScaling()
         theirs.fit(q.astype(np.float32), y)
@@ -127,7 +136,8 @@ class TestNetcal:
         assert np.abs(found - q).max() > 0.01
 
     def test_equal_width_bins(self) -> None:
-        binning = pytest.importorskip("netcal.binning")
+        from netcal import binning
+
         q, y = make()
         theirs = binning.HistogramBinning(bins=15)
         theirs.fit(q, y)
@@ -138,7 +148,8 @@ class TestNetcal:
 
     def test_bbq_is_as_near_to_the_truth(self) -> None:
         """Bins, their prior and which models are kept differ: so do curves, but not how good."""
-        binning = pytest.importorskip("netcal.binning")
+        from netcal import binning
+
         regrets = []
         for seed in range(6):
             q, y = make(1000, seed)
@@ -151,9 +162,11 @@ class TestNetcal:
         assert mean_ours < 1.2 * mean_theirs
 
 
+@pytest.mark.parity("venn_abers")
 @pytest.mark.usefixtures("quiet")
 def test_venn_abers() -> None:
-    venn_abers = pytest.importorskip("venn_abers")
+    import venn_abers
+
     rng = np.random.default_rng(2)
     q, y = make(800)
     fresh = rng.random(300)
@@ -168,10 +181,12 @@ def test_venn_abers() -> None:
 
 
 @pytest.mark.usefixtures("quiet")
-@pytest.mark.parametrize("module", ["splinecalib", "ml_insights"])
+@pytest.mark.parametrize(
+    "module", [pytest.param(n, marks=pytest.mark.parity(n)) for n in ("splinecalib", "ml_insights")]
+)
 def test_splines_do_as_well_out_of_sample(module: str) -> None:
     """Another penalty, other knots and other folds: the curves are alike, the loss not worse."""
-    package = pytest.importorskip(module)
+    package = importlib.import_module(module)
     q, y = make(5000)
     grid = np.linspace(0.02, 0.98, 200)
     theirs = package.SplineCalib()
@@ -222,7 +237,8 @@ class TestScikitLearn:
         np.testing.assert_allclose(found, expected, atol=2e-3)
 
     def test_isotonic(self) -> None:
-        isotonic = pytest.importorskip("sklearn.isotonic")
+        from sklearn import isotonic
+
         q, y = make()
         theirs = isotonic.IsotonicRegression(out_of_bounds="clip").fit(q, y)
         fresh = np.linspace(0, 1, 500)

@@ -1,6 +1,6 @@
 """Metrics beside other libraries on the same data: agreement, or why not.
 
-Libraries that are not installed are skipped.
+A test's marker says which libraries it needs.
 """
 
 from __future__ import annotations
@@ -41,10 +41,12 @@ def quiet() -> Iterator[None]:
         yield
 
 
+@pytest.mark.parity("torch", "torchmetrics")
 @pytest.mark.parametrize(("name", "norm"), [("l1", 1), ("l2", 2), ("max", math.inf)])
 def test_torchmetrics(name: str, norm: float) -> None:
-    torch = pytest.importorskip("torch")
-    functional = pytest.importorskip("torchmetrics.functional.classification")
+    import torch
+    from torchmetrics.functional import classification as functional
+
     p, y = torch.as_tensor(P), torch.as_tensor(Y)
     expected = functional.multiclass_calibration_error(p, y, num_classes=5, n_bins=15, norm=name)
     assert metrics.ece(P, Y, norm=norm) == pytest.approx(float(expected), rel=1e-5)
@@ -54,9 +56,11 @@ def test_torchmetrics(name: str, norm: float) -> None:
     assert found == pytest.approx(float(expected), rel=1e-5)
 
 
+@pytest.mark.parity("torch", "torchmetrics")
 def test_torchmetrics_hamming_loss() -> None:
-    torch = pytest.importorskip("torch")
-    functional = pytest.importorskip("torchmetrics.functional.classification")
+    import torch
+    from torchmetrics.functional import classification as functional
+
     rng = np.random.default_rng(0)
     probs, y = rng.random((500, 4)), rng.integers(0, 2, (500, 4))
     expected = functional.multilabel_hamming_distance(
@@ -65,28 +69,35 @@ def test_torchmetrics_hamming_loss() -> None:
     assert metrics.hamming_loss(probs, y) == pytest.approx(float(expected), rel=1e-6)
 
 
+@pytest.mark.parity("netcal")
 def test_netcal() -> None:
-    theirs = pytest.importorskip("netcal.metrics")
+    import netcal.metrics as theirs
+
     assert metrics.ece(P, Y) == pytest.approx(theirs.ECE(15).measure(P, Y), rel=1e-10)
     expected = theirs.MCE(15).measure(P, Y)
     assert metrics.ece(P, Y, norm=math.inf) == pytest.approx(expected, rel=1e-10)
 
 
+@pytest.mark.parity("probmetrics", "numba")
 def test_probmetrics() -> None:
-    torch = pytest.importorskip("torch")
-    theirs = pytest.importorskip("probmetrics.metrics").Metrics.from_names(["ece-15", "logloss"])
+    import torch
+    from probmetrics.metrics import Metrics
+
+    theirs = Metrics.from_names(["ece-15", "logloss"])
     found = theirs.compute_all_from_labels_probs(torch.as_tensor(Y), torch.as_tensor(P))
     assert metrics.ece(P, Y) == pytest.approx(float(found["ece-15"]), rel=1e-5)
     assert metrics.log_loss(P, Y) == pytest.approx(float(found["logloss"]), rel=1e-5)
 
 
+@pytest.mark.parity("calibration")
 @pytest.mark.parametrize("binning", ["equal_width", "equal_mass"])
 @pytest.mark.parametrize("kind", ["confidence", "classwise"])
 @pytest.mark.parametrize("norm", [1, 2])
 @pytest.mark.parametrize("debias", [False, True])
 def test_uncertainty_calibration(binning: str, kind: str, norm: int, debias: bool) -> None:
-    calibration = pytest.importorskip("calibration")
-    utils = pytest.importorskip("calibration.utils")
+    import calibration
+    from calibration import utils
+
     scheme = utils.get_equal_bins if binning == "equal_mass" else utils.get_equal_prob_bins
     mode = "top-label" if kind == "confidence" else "marginal"
     if (binning, kind, norm, debias) == ("equal_width", "confidence", 1, True):
@@ -104,10 +115,12 @@ def test_uncertainty_calibration(binning: str, kind: str, norm: int, debias: boo
     assert found == pytest.approx(expected, abs=tolerance)
 
 
+@pytest.mark.parity("relplot")
 @pytest.mark.parametrize("sigma", [0.02, 0.05, 0.15])
 def test_relplot(sigma: float) -> None:
     """Its kernel ends at one half and its grid is coarser."""
-    relplot = pytest.importorskip("relplot")
+    import relplot
+
     expected = relplot.smECE_sigma(Q, T, sigma)
     assert metrics.smooth_ece(Q, T, bandwidth=sigma) == pytest.approx(expected, rel=5e-3)
     right = (P.argmax(axis=1) == Y).astype(int)
@@ -115,16 +128,20 @@ def test_relplot(sigma: float) -> None:
     assert metrics.smooth_ece(P, Y, bandwidth=sigma) == pytest.approx(expected, rel=5e-3)
 
 
+@pytest.mark.parity("relplot")
 def test_relplot_bandwidth() -> None:
     """It halves the bandwidth ten times, and returns the error there instead of the bandwidth."""
-    relplot = pytest.importorskip("relplot")
+    import relplot
+
     assert metrics.smooth_ece(Q, T) == pytest.approx(relplot.smECE(Q, T), abs=1e-3)
 
 
+@pytest.mark.parity("torch", "torchmetrics")
 def test_single_precision_keeps_digits() -> None:
     """Of a million narrow probabilities the sums of others lose the third digit."""
-    torch = pytest.importorskip("torch")
-    functional = pytest.importorskip("torchmetrics.functional.classification")
+    import torch
+    from torchmetrics.functional import classification as functional
+
     probs, y = make(1_000_000, seed=1)
     narrow = probs.astype(np.float32)
     expected = metrics.ece(narrow.astype(np.float64), y)

@@ -1,6 +1,6 @@
 """Maps of several classes beside other libraries on the same data: agreement, or why not.
 
-Libraries that are not installed are skipped.
+A test's marker says which libraries it needs.
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ def test_temperature_of_scikit_learn() -> None:
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
+@pytest.mark.parity("probmetrics", "numba")
 @pytest.mark.parametrize(
     ("theirs", "own"),
     [
@@ -87,7 +88,8 @@ def test_temperature_of_scikit_learn() -> None:
     ],
 )
 def test_probmetrics(theirs: str, own: Any) -> None:
-    calibrators = pytest.importorskip("probmetrics.calibrators")
+    from probmetrics import calibrators
+
     expected = getattr(calibrators, theirs)().fit(P, Y).predict_proba(P)
     found = own.fit(P, Y).predict_proba(P)
     if theirs == "ETSCalibrator":
@@ -99,8 +101,10 @@ def test_probmetrics(theirs: str, own: Any) -> None:
     np.testing.assert_allclose(found, expected, atol=2e-3)
 
 
+@pytest.mark.parity("netcal")
 def test_netcal() -> None:
-    scaling = pytest.importorskip("netcal.scaling")
+    from netcal import scaling
+
     theirs = scaling.TemperatureScaling("mle")
     theirs.fit(P, Y)
     found = bc.Temperature().fit(P, Y).predict_proba(P)
@@ -108,10 +112,12 @@ def test_netcal() -> None:
     np.testing.assert_allclose(found, theirs.transform(P), atol=1e-3)
 
 
+@pytest.mark.parity("dirichletcal")
 @pytest.mark.parametrize(("strength", "own"), [(1e-3, 1e-3), (1e-2, 0.1)])
 def test_dirichletcal(strength: float, own: float) -> None:
     """Its penalties are on sums of squares, ours on means."""
-    dirichletcal = pytest.importorskip("dirichletcal")
+    import dirichletcal
+
     k = Z.shape[1]
     full = dirichletcal.FullDirichletCalibrator
     with jax.numpy_dtype_promotion("standard"):

@@ -118,7 +118,7 @@ class Temperature(ParametricCalibrator):
     def _sample(
         self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
     ) -> Draws:
-        return _sample(scores, y, weights, self.inference, self.num_samples, seed)
+        return sample_inverse(scores, y, weights, self.inference, self.num_samples, seed)
 
 
 def scaled_softmax(logits: np.ndarray, inverse: float) -> np.ndarray:
@@ -239,7 +239,7 @@ def _minimize(loss: _Loss, start: float) -> InverseTemperature:
     return InverseTemperature(s, value, _ITERATIONS, Status.LIMIT)
 
 
-def _sample(
+def sample_inverse(
     logits: np.ndarray,
     y: np.ndarray,
     weights: np.ndarray,

@@ -1,6 +1,8 @@
 """Calibrators, one file for each method; imported with scikit-learn when one is first used."""
 
 from bayescal.calibrators._base import Calibrator as Calibrator
+from bayescal.calibrators._files import load as load
+from bayescal.calibrators._files import save as save
 from bayescal.calibrators.auto import Auto as Auto
 from bayescal.calibrators.auto import Report as Report
 from bayescal.calibrators.average import Average as Average
@@ -22,6 +24,7 @@ from bayescal.calibrators.isotonic import Isotonic as Isotonic
 from bayescal.calibrators.kernel import Kernel as Kernel
 from bayescal.calibrators.knn import KNN as KNN
 from bayescal.calibrators.logistic import Logistic as Logistic
+from bayescal.calibrators.logistic_regression import LogisticRegression as LogisticRegression
 from bayescal.calibrators.matrix import Matrix as Matrix
 from bayescal.calibrators.multi_label import MultiLabel as MultiLabel
 from bayescal.calibrators.one_vs_rest import OneVsRest as OneVsRest

@@ -1,4 +1,4 @@
-"""Calibrators that draw random numbers for classes, in an order that classes' names do not matter to."""
+"""Calibrators that draw random numbers for classes, whatever the order of these."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ __all__ = ["Beta"]
 
 @dataclass(eq=False, repr=False)
 class Beta(LogOddsCalibrator):
-    r"""Beta calibration: the map that is right if the scores of each class have a beta distribution.
+    r"""Beta calibration: right if the scores of each class have a beta distribution.
 
     .. math:: \operatorname{logit} \hat p = a \ln p - b \ln (1 - p) + c, \qquad a, b \ge 0
 

@@ -25,8 +25,9 @@ class VennAbers(Calibrator):
     .. math:: \hat p(s) = \frac{p_1(s)}{1 - p_0(s) + p_1(s)},
 
     whose log loss exceeds that of the better of the two by the least in the worst case. It lies
-    between them, never at 0 or 1, and :meth:`predict_interval` returns both. If the rows and the new one
-    are exchangeable, that of the two which belongs to the true label is perfectly calibrated.
+    between them, never at 0 or 1, and :meth:`predict_interval` returns both. If the rows and the
+    new one are exchangeable, that of the two which belongs to the true label is perfectly
+    calibrated.
 
     Attributes
     ----------

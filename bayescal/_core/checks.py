@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+#: By how much the sum of a row of probabilities may differ from one.
+SUM_TOLERANCE = 1e-3
+
 
 class Batch(NamedTuple):
     """Checked data sets, padded to one length.
@@ -69,6 +72,23 @@ def check_finite(array: np.ndarray, name: str) -> None:
         position = where[0] if len(where) == 1 else where
         raise ValueError(
             f"{name} must be finite, got {kind} at position {position} ({int(bad.sum())} in all)"
+        )
+
+
+def check_row_sums(
+    probs: np.ndarray, name: str, *, eps: float = 2.0**-52, advice: str = ""
+) -> None:
+    """Raise unless rows (n, k) sum to one, up to 1e-3 or k times the precision ``eps``.
+
+    ``advice`` is what the message says in the end.
+    """
+    sums = probs @ np.ones(probs.shape[1])
+    away = np.abs(sums - 1)
+    row = int(np.argmax(away)) if len(away) else 0
+    if len(away) and not away[row] <= max(SUM_TOLERANCE, probs.shape[1] * eps):
+        raise ValueError(
+            f"{name} must have rows that sum to one, got a sum of {sums[row]:g} in row {row}"
+            + (f"; {advice}" if advice else "")
         )
 
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bayescal._core.tables import Html
 from bayescal.evaluation import _figures, _text
 from bayescal.evaluation._findings import p_text
 from bayescal.evaluation._markup import (
-    Html,
     details,
     figure,
     group,

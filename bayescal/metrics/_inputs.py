@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.checks import as_numpy, check_finite, check_labels
+from bayescal._core.checks import as_numpy, check_finite, check_labels, check_row_sums
 
-# Rounding that is forgiven: of one probability outside [0, 1], and of a row's sum.
+# Rounding that is forgiven of one probability outside [0, 1].
 _RANGE_TOLERANCE = 1e-6
-_SUM_TOLERANCE = 1e-4
 
 
 class Predictions(NamedTuple):
@@ -151,12 +150,7 @@ def _check_range(probs: np.ndarray, name: str = "probs") -> np.ndarray:
 def _check_probs(probs: np.ndarray, eps: float, name: str = "probs") -> np.ndarray:
     clipped = _check_range(probs, name)
     if probs.ndim == 2:
-        sums = probs @ np.ones(probs.shape[1])
-        low, high = sums.min(), sums.max()
-        tolerance = max(_SUM_TOLERANCE, probs.shape[1] * eps)
-        if max(1 - low, high - 1) > tolerance:
-            total = low if 1 - low > high - 1 else high
-            raise ValueError(f"{name} must have rows that sum to one, got a sum of {total:g}")
+        check_row_sums(probs, name, eps=eps)
     return clipped
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal.metrics._bins import cut_cells, equal_mass_sums, equal_width_cell, shift_bound
+from bayescal._core.binning import cut_cells, equal_mass_sums, equal_width_cell, shift_bound
 from bayescal.metrics._events import Events, at_hit
 from bayescal.metrics._inputs import Predictions
 from bayescal.metrics._mass_many import mass_sums_many

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from bayescal import metrics
+from bayescal._core.binning import equal_mass_sums
 from bayescal.metrics import _replicates
-from bayescal.metrics._bins import equal_mass_sums
 from bayescal.metrics._bootstrap import prepare
 from bayescal.metrics._inputs import Predictions
 from bayescal.metrics._mass_many import mass_sums_many

@@ -138,6 +138,23 @@ def check_strength(value: Any, name: str = "strength") -> None:
         raise ValueError(f"{name} must be 'cv' or not negative, got {value!r}")
 
 
+def check_weights(
+    weights: Any, n: int, name: str = "sample_weight", *, match: str = "y"
+) -> np.ndarray:
+    """Return (n,) weights of rows in float64: ones where none are given, not all zero."""
+    if weights is None:
+        return np.ones(n)
+    array = as_numpy(weights, name).astype(np.float64)
+    if array.shape != (n,):
+        raise ValueError(f"{name} must have shape ({n},) to match {match}, got {array.shape}")
+    check_finite(array, name)
+    if (array < 0).any():
+        raise ValueError(f"{name} must not be negative, got {array.min():g}")
+    if not (array > 0).any():
+        raise ValueError(f"{name} must not all be zero, got only zeros")
+    return array
+
+
 def check_class_prior(value: Any, classes: int) -> np.ndarray:
     """Return the (classes,) vector of class probabilities.
 

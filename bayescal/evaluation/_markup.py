@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from typing import NamedTuple
 
 from bayescal._core.tables import Html, html_table, markup
-from bayescal.evaluation._figures import Picture
+
+
+class Picture(NamedTuple):
+    """A figure as SVG, a heading and a caption, both plain text."""
+
+    svg: str
+    heading: str
+    caption: str
 
 
 def section(heading: str, *parts: str) -> Html:

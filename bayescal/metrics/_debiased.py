@@ -12,8 +12,8 @@ import numpy as np
 from bayescal._core.checks import check_choice
 from bayescal.metrics._calibration import BinnedError, Binning, EqualMassError, make_ece
 from bayescal.metrics._events import Kind
-from bayescal.metrics._inputs import Predictions, check_predictions
-from bayescal.metrics._sums import Piece, evaluate, size_pieces, sizes
+from bayescal.metrics.inputs import Predictions, check_predictions
+from bayescal.metrics.sums import Piece, evaluate, size_pieces, sizes
 
 __all__ = ["debiased_ece"]
 

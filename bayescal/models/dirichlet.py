@@ -14,7 +14,7 @@ from jax.scipy.special import gammaln
 
 from bayescal._core.checks import check_row_sums
 from bayescal.models._family import Family
-from bayescal.models._prior import Prior, make_prior
+from bayescal.models.prior import Prior, make_prior
 
 __all__ = ["DirichletFamily", "DirichletPrior"]
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from bayescal import metrics
-from bayescal.metrics._registry import METRICS
+from bayescal.metrics.registry import METRICS
 
 FUNCTIONS = {
     name: entry.function

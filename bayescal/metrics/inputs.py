@@ -8,7 +8,23 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.checks import as_numpy, check_finite, check_labels, check_row_sums
+from bayescal._core.checks import (
+    as_numpy,
+    check_finite,
+    check_labels,
+    check_row_sums,
+    check_weights,
+)
+
+__all__ = [
+    "Predictions",
+    "check_eps",
+    "check_many_labels",
+    "check_norm",
+    "check_positive",
+    "check_predictions",
+    "check_truth",
+]
 
 # Rounding that is forgiven of one probability outside [0, 1].
 _RANGE_TOLERANCE = 1e-6
@@ -56,7 +72,7 @@ def check_predictions(probs: Any, y: Any, weights: Any = None) -> Predictions:
     if y.shape != probs.shape[:1]:
         raise ValueError(f"y must have shape ({len(probs)},) to match probs, got {y.shape}")
     eps = _precision(probs.dtype)
-    weights = _check_weights(weights, len(probs))
+    weights = check_weights(weights, len(probs), "weights", match="probs")
     probs, y, weights = _counted(probs, y, weights)
     classes = 2 if probs.ndim == 1 else probs.shape[1]
     return Predictions(_check_probs(probs, eps), check_labels(y, classes, "y"), weights, eps)
@@ -72,7 +88,9 @@ def check_many_labels(probs: Any, y: Any, weights: Any = None) -> Predictions:
     if y.shape != probs.shape:
         raise ValueError(f"y must have shape {probs.shape} to match probs, got {y.shape}")
     eps = _precision(probs.dtype)
-    probs, y, weights = _counted(probs, y, _check_weights(weights, len(probs)))
+    probs, y, weights = _counted(
+        probs, y, check_weights(weights, len(probs), "weights", match="probs")
+    )
     return Predictions(_check_range(probs), check_labels(y, 2, "y"), weights, eps)
 
 
@@ -119,20 +137,6 @@ def check_norm(norm: Any) -> float:
 def _precision(dtype: np.dtype) -> float:
     """Return the machine epsilon of floats, or of float64 for integers and booleans."""
     return float(jnp.finfo(dtype).eps) if jnp.issubdtype(dtype, jnp.floating) else 2.0**-52
-
-
-def _check_weights(weights: Any, n: int) -> np.ndarray:
-    if weights is None:
-        return np.ones(n)
-    array = as_numpy(weights, "weights").astype(np.float64)
-    if array.shape != (n,):
-        raise ValueError(f"weights must have shape ({n},) to match probs, got {array.shape}")
-    check_finite(array, "weights")
-    if (array < 0).any():
-        raise ValueError(f"weights must not be negative, got {array.min():g}")
-    if not (array > 0).any():
-        raise ValueError("weights must not all be zero")
-    return array
 
 
 def _check_range(probs: np.ndarray, name: str = "probs") -> np.ndarray:

@@ -14,13 +14,19 @@ from bayescal._core.keys import as_key
 from bayescal._core.padding import pad_axis
 from bayescal._core.precision import float64
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning
-from bayescal.inference import INTEGRATORS
-from bayescal.inference._diagnostics import pareto_k
-from bayescal.inference._engine import Problem, Setup, Summary, keep_draws, summarise
+from bayescal.inference import (
+    INTEGRATORS,
+    Problem,
+    Setup,
+    Summary,
+    keep_draws,
+    pareto_k,
+    summarise,
+)
 from bayescal.inference.prediction import Prediction
 from bayescal.inference.result import METHODS, Posterior
 from bayescal.models import Prior
-from bayescal.models._prior import fit_shapes, stack_priors, widen
+from bayescal.models.prior import fit_shapes, stack_priors, widen
 
 __all__ = ["posterior", "posterior_predict"]
 

@@ -30,19 +30,25 @@ LAYERS = (
     "smoothing",
     "logistic",
     "multinomial",
+    "regression",
     "maps",
     "metrics",
     "compare",
-    "datasets",
     "estimators",
-    "adapters",
+    "calibrators",
+    "functions",
+    "losses",
+    "datasets",
     "plots",
     "evaluation",
     "sweeps",
+    "adapters",
     "training",
     "study",
     "cli",
 )
+# Whose private modules are imported elsewhere, or who import those of others: to be emptied.
+WITHOUT_WALLS = {"estimators", "logistic", "maps", "multinomial", "study", "training"}
 # The package's __init__ and the ways into the program may import everything.
 UNRESTRICTED = ("__init__", "__main__", "cli")
 MAX_LINES = 400
@@ -101,27 +107,65 @@ def imported_names(tree: ast.AST, parents: list[str]) -> Iterator[tuple[int, str
                 yield node.lineno, str(target.value)
 
 
-def layer_faults(package: Path) -> list[str]:
-    """Imports that climb from a layer to a higher one."""
-    faults = []
+def imports(package: Path) -> Iterator[tuple[Path, str, list[str], str]]:
+    """Yield each import of the package's own: file, its place, the package it lies in, name."""
     for path in source_files(package):
         place = path.relative_to(package.parent)
-        layer = layer_of_file(package, path)
-        if layer in UNRESTRICTED:
+        parents = list(place.parent.parts)
+        for line, name in imported_names(parse(path), parents):
+            if name.split(".")[0] == package.name:
+                yield path, f"{place}:{line}", parents, name
+
+
+def layer_faults(package: Path) -> list[str]:
+    """Imports that climb from a layer to a higher one."""
+    layers = {layer_of_file(package, path) for path in source_files(package)}
+    strangers = layers - {*LAYERS, *UNRESTRICTED}
+    faults = [f"{layer!r} is no layer; place it in LAYERS" for layer in sorted(strangers)]
+    for path, where, _, name in imports(package):
+        layer, target = layer_of_file(package, path), f"{name}.".split(".")[1]
+        if layer in UNRESTRICTED or layer in strangers:
             continue
-        if layer not in LAYERS:
-            faults.append(f"{place}: {layer!r} is no layer; place it in LAYERS")
-            continue
-        for line, name in imported_names(parse(path), list(place.parent.parts)):
-            top, *rest = name.split(".")
-            if top != package.name:
-                continue
-            target = rest[0] if rest else ""
-            if target not in LAYERS:
-                faults.append(f"{place}:{line}: {name} is taken from the top of the package")
-            elif LAYERS.index(target) > LAYERS.index(layer):
-                faults.append(f"{place}:{line}: {layer} imports from {target}, a higher layer")
+        if target not in LAYERS:
+            faults.append(f"{where}: {name} is taken from the top of the package")
+        elif LAYERS.index(target) > LAYERS.index(layer):
+            faults.append(f"{where}: {layer} imports from {target}, a higher layer")
     return faults
+
+
+# --- walls --------------------------------------------------------------------------------------
+
+
+def wall_faults(package: Path) -> list[str]:
+    """Imports of a private module, or of a private name, from outside the package it lies in."""
+    faults = []
+    for _, where, parents, name in imports(package):
+        parts = name.split(".")
+        private = [i for i, part in enumerate(parts) if part[0] == "_" and part != "_core"]
+        if not private or WITHOUT_WALLS & {*parts[1:2], *parents[1:2]}:
+            continue
+        if parents[: private[0]] != parts[: private[0]]:
+            faults.append(f"{where}: {name} is private to {'.'.join(parts[: private[0]])}")
+    return faults
+
+
+def cycle_faults(package: Path) -> list[str]:
+    """Modules that import each other in a circle, for types only or within functions, too."""
+
+    def module(path: Path) -> str:
+        name = ".".join(path.relative_to(package.parent).with_suffix("").parts)
+        return name.removesuffix(".__init__")
+
+    graph: dict[str, set[str]] = {module(path): set() for path in source_files(package)}
+    for path, _, _, name in imports(package):
+        while name not in graph:
+            name = name.rpartition(".")[0]
+        graph[module(path)].add(name)
+    graph = {name: targets - {name} for name, targets in graph.items()}
+    # What imports nothing that is left is in no circle; neither is what nothing imports.
+    while ends := {m for m in graph if not graph[m] or not any(m in t for t in graph.values())}:
+        graph = {m: targets - ends for m, targets in graph.items() if m not in ends}
+    return [f"{m} is in a circle with {', '.join(sorted(graph[m]))}" for m in sorted(graph)]
 
 
 # --- public names -------------------------------------------------------------------------------
@@ -312,7 +356,9 @@ def call_faults(package: Path) -> list[str]:
 # --- the package keeps the rules ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rule", [layer_faults, length_faults, call_faults, import_faults])
+@pytest.mark.parametrize(
+    "rule", [layer_faults, wall_faults, cycle_faults, length_faults, call_faults, import_faults]
+)
 def test_package_keeps_rule_of_files(rule: Callable[[Path], list[str]]) -> None:
     faults = rule(PACKAGE)
     assert not faults, "\n".join(faults)
@@ -357,7 +403,7 @@ def write_package(
         ("from ..inference import x", "models imports from inference"),
         ("from .. import inference", "models imports from inference"),
         ("def f():\n    from ..cli import main", "models imports from cli"),
-        (f"import importlib\nimportlib.import_module('{NAME}.study')", "models imports from study"),
+        (f"import importlib\nimportlib.import_module('{NAME}.cli')", "models imports from cli"),
         (f"import {NAME}", "taken from the top"),
         (f"from {NAME} import posterior_predict", "taken from the top"),
         (f"from {NAME}.unknown import x", "taken from the top"),
@@ -391,6 +437,58 @@ def test_layers_know_single_files_init_and_strangers(write_package: Any) -> None
     assert "models imports from inference" in faults
     assert "'stranger' is no layer" in faults
     assert faults.count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "fault"),
+    [
+        ("plots/a.py", f"from {NAME}.models._prior import x", "private to NAME.models"),
+        ("plots/a.py", "from ..models import _prior", "private to NAME.models"),
+        (
+            "plots/a.py",
+            "def f():\n    from ..models.deep import _a",
+            "private to NAME.models.deep",
+        ),
+        ("models/a.py", f"import {NAME}.models.deep._a", "private to NAME.models.deep"),
+        ("plots/a.py", f"from {NAME}.models.a import _x", "private to NAME.models.a"),
+        ("models/a.py", f"from {NAME}.models._prior import x", None),
+        ("models/deep/b.py", f"from {NAME}.models._prior import x", None),
+        ("plots/a.py", f"from {NAME}._core.files import x", None),
+        ("plots/a.py", f"from {NAME}.models import x\nfrom _thread import y", None),
+    ],
+)
+def test_walls_are_seen(write_package: Any, file: str, line: str, fault: str | None) -> None:
+    faults = wall_faults(write_package({file: line}))
+    assert len(faults) == (fault is not None), faults
+    assert fault is None or fault.replace("NAME", NAME) in faults[0]
+
+
+@pytest.mark.parametrize(
+    ("files", "circle"),
+    [
+        ({"a.py": "from .b import x", "b.py": "def f():\n    from .a import y"}, "ab"),
+        (
+            {
+                "a.py": "from . import b",
+                "b.py": "if TYPE_CHECKING:\n    from .c import x",
+                "c.py": f"import {NAME}.a",
+                "d.py": "from .a import y",
+            },
+            "abc",
+        ),
+        ({"p/__init__.py": "from .q import x", "p/q.py": "from . import y"}, ["p", "p.q"]),
+        (
+            {"a.py": "from . import b, c", "b.py": "from .c import x", "c.py": ""},
+            "",
+        ),
+        ({"p/__init__.py": "from .q import x", "p/q.py": "from . import r", "p/r.py": ""}, ""),
+    ],
+)
+def test_circles_are_seen(
+    write_package: Any, files: dict[str, str], circle: str | list[str]
+) -> None:
+    faults = cycle_faults(write_package(files))
+    assert [fault.split()[0] for fault in faults] == [f"{NAME}.{module}" for module in circle]
 
 
 def test_incomplete_all_is_seen(write_package: Any) -> None:

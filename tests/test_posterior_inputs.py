@@ -442,7 +442,7 @@ def test_dirichlet_rows_outside_the_simplex() -> None:
         ),
         (
             [[0.5, 0.25, 0.25], [0.2, 0.3, 0.4]],
-            "x must have rows that sum to one, got one off by 0.1",
+            "x must have rows that sum to one, got a sum of 0.9 in row 1",
         ),
     ):
         with pytest.raises(ValueError, match=says(message)):

@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+#: By how much the sum of a row of probabilities may differ from one.
+SUM_TOLERANCE = 1e-3
+
 
 class Batch(NamedTuple):
     """Checked data sets, padded to one length.
@@ -72,6 +75,23 @@ def check_finite(array: np.ndarray, name: str) -> None:
         )
 
 
+def check_row_sums(
+    probs: np.ndarray, name: str, *, eps: float = 2.0**-52, advice: str = ""
+) -> None:
+    """Raise unless rows (n, k) sum to one, up to 1e-3 or k times the precision ``eps``.
+
+    ``advice`` is what the message says in the end.
+    """
+    sums = probs @ np.ones(probs.shape[1])
+    away = np.abs(sums - 1)
+    row = int(np.argmax(away)) if len(away) else 0
+    if len(away) and not away[row] <= max(SUM_TOLERANCE, probs.shape[1] * eps):
+        raise ValueError(
+            f"{name} must have rows that sum to one, got a sum of {sums[row]:g} in row {row}"
+            + (f"; {advice}" if advice else "")
+        )
+
+
 def check_labels(labels: np.ndarray, classes: int, name: str = "labels") -> np.ndarray:
     """Return ``labels`` as integers, or raise if one is not in {0, ..., classes - 1}."""
     allowed = "{0, 1}" if classes == 2 else f"{{0, ..., {classes - 1}}}"
@@ -116,6 +136,23 @@ def check_strength(value: Any, name: str = "strength") -> None:
     number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
     if not number or not 0 <= float(value) < np.inf:
         raise ValueError(f"{name} must be 'cv' or not negative, got {value!r}")
+
+
+def check_weights(
+    weights: Any, n: int, name: str = "sample_weight", *, match: str = "y"
+) -> np.ndarray:
+    """Return (n,) weights of rows in float64: ones where none are given, not all zero."""
+    if weights is None:
+        return np.ones(n)
+    array = as_numpy(weights, name).astype(np.float64)
+    if array.shape != (n,):
+        raise ValueError(f"{name} must have shape ({n},) to match {match}, got {array.shape}")
+    check_finite(array, name)
+    if (array < 0).any():
+        raise ValueError(f"{name} must not be negative, got {array.min():g}")
+    if not (array > 0).any():
+        raise ValueError(f"{name} must not all be zero, got only zeros")
+    return array
 
 
 def check_class_prior(value: Any, classes: int) -> np.ndarray:

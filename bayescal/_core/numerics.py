@@ -35,6 +35,16 @@ def log_odds(logits: np.ndarray) -> np.ndarray:
     return np.clip(difference, -most, most, out=difference)
 
 
+def differences(logits: np.ndarray, lowest: float = -np.finfo(float).max) -> np.ndarray:
+    """Return logits (..., k) of any size less the greatest of their row: finite, in float64.
+
+    Differences come first, which huge logits would lose, or make infinite.
+    """
+    with np.errstate(over="ignore"):
+        below = np.subtract(logits, logits.max(axis=-1, keepdims=True), dtype=float)
+    return np.maximum(below, lowest, out=below)
+
+
 def softmax(logits: np.ndarray) -> np.ndarray:
     """Return probabilities (..., k) of logits (..., k) with NumPy, in float64."""
     if logits.shape[-1] == 2:

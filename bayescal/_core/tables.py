@@ -1,12 +1,53 @@
-"""Tables of text, for terminals and for notebooks."""
+"""Tables of text, for terminals, for notebooks and for pages."""
 
 from __future__ import annotations
 
-import html
+from collections.abc import Iterable, Sequence
+from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+
+class Html(str):
+    """Text that is markup already."""
+
+    __slots__ = ()
+
+
+def markup(value: object) -> str:
+    """Return markup as it is, and anything else escaped."""
+    return value if isinstance(value, Html) else escape(str(value))
+
+
+def html_table(
+    rows: Iterable[Sequence[object]],
+    heads: Sequence[object] = (),
+    caption: object = "",
+    label: str = "",
+) -> Html:
+    """Return a table whose first column names the rows; names are text and nothing else.
+
+    With ``label``, which a screen reader says, a page's own style decides how it looks. Without,
+    the first column is on the left, and all others on the right if the table has heads.
+    """
+
+    def cell(value: object, place: int, scope: str) -> str:
+        tag, scoped = ("th", f' scope="{scope}"') if scope else ("td", "")
+        side = "right" if place and heads else "left"
+        style = "" if label else f" style='text-align:{side}'"
+        return f"<{tag}{scoped}{style}>{markup(value)}</{tag}>"
+
+    def line(cells: Sequence[object], scopes: Sequence[str]) -> str:
+        inner = zip(cells, range(len(cells)), scopes, strict=True)
+        return f"<tr>{''.join(cell(*one) for one in inner)}</tr>"
+
+    body = "".join(line(cells, ["row", *[""] * (len(cells) - 1)]) for cells in rows)
+    head = f"<thead>{line(heads, ['col'] * len(heads))}</thead>" if heads else ""
+    opened = f'<table aria-label="{escape(label)}">' if label else "<table>"
+    title = f"<caption>{markup(caption)}</caption>" if caption else ""
+    return Html(f"{opened}{title}{head}<tbody>{body}</tbody></table>")
 
 
 class TextTable(NamedTuple):
@@ -35,18 +76,5 @@ class TextTable(NamedTuple):
 
     def for_notebook(self) -> str:
         """Return HTML, in which names are text and nothing else."""
-
-        def line(cells: list[str], tag: str) -> str:
-            sides = ["left", *["right"] * (len(cells) - 1)]
-            inner = "".join(
-                f"<{tag} style='text-align:{side}'>{html.escape(cell)}</{tag}>"
-                for cell, side in zip(cells, sides, strict=True)
-            )
-            return f"<tr>{inner}</tr>"
-
-        body = "".join(line(cells, "td") for cells in self.rows)
-        return (
-            f"<table><caption>{html.escape(self.title)}</caption>"
-            f"<thead>{line(self.heads, 'th')}</thead><tbody>{body}</tbody></table>"
-            f"<p>{html.escape(self.caption)}</p>"
-        )
+        table = html_table(self.rows, self.heads, self.title)
+        return f"{table}<p>{escape(self.caption)}</p>"

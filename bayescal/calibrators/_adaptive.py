@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from bayescal._core.binning import binned_error, equal_mass_sums
+from bayescal._core.numerics import differences
+
 BINS = 15
 #: Temperatures from 1/20 to 20.
 _GRID = np.exp(np.linspace(np.log(1 / 20), np.log(20), 161))
@@ -15,25 +18,16 @@ _FINE = 21
 def equal_mass_error(
     confidence: np.ndarray, correct: np.ndarray, weights: np.ndarray, bins: int = BINS
 ) -> float:
-    """Return the expected calibration error in bins of equal weight.
+    """Return the expected calibration error in bins of equal mass, as ``bayescal.metrics`` does.
 
     Parameters
     ----------
     confidence, correct, weights : arrays of shape (n,)
-        ``correct`` is one where the most probable class was right. Equal confidences share a bin,
-        that of the middle of their weight, so that the order of rows does not matter.
+        ``correct`` is one where the most probable class was right.
     """
-    # Rounding may not decide which confidences are equal.
-    order = np.argsort(confidence, kind="stable")
-    sorted_ = confidence[order]
-    new = np.concatenate([[True], np.diff(sorted_) > 1e-12])
-    group = np.cumsum(new) - 1
-    mass = np.bincount(group, weights[order])
-    gap = np.bincount(group, (weights * (confidence - correct))[order])
-    total = mass.sum()
-    middle = (np.cumsum(mass) - mass / 2) / total
-    place = np.minimum((middle * bins).astype(int), bins - 1)
-    return float(np.abs(np.bincount(place, gap)).sum() / total)
+    whole = bool((weights == np.floor(weights)).all())
+    sums = equal_mass_sums(confidence, correct.astype(float), weights, bins, whole, np)
+    return float(binned_error(sums, 1, np))
 
 
 def best_inverse_temperature(
@@ -44,9 +38,7 @@ def best_inverse_temperature(
     The error jumps where rows change their bin: a grid of 161 temperatures from 1/20 to 20 is
     searched, then 21 between the neighbours of the best. O(n (k + log n)) for each.
     """
-    with np.errstate(over="ignore"):
-        below = np.subtract(logits, logits.max(axis=1, keepdims=True), dtype=float)
-    below = np.ascontiguousarray(np.maximum(below, -np.finfo(float).max).T)
+    below = np.ascontiguousarray(differences(logits).T)
     correct = (below[y, np.arange(len(y))] == 0) & (below.argmax(axis=0) == y)
 
     def error(inverse: float) -> float:

@@ -7,7 +7,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from bayescal.calibrators._ranking import equal_mass_cuts, middles
+from bayescal._core.binning import equal_mass_cuts
+from bayescal.calibrators._ranking import middles
 
 Binning = Literal["equal_mass", "equal_width"]
 BINNINGS = ("equal_mass", "equal_width")
@@ -87,14 +88,6 @@ def bin_sums(
     with np.errstate(invalid="ignore"):
         accuracy = np.bincount(place, weights * correct, bins) / weight
         return Sums(weight, accuracy, np.bincount(place, weights * confidence, bins) / weight)
-
-
-def below_top(logits: np.ndarray) -> np.ndarray:
-    """Return logits (m, k) less their row's greatest, in float64; finite."""
-    # Differences first: those of huge logits would be lost, or infinite.
-    with np.errstate(over="ignore"):
-        below = np.subtract(logits, logits.max(axis=1, keepdims=True), dtype=float)
-    return np.maximum(below, -np.finfo(float).max)
 
 
 def softmax_below(calibrated: np.ndarray, below: np.ndarray) -> np.ndarray:

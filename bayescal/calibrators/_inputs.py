@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from bayescal._core.checks import check_finite
+from bayescal._core.checks import check_finite, check_row_sums
 from bayescal._core.numerics import log_odds, log_softmax, sigmoid, softmax
 
 Inputs = Literal["probs", "logits", "scores"]
@@ -19,7 +19,6 @@ Domain = Literal[
     "probability", "log_odds", "real", "order", "probabilities", "log_probabilities", "logits"
 ]
 _COLUMN = ("probability", "log_odds", "real", "order")
-_SUM_TOLERANCE = 1e-3
 #: No probability counts as less: the least normal number of float32, of logarithm -87.3.
 FLOOR = float(np.finfo(np.float32).tiny)
 #: And one of zero never as more than this.
@@ -139,15 +138,12 @@ def check_probabilities(scores: np.ndarray) -> None:
         )
     if scores.ndim < 2 or scores.shape[1] == 1:
         return
-    away = np.abs(scores.sum(axis=1, dtype=float) - 1)
-    if away.max() > _SUM_TOLERANCE:
-        row = int(np.argmax(away))
-        shown = np.array2string(scores[row], precision=4, threshold=8)
-        raise ValueError(
-            f"scores must have rows that sum to one for inputs='probs', got {shown} in row {row}; "
-            "say inputs='logits' for logits, or use MultiLabel for labels that do not exclude "
-            "each other"
-        )
+    check_row_sums(
+        scores,
+        "scores",
+        advice="say inputs='logits' for logits, or use MultiLabel for labels that do not exclude "
+        "each other",
+    )
 
 
 def _all_classes(probs: np.ndarray) -> np.ndarray:

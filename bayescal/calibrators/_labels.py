@@ -11,8 +11,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 
-from bayescal._core.checks import as_numpy
-from bayescal.smoothing._inputs import check_sample_weight
+from bayescal._core.checks import as_numpy, check_sample_weight
 
 _NUMBERS = {2: "two"}
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.numerics import log_softmax, softmax
+from bayescal._core.numerics import differences, log_softmax, softmax
 from bayescal._core.optimise import Status
 from bayescal.calibrators.temperature import LOG_SCALE
 from bayescal.logistic._posterior import Draws, antithetic, sample_whitened, triangle
@@ -43,9 +43,7 @@ def sample_mixture(
     from scipy.optimize import minimize
 
     rows = np.arange(len(y))
-    with np.errstate(over="ignore"):
-        below = np.subtract(logits, logits.max(axis=1, keepdims=True), dtype=float)
-    below = np.maximum(below, -1e100)
+    below = differences(logits, -1e100)
     same = np.exp(log_softmax(below)[rows, y])
     data = (below, below[rows, y], same, np.asarray(weights, float))
 

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.checks import as_numpy, check_choice, check_count
+from bayescal._core.checks import as_numpy, check_choice, check_count, check_sample_weight
 from bayescal._core.folds import content_folds, score_keys
 from bayescal.calibrators._combination import copy_features
 from bayescal.calibrators._inputs import FLOOR, INPUTS, Inputs, convert
@@ -21,7 +21,6 @@ from bayescal.calibrators.composition import Composition
 from bayescal.calibrators.logistic import Logistic
 from bayescal.calibrators.multi_label import MultiLabel
 from bayescal.calibrators.stacked_scaling import StackedScaling
-from bayescal.smoothing._inputs import check_sample_weight
 
 __all__ = ["Auto", "Report"]
 

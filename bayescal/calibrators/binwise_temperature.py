@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from bayescal._core.checks import check_choice, check_count
+from bayescal._core.numerics import differences
 from bayescal._core.optimise import Status
 from bayescal.calibrators._base import Calibrator, Keeps, State
 from bayescal.calibrators._binwise import (
@@ -16,7 +17,6 @@ from bayescal.calibrators._binwise import (
     SAME,
     TRACE,
     Binning,
-    below_top,
     bin_edges,
     blocks,
     certainty,
@@ -104,7 +104,7 @@ class BinwiseTemperature(Calibrator):
         return "logits"
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        below = below_top(scores)
+        below = differences(scores)
         level = certainty(np.exp(below), self.binning).level
         edges = bin_edges(level, weights, self.bins, self.binning)
         place = places(level, edges)
@@ -138,7 +138,7 @@ class BinwiseTemperature(Calibrator):
     def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
         probs = np.empty(scores.shape)
         for part in blocks(scores.shape):
-            below = below_top(scores[part])
+            below = differences(scores[part])
             place = places(certainty(np.exp(below), self.binning).level, state["edges"])
             with np.errstate(over="ignore"):
                 probs[part] = softmax_below(below * state["inverse"][place][:, None], below)

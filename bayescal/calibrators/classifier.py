@@ -23,10 +23,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from bayescal._core.checks import check_sample_weight
 from bayescal.calibrators._base import Calibrator
 from bayescal.calibrators._combination import copy_features
 from bayescal.calibrators.auto import Auto
-from bayescal.smoothing._inputs import check_sample_weight
 
 __all__ = ["CalibratedClassifier"]
 

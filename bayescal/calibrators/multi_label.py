@@ -10,9 +10,8 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.checks import as_numpy
+from bayescal._core.checks import as_numpy, check_sample_weight
 from bayescal.calibrators._combination import worst_status
-from bayescal.smoothing._inputs import check_sample_weight
 
 __all__ = ["MultiLabel"]
 

@@ -11,10 +11,10 @@ from bayescal.compare._bayes import (
     bayesian_signed_rank_matrix,
 )
 from bayescal.compare._cliques import cliques
-from bayescal.compare._comparison import Comparison, compare
 from bayescal.compare._nemenyi import Nemenyi, nemenyi
 from bayescal.compare._ranks import Friedman, average_ranks, friedman
 from bayescal.compare._wilcoxon import Wilcoxon, wilcoxon
+from bayescal.compare.comparison import Comparison, compare
 
 __all__ = [
     "Comparison",

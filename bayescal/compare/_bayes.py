@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bayescal._core.checks import as_numpy, check_count, check_finite
-from bayescal.compare._table import differences, read_table
+from bayescal.compare.table import differences, read_table
 
 __all__ = [
     "SignedRankMatrix",

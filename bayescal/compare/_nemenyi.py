@@ -9,7 +9,7 @@ import numpy as np
 
 from bayescal._core.checks import check_level
 from bayescal.compare._ranks import ranks_of
-from bayescal.compare._table import read_table
+from bayescal.compare.table import read_table
 
 __all__ = ["Nemenyi", "nemenyi"]
 

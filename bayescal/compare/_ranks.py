@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal.compare._table import read_table
+from bayescal.compare.table import read_table
 
 __all__ = ["Friedman", "average_ranks", "friedman"]
 

@@ -13,7 +13,6 @@ __all__ = ["SimplexData", "sample", "true_probabilities"]
 _CONCENTRATION = 0.5
 _WEIGHTS = np.array([1.0, 1.15, 0.9])
 _SHIFT, _POWER, _WAVE = 0.003, 0.65, 0.15
-_SUM_TOLERANCE = 1e-6
 
 
 class SimplexData(NamedTuple):
@@ -70,8 +69,9 @@ def true_probabilities(probs: Any) -> np.ndarray:
         raise ValueError(f"probs must have shape (n, 3), got {given.shape}")
     rows = given.astype(float)
     checks.check_finite(rows, "probs")
-    if len(rows) and (rows.min() < 0 or np.abs(rows.sum(axis=1) - 1).max() > _SUM_TOLERANCE):
-        raise ValueError("probs must have non-negative rows that sum to one")
+    if (rows < 0).any():
+        raise ValueError(f"probs must lie in [0, 1], got {rows.min():g}")
+    checks.check_row_sums(rows, "probs")
     wave = np.exp(_WAVE * np.sin(2 * np.pi * np.roll(rows, -1, axis=1)))
     mass = _WEIGHTS * (rows + _SHIFT) ** _POWER * wave
     return mass / mass.sum(axis=1, keepdims=True)

@@ -21,8 +21,8 @@ from bayescal._core.keys import as_key
 from bayescal._core.precision import float64
 from bayescal.inference import Quadrature
 from bayescal.models import Family, GaussianPrior, Prior
-from bayescal.models._prior import draw, fit_shapes
 from bayescal.models.gaussian import SHARED
+from bayescal.models.prior import draw, fit_shapes
 
 __all__ = ["SyntheticData", "bayes_optimal_log_loss", "experiments", "sample"]
 

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.checks import as_numpy, check_choice, check_count
+from bayescal._core.checks import as_numpy, check_choice, check_count, check_weights
 from bayescal.estimators._labels import read_labels
 from bayescal.estimators.averaging import AveragedBeta, StackedScaling
 from bayescal.estimators.combining import Composition, MultiLabel
@@ -19,7 +19,6 @@ from bayescal.estimators.parametric import Logistic
 from bayescal.maps._inputs import INPUTS, Inputs, convert
 from bayescal.maps.multiclass._folds import stratified_folds
 from bayescal.maps.multiclass._inputs import convert as convert_several
-from bayescal.smoothing._inputs import check_sample_weight
 
 __all__ = ["Auto", "Report"]
 
@@ -252,7 +251,7 @@ class Auto(ClassifierMixin, BaseEstimator):
         fitted = self.calibrators_[0]
         rows = as_numpy(scores, "scores") if hasattr(scores, "detach") else np.asarray(scores)
         rows = rows.reshape(len(rows), -1)
-        weights = check_sample_weight(sample_weight, len(rows))
+        weights = check_weights(sample_weight, len(rows))
         used = weights > 0
         rows, weights, y = rows[used], weights[used], np.asarray(y)[used]
         codes = y if several else read_labels(y, len(y), self.classes_, len(self.classes_))[1]

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from bayescal._core.checks import as_numpy, check_count, check_level
-from bayescal.evaluation._findings import Finding, describe, find
-from bayescal.metrics import Report, report
-from bayescal.metrics._inputs import check_predictions
+from bayescal.evaluation import _page
+from bayescal.evaluation._findings import find
+from bayescal.evaluation._measured import Measured
+from bayescal.metrics import report
+from bayescal.metrics.inputs import check_predictions
 
 __all__ = ["Evaluation", "evaluate"]
 
@@ -22,7 +24,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, repr=False)
-class Evaluation:
+class Evaluation(Measured):
     """What :func:`evaluate` found.
 
     Attributes
@@ -43,25 +45,6 @@ class Evaluation:
         Class codes.
     weights : array of shape (n,) or None
     """
-
-    report: Report
-    findings: dict[str, Finding]
-    classes: tuple[str, ...]
-    bins: int
-    replicates: int
-    seed: int
-    models: dict[str, np.ndarray]
-    labels: np.ndarray
-    weights: np.ndarray | None
-
-    def summary(self) -> dict[str, str]:
-        """Return, by model, the finding in plain sentences."""
-        return {
-            name: describe(
-                found, self.report.intervals[name]["ECE"].value, f"class {self.classes[-1]}"
-            )
-            for name, found in self.findings.items()
-        }
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as what JSON can hold; infinity is None."""
@@ -117,9 +100,7 @@ class Evaluation:
         -------
         str
         """
-        from bayescal.evaluation._page import build
-
-        return build(self, title, about or {}, progress or _quiet)
+        return _page.build(self, title, about or {}, progress or _quiet)
 
     def save_html(self, path: Any, **options: Any) -> None:
         """Write the page of :meth:`to_html`, with its options.
@@ -131,10 +112,6 @@ class Evaluation:
             Of :meth:`to_html`.
         """
         Path(path).write_text(self.to_html(**options), encoding="utf-8")
-
-    def __repr__(self) -> str:
-        said = (f"{name}: {text}" for name, text in self.summary().items())
-        return "\n".join([*said, repr(self.report)])
 
 
 def evaluate(

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bayescal import plots
+from bayescal.evaluation._markup import Picture
+from bayescal.evaluation._measured import Measured
 from bayescal.evaluation._svg import to_svg
 from bayescal.metrics import reliability_curve
-from bayescal.plots._style import _COLORS, label_axes, style_of, tidy
+from bayescal.plots.style import COLORS, label_axes, style_of, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from bayescal.evaluation._evaluate import Evaluation
 
 #: Sizes in inches.
 _DIAGRAM, _PANEL, _WIDE = (3.4, 3.9), (2.0, 2.0), (4.6, 3.3)
@@ -26,14 +26,6 @@ _MOST_CASES = 2_000_000
 MOST_CLASSES = 12
 
 
-class Picture(NamedTuple):
-    """A figure as SVG, a heading and a caption, both plain text."""
-
-    svg: str
-    heading: str
-    caption: str
-
-
 class Cases(NamedTuple):
     """What is drawn: probabilities by model, and labels; weights are turned into repetitions."""
 
@@ -42,7 +34,7 @@ class Cases(NamedTuple):
     note: str
 
 
-def expand(found: Evaluation) -> Cases:
+def expand(found: Measured) -> Cases:
     """Return the cases to draw: each as often as its weight says.
 
     Weights that are no counts become as many rows as the weights are worth, chosen evenly over
@@ -69,7 +61,7 @@ def expand(found: Evaluation) -> Cases:
     return Cases(models, found.labels[rows], note)
 
 
-def diagrams(found: Evaluation, cases: Cases, name: str, place: int) -> list[Picture]:
+def diagrams(found: Measured, cases: Cases, name: str, place: int) -> list[Picture]:
     """Return reliability diagrams and the distribution of the confidence of one model."""
     probs, facts = cases.models[name], found.findings[name]
     binary = probs.ndim == 1
@@ -127,7 +119,7 @@ def _histogram(ax: Axes, values: np.ndarray, mean: float, accuracy: float) -> No
     tidy(ax)
 
 
-def classwise(found: Evaluation, cases: Cases) -> list[Picture]:
+def classwise(found: Measured, cases: Cases) -> list[Picture]:
     """Return small reliability diagrams of single classes, those with the largest error first."""
     k = len(found.classes)
     new = [_new(_PANEL) for _ in range(min(k, MOST_CLASSES))]
@@ -174,7 +166,7 @@ def key(series: int) -> str:
     dashes = "" if isinstance(line, str) else " ".join(f"{2 * part:g}" for part in line[1])
     return (
         '<svg class="key" viewBox="0 0 36 10" aria-hidden="true">'
-        f'<path d="M 0 5 L 36 5" stroke="var(--series-{series % len(_COLORS)})" '
+        f'<path d="M 0 5 L 36 5" stroke="var(--series-{series % len(COLORS)})" '
         f'stroke-width="2.5" stroke-dasharray="{dashes or "none"}"/></svg>'
     )
 

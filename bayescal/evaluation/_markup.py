@@ -4,34 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from typing import NamedTuple
 
-from bayescal.evaluation._figures import Picture
-
-
-class Html(str):
-    """Text that is markup already."""
-
-    __slots__ = ()
+from bayescal._core.tables import Html, html_table, markup
 
 
-def text(value: object) -> str:
-    """Return markup as it is, and anything else escaped."""
-    return value if isinstance(value, Html) else escape(str(value))
+class Picture(NamedTuple):
+    """A figure as SVG, a heading and a caption, both plain text."""
+
+    svg: str
+    heading: str
+    caption: str
 
 
 def section(heading: str, *parts: str) -> Html:
     """Return a section of the page."""
-    return Html(f"<section><h2>{text(heading)}</h2>{''.join(map(text, parts))}</section>")
+    return Html(f"<section><h2>{markup(heading)}</h2>{''.join(map(markup, parts))}</section>")
 
 
 def paragraph(value: str) -> Html:
     """Return a paragraph."""
-    return Html(f"<p>{text(value)}</p>")
+    return Html(f"<p>{markup(value)}</p>")
 
 
 def heading(value: str) -> Html:
     """Return a heading within a section."""
-    return Html(f"<h3>{text(value)}</h3>")
+    return Html(f"<h3>{markup(value)}</h3>")
 
 
 def number(value: float, form: str = ".4f") -> str:
@@ -44,43 +42,38 @@ def number(value: float, form: str = ".4f") -> str:
 
 def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Html:
     """Return a table that scrolls within itself; the first cell of a row is its heading."""
-    head = "".join(f'<th scope="col">{text(cell)}</th>' for cell in heads)
-    body = "".join(
-        f'<tr><th scope="row">{text(first)}</th>'
-        f"{''.join(f'<td>{text(cell)}</td>' for cell in cells)}</tr>"
-        for first, *cells in rows
-    )
     return Html(
-        f'<p class="caption">{text(caption)}</p>'
+        f'<p class="caption">{markup(caption)}</p>'
         f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(caption)}">'
-        f'<table aria-label="{escape(caption)}"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
+        f"{html_table(rows, heads, label=caption)}</div>"
     )
 
 
 def terms(pairs: Mapping[str, str], kind: str = "") -> Html:
     """Return a list of terms and what is to be said of each."""
-    items = "".join(f"<dt>{text(key)}</dt><dd>{text(value)}</dd>" for key, value in pairs.items())
+    items = "".join(
+        f"<dt>{markup(key)}</dt><dd>{markup(value)}</dd>" for key, value in pairs.items()
+    )
     return Html(f'<dl class="{kind}">{items}</dl>' if kind else f"<dl>{items}</dl>")
 
 
 def items(values: Iterable[str], kind: str = "") -> Html:
     """Return a list."""
-    inner = "".join(f"<li>{text(value)}</li>" for value in values)
+    inner = "".join(f"<li>{markup(value)}</li>" for value in values)
     return Html(f'<ul class="{kind}">{inner}</ul>' if kind else f"<ul>{inner}</ul>")
 
 
 def details(summary: str, inner: Html) -> Html:
     """Return what is shown only when asked for."""
-    return Html(f"<details><summary>{text(summary)}</summary>{inner}</details>")
+    return Html(f"<details><summary>{markup(summary)}</summary>{inner}</details>")
 
 
 def figure(picture: Picture, kind: str = "") -> Html:
     """Return a figure with its heading and caption."""
-    head = f'<p class="name">{text(picture.heading)}</p>' if picture.heading else ""
+    head = f'<p class="name">{markup(picture.heading)}</p>' if picture.heading else ""
     opened = f'<figure class="{kind}">' if kind else "<figure>"
     return Html(
-        f"{opened}{head}{picture.svg}<figcaption>{text(picture.caption)}</figcaption></figure>"
+        f"{opened}{head}{picture.svg}<figcaption>{markup(picture.caption)}</figcaption></figure>"
     )
 
 

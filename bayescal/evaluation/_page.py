@@ -8,14 +8,13 @@ import platform
 from collections.abc import Callable, Mapping
 from html import escape
 from importlib import metadata, resources
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bayescal._core.tables import Html
 from bayescal.evaluation import _figures, _text
 from bayescal.evaluation._findings import p_text
 from bayescal.evaluation._markup import (
-    Html,
     details,
     figure,
     group,
@@ -27,18 +26,16 @@ from bayescal.evaluation._markup import (
     table,
     terms,
 )
+from bayescal.evaluation._measured import Measured
 from bayescal.evaluation._svg import plain_style
 from bayescal.metrics import CalibrationTest, Interval, reliability_curve
-from bayescal.metrics._inputs import check_predictions
-
-if TYPE_CHECKING:
-    from bayescal.evaluation._evaluate import Evaluation
+from bayescal.metrics.inputs import check_predictions
 
 _LISTED_CLASSES = 20
 
 
 def build(
-    found: Evaluation,
+    found: Measured,
     title: str,
     about: Mapping[str, str],
     progress: Callable[[str, int, int], None],
@@ -96,7 +93,7 @@ def _document(title: str, lead: str, body: str) -> str:
     )
 
 
-def _summary(found: Evaluation) -> Html:
+def _summary(found: Measured) -> Html:
     cards = []
     for place, (name, said) in enumerate(found.summary().items()):
         verdict = found.findings[name].verdict
@@ -119,7 +116,7 @@ def _summary(found: Evaluation) -> Html:
     return section("Summary", Html("".join(cards)), best)
 
 
-def _metrics(found: Evaluation) -> Html:
+def _metrics(found: Measured) -> Html:
     report, names = found.report, list(found.models)
     rows = [
         [metric, *(_interval(report.intervals[name][metric]) for name in names)]
@@ -140,7 +137,7 @@ def _metrics(found: Evaluation) -> Html:
     )
 
 
-def _differences(found: Evaluation) -> Html:
+def _differences(found: Measured) -> Html:
     report = found.report
     first, *others = found.models
     rows = [
@@ -159,7 +156,7 @@ def _differences(found: Evaluation) -> Html:
     )
 
 
-def _diagrams(found: Evaluation, diagrams: dict, cases: _figures.Cases) -> Html:
+def _diagrams(found: Measured, diagrams: dict, cases: _figures.Cases) -> Html:
     parts = [
         paragraph(said)
         for said in _text.explain_diagrams(
@@ -185,7 +182,7 @@ def _diagrams(found: Evaluation, diagrams: dict, cases: _figures.Cases) -> Html:
     return section("Reliability", *parts)
 
 
-def _tests(found: Evaluation) -> Html:
+def _tests(found: Measured) -> Html:
     own = list(found.findings.values())
     rows = [
         ["Spiegelhalter's z", *(_tested(each.spiegelhalter, ".2f") for each in own)],
@@ -202,7 +199,7 @@ def _tests(found: Evaluation) -> Html:
     )
 
 
-def _classes(found: Evaluation, cases: _figures.Cases) -> Html:
+def _classes(found: Measured, cases: _figures.Cases) -> Html:
     pictures = _figures.classwise(found, cases)
     return section(
         "Class by class",
@@ -212,7 +209,7 @@ def _classes(found: Evaluation, cases: _figures.Cases) -> Html:
     )
 
 
-def _decisions(found: Evaluation, cases: _figures.Cases) -> Html:
+def _decisions(found: Measured, cases: _figures.Cases) -> Html:
     return section(
         "Costs of decisions",
         paragraph(_text.explain_costs(_event(found))),
@@ -221,7 +218,7 @@ def _decisions(found: Evaluation, cases: _figures.Cases) -> Html:
     )
 
 
-def _decomposition(found: Evaluation) -> Html:
+def _decomposition(found: Measured) -> Html:
     parts = ("score", "miscalibration", "discrimination", "uncertainty")
     rows = [
         [part, *(number(getattr(own.decomposition, part)) for own in found.findings.values())]
@@ -234,7 +231,7 @@ def _decomposition(found: Evaluation) -> Html:
     )
 
 
-def _remedies(found: Evaluation) -> Html:
+def _remedies(found: Measured) -> Html:
     k = len(found.classes)
     advice, maps = _text.remedies(list(found.findings.values()), k, found.report.cases)
     parts = [paragraph(advice)]
@@ -249,7 +246,7 @@ def _remedies(found: Evaluation) -> Html:
     return section("What may help", *parts)
 
 
-def _data(found: Evaluation, about: Mapping[str, str]) -> Html:
+def _data(found: Measured, about: Mapping[str, str]) -> Html:
     totals = np.bincount(found.labels, found.weights, len(found.classes))
     shown = [
         f"{name}: {total:,.6g} ({total / totals.sum():.1%})"
@@ -274,7 +271,7 @@ def _data(found: Evaluation, about: Mapping[str, str]) -> Html:
     return section("Data and method", terms(facts, "facts"))
 
 
-def _keys(found: Evaluation) -> Html:
+def _keys(found: Measured) -> Html:
     """Return the key of figures that show several models; one needs none."""
     if len(found.models) == 1:
         return Html("")
@@ -283,7 +280,7 @@ def _keys(found: Evaluation) -> Html:
     )
 
 
-def _event(found: Evaluation) -> str:
+def _event(found: Measured) -> str:
     """Return what the probabilities of two classes are of."""
     return f"class {found.classes[-1]}"
 

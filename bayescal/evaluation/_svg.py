@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
-from bayescal.plots._style import _COLORS
+from bayescal.plots.style import COLORS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,8 +66,8 @@ def to_svg(figure: Figure, description: str, prefix: str, series: int = 0) -> st
 
 def theme_color(color: str, series: int = 0) -> str:
     """Return the name in the page's theme of a colour that was drawn with, given in hex."""
-    if color.upper() in _COLORS[:-1]:
-        return f"var(--series-{(_COLORS.index(color.upper()) + series) % len(_COLORS)})"
+    if color.upper() in COLORS[:-1]:
+        return f"var(--series-{(COLORS.index(color.upper()) + series) % len(COLORS)})"
     shade = color[1:3]
     if color != f"#{3 * shade}":
         return color

@@ -1,5 +1,8 @@
 """Integration over the posterior of the parameters: one file per integrator."""
 
+from bayescal.inference._arviz import to_arviz
+from bayescal.inference._diagnostics import pareto_k
+from bayescal.inference._engine import Problem, Setup, Summary, keep_draws, summarise
 from bayescal.inference._integrator import Integrator
 from bayescal.inference.closed_form import ClosedForm
 from bayescal.inference.importance import Importance
@@ -21,6 +24,13 @@ __all__ = [
     "Integrator",
     "MonteCarlo",
     "Nuts",
+    "Problem",
     "Quadrature",
+    "Setup",
     "Sobol",
+    "Summary",
+    "keep_draws",
+    "pareto_k",
+    "summarise",
+    "to_arviz",
 ]

@@ -15,7 +15,7 @@ from bayescal._core.structure import cached_by_structure
 from bayescal.inference._space import UNIT_RANGE, line_range, line_value
 from bayescal.inference._window import at_points
 from bayescal.models import Prior
-from bayescal.models._prior import log_density, walk
+from bayescal.models.prior import log_density, walk
 
 #: A box must reach so many nats below the peak: what lies beyond weighs less than the tolerance.
 _DEEP = 28.0

@@ -18,7 +18,7 @@ import numpy as np
 from bayescal._core.numerics import nan_to_minus_inf
 from bayescal._core.structure import cached_by_structure
 from bayescal.models import Prior
-from bayescal.models._prior import Site, log_density, walk
+from bayescal.models.prior import Site, log_density, walk
 
 #: The range of the coordinate of a bounded support; its ends are the support's.
 UNIT_RANGE = 0.0, 1.0

@@ -14,7 +14,7 @@ from bayescal.inference._draws import Draws, in_blocks
 from bayescal.inference._engine import Problem, Setup, mean_natural, realise, weigh
 from bayescal.inference._mixture import linear, mixture, natural_block
 from bayescal.models import Prior
-from bayescal.models._prior import draw
+from bayescal.models.prior import draw
 
 _CHUNK = 256
 _BISECTIONS = 45

@@ -15,7 +15,7 @@ from bayescal.inference._draws import Draws, log_likelihood
 from bayescal.inference._integrator import Integrator
 from bayescal.inference._space import constrain, random_sites, unconstrain
 from bayescal.models import Prior
-from bayescal.models._prior import walk
+from bayescal.models.prior import walk
 
 __all__ = ["Importance", "Proposal"]
 

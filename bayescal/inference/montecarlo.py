@@ -7,7 +7,7 @@ import jax
 from bayescal.inference._draws import Draws
 from bayescal.inference._integrator import Integrator, equal_base
 from bayescal.models import Prior
-from bayescal.models._prior import draw
+from bayescal.models.prior import draw
 
 __all__ = ["MonteCarlo"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import html
 from typing import Any
 
 import jax
@@ -13,6 +12,7 @@ import numpy as np
 from bayescal._core import checks
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import default_dtype, float64
+from bayescal._core.tables import html_table
 from bayescal.inference._engine import Problem
 from bayescal.inference._uncertainty import credible_bounds, standard_error
 
@@ -210,7 +210,7 @@ class Prediction:
         return f"Prediction({inside}; {self.posterior!r})"
 
     def _repr_html_(self) -> str:
-        return _facts_table("Prediction", self._facts() + self.posterior._facts())
+        return html_table(self._facts() + self.posterior._facts(), caption="Prediction")
 
 
 def _nodes(points: np.ndarray, family: Any) -> tuple[np.ndarray, tuple[np.ndarray, Any] | None]:
@@ -225,12 +225,3 @@ def _nodes(points: np.ndarray, family: Any) -> tuple[np.ndarray, tuple[np.ndarra
         return points, None
     share = (z - nodes[left]) / (nodes[left + 1] - nodes[left])
     return np.asarray(family.from_coordinate(nodes, np)), (left, share)
-
-
-def _facts_table(title: str, facts: list[tuple[str, str]]) -> str:
-    """Return a small HTML table for notebooks."""
-    rows = "".join(
-        f"<tr><th style='text-align:left'>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>"
-        for k, v in facts
-    )
-    return f"<table><caption>{html.escape(title)}</caption>{rows}</table>"

@@ -33,7 +33,7 @@ from bayescal.inference._window import (
     maximise,
 )
 from bayescal.models import Prior
-from bayescal.models._prior import walk
+from bayescal.models.prior import walk
 
 __all__ = ["Quadrature"]
 

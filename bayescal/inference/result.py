@@ -14,6 +14,7 @@ from bayescal._core.interpolate import centre_and_scale
 from bayescal._core.keys import as_key
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import bulk_dtype, default_dtype, float64
+from bayescal._core.tables import html_table
 from bayescal.inference._arviz import to_arviz
 from bayescal.inference._engine import (
     Problem,
@@ -35,7 +36,7 @@ from bayescal.inference._uncertainty import (
     sample_prior,
     weighted_draws,
 )
-from bayescal.inference.prediction import LONG, Prediction, _facts_table
+from bayescal.inference.prediction import LONG, Prediction
 from bayescal.models import Prior
 
 __all__ = ["METHODS", "Posterior"]
@@ -338,7 +339,7 @@ class Posterior:
         return f"Posterior({', '.join([*plain, *(' '.join(f) for f in self._facts()[3:])])})"
 
     def _repr_html_(self) -> str:
-        return _facts_table("Posterior", self._facts())
+        return html_table(self._facts(), caption="Posterior")
 
 
 def _trim(array: jax.Array, count: int, m: int, single: bool, mask: np.ndarray | None) -> jax.Array:

@@ -14,7 +14,7 @@ from bayescal.inference._integrator import Integrator, equal_base
 from bayescal.inference._quantile import quantile
 from bayescal.inference._space import random_sites
 from bayescal.models import Prior
-from bayescal.models._prior import walk
+from bayescal.models.prior import walk
 
 __all__ = ["Sobol"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bayescal._core.numerics import sigmoid
-from bayescal.inference._arviz import to_arviz
+from bayescal.inference import to_arviz
 
 
 class ParameterPosterior:

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from bayescal.maps._groups import equal_mass_cuts, merge_ties, middles
+from bayescal._core.binning import equal_mass_cuts
+from bayescal.maps._groups import merge_ties, middles
 from bayescal.maps._map import Domain, Map, State, register
 
 __all__ = ["BBQ"]

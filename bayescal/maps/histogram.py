@@ -7,8 +7,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from bayescal._core.binning import equal_mass_cuts
 from bayescal._core.checks import check_choice, check_count
-from bayescal.maps._groups import Ranking, equal_mass_cuts, middles
+from bayescal.maps._groups import Ranking, middles
 from bayescal.maps._map import Domain, Map, State, register
 
 __all__ = ["Histogram"]

@@ -7,8 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from bayescal._core.binning import equal_mass_cuts
 from bayescal._core.checks import check_count
-from bayescal.maps._groups import equal_mass_cuts, merge_ties, middles
+from bayescal.maps._groups import merge_ties, middles
 from bayescal.maps._map import Domain, Map, State, register
 from bayescal.maps.logistic import Logistic
 

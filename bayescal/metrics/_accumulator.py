@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from bayescal._core.checks import check_count
-from bayescal.metrics._inputs import Predictions, check_many_labels, check_predictions
-from bayescal.metrics._registry import METRICS, streamed
-from bayescal.metrics._sums import collect
+from bayescal.metrics.inputs import Predictions, check_many_labels, check_predictions
+from bayescal.metrics.registry import METRICS, streamed
+from bayescal.metrics.sums import collect
 
 __all__ = ["Accumulator"]
 

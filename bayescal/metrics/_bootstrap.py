@@ -10,11 +10,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from bayescal._core.checks import check_choice, check_count, check_level
-from bayescal.metrics._inputs import Predictions, check_many_labels, check_predictions
-from bayescal.metrics._registry import METRICS
 from bayescal.metrics._replicates import replicate
 from bayescal.metrics._skce import make_skce
-from bayescal.metrics._sums import Metric, SumMetric, evaluate, standard_error
+from bayescal.metrics.inputs import Predictions, check_many_labels, check_predictions
+from bayescal.metrics.registry import METRICS
+from bayescal.metrics.sums import Metric, SumMetric, evaluate, standard_error
 
 __all__ = ["Interval", "bootstrap", "difference", "interval"]
 

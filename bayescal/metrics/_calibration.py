@@ -8,12 +8,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from bayescal._core.binning import binned_error
 from bayescal._core.checks import check_choice, check_count
-from bayescal.metrics._bins import binned_error
 from bayescal.metrics._events import Kind, find_events, number_of_groups, resolve_kind
-from bayescal.metrics._inputs import Predictions, check_norm, check_predictions
 from bayescal.metrics._mass import Group, MassMetric, event_groups, event_pieces
-from bayescal.metrics._sums import Metric, Piece, SumMetric, collect, evaluate
+from bayescal.metrics.inputs import Predictions, check_norm, check_predictions
+from bayescal.metrics.sums import Metric, Piece, SumMetric, collect, evaluate
 
 __all__ = ["ReliabilityCurve", "ece", "reliability_curve"]
 

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.binning import equal_width_cell
 from bayescal._core.checks import check_choice, check_count
-from bayescal.metrics._bins import equal_width_cell
-from bayescal.metrics._inputs import Predictions, check_predictions
 from bayescal.metrics._residuals import lengths, residuals
-from bayescal.metrics._sums import DirectMetric, evaluate, sum_matrix
+from bayescal.metrics.inputs import Predictions, check_predictions
+from bayescal.metrics.sums import DirectMetric, evaluate, sum_matrix
 
 __all__ = ["canonical_ece"]
 

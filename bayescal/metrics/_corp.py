@@ -8,7 +8,7 @@ import numpy as np
 
 from bayescal._core.checks import check_choice
 from bayescal.metrics._events import find_events, resolve_kind
-from bayescal.metrics._inputs import check_eps, check_predictions
+from bayescal.metrics.inputs import check_eps, check_predictions
 
 __all__ = ["Corp", "corp"]
 

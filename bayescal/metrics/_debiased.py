@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
+import jax
+import numpy as np
+
 from bayescal._core.checks import check_choice
-from bayescal.metrics._bins import debiased_error
 from bayescal.metrics._calibration import BinnedError, Binning, EqualMassError, make_ece
 from bayescal.metrics._events import Kind
-from bayescal.metrics._inputs import Predictions, check_predictions
-from bayescal.metrics._sums import Piece, evaluate, size_pieces, sizes
+from bayescal.metrics.inputs import Predictions, check_predictions
+from bayescal.metrics.sums import Piece, evaluate, size_pieces, sizes
 
 __all__ = ["debiased_ece"]
 
@@ -134,3 +137,35 @@ class DebiasedMassError(EqualMassError):
 
     def finish(self, sums: Any, ratio: Any, xp: Any) -> Any:
         return debiased_error(sums, sums[0] * ratio, int(self.norm), xp)
+
+
+def debiased_error(sums: Any, size: Any, norm: int, xp: Any) -> Any:
+    """Return the debiased error over bins; ``size`` is the number of cases in each.
+
+    With norm 2 the variance of the mean outcome is taken off each squared gap; with norm 1 twice
+    the mean gap less its mean if outcomes were normal around what was observed.
+    """
+    mass = sums[0]
+    safe = xp.where(mass > 0, mass, 1)
+    observed = xp.clip(sums[2] / safe, 0, 1)
+    gap = sums[1] / safe - sums[2] / safe
+    share = mass / mass.sum()
+    variance = observed * (1 - observed)
+    if norm == 2:
+        several = size > 1
+        error = gap**2 - variance / xp.where(several, size - 1, 1)
+        mean = (share * xp.where(several, error, 0)).sum()
+        return xp.where(mean > 0, xp.sqrt(xp.where(mean > 0, mean, 1)), 0)
+    spread = variance / xp.where(size > 0, size, 1)
+    deviation = xp.sqrt(xp.where(spread > 0, spread, 1))
+    z = xp.abs(gap) / deviation
+    folded = deviation * (math.sqrt(2 / math.pi) * xp.exp(-(z**2) / 2) + z * _erf(z, xp))
+    corrected = 2 * xp.abs(gap) - xp.where(spread > 0, folded, xp.abs(gap))
+    return xp.maximum((share * corrected).sum(), 0)
+
+
+def _erf(z: Any, xp: Any) -> Any:
+    """Return erf(z / sqrt 2)."""
+    if xp is np:
+        return np.vectorize(math.erf, otypes=[float])(z / math.sqrt(2))
+    return jax.scipy.special.erf(z / math.sqrt(2))

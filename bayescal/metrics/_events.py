@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.checks import check_choice, check_count
-from bayescal.metrics._inputs import Predictions
+from bayescal.metrics.inputs import Predictions
 
 Kind = Literal["binary", "confidence", "classwise", "top_label", "top_k_confidence", "top_k_label"]
 KINDS = "binary", "confidence", "classwise", "top_label", "top_k_confidence", "top_k_label"

@@ -10,11 +10,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal.metrics._bins import cut_cells, equal_mass_sums, equal_width_cell, shift_bound
+from bayescal._core.binning import cut_cells, equal_mass_sums, equal_width_cell, shift_bound
 from bayescal.metrics._events import Events, at_hit
-from bayescal.metrics._inputs import Predictions
 from bayescal.metrics._mass_many import mass_sums_many
-from bayescal.metrics._sums import DirectMetric, Piece, SumMetric, size_pieces
+from bayescal.metrics.inputs import Predictions
+from bayescal.metrics.sums import DirectMetric, Piece, SumMetric, size_pieces
 
 #: Predictions, outcomes and weights that are binned together.
 Group = tuple[Any, Any, Any]

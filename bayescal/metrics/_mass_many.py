@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescal.metrics._bins import mass_borders
+from bayescal._core.binning import mass_borders
 
 #: Rows of a bucket, ties apart.
 _BUCKET = 32

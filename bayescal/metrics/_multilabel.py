@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from bayescal._core.binning import binned_error, equal_width_cell
 from bayescal._core.checks import check_choice, check_count, check_level
-from bayescal.metrics._bins import binned_error, equal_width_cell
 from bayescal.metrics._calibration import BINNINGS, Binning
-from bayescal.metrics._inputs import Predictions, check_many_labels, check_norm
 from bayescal.metrics._mass import Group, MassMetric
-from bayescal.metrics._sums import Metric, Piece, SumMetric, evaluate
+from bayescal.metrics.inputs import Predictions, check_many_labels, check_norm
+from bayescal.metrics.sums import Metric, Piece, SumMetric, evaluate
 
 __all__ = ["hamming_loss", "multilabel_ece"]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bayescal.metrics._inputs import Predictions
 from bayescal.metrics._skce import KernelError
-from bayescal.metrics._sums import DirectMetric, Metric, SumMetric, collect_many
+from bayescal.metrics.inputs import Predictions
+from bayescal.metrics.sums import DirectMetric, Metric, SumMetric, collect_many
 
 #: Numbers of some replicates that are held at once: 32 MiB.
 _ELEMENTS = 1 << 22

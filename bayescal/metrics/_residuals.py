@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal.metrics._inputs import Predictions
+from bayescal.metrics.inputs import Predictions
 
 
 def as_rows(probs: Any, xp: Any = np) -> Any:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from bayescal.metrics._events import largest
-from bayescal.metrics._inputs import Predictions, check_eps, check_predictions
-from bayescal.metrics._sums import Piece, SumMetric, evaluate
+from bayescal.metrics.inputs import Predictions, check_eps, check_predictions
+from bayescal.metrics.sums import Piece, SumMetric, evaluate
 
 __all__ = ["accuracy", "brier_score", "log_loss"]
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from bayescal._core.checks import check_count
 from bayescal.metrics._bootstrap import prepare
-from bayescal.metrics._inputs import Predictions, check_predictions
-from bayescal.metrics._registry import METRICS
 from bayescal.metrics._residuals import as_rows
-from bayescal.metrics._sums import evaluate
+from bayescal.metrics.inputs import Predictions, check_predictions
+from bayescal.metrics.registry import METRICS
+from bayescal.metrics.sums import evaluate
 
 __all__ = ["CalibrationTest", "consistency_test", "spiegelhalter_test"]
 

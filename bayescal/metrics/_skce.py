@@ -11,9 +11,9 @@ import numpy as np
 
 from bayescal._core.checks import check_choice
 from bayescal.metrics._distances import median_distance, over_pairs
-from bayescal.metrics._inputs import Predictions, check_positive, check_predictions
 from bayescal.metrics._residuals import as_rows, lengths, residuals
-from bayescal.metrics._sums import DirectMetric, evaluate
+from bayescal.metrics.inputs import Predictions, check_positive, check_predictions
+from bayescal.metrics.sums import DirectMetric, evaluate
 
 __all__ = ["skce"]
 

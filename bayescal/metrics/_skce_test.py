@@ -9,10 +9,10 @@ from typing import Any, Literal
 import numpy as np
 
 from bayescal._core.checks import check_choice, check_count
-from bayescal.metrics._inputs import Predictions, check_predictions
 from bayescal.metrics._significance import CalibrationTest
 from bayescal.metrics._skce import KernelError, make_skce
-from bayescal.metrics._sums import evaluate
+from bayescal.metrics.inputs import Predictions, check_predictions
+from bayescal.metrics.sums import evaluate
 
 __all__ = ["skce_test"]
 

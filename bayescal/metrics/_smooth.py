@@ -23,8 +23,8 @@ from bayescal.metrics._fourier import (
     transform,
     transform_many,
 )
-from bayescal.metrics._inputs import Predictions, check_positive, check_predictions
-from bayescal.metrics._sums import Piece, SumMetric, evaluate
+from bayescal.metrics.inputs import Predictions, check_positive, check_predictions
+from bayescal.metrics.sums import Piece, SumMetric, evaluate
 
 __all__ = ["smooth_ece"]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from bayescal._core.checks import as_numpy, check_choice
 from bayescal.metrics._events import largest, resolve_kind
-from bayescal.metrics._inputs import check_norm, check_predictions, check_truth
+from bayescal.metrics.inputs import check_norm, check_predictions, check_truth
 
 __all__ = ["true_calibration_error"]
 

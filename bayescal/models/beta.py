@@ -12,7 +12,7 @@ import numpy as np
 from jax.scipy.special import betaln
 
 from bayescal.models._family import Family
-from bayescal.models._prior import Prior, make_prior
+from bayescal.models.prior import Prior, make_prior
 
 __all__ = ["BetaFamily", "BetaPrior"]
 

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 
+from bayescal._core.checks import check_row_sums
 from bayescal.models._family import Family
-from bayescal.models._prior import Prior, make_prior
+from bayescal.models.prior import Prior, make_prior
 
 __all__ = ["DirichletFamily", "DirichletPrior"]
 
@@ -56,9 +57,7 @@ class DirichletFamily(Family):
                 f"{name} must be positive for Dirichlet densities, got {x.min():g}; clip the "
                 "probabilities and normalise them"
             )
-        worst = np.abs(x.sum(axis=-1) - 1).max()
-        if worst > 1e-4:
-            raise ValueError(f"{name} must have rows that sum to one, got one off by {worst:.2g}")
+        check_row_sums(x.reshape(-1, self.classes), name)
 
     def event_shapes(self, dim: int) -> dict[str, tuple[tuple[int, ...], ...]]:
         return {name: ((self.classes,),) for name in self.parameters}

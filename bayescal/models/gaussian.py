@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal.models._family import Family
-from bayescal.models._prior import Prior, make_prior
+from bayescal.models.prior import Prior, make_prior
 
 __all__ = ["GaussianPrior", "SharedGaussian", "UnequalGaussian"]
 
@@ -149,6 +149,6 @@ def GaussianPrior(
 
 def _family_of_model(model: Callable[..., None], hyper: Mapping[str, Any] | None) -> Family:
     """Return the family whose parameter names the model's sites carry."""
-    from bayescal.models._prior import model_sites
+    from bayescal.models.prior import model_sites
 
     return UNEQUAL if "sigma0" in model_sites(model, hyper or {}) else SHARED

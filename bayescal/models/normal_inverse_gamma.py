@@ -13,8 +13,8 @@ from jax.scipy.special import gammaln
 from jax.scipy.stats import norm
 from jax.scipy.stats import t as student_t
 
-from bayescal.models._prior import Prior
 from bayescal.models.gaussian import SHARED
+from bayescal.models.prior import Prior
 
 __all__ = ["NormalInverseGammaForms", "NormalInverseGammaPrior"]
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from bayescal._core.checks import check_choice, check_level
 from bayescal.compare import Comparison, average_ranks, cliques, nemenyi, wilcoxon
-from bayescal.compare._comparison import TESTS, significant_gaps
-from bayescal.compare._table import read_table
-from bayescal.plots._style import _COLORS, new_axes
+from bayescal.compare.comparison import TESTS, significant_gaps
+from bayescal.compare.table import read_table
+from bayescal.plots.style import COLORS, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -122,7 +122,7 @@ def critical_difference(
     for start, end, row in bars:
         y = -head - _BAR_STEP * (row + 1)
         thick += ax.plot(
-            [start, end], [y, y], color=_COLORS[0], solid_capstyle="butt", zorder=3,
+            [start, end], [y, y], color=COLORS[0], solid_capstyle="butt", zorder=3,
             gid="bayescal-clique",
         )  # fmt: skip
     sides: tuple[list[Text], list[Text]] = ([], [])

@@ -9,7 +9,7 @@ import numpy as np
 
 from bayescal._core.checks import as_numpy, check_finite
 from bayescal.metrics import brier_score
-from bayescal.plots._style import label_axes, new_axes, next_style, tidy
+from bayescal.plots.style import label_axes, new_axes, next_style, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

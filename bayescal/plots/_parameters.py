@@ -9,7 +9,7 @@ import numpy as np
 
 from bayescal._core.checks import check_finite, check_level
 from bayescal.inference.parameters import ParameterPosterior
-from bayescal.plots._style import _COLORS, new_axes, tidy
+from bayescal.plots.style import COLORS, new_axes, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -142,7 +142,7 @@ def _draw_rows(ax: Axes, draws: np.ndarray, labels: list[str], level: float) -> 
     lower, low, median, high, upper = np.quantile(draws, tails, axis=0)
     at = np.arange(len(labels))
     many = len(labels) > _MANY_ROWS
-    color = _COLORS[0]
+    color = COLORS[0]
     ends = float(lower.min()), float(upper.max())
     for mark in (0.0, 1.0):
         if ends[0] <= mark <= ends[1]:

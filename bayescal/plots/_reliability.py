@@ -10,7 +10,7 @@ import numpy as np
 from bayescal._core.checks import as_numpy
 from bayescal.metrics import ReliabilityCurve, reliability_curve
 from bayescal.plots._reliability_curves import Estimate, check_options, estimate
-from bayescal.plots._style import Style, new_axes, next_style, tidy
+from bayescal.plots.style import Style, new_axes, next_style, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

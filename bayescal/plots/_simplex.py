@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayescal._core.checks import as_numpy, check_count, check_finite
-from bayescal.plots._style import new_axes
+from bayescal.plots.style import new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,8 +4,8 @@ Every function takes arrays of any kind, computes in float64 and returns a new N
 """
 
 from bayescal.smoothing._constant import constant_targets, platt_targets
-from bayescal.smoothing._instance import instance_targets
 from bayescal.smoothing._network import network_instance_targets
+from bayescal.smoothing.instance import instance_targets
 
 __all__ = [
     "constant_targets",

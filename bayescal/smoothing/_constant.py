@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.checks import check_count
-from bayescal.smoothing._inputs import check_sample_weight, check_smoothing, check_targets
+from bayescal._core.checks import check_count, check_weights
+from bayescal.smoothing._inputs import check_smoothing, check_targets
 
 __all__ = ["constant_targets", "platt_targets", "smoothing_by_class"]
 
@@ -53,7 +53,7 @@ def platt_targets(y: Any, sample_weight: Any = None) -> np.ndarray:
     [0.8, 0.25]
     """
     y = check_targets(y, 2)
-    weights = check_sample_weight(sample_weight, len(y))
+    weights = check_weights(sample_weight, len(y))
     eps = smoothing_by_class(y, weights)[y]
     return np.where(y == 1, 1 - eps, eps)
 

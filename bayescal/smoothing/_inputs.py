@@ -22,21 +22,6 @@ def check_targets(y: Any, classes: int) -> np.ndarray:
     return check_labels(array, classes, "y")
 
 
-def check_sample_weight(sample_weight: Any, n: int) -> np.ndarray:
-    """Return (n,) weights in float64: ones where none are given."""
-    if sample_weight is None:
-        return np.ones(n)
-    array = as_numpy(sample_weight, "sample_weight").astype(np.float64)
-    if array.shape != (n,):
-        raise ValueError(f"sample_weight must have shape ({n},) to match y, got {array.shape}")
-    check_finite(array, "sample_weight")
-    if (array < 0).any():
-        raise ValueError(f"sample_weight must not be negative, got {array.min():g}")
-    if not (array > 0).any():
-        raise ValueError("sample_weight must not all be zero, got only zeros")
-    return array
-
-
 def check_smoothing(smoothing: Any) -> float:
     """Return a smoothing factor as a float in [0, 1)."""
     number = _number(smoothing, "smoothing")

@@ -20,7 +20,7 @@ from bayescal._core.precision import float64
 from bayescal.datasets import synthetic
 from bayescal.inference.sobol import Sobol
 from bayescal.models import GaussianPrior, Prior
-from bayescal.models._prior import draw
+from bayescal.models.prior import draw
 from bayescal.posterior import posterior
 from bayescal.study._draws_picture import draw_figure
 from bayescal.study._draws_sums import Problem, by_size

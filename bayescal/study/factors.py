@@ -21,7 +21,7 @@ from bayescal.datasets import synthetic
 from bayescal.logistic._fit import fit_many
 from bayescal.logistic._objective import Problem
 from bayescal.models import GaussianPrior
-from bayescal.smoothing._instance import batched_instance_targets
+from bayescal.smoothing.instance import batched_instance_targets
 from bayescal.study._factors_picture import draw_figure
 from bayescal.study._known_truth import loss_of_lines
 from bayescal.study._store import write_csv, write_json

@@ -9,7 +9,7 @@ import xarray as xr
 
 from bayescal._core.tables import TextTable
 from bayescal.compare import Comparison, compare
-from bayescal.metrics._registry import METRICS
+from bayescal.metrics.registry import METRICS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

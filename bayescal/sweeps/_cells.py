@@ -13,7 +13,7 @@ import numpy as np
 
 from bayescal._core.precision import float64
 from bayescal.models import Prior
-from bayescal.models._prior import is_distribution
+from bayescal.models.prior import is_distribution
 from bayescal.sweeps._identity import digest_of_captured
 
 #: Attributes of distributions that are made of others.

@@ -11,7 +11,7 @@ import numpy as np
 
 from bayescal._core.precision import float64
 from bayescal.models import Family, Prior
-from bayescal.models._prior import draw
+from bayescal.models.prior import draw
 from bayescal.sweeps._cells import Cell, Keys, class_counts
 
 

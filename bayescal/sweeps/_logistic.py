@@ -16,7 +16,7 @@ from bayescal.logistic._objective import Problem
 from bayescal.logistic.features import CAUCHY, INTERCEPT
 from bayescal.logistic.method import SMOOTHINGS, STRENGTHS
 from bayescal.smoothing import platt_targets
-from bayescal.smoothing._instance import batched_instance_targets
+from bayescal.smoothing.instance import batched_instance_targets
 
 #: Of the cross-validated methods.
 FOLDS = 10

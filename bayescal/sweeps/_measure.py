@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.precision import float64
-from bayescal.metrics._inputs import Predictions
-from bayescal.metrics._registry import METRICS
-from bayescal.metrics._sums import Metric, evaluate
+from bayescal.metrics.inputs import Predictions
+from bayescal.metrics.registry import METRICS
+from bayescal.metrics.sums import Metric, evaluate
 
 #: Of probabilities, for metrics that take logarithms: log_loss itself is computed from log odds.
 _EPS = 0.0

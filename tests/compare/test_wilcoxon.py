@@ -7,8 +7,8 @@ import pytest
 import scipy.stats
 
 from bayescal.compare import wilcoxon
-from bayescal.compare._table import differences
 from bayescal.compare._wilcoxon import EXACT, holm
+from bayescal.compare.table import differences
 from tests.compare.published import TUNED_TREES
 
 

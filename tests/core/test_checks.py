@@ -422,3 +422,27 @@ def test_points_say_what_is_wrong(
 ) -> None:
     with pytest.raises(ValueError, match=says(message)):
         checks.check_points(x, data, univariate)
+
+
+# --- rows of probabilities ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("total", "eps", "passes"),
+    [
+        (1.0009, 2.0**-52, True),
+        (0.9991, 2.0**-52, True),
+        (1.0011, 2.0**-52, False),
+        (0.9989, 2.0**-52, False),
+        (1.0011, 2.0**-10, True),
+        (np.nan, 2.0**-52, False),
+    ],
+)
+def test_rows_must_sum_to_one(total: float, eps: float, passes: bool) -> None:
+    rows = np.array([[0.5, 0.5], [total - 0.25, 0.25]])
+    if passes:
+        checks.check_row_sums(rows, "p", eps=eps)
+        return
+    text = f"p must have rows that sum to one, got a sum of {total:g} in row 1; do"
+    with pytest.raises(ValueError, match=says(text)):
+        checks.check_row_sums(rows, "p", eps=eps, advice="do")

@@ -68,7 +68,7 @@ def test_seeds_decide() -> None:
         ([0.2, 0.3, 0.5], "must have shape (n, 3), got (3,)"),
         (np.ones((4, 2)) / 2, "must have shape (n, 3), got (4, 2)"),
         ([[0.5, 0.5, 0.5]], "rows that sum to one"),
-        ([[1.5, -0.5, 0]], "rows that sum to one"),
+        ([[1.5, -0.5, 0]], "must lie in [0, 1], got -0.5"),
         ([[np.nan, 0.5, 0.5]], "probs"),
     ],
 )

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayescal import metrics
+from bayescal._core.binning import equal_mass_cuts
 from bayescal.maps import _groups
-from bayescal.maps._groups import Ranking, equal_mass_cuts, merge_ties, middles
+from bayescal.maps._groups import Ranking, merge_ties, middles
 from bayescal.maps.histogram import Binning, Histogram
 from tests.maps.hostile import PROBABILITIES
 

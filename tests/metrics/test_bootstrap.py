@@ -9,14 +9,14 @@ import pytest
 from scipy import stats
 
 from bayescal import metrics
+from bayescal._core.binning import equal_mass_sums
 from bayescal.metrics import _replicates
-from bayescal.metrics._bins import equal_mass_sums
 from bayescal.metrics._bootstrap import prepare
-from bayescal.metrics._inputs import Predictions
 from bayescal.metrics._mass_many import mass_sums_many
-from bayescal.metrics._registry import METRICS
 from bayescal.metrics._replicates import resample
-from bayescal.metrics._sums import collect_many, evaluate
+from bayescal.metrics.inputs import Predictions
+from bayescal.metrics.registry import METRICS
+from bayescal.metrics.sums import collect_many, evaluate
 
 Array = np.ndarray
 CASES: list[tuple[str, dict[str, Any]]] = [

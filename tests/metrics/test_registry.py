@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from bayescal import metrics
-from bayescal.metrics._registry import METRICS
+from bayescal.metrics.registry import METRICS
 
 FUNCTIONS = {
     name: entry.function
@@ -138,7 +138,7 @@ def test_order_of_classes_does_not_matter(metric: Metric) -> None:
         ([0.5, np.inf], [0, 1], None, ValueError, "probs must be finite, got infinity"),
         ([0.5, 1.1], [0, 1], None, ValueError, r"probs must lie in \[0, 1\], got 1.1; pass"),
         ([0.5, -0.1], [0, 1], None, ValueError, r"probs must lie in \[0, 1\], got -0.1; pass"),
-        ([[0.5, 0.4]], [0], None, ValueError, "rows that sum to one, got a sum of 0.9"),
+        ([[0.5, 0.4]], [0], None, ValueError, "rows that sum to one, got a sum of 0.9 in row 0"),
         ([0.5, 0.5], [0, 2], None, ValueError, r"y must be in \{0, 1\}, got 2"),
         ([0.5, 0.5], [0, 0.5], None, ValueError, r"y must be in \{0, 1\}, got 0.5"),
         ([0.5, 0.5], [0, np.nan], None, ValueError, "y must be finite, got NaN at position 1"),

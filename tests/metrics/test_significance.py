@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from bayescal import metrics
-from bayescal.metrics._inputs import check_predictions
 from bayescal.metrics._significance import draw_labels
+from bayescal.metrics.inputs import check_predictions
 
 Array = np.ndarray
 

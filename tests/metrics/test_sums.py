@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from bayescal import metrics
-from bayescal.metrics._inputs import Predictions, check_many_labels, check_predictions
-from bayescal.metrics._registry import METRICS, streamed
 from bayescal.metrics._skce import KernelError
-from bayescal.metrics._sums import (
+from bayescal.metrics.inputs import Predictions, check_many_labels, check_predictions
+from bayescal.metrics.registry import METRICS, streamed
+from bayescal.metrics.sums import (
     Metric,
     SumMetric,
     collect,
@@ -181,7 +181,7 @@ def test_standard_error_is_the_deviation_over_samples(name: str, options: dict) 
 def test_blocks_do_not_matter(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     metric, data = streamed(name, 4, {}), make(4, n=1000)
     whole = collect(metric, data)
-    monkeypatch.setattr("bayescal.metrics._sums._BLOCK", 100)
+    monkeypatch.setattr("bayescal.metrics.sums._BLOCK", 100)
     np.testing.assert_allclose(collect(metric, data), whole, rtol=1e-13)
 
 

@@ -14,7 +14,7 @@ from scipy import stats
 import bayescal as bc
 from bayescal.inference._engine import find_modes
 from bayescal.models import Family, Prior
-from bayescal.models._prior import draw, log_density, walk
+from bayescal.models.prior import draw, log_density, walk
 
 pytestmark = pytest.mark.usefixtures("x64")
 

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayescal.smoothing import _instance, instance_targets
-from bayescal.smoothing._instance import (
+from bayescal.smoothing import instance, instance_targets
+from bayescal.smoothing.instance import (
     batched_instance_targets,
     masked_instance_targets,
     pooled_scale,
@@ -64,10 +64,10 @@ def test_batches_have_the_targets_of_each_data_set(
 def test_batches_are_mapped_a_few_at_a_time(
     x64: None, monkeypatch: pytest.MonkeyPatch, pairs: int
 ) -> None:
-    monkeypatch.setattr(_instance, "block_elements", lambda: pairs)
+    monkeypatch.setattr(instance, "block_elements", lambda: pairs)
     sets = [data_set(10, 1, seed) for seed in range(5)]
     x, y = (jnp.asarray(np.stack(arrays)) for arrays in zip(*sets, strict=True))
-    found = _instance.batched_instance_targets(x, y, jnp.ones((5, 10)), jnp.asarray(1.0))
+    found = instance.batched_instance_targets(x, y, jnp.ones((5, 10)), jnp.asarray(1.0))
     for row, (features, labels) in enumerate(sets):
         expected = instance_targets(features, labels)
         np.testing.assert_allclose(found[row], expected, rtol=1e-10)

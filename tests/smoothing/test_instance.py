@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayescal.smoothing import instance_targets, platt_targets
-from bayescal.smoothing._instance import soften
+from bayescal.smoothing.instance import soften
 
 RULES = ["silverman", "scott", "cv", 0.4]
 SCALES = ["full", "diagonal", "pooled"]

@@ -7,7 +7,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from bayescal.maps._groups import equal_mass_cuts, middles
+from bayescal._core.binning import equal_mass_cuts
+from bayescal.maps._groups import middles
 
 Binning = Literal["equal_mass", "equal_width"]
 BINNINGS = ("equal_mass", "equal_width")

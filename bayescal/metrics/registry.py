@@ -11,7 +11,6 @@ from bayescal.metrics._canonical import canonical_ece, make_canonical
 from bayescal.metrics._corp import corp
 from bayescal.metrics._debiased import debiased_ece, make_debiased
 from bayescal.metrics._decisions import decision_cost, loss_gap, make_loss_gap
-from bayescal.metrics._inputs import check_eps
 from bayescal.metrics._kde import kde_ece, make_kde
 from bayescal.metrics._mass import MassHistogram, MassMetric
 from bayescal.metrics._multilabel import (
@@ -23,8 +22,11 @@ from bayescal.metrics._multilabel import (
 from bayescal.metrics._scores import Accuracy, BrierScore, LogLoss, accuracy, brier_score, log_loss
 from bayescal.metrics._skce import skce
 from bayescal.metrics._smooth import make_smooth, smooth_ece
-from bayescal.metrics._sums import Metric, SumMetric
 from bayescal.metrics._truth import true_calibration_error
+from bayescal.metrics.inputs import check_eps
+from bayescal.metrics.sums import Metric, SumMetric
+
+__all__ = ["METRICS", "Entry", "streamed"]
 
 Shape = Literal["binary", "multiclass", "multilabel"]
 _CLASSES: tuple[Shape, ...] = ("binary", "multiclass")
@@ -43,7 +45,7 @@ class Entry:
         exclude each other.
     make : callable or None
         Called with the number of columns (None for shape (n,)) and the options of the function,
-        returns the metric of :mod:`bayescal.metrics._sums`. None where there is none.
+        returns the metric of :mod:`bayescal.metrics.sums`. None where there is none.
     best : {"low", "high", "zero"} or None
         What good predictions have; None for results of several numbers.
     counts : bool

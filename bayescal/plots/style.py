@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+__all__ = ["COLORS", "Style", "label_axes", "new_axes", "next_style", "style_of", "tidy"]
+
 # The palette of Okabe and Ito without its yellow, which is too faint for lines on white.
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 _LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.2, 1.2, 1.2)))
 
@@ -33,7 +35,7 @@ def next_style(ax: Axes) -> Style:
 def style_of(series: int) -> Style:
     """Return the style of the series of that number, from 0."""
     return Style(
-        _COLORS[series % len(_COLORS)],
+        COLORS[series % len(COLORS)],
         _MARKERS[series % len(_MARKERS)],
         _LINES[series % len(_LINES)],
     )

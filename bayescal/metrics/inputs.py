@@ -8,11 +8,26 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.checks import as_numpy, check_finite, check_labels
+from bayescal._core.checks import (
+    as_numpy,
+    check_finite,
+    check_labels,
+    check_row_sums,
+    check_weights,
+)
 
-# Rounding that is forgiven: of one probability outside [0, 1], and of a row's sum.
+__all__ = [
+    "Predictions",
+    "check_eps",
+    "check_many_labels",
+    "check_norm",
+    "check_positive",
+    "check_predictions",
+    "check_truth",
+]
+
+# Rounding that is forgiven of one probability outside [0, 1].
 _RANGE_TOLERANCE = 1e-6
-_SUM_TOLERANCE = 1e-4
 
 
 class Predictions(NamedTuple):
@@ -57,7 +72,7 @@ def check_predictions(probs: Any, y: Any, weights: Any = None) -> Predictions:
     if y.shape != probs.shape[:1]:
         raise ValueError(f"y must have shape ({len(probs)},) to match probs, got {y.shape}")
     eps = _precision(probs.dtype)
-    weights = _check_weights(weights, len(probs))
+    weights = check_weights(weights, len(probs), "weights", match="probs")
     probs, y, weights = _counted(probs, y, weights)
     classes = 2 if probs.ndim == 1 else probs.shape[1]
     return Predictions(_check_probs(probs, eps), check_labels(y, classes, "y"), weights, eps)
@@ -73,7 +88,9 @@ def check_many_labels(probs: Any, y: Any, weights: Any = None) -> Predictions:
     if y.shape != probs.shape:
         raise ValueError(f"y must have shape {probs.shape} to match probs, got {y.shape}")
     eps = _precision(probs.dtype)
-    probs, y, weights = _counted(probs, y, _check_weights(weights, len(probs)))
+    probs, y, weights = _counted(
+        probs, y, check_weights(weights, len(probs), "weights", match="probs")
+    )
     return Predictions(_check_range(probs), check_labels(y, 2, "y"), weights, eps)
 
 
@@ -122,20 +139,6 @@ def _precision(dtype: np.dtype) -> float:
     return float(jnp.finfo(dtype).eps) if jnp.issubdtype(dtype, jnp.floating) else 2.0**-52
 
 
-def _check_weights(weights: Any, n: int) -> np.ndarray:
-    if weights is None:
-        return np.ones(n)
-    array = as_numpy(weights, "weights").astype(np.float64)
-    if array.shape != (n,):
-        raise ValueError(f"weights must have shape ({n},) to match probs, got {array.shape}")
-    check_finite(array, "weights")
-    if (array < 0).any():
-        raise ValueError(f"weights must not be negative, got {array.min():g}")
-    if not (array > 0).any():
-        raise ValueError("weights must not all be zero")
-    return array
-
-
 def _check_range(probs: np.ndarray, name: str = "probs") -> np.ndarray:
     low, high = probs.min(), probs.max()
     # NaN is neither below nor above: it comes out of both.
@@ -151,12 +154,7 @@ def _check_range(probs: np.ndarray, name: str = "probs") -> np.ndarray:
 def _check_probs(probs: np.ndarray, eps: float, name: str = "probs") -> np.ndarray:
     clipped = _check_range(probs, name)
     if probs.ndim == 2:
-        sums = probs @ np.ones(probs.shape[1])
-        low, high = sums.min(), sums.max()
-        tolerance = max(_SUM_TOLERANCE, probs.shape[1] * eps)
-        if max(1 - low, high - 1) > tolerance:
-            total = low if 1 - low > high - 1 else high
-            raise ValueError(f"{name} must have rows that sum to one, got a sum of {total:g}")
+        check_row_sums(probs, name, eps=eps)
     return clipped
 
 

@@ -9,6 +9,8 @@ import numpy as np
 
 from bayescal._core.checks import as_numpy
 
+__all__ = ["Table", "differences", "read_table"]
+
 
 class Table(NamedTuple):
     """Scores (data sets, methods), float64 and lower is better, with the methods' names."""

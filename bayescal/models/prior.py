@@ -18,6 +18,20 @@ import numpy as np
 from bayescal._core.numerics import nan_to_minus_inf
 from bayescal.models._family import Family
 
+__all__ = [
+    "Prior",
+    "Site",
+    "draw",
+    "fit_shapes",
+    "is_distribution",
+    "log_density",
+    "make_prior",
+    "model_sites",
+    "stack_priors",
+    "walk",
+    "widen",
+]
+
 
 class Site(NamedTuple):
     """One random site met on a walk: its distribution and the value chosen."""

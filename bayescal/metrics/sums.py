@@ -16,7 +16,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.precision import float64
-from bayescal.metrics._inputs import Predictions
+from bayescal.metrics.inputs import Predictions
+
+__all__ = [
+    "DirectMetric",
+    "Metric",
+    "Piece",
+    "SumMetric",
+    "collect",
+    "collect_many",
+    "evaluate",
+    "size_pieces",
+    "sizes",
+    "standard_error",
+    "sum_matrix",
+]
 
 #: Numbers of a block of rows on the host: what the processor's cache holds.
 _BLOCK = 1 << 16
@@ -105,7 +119,7 @@ def evaluate(metric: Metric, data: Predictions, xp: Any = np) -> Any:
     Examples
     --------
     >>> import numpy as np
-    >>> from bayescal.metrics._inputs import Predictions
+    >>> from bayescal.metrics.inputs import Predictions
     >>> from bayescal.metrics._scores import BrierScore
     >>> data = Predictions(np.array([0.75, 0.5]), np.array([1, 0]), np.ones(2), 0.0)
     >>> evaluate(BrierScore(), data)

@@ -14,13 +14,13 @@ from bayescal.compare._bayes import SignedRankMatrix, posterior_of
 from bayescal.compare._cliques import cliques
 from bayescal.compare._nemenyi import Nemenyi, nemenyi_of
 from bayescal.compare._ranks import Friedman, friedman_of, ranks_of
-from bayescal.compare._table import read_table
 from bayescal.compare._wilcoxon import Wilcoxon, wilcoxon_of
+from bayescal.compare.table import read_table
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["TESTS", "Comparison", "compare", "significant_gaps"]
 
 TESTS = ("wilcoxon", "nemenyi")
 

@@ -1,6 +1,13 @@
-"""Bins of equal width and of equal mass, and what is computed from sums over them.
+"""Bins of equal width and of equal mass: the one definition of each.
 
-Sums have shape (3, ..., bins): of weights, of predictions and of outcomes.
+Bins of equal width are (j / bins, (j + 1) / bins], with 0 in the first.
+
+Bins of equal mass part cases in ascending order at the masses of :func:`mass_borders`: where all
+weights are whole, hence counts, bins hold equally many, the first ones one more where the number
+does not divide; otherwise equal shares. A weight of 2 is the row twice. A border may fall within
+cases of one value. Where sums over bins are wanted (:func:`equal_mass_sums`), such ties are shared
+in proportion, so that the order of rows does not matter; where a value must belong to one bin, as
+in a calibrator (:func:`equal_mass_cuts`), the border moves to the nearer end of the ties.
 """
 
 from __future__ import annotations
@@ -135,6 +142,46 @@ def _running_max(values: Any, xp: Any) -> Any:
     return np.maximum.accumulate(values) if xp is np else jax.lax.cummax(values)
 
 
+def equal_mass_cuts(mass: np.ndarray, bins: np.ndarray, whole: bool) -> np.ndarray:
+    """Cut groups of rows into bins of equal mass, for several numbers of bins at once.
+
+    Where weights are counts, bins should hold equally many, the first ones one more where the
+    number does not divide; otherwise, equal shares. A border that falls within a group moves to its
+    nearer end, and to the upper one if both are equally near.
+
+    Parameters
+    ----------
+    mass : array of shape (groups + 1,)
+        Cumulative weight, from zero.
+    bins : array of int of shape (k,)
+        Numbers of bins.
+    whole : bool
+        Whether weights are counts.
+
+    Returns
+    -------
+    array of int of shape (sum(bins),)
+        For every bin, the number of groups that end at or before its upper border.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> equal_mass_cuts(np.array([0.0, 1, 2, 5, 6, 7]), np.array([1, 3]), True).tolist()
+    [5, 2, 3, 5]
+    """
+    total = mass[-1]
+    number = np.repeat(bins, bins)
+    step = np.arange(1, len(number) + 1) - np.repeat(np.cumsum(bins) - bins, bins)
+    if whole:
+        border = step * np.floor(total / number) + np.minimum(step, total % number)
+    else:
+        border = step / number * total
+    above = np.clip(np.searchsorted(mass, border), 1, len(mass) - 1)
+    # Sums of weights carry rounding errors, which must not decide between two ends.
+    lower = border - mass[above - 1] < (mass[above] - border) - 1e-9 * total / number
+    return np.where(step == number, len(mass) - 1, above - lower)
+
+
 def binned_error(sums: Any, norm: float, xp: Any) -> Any:
     """Return the norm over bins of the gap of mean prediction and outcome, weighted by mass."""
     mass = sums[0]
@@ -144,35 +191,3 @@ def binned_error(sums: Any, norm: float, xp: Any) -> Any:
     mean = (mass * gap**norm).sum() / mass.sum()
     # Zero has no slope, but its root would have an infinite one.
     return xp.where(mean > 0, xp.where(mean > 0, mean, 1) ** (1 / norm), 0)
-
-
-def debiased_error(sums: Any, size: Any, norm: int, xp: Any) -> Any:
-    """Return the debiased error over bins; ``size`` is the number of cases in each.
-
-    With norm 2 the variance of the mean outcome is taken off each squared gap; with norm 1 twice
-    the mean gap less its mean if outcomes were normal around what was observed.
-    """
-    mass = sums[0]
-    safe = xp.where(mass > 0, mass, 1)
-    observed = xp.clip(sums[2] / safe, 0, 1)
-    gap = sums[1] / safe - sums[2] / safe
-    share = mass / mass.sum()
-    variance = observed * (1 - observed)
-    if norm == 2:
-        several = size > 1
-        error = gap**2 - variance / xp.where(several, size - 1, 1)
-        mean = (share * xp.where(several, error, 0)).sum()
-        return xp.where(mean > 0, xp.sqrt(xp.where(mean > 0, mean, 1)), 0)
-    spread = variance / xp.where(size > 0, size, 1)
-    deviation = xp.sqrt(xp.where(spread > 0, spread, 1))
-    z = xp.abs(gap) / deviation
-    folded = deviation * (math.sqrt(2 / math.pi) * xp.exp(-(z**2) / 2) + z * _erf(z, xp))
-    corrected = 2 * xp.abs(gap) - xp.where(spread > 0, folded, xp.abs(gap))
-    return xp.maximum((share * corrected).sum(), 0)
-
-
-def _erf(z: Any, xp: Any) -> Any:
-    """Return erf(z / sqrt 2)."""
-    if xp is np:
-        return np.vectorize(math.erf, otypes=[float])(z / math.sqrt(2))
-    return jax.scipy.special.erf(z / math.sqrt(2))

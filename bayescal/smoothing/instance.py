@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.blocks import block_elements
-from bayescal._core.checks import check_choice
+from bayescal._core.checks import check_choice, check_weights
 from bayescal._core.kernels import (
     Covariance,
     Rule,
@@ -22,11 +22,16 @@ from bayescal.smoothing._constant import smoothing_by_class
 from bayescal.smoothing._inputs import (
     check_bandwidth,
     check_features,
-    check_sample_weight,
     check_targets,
 )
 
-__all__ = ["batched_instance_targets", "instance_targets", "masked_instance_targets"]
+__all__ = [
+    "batched_instance_targets",
+    "instance_targets",
+    "masked_instance_targets",
+    "pooled_scale",
+    "soften",
+]
 
 Scale = Literal["full", "diagonal", "pooled"]
 _COVARIANCE: dict[str, Covariance] = {"full": "full", "diagonal": "diagonal", "pooled": "unit"}
@@ -93,7 +98,7 @@ def instance_targets(
     [0.13, 0.12, 0.08, 0.92, 0.88, 0.87]
     """
     y = check_targets(y, 2)
-    weights = check_sample_weight(sample_weight, len(y))
+    weights = check_weights(sample_weight, len(y))
     points = check_features(x, len(y))
     rule = check_bandwidth(bandwidth)
     check_choice(scale, "scale", tuple(_COVARIANCE))

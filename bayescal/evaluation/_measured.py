@@ -1,0 +1,39 @@
+"""What was found of models on one data set: what numbers, text and page are made from."""
+
+from __future__ import annotations
+
+from abc import ABC
+from dataclasses import dataclass
+
+import numpy as np
+
+from bayescal.evaluation._findings import Finding, describe
+from bayescal.metrics import Report
+
+
+@dataclass(frozen=True, repr=False)
+class Measured(ABC):
+    """The attributes of an :class:`Evaluation`, which knows its page, as the page knows these."""
+
+    report: Report
+    findings: dict[str, Finding]
+    classes: tuple[str, ...]
+    bins: int
+    replicates: int
+    seed: int
+    models: dict[str, np.ndarray]
+    labels: np.ndarray
+    weights: np.ndarray | None
+
+    def summary(self) -> dict[str, str]:
+        """Return, by model, the finding in plain sentences."""
+        return {
+            name: describe(
+                found, self.report.intervals[name]["ECE"].value, f"class {self.classes[-1]}"
+            )
+            for name, found in self.findings.items()
+        }
+
+    def __repr__(self) -> str:
+        said = (f"{name}: {text}" for name, text in self.summary().items())
+        return "\n".join([*said, repr(self.report)])

@@ -11,7 +11,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 
-from bayescal._core.checks import as_numpy, check_sample_weight
+from bayescal._core.checks import as_numpy, check_weights
 
 _NUMBERS = {2: "two"}
 
@@ -21,7 +21,7 @@ def read_rows(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return the classes, and rows, labels as their positions and weights of used rows."""
     found, label = read_labels(y, len(x), classes, columns)
-    weights = check_sample_weight(sample_weight, len(x))
+    weights = check_weights(sample_weight, len(x))
     used = weights > 0
     if not used.all():
         x, label, weights = x[used], label[used], weights[used]

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.checks import as_numpy, check_choice, check_count, check_sample_weight
+from bayescal._core.checks import as_numpy, check_choice, check_count, check_weights
 from bayescal._core.folds import content_folds, score_keys
 from bayescal.calibrators._combination import copy_features
 from bayescal.calibrators._inputs import FLOOR, INPUTS, Inputs, convert
@@ -242,7 +242,7 @@ class Auto(ClassifierMixin, BaseEstimator):
         fitted = self.calibrators_[0]
         rows = as_numpy(scores, "scores") if hasattr(scores, "detach") else np.asarray(scores)
         rows = rows.reshape(len(rows), -1)
-        weights = check_sample_weight(sample_weight, len(rows))
+        weights = check_weights(sample_weight, len(rows))
         used = weights > 0
         rows, weights, y = rows[used], weights[used], np.asarray(y)[used]
         codes = y if several else read_labels(y, len(y), self.classes_, len(self.classes_))[1]

@@ -23,7 +23,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from bayescal._core.checks import check_sample_weight
+from bayescal._core.checks import check_weights
 from bayescal.calibrators._base import Calibrator
 from bayescal.calibrators._combination import copy_features
 from bayescal.calibrators.auto import Auto
@@ -130,7 +130,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         X = indexable(X, label)[0]
         weights, seen = None, label
         if sample_weight is not None:
-            weights = check_sample_weight(sample_weight, len(label))
+            weights = check_weights(sample_weight, len(label))
             seen = label[weights > 0]
         routed = self._route(weights, fit_params)
         frozen = isinstance(self.estimator, FrozenEstimator)

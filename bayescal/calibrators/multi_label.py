@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.checks import as_numpy, check_sample_weight
+from bayescal._core.checks import as_numpy, check_weights
 from bayescal.calibrators._combination import worst_status
 
 __all__ = ["MultiLabel"]
@@ -97,7 +97,7 @@ class MultiLabel(MetaEstimatorMixin, BaseEstimator):
         strange = ~np.isin(present, (0, 1))
         if strange.any():
             raise ValueError(f"Y must hold zeros and ones, got {present[strange][0]}")
-        weights = check_sample_weight(sample_weight, len(rows))
+        weights = check_weights(sample_weight, len(rows))
         self.label_names_ = None if names is None else np.asarray(names, object)
         self.n_features_in_ = rows.shape[1]
         self.calibrators_ = []

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from bayescal._core.checks import check_choice, check_count, check_strength
+from bayescal._core.folds import content_folds, score_keys
 from bayescal.calibrators._base import State
 from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._log_odds import LogOddsCalibrator
@@ -21,6 +22,8 @@ _FUNCTIONS = 30
 _POINTS = 512
 _APART, _NOTHING = 1e-6, 1e-100
 _GRID = 17
+#: A penalty so much weaker than where it takes a quarter of a function leaves it free.
+_FREE = 1e4
 
 
 @dataclass(eq=False, repr=False)
@@ -35,8 +38,8 @@ class Spline(LogOddsCalibrator):
     range are merged.
 
     The strength is chosen among 17 by cross-validated log loss. For that scores are gathered in at
-    most 512 points of equal weight; folds are drawn within each class, by a fixed seed and in the
-    order of the scores, so that the choice does not depend on the order of the rows.
+    most 512 points of equal weight; folds are drawn within each class by the content of rows,
+    whatever their order.
 
     Parameters
     ----------
@@ -210,12 +213,8 @@ def _gather(x: np.ndarray, y: np.ndarray, weights: np.ndarray, folds: int) -> _P
     point = np.cumsum(begins)
     count = point[-1] + 1
     mean = np.bincount(point, weights * (x - x[0])) / np.bincount(point, weights) + x[0]
-    fold = np.empty(len(x), int)
-    # Not in turn: folds that are alike in every region would not punish what is only noise.
-    random = np.random.default_rng(0)
-    for label in (0, 1):
-        rows = np.flatnonzero(y == label)
-        fold[rows] = random.permutation(len(rows)) % folds
+    # Shuffled: folds that are alike in every region would not punish what is only noise.
+    fold = content_folds(score_keys(np.stack([1 - x, x], axis=1), y), y, folds)
     cell = fold * count + point
     total = np.bincount(cell, weights, minlength=folds * count).reshape(folds, count)
     ones = np.bincount(cell, weights * y, minlength=folds * count).reshape(folds, count)
@@ -327,8 +326,9 @@ def _choose(columns: np.ndarray, points: _Points, roughness: np.ndarray, rule: s
     if not rough.size:
         return 0.0
     total = points.weights.sum()
-    # From where the smoothest bend is gone to where the roughest is free.
-    grid = np.geomspace(250 / rough[0], 0.25 / rough[-1], _GRID) * total
+    # From where the smoothest function is gone to where the roughest is free, and if they are few
+    # all of them.
+    grid = np.geomspace(250 / rough[0], 0.25 / max(rough[-1], _FREE * rough[0]), _GRID) * total
     path = ridge_path(columns, points.weights, points.positives, grid[:, None] * roughness)
     held = points.weights.sum(axis=1)
     share = held / held.sum()

@@ -1,0 +1,378 @@
+"""Averaging Bayesian logistic regressions over their scale, shrinkage and curvature.
+
+Scores are transformed by several inverse temperatures; at each, several regressions differ in
+their priors and in whether, and how, a Gaussian process curves the log odds. All are fitted
+together, as one batch with the leading axes (scales, lengths, priors): with NumPy on the host, or
+with JAX, which maps the same code over data sets.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+#: Standard deviation of the logarithm of the inverse temperature.
+LOG_SCALE = 2.0
+#: Log odds beyond this count as this: those of float32's least normal number.
+FAR = float(-np.log(np.finfo(np.float32).tiny))
+#: Inverse temperatures, in posterior standard deviations of their logarithm.
+STEPS = np.linspace(-3, 3, 7)
+#: Of the Gaussian process, in standard deviations of the log odds.
+LENGTHS = np.array([0.5, 1.5])
+INDUCING = 14
+_JITTER, _NARROW = 1e-6, 1e-3
+#: Between these quantiles lie the inducing inputs.
+TAILS = np.array([0.005, 0.995])
+#: Columns that are not the Gaussian process: two shapes and an intercept.
+PLAIN = 3
+COLUMNS = PLAIN + INDUCING
+#: Of the ten regressions with a length, those from here on have no Gaussian process.
+LINEAR = 8
+_FIRST, _SECOND = np.triu_indices(COLUMNS)
+_PAIR = np.zeros((COLUMNS, COLUMNS), int)
+_PAIR[_FIRST, _SECOND] = _PAIR[_SECOND, _FIRST] = np.arange(len(_FIRST))
+_MOST, _POLISHED = 60, 6
+#: The weight of rows up to which single precision tells curvatures beside those of the priors.
+_LIGHT = 1e5
+_TOLERANCE, _NEARLY = 1e-9, 1e-2
+
+
+def _priors() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return precisions (2, 10, 17), amplitudes (2, 10, 17) and log weights (2, 10).
+
+    For each length all regressions with a Gaussian process, and half of those without one, which
+    do not depend on it: so batches have one shape.
+    """
+    rows = []
+    for plain in (0.05, 0.5):
+        own = [(v, b, a, 0.25) for v in (0.05, 0.5) for b in (0.1, 0.5) for a in (0.3, 1.0)]
+        rows.append(own + [(plain, b, 0.0, 3.0) for b in (0.1, 0.5)])
+    shape, intercept, amplitude, weight = np.moveaxis(np.array(rows), -1, 0)
+    ones = np.ones((*shape.shape, INDUCING))
+    precision = np.stack([1 / shape, 1 / shape, 1 / intercept], axis=-1)
+    precision = np.concatenate([precision, ones], axis=-1)
+    scale = np.concatenate([ones[..., :PLAIN], amplitude[..., None] * ones], axis=-1)
+    return precision, scale, np.log(weight)
+
+
+_PRECISION, _AMPLITUDE, _LOG_WEIGHT = _priors()
+
+
+class Points(NamedTuple):
+    """Rows gathered in points.
+
+    Attributes
+    ----------
+    z : array of shape (n,)
+        Log odds.
+    weights, positives : arrays of shape (n,)
+        The weight of all rows and of those of class 1; zero leaves a point out.
+    tails : array of shape (2, 2)
+        The two log odds between which the lower, and the upper, quantile of all rows lies.
+    parts : array of shape (2,)
+        How far the quantiles lie between the first and the second.
+    """
+
+    z: Any
+    weights: Any
+    positives: Any
+    tails: Any
+    parts: Any
+
+
+class Basis(NamedTuple):
+    """What turns log odds into features, for each scale (s,).
+
+    Attributes
+    ----------
+    inverse : array of shape (s,)
+        Inverse temperatures.
+    smoothing : array of shape ()
+        How much of the uniform distribution is mixed in.
+    inducing : array of shape (s, g)
+        Inputs of the Gaussian process; others are moved between the first and the last.
+    length : array of shape (s, 2)
+    """
+
+    inverse: Any
+    smoothing: Any
+    inducing: Any
+    length: Any
+
+
+class Fitted(NamedTuple):
+    """Regressions (s, 2, 10).
+
+    Attributes
+    ----------
+    basis : Basis
+    coef : array of shape (s, 2, 10, 17)
+        Of two shapes, intercept, and kernels at the inducing inputs.
+    factor : array of shape (s, 2, 10, 17, 17)
+        The covariance of ``coef`` is factor @ factor'.
+    log_evidence : array of shape (s, 2, 10)
+        With the prior of the regression, up to a constant.
+    decrement : array of shape ()
+        What Newton's last step was to gain at most, relative to the objective.
+    """
+
+    basis: Basis
+    coef: Any
+    factor: Any
+    log_evidence: Any
+    decrement: Any
+
+
+def fit(points: Points, xp: Any = np, rough: Points | None = None) -> Fitted:
+    """Fit all regressions. O(n) time and memory for the given number of them.
+
+    On the host the fit may begin with fewer points that stand for the others.
+    """
+    dtype = points.z.dtype
+    center, spread = _find_scale(points, xp)
+    u = center + spread * xp.asarray(STEPS, dtype)
+    basis = _make_basis(points, xp.exp(u), xp)
+    lower = xp.linalg.cholesky(_inducing_kernel(basis, xp))
+    whiten = _beside_identity(xp.linalg.inv(lower), xp)
+    precision, amplitude, log_weight = (
+        xp.asarray(part, dtype) for part in (_PRECISION, _AMPLITUDE, _LOG_WEIGHT)
+    )
+
+    def problem(rows: Points) -> _Problem:
+        offset, columns = make_columns(basis, rows.z, xp)
+        return _Problem(rows, offset, whiten @ columns, precision, amplitude)
+
+    start = xp.zeros((*whiten.shape[:2], *amplitude.shape[1:]), dtype)
+    if rough is not None:
+        found = _minimize(problem(rough), start, xp, _NEARLY)
+        found = _polish(problem(points), found)
+    else:
+        found = _minimize(problem(points), start, xp)
+    theta, value, hessian, decrement = found
+    root = xp.linalg.cholesky(hessian)
+    log_det = xp.sum(xp.log(precision), -1) / 2
+    log_det = log_det - xp.sum(xp.log(xp.diagonal(root, axis1=-2, axis2=-1)), -1)
+    log_evidence = log_det - value + log_weight - (u**2 / (2 * LOG_SCALE**2))[:, None, None]
+    # To kernels at the inducing inputs.
+    turn = xp.swapaxes(whiten, -1, -2)[:, :, None]
+    coef = (turn @ (amplitude * theta)[..., None])[..., 0]
+    factor = turn @ (amplitude[..., None] * xp.swapaxes(xp.linalg.inv(root), -1, -2))
+    return Fitted(basis, coef, factor, log_evidence, decrement)
+
+
+def make_columns(basis: Basis, z: Any, xp: Any = np) -> tuple[Any, Any]:
+    """Return offsets (s, n) and what is multiplied by coefficients (s, 2, 17, n), at z (n,)."""
+    one, zero = _shapes(basis, z, xp)
+    offset = one - zero
+    held = xp.clip(offset, basis.inducing[:, :1], basis.inducing[:, -1:])
+    kernel = _matern(basis.inducing[:, None, :, None] - held[:, None, None, :], basis.length, xp)
+    plain = xp.stack([one, -zero, xp.ones_like(one)], axis=1)[:, None]
+    plain = xp.broadcast_to(plain, (*kernel.shape[:2], PLAIN, len(z)))
+    return offset, xp.concatenate([plain, kernel], axis=2)
+
+
+def _shapes(basis: Basis, z: Any, xp: Any) -> tuple[Any, Any]:
+    """Return logarithms (s, n) of the scaled and smoothed probabilities of classes 1 and 0."""
+    x = basis.inverse[:, None] * z
+    small = xp.log1p(xp.exp(-abs(x)))
+    least, rest = xp.log(basis.smoothing / 2), xp.log1p(-basis.smoothing)
+    one = xp.logaddexp(rest + xp.minimum(x, 0) - small, least)
+    zero = xp.logaddexp(rest - xp.maximum(x, 0) - small, least)
+    return one, zero
+
+
+def _matern(distance: Any, length: Any, xp: Any) -> Any:
+    r = np.sqrt(3).astype(distance.dtype) * abs(distance) / length[:, :, None, None]
+    return (1 + r) * xp.exp(-r)
+
+
+def _inducing_kernel(basis: Basis, xp: Any) -> Any:
+    z = basis.inducing
+    apart = (z[:, :, None] - z[:, None, :])[:, None]
+    return _matern(apart, basis.length, xp) + _JITTER * xp.eye(INDUCING, dtype=z.dtype)
+
+
+def _beside_identity(block: Any, xp: Any) -> Any:
+    """Return matrices (..., 17, 17) with the identity before a block (..., 14, 14)."""
+    shape = *block.shape[:-2], PLAIN, COLUMNS
+    above = xp.broadcast_to(xp.eye(PLAIN, COLUMNS, dtype=block.dtype), shape)
+    beside = xp.zeros((*block.shape[:-1], PLAIN), block.dtype)
+    return xp.concatenate([above, xp.concatenate([beside, block], axis=-1)], axis=-2)
+
+
+def _make_basis(points: Points, inverse: Any, xp: Any) -> Basis:
+    """Place the inducing inputs, and choose the lengths, by the distribution of offsets."""
+    total = xp.sum(points.weights)
+    basis = Basis(inverse, 1 / (total + 1), None, None)
+    one, zero = _shapes(basis, points.z, xp)
+    offset = one - zero
+    mean = offset @ points.weights / total
+    deviation = xp.sqrt((offset - mean[:, None]) ** 2 @ points.weights / total)
+    one, zero = _shapes(basis, points.tails.reshape(-1), xp)
+    around = (one - zero).reshape(-1, 2, 2)
+    low, high = (around[:, :, 0] + points.parts * (around[:, :, 1] - around[:, :, 0])).T
+    step = xp.linspace(0, 1, INDUCING, dtype=offset.dtype)
+    inducing = low[:, None] + (high - low)[:, None] * step
+    length = xp.maximum(deviation, _NARROW)[:, None] * xp.asarray(LENGTHS, offset.dtype)
+    return basis._replace(inducing=inducing, length=length)
+
+
+def _find_scale(points: Points, xp: Any) -> tuple[Any, Any]:
+    """Return the most probable logarithm of the inverse temperature, and its deviation."""
+    z, weights, positives = points[:3]
+    prior = 1 / LOG_SCALE**2
+
+    def loss(u: Any) -> Any:
+        x = xp.exp(u)[:, None] * z
+        rows = weights * xp.logaddexp(x, xp.zeros_like(x)) - positives * x
+        return xp.sum(rows, axis=1) + prior * u**2 / 2
+
+    def slopes(u: Any) -> tuple[Any, Any, Any]:
+        x = xp.exp(u) * z
+        p = (1 + xp.tanh(x / 2)) / 2
+        square = (weights * p * (1 - p)) @ x**2
+        slope = (weights * p - positives) @ x
+        return slope + prior * u, square + slope + prior, square
+
+    # Two grids, then Newton's method.
+    u, width = xp.zeros((), z.dtype), 9.0
+    for _ in range(2):
+        grid = u + xp.linspace(-width, width, 37, dtype=z.dtype)
+        u, width = grid[xp.argmin(loss(grid))], width / 18
+    low, high = u - width, u + width
+    for _ in range(6):
+        slope, second, _ = slopes(u)
+        u = xp.clip(u - slope / xp.maximum(second, prior / 10), low, high)
+    _, second, square = slopes(u)
+    return u, xp.maximum(second, square / 4 + prior) ** -0.5
+
+
+class _Problem(NamedTuple):
+    """Rows with offsets (s, n) and whitened features (s, 2, 17, n), and priors of regressions."""
+
+    points: Points
+    offset: Any
+    features: Any
+    precision: Any
+    amplitude: Any
+
+
+def _losses(problem: _Problem, theta: Any, xp: Any) -> tuple[Any, Any, Any]:
+    """Return penalized losses (s, 2, 10), their gradients, and the curvature of each row."""
+    points, offset, features, precision, amplitude = problem
+    line = (amplitude * theta) @ features + offset[:, None, None]
+    small = xp.exp(-abs(line))
+    loss = xp.log(1 + small) + xp.maximum(line, 0)
+    p = xp.where(line >= 0, 1, small) / (1 + small)
+    value = loss @ points.weights - line @ points.positives
+    value = value + xp.sum(precision * theta**2, -1) / 2
+    residual = points.weights * p - points.positives
+    gradient = amplitude * (residual @ xp.swapaxes(features, -1, -2)) + precision * theta
+    return value, gradient, points.weights * (p * (1 - p))
+
+
+def _pairs(features: Any, total: Any, xp: Any) -> Any:
+    """Return products (s, 2, 153, n) of all pairs of features.
+
+    On the host in single precision, unless rows are many: the Hessian gives steps, which gradients
+    in double precision make good, and a determinant.
+    """
+    if xp is not np:
+        return features[:, :, _FIRST] * features[:, :, _SECOND]
+    narrow = features.astype(np.float32 if total < _LIGHT else np.float64)
+    pairs = np.empty((*features.shape[:2], len(_FIRST), features.shape[-1]), narrow.dtype)
+    start = 0
+    for i in range(COLUMNS):
+        stop = start + COLUMNS - i
+        np.multiply(narrow[:, :, i : i + 1], narrow[:, :, i:], out=pairs[:, :, start:stop])
+        start = stop
+    return pairs
+
+
+def _hessian(problem: _Problem, curvature: Any, pairs: Any, xp: Any) -> Any:
+    """Return matrices (s, 2, 10, 17, 17)."""
+    amplitude, precision = problem.amplitude, problem.precision
+    outer = amplitude[..., :, None] * amplitude[..., None, :]
+    eye = xp.eye(COLUMNS, dtype=amplitude.dtype)
+    sums = curvature.astype(pairs.dtype) @ xp.swapaxes(pairs, -1, -2)
+    matrix = sums[..., _PAIR].astype(amplitude.dtype) * outer
+    # Rounding of what is huge must not hide that the rest is positive.
+    most = xp.max(xp.diagonal(matrix, axis1=-2, axis2=-1), axis=-1)
+    ridge = precision + 4 * float(np.finfo(amplitude.dtype).eps) * most[..., None]
+    return matrix + ridge[..., None] * eye
+
+
+def _polish(problem: _Problem, found: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
+    """Go on from the minimum of fewer points, whose Hessian is nearly the right one."""
+    theta, _, hessian, _ = found
+    pairs = _pairs(problem.features, problem.points.weights.sum(), np)
+    inverse = np.linalg.inv(hessian)
+    before = np.inf
+    for _ in range(_POLISHED):
+        value, gradient, curvature = _losses(problem, theta, np)
+        step = -(inverse @ gradient[..., None])[..., 0]
+        gain = -(gradient * step).sum(axis=-1) / (abs(value) + 1e-3)
+        left = gain.max()
+        if not left < before:
+            break
+        theta, before = theta + step, left
+        if left <= _TOLERANCE:
+            return theta, value, _hessian(problem, curvature, pairs, np), left
+    return _minimize(problem, theta, np)
+
+
+def _minimize(
+    problem: _Problem, start: Any, xp: Any, tolerance: float = _TOLERANCE
+) -> tuple[Any, Any, Any, Any]:
+    """Return theta, penalized loss and Hessian of all regressions, and the last decrement.
+
+    Newton's method for all together: a step that does not lower a loss is halved.
+    """
+    total = xp.sum(problem.points.weights)
+    pairs = _pairs(problem.features, total, xp)
+
+    def evaluate(theta: Any) -> tuple[Any, Any, Any]:
+        value, gradient, curvature = _losses(problem, theta, xp)
+        return value, gradient, _hessian(problem, curvature, pairs, xp)
+
+    def direction(gradient: Any, hessian: Any) -> tuple[Any, Any]:
+        step = -xp.linalg.solve(hessian, gradient[..., None])[..., 0]
+        return step, xp.sum(gradient * step, -1)
+
+    eps = float(np.finfo(start.dtype).eps)
+    tolerance = max(tolerance, 4 * eps)
+
+    def once(carry: Any) -> Any:
+        number, theta, value, hessian, step, slope, size, _ = carry
+        trial = theta + size[..., None] * step
+        new, gradient, new_hessian = evaluate(trial)
+        slack = 8 * eps * (abs(value) + total)
+        # A step that promises next to nothing is the last: rounding may well look like a rise.
+        least = tolerance * (abs(value) + 1e-3)
+        lower = (new <= value + 1e-4 * size * slope + slack) | (-slope <= least)
+        left = xp.max(xp.where(lower, -slope, xp.inf) / (abs(value) + 1e-3))
+        theta = xp.where(lower[..., None], trial, theta)
+        value = xp.where(lower, new, value)
+        hessian = xp.where(lower[..., None, None], new_hessian, hessian)
+        further, promise = direction(gradient, new_hessian)
+        step = xp.where(lower[..., None], further, step)
+        slope = xp.where(lower, promise, slope)
+        size = xp.where(lower, 1.0, size / 2)
+        return number + 1, theta, value, hessian, step, slope, size, left
+
+    def unfinished(carry: Any) -> Any:
+        return (carry[0] < _MOST) & (carry[-1] > tolerance)
+
+    value, gradient, hessian = evaluate(start)
+    step, slope = direction(gradient, hessian)
+    one = xp.ones(start.shape[:-1], start.dtype)
+    carry = (xp.zeros((), int), start, value, hessian, step, slope, one, one[0, 0, 0])
+    if xp is np:
+        while unfinished(carry):
+            carry = once(carry)
+    else:
+        carry = jax.lax.while_loop(unfinished, once, carry)
+    _, theta, value, hessian, *_, left = carry
+    return theta, value, hessian, left

@@ -1,0 +1,133 @@
+"""What isotonic regression and its relatives share: pooling, and lines between points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from bayescal._core.checks import check_choice
+from bayescal.calibrators._base import Calibrator, State, two_columns
+from bayescal.calibrators._inputs import Domain
+from bayescal.calibrators._ranking import Groups
+
+
+@dataclass(eq=False, repr=False)
+class MonotoneCalibrator(Calibrator):
+    """A calibrator of two classes that is linear between points of rising probability.
+
+    Parameters
+    ----------
+    bounds : {"none", "laplace"}
+        What becomes of the values 0 and 1.
+
+    Attributes
+    ----------
+    thresholds_, values_ : arrays
+        The points.
+    """
+
+    bounds: Literal["none", "laplace"] = "none"
+
+    thresholds_: np.ndarray = field(init=False)
+    values_: np.ndarray = field(init=False)
+
+    binary: ClassVar[bool] = True
+    monotone: ClassVar[bool] = True
+
+    def _check_options(self) -> None:
+        check_choice(self.bounds, "bounds", ("none", "laplace"))
+
+    @property
+    def domain(self) -> Domain:
+        return "order"
+
+    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
+        return two_columns(interpolate(scores, state["thresholds"], state["values"]))
+
+
+def pool(weight: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Pool neighboring groups until their shares of class 1 increase.
+
+    Parameters
+    ----------
+    weight, positive : arrays of shape (g,)
+        Sums of weights of all rows and of those of class 1, in ascending order of score.
+
+    Returns
+    -------
+    starts : array of int of shape (blocks,)
+        The first group of each block.
+    values : array of shape (blocks,)
+        The share of class 1, strictly increasing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pool(np.array([1.0, 1, 2, 1]), np.array([0.0, 1, 1, 1]))
+    (array([0, 1, 3]), array([0.    , 0.6667, 1.    ]))
+    """
+    from scipy.optimize import isotonic_regression
+
+    starts = isotonic_regression(positive / weight, weights=weight).blocks[:-1].astype(np.intp)
+    values = np.add.reduceat(positive, starts) / np.add.reduceat(weight, starts)
+    # Rounding must not tell apart, or swap, what is equal.
+    rises = np.diff(np.maximum.accumulate(values)) > 1e-15 * values[1:]
+    if not rises.all():
+        starts = starts[np.append(True, rises)]
+        values = np.add.reduceat(positive, starts) / np.add.reduceat(weight, starts)
+    return starts, np.maximum.accumulate(values)
+
+
+def interpolate(at: np.ndarray, thresholds: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Interpolate linearly, constant outside, such that rounding never makes the result decrease.
+
+    Parameters
+    ----------
+    at : array of shape (m,)
+        Finite numbers of any size.
+    thresholds : array of shape (k,)
+        Strictly increasing.
+    values : array of shape (k,)
+        Never decreasing.
+
+    Returns
+    -------
+    array of shape (m,)
+        Exactly ``values`` at ``thresholds``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> interpolate(np.array([-9.0, 0.5, 2.0]), np.array([0.0, 2.0]), np.array([0.0, 1.0])).tolist()
+    [0.0, 0.25, 1.0]
+    """
+    first, last = thresholds[0], thresholds[-1]
+    if len(thresholds) == 1:
+        return np.full(len(at), values[0])
+    at = np.clip(at, first, last)
+    if last / 2 - first / 2 > np.finfo(np.float64).max / 2:
+        # Differences would overflow; halves of subnormal numbers may coincide, to no effect.
+        at, thresholds = at / 2, thresholds / 2
+    left = np.minimum(np.searchsorted(thresholds, at, side="right"), len(thresholds) - 1) - 1
+    start, low, high = thresholds[left], values[left], values[left + 1]
+    width = thresholds[left + 1] - start
+    part = np.divide(at - start, width, out=np.ones_like(at), where=width > 0)
+    # Where the part is less than one, rounding never carries the sum past ``high``.
+    return np.where(part == 1, high, low + part * (high - low))
+
+
+def distinct_points(thresholds: np.ndarray, values: np.ndarray) -> State:
+    """Return the state of a map, without the second end of blocks that are one point."""
+    new = np.append(True, np.diff(thresholds) > 0)
+    return {"thresholds": thresholds[new], "values": values[new]}
+
+
+def pool_again(groups: Groups, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Add a row of each class to blocks of one class, and pool what then decreases."""
+    weight = np.add.reduceat(groups.weight, starts)
+    positive = np.add.reduceat(groups.positive, starts)
+    pure = (positive == 0) | (positive == weight)
+    merged, values = pool(weight + 2 * pure, positive + pure)
+    return starts[merged], values

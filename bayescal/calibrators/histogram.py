@@ -1,0 +1,134 @@
+"""Histogram binning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from bayescal._core.checks import check_choice, check_count
+from bayescal.calibrators._base import Calibrator, State, two_columns
+from bayescal.calibrators._inputs import Domain
+from bayescal.calibrators._ranking import Ranking, equal_mass_cuts, middles
+
+__all__ = ["Histogram"]
+
+
+@dataclass(eq=False, repr=False)
+class Histogram(Calibrator):
+    r"""Histogram binning: the share of class 1 among the rows of the same bin.
+
+    .. math:: \hat p(s) = \frac{\sum_{i \in b} w_i y_i}{\sum_{i \in b} w_i},
+              \qquad b \text{ the bin of } s
+
+    Bins are (lower, upper] as in :func:`bayescal.metrics.reliability_curve`: 0 lies in the first.
+    A bin of equal width that no row fell into predicts its own center, which moves a probability
+    by half a bin at most. Bins of equal mass are those of :func:`equal_mass_cuts`; tied scores
+    stay together, so that ties make bins unequal and may leave fewer of them. Their borders lie
+    half-way between the scores on either side. As bins own their upper border, and the first are
+    the fuller ones, exchanging the classes may move single rows to the next bin.
+
+    Parameters
+    ----------
+    bins : int
+        Number of bins.
+    binning : {"equal_width", "equal_mass"}
+        Bins of equal width divide [0, 1] and need probabilities; bins of equal mass hold equal
+        weight and use the order of the scores only.
+
+    Attributes
+    ----------
+    edges_, values_, bin_weights_ : arrays
+        Inner borders of the bins, their probabilities and their weights.
+
+    Notes
+    -----
+    The state is ``edges`` (k - 1,), the borders between bins, ``values`` (k,) and ``bin_weights``
+    (k,), the weight in each bin, zero where ``values`` is the center. Fitting n rows to bins of
+    equal width takes O(n); of equal mass O(n log n) comparisons at most, and O(n) where scores
+    are spread out. Predicting takes O(1) and O(log k) for each score.
+
+    References
+    ----------
+    B. Zadrozny and C. Elkan (2001), Obtaining calibrated probability estimates from decision
+    trees and naive Bayesian classifiers.
+
+    Examples
+    --------
+    >>> import bayescal as bc
+    >>> p, y = [0.1, 0.3, 0.4, 0.6, 0.8, 0.9], [0, 1, 0, 1, 0, 1]
+    >>> bc.Histogram(bins=2).fit(p, y).predict_proba([0.2, 0.7])[:, 1].round(2).tolist()
+    [0.33, 0.67]
+    """
+
+    bins: int = 10
+    binning: Literal["equal_width", "equal_mass"] = "equal_width"
+
+    edges_: np.ndarray = field(init=False)
+    values_: np.ndarray = field(init=False)
+    bin_weights_: np.ndarray = field(init=False)
+
+    binary: ClassVar[bool] = True
+
+    def _check_options(self) -> None:
+        check_count(self.bins, "bins")
+        check_choice(self.binning, "binning", ("equal_width", "equal_mass"))
+
+    @property
+    def domain(self) -> Domain:
+        return "probability" if self.binning == "equal_width" else "order"
+
+    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+        if self.binning == "equal_width":
+            return self._fit_width(scores, y, weights)
+        return self._fit_mass(scores, y, weights)
+
+    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
+        edges = state["edges"]
+        wide = self.binning == "equal_width"
+        place = _place(scores, edges) if wide else np.searchsorted(edges, scores)
+        return two_columns(state["values"][place])
+
+    def _fit_width(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> State:
+        # Quotients are rounded correctly, so that 0.2 lies on the border 3 / 15; linspace is not.
+        edges = np.arange(1, self.bins) / self.bins
+        place = _place(scores, edges)
+        weight = np.bincount(place, weights, self.bins)
+        positive = np.bincount(place, weights * y, self.bins)
+        centers = (np.arange(self.bins) + 0.5) / self.bins
+        values = np.divide(positive, weight, out=centers, where=weight > 0)
+        return {"edges": edges, "values": values, "bin_weights": weight}
+
+    def _fit_mass(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> State:
+        ranking = Ranking(scores, y, weights)
+        whole_weights = bool((weights == np.floor(weights)).all())
+        while True:
+            groups = ranking.groups
+            mass = np.concatenate([[0.0], np.cumsum(groups.weight)])
+            cuts = np.unique(equal_mass_cuts(mass, np.array([self.bins]), whole_weights))
+            cuts = cuts[(cuts > 0) & (cuts < len(groups.weight))]
+            near = np.zeros(len(groups.weight), bool)
+            near[cuts - 1] = near[cuts] = True
+            if not (near & groups.whole).any():
+                break
+            ranking.refine(near & groups.whole)
+        starts = np.concatenate([[0], cuts])
+        weight = np.add.reduceat(groups.weight, starts)
+        return {
+            "edges": middles(groups.highest[cuts - 1], groups.lowest[cuts]),
+            "values": np.add.reduceat(groups.positive, starts) / weight,
+            "bin_weights": weight,
+        }
+
+
+def _place(scores: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Return the bin (lower, upper] of equal width of each score in [0, 1].
+
+    Rounding may carry a product over a border from below, never from above: what lies on or below
+    the lower border of the bin belongs to the one before.
+    """
+    bins = len(edges) + 1
+    place = (scores * bins).astype(np.intp)
+    place -= scores <= np.concatenate([[-np.inf], edges, [1.0]])[place]
+    return place

@@ -1,0 +1,112 @@
+"""A calibrator of two classes for each class against the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bayescal.calibrators._base import Calibrator, State
+from bayescal.calibrators._inputs import Domain
+from bayescal.calibrators.logistic import Logistic
+
+__all__ = ["OneVsRest"]
+
+
+@dataclass(eq=False, repr=False)
+class OneVsRest(Calibrator):
+    r"""A calibrator of two classes for each class against the others, then normalized.
+
+    .. math:: \hat p_j = g_j(p_j) / \sum_i g_i(p_i)
+
+    Calibrators of log odds get log(p_j / (1 - p_j)). Rows for which all g are zero keep their
+    probabilities. A class without a label keeps its probability, divided by one more than its
+    expected number of labels (the posterior mean of a rate with a prior of Gamma(1, 1)). Time is
+    that of k calibrators.
+
+    Parameters
+    ----------
+    calibrator : Calibrator, optional
+        Of two classes, as ``Isotonic()``; its own ``inputs`` and ``classes`` do not matter, and
+        it cannot have a posterior. By default ``Logistic()``.
+
+    Attributes
+    ----------
+    statuses_ : array of shape (k,)
+        Of each class; ``status_`` is the worst.
+
+    References
+    ----------
+    B. Zadrozny, C. Elkan (2002), Transforming classifier scores into accurate multiclass
+    probability estimates.
+
+    Examples
+    --------
+    >>> import bayescal as bc
+    >>> p = [[0.7, 0.2, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]] * 4
+    >>> y = [0, 1, 2, 0, 2, 2, 1, 1, 0, 0, 1, 2]
+    >>> bc.OneVsRest(bc.Isotonic()).fit(p, y).predict_proba(p[:1]).round(2).tolist()
+    [[0.75, 0.12, 0.12]]
+    """
+
+    calibrator: Calibrator | None = None
+
+    statuses_: np.ndarray = field(init=False)
+
+    @property
+    def domain(self) -> Domain:
+        return "log_probabilities"
+
+    @property
+    def _one(self) -> Calibrator:
+        return Logistic() if self.calibrator is None else self.calibrator
+
+    def _check_options(self) -> None:
+        one = self._one
+        if not (isinstance(one, Calibrator) and one.binary):
+            raise TypeError(
+                f"calibrator must be a calibrator of binary scores, as Isotonic(), got {one!r}"
+            )
+        inference = getattr(one, "inference", "map")
+        if inference != "map":
+            raise ValueError(
+                f"calibrator must have inference='map' within OneVsRest, got {inference!r}"
+            )
+        one._check_options()
+
+    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+        state: State = {}
+        k = scores.shape[1]
+        present = np.bincount(y, minlength=k) > 0
+        expected = weights @ np.exp(scores)
+        state["missing_factor"] = np.where(present, 1.0, 1 / (1 + expected))
+        statuses = np.zeros(k, int)
+        for j in np.flatnonzero(present).tolist():
+            labels = (y == j).astype(int)
+            own = self._one._fit(self._against_others(scores, j), labels, weights, seed)
+            statuses[j] = int(own.get("status", 0))
+            state |= {f"class{j}/{name}": value for name, value in own.items()}
+        return {**state, "statuses": statuses, "status": statuses.max()}
+
+    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
+        probs = np.exp(scores, dtype=float)
+        probs /= probs.sum(axis=1, keepdims=True)
+        found = probs * state["missing_factor"]
+        for j in range(scores.shape[1]):
+            prefix = f"class{j}/"
+            own = {n[len(prefix) :]: v for n, v in state.items() if n.startswith(prefix)}
+            if own:
+                found[:, j] = self._one.apply(own, self._against_others(scores, j))[:, 1]
+        total = found.sum(axis=1, keepdims=True)
+        return np.where(total > 0, found / np.where(total > 0, total, 1), probs)
+
+    def _against_others(self, scores: np.ndarray, j: int) -> np.ndarray:
+        """Return what the calibrator of class j works on (n,)."""
+        own = scores[:, j].astype(float)
+        if self._one.domain in ("probability", "order"):
+            return np.exp(own)
+        # log(1 - p) without loss where p is nearly one: from the other classes.
+        others = np.delete(scores, j, axis=1).astype(float)
+        top = others.max(axis=1)
+        rest = top + np.log(np.exp(others - top[:, None]).sum(axis=1))
+        return own - rest

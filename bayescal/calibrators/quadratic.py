@@ -1,0 +1,57 @@
+"""Logistic calibration with the square of the score."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bayescal.calibrators._base import State
+from bayescal.calibrators._inputs import Domain
+from bayescal.calibrators._log_odds import LogOddsCalibrator
+
+__all__ = ["Quadratic"]
+
+
+@dataclass(eq=False, repr=False)
+class Quadratic(LogOddsCalibrator):
+    r"""A parabola in the score z, which may be log odds or any real number.
+
+    .. math:: \operatorname{logit} \hat p = w z + v z^2 + c
+
+    It is the optimum for normal scores whose classes differ in variance, and may fall where z
+    rises. Fitting is O(n).
+
+    Attributes
+    ----------
+    intercept_, slope_, curvature_ : float
+
+    References
+    ----------
+    M. Maher (2020), Instance-based label smoothing for better classifier calibration, section 4.
+
+    Examples
+    --------
+    >>> import bayescal as bc
+    >>> p, y = [0.1, 0.3, 0.4, 0.6, 0.8, 0.9], [0, 1, 0, 1, 0, 1]
+    >>> bc.Quadratic().fit(p, y).predict([0.2, 0.7]).tolist()
+    [0, 1]
+    """
+
+    intercept_: float = field(init=False)
+    slope_: float = field(init=False)
+    curvature_: float = field(init=False)
+
+    @property
+    def domain(self) -> Domain:
+        return "real"
+
+    def _columns(self, state: State, scores: np.ndarray) -> np.ndarray:
+        return np.stack([np.ones_like(scores), scores, scores**2])
+
+    def _describe(self, state: State, theta: np.ndarray) -> State:
+        return {
+            "intercept": theta[..., 0],
+            "slope": theta[..., 1],
+            "curvature": theta[..., 2],
+        }

@@ -1,0 +1,166 @@
+"""Inductive Venn-Abers prediction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bayescal.calibrators._base import Calibrator, State, two_columns
+from bayescal.calibrators._inputs import Domain
+from bayescal.calibrators._isotonic import pool
+from bayescal.calibrators._ranking import merge_ties
+
+__all__ = ["VennAbers"]
+
+
+@dataclass(eq=False, repr=False)
+class VennAbers(Calibrator):
+    r"""Venn-Abers prediction: isotonic regression with the new score added, once with each label.
+
+    With :math:`p_0(s)` and :math:`p_1(s)` the values at s of isotonic regression on the rows and
+    one more, of weight 1, with score s and label 0 or 1, the probability is
+
+    .. math:: \hat p(s) = \frac{p_1(s)}{1 - p_0(s) + p_1(s)},
+
+    whose log loss exceeds that of the better of the two by the least in the worst case. It lies
+    between them, never at 0 or 1, and :meth:`predict_interval` returns both. If the rows and the
+    new one are exchangeable, that of the two which belongs to the true label is perfectly
+    calibrated.
+
+    In ``CalibratedClassifier(..., ensemble=True)`` this is the cross Venn-Abers predictor.
+
+    Attributes
+    ----------
+    thresholds_, lower_, upper_ : arrays
+
+    Notes
+    -----
+    Both values are exact at every score, not approximated on a grid. Let :math:`P_l` be the
+    cumulative weight and weight of class 1 of the l lowest distinct scores. For l in a block of the
+    isotonic regression of the rows alone, let :math:`\varphi(l)` be the least slope from
+    :math:`P_l - (1, 1)` to the end of that block or of one further up. Then :math:`p_1` of a new
+    score above l of the distinct ones is the greatest of :math:`\varphi(0), \dots, \varphi(l)`:
+    so all values follow from tangents to one convex chain, by binary search. The same holds for
+    :math:`p_0` from the other side.
+
+    The state is ``thresholds`` (k,), the scores at which a value changes, ``lower`` (k + 1,) and
+    ``upper`` (k + 1,), the values of :math:`p_0` and :math:`p_1` between them. At a threshold
+    itself :math:`p_0` is already the next value and :math:`p_1` still the previous one.
+    Fitting n rows takes O(n log n), predicting O(log k) for each score.
+
+    References
+    ----------
+    V. Vovk, I. Petej and V. Fedorova (2015), Large-scale probabilistic predictors with and without
+    guarantees of validity.
+
+    Examples
+    --------
+    >>> import bayescal as bc
+    >>> p, y = [0.1, 0.3, 0.4, 0.6, 0.8, 0.9], [0, 1, 0, 1, 0, 1]
+    >>> calibrator = bc.VennAbers().fit(p, y)
+    >>> lower, upper = calibrator.predict_interval([0.5])
+    >>> bool(lower[0] < calibrator.predict_proba([0.5])[0, 1] < upper[0])
+    True
+    """
+
+    thresholds_: np.ndarray = field(init=False)
+    lower_: np.ndarray = field(init=False)
+    upper_: np.ndarray = field(init=False)
+
+    binary: ClassVar[bool] = True
+    monotone: ClassVar[bool] = True
+
+    @property
+    def domain(self) -> Domain:
+        return "order"
+
+    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+        groups = merge_ties(scores, y, weights)
+        starts, _ = pool(groups.weight, groups.positive)
+        weight = np.concatenate([[0.0], np.cumsum(groups.weight)])
+        positive = np.concatenate([[0.0], np.cumsum(groups.positive)])
+        borders = np.append(starts, len(groups.weight))
+        slopes = np.minimum(_least_slopes(weight, positive, borders, 1.0), 1)
+        upper = np.maximum.accumulate(slopes)
+        # Seen from the other side, weight runs downwards and slopes change their sign.
+        mirrored = borders[-1] - borders[::-1]
+        slopes = _least_slopes(-weight[::-1], positive[::-1], mirrored, 0.0)
+        lower = np.minimum.accumulate(np.abs(slopes))[::-1]
+        changes = np.flatnonzero((np.diff(lower) > 0) | (np.diff(upper) > 0))
+        kept = np.append(changes, len(lower) - 1)
+        return {
+            "thresholds": groups.lowest[changes],
+            "lower": lower[kept],
+            "upper": upper[kept],
+        }
+
+    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
+        low, high = self._ends(state, scores)
+        # The same fraction, in a form that no rounding makes decrease.
+        return two_columns(1 / (1 + (1 - low) / high))
+
+    def predict_interval(self, scores: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return the two probabilities of the second class, of which one is calibrated.
+
+        Parameters
+        ----------
+        scores : array-like of shape (m,), (m, 1) or (m, 2)
+
+        Returns
+        -------
+        lower, upper : arrays of shape (m,)
+            With the score added to the first class, and to the second. Their width says how much
+            one more case matters; it is no credible interval.
+        """
+        return self._ends(self.state_, self._values(scores))
+
+    def _ends(self, state: State, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return p_0 and p_1 (m,); the former is less than the latter."""
+        thresholds = state["thresholds"]
+        below = np.searchsorted(thresholds, scores)
+        if not len(thresholds):
+            return state["lower"][below], state["upper"][below]
+        at_threshold = thresholds[np.minimum(below, len(thresholds) - 1)] == scores
+        return state["lower"][below + at_threshold], state["upper"][below]
+
+    @staticmethod
+    def combine(calibrators: list[Any], scores: list[Any]) -> np.ndarray:
+        """Return the probabilities (m, 2) of a cross Venn-Abers predictor.
+
+        Geometric means over the folds replace the two probabilities of one, which is the
+        combination with the least worst regret in log loss.
+
+        Parameters
+        ----------
+        calibrators : list of fitted calibrators
+        scores : list of arrays of shape (m,), (m, 1) or (m, 2)
+        """
+        pairs = [c.predict_interval(s) for c, s in zip(calibrators, scores, strict=True)]
+        lower, upper = (np.array(ends) for ends in zip(*pairs, strict=True))
+        with np.errstate(divide="ignore"):
+            one = np.exp(np.log(upper).mean(axis=0))
+            zero = np.exp(np.log1p(-lower).mean(axis=0))
+        return np.stack([zero, one], axis=1) / (zero + one)[:, None]
+
+
+def _least_slopes(x: np.ndarray, y: np.ndarray, borders: np.ndarray, rise: float) -> np.ndarray:
+    """Return the least slope from each point, moved by (-1, -rise), to the corners ahead of it.
+
+    The corners are the points at ``borders``; they form a convex chain, so that slopes to them
+    first decrease and then increase. From the last point only the step itself is left.
+    """
+    corner_x, corner_y = x[borders], y[borders]
+    edge_x, edge_y = np.diff(corner_x), np.diff(corner_y)
+    low = np.repeat(np.arange(1, len(borders)), np.diff(borders))
+    high = np.full(len(low), len(borders) - 1)
+    for _ in range(len(borders).bit_length()):
+        middle = (low + high) // 2
+        edge = np.minimum(middle, len(edge_x) - 1)
+        run, climb = corner_x[middle] - x[:-1] + 1, corner_y[middle] - y[:-1] + rise
+        # Products instead of quotients: exact where weights are whole numbers.
+        turned = (edge_y[edge] * run >= climb * edge_x[edge]) | (low >= high)
+        high = np.where(turned, middle, high)
+        low = np.where(turned, low, middle + 1)
+    return np.append((corner_y[low] - y[:-1] + rise) / (corner_x[low] - x[:-1] + 1), rise)

@@ -28,6 +28,8 @@ TAILS = np.array([0.005, 0.995])
 #: Columns that are not the Gaussian process: two shapes and an intercept.
 PLAIN = 3
 COLUMNS = PLAIN + INDUCING
+#: Of the ten regressions with a length, those from here on have no Gaussian process.
+LINEAR = 8
 _FIRST, _SECOND = np.triu_indices(COLUMNS)
 _PAIR = np.zeros((COLUMNS, COLUMNS), int)
 _PAIR[_FIRST, _SECOND] = _PAIR[_SECOND, _FIRST] = np.arange(len(_FIRST))
@@ -56,8 +58,6 @@ def _priors() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 _PRECISION, _AMPLITUDE, _LOG_WEIGHT = _priors()
-#: Places of the regressions without a Gaussian process.
-LINEAR = slice(-2, None)
 
 
 class Points(NamedTuple):
@@ -72,7 +72,7 @@ class Points(NamedTuple):
     tails : array of shape (2, 2)
         The two log odds between which the lower, and the upper, quantile of all rows lies.
     parts : array of shape (2,)
-        How far the quantiles are on the way from the first to the second.
+        How far the quantiles lie between the first and the second.
     """
 
     z: Any
@@ -130,26 +130,26 @@ def fit(points: Points, xp: Any = np, rough: Points | None = None) -> Fitted:
 
     On the host the fit may begin with fewer points that stand for the others.
     """
-    kind = points.z.dtype
-    centre, spread = _find_scale(points, xp)
-    u = centre + spread * xp.asarray(STEPS, kind)
+    dtype = points.z.dtype
+    center, spread = _find_scale(points, xp)
+    u = center + spread * xp.asarray(STEPS, dtype)
     basis = _make_basis(points, xp.exp(u), xp)
     lower = xp.linalg.cholesky(_inducing_kernel(basis, xp))
     whiten = _beside_identity(xp.linalg.inv(lower), xp)
     precision, amplitude, log_weight = (
-        xp.asarray(part, kind) for part in (_PRECISION, _AMPLITUDE, _LOG_WEIGHT)
+        xp.asarray(part, dtype) for part in (_PRECISION, _AMPLITUDE, _LOG_WEIGHT)
     )
 
     def problem(rows: Points) -> _Problem:
         offset, columns = make_columns(basis, rows.z, xp)
         return _Problem(rows, offset, whiten @ columns, precision, amplitude)
 
-    start = xp.zeros((*whiten.shape[:2], *amplitude.shape[1:]), kind)
+    start = xp.zeros((*whiten.shape[:2], *amplitude.shape[1:]), dtype)
     if rough is not None:
-        found = _minimise(problem(rough), start, xp, _NEARLY)
+        found = _minimize(problem(rough), start, xp, _NEARLY)
         found = _polish(problem(points), found)
     else:
-        found = _minimise(problem(points), start, xp)
+        found = _minimize(problem(points), start, xp)
     theta, value, hessian, decrement = found
     root = xp.linalg.cholesky(hessian)
     log_det = xp.sum(xp.log(precision), -1) / 2
@@ -243,10 +243,10 @@ def _find_scale(points: Points, xp: Any) -> tuple[Any, Any]:
         u, width = grid[xp.argmin(loss(grid))], width / 18
     low, high = u - width, u + width
     for _ in range(6):
-        slope, bend, _ = slopes(u)
-        u = xp.clip(u - slope / xp.maximum(bend, prior / 10), low, high)
-    _, bend, square = slopes(u)
-    return u, xp.maximum(bend, square / 4 + prior) ** -0.5
+        slope, second, _ = slopes(u)
+        u = xp.clip(u - slope / xp.maximum(second, prior / 10), low, high)
+    _, second, square = slopes(u)
+    return u, xp.maximum(second, square / 4 + prior) ** -0.5
 
 
 class _Problem(NamedTuple):
@@ -260,7 +260,7 @@ class _Problem(NamedTuple):
 
 
 def _losses(problem: _Problem, theta: Any, xp: Any) -> tuple[Any, Any, Any]:
-    """Return penalised losses (s, 2, 10), their gradients, and by how much rows bend them."""
+    """Return penalized losses (s, 2, 10), their gradients, and the curvature of each row."""
     points, offset, features, precision, amplitude = problem
     line = (amplitude * theta) @ features + offset[:, None, None]
     small = xp.exp(-abs(line))
@@ -291,12 +291,12 @@ def _pairs(features: Any, total: Any, xp: Any) -> Any:
     return pairs
 
 
-def _hessian(problem: _Problem, felt: Any, pairs: Any, xp: Any) -> Any:
+def _hessian(problem: _Problem, curvature: Any, pairs: Any, xp: Any) -> Any:
     """Return matrices (s, 2, 10, 17, 17)."""
     amplitude, precision = problem.amplitude, problem.precision
     outer = amplitude[..., :, None] * amplitude[..., None, :]
     eye = xp.eye(COLUMNS, dtype=amplitude.dtype)
-    sums = felt.astype(pairs.dtype) @ xp.swapaxes(pairs, -1, -2)
+    sums = curvature.astype(pairs.dtype) @ xp.swapaxes(pairs, -1, -2)
     matrix = sums[..., _PAIR].astype(amplitude.dtype) * outer
     # Rounding of what is huge must not hide that the rest is positive.
     most = xp.max(xp.diagonal(matrix, axis1=-2, axis2=-1), axis=-1)
@@ -311,7 +311,7 @@ def _polish(problem: _Problem, found: tuple[Any, Any, Any, Any]) -> tuple[Any, A
     inverse = np.linalg.inv(hessian)
     before = np.inf
     for _ in range(_POLISHED):
-        value, gradient, felt = _losses(problem, theta, np)
+        value, gradient, curvature = _losses(problem, theta, np)
         step = -(inverse @ gradient[..., None])[..., 0]
         gain = -(gradient * step).sum(axis=-1) / (abs(value) + 1e-3)
         left = gain.max()
@@ -319,14 +319,14 @@ def _polish(problem: _Problem, found: tuple[Any, Any, Any, Any]) -> tuple[Any, A
             break
         theta, before = theta + step, left
         if left <= _TOLERANCE:
-            return theta, value, _hessian(problem, felt, pairs, np), left
-    return _minimise(problem, theta, np)
+            return theta, value, _hessian(problem, curvature, pairs, np), left
+    return _minimize(problem, theta, np)
 
 
-def _minimise(
+def _minimize(
     problem: _Problem, start: Any, xp: Any, tolerance: float = _TOLERANCE
 ) -> tuple[Any, Any, Any, Any]:
-    """Return theta, penalised loss and Hessian of all regressions, and the last decrement.
+    """Return theta, penalized loss and Hessian of all regressions, and the last decrement.
 
     Newton's method for all together: a step that does not lower a loss is halved.
     """
@@ -334,8 +334,8 @@ def _minimise(
     pairs = _pairs(problem.features, total, xp)
 
     def evaluate(theta: Any) -> tuple[Any, Any, Any]:
-        value, gradient, felt = _losses(problem, theta, xp)
-        return value, gradient, _hessian(problem, felt, pairs, xp)
+        value, gradient, curvature = _losses(problem, theta, xp)
+        return value, gradient, _hessian(problem, curvature, pairs, xp)
 
     def direction(gradient: Any, hessian: Any) -> tuple[Any, Any]:
         step = -xp.linalg.solve(hessian, gradient[..., None])[..., 0]
@@ -347,7 +347,7 @@ def _minimise(
     def once(carry: Any) -> Any:
         number, theta, value, hessian, step, slope, size, _ = carry
         trial = theta + size[..., None] * step
-        new, gradient, bend = evaluate(trial)
+        new, gradient, new_hessian = evaluate(trial)
         slack = 8 * eps * (abs(value) + total)
         # A step that promises next to nothing is the last: rounding may well look like a rise.
         least = tolerance * (abs(value) + 1e-3)
@@ -355,8 +355,8 @@ def _minimise(
         left = xp.max(xp.where(lower, -slope, xp.inf) / (abs(value) + 1e-3))
         theta = xp.where(lower[..., None], trial, theta)
         value = xp.where(lower, new, value)
-        hessian = xp.where(lower[..., None, None], bend, hessian)
-        further, promise = direction(gradient, bend)
+        hessian = xp.where(lower[..., None, None], new_hessian, hessian)
+        further, promise = direction(gradient, new_hessian)
         step = xp.where(lower[..., None], further, step)
         slope = xp.where(lower, promise, slope)
         size = xp.where(lower, 1.0, size / 2)

@@ -1,20 +1,54 @@
-"""What isotonic methods share: pooling of neighboring groups, and interpolation."""
+"""What isotonic regression and its relatives share: pooling, and lines between points."""
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from bayescal.calibrators._base import State
+from bayescal._core.checks import check_choice
+from bayescal.calibrators._base import Calibrator, State, two_columns
+from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._ranking import Groups
 
-#: What becomes of shares of 0 and 1: they stay, or count a row of each class more.
-Bounds = Literal["none", "laplace"]
+
+@dataclass(eq=False, repr=False)
+class MonotoneCalibrator(Calibrator):
+    """A calibrator of two classes that is linear between points of rising probability.
+
+    Parameters
+    ----------
+    bounds : {"none", "laplace"}
+        What becomes of the values 0 and 1.
+
+    Attributes
+    ----------
+    thresholds_, values_ : arrays
+        The points.
+    """
+
+    bounds: Literal["none", "laplace"] = "none"
+
+    thresholds_: np.ndarray = field(init=False)
+    values_: np.ndarray = field(init=False)
+
+    binary: ClassVar[bool] = True
+    monotone: ClassVar[bool] = True
+
+    def _check_options(self) -> None:
+        check_choice(self.bounds, "bounds", ("none", "laplace"))
+
+    @property
+    def domain(self) -> Domain:
+        return "order"
+
+    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
+        return two_columns(interpolate(scores, state["thresholds"], state["values"]))
 
 
 def pool(weight: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pool neighbouring groups until their shares of class 1 increase.
+    """Pool neighboring groups until their shares of class 1 increase.
 
     Parameters
     ----------

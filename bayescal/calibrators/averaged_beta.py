@@ -23,7 +23,8 @@ from bayescal.calibrators._averaging import (
     make_columns,
 )
 from bayescal.calibrators._base import Calibrator, State, two_columns
-from bayescal.calibrators._inputs import Domain
+from bayescal.calibrators._inputs import FLOOR, Domain
+from bayescal.calibrators._posterior import row_blocks
 
 __all__ = ["AveragedBeta"]
 
@@ -36,8 +37,6 @@ _FEW, _ROUGH = 100, (1 / 25, 0.3)
 _NEGLIGIBLE = 1e-14
 #: And those of less than this no digit of an interval that anyone reads.
 _SLIGHT = 1e-6
-#: Numbers held at once.
-_AT_ONCE = 1 << 20
 _BISECTIONS = 40
 #: With more scores than this, only as many knots are computed.
 _VERY_MANY, _KNOTS = 1 << 15, 1 << 14
@@ -46,6 +45,8 @@ _VERY_MANY, _KNOTS = 1 << 15, 1 << 14
 @dataclass(eq=False, repr=False)
 class AveragedBeta(Calibrator):
     r"""Regressions on scaled scores, averaged by their evidence.
+
+    A good choice for two classes and any number of rows; nothing is to be tuned.
 
     Let z be log odds, and for an inverse temperature :math:`e^u`, :math:`u \sim N(0, 2^2)`,
 
@@ -76,7 +77,7 @@ class AveragedBeta(Calibrator):
     cell_weights_ : array of shape (d, 10)
         Posterior weights of the regressions at each.
     linear_weight_ : float
-        Of those without a Gaussian process, altogether.
+        Posterior weight of all regressions without a Gaussian process.
 
     Notes
     -----
@@ -87,7 +88,7 @@ class AveragedBeta(Calibrator):
     a - b; beyond them it goes on at its last value. More than 256 distinct scores are gathered in
     cells, and each cell in two points with the same sums of cubic functions, which changes
     probabilities by less than 1e-3 and a twentieth of their posterior deviation, mostly far less.
-    Log odds beyond 87.3 count as that.
+    Log odds beyond 87.3 count as that, and probabilities of 0 and 1 too.
 
     O(n log n) time to fit, for sorting; O(m) to apply, with 48 exponentials for each score and
     scale that has weight. Between 16,384 knots more than 32,768 scores are interpolated, which
@@ -122,10 +123,12 @@ class AveragedBeta(Calibrator):
     linear_weight_: float = field(init=False)
 
     binary: ClassVar[bool] = True
+    # What scores of 0 and 1 are worth is learned from the labels.
+    _least: ClassVar[np.ndarray] = np.full(2, FLOOR)
 
     def _check_options(self) -> None:
-        if not self.power > 0:
-            raise ValueError(f"power must be positive, got {self.power}")
+        if not 0 < self.power < np.inf:
+            raise ValueError(f"power must be positive and finite, got {self.power}")
 
     @property
     def domain(self) -> Domain:
@@ -142,7 +145,7 @@ class AveragedBeta(Calibrator):
         share /= share.sum()
         kept = share.sum(axis=-1) > _NEGLIGIBLE
         scale, length = np.nonzero(kept)
-        basis, cells = fitted.basis, share[kept] / share[kept].sum()
+        basis = fitted.basis
         status = Status.CONVERGED if np.isfinite(fitted.decrement) else Status.LIMIT
         return {
             "inverse": basis.inverse[scale],
@@ -151,20 +154,20 @@ class AveragedBeta(Calibrator):
             "length": basis.length[scale, length],
             "coef": fitted.coef[kept],
             "factor": fitted.factor[kept],
-            "cell_weights": cells,
-            "linear_weight": np.asarray(cells[:, LINEAR].sum()),
+            "cell_weights": share[kept] / share[kept].sum(),
+            "linear_weight": share[..., LINEAR:].sum(),
             "status": np.asarray(int(status)),
         }
 
     def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
-        """Average the regressions; of very many scores at knots, between which it interpolates."""
+        # Of very many scores at knots, between which it interpolates.
         return two_columns(_between_knots(lambda z: self._average(state, z)[None], scores)[0])
 
     def _average(self, state: State, scores: np.ndarray) -> np.ndarray:
         """Average the regressions, in blocks of scores."""
         probs = np.empty(len(scores))
         share = state["cell_weights"]
-        for part in _blocks(len(scores), share.size):
+        for part in row_blocks(len(scores), share.size):
             line, _ = self._lines(state, scores[part])
             probs[part] = np.einsum("dc,dcm->m", share, sigmoid(line))
         return probs
@@ -172,7 +175,7 @@ class AveragedBeta(Calibrator):
     def predict_interval(self, scores: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Return central credible intervals of the calibrated probability of the second class.
 
-        They are quantiles of the mixture, over regressions, of normal distributions of log odds.
+        Quantiles of the mixture, over regressions, of normal distributions of the log odds.
 
         Parameters
         ----------
@@ -193,7 +196,7 @@ class AveragedBeta(Calibrator):
         ends = np.empty((2, len(scores)))
         share = state["cell_weights"]
         slight = share < _SLIGHT
-        for part in _blocks(len(scores), COLUMNS * share.size):
+        for part in row_blocks(len(scores), COLUMNS * share.size):
             line, columns = self._lines(state, scores[part])
             spread = np.sqrt(((np.swapaxes(state["factor"], -1, -2) @ columns) ** 2).sum(axis=2))
             mean, spread = line[~slight], spread[~slight]
@@ -256,9 +259,9 @@ def _condense(points: Points, share: float, width: float) -> Points:
     unit = np.where(single, 1.0, spread)
     skewness = add(weight * (apart / unit[cell]) ** 3) / total
     root = np.sqrt(1 + skewness**2 / 4)
-    centre = first + mean
-    low = np.where(single, centre, centre + unit * (skewness / 2 - root))
-    high = np.where(single, centre + 1e-9, centre + unit * (skewness / 2 + root))
+    center = first + mean
+    low = np.where(single, center, center + unit * (skewness / 2 - root))
+    high = np.where(single, center + 1e-9, center + unit * (skewness / 2 + root))
     above = np.where(single, 0.0, (1 - skewness / (2 * root)) / 2)
     part = (z - low[cell]) / (high - low)[cell]
     part[single[cell]] = 0
@@ -296,11 +299,6 @@ def _between_knots(function: Callable[[np.ndarray], np.ndarray], z: np.ndarray) 
         probs = function(knots)
         lines = np.clip(np.log(probs) - np.log1p(-probs), -FAR, FAR)
     return np.stack([sigmoid(np.interp(z, knots, line)) for line in lines])
-
-
-def _blocks(m: int, each: int) -> list[slice]:
-    step = max(1, _AT_ONCE // each)
-    return [slice(first, first + step) for first in range(0, m, step)]
 
 
 def _mixture_quantile(

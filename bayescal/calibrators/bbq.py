@@ -7,10 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from bayescal._core.binning import equal_mass_cuts
 from bayescal.calibrators._base import Calibrator, State, two_columns
 from bayescal.calibrators._inputs import Domain
-from bayescal.calibrators._ranking import merge_ties, middles
+from bayescal.calibrators._ranking import equal_mass_cuts, merge_ties, middles
 
 __all__ = ["BBQ"]
 
@@ -40,9 +39,9 @@ class BBQ(Calibrator):
 
     Parameters
     ----------
-    range_factor : float, default 10
+    range_factor : float
         C, in [1, 100]: how far the number of bins may lie from the cube root of n.
-    prior_weight : float, default 2
+    prior_weight : float
         :math:`N_0`, in [1e-6, 1e6]: the weight of the prior in rows, over all bins of a model.
 
     Attributes
@@ -56,8 +55,9 @@ class BBQ(Calibrator):
     at least 1 and at most the number of distinct scores. Bins are those of equal mass of
     :class:`Histogram`; those that ties leave empty are dropped, and B is the number of the others.
     Bins reach from half-way to the score below to half-way to the score above, the first from 0 and
-    the last to 1; :math:`p_b` is the middle of that range. No model is discarded but for weights
-    below 1e-18 of the greatest.
+    the last to 1; :math:`p_b` is the middle of that range. As for :class:`Histogram`, exchanging
+    the classes may move single rows. No model is discarded but for weights below 1e-18 of the
+    greatest.
 
     The state is ``edges`` (k - 1,), the borders of all bins of all models, ``values`` (k,), the
     averages between them, ``bins`` (models,) and ``model_weights`` (models,). Fitting n rows takes

@@ -10,8 +10,8 @@ import numpy as np
 from bayescal._core.checks import check_count
 from bayescal.calibrators._base import Calibrator, State, two_columns
 from bayescal.calibrators._inputs import Domain
+from bayescal.calibrators._isotonic import interpolate
 from bayescal.calibrators._ranking import merge_ties
-from bayescal.calibrators.isotonic import interpolate
 
 __all__ = ["CDFSpline"]
 
@@ -31,7 +31,7 @@ class CDFSpline(Calibrator):
 
     Parameters
     ----------
-    knots : int, default 6
+    knots : int
         Number of knots, at least 2, equally spaced over [0, 1]. With d distinct scores at most
         d + 1 are used; two give the share of class 1 for all scores.
 
@@ -39,7 +39,7 @@ class CDFSpline(Calibrator):
     -----
     What the paper leaves open: h is a straight line between one distinct score and the next, so
     that neither the order of tied rows nor writing a weight as repeated rows matters. The spline
-    minimises :math:`\int_0^1 (\hat h - h)^2 dt`, the limit of least squares over many rows, among
+    minimizes :math:`\int_0^1 (\hat h - h)^2 dt`, the limit of least squares over many rows, among
     the splines with the values of h at 0 and 1, which are known: so the mean probability is the
     share of class 1, but for clipping. The rank of a score is the middle of the ranks of the rows
     that have it, linear in between, and that of the first or last score outside.

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass
 
 import numpy as np
 
-from bayescal._core.checks import check_choice
-from bayescal.calibrators._base import Calibrator, State, two_columns
-from bayescal.calibrators._inputs import Domain
-from bayescal.calibrators._isotonic import Bounds, distinct_points, interpolate, pool, pool_again
+from bayescal.calibrators._base import State
+from bayescal.calibrators._isotonic import MonotoneCalibrator, distinct_points, pool, pool_again
 from bayescal.calibrators._ranking import merge_ties
 
 __all__ = ["CenteredIsotonic"]
 
 
 @dataclass(eq=False, repr=False)
-class CenteredIsotonic(Calibrator):
+class CenteredIsotonic(MonotoneCalibrator):
     r"""Centered isotonic regression: straight lines through the centers of the isotonic blocks.
 
     Every block of isotonic regression, with neighbors of equal value taken together, becomes one
@@ -59,21 +56,6 @@ class CenteredIsotonic(Calibrator):
     [0.35, 0.6]
     """
 
-    bounds: Bounds = "none"
-
-    thresholds_: np.ndarray = field(init=False)
-    values_: np.ndarray = field(init=False)
-
-    binary: ClassVar[bool] = True
-    monotone: ClassVar[bool] = True
-
-    def _check_options(self) -> None:
-        check_choice(self.bounds, "bounds", ("none", "laplace"))
-
-    @property
-    def domain(self) -> Domain:
-        return "order"
-
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         groups = merge_ties(scores, y, weights)
         starts, values = pool(groups.weight, groups.positive)
@@ -87,6 +69,3 @@ class CenteredIsotonic(Calibrator):
         at_limit = (values == 0) | (values == 1)
         first, last = np.where(at_limit, lowest, center), np.where(at_limit, highest, center)
         return distinct_points(np.stack([first, last], axis=1).ravel(), values.repeat(2))
-
-    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
-        return two_columns(interpolate(scores, state["thresholds"], state["values"]))

@@ -7,15 +7,12 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from bayescal._core.binning import equal_mass_cuts
 from bayescal._core.checks import check_choice, check_count
 from bayescal.calibrators._base import Calibrator, State, two_columns
 from bayescal.calibrators._inputs import Domain
-from bayescal.calibrators._ranking import Ranking, middles
+from bayescal.calibrators._ranking import Ranking, equal_mass_cuts, middles
 
 __all__ = ["Histogram"]
-
-Binning = Literal["equal_width", "equal_mass"]
 
 
 @dataclass(eq=False, repr=False)
@@ -26,14 +23,15 @@ class Histogram(Calibrator):
               \qquad b \text{ the bin of } s
 
     Bins are (lower, upper] as in :func:`bayescal.metrics.reliability_curve`: 0 lies in the first.
-    A bin of equal width that no row fell into predicts its own centre, which moves a probability
+    A bin of equal width that no row fell into predicts its own center, which moves a probability
     by half a bin at most. Bins of equal mass are those of :func:`equal_mass_cuts`; tied scores
     stay together, so that ties make bins unequal and may leave fewer of them. Their borders lie
-    half-way between the scores on either side.
+    half-way between the scores on either side. As bins own their upper border, and the first are
+    the fuller ones, exchanging the classes may move single rows to the next bin.
 
     Parameters
     ----------
-    bins : int, default 10
+    bins : int
         Number of bins.
     binning : {"equal_width", "equal_mass"}
         Bins of equal width divide [0, 1] and need probabilities; bins of equal mass hold equal
@@ -47,7 +45,7 @@ class Histogram(Calibrator):
     Notes
     -----
     The state is ``edges`` (k - 1,), the borders between bins, ``values`` (k,) and ``bin_weights``
-    (k,), the weight in each bin, zero where ``values`` is the centre. Fitting n rows to bins of
+    (k,), the weight in each bin, zero where ``values`` is the center. Fitting n rows to bins of
     equal width takes O(n); of equal mass O(n log n) comparisons at most, and O(n) where scores
     are spread out. Predicting takes O(1) and O(log k) for each score.
 
@@ -65,7 +63,7 @@ class Histogram(Calibrator):
     """
 
     bins: int = 10
-    binning: Binning = "equal_width"
+    binning: Literal["equal_width", "equal_mass"] = "equal_width"
 
     edges_: np.ndarray = field(init=False)
     values_: np.ndarray = field(init=False)
@@ -88,9 +86,9 @@ class Histogram(Calibrator):
 
     def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
         edges = state["edges"]
-        if self.binning == "equal_width":
-            return two_columns(state["values"][_place(scores, edges)])
-        return two_columns(state["values"][np.searchsorted(edges, scores)])
+        wide = self.binning == "equal_width"
+        place = _place(scores, edges) if wide else np.searchsorted(edges, scores)
+        return two_columns(state["values"][place])
 
     def _fit_width(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> State:
         # Quotients are rounded correctly, so that 0.2 lies on the border 3 / 15; linspace is not.
@@ -98,8 +96,8 @@ class Histogram(Calibrator):
         place = _place(scores, edges)
         weight = np.bincount(place, weights, self.bins)
         positive = np.bincount(place, weights * y, self.bins)
-        centres = (np.arange(self.bins) + 0.5) / self.bins
-        values = np.divide(positive, weight, out=centres, where=weight > 0)
+        centers = (np.arange(self.bins) + 0.5) / self.bins
+        values = np.divide(positive, weight, out=centers, where=weight > 0)
         return {"edges": edges, "values": values, "bin_weights": weight}
 
     def _fit_mass(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> State:

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass
 
 import numpy as np
 
-from bayescal._core.checks import check_choice
-from bayescal.calibrators._base import Calibrator, State, two_columns
-from bayescal.calibrators._inputs import Domain
-from bayescal.calibrators._isotonic import Bounds, distinct_points, interpolate, pool, pool_again
+from bayescal.calibrators._base import State
+from bayescal.calibrators._isotonic import MonotoneCalibrator, distinct_points, pool, pool_again
 from bayescal.calibrators._ranking import Groups, Ranking
 
 __all__ = ["Isotonic"]
 
 
 @dataclass(eq=False, repr=False)
-class Isotonic(Calibrator):
+class Isotonic(MonotoneCalibrator):
     r"""Isotonic regression: the most likely map among all that never decrease.
 
     .. math:: \min_{f_1 \le \dots \le f_n} \sum_i w_i (y_i - f_i)^2
               \qquad (s_1 \le \dots \le s_n)
 
-    Tied scores share one value. The solution is constant on blocks of neighbouring scores, where it
+    Tied scores share one value. The solution is constant on blocks of neighboring scores, where it
     is the share of class 1; it is interpolated linearly between blocks and constant outside.
 
     Scores below the least of class 1 get probability 0 and scores above the greatest of class 0
@@ -46,7 +43,7 @@ class Isotonic(Calibrator):
     -----
     The state is ``thresholds`` (k,), ascending, the ends of the blocks, and ``values`` (k,).
     Fitting n rows takes O(n log n) comparisons at most. Of many rows whose scores are spread out
-    most are only counted: a cell of neighbouring scores is sorted where a block could end in it.
+    most are only counted: a cell of neighboring scores is sorted where a block could end in it.
     Predicting takes O(log k) for each score.
 
     References
@@ -62,21 +59,6 @@ class Isotonic(Calibrator):
     [0.25, 0.5]
     """
 
-    bounds: Bounds = "none"
-
-    thresholds_: np.ndarray = field(init=False)
-    values_: np.ndarray = field(init=False)
-
-    binary: ClassVar[bool] = True
-    monotone: ClassVar[bool] = True
-
-    def _check_options(self) -> None:
-        check_choice(self.bounds, "bounds", ("none", "laplace"))
-
-    @property
-    def domain(self) -> Domain:
-        return "order"
-
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         ranking = Ranking(scores, y, weights)
         while True:
@@ -91,9 +73,6 @@ class Isotonic(Calibrator):
         ends = np.append(starts[1:], len(groups.weight)) - 1
         thresholds = np.stack([groups.lowest[starts], groups.highest[ends]], axis=1).ravel()
         return distinct_points(thresholds, values.repeat(2))
-
-    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
-        return two_columns(interpolate(scores, state["thresholds"], state["values"]))
 
 
 def _unsettled(groups: Groups, starts: np.ndarray, values: np.ndarray) -> np.ndarray:

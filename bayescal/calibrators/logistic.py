@@ -1,4 +1,4 @@
-"""Logistic calibration of log odds or of raw scores, Platt scaling among it."""
+"""Logistic calibration of log odds or of raw scores."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from bayescal.calibrators._log_odds import LogOddsCalibrator
 from bayescal.smoothing import instance_targets, platt_targets
 
 __all__ = ["Logistic"]
-
-Smoothing = float | Literal["platt", "instance"] | None
 
 
 @dataclass(eq=False, repr=False)
@@ -49,7 +47,7 @@ class Logistic(LogOddsCalibrator):
     [0.32, 0.6]
     """
 
-    smoothing: Smoothing = None
+    smoothing: float | Literal["platt", "instance"] | None = None
 
     slope_: float = field(init=False)
     intercept_: float = field(init=False)

@@ -1,4 +1,4 @@
-"""Any calibrator of two classes for each class against the others."""
+"""A calibrator of two classes for each class against the others."""
 
 from __future__ import annotations
 
@@ -10,27 +10,30 @@ from bayescal.calibrators._base import Calibrator, State
 from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators.logistic import Logistic
 
+__all__ = ["OneVsRest"]
+
 
 @dataclass(eq=False, repr=False)
 class OneVsRest(Calibrator):
-    r"""A binary map for each class against the others, then normalised.
+    r"""A calibrator of two classes for each class against the others, then normalized.
 
     .. math:: \hat p_j = g_j(p_j) / \sum_i g_i(p_i)
 
-    Maps of log odds get log(p_j / (1 - p_j)). Rows for which all g are zero keep their
+    Calibrators of log odds get log(p_j / (1 - p_j)). Rows for which all g are zero keep their
     probabilities. A class without a label keeps its probability, divided by one more than its
     expected number of labels (the posterior mean of a rate with a prior of Gamma(1, 1)). Time is
-    that of k binary maps.
+    that of k calibrators.
 
     Parameters
     ----------
-    calibrator : calibrator of two classes, optional
-        As ``Isotonic()``; its own ``inputs`` and ``classes`` do not matter, and it cannot have a
-        posterior. By default ``Logistic()``.
+    calibrator : Calibrator, optional
+        Of two classes, as ``Isotonic()``; its own ``inputs`` and ``classes`` do not matter, and
+        it cannot have a posterior. By default ``Logistic()``.
 
     Attributes
     ----------
     statuses_ : array of shape (k,)
+        Of each class; ``status_`` is the worst.
 
     References
     ----------
@@ -54,37 +57,38 @@ class OneVsRest(Calibrator):
     def domain(self) -> Domain:
         return "log_probabilities"
 
-    def _check_options(self) -> None:
-        own = self._binary()
-        if not (isinstance(own, Calibrator) and own.binary):
-            raise TypeError(
-                f"calibrator must be a calibrator of two classes, as Isotonic(), got {own!r}"
-            )
-        if getattr(own, "inference", "map") != "map":
-            raise ValueError(
-                "calibrator must have inference='map' within OneVsRest, got "
-                f"{own.get_params()['inference']!r}"
-            )
-        own._check_options()
-
-    def _binary(self) -> Calibrator:
+    @property
+    def _one(self) -> Calibrator:
         return Logistic() if self.calibrator is None else self.calibrator
+
+    def _check_options(self) -> None:
+        one = self._one
+        if not (isinstance(one, Calibrator) and one.binary):
+            raise TypeError(
+                f"calibrator must be a calibrator of binary scores, as Isotonic(), got {one!r}"
+            )
+        inference = getattr(one, "inference", "map")
+        if inference != "map":
+            raise ValueError(
+                f"calibrator must have inference='map' within OneVsRest, got {inference!r}"
+            )
+        one._check_options()
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         state: State = {}
-        k, binary = scores.shape[1], self._binary()
+        k = scores.shape[1]
         present = np.bincount(y, minlength=k) > 0
         expected = weights @ np.exp(scores)
         state["missing_factor"] = np.where(present, 1.0, 1 / (1 + expected))
         statuses = np.zeros(k, int)
         for j in np.flatnonzero(present).tolist():
-            own = binary._fit(self._column(scores, j), (y == j).astype(int), weights, seed)
+            labels = (y == j).astype(int)
+            own = self._one._fit(self._against_others(scores, j), labels, weights, seed)
             statuses[j] = int(own.get("status", 0))
             state |= {f"class{j}/{name}": value for name, value in own.items()}
-        return {**state, "statuses": statuses, "status": np.asarray(statuses.max())}
+        return {**state, "statuses": statuses, "status": statuses.max()}
 
     def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
-        binary = self._binary()
         probs = np.exp(scores, dtype=float)
         probs /= probs.sum(axis=1, keepdims=True)
         found = probs * state["missing_factor"]
@@ -92,14 +96,14 @@ class OneVsRest(Calibrator):
             prefix = f"class{j}/"
             own = {n[len(prefix) :]: v for n, v in state.items() if n.startswith(prefix)}
             if own:
-                found[:, j] = binary.apply(own, self._column(scores, j))[:, 1]
+                found[:, j] = self._one.apply(own, self._against_others(scores, j))[:, 1]
         total = found.sum(axis=1, keepdims=True)
         return np.where(total > 0, found / np.where(total > 0, total, 1), probs)
 
-    def _column(self, scores: np.ndarray, j: int) -> np.ndarray:
-        """Return what the binary map of a class works on (n,)."""
+    def _against_others(self, scores: np.ndarray, j: int) -> np.ndarray:
+        """Return what the calibrator of class j works on (n,)."""
         own = scores[:, j].astype(float)
-        if self._binary().domain in ("probability", "order"):
+        if self._one.domain in ("probability", "order"):
             return np.exp(own)
         # log(1 - p) without loss where p is nearly one: from the other classes.
         others = np.delete(scores, j, axis=1).astype(float)

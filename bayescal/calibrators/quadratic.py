@@ -1,4 +1,4 @@
-"""Quadratic logistic calibration of log odds or of raw scores."""
+"""Logistic calibration with the square of the score."""
 
 from __future__ import annotations
 

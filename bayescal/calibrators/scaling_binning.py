@@ -7,11 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from bayescal._core.binning import equal_mass_cuts
 from bayescal._core.checks import check_count
 from bayescal.calibrators._base import Calibrator, State, two_columns
 from bayescal.calibrators._inputs import Domain
-from bayescal.calibrators._ranking import merge_ties, middles
+from bayescal.calibrators._ranking import equal_mass_cuts, merge_ties, middles
 from bayescal.calibrators.logistic import Logistic
 
 __all__ = ["ScalingBinning"]
@@ -39,7 +38,7 @@ class ScalingBinning(Calibrator):
 
     Notes
     -----
-    O(n log n) to fit.
+    O(n log n) to fit. Bins are those of equal mass of :class:`Histogram`.
 
     References
     ----------
@@ -62,6 +61,7 @@ class ScalingBinning(Calibrator):
     intercept_: float = field(init=False)
 
     binary: ClassVar[bool] = True
+    binary: ClassVar[bool] = True
 
     def _check_options(self) -> None:
         check_count(self.bins, "bins")
@@ -71,10 +71,9 @@ class ScalingBinning(Calibrator):
         return "real"
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        line = Logistic()
-        state = line._fit(scores, y, weights, seed)
+        state = Logistic()._fit(scores, y, weights, seed)
         groups = merge_ties(scores, y, weights)
-        scaled = line.apply(state, groups.lowest)[:, 1]
+        scaled = Logistic().apply(state, groups.lowest)[:, 1]
         mass = np.concatenate([[0.0], np.cumsum(groups.weight)])
         whole = bool((weights == np.floor(weights)).all())
         cuts = np.unique(equal_mass_cuts(mass, np.array([self.bins]), whole))

@@ -2,44 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from bayescal._core.checks import check_choice, check_count, check_strength
-from bayescal._core.folds import content_folds, score_keys
 from bayescal.calibrators._base import State
 from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._log_odds import LogOddsCalibrator
+from bayescal.calibrators._natural_spline import (
+    FUNCTIONS,
+    Penalty,
+    choose_knots,
+    evaluate,
+    make_basis,
+)
 from bayescal.logistic._ridge import ridge_path
 
 __all__ = ["Spline"]
 
-#: Smoothest functions of the spline space that are kept: rougher ones never get weight.
-_FUNCTIONS = 30
 _POINTS = 512
-_APART, _NOTHING = 1e-6, 1e-100
-_GRID = 17
-#: A penalty so much weaker than where it takes a quarter of a function leaves it free.
-_FREE = 1e4
+_GRID, _MORE = 17, 8
+#: Rows of equal score and label share a fold if they are not more than this share of all: the
+#: first if that score has one label only, the second if both.
+_SHARES = 1 / 20, 1 / (1 << 20)
 
 
 @dataclass(eq=False, repr=False)
 class Spline(LogOddsCalibrator):
     r"""Log odds that are a natural cubic spline in the probability, or in its compact logit.
 
-    Minimises the negative log likelihood plus :math:`\tfrac\lambda2 \sum_k \theta_k^2` over the
+    Minimizes the negative log likelihood plus :math:`\tfrac\lambda2 \sum_k \theta_k^2` over the
     coefficients of the natural cubic basis but the constant, as published, or plus
     :math:`\tfrac\lambda2 \int f''(x)^2 dx`, which leaves the slope free. The basis used inside is
     another one of the same space: its functions are orthogonal on the data, and both penalties are
     sums of squares in it. Of them the 30 smoothest are kept. Knots nearer than 1e-6 of the
     range are merged.
 
-    The strength is chosen among 17 by cross-validated log loss. For that scores are gathered in at
-    most 512 points of equal weight; folds are drawn within each class by the content of rows,
-    whatever their order.
+    The strength is chosen among 17, with few distinct scores 25, by cross-validated log loss. For
+    that scores are gathered in at most 512 points of equal weight. Rows of equal score and label
+    share a fold, unless they count for more than one row and the score has both labels, or for more
+    than a twentieth of all rows.
+    Folds are drawn within each class, by a fixed seed and in the order of the scores. The published
+    basis, the compact logit and the points favor one end: exchanging the classes changes the result
+    slightly.
 
     Parameters
     ----------
@@ -83,15 +90,13 @@ class Spline(LogOddsCalibrator):
 
     rescale: Literal["compact_logit"] | None = None
     knots: int = 200
-    penalty: Literal["curvature", "coefficients"] = "coefficients"
+    penalty: Penalty = "coefficients"
     strength: float | Literal["cv"] = "cv"
     folds: int = 5
     rule: Literal["one_se", "best"] = "one_se"
 
     strength_: float = field(init=False)
     knots_: np.ndarray = field(init=False)
-
-    _smooth: ClassVar[bool] = False
 
     def _check_options(self) -> None:
         check_choice(self.rescale, "rescale", (None, "compact_logit"))
@@ -107,6 +112,10 @@ class Spline(LogOddsCalibrator):
     def domain(self) -> Domain:
         return "probability"
 
+    @property
+    def _smooth(self) -> bool:
+        return False
+
     def _prepare(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> State:
         state: State = {}
         if self.rescale:
@@ -118,12 +127,12 @@ class Spline(LogOddsCalibrator):
         points = _gather(x[order], y[order], weights[order], self.folds)
         distinct = np.unique(x)
         few = len(points.x) < min(self.knots, len(distinct))
-        knots = _choose_knots(points.x if few else distinct, self.knots)
-        functions, roughness = _basis(knots, points, self.penalty)
+        knots = choose_knots(points.x if few else distinct, self.knots)
+        functions, roughness = make_basis(knots, points.x, points.weights.sum(axis=0), self.penalty)
         state |= {"knots": knots, "functions": functions, "roughness": roughness}
         strength = self.strength
         if strength == "cv":
-            columns = _columns(knots, functions, points.x)
+            columns = evaluate(knots, functions, points.x)
             strength = _choose(columns, points, roughness, self.rule)
         state["strength"] = np.asarray(float(strength))
         return state
@@ -132,7 +141,7 @@ class Spline(LogOddsCalibrator):
         return state["strength"] * state["roughness"]
 
     def _columns(self, state: State, scores: np.ndarray) -> np.ndarray:
-        return _columns(state["knots"], state["functions"], self._rescaled(state, scores))
+        return evaluate(state["knots"], state["functions"], self._rescaled(state, scores))
 
     def _describe(self, state: State, theta: np.ndarray) -> State:
         return {"coef": theta}
@@ -176,29 +185,12 @@ def compact_logit(p: np.ndarray, epsilon: float) -> np.ndarray:
     return np.where(inside, factor * (np.log(safe) - np.log1p(-safe)) + 0.5, p)
 
 
-_Functions = Callable[[np.ndarray], np.ndarray]
-
-
-class _Points:
+class _Points(NamedTuple):
     """Scores gathered in points (k,), with the weight (folds, k) of cases and of positives."""
 
-    def __init__(self, x: np.ndarray, weights: np.ndarray, positives: np.ndarray) -> None:
-        self.x, self.weights, self.positives = x, weights, positives
-
-
-def _choose_knots(distinct: np.ndarray, most: int) -> np.ndarray:
-    """Return at most ``most`` of the distinct scores, spread evenly over their ranks."""
-    index = np.linspace(0, len(distinct) - 1, min(most, len(distinct)))
-    knots = distinct[np.round(index).astype(int)]
-    # Nearer to each other than this they only cost digits.
-    least = _APART * (knots[-1] - knots[0])
-    if knots[-1] - knots[0] < _NOTHING:
-        return knots[:1]
-    cell = np.floor((knots - knots[0]) / least) if least > 0 else np.zeros(len(knots))
-    kept = np.concatenate([[True], np.diff(cell) > 0])
-    kept[1:-1] &= (knots[-1] - knots[1:-1]) > least
-    kept[-1] |= least > 0
-    return knots[kept]
+    x: np.ndarray
+    weights: np.ndarray
+    positives: np.ndarray
 
 
 def _gather(x: np.ndarray, y: np.ndarray, weights: np.ndarray, folds: int) -> _Points:
@@ -213,111 +205,34 @@ def _gather(x: np.ndarray, y: np.ndarray, weights: np.ndarray, folds: int) -> _P
     point = np.cumsum(begins)
     count = point[-1] + 1
     mean = np.bincount(point, weights * (x - x[0])) / np.bincount(point, weights) + x[0]
-    # Shuffled: folds that are alike in every region would not punish what is only noise.
-    fold = content_folds(score_keys(np.stack([1 - x, x], axis=1), y), y, folds)
-    cell = fold * count + point
-    total = np.bincount(cell, weights, minlength=folds * count).reshape(folds, count)
-    ones = np.bincount(cell, weights * y, minlength=folds * count).reshape(folds, count)
+    cell, parts, fold = _divide(x, y, weights, folds)
+    place = fold * count + point[cell]
+    total = np.bincount(place, parts, minlength=folds * count).reshape(folds, count)
+    ones = np.bincount(place, parts * y[cell], minlength=folds * count).reshape(folds, count)
     return _Points(mean, total, ones)
 
 
-def _basis(knots: np.ndarray, points: _Points, penalty: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return functions as values at the knots (k, p), and the roughness (p,) of each.
-
-    On the data they are orthogonal and of mean square one; first come those without penalty, then
-    the others, smoothest first: the basis of Demmler and Reinsch.
-    """
-    from scipy.linalg import eigh
-
-    weights = points.weights.sum(axis=0)
-    root = np.sqrt(weights / weights.sum())
-    free, unit = _unit_functions(knots, penalty)
-    at_points = np.concatenate([free(points.x), unit(points.x)], axis=1)
-    at_knots = np.concatenate([free(knots), unit(knots)], axis=1)
-    p = free(knots[:1]).shape[1]
-    # Orthogonal functions without penalty, and the part of all others that they do not hold.
-    factor = np.linalg.qr(root[:, None] * at_points[:, :p])[1]
-    if p > 1 and abs(factor[1, 1]) < 1e-10:
-        # All weight is at one score: there is no line through it.
-        return np.ones((len(knots), 1)), np.zeros(1)
-    factor *= np.sign(np.diagonal(factor))[:, None]
-    plain = np.linalg.solve(factor.T, at_knots[:, :p].T).T
-    held = root[:, None] * np.linalg.solve(factor.T, at_points[:, :p].T).T
-    shares = held.T @ (root[:, None] * at_points[:, p:])
-    rest = root[:, None] * at_points[:, p:] - held @ shares
-    size = rest.shape[1]
-    if not size:
-        return plain, np.zeros(p)
-    kept = min(size, _FUNCTIONS - p)
-    squares, vectors = eigh(rest.T @ rest, subset_by_index=(size - kept, size - 1))
-    squares, vectors = squares[::-1], vectors[:, ::-1]
-    seen = squares > 1e-13 * max(squares[0], 1e-300)
-    vectors = vectors[:, seen] / np.sqrt(squares[seen])
-    others = (at_knots[:, p:] - plain @ shares) @ vectors
-    roughness = np.concatenate([np.zeros(p), 1 / squares[seen]])
-    return np.concatenate([plain, others], axis=1), roughness
-
-
-def _unit_functions(knots: np.ndarray, penalty: str) -> tuple[_Functions, _Functions]:
-    """Return the functions without penalty, and those whose squared coefficients are the penalty.
-
-    Both are functions of points (m,) that return columns (m, p). Together they span the natural
-    cubic splines.
-    """
-    low, k = knots[0], len(knots)
-    reach = max(knots[-1] - low, 1e-300)
-    if penalty == "coefficients":
-        # The slope is penalised too: these are all of the published basis but the constant.
-        return _powers(low, reach, 0, min(k, 1)), lambda x: _natural(knots, x)
-    line = _powers(low, reach, 0, min(k, 2))
-    if k < 3:
-        return line, lambda x: np.empty((len(x), 0))
-    h = np.diff(knots)
-    gram = np.diag((h[:-1] + h[1:]) / 3) + np.diag(h[1:-1] / 6, 1) + np.diag(h[1:-1] / 6, -1)
-    # Second derivatives are straight between knots: hats, of which this is the product.
-    mix = np.linalg.inv(np.linalg.cholesky(gram)).T
-    from scipy.interpolate import BSpline
-
-    ends = np.concatenate([knots[:1], knots, knots[-1:]])
-    integral = BSpline(ends, np.eye(k)[:, 1:-1] @ mix, 1).antiderivative(2)
-    return line, lambda x: _straight_outside(integral, knots, x)
-
-
-def _powers(low: float, reach: float, first: int, last: int) -> _Functions:
-    def columns(x: np.ndarray) -> np.ndarray:
-        return ((x - low) / reach)[:, None] ** np.arange(first, last)
-
-    return columns
-
-
-def _natural(knots: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Return the natural cubic basis (m, k - 1) without its constant."""
-    if len(knots) == 1:
-        return np.empty((len(x), 0))
-    last = knots[-1]
-    cubes = np.maximum(x[:, None] - knots, 0) ** 3
-    d = (cubes[:, :-1] - cubes[:, -1:]) / (last - knots[:-1])
-    return np.concatenate([x[:, None], d[:, :-1] - d[:, -1:]], axis=1)
-
-
-def _straight_outside(spline: Any, knots: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Evaluate a spline at x (m,): (m, p); it goes on straight outside the knots."""
-    inside = np.clip(x, knots[0], knots[-1])
-    result = spline(inside)
-    outside = np.flatnonzero(x != inside)
-    if outside.size:
-        result[outside] += (x - inside)[outside, None] * spline(inside[outside], 1)
-    return result
-
-
-def _columns(knots: np.ndarray, values: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Evaluate natural cubic splines with values (k, p) at the knots at x (m,): (p, m)."""
-    from scipy.interpolate import CubicSpline
-
-    if len(knots) == 1:
-        return np.repeat(values.T, len(x), axis=1)
-    spline = CubicSpline(knots, values, bc_type="natural")
-    return np.ascontiguousarray(_straight_outside(spline, knots, x).T)
+def _divide(
+    x: np.ndarray, y: np.ndarray, weights: np.ndarray, folds: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return parts of sorted rows: the row that each stands for, its weight and its fold."""
+    first = np.concatenate([[True], (np.diff(x) > 0) | (np.diff(y) != 0)])
+    rows = np.flatnonzero(first)
+    weight = np.add.reduceat(weights, rows)
+    # A score with both labels must not lose all of one with a fold.
+    same = np.diff(x[rows]) == 0
+    both = np.append(False, same) | np.append(same, False)
+    most = np.maximum(1.0, np.where(both, _SHARES[1], _SHARES[0]) * weight.sum())
+    # Sums of weights carry rounding errors.
+    pieces = np.maximum(np.ceil(weight / most - 1e-9), 1).astype(int)
+    cell = np.repeat(rows, pieces)
+    fold = np.empty(len(cell), int)
+    # Not in turn: folds that are alike in every region would not punish what is only noise.
+    random = np.random.default_rng(0)
+    for label in (0, 1):
+        own = np.flatnonzero(y[cell] == label)
+        fold[own] = random.permutation(len(own)) % folds
+    return cell, np.repeat(weight / pieces, pieces), fold
 
 
 def _choose(columns: np.ndarray, points: _Points, roughness: np.ndarray, rule: str) -> float:
@@ -326,9 +241,11 @@ def _choose(columns: np.ndarray, points: _Points, roughness: np.ndarray, rule: s
     if not rough.size:
         return 0.0
     total = points.weights.sum()
-    # From where the smoothest function is gone to where the roughest is free, and if they are few
-    # all of them.
-    grid = np.geomspace(250 / rough[0], 0.25 / max(rough[-1], _FREE * rough[0]), _GRID) * total
+    # From where the smoothest curve is gone to where the roughest is half free; and wholly free if
+    # all functions of the space are kept, as with few distinct scores.
+    grid = np.geomspace(250 / rough[0], 0.25 / rough[-1], _GRID) * total
+    if len(roughness) < FUNCTIONS:
+        grid = np.concatenate([grid, grid[-1] * np.geomspace(1, 1e-3, _MORE + 1)[1:]])
     path = ridge_path(columns, points.weights, points.positives, grid[:, None] * roughness)
     held = points.weights.sum(axis=1)
     share = held / held.sum()

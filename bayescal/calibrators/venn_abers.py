@@ -29,6 +29,8 @@ class VennAbers(Calibrator):
     new one are exchangeable, that of the two which belongs to the true label is perfectly
     calibrated.
 
+    In ``CalibratedClassifier(..., ensemble=True)`` this is the cross Venn-Abers predictor.
+
     Attributes
     ----------
     thresholds_, lower_, upper_ : arrays
@@ -69,8 +71,6 @@ class VennAbers(Calibrator):
 
     binary: ClassVar[bool] = True
     monotone: ClassVar[bool] = True
-    #: ``predict_interval`` is none.
-    has_credible_interval: ClassVar[bool] = False
 
     @property
     def domain(self) -> Domain:
@@ -97,7 +97,7 @@ class VennAbers(Calibrator):
         }
 
     def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
-        low, high = self._both_labels(state, scores)
+        low, high = self._ends(state, scores)
         # The same fraction, in a form that no rounding makes decrease.
         return two_columns(1 / (1 + (1 - low) / high))
 
@@ -114,11 +114,10 @@ class VennAbers(Calibrator):
             With the score added to the first class, and to the second. Their width says how much
             one more case matters; it is no credible interval.
         """
-        values = self._values(scores)
-        return self._both_labels(self.state_, values)
+        return self._ends(self.state_, self._values(scores))
 
-    def _both_labels(self, state: State, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the probabilities (m,) of class 1, with the score added to class 0 and to 1."""
+    def _ends(self, state: State, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return p_0 and p_1 (m,); the former is less than the latter."""
         thresholds = state["thresholds"]
         below = np.searchsorted(thresholds, scores)
         if not len(thresholds):

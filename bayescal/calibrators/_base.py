@@ -89,8 +89,6 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
     #: Whether, of two classes, a greater score never gets a lower probability, whatever the data.
     monotone: ClassVar[bool] = False
     keeps: ClassVar[Keeps] = "nothing"
-    #: What probabilities of zero stand for, (k,), where it is not found by the data.
-    _least: ClassVar[np.ndarray | None] = None
 
     @property
     @abstractmethod
@@ -151,7 +149,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         self.classes_, rows, labels, weights = read_rows(
             rows, y, sample_weight, self.classes, columns
         )
-        values, least = convert(rows, self.inputs, self.domain, self._least)
+        values, least = convert(rows, self.inputs, self.domain)
         state = self._learn(values, labels, weights, self._seed())
         if least is not None:
             state["least_probabilities"] = least

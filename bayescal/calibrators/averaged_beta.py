@@ -23,7 +23,7 @@ from bayescal.calibrators._averaging import (
     make_columns,
 )
 from bayescal.calibrators._base import Calibrator, State, two_columns
-from bayescal.calibrators._inputs import FLOOR, Domain
+from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._posterior import row_blocks
 
 __all__ = ["AveragedBeta"]
@@ -88,7 +88,7 @@ class AveragedBeta(Calibrator):
     a - b; beyond them it goes on at its last value. More than 256 distinct scores are gathered in
     cells, and each cell in two points with the same sums of cubic functions, which changes
     probabilities by less than 1e-3 and a twentieth of their posterior deviation, mostly far less.
-    Log odds beyond 87.3 count as that, and probabilities of 0 and 1 too.
+    Log odds beyond 87.3 count as that.
 
     O(n log n) time to fit, for sorting; O(m) to apply, with 48 exponentials for each score and
     scale that has weight. Between 16,384 knots more than 32,768 scores are interpolated, which
@@ -123,8 +123,6 @@ class AveragedBeta(Calibrator):
     linear_weight_: float = field(init=False)
 
     binary: ClassVar[bool] = True
-    # What scores of 0 and 1 are worth is learned from the labels.
-    _least: ClassVar[np.ndarray] = np.full(2, FLOOR)
 
     def _check_options(self) -> None:
         if not 0 < self.power < np.inf:

@@ -7,10 +7,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from bayescal._core.binning import equal_mass_cuts
 from bayescal._core.checks import check_choice, check_count
 from bayescal.calibrators._base import Calibrator, State, two_columns
 from bayescal.calibrators._inputs import Domain
-from bayescal.calibrators._ranking import Ranking, equal_mass_cuts, middles
+from bayescal.calibrators._ranking import Ranking, middles
 
 __all__ = ["Histogram"]
 

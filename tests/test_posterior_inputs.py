@@ -235,7 +235,12 @@ def test_extreme_scores_are_a_matter_of_units(x64: None, scale: float) -> None:
     ("integrator", "warning", "text"),
     [
         ("montecarlo", bc.SamplingWarning, "^few draws carry the weight: "),
-        ("quadrature", bc.AccuracyWarning, "^quadrature may be off by a relative "),
+        pytest.param(
+            "quadrature",
+            bc.AccuracyWarning,
+            "^quadrature may be off by a relative ",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_extreme_scores_that_contradict_the_prior_warn(
@@ -640,7 +645,7 @@ def test_parameters_that_do_not_fit_the_features() -> None:
         "montecarlo",
         "sobol",
         "importance",
-        "quadrature",
+        pytest.param("quadrature", marks=pytest.mark.slow),
         pytest.param("nuts", marks=pytest.mark.slow),
     ],
 )

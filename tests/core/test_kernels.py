@@ -48,8 +48,9 @@ def by_hand(x: np.ndarray, weights: np.ndarray, scale: np.ndarray, x_new: np.nda
 # --- against SciPy ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bandwidth", ["silverman", "scott", 0.3])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("weighted", "bandwidth"), [(True, "silverman"), (False, "scott"), (True, 0.3)]
+)
 @pytest.mark.parametrize("d", [1, 3, 10])
 def test_density_is_that_of_scipy(d: int, weighted: bool, bandwidth: str | float) -> None:
     x, x_new = sample(300, d), sample(70, d, seed=2)
@@ -102,7 +103,7 @@ def test_covariance_is_that_of_numpy(x64: None) -> None:
 
 
 @pytest.mark.parametrize("shape", ["full", "diagonal"])
-@pytest.mark.parametrize("d", [1, 2, 11])
+@pytest.mark.parametrize("d", [1, 11])
 def test_density_is_that_of_a_double_loop(x64: None, d: int, shape: str) -> None:
     x, x_new, weights = sample(23, d), sample(17, d, seed=2), weights_of(23)
     weights[::5] = 0
@@ -138,6 +139,7 @@ def test_density_integrates_to_one() -> None:
     assert scipy.integrate.simpson(density, x=grid) == pytest.approx(1, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_float32_is_within_its_rounding_of_float64() -> None:
     for d in (1, 3, 12):
         x, x_new = sample(2000, d), sample(1000, d, seed=2).astype(np.float32)

@@ -297,6 +297,7 @@ def test_scikit_learns_checks(options: dict[str, Any]) -> None:
         )
 
 
+@pytest.mark.slow
 def test_a_mode_that_is_not_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     from bayescal.logistic import _posterior
 

@@ -47,6 +47,7 @@ def test_far_tails(x64: None, name: str) -> None:
     np.testing.assert_allclose(expected.sf(found), 1 - u, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_quantile_for_each_distribution(x64: None) -> None:
     """Distributions of one kind that differ in numbers share a program."""
     scales, u = np.array([0.1, 1.0, 30.0]), np.linspace(0.01, 0.99, 50)

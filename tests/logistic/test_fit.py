@@ -106,6 +106,7 @@ def test_elastic_net_against_scikit_learn() -> None:
         np.testing.assert_allclose(beta[1:], model.coef_[0], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_any_prior_of_the_coefficients_against_scipy() -> None:
     x, t, w = make(30, 2, seed=3)
     pairs = {

@@ -143,6 +143,7 @@ def check_expectation(values: Array, expected: float) -> None:
     assert abs(values.mean() - expected) < 4.5 * values.std() / np.sqrt(ess)
 
 
+@pytest.mark.slow
 def test_chains_against_quadrature_with_a_prior_of_ones_own() -> None:
     """Few rows and a prior that pulls: the posterior is not normal."""
     z, y, w = make(12, seed=5)

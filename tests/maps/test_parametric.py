@@ -479,6 +479,7 @@ def test_chains_of_more_coefficients_against_quadrature(name: str, width: int, p
         check((found - exact) ** 2, grid.average((grid.u[:, j] - exact) ** 2))
 
 
+@pytest.mark.slow
 def test_chains_of_many_rows_against_quadrature() -> None:
     """So many rows that their sums are taken over nodes; tied, so that a grid costs little."""
     rng = np.random.default_rng(2)

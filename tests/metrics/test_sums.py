@@ -156,8 +156,8 @@ def test_standard_error_of_means_is_the_textbook_one() -> None:
         ("ece", {"bins": 5}),
         ("ece", {"bins": 5, "norm": 2}),
         ("debiased_ece", {"bins": 5, "binning": "equal_width"}),
-        ("smooth_ece", {}),
-        ("kde_ece", {"bandwidth": 0.1}),
+        pytest.param("smooth_ece", {}, marks=pytest.mark.slow),
+        pytest.param("kde_ece", {"bandwidth": 0.1}, marks=pytest.mark.slow),
     ],
 )
 def test_standard_error_is_the_deviation_over_samples(name: str, options: dict) -> None:

@@ -363,6 +363,7 @@ def test_normal_inverse_gamma_draws_have_its_moments() -> None:
     np.testing.assert_allclose(log_prior, expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_vector_priors_are_repeated_over_entries() -> None:
     """A scalar distribution for a vector stands for independent entries."""
     x = np.random.default_rng(0).normal(size=(6, 2))

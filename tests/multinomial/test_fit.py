@@ -135,7 +135,12 @@ def test_optimum_against_scipy(kind: str, n: int, k: int, strength: float) -> No
 
 
 @pytest.mark.parametrize(
-    ("strength", "ways"), [(100.0, ["KRONECKER", "BOTH"]), (1e4, ["BOTH"]), (1e6, ["DIAGONAL"])]
+    ("strength", "ways"),
+    [
+        pytest.param(100.0, ["KRONECKER", "BOTH"], marks=pytest.mark.slow),
+        pytest.param(1e4, ["BOTH"], marks=pytest.mark.slow),
+        (1e6, ["DIAGONAL"]),
+    ],
 )
 def test_optimum_of_many_parameters_against_scipy(strength: float, ways: list[str]) -> None:
     """Single precision directions, threads, and the preconditioners of many classes."""
@@ -154,7 +159,7 @@ def test_optimum_of_many_parameters_against_scipy(strength: float, ways: list[st
     np.testing.assert_allclose(near.value, afresh.value, rtol=1e-9)
 
 
-@pytest.mark.parametrize("sharpness", [1.0, 4.0])
+@pytest.mark.parametrize("sharpness", [1.0, pytest.param(4.0, marks=pytest.mark.slow)])
 def test_optimum_of_few_features_and_many_rows(sharpness: float) -> None:
     """With the products for few features, also where most rows are certain."""
     design = make(5500, 50, 4, "vector")

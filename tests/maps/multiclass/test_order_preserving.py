@@ -283,6 +283,7 @@ def test_options() -> None:
         OrderPreserving(hidden=(3, 0))
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 def test_published_figures_of_densenet(shared_data: Path) -> None:
     data = np.load(shared_data / "predictions" / "kull_densenet40_c10.npz")

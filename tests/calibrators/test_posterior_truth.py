@@ -1,0 +1,115 @@
+"""Laplace's approximation of scalings of logits: SciPy's modes, curvatures by differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy import integrate, optimize
+from scipy.special import log_softmax
+
+import bayescal as bc
+
+Array = np.ndarray
+DRAWS = 40_000
+
+
+def data_set(n: int, k: int, sharpness: float, seed: int) -> tuple[Array, Array]:
+    """Return logits whose true temperature is the inverse of the sharpness, and all labels."""
+    rng = np.random.default_rng(seed)
+    z = 2 * rng.normal(size=(n, k))
+    y = np.argmax(sharpness * z + rng.gumbel(size=(n, k)), axis=1)
+    y[:k] = np.arange(k)
+    return z, y
+
+
+def loss(logits: Array, y: Array) -> float:
+    return -float(log_softmax(logits, axis=1)[np.arange(len(y)), y].sum())
+
+
+def hessian(function: Callable[[Array], float], at: Array, h: float = 1e-3) -> Array:
+    """Return second derivatives by differences of the fourth order."""
+    p = len(at)
+    found = np.empty((p, p))
+    nodes, factors = np.array([-2, -1, 1, 2]), np.array([1, -8, 8, -1]) / (12 * h)
+    for i, j in np.ndindex(p, p):
+        found[i, j] = sum(
+            a * b * function(at + h * (s * np.eye(p)[i] + t * np.eye(p)[j]))
+            for s, a in zip(nodes, factors, strict=True)
+            for t, b in zip(nodes, factors, strict=True)
+        )
+    return found
+
+
+@pytest.mark.parametrize(("n", "k", "sharpness"), [(4, 3, 20.0), (6, 3, 1e-3), (300, 4, 1.0)])
+def test_temperature_by_laplace(n: int, k: int, sharpness: float) -> None:
+    """The logarithm of the inverse temperature is normal around its mode, with prior N(0, 1.5^2).
+
+    Where rows are few the prior holds the mode far from where the likelihood has its own: there the
+    likelihood's slope is a part of the curvature.
+    """
+    z, y = data_set(n, k, sharpness, seed=n)
+
+    def negative(u: Array) -> float:
+        return loss(np.exp(u[0]) * z, y) + 0.5 * (u[0] / 1.5) ** 2
+
+    grid = np.linspace(-9, 9, 181)[:, None]
+    start = grid[np.argmin([negative(u) for u in grid])]
+    mode = optimize.minimize(negative, start, method="BFGS", options={"gtol": 1e-8}).x
+    scale = hessian(negative, mode)[0, 0] ** -0.5
+    model = bc.Temperature(inputs="logits", inference="laplace", num_samples=DRAWS, random_state=0)
+    drawn = -np.log(model.fit(z, y).posterior_.draws["temperature"]).ravel()
+    assert drawn.size == DRAWS
+    assert np.mean(drawn) == pytest.approx(mode[0], abs=5 * scale / np.sqrt(DRAWS))
+    # Draws come in pairs of opposite sign: half of them are independent.
+    assert np.std(drawn) == pytest.approx(scale, rel=5 / np.sqrt(DRAWS))
+
+
+def test_temperature_of_many_rows_against_quadrature() -> None:
+    """With many rows Laplace's mean and deviation are nearly those of the posterior itself."""
+    z, y = data_set(2000, 3, 0.6, seed=1)
+    centre = optimize.minimize_scalar(lambda u: loss(np.exp(u) * z, y)).x
+    least = loss(np.exp(centre) * z, y)
+
+    def density(u: float) -> float:
+        return np.exp(least - loss(np.exp(u) * z, y) - 0.5 * (u / 1.5) ** 2)
+
+    moments = [
+        integrate.quad(lambda u, j=j: (u - centre) ** j * density(u), centre - 0.5, centre + 0.5)[0]
+        for j in range(3)
+    ]
+    mean = moments[1] / moments[0]
+    deviation = np.sqrt(moments[2] / moments[0] - mean**2)
+    model = bc.Temperature(inputs="logits", inference="laplace", num_samples=DRAWS, random_state=0)
+    drawn = -np.log(model.fit(z, y).posterior_.draws["temperature"]).ravel()
+    # What Laplace's approximation leaves out is of the order 1 / n: of the deviation, its square
+    # root.
+    assert np.mean(drawn) == pytest.approx(centre + mean, abs=deviation / np.sqrt(2000) * 5)
+    assert np.std(drawn) == pytest.approx(deviation, rel=5 / np.sqrt(DRAWS) + 5 / 2000)
+
+
+@pytest.mark.parametrize(("n", "k"), [(9, 3), (60, 4)])
+def test_vector_by_laplace(n: int, k: int) -> None:
+    """Factors less one are N(0, 1) and intercepts N(0, 10^2) before the data are seen."""
+    z, y = data_set(n, k, 0.7, seed=2)
+
+    def negative(theta: Array) -> float:
+        b, v = theta[:k], theta[k:]
+        return loss(z * (1 + v) + b, y) + 0.5 * (b @ b) / 100 + 0.5 * (v @ v)
+
+    mode = optimize.minimize(negative, np.zeros(2 * k), method="BFGS", options={"gtol": 1e-7}).x
+    # Of intercepts only differences matter: they are given centred.
+    told = np.eye(2 * k)
+    told[:k, :k] -= 1 / k
+    mean = told @ mode
+    covariance = told @ np.linalg.inv(hessian(negative, mode)) @ told.T
+    model = bc.Vector(inputs="logits", inference="laplace", num_samples=DRAWS, random_state=0)
+    drawn = model.fit(z, y).posterior_.draws
+    theta = np.concatenate([drawn["intercept"][0], drawn["coef"][0] - 1], axis=1)
+    assert theta.shape == (DRAWS, 2 * k)
+    deviation = np.sqrt(np.diag(covariance))
+    np.testing.assert_array_less(np.abs(theta.mean(axis=0) - mean), 5 * deviation / DRAWS**0.5)
+    # Each entry within five of its standard errors, from half the draws, as above.
+    error = np.sqrt((np.outer(deviation, deviation) ** 2 + covariance**2) / (DRAWS / 2))
+    np.testing.assert_array_less(np.abs(np.cov(theta.T) - covariance), 5 * error)

@@ -1,0 +1,40 @@
+"""The stack's weights come from rows that its members have not seen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax
+
+import bayescal as bc
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_stack_does_not_see_its_labels_twice(seed: int) -> None:
+    """Few rows of many classes, whose logits are the truth: all that members learn is noise.
+
+    The least penalised one learns most of it. Judged by the rows it was fitted to it is the best by
+    far, and alone it loses .25 nats.
+    """
+    rng = np.random.default_rng(seed)
+    n, k = 150, 20
+    z = 2 * rng.normal(size=(n + 20_000, k))
+    y = np.argmax(z + rng.gumbel(size=z.shape), axis=1)
+    model = bc.StackedScaling(inputs="logits", random_state=0).fit(z[:n], y[:n])
+    least_penalised = len(model.stack_weights_) - 1
+    assert model.stack_weights_[least_penalised] < 1 / len(model.stack_weights_)
+    losses = model.held_out_mean_losses_
+    assert losses[least_penalised] == max(losses)
+    fresh, labels = z[n:], y[n:]
+    own = np.arange(len(labels)), labels
+    excess = log_softmax(fresh, axis=1)[own] - np.log(model.predict_proba(fresh)[own])
+    assert excess.mean() < 0.06
+
+
+@pytest.mark.parametrize(("n", "k"), [(60, 5), (160, 20)])
+def test_labels_of_pure_noise_cannot_be_foreseen(n: int, k: int) -> None:
+    """Without looking at a label nobody's expected loss is less than the logarithm of k."""
+    z = 2 * np.random.default_rng(k).normal(size=(n, k))
+    model = bc.StackedScaling(inputs="logits", random_state=0).fit(z, np.arange(n) % k)
+    losses = np.asarray(model.held_out_mean_losses_)
+    assert losses.min() > np.log(k)

@@ -1,0 +1,30 @@
+"""Tests that need other libraries say so by their marker, so that no environment skips them all."""
+
+import re
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+
+
+def skipped_by_hand(sources: dict[str, str]) -> list[str]:
+    """Return files that skip a test without a library which others ask for by their marker."""
+    marked = re.compile(r"mark\.parity\(([^)]*)\)")
+    names = {
+        name
+        for text in sources.values()
+        for arguments in marked.findall(text)
+        for name in re.findall(r'"(\w+)"', arguments)
+    }
+    return [
+        f"{path} skips without {name}"
+        for path, text in sources.items()
+        for name in re.findall(r'importorskip\(\s*"(\w+)', text)
+        if name in names
+    ]
+
+
+def test_missing_libraries_fail_where_they_are_to_be_installed() -> None:
+    sources = {str(path.relative_to(TESTS)): path.read_text() for path in TESTS.rglob("*.py")}
+    assert skipped_by_hand(sources) == []
+    bad = 'torch = pytest.importorskip("' + 'torch.nn")'
+    assert skipped_by_hand({**sources, "bad": bad}) == ["bad skips without torch"]

@@ -20,7 +20,7 @@ from bayescal.posterior import posterior, posterior_predict
 from bayescal.sweeps import sweep
 
 if TYPE_CHECKING:
-    from bayescal import training
+    from bayescal import losses
     from bayescal.estimators import (
         BBQ,
         KNN,
@@ -115,6 +115,7 @@ __all__ = [
     "datasets",
     "evaluate",
     "load",
+    "losses",
     "metrics",
     "plots",
     "posterior",
@@ -122,15 +123,14 @@ __all__ = [
     "save",
     "smoothing",
     "sweep",
-    "training",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "training":
+    if name == "losses":
         from importlib import import_module
 
-        return import_module("bayescal.training")
+        return import_module("bayescal.losses")
     # Estimators need scikit-learn, which takes longer to import than all the rest.
     if name in __all__:
         from bayescal import estimators

@@ -39,8 +39,7 @@ LAYERS = (
     "plots",
     "evaluation",
     "sweeps",
-    "training",
-    "study",
+    "losses",
     "cli",
 )
 # The package's __init__ and the ways into the program may import everything.
@@ -357,7 +356,10 @@ def write_package(
         ("from ..inference import x", "models imports from inference"),
         ("from .. import inference", "models imports from inference"),
         ("def f():\n    from ..cli import main", "models imports from cli"),
-        (f"import importlib\nimportlib.import_module('{NAME}.study')", "models imports from study"),
+        (
+            f"import importlib\nimportlib.import_module('{NAME}.cli')",
+            "models imports from cli",
+        ),
         (f"import {NAME}", "taken from the top"),
         (f"from {NAME} import posterior_predict", "taken from the top"),
         (f"from {NAME}.unknown import x", "taken from the top"),

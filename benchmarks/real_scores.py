@@ -46,7 +46,7 @@ from sklearn.svm import LinearSVC
 
 import bayescal as bc
 from bayescal import metrics
-from benchmarks.studies._tables import read_table, split_rows
+from benchmarks.studies._binary_tables import read_table, split_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("BAYESCAL_DATA") or ROOT.parent / "shared" / "data")

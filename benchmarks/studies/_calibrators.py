@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
@@ -13,7 +13,9 @@ from bayescal._core.optimise import Status
 from bayescal.maps import Isotonic
 from bayescal.maps.multiclass import MULTICLASS, MulticlassMap, Temperature
 from bayescal.maps.multiclass._inputs import Inputs, convert, least_probabilities
+from benchmarks.studies.data import choose
 
+SECONDS = ("fit_seconds", "predict_seconds")
 #: The name of what is done without any calibration.
 NONE = "uncalibrated"
 _AFTER = "temperature+"
@@ -95,6 +97,10 @@ class Method(NamedTuple):
         return f"{_AFTER if self.after_temperature else ''}{self.calibration!r}"
 
 
+#: What is said of a fit beside its metrics.
+FACTS = ("status", *SECONDS)
+
+
 class Outcome(NamedTuple):
     """Probabilities of the test rows (m, k), the status of the fit, and seconds."""
 
@@ -103,14 +109,16 @@ class Outcome(NamedTuple):
     fit_seconds: float
     predict_seconds: float
 
+    def facts(self) -> dict[str, Any]:
+        """Return all but the probabilities."""
+        seconds = {key: round(getattr(self, key), 4) for key in SECONDS}
+        return {"status": self.status, **seconds}
+
 
 def find_methods(names: Sequence[str] | None = None) -> tuple[list[Method], list[str]]:
     """Return methods in their own order, by default all; and the names of those not registered."""
     found, missing = _all_methods()
-    for name in names or ():
-        if name not in found:
-            raise ValueError(f"no map named {name!r}; there are {', '.join(found)}")
-    return [m for name, m in found.items() if not names or name in names], missing
+    return [found[name] for name in choose(names, found, "map")], missing
 
 
 def _all_methods() -> tuple[dict[str, Method], list[str]]:
@@ -176,6 +184,13 @@ def _fit(
     return predict, int(state.get("status", Status.CONVERGED))
 
 
-def statuses(found: Iterable[str]) -> str:
-    """Return the worst of several statuses."""
-    return max(found, key=lambda name: Status[name.upper()])
+def over_runs(answers: Sequence[dict[str, Any]], metrics: Sequence[str]) -> dict[str, Any]:
+    """Return means over seeds or data sets, how far metrics spread, and the worst status."""
+    values = {key: [answer[key] for answer in answers] for key in (*metrics, *SECONDS)}
+    found: dict[str, Any] = {key: float(np.mean(some)) for key, some in values.items()}
+    found["status"] = max(
+        (answer["status"] for answer in answers), key=lambda name: Status[name.upper()]
+    )
+    if len(answers) > 1:
+        found["spread"] = {key: [min(values[key]), max(values[key])] for key in metrics}
+    return found

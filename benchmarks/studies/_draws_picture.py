@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bayescal.plots import by_size
-from benchmarks.studies._synthetic_pictures import save_figure
+from benchmarks.studies.store import write_figure
 
 _TITLES = {"montecarlo": "Monte Carlo", "sobol": "Sobol"}
 
@@ -44,4 +44,4 @@ def draw_figure(path: Path, found: dict[str, Any], methods: tuple[str, ...]) -> 
         bottom.set(
             yscale="log", xlabel="Draws from the prior", ylabel="Difference from quadrature (rms)"
         )
-    save_figure(path, figure)
+    write_figure(path, figure)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bayescal.plots import by_size
-from benchmarks.studies._synthetic_pictures import save_figure
+from benchmarks.studies.store import write_figure
 
 
 def draw_figure(path: Path, rows: Sequence[dict[str, Any]]) -> None:
@@ -43,4 +43,4 @@ def draw_figure(path: Path, rows: Sequence[dict[str, Any]]) -> None:
         ax.set(title=title, xlabel="Training cases", ylabel="Nats" if "loss" in title else "Factor")
         ax.set_xticks(np.array(sizes), [str(n) for n in sizes])
         ax.minorticks_off()
-    save_figure(path, figure)
+    write_figure(path, figure)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.studies._networks import array_names
+from benchmarks.studies.data import array_names, choose, digest, find_files, read_arrays
 
 _BENEATH = Path("multilabel")
 #: Arrays of data with scores, and of data with features.
@@ -83,29 +81,17 @@ def _predict(model: Any, x: np.ndarray, label: np.ndarray, rows: np.ndarray) -> 
 
 def find_label_data(folder: Path, names: Sequence[str] | None) -> list[LabelData]:
     """Return a data set for each file with scores, and for each with features and classifier."""
-    if not folder.is_dir():
-        raise ValueError(f"{folder} is not a folder")
-    for place in (folder, folder / _BENEATH):
-        paths = [path for path in sorted(place.glob("*.npz")) if _kind(path) is not None]
-        if paths:
-            break
-    else:
-        raise ValueError(
-            f"{folder} must hold .npz files with {' and '.join(_SCORES)}, or with "
-            f"{', '.join(_FEATURES)}; none there nor in {_BENEATH}"
-        )
-    stems = [path.stem for path in paths]
-    for name in names or ():
-        if name not in stems:
-            raise ValueError(f"no data named {name!r}; there are {', '.join(stems)}")
+    expected = f".npz files with {' and '.join(_SCORES)}, or with {', '.join(_FEATURES)}"
+    paths = find_files(folder, _BENEATH, "*.npz", expected, lambda path: _kind(path) is not None)
+    chosen = choose(names, (path.stem for path in paths), "data")
     found = []
     for path in paths:
-        if not names or path.stem in names:
-            arrays, digest = _read(path)
+        if path.stem in chosen:
+            arrays, own_digest = _read(path)
             kinds = (None,) if _kind(path) == _SCORES else tuple(CLASSIFIERS)
             found += [
                 LabelData(
-                    path.stem if kind is None else f"{path.stem}, {kind}", arrays, kind, digest
+                    path.stem if kind is None else f"{path.stem}, {kind}", arrays, kind, own_digest
                 )
                 for kind in kinds
             ]
@@ -123,12 +109,7 @@ def _kind(path: Path) -> tuple[str, ...] | None:
 def _read(path: Path) -> tuple[dict[str, np.ndarray], str]:
     """Return checked arrays, float64 and integers, and a hash of them."""
     names = _kind(path) or _SCORES
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in names}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path}: cannot read the file: {error}") from error
-    digest = hashlib.sha256()
+    arrays = read_arrays(path, names)
     for (x_name, x), (y_name, y) in zip(*[iter(arrays.items())] * 2, strict=True):
         if x.ndim != 2 or y.ndim != 2 or len(x) != len(y) or len(y) < 4:
             raise ValueError(
@@ -141,12 +122,9 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], str]:
             raise ValueError(f"{path}: {x_name} must hold finite numbers")
         if names == _SCORES and (x.shape != y.shape or x.min() < 0 or x.max() > 1):
             raise ValueError(f"{path}: {x_name} must hold a probability for each of {y_name}")
-        for array in (x, y):
-            digest.update(f"{array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
         arrays[x_name], arrays[y_name] = x.astype(float), y.astype(int)
     if names == _FEATURES and any(
         arrays[f"{part}_train"].shape[1] != arrays[f"{part}_test"].shape[1] for part in "XY"
     ):
         raise ValueError(f"{path}: both parts must have the same features and labels")
-    return arrays, digest.hexdigest()
+    return arrays, digest(arrays.values())

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from benchmarks.studies._synthetic_pictures import save_figure
+from benchmarks.studies.store import write_figure
 
 Projection = Literal["tsne", "pca"]
 _MOST = 2000
@@ -64,4 +64,4 @@ def draw_logits(
             handles, texts, loc="outside lower center", ncols=10, frameon=False, markerscale=2
         )
         legend.set_in_layout(True)
-    save_figure(path, figure)
+    write_figure(path, figure)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from benchmarks.studies._tables import split_rows
+from benchmarks.studies._binary_tables import split_rows
+from benchmarks.studies.data import array_names, choose, digest, find_files, read_arrays
 
 _BENEATH = Path("predictions")
 #: Of the split of networks that have test rows only.
@@ -39,30 +38,10 @@ class Network(NamedTuple):
 
 def find_networks(folder: Path, names: Sequence[str] | None) -> dict[str, Path]:
     """Return files of predictions of several classes by name: in ``folder`` or ``predictions``."""
-    if not folder.is_dir():
-        raise ValueError(f"{folder} is not a folder")
-    for place in (folder, folder / _BENEATH):
-        found = {path.stem: path for path in sorted(place.glob("*.npz")) if _is_network(path)}
-        if found:
-            break
-    else:
-        raise ValueError(
-            f"{folder} must hold predictions of networks, .npz with logits_test or probs_test and "
-            f"y_test; none there nor in {_BENEATH}"
-        )
-    for name in names or ():
-        if name not in found:
-            raise ValueError(f"no network named {name!r}; there are {', '.join(found)}")
-    return {name: path for name, path in found.items() if not names or name in names}
-
-
-def array_names(path: Path) -> set[str] | None:
-    """Return the names of the arrays of an .npz file, None if it cannot be read."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return {name.removesuffix(".npy") for name in archive.namelist()}
-    except (OSError, zipfile.BadZipFile):
-        return None
+    expected = "predictions of networks, .npz with logits_test or probs_test and y_test"
+    paths = find_files(folder, _BENEATH, "*.npz", expected, _is_network)
+    found = {path.stem: path for path in paths}
+    return {name: found[name] for name in choose(names, found, "network")}
 
 
 def _is_network(path: Path) -> bool:
@@ -73,17 +52,9 @@ def _is_network(path: Path) -> bool:
 
 def read_network(name: str, path: Path) -> Network:
     """Read a network; without validation part half of the test rows calibrate, class by class."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path}: cannot read the file: {error}") from error
+    arrays = read_arrays(path)
     kind, inputs = next((pair for pair in _KINDS if f"{pair[0]}_test" in arrays), _KINDS[0])
     test_scores, test_y = _part(path, arrays, kind, "test")
-    digest = hashlib.sha256()
-    for key in sorted(arrays):
-        digest.update(f"{key}{arrays[key].shape}".encode())
-        digest.update(np.ascontiguousarray(arrays[key]).tobytes())
     if f"{kind}_val" in arrays:
         scores, y = _part(path, arrays, kind, "val")
         if scores.shape[1] != test_scores.shape[1]:
@@ -95,7 +66,8 @@ def read_network(name: str, path: Path) -> Network:
         scores, y = test_scores[own], test_y[own]
         test_scores, test_y = test_scores[test], test_y[test]
         split = f"half of the test rows of each class, seed {SPLIT_SEED}"
-    return Network(name, inputs, scores, y, test_scores, test_y, split, digest.hexdigest())
+    own_digest = digest(arrays[key] for key in sorted(arrays))
+    return Network(name, inputs, scores, y, test_scores, test_y, split, own_digest)
 
 
 def _part(

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bayescal.plots import critical_difference
-from benchmarks.studies._store import write_text
 from benchmarks.studies._synthetic_cells import METRICS, Configuration
 from benchmarks.studies._synthetic_statistics import LEVEL, RANKED, Values
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from benchmarks.studies.store import write_figure
 
 #: Numbers of the figures in the thesis, by question.
 FIGURES = {1: 22, 2: 23, 3: 24}
@@ -47,16 +42,5 @@ def draw_ranks(
             critical_difference(table, level=LEVEL, ax=ax)
             ax.set_title(f"{title}: {_TITLES[metric]}", fontsize=9)
     path = out / f"figure_{FIGURES[question]}.svg"
-    save_figure(path, figure)
+    write_figure(path, figure)
     return path
-
-
-def save_figure(path: Path, figure: Figure) -> None:
-    """Write a figure as SVG in one piece: text stays text, and equal figures give equal files."""
-    import matplotlib as mpl
-
-    options: Any = {"svg.fonttype": "none", "svg.hashsalt": "bayescal"}
-    buffer = io.StringIO()
-    with mpl.rc_context(options):
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    write_text(path, buffer.getvalue())

@@ -33,9 +33,9 @@ from bayescal.estimators import (
     Spline,
     VennAbers,
 )
+from benchmarks.studies._binary_tables import read_rows, split_rows
 from benchmarks.studies._naive_bayes import ENCODINGS, MODEL, NUMBER, VARIABLES
-from benchmarks.studies._store import write_json
-from benchmarks.studies._tables import read_rows, split_rows
+from benchmarks.studies.store import Progress, Results, counted
 
 __all__ = ["CALIBRATORS", "ENCODINGS", "MODEL", "VARIABLES", "load", "run"]
 
@@ -137,7 +137,7 @@ def run(
     out: str | Path | None = None,
     *,
     about: Mapping[str, str] | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Try the encodings, fit the calibrators, and compare with the published log losses.
 
@@ -184,17 +184,11 @@ def run(
     0.3934
     """
     x, y, test_x, test_y = load(data)
-    if out is not None:
-        Path(out).mkdir(parents=True, exist_ok=True)
-    steps = (*ENCODINGS, *CALIBRATORS)
-
-    def start(step: str) -> None:
-        if progress:
-            progress(step, steps.index(step), len(steps))
-
+    kept = None if out is None else Results("adult", out, about)
+    steps = counted((*ENCODINGS, *CALIBRATORS), str, progress)
     encodings = {}
     for name, make in ENCODINGS.items():
-        start(name)
+        next(steps)
         encodings[name] = metrics.log_loss(_proba(make().fit(x, y), test_x), test_y)
     chosen = min(encodings, key=lambda name: abs(encodings[name] - _UNCALIBRATED))
     make_model = ENCODINGS[MODEL]
@@ -207,7 +201,7 @@ def run(
     others = [_proba(model, test_x) for model in frozen]
     methods = {"uncalibrated": _facts(plain, others, test_y, _UNCALIBRATED)}
     for name, (make, published) in CALIBRATORS.items():
-        start(name)
+        next(steps)
         crossed = CalibratedClassifier(make_model(), make(), cv=5).fit(x, y)
         held = [
             CalibratedClassifier(model, make()).fit(x[rows], y[rows])
@@ -216,8 +210,7 @@ def run(
         methods[name] = _facts(
             _proba(crossed, test_x), [_proba(model, test_x) for model in held], test_y, published
         )
-    if progress:
-        progress("", len(steps), len(steps))
+    next(steps, None)
     found = {
         "about": dict(about or {}),
         "rows": {"train": len(y), "test": len(test_y)},
@@ -227,9 +220,7 @@ def run(
         "methods": methods,
     }
     found["remarks"] = _remarks(found)
-    if out is not None:
-        write_json(Path(out) / "adult.json", found)
-    return found
+    return found if kept is None else kept.summary("adult", found)
 
 
 def _proba(model: Any, x: np.ndarray) -> np.ndarray:

@@ -16,8 +16,8 @@ import numpy as np
 
 from bayescal._core.warnings import ignored
 from benchmarks.studies._measures import MEASURES
-from benchmarks.studies._networks import array_names
-from benchmarks.studies._store import write_csv, write_json
+from benchmarks.studies.data import array_names, check_folder, read_arrays
+from benchmarks.studies.store import Progress, Results, counted
 
 __all__ = [
     "METHODS",
@@ -108,10 +108,8 @@ def find_experiments(folders: Sequence[str | Path]) -> dict[str, Path]:
         If a folder is none, or no experiment is found.
     """
     found = {}
-    for folder in map(Path, folders):
-        if not folder.is_dir():
-            raise ValueError(f"{folder} is not a folder")
-        for path in sorted(folder.glob("*.npz")):
+    for folder in folders:
+        for path in sorted(check_folder(folder).glob("*.npz")):
             held = array_names(path) or set()
             if held >= _PROBABILITIES:
                 found[path.stem] = path
@@ -127,8 +125,7 @@ def find_experiments(folders: Sequence[str | Path]) -> dict[str, Path]:
 
 def read_experiment(name: str, path: Path) -> Experiment:
     """Read one; without validation rows a random half of the test rows calibrates."""
-    with np.load(path, allow_pickle=False) as file:
-        arrays = {key: file[key] for key in file.files}
+    arrays = read_arrays(path)
     if _PROBABILITIES <= set(arrays):
         group = name.rpartition("-")[0] if name.startswith("tab-") else name
         scores, test = (_two_columns(arrays[key].astype(float)) for key in ("pc", "pt"))
@@ -237,7 +234,7 @@ def run(
     methods: Sequence[str] | None = None,
     against: Mapping[str, Any] | None = None,
     about: Mapping[str, str] | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     r"""Run all methods on all experiments, and compare the first of them with every other and peer.
 
@@ -275,14 +272,11 @@ def run(
         if name not in METHODS:
             raise ValueError(f"methods must be among {', '.join(METHODS)}, got {name!r}")
     paths = find_experiments(data)
-    folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
+    kept = Results("arena", out, about)
     results: dict[str, dict[str, dict[str, float]]] = {}
     groups, kinds, rows = {}, {}, []
-    for number, (name, path) in enumerate(paths.items()):
-        if progress:
-            progress(name, number, len(paths))
-        experiment = read_experiment(name, path)
+    for name in counted(paths, str, progress):
+        experiment = read_experiment(name, paths[name])
         n, k = experiment.scores.shape
         groups[name], kinds[name] = experiment.group, (n, k)
         for method in ("uncalibrated", *names):
@@ -295,21 +289,16 @@ def run(
             results.setdefault(method, {})[name] = found
             rows.append([name, method, k, n, *found.values()])
     peers = {f"peer {name}": own for name, own in read_peers(data).items()}
-    write_csv(
-        folder / "arena.csv",
-        ["experiment", "method", "classes", "rows", *MEASURED, "seconds"],
-        rows,
-    )
+    header = ["experiment", "method", "classes", "rows", *MEASURED, "seconds"]
+    kept.table("arena", header, rows)
     everyone = {**results, **peers}
     summary = {
-        "about": dict(about or {}),
         "method": names[0],
         "experiments": len(paths),
         "comparisons": _compare_all(everyone, names[0], groups, kinds),
         "means": _means(everyone, kinds),
     }
-    write_json(folder / "arena.json", summary)
-    return summary
+    return kept.summary("arena", summary)
 
 
 def _of_peer(experiment: Experiment, fit: Callable[..., np.ndarray]) -> dict[str, float]:

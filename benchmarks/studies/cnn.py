@@ -7,23 +7,22 @@ further ones, and those that correct locally or by decisions are also run after 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.studies._calibrators import Method, find_methods, run_method, statuses
+from benchmarks.studies._calibrators import FACTS, find_methods, over_runs, run_method
 from benchmarks.studies._measures import EPS, MEASURES
-from benchmarks.studies._networks import Network, find_networks, read_network
+from benchmarks.studies._networks import find_networks, read_network
 from benchmarks.studies._published import beside, published_figures
-from benchmarks.studies._store import keep, recall, write_csv, write_json
+from benchmarks.studies.store import Progress, Results, counted
 
 __all__ = ["METRICS", "evaluate", "run"]
 
 #: What is measured on the test rows; errors are fractions.
 METRICS = tuple(MEASURES)
-_SECONDS = ("fit_seconds", "predict_seconds")
 
 
 def run(
@@ -34,7 +33,7 @@ def run(
     maps: Sequence[str] | None = None,
     seeds: int = 1,
     about: Mapping[str, str] | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     r"""Fit every map to every network, and write what comes out beside what was published.
 
@@ -114,43 +113,41 @@ def run(
         raise ValueError(f"seeds must be at least 1, got {seeds}")
     methods, missing = find_methods(maps)
     paths = find_networks(Path(data), networks)
-    parts = Path(out) / "parts"
-    parts.mkdir(parents=True, exist_ok=True)
-    total = len(paths) * sum(len(method.seeds(seeds)) for method in methods)
-    done, rows = 0, []
+    kept = Results("cnn", out, about)
+    runs = [(name, m, seed) for name in paths for m in methods for seed in m.seeds(seeds)]
+    rows, answers = [], {}
     found: dict[str, Any] = {}
-    for name, path in paths.items():
-        network = read_network(name, path)
-        maps_found = {}
-        for method in methods:
-            answers = []
-            for seed in method.seeds(seeds):
-                if progress:
-                    progress(f"{name}: {method.name}", done, total)
-                answer = _part(network, method, seed, parts, dict(about or {}))
-                rows.append([name, method.name, seed, *(answer[key] for key in _columns())])
-                answers.append(answer)
-                done += 1
-            maps_found[method.name] = _over_seeds(answers)
-        found[name] = {
-            "rows": {"calibration": len(network.y), "test": len(network.test_y)},
-            "classes": network.scores.shape[1],
-            "split": network.split,
-            "maps": maps_found,
-            "published": beside(published_figures(name, Path(data)), maps_found),
+    network = None
+    for name, method, seed in counted(runs, lambda run: f"{run[0]}: {run[1].name}", progress):
+        if network is None or network.name != name:
+            network = read_network(name, paths[name])
+            found[name] = {
+                "rows": {"calibration": len(network.y), "test": len(network.test_y)},
+                "classes": network.scores.shape[1],
+                "split": network.split,
+            }
+        question = {
+            "network": name,
+            "map": method.question(),
+            "seed": seed,
+            "data": network.digest,
         }
-    if progress:
-        progress("", done, total)
-    write_csv(Path(out) / "cnn.csv", ("network", "map", "seed", *_columns()), rows)
-    summary = {
-        "about": dict(about or {}),
-        "eps": EPS,
-        "seeds": seeds,
-        "not_registered": missing,
-        "networks": found,
-    }
-    write_json(Path(out) / "cnn.json", summary)
-    return summary
+        task = network.scores, network.y, network.test_scores, network.test_y, method.name
+        answer = kept.part(
+            f"cnn-{name}-{method.name}-{seed}",
+            question,
+            lambda old, task=task, seed=seed, inputs=network.inputs: (
+                old or evaluate(*task, inputs=inputs, seed=seed)
+            ),
+        )
+        rows.append([name, method.name, seed, *(answer[key] for key in (*METRICS, *FACTS))])
+        answers.setdefault((name, method.name), []).append(answer)
+    for name, facts in found.items():
+        facts["maps"] = {m.name: over_runs(answers[name, m.name], METRICS) for m in methods}
+        facts["published"] = beside(published_figures(name, Path(data)), facts["maps"])
+    kept.table("cnn", ("network", "map", "seed", *METRICS, *FACTS), rows)
+    summary = {"eps": EPS, "seeds": seeds, "not_registered": missing, "networks": found}
+    return kept.summary("cnn", summary)
 
 
 def evaluate(
@@ -198,51 +195,5 @@ def evaluate(
     outcome = run_method(chosen, scores, y, test_scores, inputs, seed)  # type: ignore[arg-type]
     return {
         **{name: measure(outcome.probs, test_y) for name, measure in MEASURES.items()},
-        "status": outcome.status,
-        "fit_seconds": round(outcome.fit_seconds, 4),
-        "predict_seconds": round(outcome.predict_seconds, 4),
+        **outcome.facts(),
     }
-
-
-def _columns() -> tuple[str, ...]:
-    return (*METRICS, "status", *_SECONDS)
-
-
-def _part(
-    network: Network, method: Method, seed: int, folder: Path, about: dict[str, str]
-) -> dict[str, Any]:
-    """Return the results of one network, map and seed, from their file if they are there."""
-    path = folder / f"cnn-{network.name}-{method.name}-{seed}.json"
-    question = {
-        "study": "bayescal study cnn",
-        "network": network.name,
-        "map": method.question(),
-        "seed": seed,
-        "data": network.digest,
-        "about": about,
-    }
-    answer = recall(path, question)
-    if answer is None:
-        answer = evaluate(
-            network.scores,
-            network.y,
-            network.test_scores,
-            network.test_y,
-            method.name,
-            inputs=network.inputs,
-            seed=seed,
-        )
-        keep(path, question, answer)
-    return answer
-
-
-def _over_seeds(answers: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return means over seeds, and how far the metrics spread."""
-    keys = (*METRICS, *_SECONDS)
-    found = {key: float(np.mean([answer[key] for answer in answers])) for key in keys}
-    spread = {
-        key: [min(answer[key] for answer in answers), max(answer[key] for answer in answers)]
-        for key in METRICS
-    }
-    status = statuses(answer["status"] for answer in answers)
-    return {**found, "status": status, **({"spread": spread} if len(answers) > 1 else {})}

@@ -6,7 +6,7 @@ sets: what differs from quadrature is due to the draws alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from bayescal.posterior import posterior
 from benchmarks.studies._draws_picture import draw_figure
 from benchmarks.studies._draws_sums import Problem, by_size
 from benchmarks.studies._known_truth import common_nodes, loss_at_nodes, weights_of
-from benchmarks.studies._store import write_csv, write_json
+from benchmarks.studies.store import Progress, Results
 
 __all__ = ["METHODS", "run"]
 
@@ -56,7 +56,7 @@ def run(
     tolerance: float = 1e-3,
     seed: int = 0,
     about: Mapping[str, str] | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     r"""Compute the log loss by the number of draws, and say how many suffice.
 
@@ -120,8 +120,7 @@ def run(
         raise ValueError(f"most must be a power of two of at least 16, got {most}")
     if not tolerance > 0:
         raise ValueError(f"tolerance must be positive, got {tolerance}")
-    folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
+    kept = Results("synthetic", out, about)
     sizes = [1 << k for k in range(most.bit_length())]
     known = _priors()
     total, done = 2 * repeats * len(known), 0
@@ -155,7 +154,6 @@ def run(
     if progress:
         progress("", done, total)
     summary = {
-        "about": dict(about or {}),
         "datasets": datasets,
         "n_train": _N_TRAIN,
         "repeats": repeats,
@@ -172,10 +170,9 @@ def run(
         for repeat, loss in enumerate(some)
     ]
     head = "prior", "integrator", "method", "draws", "repeat", "log_loss", "quadrature", "floor"
-    write_csv(folder / "figure_14.csv", head, rows)
-    draw_figure(folder / "figure_14.svg", summary, METHODS)
-    write_json(folder / "figure_14.json", summary)
-    return summary
+    kept.table("figure_14", head, rows)
+    draw_figure(kept.folder / "figure_14.svg", summary, METHODS)
+    return kept.summary("figure_14", summary)
 
 
 def _problem(prior: Prior, datasets: int, key: jax.Array) -> tuple[Problem, float]:

@@ -6,7 +6,7 @@ judged by their expected log loss given the known densities.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from bayescal.models import GaussianPrior
 from bayescal.smoothing._instance import batched_instance_targets
 from benchmarks.studies._factors_picture import draw_figure
 from benchmarks.studies._known_truth import loss_of_lines
-from benchmarks.studies._store import write_csv, write_json
+from benchmarks.studies.store import Progress, Results, counted
 
 __all__ = ["FACTORS", "SEPARATIONS", "SIZES", "run"]
 
@@ -46,7 +46,7 @@ def run(
     separations: Sequence[float] = SEPARATIONS,
     seed: int = 0,
     about: Mapping[str, str] | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     r"""Find the constant factor with the least expected log loss, for each size and separation.
 
@@ -109,31 +109,25 @@ def run(
         raise ValueError(f"sizes must be even numbers of at least 4, got {list(sizes)}")
     if not separations or min(separations) <= 0:
         raise ValueError(f"separations must be positive, got {list(separations)}")
-    folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
-    total = len(sizes) * len(separations)
+    kept = Results("synthetic", out, about)
+    cells = [(n, place, m) for n in sizes for place, m in enumerate(separations)]
     rows = []
-    for size in sizes:
-        for place, separation in enumerate(separations):
-            if progress:
-                progress(f"n = {size}, m = {separation:g}", len(rows), total)
-            key = jax.random.fold_in(jax.random.fold_in(as_key(seed), size), place)
-            found = _judge(size, separation, datasets, key)
-            rows.append({"n_train": size, "separation": separation, **found})
-    if progress:
-        progress("", total, total)
+    for size, place, separation in counted(
+        cells, lambda cell: f"n = {cell[0]}, m = {cell[2]:g}", progress
+    ):
+        key = jax.random.fold_in(jax.random.fold_in(as_key(seed), size), place)
+        found = _judge(size, separation, datasets, key)
+        rows.append({"n_train": size, "separation": separation, **found})
     summary = {
-        "about": dict(about or {}),
         "datasets": datasets,
         "seed": seed,
         "factors": FACTORS.tolist(),
         "rows": rows,
     }
     head = "n_train", "separation", *_COLUMNS
-    write_csv(folder / "figure_15.csv", head, [[row[name] for name in head] for row in rows])
-    draw_figure(folder / "figure_15.svg", rows)
-    write_json(folder / "figure_15.json", summary)
-    return summary
+    kept.table("figure_15", head, [[row[name] for name in head] for row in rows])
+    draw_figure(kept.folder / "figure_15.svg", rows)
+    return kept.summary("figure_15", summary)
 
 
 def _judge(size: int, separation: float, datasets: int, key: jax.Array) -> dict[str, float]:

@@ -30,7 +30,8 @@ from bayescal.estimators import (
 )
 from benchmarks.studies._label_data import LabelData, Labels, find_label_data
 from benchmarks.studies._measures import EPS
-from benchmarks.studies._store import keep, recall, write_csv, write_json
+from benchmarks.studies.data import choose
+from benchmarks.studies.store import Progress, Results, counted
 
 __all__ = ["METHODS", "METRICS", "evaluate", "run"]
 
@@ -59,7 +60,7 @@ def run(
     names: Sequence[str] | None = None,
     methods: Sequence[str] | None = None,
     about: Mapping[str, str] | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     r"""Calibrate each label of every data set by each method, and write what comes out.
 
@@ -133,34 +134,26 @@ def run(
     """
     if splits < 1:
         raise ValueError(f"splits must be at least 1, got {splits}")
-    chosen = _check_methods(methods)
+    chosen = choose(methods, METHODS, "method")
     sets = find_label_data(Path(data), names)
-    parts = Path(out) / "parts"
-    parts.mkdir(parents=True, exist_ok=True)
-    total, done, rows = len(sets) * splits, 0, []
-    found: dict[str, Any] = {}
-    for each in sets:
-        answers = []
-        for split in range(splits):
-            if progress:
-                progress(each.name, done, total)
-            answer, sizes = _part(each, split, chosen, parts, dict(about or {}))
-            rows += [[each.name, split, m, *(answer[m][k] for k in METRICS)] for m in chosen]
-            answers.append(answer)
-            done += 1
-            found[each.name] = {"rows": sizes, "methods": {m: _mean(answers, m) for m in chosen}}
-    if progress:
-        progress("", done, total)
-    write_csv(Path(out) / "multilabel.csv", ("data", "split", "method", *METRICS), rows)
-    summary = {
-        "about": dict(about or {}),
-        "eps": EPS,
-        "bins": _BINS,
-        "splits": splits,
-        "data": found,
+    kept = Results("multilabel", out, about)
+    rows, answers = [], {}
+    runs = [(each, split) for each in sets for split in range(splits)]
+    for each, split in counted(runs, lambda run: run[0].name, progress):
+        answer = _part(each, split, chosen, kept)
+        own = answer["methods"]
+        rows += [[each.name, split, m, *(own[m][k] for k in METRICS)] for m in chosen]
+        answers.setdefault(each.name, []).append(answer)
+    found = {
+        name: {
+            "rows": some[-1]["rows"],
+            "methods": {m: _mean([answer["methods"] for answer in some], m) for m in chosen},
+        }
+        for name, some in answers.items()
     }
-    write_json(Path(out) / "multilabel.json", summary)
-    return summary
+    kept.table("multilabel", ("data", "split", "method", *METRICS), rows)
+    summary = {"eps": EPS, "bins": _BINS, "splits": splits, "data": found}
+    return kept.summary("multilabel", summary)
 
 
 def evaluate(
@@ -198,7 +191,7 @@ def evaluate(
     >>> round(found["ece_total"], 2), round(found["ece_weighted"], 2), found["hamming_loss"]
     (1.0, 0.05, 0.5)
     """
-    (name,) = _check_methods([method])
+    (name,) = choose([method], METHODS, "method")
     make = METHODS[name]
     start = time.perf_counter()
     calibrated, without = np.array(test_probs, float), 0
@@ -223,34 +216,21 @@ def evaluate(
     }
 
 
-def _check_methods(methods: Sequence[str] | None) -> list[str]:
-    """Return the methods in their own order, each once."""
-    for name in methods or ():
-        if name not in METHODS:
-            raise ValueError(f"no method named {name!r}; there are {', '.join(METHODS)}")
-    return [name for name in METHODS if not methods or name in methods]
-
-
-def _part(
-    each: LabelData, split: int, methods: list[str], folder: Path, about: dict[str, str]
-) -> tuple[dict[str, dict[str, float]], dict[str, int]]:
+def _part(each: LabelData, split: int, methods: list[str], kept: Results) -> dict[str, Any]:
     """Return results by method, and numbers of rows, from their file as far as they are there."""
-    path = folder / f"multilabel-{each.name.replace(', ', '-').replace(' ', '_')}-{split}.json"
-    question = {
-        "study": "bayescal study multilabel",
-        "data": [each.name, each.digest],
-        "split": split,
-        "about": about,
-    }
-    answer = recall(path, question) or {"methods": {}, "rows": {}}
-    missing = [name for name in methods if name not in answer["methods"]]
-    if missing:
+
+    def complete(old: dict[str, Any] | None) -> dict[str, Any]:
+        known = old["methods"] if old else {}
+        missing = [name for name in methods if name not in known]
+        if old and not missing:
+            return old
         rows: Labels = each.split(split)
         new = {name: evaluate(*rows, name) for name in missing}
         sizes = {"calibration": len(rows.y), "test": len(rows.test_y), "labels": rows.y.shape[1]}
-        answer = {"methods": answer["methods"] | new, "rows": sizes}
-        keep(path, question, answer)
-    return answer["methods"], answer["rows"]
+        return {"methods": known | new, "rows": sizes}
+
+    name = f"multilabel-{each.name.replace(', ', '-').replace(' ', '_')}-{split}"
+    return kept.part(name, {"data": [each.name, each.digest], "split": split}, complete)
 
 
 def _mean(answers: list[dict[str, dict[str, float]]], method: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from benchmarks.studies._network_runs import (
 )
 from benchmarks.studies._network_structure import agreement, kept, similarity, three_classes
 from benchmarks.studies._published_networks import published
-from benchmarks.studies._store import write_csv, write_json
+from benchmarks.studies.store import Progress, Results
 from benchmarks.studies.training import Images, load_images, made_images
 
 __all__ = ["DATA", "MEASURED", "NETWORKS", "load", "run"]
@@ -74,7 +74,7 @@ def run(
     projection: Projection = "tsne",
     checkpoints: bool = False,
     about: Mapping[str, str] | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     r"""Train networks without, with constant and with instance-based smoothing, and compare them.
 
@@ -140,8 +140,8 @@ def run(
     count = check_count(seeds, "seeds")
     if images is None:
         images = load(data, folder)
-    place = Path(out)
-    place.mkdir(parents=True, exist_ok=True)
+    kept_results = Results("networks", out, about)
+    place = kept_results.folder
     kind, own_width, student_width = _DEFAULT[data]
     name = network or kind
     chosen_width = width if width is not None or name != kind else own_width
@@ -177,9 +177,8 @@ def run(
     names = images.class_names
     draw_logits(place / "logits.svg", logits, labels, names, projection)
     draw_logits(place / "logits_three.svg", logits, labels, names, projection, three)
-    write_csv(place / "networks.csv", _HEADER, _rows(settings, labels))
+    kept_results.table("networks", _HEADER, _rows(settings, labels))
     summary = {
-        "about": dict(about or {}),
         "data": data,
         "images": {name: len(part) for name, part in trainings.parts.items()},
         "network": name,
@@ -197,8 +196,7 @@ def run(
             method: [agreement(similarity(z, labels), designed) for z in teacher.logits["test"]]
             for method, teacher in best.items()
         }
-    write_json(place / "networks.json", summary)
-    return summary
+    return kept_results.summary("networks", summary)
 
 
 def _maker(name: str, images: Images, width: int | None) -> Callable[[Any], Any]:

@@ -29,9 +29,10 @@ from sklearn.svm import LinearSVC
 from bayescal import metrics
 from bayescal.estimators import LogisticRegression
 from bayescal.logistic.method import PRESETS
-from benchmarks.studies._store import keep, recall, write_csv, write_json
+from benchmarks.studies._binary_tables import BinaryTable, find_tables, read_table, split_rows
 from benchmarks.studies._summary import summarise
-from benchmarks.studies._tables import BinaryTable, find_tables, read_table, split_rows
+from benchmarks.studies.data import choose
+from benchmarks.studies.store import Progress, Results, counted
 
 __all__ = ["EXPERIMENTS", "METHODS", "METRICS", "evaluate", "run"]
 
@@ -69,7 +70,7 @@ def run(
     tables: Sequence[str] | None = None,
     methods: Sequence[str] | None = None,
     about: Mapping[str, str] | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     r"""Run both experiments on every table and split, and write what comes out.
 
@@ -137,37 +138,31 @@ def run(
     """
     if splits < 1:
         raise ValueError(f"splits must be at least 1, got {splits}")
-    chosen = _check_methods(methods)
+    chosen = choose(methods, METHODS, "method")
     paths = find_tables(Path(data), tables, _BENEATH)
-    parts = Path(out) / "parts"
-    parts.mkdir(parents=True, exist_ok=True)
-    total, done, rows, seconds = len(paths) * splits, 0, [], 0.0
+    kept = Results("real", out, about)
+    rows, seconds = [], 0.0
     sizes: dict[str, dict[str, int]] = {}
-    for name, path in paths.items():
-        table = read_table(name, path)
-        counts = np.bincount(table.y)
-        sizes[name] = {"rows": len(table.y), "features": table.x.shape[1], "ones": int(counts[1])}
-        for split in range(splits):
-            if progress:
-                progress(name, done, total)
-            answer = _part(table, split, chosen, parts, dict(about or {}))
-            rows += _flatten(name, split, chosen, answer["results"])
-            seconds += answer["seconds"]
-            done += 1
-    if progress:
-        progress("", done, total)
+    table = None
+    runs = [(name, split) for name in paths for split in range(splits)]
+    for name, split in counted(runs, lambda run: run[0], progress):
+        if table is None or table.name != name:
+            table = read_table(name, paths[name])
+            ones = int(np.bincount(table.y)[1])
+            sizes[name] = {"rows": len(table.y), "features": table.x.shape[1], "ones": ones}
+        answer = _part(table, split, chosen, kept)
+        rows += _flatten(name, split, chosen, answer["results"])
+        seconds += answer["seconds"]
     header = ("table", "split", "experiment", "method", *METRICS, "status")
-    write_csv(Path(out) / "results.csv", header, rows)
+    kept.table("results", header, rows)
     summary = {
-        "about": dict(about or {}),
         "eps": EPS,
         "splits": splits,
         "seconds": round(seconds, 1),
         "tables": sizes,
         "experiments": summarise(rows, EXPERIMENTS, tuple(METRICS)),
     }
-    write_json(Path(out) / "summary.json", summary)
-    return summary
+    return kept.summary("summary", summary)
 
 
 def evaluate(
@@ -204,7 +199,7 @@ def evaluate(
     >>> found["svm"]["platt"]["status"]
     'converged'
     """
-    methods = _check_methods(methods)
+    methods = choose(methods, METHODS, "method")
     return {
         experiment: {
             method: _assess(method, task, split)
@@ -215,36 +210,24 @@ def evaluate(
     }
 
 
-def _check_methods(methods: Sequence[str] | None) -> list[str]:
-    """Return the methods in their own order, each once."""
-    for name in methods or ():
-        if name not in METHODS:
-            raise ValueError(f"no method named {name!r}; there are {', '.join(METHODS)}")
-    return [name for name in METHODS if not methods or name in methods]
-
-
-def _part(
-    table: BinaryTable, split: int, methods: list[str], folder: Path, about: dict[str, str]
-) -> dict[str, Any]:
+def _part(table: BinaryTable, split: int, methods: list[str], kept: Results) -> dict[str, Any]:
     """Return the results of one table and split, from its file as far as they are there."""
-    path = folder / f"{table.name}-{split}.json"
-    question = {
-        "study": "bayescal study real",
-        "table": table.name,
-        "split": split,
-        "data": table.digest,
-        "about": about,
-    }
-    answer = recall(path, question) or {"results": {e: {} for e in EXPERIMENTS}, "seconds": 0.0}
-    missing = [name for name in methods if name not in answer["results"]["svm"]]
-    if missing:
+
+    def complete(old: dict[str, Any] | None) -> dict[str, Any]:
+        known = old["results"] if old else {e: {} for e in EXPERIMENTS}
+        missing = [name for name in methods if name not in known["svm"]]
+        if old and not missing:
+            return old
         start = time.perf_counter()
         new = evaluate(table.x, table.y, split, missing)
-        results = {e: answer["results"][e] | new[e] for e in EXPERIMENTS}
-        seconds = answer["seconds"] + time.perf_counter() - start
-        answer = {"results": results, "seconds": round(seconds, 3)}
-        keep(path, question, answer)
-    return answer
+        seconds = (old["seconds"] if old else 0.0) + time.perf_counter() - start
+        return {
+            "results": {e: known[e] | new[e] for e in EXPERIMENTS},
+            "seconds": round(seconds, 3),
+        }
+
+    question = {"table": table.name, "split": split, "data": table.digest}
+    return kept.part(f"{table.name}-{split}", question, complete)
 
 
 def _flatten(table: str, split: int, methods: list[str], results: dict[str, Any]) -> list[list]:

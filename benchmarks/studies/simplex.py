@@ -7,19 +7,24 @@ known, and so are the scores that nothing can beat.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bayescal.datasets.simplex import SimplexData, sample
-from benchmarks.studies._calibrators import Method, find_methods, run_method, statuses
+from benchmarks.studies._calibrators import (
+    FACTS,
+    SECONDS,
+    Method,
+    find_methods,
+    over_runs,
+    run_method,
+)
 from benchmarks.studies._measures import EPS, measure_known
 from benchmarks.studies._published import SYNTHETIC
-from benchmarks.studies._store import keep, recall, write_csv, write_json
+from benchmarks.studies.data import digest
+from benchmarks.studies.store import Progress, Results, counted
 
 __all__ = ["METRICS", "TRUTH", "run"]
 
@@ -38,7 +43,6 @@ METRICS = (
 )
 #: The row of the true probabilities.
 TRUTH = "truth"
-_SECONDS = ("fit_seconds", "predict_seconds")
 _TEST_SEED = 1_000_000
 
 
@@ -50,7 +54,7 @@ def run(
     calibration_rows: int = 5000,
     test_rows: int = 100_000,
     about: Mapping[str, str] | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     r"""Fit every map to data with a known truth, and write how far from it they end.
 
@@ -117,29 +121,24 @@ def run(
     methods, missing = find_methods(maps)
     test = sample(test_rows, seed=_TEST_SEED)
     draw = cache(lambda seed: sample(calibration_rows, seed=seed))
-    digest = _digest(draw(0), test)
-    parts = Path(out) / "parts"
-    parts.mkdir(parents=True, exist_ok=True)
-    total, done, rows = len(methods) * datasets, 0, []
-    found: dict[str, Any] = {}
-    for method in methods:
-        answers = []
-        for seed in range(datasets):
-            if progress:
-                progress(method.name, done, total)
-            answer = _part(method, draw, seed, test, parts, (digest, dict(about or {})))
-            rows.append([method.name, seed, *(answer[key] for key in _columns())])
-            answers.append(answer)
-            done += 1
-        found[method.name] = _over_sets(answers)
-    if progress:
-        progress("", done, total)
+    data = digest((*draw(0), *test))
+    kept = Results("simplex", out, about)
+    rows, answers = [], {}
+    runs = [(method, seed) for method in methods for seed in range(datasets)]
+    for method, seed in counted(runs, lambda run: run[0].name, progress):
+        answer = kept.part(
+            f"simplex-{method.name}-{seed}",
+            {"map": method.question(), "seed": seed, "data": data},
+            lambda old, method=method, seed=seed: old or _measure(method, draw(seed), test, seed),
+        )
+        rows.append([method.name, seed, *(answer[key] for key in (*METRICS, *FACTS))])
+        answers.setdefault(method.name, []).append(answer)
+    found = {name: over_runs(some, METRICS) for name, some in answers.items()}
     floor = {**measure_known(test.truth, test.y, test.truth), "status": "converged"}
-    found[TRUTH] = floor | dict.fromkeys(_SECONDS, 0.0)
-    rows.append([TRUTH, 0, *(found[TRUTH][key] for key in _columns())])
-    write_csv(Path(out) / "simplex.csv", ("map", "seed", *_columns()), rows)
+    found[TRUTH] = floor | dict.fromkeys(SECONDS, 0.0)
+    rows.append([TRUTH, 0, *(found[TRUTH][key] for key in (*METRICS, *FACTS))])
+    kept.table("simplex", ("map", "seed", *METRICS, *FACTS), rows)
     summary = {
-        "about": dict(about or {}),
         "eps": EPS,
         "datasets": datasets,
         "rows": {"calibration": calibration_rows, "test": test_rows},
@@ -147,58 +146,10 @@ def run(
         "maps": found,
         "published": SYNTHETIC,
     }
-    write_json(Path(out) / "simplex.json", summary)
-    return summary
+    return kept.summary("simplex", summary)
 
 
-def _columns() -> tuple[str, ...]:
-    return (*METRICS, "status", *_SECONDS)
-
-
-def _digest(*sets: SimplexData) -> str:
-    """Tell data from other data."""
-    found = hashlib.sha256()
-    for data in sets:
-        for array in data:
-            found.update(f"{array.shape}".encode())
-            found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
-
-
-def _part(
-    method: Method,
-    draw: Callable[[int], SimplexData],
-    seed: int,
-    test: SimplexData,
-    folder: Path,
-    asked: tuple[str, dict[str, str]],
-) -> dict[str, Any]:
-    """Return the results of one map and data set, from their file if they are there."""
-    path = folder / f"simplex-{method.name}-{seed}.json"
-    question = {
-        "study": "bayescal study simplex",
-        "map": method.question(),
-        "seed": seed,
-        "data": asked[0],
-        "about": asked[1],
-    }
-    answer = recall(path, question)
-    if answer is None:
-        own = draw(seed)
-        outcome = run_method(method, own.probs, own.y, test.probs, "probs", seed)
-        answer = {
-            **measure_known(outcome.probs, test.y, test.truth),
-            "status": outcome.status,
-            "fit_seconds": round(outcome.fit_seconds, 4),
-            "predict_seconds": round(outcome.predict_seconds, 4),
-        }
-        keep(path, question, answer)
-    return answer
-
-
-def _over_sets(answers: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return means over data sets, and how far the metrics spread."""
-    found = {k: float(np.mean([each[k] for each in answers])) for k in (*METRICS, *_SECONDS)}
-    spread = {k: [min(e[k] for e in answers), max(e[k] for e in answers)] for k in METRICS}
-    status = statuses(answer["status"] for answer in answers)
-    return {**found, "status": status, **({"spread": spread} if len(answers) > 1 else {})}
+def _measure(method: Method, own: SimplexData, test: SimplexData, seed: int) -> dict[str, Any]:
+    """Return the results of one map and data set."""
+    outcome = run_method(method, own.probs, own.y, test.probs, "probs", seed)
+    return {**measure_known(outcome.probs, test.y, test.truth), **outcome.facts()}

@@ -7,7 +7,7 @@ and the predictions that know the parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from bayescal.sweeps._methods import as_recipes
 from bayescal.sweeps._run import Run
 from bayescal.sweeps._store import Store
 from benchmarks.studies._published_synthetic import SOURCE
-from benchmarks.studies._store import write_csv, write_json
 from benchmarks.studies._synthetic_cells import (
     METHODS,
     METRICS,
@@ -30,6 +29,7 @@ from benchmarks.studies._synthetic_cells import (
 from benchmarks.studies._synthetic_conclusions import conclude
 from benchmarks.studies._synthetic_pictures import draw_ranks
 from benchmarks.studies._synthetic_statistics import LEVEL, Values, describe, pair_rows, rankings
+from benchmarks.studies.store import Progress, Results
 
 __all__ = ["run"]
 
@@ -43,7 +43,7 @@ def run(
     n_test: int = 10_000,
     seed: int = 0,
     about: Mapping[str, str] | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     r"""Compare the methods of the thesis on its synthetic configurations, and test its conclusions.
 
@@ -136,8 +136,8 @@ def run(
             f"datasets and n_test must be at least 2, got {datasets} and {n_test}: standard errors "
             "and balanced test sets need two"
         )
-    folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
+    kept = Results("synthetic", out, about)
+    folder = kept.folder
     chosen = configurations(sorted(set(questions)), n_test)
     values, status, seconds = _sweep(folder, chosen, names, datasets, seed, progress)
     ranked = rankings(chosen, values)
@@ -148,7 +148,6 @@ def run(
         if (path := draw_ranks(folder, question, chosen, values))
     ]
     summary = {
-        "about": dict(about or {}),
         "source": SOURCE,
         "datasets": datasets,
         "n_test": n_test,
@@ -167,8 +166,8 @@ def run(
         "pictures": pictures,
         "seconds": seconds,
     }
-    _write(folder, chosen, summary, values, status, pair_rows(ranked))
-    return summary
+    _write(kept, chosen, summary, values, status, pair_rows(ranked))
+    return kept.summary("synthetic", summary)
 
 
 def _sweep(
@@ -177,7 +176,7 @@ def _sweep(
     names: Sequence[str],
     datasets: int,
     seed: int,
-    progress: Callable[[str, int, int], None] | None,
+    progress: Progress | None,
 ) -> tuple[Mapping[str, Values], Mapping[str, Values], dict[str, float]]:
     """Return values and status by configuration and method, and seconds by stage."""
     first: dict[Any, str] = {}
@@ -192,7 +191,7 @@ def _sweep(
 
 
 def _write(
-    folder: Path,
+    kept: Results,
     chosen: Sequence[Configuration],
     summary: dict[str, Any],
     values: Mapping[str, Values],
@@ -218,12 +217,11 @@ def _write(
             for number, (row, end) in enumerate(zip(own, ended, strict=True)):
                 single.append([each.name, method, number, *row.tolist(), int(end)])
     head = "configuration", "metric", "method", *moments, "without_finite_optimum"
-    write_csv(folder / "synthetic.csv", (*head, "published", "impossible"), rows)
+    kept.table("synthetic", (*head, "published", "impossible"), rows)
     head = "configuration", "method", "dataset", *METRICS, "status"
-    write_csv(folder / "synthetic_values.csv", head, single)
+    kept.table("synthetic_values", head, single)
     head = "scope", "metric", "ranking", "better", "worse", "better_rank", "worse_rank", "p_value"
-    write_csv(folder / "synthetic_pairs.csv", head, pairs)
-    write_json(folder / "synthetic.json", summary)
+    kept.table("synthetic_pairs", head, pairs)
 
 
 def _published(known: Mapping[str, Any]) -> tuple[Any, int]:

@@ -14,7 +14,7 @@ from scipy.special import log_softmax, softmax
 import bayescal as bc
 from bayescal.maps.multiclass import MULTICLASS
 from benchmarks.studies import _calibrators, _networks, _published, cnn
-from benchmarks.studies._tables import split_rows
+from benchmarks.studies._binary_tables import split_rows
 
 RECORDED = Path(__file__).resolve().parents[2] / "benchmarks" / "results" / "study_cnn.json"
 QUICK = ("uncalibrated", "temperature", "knn", "temperature+knn")

@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from benchmarks.studies import _summary, real
-from benchmarks.studies._tables import read_table, split_rows
+from benchmarks.studies._binary_tables import read_table, split_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = ("uncalibrated", "normal", "platt", "cauchy_map", "cauchy")

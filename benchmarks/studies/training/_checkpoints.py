@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,15 +43,6 @@ def unpack(arrays: Mapping[str, np.ndarray], like: Any) -> Any:
             )
         found.append(array)
     return jax.tree.unflatten(structure, found)
-
-
-def digest(values: Sequence[np.ndarray]) -> str:
-    """Return a digest of arrays: their dtypes, shapes and values."""
-    found = hashlib.sha256()
-    for value in values:
-        found.update(f"{value.dtype} {value.shape} ".encode())
-        found.update(np.ascontiguousarray(value).tobytes())
-    return found.hexdigest()
 
 
 class Checkpoints:

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from benchmarks.studies.training._checkpoints import Checkpoints, digest, pack, unpack
+from benchmarks.studies.data import digest
+from benchmarks.studies.training._checkpoints import Checkpoints, pack, unpack
 from benchmarks.studies.training._problem import Runs, Shared
 from benchmarks.studies.training._progress import Report
 from benchmarks.studies.training._steps import RUNNING, Measured, Programs, over_runs

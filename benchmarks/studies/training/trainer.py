@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from bayescal._core.checks import check_count
-from benchmarks.studies.training._checkpoints import digest
+from benchmarks.studies.data import digest
 from benchmarks.studies.training._groups import Group, Trainer
 from benchmarks.studies.training._optimiser import make_optimiser
 from benchmarks.studies.training._problem import (

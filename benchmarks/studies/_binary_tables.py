@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import gzip
-import hashlib
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
+from benchmarks.studies.data import choose, digest, find_files
 
 _LABEL = "class"
 _SUFFIXES = (".csv", ".csv.gz")
@@ -27,29 +28,22 @@ class BinaryTable(NamedTuple):
     @property
     def digest(self) -> str:
         """Tell data from other data: a hash of shape, features and labels."""
-        found = hashlib.sha256(repr(self.x.shape).encode())
-        found.update(np.ascontiguousarray(self.x).tobytes())
-        found.update(self.y.astype(np.int8).tobytes())
-        return found.hexdigest()
+        return digest((self.x, self.y))
 
 
 def find_tables(folder: Path, names: Sequence[str] | None, beneath: Path) -> dict[str, Path]:
     """Return the files of the tables by name: in ``folder``, or in the folder ``beneath`` it."""
-    if not folder.is_dir():
-        raise ValueError(f"{folder} is not a folder")
-    for place in (folder, folder / beneath):
-        paths = [path for path in sorted(place.glob("*.csv*")) if path.name.endswith(_SUFFIXES)]
-        if paths:
-            break
-    else:
-        raise ValueError(f"{folder} must hold tables, .csv or .csv.gz; none there nor in {beneath}")
+    paths = find_files(
+        folder,
+        beneath,
+        "*.csv*",
+        "tables, .csv or .csv.gz",
+        lambda path: path.name.endswith(_SUFFIXES),
+    )
     found = {path.name.removesuffix(".gz").removesuffix(".csv"): path for path in paths}
     if len(found) < len(paths):
-        raise ValueError(f"{place} must hold each table once, as .csv or as .csv.gz")
-    unknown = [name for name in names or () if name not in found]
-    if unknown:
-        raise ValueError(f"no table named {unknown[0]!r}; there are {', '.join(found)}")
-    return {name: path for name, path in found.items() if not names or name in names}
+        raise ValueError(f"{paths[0].parent} must hold each table once, as .csv or as .csv.gz")
+    return {name: found[name] for name in choose(names, found, "table")}
 
 
 def read_rows(path: Path) -> list[list[str]]:

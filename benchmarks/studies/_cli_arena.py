@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
-from benchmarks.studies._cli_running import CommandError, make_console, running, versions
-from benchmarks.studies._cli_tables import PLAIN
+from benchmarks.studies._cli_running import CommandError, running, versions
+from benchmarks.studies.printing import make_console, say, show_table
 
 _UNIT = 1e-4
 
@@ -51,29 +50,25 @@ def run_arena(
     console = make_console()
     for part, opponents in found["comparisons"].items():
         _show(console, part, opponents, found)
-    console.print(f"results: {out / 'arena.csv'}, {out / 'arena.json'}", **PLAIN)
+    say(console, f"results: {out / 'arena.csv'}, {out / 'arena.json'}")
 
 
 def _show(console: Console, part: str, opponents: dict[str, Any], found: dict[str, Any]) -> None:
     """Print win rates and differences of the first method against each opponent."""
     method, means = found["method"], found["means"][part]
-    table = Table(
-        title=f"{part}: {method} against",
-        caption=(
-            "Win rate, ties half; mean difference of log loss in units of 0.0001, standard error "
-            f"over groups. Means over the {means['experiments']} experiments that all have."
-        ),
+    caption = (
+        "Win rate, ties half; mean difference of log loss in units of 0.0001, standard error "
+        f"over groups. Means over the {means['experiments']} experiments that all have."
     )
-    table.add_column("opponent")
-    for heading in ("n", "log loss: wins", "difference", "Brier: wins", "ECE: wins", "log loss"):
-        table.add_column(heading, justify="right")
+    headings = ("n", "log loss: wins", "difference", "Brier: wins", "ECE: wins", "log loss")
+    rows = []
     order = sorted(opponents, key=lambda name: opponents[name]["log_loss"]["difference"])
     for name in order:
         own = opponents[name]
         loss = own["log_loss"]
         error = "" if loss["error"] is None else f" ± {loss['error'] / _UNIT:.0f}"
         mean = means["methods"].get(name, {}).get("log_loss")
-        table.add_row(
+        row = (
             name,
             str(loss["experiments"]),
             f"{loss['win_rate']:.2f}",
@@ -82,8 +77,8 @@ def _show(console: Console, part: str, opponents: dict[str, Any], found: dict[st
             f"{own['ece']['win_rate']:.2f}",
             "" if mean is None else f"{mean:.4f}",
         )
+        rows.append(row)
     mean = means["methods"].get(method, {}).get("log_loss")
-    if mean is not None:
-        table.add_section()
-        table.add_row(method, "", "", "", "", "", f"{mean:.4f}")
-    console.print(table)
+    last = () if mean is None else (method, "", "", "", "", "", f"{mean:.4f}")
+    title = f"{part}: {method} against"
+    show_table(console, title, ("opponent", *headings), rows, caption=caption, last=last)

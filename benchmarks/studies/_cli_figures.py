@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.table import Table
 
-from benchmarks.studies._cli_tables import PLAIN
-
-_NARROW = (0, 0, 0, 1)
+from benchmarks.studies.printing import say, show_table
 
 
 def show_draws(console: Console, found: dict) -> None:
@@ -20,18 +17,16 @@ def show_draws(console: Console, found: dict) -> None:
             f"of draws from which on the mean loss is within {found['tolerance']:g} of "
             f"quadrature's in {found['repeats']} repeats. At most: the greatest difference there."
         )
-        shown = Table(title=name, caption=caption, caption_justify="left", padding=_NARROW)
-        shown.add_column("method")
-        shown.add_column("quadrature", justify="right")
+        headings = ["method", "quadrature"]
         for title in titles.values():
-            for heading in (f"{title}: sufficient", "at most", "at 10,000 or so"):
-                shown.add_column(heading, justify="right")
+            headings += [f"{title}: sufficient", "at most", "at 10,000 or so"]
+        rows = []
         for method, exact in facts["quadrature"].items():
             cells = [f"{exact:.5f}"]
             for integrator in titles:
                 cells += _sufficient(facts[integrator][method], exact)
-            shown.add_row(method, *cells)
-        console.print(shown)
+            rows.append([method, *cells])
+        show_table(console, name, headings, rows, caption=caption)
 
 
 def _sufficient(own: dict, exact: float) -> list[str]:
@@ -53,25 +48,32 @@ def show_factors(console: Console, found: dict) -> None:
         "standard error of it. Mean: what instance-based targets are moved by. Loss above the "
         "best in units of 0.0001, and its standard error."
     )
-    shown = Table(
-        title="smoothing factors", caption=caption, caption_justify="left", padding=_NARROW
+    headings = (
+        "n",
+        "m",
+        "best",
+        "as good",
+        "Platt's",
+        "mean",
+        "loss, best",
+        "Platt's +",
+        "instance +",
     )
-    heads = "n", "m", "best", "as good", "Platt's", "mean", "loss, best", "Platt's +", "instance +"
-    for heading in heads:
-        shown.add_column(heading, justify="right")
+    rows = []
     for row in found["rows"]:
         more = [
             f"{1e4 * (row[f'loss_{name}'] - row['loss_best']):.1f} ± "
             f"{1e4 * row[f'error_{name}']:.1f}"
             for name in ("platt", "instance")
         ]
-        shown.add_row(
+        cells = (
             *(f"{row['n_train']}", f"{row['separation']:g}", f"{row['best']:.5f}"),
             f"{row['least']:.5f} to {row['greatest']:.5f}",
             *(f"{row['platt']:.5f}", f"{row['instance']:.5f}", f"{row['loss_best']:.5f}"),
             *more,
         )
-    console.print(shown)
+        rows.append(cells)
+    show_table(console, "smoothing factors", headings, rows, caption=caption, words=0)
     finest = found["factors"][0]
     if any(row["best"] == finest for row in found["rows"]):
-        console.print(f"{finest:g} is the least factor that was tried.", **PLAIN)
+        say(console, f"{finest:g} is the least factor that was tried.")

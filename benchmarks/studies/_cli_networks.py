@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
-from benchmarks.studies._cli_running import CommandError, make_console, running, versions
-from benchmarks.studies._cli_tables import NARROW, PLAIN
+from benchmarks.studies._cli_running import CommandError, running, versions
+from benchmarks.studies.printing import make_console, say, show_table
 
 #: Measure, heading, factor and decimals.
 _COLUMNS = (
@@ -77,7 +76,7 @@ def run_networks(
         _show_published(console, found)
     _show_claims(console, found)
     names = "networks.csv", "networks.json", "logits.svg", "logits_three.svg"
-    console.print(f"results: {', '.join(str(out / name) for name in names)}", **PLAIN)
+    say(console, f"results: {', '.join(str(out / name) for name in names)}")
 
 
 def _check_installed(checkpoints: bool) -> None:
@@ -93,21 +92,16 @@ def _show(console: Console, found: dict[str, Any]) -> None:
     """Print a line for each method, before and after temperature scaling."""
     images = found["images"]
     width = "" if found["width"] is None else f", width {found['width']}"
-    table = Table(
-        padding=NARROW,
-        title=f"{found['data']}: {found['network']}{width}, {found['seeds']} seeds",
-        caption=(
-            f"{images['train']:,} images to train on, {images['validation']:,} to validate, "
-            f"{images['test']:,} to test. Means over seeds and half the width of their 95 % "
-            "intervals. Smoothing with its factor and offset, chosen by validation. ECE in 10 "
-            "bins; student: the accuracy of a distilled network. Structure: correlation of the "
-            "classes' similarities with those of other networks without smoothing."
-        ),
+    title = f"{found['data']}: {found['network']}{width}, {found['seeds']} seeds"
+    caption = (
+        f"{images['train']:,} images to train on, {images['validation']:,} to validate, "
+        f"{images['test']:,} to test. Means over seeds and half the width of their 95 % "
+        "intervals. Smoothing with its factor and offset, chosen by validation. ECE in 10 "
+        "bins; student: the accuracy of a distilled network. Structure: correlation of the "
+        "classes' similarities with those of other networks without smoothing."
     )
-    table.add_column("smoothing", no_wrap=True)
-    table.add_column("scaled")
-    for _, heading, _, _ in _COLUMNS:
-        table.add_column(heading, justify="right")
+    headings = ("smoothing", "scaled", *(heading for _, heading, _, _ in _COLUMNS))
+    rows = []
     for row in found["table"]:
         setting = ", ".join(f"{value:g}" for value in row["setting"].values())
         cells = [
@@ -115,30 +109,25 @@ def _show(console: Console, found: dict[str, Any]) -> None:
             for key, _, factor, decimals in _COLUMNS
         ]
         name = f"{row['method']} ({setting})" if setting else row["method"]
-        table.add_row(name, "yes" if row["scaled"] else "no", *cells)
-    console.print(table)
+        rows.append((name, "yes" if row["scaled"] else "no", *cells))
+    show_table(console, title, headings, rows, caption=caption, words=2)
 
 
 def _show_published(console: Console, found: dict[str, Any]) -> None:
     """Print means beside those published of the same data."""
     known = found["published"]
-    table = Table(
-        padding=NARROW,
-        title=f"ours, {found['network']} / {known['network']}, {known['source']}",
-    )
-    table.add_column("smoothing", no_wrap=True)
-    table.add_column("scaled")
+    title = f"ours, {found['network']} / {known['network']}, {known['source']}"
     columns = [column for column in _COLUMNS if column[0] in known["rows"][0]["measures"]]
-    for _, heading, _, _ in columns:
-        table.add_column(heading, justify="right")
+    headings = ("smoothing", "scaled", *(heading for _, heading, _, _ in columns))
+    rows = []
     for ours, theirs in zip(found["table"], known["rows"], strict=True):
         cells = [
             f"{factor * ours['measures'][key]['mean']:.{decimals}f} / "
             f"{factor * theirs['measures'][key]:.{decimals}f}"
             for key, _, factor, decimals in columns
         ]
-        table.add_row(ours["method"], "yes" if ours["scaled"] else "no", *cells)
-    console.print(table)
+        rows.append((ours["method"], "yes" if ours["scaled"] else "no", *cells))
+    show_table(console, title, headings, rows, words=2)
 
 
 def _with_error(facts: dict[str, Any], factor: float, decimals: int) -> str:
@@ -149,13 +138,10 @@ def _with_error(facts: dict[str, Any], factor: float, decimals: int) -> str:
 
 def _show_claims(console: Console, found: dict[str, Any]) -> None:
     """Print the source's claims, with differences and verdicts."""
-    table = Table(title="Claims of the source")
-    table.add_column("claim")
-    table.add_column("difference", justify="right")
-    table.add_column("verdict")
+    rows = []
     for claim in found["claims"]:
         difference = _with_error(
             {"mean": claim["difference"], "half_width": claim["half_width"]}, 1, 4
         )
-        table.add_row(claim["claim"], difference, claim["verdict"])
-    console.print(table)
+        rows.append((claim["claim"], claim["verdict"], difference))
+    show_table(console, "Claims of the source", ("claim", "verdict", "difference"), rows, words=2)

@@ -15,7 +15,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from typer.core import TyperGroup
 
 PROGRAM = "python -m benchmarks.studies"
-_WIDTH = 118
 _INTERRUPTED = 130
 
 
@@ -61,11 +60,6 @@ def end_interrupted() -> Iterator[None]:
                 sys.stderr.flush()
             os._exit(_INTERRUPTED)
         raise
-
-
-def make_console() -> Console:
-    """Return a console wide enough for the tables."""
-    return Console(width=max(Console().width, _WIDTH))
 
 
 @contextlib.contextmanager

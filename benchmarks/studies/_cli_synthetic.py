@@ -7,13 +7,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
-from benchmarks.studies._cli_running import CommandError, make_console, running, versions
-from benchmarks.studies._cli_tables import PLAIN
+from benchmarks.studies._cli_running import CommandError, running, versions
+from benchmarks.studies.printing import make_console, say, show_table
 
 _TITLES = {"log_loss": "log loss", "ece": "ECE"}
-_NARROW = (0, 0, 0, 1)
 _FIGURES = "14", "15"
 
 
@@ -97,7 +95,7 @@ def run_synthetic(
     _show_conclusions(console, found)
     names = "synthetic.json", "synthetic.csv", "synthetic_values.csv", "synthetic_pairs.csv"
     files = ", ".join(str(out / name) for name in (*names, *found["pictures"]))
-    console.print(f"results: {files}", **PLAIN)
+    say(console, f"results: {files}")
 
 
 def _configurations(found: dict, number: str) -> dict[str, Any]:
@@ -108,17 +106,10 @@ def _configurations(found: dict, number: str) -> dict[str, Any]:
 def _show_means(console: Console, found: dict, number: str, metric: str) -> None:
     """Print means by method and configuration, published ones beside them."""
     mine = _configurations(found, number)
-    shown = Table(
-        title=f"question {number}, {found['questions'][number]}: mean {_TITLES[metric]}",
-        caption=_caption(found, mine, metric),
-        caption_justify="left",
-        padding=_NARROW,
-    )
-    shown.add_column("method")
+    headings = ["method"]
     for facts in mine.values():
-        shown.add_column(facts["letter"], justify="right")
-        if facts["published"][metric]:
-            shown.add_column("publ.", justify="right")
+        headings += [facts["letter"], *["publ."] * bool(facts["published"][metric])]
+    rows, last = [], []
     methods = list(next(iter(mine.values()))["metrics"][metric])
     for method in methods:
         cells = []
@@ -126,15 +117,14 @@ def _show_means(console: Console, found: dict, number: str, metric: str) -> None
             cells.append(_with_error(facts["metrics"][metric][method]))
             if facts["published"][metric]:
                 cells.append(_published(facts["published"][metric].get(method)))
-        shown.add_row(method, *cells)
+        rows.append([method, *cells])
     if metric == "log_loss":
-        cells = []
+        last = ["floor"]
         for facts in mine.values():
-            cells.append(f"{facts['floor']:.4f}    ")
-            cells += [""] * bool(facts["published"][metric])
-        shown.add_section()
-        shown.add_row("floor", *cells)
-    console.print(shown)
+            last += [f"{facts['floor']:.4f}    ", *[""] * bool(facts["published"][metric])]
+    title = f"question {number}, {found['questions'][number]}: mean {_TITLES[metric]}"
+    caption = _caption(found, mine, metric)
+    show_table(console, title, headings, rows, caption=caption, last=last)
 
 
 def _caption(found: dict, mine: dict, metric: str) -> str:
@@ -183,19 +173,13 @@ def _show_ranks(console: Console, found: dict, number: str) -> None:
         if extended and "predictive" in extended["ranks"]:
             order = ", ".join(f"{m} {r:.2f}" for m, r in list(extended["ranks"].items())[:4])
             caption += f" With predictive among them, all: {order}."
-        shown = Table(
-            title=f"question {number}: average ranks by {heading}",
-            caption=caption,
-            caption_justify="left",
-            padding=_NARROW,
-        )
-        shown.add_column("method")
-        for scope in scopes:
-            shown.add_column("all" if scope == number else scope[1:], justify="right")
-        for method in by_scope[number]["ranks"]:
-            ranks = (by_scope[scope]["ranks"][method] for scope in scopes)
-            shown.add_row(method, *(f"{value:.2f}" for value in ranks))
-        console.print(shown)
+        headings = ("method", *("all" if scope == number else scope[1:] for scope in scopes))
+        rows = [
+            (method, *(f"{by_scope[scope]['ranks'][method]:.2f}" for scope in scopes))
+            for method in by_scope[number]["ranks"]
+        ]
+        title = f"question {number}: average ranks by {heading}"
+        show_table(console, title, headings, rows, caption=caption)
 
 
 def _say_unfit(console: Console, found: dict) -> None:
@@ -205,23 +189,25 @@ def _say_unfit(console: Console, found: dict) -> None:
             if share and name == facts["data_of"]:
                 shares.setdefault(method, []).append(f"{name} {share:.1%}")
     for method, some in shares.items():
-        console.print(f"Fits of {method} without finite optimum: {', '.join(some)}.", **PLAIN)
+        say(console, f"Fits of {method} without finite optimum: {', '.join(some)}.")
 
 
 def _show_conclusions(console: Console, found: dict) -> None:
     if not found["conclusions"]:
         return
-    shown = Table(title="conclusions of the thesis, by our figures", padding=_NARROW)
-    for heading in ("claim", "verdict", "where it fails"):
-        shown.add_column(heading)
+    title, headings = (
+        "conclusions of the thesis, by our figures",
+        ("claim", "verdict", "where it fails"),
+    )
+    rows = []
     for each in found["conclusions"]:
         verdict = each["verdict"]
         if verdict == "in part":
             verdict = f"in {each['holds_in']} of {each['of']}"
         failed = [f"{c['where']}: {c['figures']}" for c in each["checks"] if not c["holds"]]
         rest = f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
-        shown.add_row(each["claim"], verdict, "; ".join(failed[:3]) + rest)
-    console.print(shown)
+        rows.append((each["claim"], verdict, "; ".join(failed[:3]) + rest))
+    show_table(console, title, headings, rows, words=3)
 
 
 def _p(value: float) -> str:
@@ -245,4 +231,4 @@ def _figure(number: str, datasets: int | None, seed: int, tolerance: float, out:
             found = factors.run(out, progress=progress, **options)
     (show_draws if number == "14" else show_factors)(make_console(), found)
     files = ", ".join(str(out / f"figure_{number}.{end}") for end in ("svg", "csv", "json"))
-    make_console().print(f"results: {files}", **PLAIN)
+    say(make_console(), f"results: {files}")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
-PLAIN: dict[str, Any] = {"highlight": False, "markup": False}
-NARROW = (0, 0, 0, 1)
+from benchmarks.studies.printing import say, show_table
+
 #: Columns of tables: what is measured, heading, factor and decimals.
 _CNN_COLUMNS = (
     ("accuracy", "acc.", 1, 4),
@@ -65,17 +63,14 @@ def show_network(console: Console, name: str, facts: dict, found: dict) -> None:
         mine = [figure for figure in figures if figure["source"] == source]
         columns = [c for c in _CNN_COLUMNS if any(f["metric"] == c[0] for f in mine)]
         title = f"{name}: ours / {source}"
-        shown = Table(title=title, padding=NARROW, min_width=len(title))
-        shown.add_column("map")
-        for _, heading, _, _ in columns:
-            shown.add_column(heading, justify="right")
+        rows = []
         for method in dict.fromkeys(figure["method"] for figure in mine):
             own = {f["metric"]: f for f in mine if f["method"] == method}
             cells = [_pair(own.get(key), factor) for key, _, factor, _ in columns]
-            shown.add_row(_label(method), *cells)
-        console.print(shown)
+            rows.append((_label(method), *cells))
+        show_table(console, title, ("map", *(heading for _, heading, _, _ in columns)), rows)
     for line in facts["published"]["remarks"]:
-        console.print(line, **PLAIN)
+        say(console, line)
 
 
 def _show_spread(console: Console, name: str, maps: dict) -> None:
@@ -84,17 +79,15 @@ def _show_spread(console: Console, name: str, maps: dict) -> None:
     if not random:
         return
     columns = [c for c in _CNN_COLUMNS if c[0] in ("ece", "ece_mass", "log_loss", "loss_gap")]
-    shown = Table(title=f"{name}: least to greatest over seeds", padding=NARROW)
-    shown.add_column("map")
-    for _, heading, _, _ in columns:
-        shown.add_column(heading, justify="right")
+    rows = []
     for method, spread in random.items():
         cells = [
             " to ".join(f"{end * factor:.{digits}f}" for end in spread[key])
             for key, _, factor, digits in columns
         ]
-        shown.add_row(_label(method), *cells)
-    console.print(shown)
+        rows.append((_label(method), *cells))
+    headings = ("map", *(heading for _, heading, _, _ in columns))
+    show_table(console, f"{name}: least to greatest over seeds", headings, rows)
 
 
 def _pair(figure: dict | None, factor: int) -> str:
@@ -117,13 +110,9 @@ def show_simplex(console: Console, found: dict) -> None:
     title = "three classes, true probabilities known"
     _show_maps(console, (title, caption), _SIMPLEX_COLUMNS, found["maps"])
     title = "published, of another true map (K. Valk, 2022, table 1)"
-    shown = Table(title=title, min_width=len(title))
-    shown.add_column("map")
-    for _, heading in _SYNTHETIC_COLUMNS:
-        shown.add_column(heading, justify="right")
-    for name, values in found["published"].items():
-        shown.add_row(name, *(f"{values[key]:.3f}" for key, _ in _SYNTHETIC_COLUMNS))
-    console.print(shown)
+    keys, headings = zip(*_SYNTHETIC_COLUMNS, strict=True)
+    figures = [(m, *(f"{own[key]:.3f}" for key in keys)) for m, own in found["published"].items()]
+    show_table(console, title, ("map", *headings), figures)
 
 
 def _label(method: str) -> str:
@@ -135,18 +124,14 @@ def _label(method: str) -> str:
 
 def _show_maps(console: Console, words: tuple[str, str], columns: tuple, maps: dict) -> None:
     """Print a row for each map."""
-    shown = Table(title=words[0], caption=words[1], caption_justify="left", padding=NARROW)
-    shown.add_column("map")
-    for _, heading, _, _ in columns:
-        shown.add_column(heading, justify="right")
-    for heading in ("fit s", "pred s"):
-        shown.add_column(heading, justify="right")
+    headings = ("map", *(heading for _, heading, _, _ in columns), "fit s", "pred s")
+    rows = []
     for name, found in maps.items():
         mark = "" if found["status"] == "converged" else " *"
         cells = [f"{found[key] * factor:.{digits}f}" for key, _, factor, digits in columns]
         seconds = [f"{found[key]:.2f}" for key in ("fit_seconds", "predict_seconds")]
-        shown.add_row(_label(name) + mark, *cells, *seconds)
-    console.print(shown)
+        rows.append((_label(name) + mark, *cells, *seconds))
+    show_table(console, words[0], headings, rows, caption=words[1])
 
 
 def show_labels(console: Console, name: str, facts: dict, found: dict) -> None:
@@ -158,25 +143,23 @@ def show_labels(console: Console, name: str, facts: dict, found: dict) -> None:
         "the sum over labels, and their sum weighted by how frequent they are."
     )
     title = f"{name}: {rows['labels']} labels"
-    shown = Table(title=title, caption=caption, caption_justify="left", padding=NARROW)
-    shown.add_column("method")
-    for _, heading in _LABEL_COLUMNS:
-        shown.add_column(heading, justify="right")
+    shown = []
     for method, values in facts["methods"].items():
         cells = [
             f"{values['mean'][key]:.4f} ± {values['deviation'][key]:.4f}"
             for key, _ in _LABEL_COLUMNS
         ]
-        shown.add_row(method, *cells)
-    console.print(shown)
+        shown.append((method, *cells))
+    headings = ("method", *(heading for _, heading in _LABEL_COLUMNS))
+    show_table(console, title, headings, shown, caption=caption)
     counts = {m: values["without_optimum"] for m, values in facts["methods"].items()}
     said = ", ".join(f"{method} {count}" for method, count in counts.items() if count)
     if said:
         total = found["splits"] * rows["labels"]
-        console.print(f"Fits without finite optimum, of {total}: {said}.", **PLAIN)
+        say(console, f"Fits without finite optimum, of {total}: {said}.")
 
 
 def say_missing(console: Console, found: dict) -> None:
     """Print which variants of maps could not be run."""
     if found["not_registered"]:
-        console.print(f"not in the registry: {', '.join(found['not_registered'])}", **PLAIN)
+        say(console, f"not in the registry: {', '.join(found['not_registered'])}")

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks.studies._cli_arena import run_arena
 from benchmarks.studies._cli_networks import run_networks
@@ -15,18 +14,17 @@ from benchmarks.studies._cli_running import (
     PROGRAM,
     OneLineErrors,
     end_interrupted,
-    make_console,
     running,
     versions,
 )
 from benchmarks.studies._cli_synthetic import run_synthetic
 from benchmarks.studies._cli_tables import (
-    PLAIN,
     say_missing,
     show_labels,
     show_network,
     show_simplex,
 )
+from benchmarks.studies.printing import make_console, say, show_table
 
 app = typer.Typer(
     cls=OneLineErrors,
@@ -80,7 +78,7 @@ def _run_real(
     for experiment, facts in found["experiments"].items():
         if facts:
             _show_experiment(console, experiment, facts, found)
-    console.print(f"results: {out / 'results.csv'}, {out / 'summary.json'}", **PLAIN)
+    say(console, f"results: {out / 'results.csv'}, {out / 'summary.json'}")
 
 
 @app.command("adult")
@@ -96,7 +94,7 @@ def _run_adult(
     console = make_console()
     _show_encodings(console, found)
     _show_calibrators(console, found)
-    console.print(f"results: {out / 'adult.json'}", **PLAIN)
+    say(console, f"results: {out / 'adult.json'}")
 
 
 @app.command("cnn")
@@ -131,7 +129,7 @@ def _run_cnn(
     for name, facts in found["networks"].items():
         show_network(console, name, facts, found)
     say_missing(console, found)
-    console.print(f"results: {out / 'cnn.csv'}, {out / 'cnn.json'}", **PLAIN)
+    say(console, f"results: {out / 'cnn.csv'}, {out / 'cnn.json'}")
 
 
 @app.command("simplex")
@@ -161,7 +159,7 @@ def _run_simplex(
     console = make_console()
     show_simplex(console, found)
     say_missing(console, found)
-    console.print(f"results: {out / 'simplex.csv'}, {out / 'simplex.json'}", **PLAIN)
+    say(console, f"results: {out / 'simplex.csv'}, {out / 'simplex.json'}")
 
 
 @app.command("multilabel")
@@ -197,7 +195,7 @@ def _run_multilabel(
     console = make_console()
     for title, facts in found["data"].items():
         show_labels(console, title, facts, found)
-    console.print(f"results: {out / 'multilabel.csv'}, {out / 'multilabel.json'}", **PLAIN)
+    say(console, f"results: {out / 'multilabel.csv'}, {out / 'multilabel.json'}")
 
 
 def _show_experiment(console: Console, name: str, facts: dict, found: dict) -> None:
@@ -212,20 +210,17 @@ def _show_experiment(console: Console, name: str, facts: dict, found: dict) -> N
         f"over {PUBLISHED_TABLES} tables, {known} of them here. Rank and best: log loss. cauchy is "
         "the normal approximation of its posterior."
     )
-    shown = Table(title=title, caption=caption, caption_justify="left")
     headings = ("log loss", "published", "ECE", "published", "Brier", "accuracy", "rank", "best")
-    shown.add_column("method")
-    for heading in headings:
-        shown.add_column(heading, justify="right")
+    rows = []
     for method, loss in facts["log_loss"]["mean"].items():
         cells = [f"{loss:.4f}", _published(facts["log_loss"], method)]
         cells += [f"{facts['ece']['mean'][method]:.4f}", _published(facts["ece"], method)]
         cells += [f"{facts[key]['mean'][method]:.4f}" for key in ("brier_score", "accuracy")]
         cells += [f"{facts['log_loss']['mean_rank'][method]:.2f}"]
-        shown.add_row(method, *cells, str(facts["log_loss"]["best"][method]))
-    console.print(shown)
+        rows.append((method, *cells, str(facts["log_loss"]["best"][method])))
+    show_table(console, title, ("method", *headings), rows, caption=caption)
     for line in facts["remarks"]:
-        console.print(line, **PLAIN)
+        say(console, line)
 
 
 def _published(facts: dict, method: str) -> str:
@@ -234,31 +229,28 @@ def _published(facts: dict, method: str) -> str:
 
 
 def _show_encodings(console: Console, found: dict) -> None:
-    shown = Table(title="naive Bayes, uncalibrated: published .7448")
-    shown.add_column("encoding")
-    shown.add_column("log loss", justify="right")
-    for name, loss in found["encodings"].items():
-        mark = "  <- closest" if name == found["closest_encoding"] else ""
-        shown.add_row(name + mark, f"{loss:.4f}")
-    console.print(shown)
+    rows = [
+        (name + "  <- closest" * (name == found["closest_encoding"]), f"{loss:.4f}")
+        for name, loss in found["encodings"].items()
+    ]
+    title = "naive Bayes, uncalibrated: published .7448"
+    show_table(console, title, ("encoding", "log loss"), rows)
 
 
 def _show_calibrators(console: Console, found: dict) -> None:
     """Print log losses beside the published ones, and where they part."""
     held_out = f"{found['held_out_share']:.0%} held out"
-    shown = Table(title="log loss on the test rows")
-    shown.add_column("calibrator")
-    headings = ("5 folds", "published", "difference", held_out, "least", "greatest")
-    for heading in (*headings, "impossible"):
-        shown.add_column(heading, justify="right")
+    headings = ("5 folds", "published", "difference", held_out, "least", "greatest", "impossible")
+    rows = []
     for name, facts in found["methods"].items():
         loss, published, held = facts["cross_validated"], facts["published"], facts["held_out"]
         beside = ("", "") if published is None else (f"{published:.4f}", f"{loss - published:+.4f}")
         spread = (sum(held) / len(held), min(held), max(held))
-        shown.add_row(name, f"{loss:.4f}", *beside, *(f"{v:.4f}" for v in spread), _rows(facts))
-    console.print(shown)
+        numbers = [f"{value:.4f}" for value in spread]
+        rows.append((name, f"{loss:.4f}", *beside, *numbers, _rows(facts)))
+    show_table(console, "log loss on the test rows", ("calibrator", *headings), rows)
     for line in found["remarks"]:
-        console.print(line, **PLAIN)
+        say(console, line)
 
 
 def _rows(facts: dict) -> str:

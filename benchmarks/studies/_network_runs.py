@@ -235,7 +235,7 @@ def inverse_temperatures(teacher: Teacher, labels: np.ndarray) -> np.ndarray:
     """
     from sklearn.exceptions import ConvergenceWarning
 
-    from bayescal.estimators import Temperature
+    from bayescal import Temperature
 
     found = []
     for z in teacher.logits["validation"]:

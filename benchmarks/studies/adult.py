@@ -23,8 +23,7 @@ import numpy as np
 from sklearn.frozen import FrozenEstimator
 from sklearn.preprocessing import OrdinalEncoder
 
-from bayescal import metrics
-from bayescal.estimators import (
+from bayescal import (
     Beta,
     CalibratedClassifier,
     CenteredIsotonic,
@@ -32,6 +31,7 @@ from bayescal.estimators import (
     Logistic,
     Spline,
     VennAbers,
+    metrics,
 )
 from benchmarks.studies._binary_tables import read_rows, split_rows
 from benchmarks.studies._naive_bayes import ENCODINGS, MODEL, NUMBER, VARIABLES

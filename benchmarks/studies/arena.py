@@ -62,7 +62,7 @@ class Experiment(NamedTuple):
 
 def _make(name: str, experiment: Experiment) -> Any:
     """Return a calibrator by its name, or None if it is for another number of classes."""
-    from bayescal import estimators as bc
+    import bayescal as bc
 
     k = experiment.scores.shape[1]
     several = {

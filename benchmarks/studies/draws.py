@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal import posterior
 from bayescal._core.checks import check_count
 from bayescal._core.keys import as_key
 from bayescal._core.precision import float64
@@ -21,7 +22,6 @@ from bayescal.datasets import synthetic
 from bayescal.inference.sobol import Sobol
 from bayescal.models import GaussianPrior, Prior
 from bayescal.models._prior import draw
-from bayescal.posterior import posterior
 from benchmarks.studies._draws_picture import draw_figure
 from benchmarks.studies._draws_sums import Problem, by_size
 from benchmarks.studies._known_truth import common_nodes, loss_at_nodes, weights_of

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from bayescal import metrics
-from bayescal.estimators import (
+from bayescal import (
     BBQ,
     Beta,
     CenteredIsotonic,
@@ -27,6 +26,7 @@ from bayescal.estimators import (
     MultiLabel,
     Temperature,
     VennAbers,
+    metrics,
 )
 from benchmarks.studies._label_data import LabelData, Labels, find_label_data
 from benchmarks.studies._measures import EPS

@@ -26,9 +26,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from bayescal import metrics
-from bayescal.estimators import LogisticRegression
-from bayescal.logistic.method import PRESETS
+from bayescal import LogisticRegression, metrics
 from benchmarks.studies._binary_tables import BinaryTable, find_tables, read_table, split_rows
 from benchmarks.studies._summary import summarise
 from benchmarks.studies.data import choose
@@ -38,7 +36,17 @@ __all__ = ["EXPERIMENTS", "METHODS", "METRICS", "evaluate", "run"]
 
 EXPERIMENTS = ("svm", "multivariate")
 #: The presets of ``LogisticRegression``, and the sigmoid of the decision value.
-METHODS = ("uncalibrated", *PRESETS)
+METHODS = (
+    "uncalibrated",
+    "normal",
+    "platt",
+    "smoothed",
+    "L1",
+    "L2",
+    "ibls",
+    "cauchy_map",
+    "cauchy",
+)
 EPS = 1e-15
 METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "log_loss": partial(metrics.log_loss, eps=EPS),

@@ -1,7 +1,7 @@
-"""Write scores of real data with 3 to 9 classes, for `bayescal study arena`.
+"""Write scores of real data with 3 to 9 classes, for `python -m benchmarks.studies arena`.
 
-    python benchmarks/arena_tables.py OUT [--tables DIR] [--networks DIR]
-    bayescal study arena --data OUT --out RESULTS
+    python -m benchmarks.arena_tables OUT [--tables DIR] [--networks DIR]
+    python -m benchmarks.studies arena --data OUT --out RESULTS
 
 Six models on tables of scikit-learn (some classes of digits; the target of diabetes cut into parts
 of equal size), and on ``fetal_health.csv.gz`` in the folder of tables: half of the rows train, a
@@ -34,7 +34,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from bayescal._core.numerics import softmax
-from bayescal.study.arena import find_experiments, read_experiment
+from benchmarks.studies.arena import find_experiments, read_experiment
 
 Array = np.ndarray
 MODELS = {

@@ -1,7 +1,7 @@
 """Variants of the default calibrators on real scores: chosen on one part, confirmed on the other.
 
     python benchmarks/arena_tables.py TABLES
-    python benchmarks/arena_variants.py --arena DIR --networks DIR --tables TABLES [--json FILE]
+    python -m benchmarks.arena_variants --arena DIR --networks DIR --tables TABLES [--json FILE]
 
 Several classes: stacks of other members, on whole calibration parts and on 100 to 1,000 of their
 rows, and on tables. All members are fitted to all folds once; stacks of some of them then cost
@@ -31,7 +31,7 @@ from bayescal.maps.multiclass._folds import folds_by_content
 from bayescal.maps.multiclass._member import Member
 from bayescal.maps.multiclass._stack import fit_members, label_log_probabilities, log_mean, mix
 from bayescal.maps.multiclass.stacked_scaling import MEMBERS, PLAIN, WEAKER
-from bayescal.study.arena import Experiment, find_experiments, read_experiment
+from benchmarks.studies.arena import Experiment, find_experiments, read_experiment
 
 Array = np.ndarray
 UNIT = 1e-4

@@ -1,11 +1,11 @@
 """Time and memory of the synthetic study by stage, and of the same by NumPy and scikit-learn.
 
-    python benchmarks/bench_study.py [--datasets 1000] [--test 10000] [--sample 3] [--json FILE]
+    python -m benchmarks.bench_study [--datasets 1000] [--test 10000] [--sample 3] [--json FILE]
 
-The study (``bayescal study synthetic``) is run for question 1 and for all three, each in a fresh
-process, import apart, without a store and without pictures. "Wall" is its time; stages and
-compilation are sums over threads, so together they exceed it. Compilation is what JAX reports of
-tracing, lowering and compiling. "Later block" is the time for each 125
+The study (``python -m benchmarks.studies synthetic``) is run for question 1 and for all three, each
+in a fresh process, import apart, without a store and without pictures. "Wall" is its time; stages
+and compilation are sums over threads, so together they exceed it. Compilation is what JAX reports
+of tracing, lowering and compiling. "Later block" is the time for each 125
 further data sets once all is compiled: a block of each configuration, run as the study was.
 
 The plain way is what one would write: for each data set scikit-learn's estimators, SciPy's BFGS for
@@ -43,10 +43,10 @@ def study(questions: list[int], datasets: int, n_test: int) -> dict[str, Any]:
     from jax import monitoring
 
     from bayescal._core.keys import as_key
-    from bayescal.study._synthetic_cells import METHODS, METRICS, configurations
     from bayescal.sweeps import _block
     from bayescal.sweeps._methods import as_recipes
     from bayescal.sweeps._run import Run
+    from benchmarks.studies._synthetic_cells import METHODS, METRICS, configurations
 
     compiling: defaultdict[str, float] = defaultdict(float)
 
@@ -221,7 +221,7 @@ def measure(log_odds: Array, y: Array) -> tuple[float, float]:
 
 def plain(questions: list[int], n_test: int, sample: int) -> dict[str, Any]:
     """Time the plain way on a few data sets of each configuration: seconds for each one."""
-    from bayescal.study._synthetic_cells import configurations
+    from benchmarks.studies._synthetic_cells import configurations
 
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
@@ -274,7 +274,7 @@ def sampler(name: str, rng: np.random.Generator) -> Callable[[int], Array]:
 
 def in_process(kind: str, questions: str, options: argparse.Namespace) -> dict[str, Any]:
     """Run one part in a fresh process."""
-    command = [sys.executable, __file__, "--worker", kind, questions]
+    command = [sys.executable, "-m", "benchmarks.bench_study", "--worker", kind, questions]
     for name in ("datasets", "test", "sample"):
         command += [f"--{name}", str(getattr(options, name))]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,6 +1,6 @@
 """Throughput of training: one run, many at once, and a plain loop of one jitted step per batch.
 
-    python benchmarks/bench_training.py [--json FILE] [--quick]
+    python -m benchmarks.bench_training [--json FILE] [--quick]
 
 Digits are scikit-learn's (8x8x1, 10 classes). Images for ResNet-18 are RANDOM bytes with random
 labels, of the shapes of CIFAR-10 (32x32x3, 10 classes): its losses say only whether two ways of
@@ -42,17 +42,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
-from side_by_side import versions
 
-from bayescal.training import (
-    MLP,
-    ResNet18,
-    Student,
-    TrainingData,
-    cross_entropy,
-    load_images,
-    train,
-)
+from bayescal.losses import cross_entropy
+from benchmarks.side_by_side import versions
+from benchmarks.studies.training import MLP, ResNet18, Student, TrainingData, load_images, train
 
 #: TFLOP/s of dense products in bfloat16, published by the maker, by JAX's name of the device.
 LIMITS = {
@@ -308,7 +301,14 @@ def worker(make: Callable[[bool, bool], Task], way: str, quick: bool) -> dict[st
 
 def in_process(number: int, quick: bool) -> dict[str, Any]:
     """Measure one entry in a fresh process, which compiles all it needs."""
-    command = [sys.executable, __file__, "--worker", str(number), *["--quick"] * quick]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.bench_training",
+        "--worker",
+        str(number),
+        *["--quick"] * quick,
+    ]
     own = {key: value for key, value in os.environ.items() if key != "JAX_COMPILATION_CACHE_DIR"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=own)
     if done.returncode:

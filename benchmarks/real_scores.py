@@ -20,7 +20,7 @@ this model stands the one with a deviation for each class, both HalfNormal(1): "
 regression without penalty, at its default tolerance; where a calibration part is separable it has
 no optimum, and the tolerance decides how sure it is. "platt" has Platt's soft targets.
 
-    python benchmarks/real_scores.py [--data DIR] [--json FILE]
+    python -m benchmarks.real_scores [--data DIR] [--json FILE]
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from sklearn.svm import LinearSVC
 
 import bayescal as bc
 from bayescal import metrics
-from bayescal.study._tables import read_table, split_rows
+from benchmarks.studies._binary_tables import read_table, split_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("BAYESCAL_DATA") or ROOT.parent / "shared" / "data")

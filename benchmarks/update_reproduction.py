@@ -4,8 +4,8 @@
 
 To renew the results first:
 
-    bayescal study synthetic --out DIR
-    bayescal study synthetic --figure 14 --figure 15 --out DIR
+    python -m benchmarks.studies synthetic --out DIR
+    python -m benchmarks.studies synthetic --figure 14 --figure 15 --out DIR
     cp DIR/synthetic.json benchmarks/results/study_synthetic.json
     cp DIR/figure_14.json benchmarks/results/study_synthetic_figure_14.json
     cp DIR/figure_15.json benchmarks/results/study_synthetic_figure_15.json

@@ -249,9 +249,10 @@ plt.show()
 #   labels; at $\mu = 0.5$ with twenty scores it is a loss.
 #
 # Which curve is best when one knows more, namely a prior for the means, is the subject of the
-# first notebook. And on real data? `bayescal study real --data DIR` runs these methods and five
-# others on scores of support vector machines and on whole tables. On the scores, too, `ibls` and
-# `platt` are next to each other, and both far ahead of bare labels wherever data are few.
+# first notebook. And on real data? `python -m benchmarks.studies real --data DIR` runs these
+# methods and five others on scores of support vector machines and on whole tables. On the scores,
+# too, `ibls` and `platt` are next to each other, and both far ahead of bare labels wherever data
+# are few.
 #
 # ## In short
 #

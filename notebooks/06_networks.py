@@ -27,7 +27,7 @@ from rich.table import Table
 from scipy.special import softmax
 
 import bayescal as bc
-from bayescal import training
+from benchmarks.studies import training
 
 plt.rcParams.update({"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right": False})
 console = Console(width=110)
@@ -45,7 +45,7 @@ teacher = np.array([[0, 1, 2, 9, -1, 6, -2, 1, 3, 5.0]])
 targets = {
     "none": np.eye(10)[[3]],
     "constant": bc.smoothing.constant_targets([3], 0.1, 10),
-    "instance-based": np.asarray(training.instance_targets(teacher, np.array([3]), 0.1), float),
+    "instance-based": np.asarray(bc.losses.instance_targets(teacher, np.array([3]), 0.1), float),
 }
 for name, values in targets.items():
     print(f"{name:15s}", values[0].round(3).tolist())
@@ -63,7 +63,7 @@ data = training.TrainingData(*split, mean=pixels.mean(), std=pixels.std())
 
 
 def loss(logits, labels, weights, extras, run):
-    return training.smoothed_cross_entropy(logits, labels, run["smoothing"], weights=weights)
+    return bc.losses.smoothed_cross_entropy(logits, labels, run["smoothing"], weights=weights)
 
 
 factors = [0.0, 0.01, 0.05, 0.1, 0.2]
@@ -98,9 +98,10 @@ figure.tight_layout()
 # %% [markdown]
 # ## What smoothing does to the similarity of classes
 #
-# Recorded by `bayescal study networks --data digits --seeds 10`: convolutional networks, settings
-# chosen by validation, students taught by them. "Structure" is the correlation of the classes'
-# similarities, as their mean logits show them, with those of other networks without smoothing.
+# Recorded by `python -m benchmarks.studies networks --data digits --seeds 10`: convolutional
+# networks, settings chosen by validation, students taught by them. "Structure" is the correlation
+# of the classes' similarities, as their mean logits show them, with those of other networks without
+# smoothing.
 
 # %%
 found = json.loads((results / "study_networks_digits.json").read_text())

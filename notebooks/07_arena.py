@@ -33,7 +33,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import bayescal as bc
-from bayescal.study import arena
+from benchmarks.studies import arena
 
 plt.rcParams.update({"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right": False})
 console = Console(width=110)
@@ -68,7 +68,7 @@ _ = ax.legend(frameon=False)
 # ## A small arena
 #
 # Half of each table trains a classifier, a fifth calibrates, the rest tests. `arena.run` takes a
-# folder of such scores; the command is `bayescal study arena --data DIR`.
+# folder of such scores; the command is `python -m benchmarks.studies arena --data DIR`.
 
 # %%
 tables = {
@@ -129,7 +129,7 @@ for part in ("binary", "several classes"):
 #
 # Scores of six models on 17 binary tables, and of 12 networks of 10 and 100 classes; "peer" are
 # figures of probmetrics 1.3 on the same scores, which exist for 8 of the networks. Recorded by
-# `bayescal study arena`; negative differences are in favour of `Auto`.
+# `python -m benchmarks.studies arena`; negative differences are in favour of `Auto`.
 
 # %%
 recorded = json.loads((results / "arena.json").read_text())

@@ -28,27 +28,18 @@ LAYERS = (
     "inference",
     "posterior",
     "smoothing",
-    "logistic",
-    "multinomial",
     "regression",
-    "maps",
     "metrics",
     "compare",
-    "estimators",
     "calibrators",
-    "functions",
     "losses",
     "datasets",
     "plots",
     "evaluation",
     "sweeps",
     "adapters",
-    "training",
-    "study",
     "cli",
 )
-# Whose private modules are imported elsewhere, or who import those of others: to be emptied.
-WITHOUT_WALLS = {"estimators", "logistic", "maps", "multinomial", "study", "training"}
 # The package's __init__ and the ways into the program may import everything.
 UNRESTRICTED = ("__init__", "__main__", "cli")
 MAX_LINES = 400

@@ -1,4 +1,4 @@
-"""The command line: ``bayescal demo``, ``fit``, ``apply``, ``predict``, ``evaluate``, ``study``.
+"""The command line: ``bayescal demo``, ``fit``, ``apply``, ``predict``, ``evaluate``.
 
 Input errors end with one line on standard error and exit code 2.
 """
@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from bayescal.cli import _calibrate, _demo, _errors, _evaluate, _predict, _study
+from bayescal.cli import _calibrate, _demo, _errors, _evaluate, _predict
 
 __all__ = ["main"]
 
@@ -53,7 +53,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Bayesian calibration of the probabilities of classifiers.",
 )
-app.add_typer(_study.study, name="study")
 
 _Method = Annotated[str, typer.Option(help="predictive, preds, coeffs or map.")]
 _Integrator = Annotated[

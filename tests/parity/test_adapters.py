@@ -54,7 +54,7 @@ def test_it_is_one_of_theirs(k: int, inner: object) -> None:
 def test_opponents_of_the_arena_are_theirs() -> None:
     from probmetrics.calibrators import get_calibrator
 
-    from bayescal.study._probmetrics import available, peers
+    from benchmarks.studies._probmetrics import available, peers
 
     assert available()
     rng = np.random.default_rng(0)

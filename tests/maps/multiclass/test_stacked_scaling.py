@@ -17,7 +17,7 @@ from bayescal.maps.multiclass._folds import folds_by_content
 from bayescal.maps.multiclass._member import Member, certainty, penalties
 from bayescal.maps.multiclass._stack import mix
 from bayescal.maps.multiclass.stacked_scaling import MEMBERS, PLAIN
-from bayescal.study.arena import find_experiments, read_experiment
+from benchmarks.studies.arena import find_experiments, read_experiment
 
 Array = np.ndarray
 

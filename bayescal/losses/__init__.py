@@ -1,0 +1,33 @@
+"""Losses for training networks, pure functions of logits for any loop around JAX.
+
+Each takes logits (..., k) and targets, row weights and a mask, works under ``jit``, ``grad`` and
+``vmap``, and is finite with a finite gradient for all logits up to 1e4 in size.
+"""
+
+from bayescal.losses._calibration import mmce, soft_ece
+from bayescal.losses._cross_entropy import (
+    confidence_penalty,
+    cross_entropy,
+    distillation,
+    smoothed_cross_entropy,
+)
+from bayescal.losses._instance import (
+    instance_cross_entropy,
+    instance_targets,
+    with_instance_targets,
+)
+from bayescal.losses._scores import brier, focal
+
+__all__ = [
+    "brier",
+    "confidence_penalty",
+    "cross_entropy",
+    "distillation",
+    "focal",
+    "instance_cross_entropy",
+    "instance_targets",
+    "mmce",
+    "smoothed_cross_entropy",
+    "soft_ece",
+    "with_instance_targets",
+]

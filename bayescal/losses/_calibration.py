@@ -1,0 +1,185 @@
+"""Calibration errors of a batch, differentiable, to be added to a proper loss."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.checks import check_count
+from bayescal.losses._rows import Rows, ratio, read_rows, root, scalar
+
+
+def mmce(
+    logits: Any, labels: Any, bandwidth: Any = 0.4, *, weights: Any = None, mask: Any = None
+) -> jax.Array:
+    r"""Maximum mean calibration error of a batch.
+
+    With the confidence :math:`r_i`, the largest probability of row i, and :math:`c_i = 1` where its
+    class is the label and 0 elsewhere,
+
+    .. math:: \left(\sum_{ij} \frac{w_i w_j}{W^2} (c_i - r_i)(c_j - r_j)
+              e^{-|r_i - r_j| / h}\right)^{1/2}, \qquad W = \sum_i w_i ,
+
+    where h is ``bandwidth``. This is the square root, as in the objective of the source.
+
+    Parameters
+    ----------
+    logits : array of shape (..., k)
+        Outputs before the softmax, floating-point.
+    labels : array of shape (...)
+        Integers in {0, ..., k - 1}.
+    bandwidth : float or scalar array, default 0.4
+        Positive, in units of probability. May be traced.
+    weights, mask
+        As in :func:`cross_entropy`.
+
+    Returns
+    -------
+    scalar array
+        In [0, 1], float32 at least. 0 if the total weight is 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`cross_entropy`, and for a ``bandwidth`` that is a number of zero or less, or no
+        scalar.
+
+    Notes
+    -----
+    O(n^2) time and memory for n rows. The gradient flows through the confidences; which class is
+    the most likely, and so :math:`c_i`, is held fixed. Where the value is 0, its minimum, the root
+    has no derivative: the gradient is then 0.
+
+    References
+    ----------
+    A. Kumar, S. Sarawagi and U. Jain (2018), Trainable calibration measures for neural networks
+    from kernel mean embeddings.
+
+    Examples
+    --------
+    It is no proper loss, so it is added to one:
+
+    >>> import jax.numpy as jnp
+    >>> from bayescal.losses import cross_entropy
+    >>> def objective(logits, labels):
+    ...     return cross_entropy(logits, labels) + 2.0 * mmce(logits, labels)
+    >>> logits, labels = jnp.log(jnp.array([[0.8, 0.2], [0.8, 0.2]])), jnp.array([0, 1])
+    >>> float(mmce(logits, labels)), float(objective(logits, labels))
+    (0.3, 1.516)
+    """
+    rows = read_rows(logits, labels, weights, mask, soft=False)
+    width = scalar(bandwidth, "bandwidth", rows.logits)
+    confidence, gap, share = _confidences(rows)
+    gap = share * gap
+    kernel = jnp.exp(-jnp.abs(confidence[:, None] - confidence) / width)
+    return root((gap[:, None] * gap * kernel).sum(), 2)
+
+
+def soft_ece(
+    logits: Any,
+    labels: Any,
+    bins: int = 15,
+    temperature: Any = 0.01,
+    order: float = 2,
+    *,
+    weights: Any = None,
+    mask: Any = None,
+) -> jax.Array:
+    r"""Soft-binned expected calibration error of a batch.
+
+    With the confidence :math:`r_i`, the largest probability of row i, :math:`c_i = 1` where its
+    class is the label and 0 elsewhere, and the centres :math:`\xi_j` of M = ``bins`` bins of equal
+    width, row i belongs to bin j by
+
+    .. math:: u_{ij} = \operatorname{softmax}_j\left(-(r_i - \xi_j)^2 / T\right)
+
+    where T is ``temperature``. With the mass :math:`S_j = \sum_i w_i u_{ij}` of a bin, the error is
+
+    .. math:: \left(\sum_j \frac{S_j}{\sum_i w_i} \left|
+              \frac{\sum_i w_i u_{ij} (c_i - r_i)}{S_j} \right|^q\right)^{1/q}
+
+    where q is ``order``. As T goes to 0 this becomes :func:`bayescal.metrics.ece` of kind
+    "confidence" with ``norm=order``.
+
+    Parameters
+    ----------
+    logits : array of shape (..., k)
+        Outputs before the softmax, floating-point.
+    labels : array of shape (...)
+        Integers in {0, ..., k - 1}.
+    bins : int, default 15
+        Number of bins.
+    temperature : float or scalar array, default 0.01
+        Positive, in units of squared probability. May be traced.
+    order : float, default 2
+        Of the norm, at least 1 and finite. Not traced.
+    weights, mask
+        As in :func:`cross_entropy`.
+
+    Returns
+    -------
+    scalar array
+        In [0, 1], float32 at least. 0 if the total weight is 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`cross_entropy`, and for ``bins``, ``temperature`` or ``order`` out of range.
+
+    Notes
+    -----
+    O(n M) time and memory for n rows. The gradient flows through the confidences and the
+    memberships; :math:`c_i` is held fixed. Where the value is 0, its minimum, the gradient is 0.
+
+    References
+    ----------
+    A. Karandikar, N. Cain, D. Tran, B. Lakshminarayanan, J. Shlens, M. Mozer and B. Roelofs (2021),
+    Soft calibration objectives for neural networks.
+
+    Examples
+    --------
+    It is no proper loss, so it is added to one:
+
+    >>> import jax.numpy as jnp
+    >>> from bayescal.losses import cross_entropy
+    >>> def objective(logits, labels):
+    ...     return cross_entropy(logits, labels) + 0.5 * soft_ece(logits, labels)
+    >>> logits, labels = jnp.log(jnp.array([[0.8, 0.2], [0.8, 0.2]])), jnp.array([0, 1])
+    >>> float(soft_ece(logits, labels)), float(objective(logits, labels))
+    (0.3, 1.066)
+    """
+    rows = read_rows(logits, labels, weights, mask, soft=False)
+    bins = check_count(bins, "bins")
+    if isinstance(order, bool) or not isinstance(order, (int, float, np.number)):
+        raise TypeError(f"order must be a number, got {order!r}")
+    if not 1 <= order < math.inf:
+        raise ValueError(f"order must be at least 1 and finite, got {order:g}")
+    warmth = scalar(temperature, "temperature", rows.logits)
+    confidence, gap, share = _confidences(rows)
+    centres = (jnp.arange(bins, dtype=confidence.dtype) + 0.5) / bins
+    belongs = jax.nn.log_softmax(-((confidence[:, None] - centres) ** 2) / warmth)
+    # Means within bins on a log scale: those of empty bins are finite, and weigh nothing.
+    kept = share > 0
+    least = jnp.finfo(share.dtype).min / 2
+    log_share = jnp.where(kept, jnp.log(jnp.where(kept, share, 1)), least)
+    within = jax.nn.softmax(belongs + log_share[:, None], axis=0)
+    mass = (jnp.exp(belongs) * share[:, None]).sum(axis=0)
+    gaps = jnp.abs((within * gap[:, None]).sum(axis=0))
+    return root((mass * gaps ** float(order)).sum(), float(order))
+
+
+def _confidences(rows: Rows) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return confidences r (n,), gaps c - r, and shares of the total weight, leading axes merged.
+
+    A label that is no class makes the gap NaN.
+    """
+    probs = jax.nn.softmax(rows.logits).reshape(-1, rows.logits.shape[-1])
+    targets = rows.targets.reshape(probs.shape)
+    confidence = probs.max(axis=-1)
+    right = jnp.take_along_axis(targets, probs.argmax(axis=-1)[:, None], axis=-1)[:, 0]
+    weights = rows.weights.reshape(-1)
+    return confidence, right - confidence, ratio(weights, weights.sum())

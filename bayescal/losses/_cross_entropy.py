@@ -1,0 +1,280 @@
+"""Cross-entropy, and what changes its targets or adds to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from bayescal.losses._rows import (
+    Reduction,
+    read_rows,
+    read_teacher,
+    reduce,
+    scalar,
+    weighted_log,
+)
+
+
+def cross_entropy(
+    logits: Any,
+    targets: Any,
+    *,
+    weights: Any = None,
+    mask: Any = None,
+    reduction: Reduction = "mean",
+) -> jax.Array:
+    r"""Cross-entropy of softmax probabilities with labels or soft targets.
+
+    .. math:: \ell = -\sum_k t_k \ln p_k, \qquad p = \operatorname{softmax}(z)
+
+    where z are the logits, and t is one at the label and zero elsewhere, or the soft target.
+
+    Parameters
+    ----------
+    logits : array of shape (..., k)
+        Outputs before the softmax, floating-point, k at least two.
+    targets : array of shape (...) or (..., k)
+        With one dimension less than the logits: integer labels in {0, ..., k - 1}. With as many:
+        soft targets, floating-point, rows that sum to one. The number of dimensions decides.
+    weights : array of shape (...), optional
+        Non-negative weights of the rows. A whole weight is the same as repeating the row.
+    mask : boolean array of shape (...), optional
+        False leaves a row out, as a weight of zero does: neither its loss nor its gradient is used,
+        even if its logits, targets or weight are NaN or infinite, or its label is no class.
+    reduction : {"mean", "sum", "none"}
+        The sum of weight times loss divided by the total weight, which is 0 with zero gradient if
+        the total weight is 0; that sum itself; or weight times loss for each row.
+
+    Returns
+    -------
+    array of shape (), or (...) for ``reduction="none"``
+        In nats, in the dtype of the logits, float32 at least: logits of float16 or bfloat16 are
+        converted to float32 before anything is computed.
+
+    Raises
+    ------
+    TypeError
+        If logits or soft targets are not floating-point, labels not integers, weights not real, or
+        the mask is not boolean. Like all errors here, when the function is called or traced.
+    ValueError
+        If shapes do not match, or the reduction is unknown.
+
+    Notes
+    -----
+    Values cannot be checked in a traced function. A label that is no class, in a row that counts,
+    makes the loss NaN.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> logits = jnp.log(jnp.array([[0.5, 0.25, 0.25], [0.2, 0.2, 0.6]]))
+    >>> float(cross_entropy(logits, jnp.array([0, 2]))), float(-jnp.log(0.5 * 0.6) / 2)
+    (0.602, 0.602)
+    >>> soft = jnp.array([[0.8, 0.1, 0.1], [0.1, 0.1, 0.8]])
+    >>> cross_entropy(logits, soft, reduction="none").round(3).tolist()
+    [0.832, 0.731]
+    >>> float(cross_entropy(logits, soft, mask=jnp.array([True, False])))
+    0.832
+
+    Training with optax:
+
+    >>> import jax, optax
+    >>> x, y = jnp.eye(3), jnp.array([0, 1, 2])
+    >>> optimiser, params = optax.sgd(1.0), jnp.zeros((3, 3))
+    >>> state = optimiser.init(params)
+    >>> value, gradient = jax.value_and_grad(lambda w: cross_entropy(x @ w, y))(params)
+    >>> updates, state = optimiser.update(gradient, state)
+    >>> params = optax.apply_updates(params, updates)
+    >>> bool(cross_entropy(x @ params, y) < value)
+    True
+    """
+    rows = read_rows(logits, targets, weights, mask, soft=True, name="targets")
+    return reduce(-weighted_log(rows.targets, jax.nn.log_softmax(rows.logits)), rows, reduction)
+
+
+def smoothed_cross_entropy(
+    logits: Any,
+    labels: Any,
+    smoothing: Any,
+    *,
+    weights: Any = None,
+    mask: Any = None,
+    reduction: Reduction = "mean",
+) -> jax.Array:
+    r"""Cross-entropy with targets moved from the labels by a constant.
+
+    .. math:: t_k = (1 - \epsilon) [k = y] + \epsilon / K
+
+    where :math:`\epsilon` is ``smoothing`` and K the number of classes: the targets of
+    :func:`bayescal.smoothing.constant_targets` with ``num_classes``.
+
+    Parameters
+    ----------
+    logits : array of shape (..., k)
+        Outputs before the softmax, floating-point.
+    labels : array of shape (...)
+        Integers in {0, ..., k - 1}.
+    smoothing : float or scalar array
+        In [0, 1). May be traced, and so be mapped over.
+    weights, mask, reduction
+        As in :func:`cross_entropy`.
+
+    Returns
+    -------
+    array of shape (), or (...) for ``reduction="none"``
+        In nats, float32 at least.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`cross_entropy`, and for a ``smoothing`` that is a number outside [0, 1) or no
+        scalar; values of arrays are not checked.
+
+    References
+    ----------
+    C. Szegedy, V. Vanhoucke, S. Ioffe, J. Shlens and Z. Wojna (2016), Rethinking the Inception
+    architecture for computer vision.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp
+    >>> logits, labels = jnp.array([[2.0, 0.0], [0.0, 1.0]]), jnp.array([0, 1])
+    >>> float(smoothed_cross_entropy(logits, labels, 0.1))
+    0.295
+
+    Several factors at once:
+
+    >>> each = jax.vmap(smoothed_cross_entropy, in_axes=(None, None, 0))
+    >>> each(logits, labels, jnp.array([0.0, 0.1, 0.2])).round(3).tolist()
+    [0.22, 0.295, 0.37]
+    """
+    rows = read_rows(logits, labels, weights, mask, soft=False)
+    eps = scalar(smoothing, "smoothing", rows.logits)
+    targets = (1 - eps) * rows.targets + eps / rows.logits.shape[-1]
+    return reduce(-weighted_log(targets, jax.nn.log_softmax(rows.logits)), rows, reduction)
+
+
+def confidence_penalty(
+    logits: Any,
+    targets: Any,
+    strength: Any = 0.1,
+    *,
+    weights: Any = None,
+    mask: Any = None,
+    reduction: Reduction = "mean",
+) -> jax.Array:
+    r"""Cross-entropy less a multiple of the entropy of the prediction.
+
+    .. math:: \ell = -\sum_k t_k \ln p_k + \beta \sum_k p_k \ln p_k
+
+    where :math:`\beta` is ``strength``. It can be negative.
+
+    Parameters
+    ----------
+    logits : array of shape (..., k)
+        Outputs before the softmax, floating-point.
+    targets : array of shape (...) or (..., k)
+        Integer labels or soft targets, as in :func:`cross_entropy`.
+    strength : float or scalar array, default 0.1
+        Not negative; 0 leaves the cross-entropy. May be traced.
+    weights, mask, reduction
+        As in :func:`cross_entropy`.
+
+    Returns
+    -------
+    array of shape (), or (...) for ``reduction="none"``
+        In nats, float32 at least.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`cross_entropy`, and for a ``strength`` that is a negative number or no scalar.
+
+    References
+    ----------
+    G. Pereyra, G. Tucker, J. Chorowski, Ł. Kaiser and G. Hinton (2017), Regularizing neural
+    networks by penalizing confident output distributions.
+
+    Examples
+    --------
+    Cross-entropy and entropy are both ln 2:
+
+    >>> import jax.numpy as jnp
+    >>> float(confidence_penalty(jnp.zeros((1, 2)), jnp.array([0]), 0.1) / jnp.log(2.0))
+    0.9
+    """
+    rows = read_rows(logits, targets, weights, mask, soft=True, name="targets")
+    beta = scalar(strength, "strength", rows.logits)
+    logs = jax.nn.log_softmax(rows.logits)
+    losses = beta * weighted_log(jnp.exp(logs), logs) - weighted_log(rows.targets, logs)
+    return reduce(losses, rows, reduction)
+
+
+def distillation(
+    logits: Any,
+    targets: Any,
+    teacher_logits: Any,
+    temperature: Any = 2.0,
+    share: Any = 0.5,
+    *,
+    weights: Any = None,
+    mask: Any = None,
+    reduction: Reduction = "mean",
+) -> jax.Array:
+    r"""Cross-entropy with the softened predictions of a teacher, and with the targets.
+
+    With the logits z, those v of the teacher, the targets t, T = ``temperature`` and
+    :math:`\alpha` = ``share``,
+
+    .. math:: \ell = -\alpha T^2 \sum_k \operatorname{softmax}(v / T)_k
+              \ln \operatorname{softmax}(z / T)_k
+              - (1 - \alpha) \sum_k t_k \ln \operatorname{softmax}(z)_k .
+
+    The factor :math:`T^2` keeps the gradient of the first part at one size for all temperatures.
+
+    Parameters
+    ----------
+    logits : array of shape (..., k)
+        Outputs of the student before the softmax, floating-point.
+    targets : array of shape (...) or (..., k)
+        Integer labels or soft targets, as in :func:`cross_entropy`.
+    teacher_logits : array of shape (..., k)
+        Outputs of the teacher, floating-point. They are constants: no gradient flows into them.
+    temperature : float or scalar array, default 2
+        Positive. May be traced.
+    share : float or scalar array, default 0.5
+        Of the teacher, in [0, 1]. May be traced.
+    weights, mask, reduction
+        As in :func:`cross_entropy`.
+
+    Returns
+    -------
+    array of shape (), or (...) for ``reduction="none"``
+        In nats, float32 at least.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`cross_entropy`, for teacher logits of another shape, and for a ``temperature`` or
+        ``share`` that is a number out of range or no scalar.
+
+    References
+    ----------
+    G. Hinton, O. Vinyals and J. Dean (2015), Distilling the knowledge in a neural network.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> student, teacher = jnp.array([[1.0, 0.0]]), jnp.array([[4.0, 0.0]])
+    >>> float(distillation(student, jnp.array([0]), teacher, temperature=2.0, share=0.5))
+    1.224
+    """
+    rows = read_rows(logits, targets, weights, mask, soft=True, name="targets")
+    teacher = read_teacher(teacher_logits, rows)
+    warmth = scalar(temperature, "temperature", rows.logits)
+    alpha = scalar(share, "share", rows.logits)
+    soft = weighted_log(jax.nn.softmax(teacher / warmth), jax.nn.log_softmax(rows.logits / warmth))
+    hard = weighted_log(rows.targets, jax.nn.log_softmax(rows.logits))
+    return reduce(-alpha * warmth**2 * soft - (1 - alpha) * hard, rows, reduction)

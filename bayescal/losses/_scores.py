@@ -1,0 +1,122 @@
+"""Losses of single rows other than cross-entropy: Brier score and focal loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from bayescal.losses._rows import Reduction, read_rows, reduce, scalar, weighted_log
+
+
+def brier(
+    logits: Any,
+    targets: Any,
+    *,
+    weights: Any = None,
+    mask: Any = None,
+    reduction: Reduction = "mean",
+) -> jax.Array:
+    r"""Brier score: the squared distance of probabilities and targets.
+
+    .. math:: \ell = \sum_k (p_k - t_k)^2, \qquad p = \operatorname{softmax}(z)
+
+    This is the score of :func:`bayescal.metrics.brier_score` for rows of probabilities: between 0
+    and 2, and for two classes twice the square of one probability's error.
+
+    Parameters
+    ----------
+    logits : array of shape (..., k)
+        Outputs z before the softmax, floating-point.
+    targets : array of shape (...) or (..., k)
+        Integer labels or soft targets t, as in :func:`cross_entropy`.
+    weights, mask, reduction
+        As in :func:`cross_entropy`.
+
+    Returns
+    -------
+    array of shape (), or (...) for ``reduction="none"``
+        Float32 at least.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`cross_entropy`.
+
+    References
+    ----------
+    G. Brier (1950), Verification of forecasts expressed in terms of probability.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> logits = jnp.log(jnp.array([[0.5, 0.3, 0.2]]))
+    >>> float(brier(logits, jnp.array([0]))), round(0.5**2 + 0.3**2 + 0.2**2, 2)
+    (0.38, 0.38)
+    """
+    rows = read_rows(logits, targets, weights, mask, soft=True, name="targets")
+    losses = ((jax.nn.softmax(rows.logits) - rows.targets) ** 2).sum(axis=-1)
+    return reduce(losses, rows, reduction)
+
+
+def focal(
+    logits: Any,
+    labels: Any,
+    gamma: Any = 2.0,
+    *,
+    weights: Any = None,
+    mask: Any = None,
+    reduction: Reduction = "mean",
+) -> jax.Array:
+    r"""Focal loss: cross-entropy that counts less where the label is already likely.
+
+    .. math:: \ell = -(1 - p_y)^\gamma \ln p_y
+
+    where :math:`p_y` is the probability of the label.
+
+    Parameters
+    ----------
+    logits : array of shape (..., k)
+        Outputs before the softmax, floating-point.
+    labels : array of shape (...)
+        Integers in {0, ..., k - 1}.
+    gamma : float or scalar array, default 2
+        Not negative; 0 is cross-entropy. May be traced.
+    weights, mask, reduction
+        As in :func:`cross_entropy`.
+
+    Returns
+    -------
+    array of shape (), or (...) for ``reduction="none"``
+        In nats, float32 at least.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`cross_entropy`, and for a ``gamma`` that is a negative number or no scalar.
+
+    Notes
+    -----
+    Both logarithms are computed from the log odds of the other classes against the label. So value
+    and gradient are accurate where :math:`p_y` rounds to one, also for :math:`\gamma` below one.
+    The focal loss is not proper: its minimum is not at the true probabilities.
+
+    References
+    ----------
+    T.-Y. Lin, P. Goyal, R. Girshick, K. He and P. Dollár (2017), Focal loss for dense object
+    detection. J. Mukhoti et al. (2020), Calibrating deep neural networks using focal loss.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> logits = jnp.log(jnp.array([[0.75, 0.25]]))
+    >>> float(focal(logits, jnp.array([0])) / jnp.log(0.75)), -(0.25**2)
+    (-0.0625, -0.0625)
+    """
+    rows = read_rows(logits, labels, weights, mask, soft=False)
+    power = scalar(gamma, "gamma", rows.logits)
+    others = jax.nn.logsumexp(rows.logits, axis=-1, where=rows.targets != 1)
+    odds = others - weighted_log(rows.targets, rows.logits)
+    losses = jnp.exp(power * jax.nn.log_sigmoid(odds)) * jax.nn.softplus(odds)
+    return reduce(losses, rows, reduction)

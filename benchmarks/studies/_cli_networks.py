@@ -1,0 +1,147 @@
+"""``python -m benchmarks.studies networks``: label smoothing in networks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from benchmarks.studies._cli_running import CommandError, running, versions
+from benchmarks.studies.printing import make_console, say, show_table
+
+#: Measure, heading, factor and decimals.
+_COLUMNS = (
+    ("accuracy", "accuracy %", 100, 1),
+    ("log_loss", "log loss", 1, 3),
+    ("ece", "ECE %", 100, 2),
+    ("student_accuracy", "student %", 100, 1),
+    ("student_log_loss", "its loss", 1, 3),
+    ("structure", "structure", 1, 3),
+)
+
+
+def run_networks(
+    data: Annotated[
+        str, typer.Option(help="digits, made, cifar10, cifar100 or fashion_mnist.")
+    ] = "digits",
+    out: Annotated[Path, typer.Option(help="Folder for the results; made if missing.")] = Path(
+        "bayescal-study"
+    ),
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="Where the files of images lie; by default $BAYESCAL_IMAGES."),
+    ] = None,
+    network: Annotated[
+        str | None, typer.Option(help="student, resnet18, densenet or inception.")
+    ] = None,
+    width: Annotated[int | None, typer.Option(help="Of the network, in channels.")] = None,
+    seeds: Annotated[int, typer.Option(help="Networks of each setting.")] = 3,
+    epochs: Annotated[int, typer.Option(help="At most.")] = 100,
+    smoothing: Annotated[
+        list[float] | None, typer.Option(help="Only this factor; may be given several times.")
+    ] = None,
+    offset: Annotated[
+        list[float] | None, typer.Option(help="Only this offset; may be given several times.")
+    ] = None,
+    projection: Annotated[str, typer.Option(help="Of the pictures: tsne or pca.")] = "tsne",
+    checkpoints: Annotated[
+        bool, typer.Option("--checkpoints", help="Keep states: a killed run goes on from them.")
+    ] = False,
+) -> None:
+    """Networks trained without, with constant and with instance-based label smoothing."""
+    _check_installed(checkpoints)
+    with running() as progress:
+        from benchmarks.studies import networks
+
+        found = networks.run(
+            data,
+            out,
+            folder=folder,
+            network=network,  # type: ignore[arg-type]
+            width=width,
+            seeds=seeds,
+            epochs=epochs,
+            smoothing=smoothing or networks.SMOOTHING,
+            offsets=offset or networks.OFFSETS,
+            projection=projection,  # type: ignore[arg-type]
+            checkpoints=checkpoints,
+            about=versions(),
+            progress=progress,
+        )
+    console = make_console()
+    _show(console, found)
+    if found["published"]:
+        _show_published(console, found)
+    _show_claims(console, found)
+    names = "networks.csv", "networks.json", "logits.svg", "logits_three.svg"
+    say(console, f"results: {', '.join(str(out / name) for name in names)}")
+
+
+def _check_installed(checkpoints: bool) -> None:
+    from importlib.util import find_spec
+
+    needed = {"flax": "flax", **({"orbax": "orbax-checkpoint"} if checkpoints else {})}
+    for module, package in needed.items():
+        if find_spec(module) is None:
+            raise CommandError(f"needs {package}: pip install {package}")
+
+
+def _show(console: Console, found: dict[str, Any]) -> None:
+    """Print a line for each method, before and after temperature scaling."""
+    images = found["images"]
+    width = "" if found["width"] is None else f", width {found['width']}"
+    title = f"{found['data']}: {found['network']}{width}, {found['seeds']} seeds"
+    caption = (
+        f"{images['train']:,} images to train on, {images['validation']:,} to validate, "
+        f"{images['test']:,} to test. Means over seeds and half the width of their 95 % "
+        "intervals. Smoothing with its factor and offset, chosen by validation. ECE in 10 "
+        "bins; student: the accuracy of a distilled network. Structure: correlation of the "
+        "classes' similarities with those of other networks without smoothing."
+    )
+    headings = ("smoothing", "scaled", *(heading for _, heading, _, _ in _COLUMNS))
+    rows = []
+    for row in found["table"]:
+        setting = ", ".join(f"{value:g}" for value in row["setting"].values())
+        cells = [
+            _with_error(row["measures"][key], factor, decimals)
+            for key, _, factor, decimals in _COLUMNS
+        ]
+        name = f"{row['method']} ({setting})" if setting else row["method"]
+        rows.append((name, "yes" if row["scaled"] else "no", *cells))
+    show_table(console, title, headings, rows, caption=caption, words=2)
+
+
+def _show_published(console: Console, found: dict[str, Any]) -> None:
+    """Print means beside those published of the same data."""
+    known = found["published"]
+    title = f"ours, {found['network']} / {known['network']}, {known['source']}"
+    columns = [column for column in _COLUMNS if column[0] in known["rows"][0]["measures"]]
+    headings = ("smoothing", "scaled", *(heading for _, heading, _, _ in columns))
+    rows = []
+    for ours, theirs in zip(found["table"], known["rows"], strict=True):
+        cells = [
+            f"{factor * ours['measures'][key]['mean']:.{decimals}f} / "
+            f"{factor * theirs['measures'][key]:.{decimals}f}"
+            for key, _, factor, decimals in columns
+        ]
+        rows.append((ours["method"], "yes" if ours["scaled"] else "no", *cells))
+    show_table(console, title, headings, rows, words=2)
+
+
+def _with_error(facts: dict[str, Any], factor: float, decimals: int) -> str:
+    shown = f"{factor * facts['mean']:.{decimals}f}"
+    half = facts["half_width"]
+    return shown if half is None else f"{shown} ± {factor * half:.{decimals}f}"
+
+
+def _show_claims(console: Console, found: dict[str, Any]) -> None:
+    """Print the source's claims, with differences and verdicts."""
+    rows = []
+    for claim in found["claims"]:
+        difference = _with_error(
+            {"mean": claim["difference"], "half_width": claim["half_width"]}, 1, 4
+        )
+        rows.append((claim["claim"], claim["verdict"], difference))
+    show_table(console, "Claims of the source", ("claim", "verdict", "difference"), rows, words=2)

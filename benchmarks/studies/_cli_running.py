@@ -1,0 +1,120 @@
+"""What the commands share: the console, progress, versions, errors and warnings in one line."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from typer.core import TyperGroup
+
+PROGRAM = "python -m benchmarks.studies"
+_INTERRUPTED = 130
+
+
+class CommandError(Exception):
+    """Wrong input from the user; the message says what to change."""
+
+
+class OneLineErrors(TyperGroup):
+    """Says every input error in one line, those of the command line itself too."""
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        try:
+            code = super().main(*args, standalone_mode=False, **extra)
+        except typer.Abort:
+            code = _INTERRUPTED
+        except Exception as error:
+            # The errors of the command line's parser have no public base class.
+            describe = getattr(error, "format_message", None)
+            if describe is None and not isinstance(error, CommandError):
+                raise
+            _say(f"error: {error if describe is None else describe()}")
+            code = 2
+        code = code if isinstance(code, int) else 0
+        if code == _INTERRUPTED:
+            _say("interrupted")
+        if standalone_mode:
+            sys.exit(code)
+        return code
+
+
+@contextlib.contextmanager
+def end_interrupted() -> Iterator[None]:
+    """End an interrupted program at once.
+
+    JAX may still compute in other threads, and Python's own end under them is a crash.
+    """
+    try:
+        yield
+    except SystemExit as stop:
+        if stop.code == _INTERRUPTED:
+            with contextlib.suppress(OSError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(_INTERRUPTED)
+        raise
+
+
+@contextlib.contextmanager
+def running() -> Iterator[Callable[[str, int, int], None]]:
+    """Show progress on standard error, and make the errors of a study those of the command."""
+    terminal = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description:<36}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=terminal,
+        transient=True,
+        disable=not terminal.is_terminal,
+    ) as progress:
+        task = progress.add_task("reading", total=None)
+
+        def show(name: str, done: int, total: int) -> None:
+            progress.update(task, description=name, completed=done, total=total)
+
+        with _warnings_in_one_line():
+            try:
+                yield show
+            except (TypeError, ValueError) as error:
+                raise CommandError(str(error)) from error
+            except OSError as error:
+                place = error.filename or "results"
+                reason = error.strerror or error
+                raise CommandError(f"{place}: cannot write the results: {reason}") from error
+
+
+def versions() -> dict[str, str]:
+    """Return what results depend on."""
+    from importlib.metadata import version
+
+    from bayescal import __version__
+
+    others = ("jax", "numpy", "scikit-learn", "scipy")
+    return {"bayescal": __version__, **{name: version(name) for name in others}}
+
+
+@contextlib.contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    from bayescal import AccuracyWarning, SamplingWarning
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        _say(f"warning: {message}")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", SamplingWarning)
+        warnings.simplefilter("always", AccuracyWarning)
+        warnings.showwarning = show
+        yield
+
+
+def _say(message: str) -> None:
+    """Print one line to standard error."""
+    print("studies: " + " ".join(message.split()), file=sys.stderr)

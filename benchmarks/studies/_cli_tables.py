@@ -1,0 +1,165 @@
+"""Tables of ``python -m benchmarks.studies`` on maps of several classes and labels."""
+
+from __future__ import annotations
+
+import math
+
+from rich.console import Console
+
+from benchmarks.studies.printing import say, show_table
+
+#: Columns of tables: what is measured, heading, factor and decimals.
+_CNN_COLUMNS = (
+    ("accuracy", "acc.", 1, 4),
+    ("ece", "ECE %", 100, 2),
+    ("ece_mass", "mass", 100, 2),
+    ("ece_25", "25", 100, 2),
+    ("class_wise_ece", "cw %", 100, 2),
+    ("class_wise_ece_mass", "mass", 100, 2),
+    ("brier_score", "Brier", 1, 4),
+    ("log_loss", "loss", 1, 4),
+    ("loss_gap", "gap", 1, 4),
+)
+_SIMPLEX_COLUMNS = (
+    ("distance_l1", "L1", 1, 4),
+    ("distance_l2", "L2", 1, 4),
+    ("confidence_error", "conf.", 1, 4),
+    ("log_loss", "loss", 1, 4),
+    ("brier_score", "Brier", 1, 4),
+    ("accuracy", "acc.", 1, 4),
+    ("ece", "ECE %", 100, 2),
+    ("loss_gap", "gap", 1, 4),
+)
+_SYNTHETIC_COLUMNS = (
+    ("confidence_error", "confidence"),
+    ("class_wise_error", "class-wise"),
+    ("log_loss", "log loss"),
+)
+_LABEL_COLUMNS = (
+    ("ece_total", "ECE total"),
+    ("ece_weighted", "ECE weighted"),
+    ("hamming_loss", "Hamming loss"),
+    ("log_loss", "log loss"),
+    ("brier_score", "Brier"),
+)
+
+
+def show_network(console: Console, name: str, facts: dict, found: dict) -> None:
+    """Print the metrics of all maps, then published figures beside ours."""
+    rows = facts["rows"]
+    title = f"{name}: {facts['classes']} classes"
+    caption = (
+        f"{rows['calibration']:,} rows to calibrate ({facts['split']}), {rows['test']:,} to test. "
+        "Errors in percent: ECE of the confidence in 15 bins of equal width, of equal mass, and "
+        "in 25 of equal width; cw, its mean over classes, in 15 bins of both kinds. *: the fit did "
+        "not converge."
+    )
+    if found["seeds"] > 1:
+        caption += f" Random maps: means over {found['seeds']} seeds."
+    _show_maps(console, (title, caption), _CNN_COLUMNS, facts["maps"])
+    _show_spread(console, name, facts["maps"])
+    figures = facts["published"]["figures"]
+    for source in dict.fromkeys(figure["source"] for figure in figures):
+        mine = [figure for figure in figures if figure["source"] == source]
+        columns = [c for c in _CNN_COLUMNS if any(f["metric"] == c[0] for f in mine)]
+        title = f"{name}: ours / {source}"
+        rows = []
+        for method in dict.fromkeys(figure["method"] for figure in mine):
+            own = {f["metric"]: f for f in mine if f["method"] == method}
+            cells = [_pair(own.get(key), factor) for key, _, factor, _ in columns]
+            rows.append((_label(method), *cells))
+        show_table(console, title, ("map", *(heading for _, heading, _, _ in columns)), rows)
+    for line in facts["published"]["remarks"]:
+        say(console, line)
+
+
+def _show_spread(console: Console, name: str, maps: dict) -> None:
+    """Print how far random maps spread over seeds, if there were several."""
+    random = {method: found["spread"] for method, found in maps.items() if "spread" in found}
+    if not random:
+        return
+    columns = [c for c in _CNN_COLUMNS if c[0] in ("ece", "ece_mass", "log_loss", "loss_gap")]
+    rows = []
+    for method, spread in random.items():
+        cells = [
+            " to ".join(f"{end * factor:.{digits}f}" for end in spread[key])
+            for key, _, factor, digits in columns
+        ]
+        rows.append((_label(method), *cells))
+    headings = ("map", *(heading for _, heading, _, _ in columns))
+    show_table(console, f"{name}: least to greatest over seeds", headings, rows)
+
+
+def _pair(figure: dict | None, factor: int) -> str:
+    """Show our figure with the digits of the published one, and that one."""
+    if figure is None:
+        return ""
+    digits = min(4, round(-math.log10(figure["unit"] * factor)))
+    return f"{figure['ours'] * factor:.{digits}f}/{figure['value'] * factor:.{digits}f}"
+
+
+def show_simplex(console: Console, found: dict) -> None:
+    """Print how far maps end from the truth, and published figures of another one."""
+    rows = found["rows"]
+    caption = (
+        f"Means over calibration sets ({found['datasets']}) of {rows['calibration']:,} rows; "
+        f"{rows['test']:,} to test. Distances from the truth: L1 and L2 over classes, and that of "
+        "the most probable class. Scores are expected values given the truth, ECE is of labels. "
+        "*: the fit did not converge."
+    )
+    title = "three classes, true probabilities known"
+    _show_maps(console, (title, caption), _SIMPLEX_COLUMNS, found["maps"])
+    title = "published, of another true map (K. Valk, 2022, table 1)"
+    keys, headings = zip(*_SYNTHETIC_COLUMNS, strict=True)
+    figures = [(m, *(f"{own[key]:.3f}" for key in keys)) for m, own in found["published"].items()]
+    show_table(console, title, ("map", *headings), figures)
+
+
+def _label(method: str) -> str:
+    """Return the name of a map, and what it is called where it was published."""
+    from benchmarks.studies._calibrators import ABBREVIATIONS
+
+    return f"{method} ({ABBREVIATIONS[method]})" if method in ABBREVIATIONS else method
+
+
+def _show_maps(console: Console, words: tuple[str, str], columns: tuple, maps: dict) -> None:
+    """Print a row for each map."""
+    headings = ("map", *(heading for _, heading, _, _ in columns), "fit s", "pred s")
+    rows = []
+    for name, found in maps.items():
+        mark = "" if found["status"] == "converged" else " *"
+        cells = [f"{found[key] * factor:.{digits}f}" for key, _, factor, digits in columns]
+        seconds = [f"{found[key]:.2f}" for key in ("fit_seconds", "predict_seconds")]
+        rows.append((_label(name) + mark, *cells, *seconds))
+    show_table(console, words[0], headings, rows, caption=words[1])
+
+
+def show_labels(console: Console, name: str, facts: dict, found: dict) -> None:
+    """Print means over splits, and their deviations."""
+    rows = facts["rows"]
+    caption = (
+        f"Means and standard deviations over {found['splits']} splits: {rows['calibration']:,} "
+        f"rows to calibrate, {rows['test']:,} to test. ECE in {found['bins']} bins of equal width: "
+        "the sum over labels, and their sum weighted by how frequent they are."
+    )
+    title = f"{name}: {rows['labels']} labels"
+    shown = []
+    for method, values in facts["methods"].items():
+        cells = [
+            f"{values['mean'][key]:.4f} ± {values['deviation'][key]:.4f}"
+            for key, _ in _LABEL_COLUMNS
+        ]
+        shown.append((method, *cells))
+    headings = ("method", *(heading for _, heading in _LABEL_COLUMNS))
+    show_table(console, title, headings, shown, caption=caption)
+    counts = {m: values["without_optimum"] for m, values in facts["methods"].items()}
+    said = ", ".join(f"{method} {count}" for method, count in counts.items() if count)
+    if said:
+        total = found["splits"] * rows["labels"]
+        say(console, f"Fits without finite optimum, of {total}: {said}.")
+
+
+def say_missing(console: Console, found: dict) -> None:
+    """Print which variants of maps could not be run."""
+    if found["not_registered"]:
+        say(console, f"not in the registry: {', '.join(found['not_registered'])}")

@@ -1,0 +1,90 @@
+"""Predictions of networks: where they lie, what they hold, and which rows calibrate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from benchmarks.studies._binary_tables import split_rows
+from benchmarks.studies.data import array_names, choose, digest, find_files, read_arrays
+
+_BENEATH = Path("predictions")
+#: Of the split of networks that have test rows only.
+SPLIT_SEED = 0
+_KINDS: tuple[tuple[str, Literal["probs", "logits"]], ...] = (
+    ("logits", "logits"),
+    ("probs", "probs"),
+)
+
+
+class Network(NamedTuple):
+    """Scores (n, k) and labels (n,) to calibrate on, and to test on.
+
+    ``split`` says where the calibration rows are from, ``digest`` tells data from other data.
+    """
+
+    name: str
+    inputs: Literal["probs", "logits"]
+    scores: np.ndarray
+    y: np.ndarray
+    test_scores: np.ndarray
+    test_y: np.ndarray
+    split: str
+    digest: str
+
+
+def find_networks(folder: Path, names: Sequence[str] | None) -> dict[str, Path]:
+    """Return files of predictions of several classes by name: in ``folder`` or ``predictions``."""
+    expected = "predictions of networks, .npz with logits_test or probs_test and y_test"
+    paths = find_files(folder, _BENEATH, "*.npz", expected, _is_network)
+    found = {path.stem: path for path in paths}
+    return {name: found[name] for name in choose(names, found, "network")}
+
+
+def _is_network(path: Path) -> bool:
+    """Say whether a file is meant; one that cannot be read is, so that this is said."""
+    held = array_names(path)
+    return held is None or ("y_test" in held and any(f"{kind}_test" in held for kind, _ in _KINDS))
+
+
+def read_network(name: str, path: Path) -> Network:
+    """Read a network; without validation part half of the test rows calibrate, class by class."""
+    arrays = read_arrays(path)
+    kind, inputs = next((pair for pair in _KINDS if f"{pair[0]}_test" in arrays), _KINDS[0])
+    test_scores, test_y = _part(path, arrays, kind, "test")
+    if f"{kind}_val" in arrays:
+        scores, y = _part(path, arrays, kind, "val")
+        if scores.shape[1] != test_scores.shape[1]:
+            raise ValueError(f"{path}: both parts must have equally many classes")
+        split = "validation rows"
+    else:
+        random = np.random.default_rng(SPLIT_SEED)
+        test, own = split_rows(test_y, np.arange(len(test_y)), 0.5, random)
+        scores, y = test_scores[own], test_y[own]
+        test_scores, test_y = test_scores[test], test_y[test]
+        split = f"half of the test rows of each class, seed {SPLIT_SEED}"
+    own_digest = digest(arrays[key] for key in sorted(arrays))
+    return Network(name, inputs, scores, y, test_scores, test_y, split, own_digest)
+
+
+def _part(
+    path: Path, arrays: dict[str, np.ndarray], kind: str, part: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return scores (n, k), float64, and labels (n,)."""
+    names = f"{kind}_{part}", f"y_{part}"
+    if any(name not in arrays for name in names):
+        raise ValueError(f"{path}: there must be arrays {names[0]} and {names[1]}")
+    scores, y = (arrays[name] for name in names)
+    if scores.ndim != 2 or scores.shape[1] < 2 or y.shape != scores.shape[:1] or len(y) < 2:
+        raise ValueError(
+            f"{path}: {names[0]} must have shape (n, k) and {names[1]} (n,), got {scores.shape} "
+            f"and {y.shape}"
+        )
+    if y.dtype.kind not in "iu" or y.min() < 0 or y.max() >= scores.shape[1]:
+        raise ValueError(f"{path}: {names[1]} must hold the codes of {scores.shape[1]} classes")
+    if scores.dtype.kind != "f" or not np.isfinite(scores).all():
+        raise ValueError(f"{path}: {names[0]} must hold finite numbers")
+    return scores.astype(float), y.astype(int)

@@ -1,0 +1,188 @@
+"""Which conclusions of the thesis the figures of the synthetic study bear out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from benchmarks.studies._synthetic_cells import INFORMED, TEN, UNINFORMED
+from benchmarks.studies._synthetic_statistics import Ranking
+
+_TITLES = {"log_loss": "log loss", "ece": "ECE"}
+_BOTH = tuple(_TITLES)
+#: Differences of mean log loss that count as none, in nats.
+_CLOSE = 1e-3
+
+
+class Place(NamedTuple):
+    """Where a claim is checked: the ten methods in one configuration, by one metric."""
+
+    ranking: Ranking
+    means: Mapping[str, float]
+
+
+#: Says whether the claim holds there, and by which figures.
+Check = Callable[[Place], tuple[bool, str]]
+
+
+class Claim(NamedTuple):
+    """A sentence of the thesis, in our words.
+
+    Attributes
+    ----------
+    words : str
+    where : tuple of str
+        Configurations.
+    metrics : tuple of str
+    check : callable
+    """
+
+    words: str
+    where: tuple[str, ...]
+    metrics: tuple[str, ...]
+    check: Check
+
+
+def _best_of(method: str, among: Sequence[str], significant: bool = False) -> Check:
+    """Claim that a method ranks before some others."""
+
+    def check(place: Place) -> tuple[bool, str]:
+        ranking = place.ranking
+        others = [other for other in among if other != method]
+        rival = min(others, key=ranking.rank)
+        ahead = ranking.rank(method) < ranking.rank(rival)
+        said = (
+            f"{method} {ranking.rank(method):.2f}, {rival} {ranking.rank(rival):.2f}, "
+            f"{_p(ranking.p(method, rival))}"
+        )
+        if significant:
+            ahead = all(ranking.beats(method, other) for other in others)
+        return ahead, said
+
+    return check
+
+
+def _informed_first(place: Place) -> tuple[bool, str]:
+    """Claim that the methods that know the prior beat all that do not."""
+    ranking = place.ranking
+    last, best = max(INFORMED, key=ranking.rank), min(UNINFORMED, key=ranking.rank)
+    holds = all(ranking.beats(one, other) for one in INFORMED for other in UNINFORMED)
+    return holds, (
+        f"{last} {ranking.rank(last):.2f}, {best} {ranking.rank(best):.2f}, "
+        f"{_p(ranking.p(last, best))}"
+    )
+
+
+def _last(method: str) -> Check:
+    """Claim that a method has the worst rank of those that do not know the prior."""
+
+    def check(place: Place) -> tuple[bool, str]:
+        worst = max(UNINFORMED, key=place.ranking.rank)
+        ranks = sorted((place.ranking.rank(m), m) for m in UNINFORMED)
+        number = 1 + [m for _, m in ranks].index(method)
+        said = f"{method} is number {number} of 7, {worst} the last"
+        return worst == method, said
+
+    return check
+
+
+def _lowest_mean(method: str) -> Check:
+    """Claim that a method has the lowest mean of those that do not know the prior."""
+
+    def check(place: Place) -> tuple[bool, str]:
+        best = min(UNINFORMED, key=lambda m: place.means[m])
+        said = f"{method} {place.means[method]:.4f}, {best} {place.means[best]:.4f}"
+        return best == method, said
+
+    return check
+
+
+def _highest_mean(method: str) -> Check:
+    """Claim that a method has the highest mean of all."""
+
+    def check(place: Place) -> tuple[bool, str]:
+        worst = max(TEN, key=lambda m: place.means[m])
+        said = f"{method} {place.means[method]:.4f}, {worst} {place.means[worst]:.4f}"
+        return worst == method, said
+
+    return check
+
+
+def _close(place: Place) -> tuple[bool, str]:
+    gap = place.means["coeffs"] - place.means["preds"]
+    return abs(gap) <= _CLOSE, f"{gap:+.5f}"
+
+
+def _imbalanced(place: Place) -> tuple[bool, str]:
+    """Claim that both kinds of soft targets beat penalties and the Cauchy prior."""
+    ranking = place.ranking
+    others = "L1", "L2", "cauchy_map"
+    holds = all(ranking.beats(one, other) for one in ("platt", "ibls") for other in others)
+    said = ", ".join(f"{m} {ranking.rank(m):.2f}" for m in ("platt", "ibls", *others))
+    return holds, said
+
+
+_Q1 = tuple(f"1{letter}" for letter in "abcde")
+_ALL = (*_Q1, *(f"{q}{letter}" for q in (2, 3) for letter in "abcdef"))
+_UNDER_500 = "2a", "2b", "2d", "2e"
+_BY_LOSS = ("log_loss",)
+CLAIMS = (
+    Claim("preds ranks first, before every other", _Q1, _BOTH, _best_of("preds", TEN, True)),
+    Claim("preds, coeffs and map beat all uninformed methods", _ALL, _BOTH, _informed_first),
+    Claim("coeffs loses at most 0.001 to preds", _ALL, _BY_LOSS, _close),
+    Claim("ibls beats platt", _ALL, _BOTH, _best_of("ibls", ("platt",), True)),
+    Claim("ibls has the lowest mean of the uninformed", _Q1, _BY_LOSS, _lowest_mean("ibls")),
+    Claim("cauchy_map has the highest mean", _Q1[:4], _BY_LOSS, _highest_mean("cauchy_map")),
+    *(
+        Claim(f"{method} is the best uninformed {which}", where, by, _best_of(method, UNINFORMED))
+        for method, which, where, by in (
+            ("smoothed", "in 1a", ("1a",), _BY_LOSS),
+            ("normal", "in 1c", ("1c",), _BY_LOSS),
+            ("ibls", "below 500 rows", _UNDER_500, _BOTH),
+            ("normal", "at 500 rows", ("2c", "2f"), _BOTH),
+        )
+    ),
+    Claim("normal is the worst uninformed in 1d and 1e", ("1d", "1e"), _BY_LOSS, _last("normal")),
+    Claim(
+        "platt and ibls beat L1, L2 and cauchy_map at 90 % of class 1",
+        ("3c", "3f"),
+        _BY_LOSS,
+        _imbalanced,
+    ),
+)
+
+
+def conclude(facts: Mapping[str, Any], rankings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return each claim with where it holds and by which figures; those of other methods left out.
+
+    A claim without results for all ten methods in any of its configurations is not judged.
+    """
+    found = []
+    for claim in CLAIMS:
+        checked = []
+        for name in claim.where:
+            for metric in claim.metrics:
+                each = rankings.get(name, {}).get(metric, {}).get("ten")
+                if each is None or set(each.methods) != set(TEN):
+                    continue
+                means = {m: facts[name]["metrics"][metric][m]["mean"] for m in TEN}
+                holds, said = claim.check(Place(each, means))
+                where = f"{name} {_TITLES[metric]}" if len(claim.metrics) > 1 else name
+                checked.append({"where": where, "holds": holds, "figures": said})
+        if checked:
+            count = sum(each["holds"] for each in checked)
+            verdict = "holds" if count == len(checked) else "fails" if count == 0 else "in part"
+            found.append(
+                {
+                    "claim": claim.words,
+                    "verdict": verdict,
+                    "holds_in": count,
+                    "of": len(checked),
+                    "checks": checked,
+                }
+            )
+    return found
+
+
+def _p(value: float) -> str:
+    return "p < 0.001" if value < 0.001 else f"p {value:.3f}"

@@ -1,0 +1,46 @@
+"""Critical-difference diagrams of the synthetic study, as in figures 22 to 24 of the thesis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bayescal.plots import critical_difference
+from benchmarks.studies._synthetic_cells import METRICS, Configuration
+from benchmarks.studies._synthetic_statistics import LEVEL, RANKED, Values
+from benchmarks.studies.store import write_figure
+
+#: Numbers of the figures in the thesis, by question.
+FIGURES = {1: 22, 2: 23, 3: 24}
+_TITLES = {"log_loss": "log loss", "ece": "ECE"}
+_SIZE = 5.6, 2.1
+
+
+def draw_ranks(
+    out: Path, question: int, chosen: Sequence[Configuration], values: Mapping[str, Values]
+) -> Path | None:
+    """Draw a row of diagrams for each configuration, one for all, and one with ``predictive``.
+
+    Returns the path of the picture, or None if fewer than two methods can be ranked.
+    """
+    from matplotlib.figure import Figure
+
+    mine = [each for each in chosen if each.question == question]
+    scopes = [(f"({each.letter}) {each.describe}", values[each.name], "ten") for each in mine]
+    every = {m: np.concatenate([values[e.name][m] for e in mine]) for m in values[mine[0].name]}
+    scopes += [("all", every, "ten"), ("all, with predictive", every, "with_predictive")]
+    rows = [(title, {m: own[m] for m in RANKED[name] if m in own}) for title, own, name in scopes]
+    if len(rows[0][1]) < 2:
+        return None
+    figure = Figure(figsize=(2 * _SIZE[0], len(rows) * _SIZE[1]), layout="constrained")
+    axes = figure.subplots(len(rows), len(METRICS), squeeze=False)
+    for line, (title, own) in zip(axes, rows, strict=True):
+        for place, (ax, metric) in enumerate(zip(line, METRICS, strict=True)):
+            table = {method: each[:, place] for method, each in own.items()}
+            critical_difference(table, level=LEVEL, ax=ax)
+            ax.set_title(f"{title}: {_TITLES[metric]}", fontsize=9)
+    path = out / f"figure_{FIGURES[question]}.svg"
+    write_figure(path, figure)
+    return path

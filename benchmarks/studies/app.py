@@ -1,0 +1,265 @@
+"""``python -m benchmarks.studies``: compare methods with each other and with published figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from benchmarks.studies._cli_arena import run_arena
+from benchmarks.studies._cli_networks import run_networks
+from benchmarks.studies._cli_running import (
+    PROGRAM,
+    OneLineErrors,
+    end_interrupted,
+    running,
+    versions,
+)
+from benchmarks.studies._cli_synthetic import run_synthetic
+from benchmarks.studies._cli_tables import (
+    say_missing,
+    show_labels,
+    show_network,
+    show_simplex,
+)
+from benchmarks.studies.printing import make_console, say, show_table
+
+app = typer.Typer(
+    cls=OneLineErrors,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Compare methods with each other and with published figures.",
+)
+
+app.command("arena")(run_arena)
+app.command("networks")(run_networks)
+app.command("synthetic")(run_synthetic)
+
+_Out = Annotated[Path, typer.Option(help="Folder for the results; made if it is missing.")]
+_Maps = Annotated[
+    list[str] | None, typer.Option("--maps", help="Only this map; may be given several times.")
+]
+
+
+@app.command("real")
+def _run_real(
+    data: Annotated[
+        Path,
+        typer.Option(help="Folder of binary tables, .csv or .csv.gz with a column 'class' of 0/1."),
+    ],
+    out: _Out = Path("bayescal-study"),
+    splits: Annotated[int, typer.Option(help="Number of random splits, 70/30.")] = 5,
+    table: Annotated[
+        list[str] | None, typer.Option(help="Only this table; may be given several times.")
+    ] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help="Only this method; may be given several times.")
+    ] = None,
+) -> None:
+    """Smoothed and regularised logistic regression, on scores of a linear SVM and on all features.
+
+    What is finished is kept: a run that was killed goes on where it stopped.
+    """
+    with running() as progress:
+        from benchmarks.studies import real
+
+        found = real.run(
+            data,
+            out,
+            splits=splits,
+            tables=table,
+            methods=method,
+            about=versions(),
+            progress=progress,
+        )
+    console = make_console()
+    for experiment, facts in found["experiments"].items():
+        if facts:
+            _show_experiment(console, experiment, facts, found)
+    say(console, f"results: {out / 'results.csv'}, {out / 'summary.json'}")
+
+
+@app.command("adult")
+def _run_adult(
+    data: Annotated[Path, typer.Option(help="Folder with adult_train.csv and adult_test.csv.")],
+    out: _Out = Path("bayescal-study"),
+) -> None:
+    """Calibrate naive Bayes on the Adult census data, as in the paper on spline calibration."""
+    with running() as progress:
+        from benchmarks.studies import adult
+
+        found = adult.run(data, out, about=versions(), progress=progress)
+    console = make_console()
+    _show_encodings(console, found)
+    _show_calibrators(console, found)
+    say(console, f"results: {out / 'adult.json'}")
+
+
+@app.command("cnn")
+def _run_cnn(
+    data: Annotated[
+        Path, typer.Option(help="Folder of .npz files with logits or probabilities of networks.")
+    ],
+    out: _Out = Path("bayescal-study"),
+    network: Annotated[
+        list[str] | None, typer.Option(help="Only this network; may be given several times.")
+    ] = None,
+    maps: _Maps = None,
+    seeds: Annotated[int, typer.Option(help="Number of seeds of maps that are random.")] = 1,
+) -> None:
+    """Every calibration map of several classes on predictions of networks.
+
+    What is finished is kept: a run that was killed goes on where it stopped.
+    """
+    with running() as progress:
+        from benchmarks.studies import cnn
+
+        found = cnn.run(
+            data,
+            out,
+            networks=network,
+            maps=maps,
+            seeds=seeds,
+            about=versions(),
+            progress=progress,
+        )
+    console = make_console()
+    for name, facts in found["networks"].items():
+        show_network(console, name, facts, found)
+    say_missing(console, found)
+    say(console, f"results: {out / 'cnn.csv'}, {out / 'cnn.json'}")
+
+
+@app.command("simplex")
+def _run_simplex(
+    out: _Out = Path("bayescal-study"),
+    maps: _Maps = None,
+    datasets: Annotated[int, typer.Option(help="Number of calibration sets.")] = 1,
+    calibration_rows: Annotated[int, typer.Option(help="Rows of each calibration set.")] = 5000,
+    test_rows: Annotated[int, typer.Option(help="Rows of the test set.")] = 100_000,
+) -> None:
+    """Every calibration map of several classes on three classes whose truth is known.
+
+    What is finished is kept: a run that was killed goes on where it stopped.
+    """
+    with running() as progress:
+        from benchmarks.studies import simplex
+
+        found = simplex.run(
+            out,
+            maps=maps,
+            datasets=datasets,
+            calibration_rows=calibration_rows,
+            test_rows=test_rows,
+            about=versions(),
+            progress=progress,
+        )
+    console = make_console()
+    show_simplex(console, found)
+    say_missing(console, found)
+    say(console, f"results: {out / 'simplex.csv'}, {out / 'simplex.json'}")
+
+
+@app.command("multilabel")
+def _run_multilabel(
+    data: Annotated[
+        Path, typer.Option(help="Folder of .npz files with scores and labels, or with features.")
+    ],
+    out: _Out = Path("bayescal-study"),
+    splits: Annotated[int, typer.Option(help="Number of random splits.")] = 5,
+    name: Annotated[
+        list[str] | None, typer.Option(help="Only this file; may be given several times.")
+    ] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help="Only this method; may be given several times.")
+    ] = None,
+) -> None:
+    """Binary calibrators of labels that do not exclude each other, one for each label.
+
+    What is finished is kept: a run that was killed goes on where it stopped.
+    """
+    with running() as progress:
+        from benchmarks.studies import multilabel
+
+        found = multilabel.run(
+            data,
+            out,
+            splits=splits,
+            names=name,
+            methods=method,
+            about=versions(),
+            progress=progress,
+        )
+    console = make_console()
+    for title, facts in found["data"].items():
+        show_labels(console, title, facts, found)
+    say(console, f"results: {out / 'multilabel.csv'}, {out / 'multilabel.json'}")
+
+
+def _show_experiment(console: Console, name: str, facts: dict, found: dict) -> None:
+    """Print means over tables beside the published ones, ranks and wins."""
+    from benchmarks.studies._summary import KNOWN_TABLES, PUBLISHED_TABLES
+
+    title = {"svm": "scores of a linear SVM, calibrated", "multivariate": "all features"}[name]
+    tables = found["tables"]
+    known = len(KNOWN_TABLES & set(tables))
+    caption = (
+        f"means over {len(tables)} tables of means over {found['splits']} splits; published: means "
+        f"over {PUBLISHED_TABLES} tables, {known} of them here. Rank and best: log loss. cauchy is "
+        "the normal approximation of its posterior."
+    )
+    headings = ("log loss", "published", "ECE", "published", "Brier", "accuracy", "rank", "best")
+    rows = []
+    for method, loss in facts["log_loss"]["mean"].items():
+        cells = [f"{loss:.4f}", _published(facts["log_loss"], method)]
+        cells += [f"{facts['ece']['mean'][method]:.4f}", _published(facts["ece"], method)]
+        cells += [f"{facts[key]['mean'][method]:.4f}" for key in ("brier_score", "accuracy")]
+        cells += [f"{facts['log_loss']['mean_rank'][method]:.2f}"]
+        rows.append((method, *cells, str(facts["log_loss"]["best"][method])))
+    show_table(console, title, ("method", *headings), rows, caption=caption)
+    for line in facts["remarks"]:
+        say(console, line)
+
+
+def _published(facts: dict, method: str) -> str:
+    value = facts["published"].get(method)
+    return "" if value is None else f"{value:.4f}"
+
+
+def _show_encodings(console: Console, found: dict) -> None:
+    rows = [
+        (name + "  <- closest" * (name == found["closest_encoding"]), f"{loss:.4f}")
+        for name, loss in found["encodings"].items()
+    ]
+    title = "naive Bayes, uncalibrated: published .7448"
+    show_table(console, title, ("encoding", "log loss"), rows)
+
+
+def _show_calibrators(console: Console, found: dict) -> None:
+    """Print log losses beside the published ones, and where they part."""
+    held_out = f"{found['held_out_share']:.0%} held out"
+    headings = ("5 folds", "published", "difference", held_out, "least", "greatest", "impossible")
+    rows = []
+    for name, facts in found["methods"].items():
+        loss, published, held = facts["cross_validated"], facts["published"], facts["held_out"]
+        beside = ("", "") if published is None else (f"{published:.4f}", f"{loss - published:+.4f}")
+        spread = (sum(held) / len(held), min(held), max(held))
+        numbers = [f"{value:.4f}" for value in spread]
+        rows.append((name, f"{loss:.4f}", *beside, *numbers, _rows(facts)))
+    show_table(console, "log loss on the test rows", ("calibrator", *headings), rows)
+    for line in found["remarks"]:
+        say(console, line)
+
+
+def _rows(facts: dict) -> str:
+    """Say how many test rows were said to be impossible: by cross-validation, and held out."""
+    held = facts["impossible_held_out"]
+    return f"{facts['impossible']}; {min(held)} to {max(held)}"
+
+
+def main() -> None:
+    """Run the study that the command line names, and exit."""
+    with end_interrupted():
+        app(prog_name=PROGRAM)

@@ -1,0 +1,117 @@
+"""Where studies keep results: files that are whole or not there, and that say what they answer."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from bayescal._core.files import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+T = TypeVar("T")
+#: Called with what is done next, the number of steps done and that of all.
+Progress = Callable[[str, int, int], None]
+_SUM = "sha256"
+
+
+class Results:
+    """The folder of a study's results: finished parts, tables, and a summary.
+
+    Parameters
+    ----------
+    study : str
+        Its name, which parts are marked with.
+    out : path
+        Made if it is missing.
+    about : mapping of str to str, optional
+        Versions and the like that results depend on.
+    """
+
+    def __init__(self, study: str, out: str | Path, about: Mapping[str, str] | None = None) -> None:
+        self.folder, self.about = Path(out), dict(about or {})
+        self._study = study
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def part(self, name: str, question: Mapping[str, Any], complete: Callable[[Any], Any]) -> Any:
+        """Return the answer to a question, from its file as far as it is there.
+
+        ``complete`` takes what was kept, None if there is nothing or it is broken or answers
+        another question, and returns the whole answer: what it was given, if nothing is missing.
+        """
+        path = self.folder / "parts" / f"{name}.json"
+        asked = {"study": f"bayescal study {self._study}", **question, "about": self.about}
+        kept = _recall(path, asked)
+        answer = complete(kept)
+        if answer is not kept:
+            path.parent.mkdir(exist_ok=True)
+            content = {"question": asked, "answer": answer}
+            write_json(path, {**content, _SUM: _checksum(content)})
+        return answer
+
+    def table(self, name: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Write ``NAME.csv``; numbers keep all their digits."""
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+        _write_text(self.folder / f"{name}.csv", text.getvalue())
+
+    def summary(self, name: str, found: Mapping[str, Any]) -> dict[str, Any]:
+        """Write ``NAME.json``, and return its content."""
+        content = {"about": self.about, **found}
+        write_json(self.folder / f"{name}.json", content)
+        return content
+
+
+def counted(
+    steps: Iterable[T], describe: Callable[[T], str], progress: Progress | None
+) -> Iterator[T]:
+    """Yield the steps, and report each before it is done, and the end."""
+    every = list(steps)
+    for done, step in enumerate(every):
+        if progress:
+            progress(describe(step), done, len(every))
+        yield step
+    if progress:
+        progress("", len(every), len(every))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON in one piece."""
+    _write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
+
+
+def write_figure(path: Path, figure: Figure) -> None:
+    """Write a figure as SVG in one piece: text stays text, and equal figures give equal files."""
+    import matplotlib as mpl
+
+    options: Any = {"svg.fonttype": "none", "svg.hashsalt": "bayescal"}
+    text = io.StringIO()
+    with mpl.rc_context(options):
+        figure.savefig(text, format="svg", metadata={"Date": None})
+    _write_text(path, text.getvalue())
+
+
+def _write_text(path: Path, text: str) -> None:
+    with write_atomically(path) as partial:
+        partial.write_bytes(text.encode())
+
+
+def _recall(path: Path, question: Mapping[str, Any]) -> Any:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        whole = content.pop(_SUM) == _checksum(content)
+        return content["answer"] if whole and content["question"] == question else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _checksum(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

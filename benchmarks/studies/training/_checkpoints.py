@@ -1,0 +1,156 @@
+"""Arrays and what is said of them in folders, written by Orbax."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as orbax
+
+_KEPT = 2
+
+
+def pack(tree: Any) -> dict[str, np.ndarray]:
+    """Return the leaves of a tree as NumPy arrays, by their place; keys as the words they hold."""
+    found = {}
+    for place, leaf in enumerate(jax.tree.leaves(tree)):
+        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        found[f"{place:04d}"] = np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+    return found
+
+
+def unpack(arrays: Mapping[str, np.ndarray], like: Any) -> Any:
+    """Return a tree like another, which may be abstract, with leaves from packed arrays."""
+    leaves, structure = jax.tree.flatten(like)
+    if len(leaves) != len(arrays):
+        raise ValueError(
+            f"a network of {len(leaves)} arrays cannot take the {len(arrays)} that are stored"
+        )
+    found = []
+    for name, leaf in zip(sorted(arrays), leaves, strict=True):
+        array = jnp.asarray(arrays[name])
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            array = jax.random.wrap_key_data(array)
+        if array.shape != leaf.shape or array.dtype != leaf.dtype:
+            raise ValueError(
+                f"an array of shape {leaf.shape} and dtype {leaf.dtype} cannot take the stored one "
+                f"of shape {array.shape} and dtype {array.dtype}"
+            )
+        found.append(array)
+    return jax.tree.unflatten(structure, found)
+
+
+class Checkpoints:
+    """The last states of a training, in a folder of their own.
+
+    Parameters
+    ----------
+    folder : path
+        Made if it is missing.
+    about : dict
+        What the training was asked for, in words that JSON holds.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], about: Mapping[str, Any]) -> None:
+        self._folder, self._about = Path(folder).resolve(), dict(about)
+        self._manager = orbax.CheckpointManager(
+            self._folder,
+            options=orbax.CheckpointManagerOptions(
+                max_to_keep=_KEPT, enable_async_checkpointing=False
+            ),
+        )
+
+    def __enter__(self) -> Checkpoints:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._manager.close()
+
+    def latest(self) -> dict[str, dict[str, np.ndarray]] | None:
+        """Return the arrays of the last state, or None where there is none.
+
+        Raises
+        ------
+        ValueError
+            If they belong to a training that was asked for something else.
+        """
+        step = self._manager.latest_step()
+        if step is None:
+            return None
+        args = orbax.args
+        found = self._manager.restore(step, args=args.Composite(about=args.JsonRestore()))
+        stored = dict(found["about"])
+        shapes = stored.pop("arrays")
+        wanted = self._about
+        other = sorted(name for name in {*stored, *wanted} if stored.get(name) != wanted.get(name))
+        if other:
+            raise ValueError(
+                f"checkpoint {self._folder} must be one of the same training; it differs in "
+                f"{', '.join(other)}. Pass the same arguments, or another folder"
+            )
+        restore = args.StandardRestore(_empty(shapes))
+        return self._manager.restore(step, args=args.Composite(arrays=restore))["arrays"]
+
+    def save(self, step: int, arrays: Mapping[str, Mapping[str, np.ndarray]]) -> None:
+        """Keep a state, and forget all but the one before."""
+        about = self._about | {"arrays": _shapes(arrays)}
+        args = orbax.args
+        self._manager.save(
+            step,
+            args=args.Composite(arrays=args.StandardSave(arrays), about=args.JsonSave(about)),
+        )
+
+
+def write(
+    folder: str | os.PathLike[str],
+    arrays: Mapping[str, Mapping[str, np.ndarray]],
+    about: Mapping[str, Any],
+) -> None:
+    """Write arrays to a folder that does not exist yet."""
+    path = Path(folder).resolve()
+    if path.exists():
+        raise FileExistsError(f"{path} exists: give a folder that does not")
+    with orbax.Checkpointer(orbax.CompositeCheckpointHandler()) as writer:
+        writer.save(
+            path,
+            args=orbax.args.Composite(
+                arrays=orbax.args.StandardSave(arrays),
+                about=orbax.args.JsonSave(dict(about) | {"arrays": _shapes(arrays)}),
+            ),
+        )
+
+
+def read(
+    folder: str | os.PathLike[str],
+) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, Any]]:
+    """Return what :func:`write` wrote."""
+    path = Path(folder).resolve()
+    if not path.is_dir():
+        raise FileNotFoundError(f"{path} is no folder")
+    if not (path / "about").is_dir():
+        raise ValueError(f"{path} must hold trained networks, it has no part 'about'")
+    with orbax.Checkpointer(orbax.CompositeCheckpointHandler()) as reader:
+        args = orbax.args
+        about = reader.restore(path, args=args.Composite(about=args.JsonRestore()))["about"]
+        shapes = about.pop("arrays")
+        restore = args.StandardRestore(_empty(shapes))
+        return reader.restore(path, args=args.Composite(arrays=restore))["arrays"], about
+
+
+def _shapes(arrays: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, Any]:
+    return {
+        part: {name: [list(value.shape), str(value.dtype)] for name, value in values.items()}
+        for part, values in arrays.items()
+    }
+
+
+def _empty(shapes: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
+    return {
+        part: {name: np.empty(shape, dtype) for name, (shape, dtype) in values.items()}
+        for part, values in shapes.items()
+    }

@@ -1,0 +1,237 @@
+"""The compiled programs of training: how runs begin, one epoch of them, and logits."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+
+from bayescal._core.precision import default_dtype
+from benchmarks.studies.training._problem import Extras, Runs, Shared, join, normalise
+
+RUNNING, STOPPED, DIVERGED = 0, 1, 2
+#: Rows of validation at once: at least this, if there are so many.
+_LEAST = 256
+
+
+class State(NamedTuple):
+    """One run, or a leading axis of runs: all that the next epoch depends on."""
+
+    params: Any
+    rest: Any
+    optimiser: Any
+    best_params: Any
+    best_rest: Any
+    best_loss: jax.Array
+    best_epoch: jax.Array
+    epoch: jax.Array
+    status: jax.Array
+
+
+class Measured(NamedTuple):
+    """What an epoch is remembered by; NaN where a run has ended."""
+
+    train_loss: jax.Array
+    validation_log_loss: jax.Array
+    validation_accuracy: jax.Array
+
+
+class Network:
+    """A network taken apart: its structure in training and evaluation, its parameters, the rest."""
+
+    def __init__(self, make_network: Callable[[Any], Any]) -> None:
+        self._make = make_network
+        self.abstract = jax.eval_shape(self.begin, jnp.uint32(0))
+
+    def begin(self, seed: jax.Array) -> tuple[Any, Any]:
+        """Return the parameters and the rest of a new network."""
+        network = self._make(nnx.Rngs(jax.random.fold_in(jax.random.key(seed), 0)))
+        if not isinstance(network, nnx.Module):
+            raise TypeError(
+                f"make_network must return a flax.nnx.Module, got {type(network).__name__}"
+            )
+        network.eval()
+        self.evaluating = nnx.graphdef(network)
+        network.train()
+        self.training, params, rest = nnx.split(network, nnx.Param, ...)
+        return params, rest
+
+    def train(self, params: Any, rest: Any, inputs: jax.Array) -> tuple[jax.Array, Any]:
+        """Return logits, and the rest as training changes it."""
+        network = nnx.merge(self.training, params, rest, copy=True)
+        logits = network(inputs)
+        return logits, nnx.split(network, nnx.Param, ...)[2]
+
+    def evaluate(self, params: Any, rest: Any, inputs: jax.Array) -> jax.Array:
+        """Return logits, which depend on nothing but a row itself."""
+        return nnx.merge(self.evaluating, params, rest, copy=True)(inputs)
+
+
+class Programs:
+    """One epoch of one run, and the same for several runs.
+
+    Parameters
+    ----------
+    network : Network
+    loss : callable
+    optimiser : optax.GradientTransformation
+    extras : Extras
+    batch : int
+        Rows of a step.
+    patience : int
+        Epochs.
+    augment : callable or None
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        loss: Callable[..., jax.Array],
+        optimiser: optax.GradientTransformation,
+        extras: Extras,
+        batch: int,
+        patience: int,
+        augment: Callable[[jax.Array, jax.Array], jax.Array] | None,
+    ) -> None:
+        self._network, self._loss, self._optimiser = network, loss, optimiser
+        self._extras, self._batch, self._patience = extras, batch, patience
+        self._augment = augment
+
+    def begin(self, seed: jax.Array) -> State:
+        """Return a run before its first epoch."""
+        params, rest = self._network.begin(seed)
+        return State(
+            params,
+            rest,
+            self._optimiser.init(params),
+            params,
+            rest,
+            jnp.asarray(jnp.inf, default_dtype()),
+            jnp.int32(-1),
+            jnp.int32(0),
+            jnp.int32(RUNNING),
+        )
+
+    def epoch(self, state: State, run: Runs, shared: Shared) -> tuple[State, Measured]:
+        """Train one run for an epoch, unless it has ended."""
+        params, rest, optimiser, train_loss = self._pass(state, run, shared)
+        log_loss, accuracy = self._validate(params, rest, shared)
+        finite = jnp.isfinite(train_loss) & jnp.isfinite(log_loss)
+        better = finite & (log_loss < state.best_loss)
+        best_params, best_rest, best_loss, best_epoch = _choose(
+            better,
+            (params, rest, log_loss, state.epoch),
+            (state.best_params, state.best_rest, state.best_loss, state.best_epoch),
+        )
+        waited = state.epoch - best_epoch >= self._patience
+        status = jnp.where(finite, jnp.where(waited, STOPPED, RUNNING), DIVERGED)
+        new = State(
+            params,
+            rest,
+            optimiser,
+            best_params,
+            best_rest,
+            best_loss,
+            best_epoch,
+            state.epoch + 1,
+            status.astype(jnp.int32),
+        )
+        measured = Measured(train_loss, log_loss, accuracy)
+        going = state.status == RUNNING
+        nothing = jax.tree.map(lambda value: jnp.full_like(value, jnp.nan), measured)
+        return _choose(going, (new, measured), (state, nothing))
+
+    def _pass(self, state: State, run: Runs, shared: Shared) -> tuple[Any, Any, Any, jax.Array]:
+        """Use every row once, in an order of its own; fill the last batch with the first rows."""
+        rows, size = len(shared.labels), self._batch
+        steps = -(-rows // size)
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(run.seed), 1), state.epoch)
+        order = jax.random.permutation(key, rows)
+        places = jnp.arange(steps * size)
+        batches = order[places % rows].reshape(steps, size)
+        kind = default_dtype()
+        weights = (places < rows).astype(kind).reshape(steps, size)
+
+        def step(carry: Any, part: Any) -> tuple[Any, jax.Array]:
+            params, rest, optimiser = carry
+            number, chosen, weight = part
+            inputs = normalise(shared.inputs[chosen], shared.mean, shared.std)
+            if self._augment is not None:
+                inputs = self._augment(inputs, jax.random.fold_in(key, number))
+            of_rows = [[value[chosen] for value in part] for part in (shared.extras, run.extras)]
+            extras = join(self._extras, *of_rows)
+
+            def objective(params: Any) -> tuple[jax.Array, Any]:
+                logits, changed = self._network.train(params, rest, inputs)
+                value = self._loss(logits, shared.labels[chosen], weight, extras, run.settings)
+                return value, changed
+
+            (value, rest), gradient = jax.value_and_grad(objective, has_aux=True)(params)
+            # Optax counts on it: strict rules would refuse its powers of a count of steps.
+            with jax.numpy_dtype_promotion("standard"):
+                updates, optimiser = self._optimiser.update(gradient, optimiser, params)
+                params = optax.apply_updates(params, updates)
+            return (params, rest, optimiser), value.astype(kind) * weight.sum()
+
+        start = state.params, state.rest, state.optimiser
+        numbers = jnp.arange(steps, dtype=jnp.uint32)
+        (params, rest, optimiser), values = jax.lax.scan(step, start, (numbers, batches, weights))
+        return params, rest, optimiser, values.sum() / rows
+
+    def _validate(self, params: Any, rest: Any, shared: Shared) -> tuple[jax.Array, jax.Array]:
+        """Return log loss and accuracy on the rows of validation, in batches."""
+        rows = len(shared.validation_labels)
+        size = min(rows, max(_LEAST, self._batch))
+        steps = -(-rows // size)
+        places = jnp.arange(steps * size)
+        kind = default_dtype()
+        real = (places < rows).astype(kind).reshape(steps, size)
+        batches = jnp.minimum(places, rows - 1).reshape(steps, size)
+
+        def add(sums: Any, part: Any) -> tuple[Any, None]:
+            chosen, weight = part
+            inputs = normalise(shared.validation_inputs[chosen], shared.mean, shared.std)
+            labels = shared.validation_labels[chosen]
+            logits = self._network.evaluate(params, rest, inputs).astype(kind)
+            own = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1)[:, 0]
+            right = (logits.argmax(axis=1).astype(labels.dtype) == labels).astype(kind)
+            return (sums[0] - weight @ own, sums[1] + weight @ right), None
+
+        sums, _ = jax.lax.scan(add, (jnp.zeros((), kind),) * 2, (batches, real))
+        return sums[0] / rows, sums[1] / rows
+
+
+def over_runs(function: Callable[..., Any], count: int, shared: bool) -> Callable[..., Any]:
+    """Return a function of a leading axis of runs; its last argument may be one for all."""
+
+    def single(*arguments: Any) -> Any:
+        each, common = arguments[:-1] if shared else arguments, arguments[-1:] if shared else ()
+        found = function(*jax.tree.map(lambda value: value[0], each), *common)
+        return jax.tree.map(lambda value: value[None], found)
+
+    def several(*arguments: Any) -> Any:
+        axes = [0] * len(arguments)
+        if shared:
+            axes[-1] = None  # type: ignore[call-overload]
+        return jax.vmap(function, in_axes=tuple(axes))(*arguments)
+
+    return single if count == 1 else several
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def forward(
+    structure: Any, params: Any, rest: Any, inputs: jax.Array, mean: jax.Array, std: jax.Array
+) -> jax.Array:
+    """Return logits of one network in evaluation."""
+    network = nnx.merge(structure, params, rest, copy=True)
+    return network(normalise(inputs, mean, std))
+
+
+def _choose(condition: jax.Array, one: Any, other: Any) -> Any:
+    """Return one tree or the other, in the dtypes of the other."""
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b).astype(b.dtype), one, other)

@@ -1,0 +1,682 @@
+"""Losses against formulas written out in NumPy, finite differences, and other libraries."""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from scipy.special import log_softmax, softmax
+
+from bayescal import metrics
+from bayescal.losses import (
+    brier,
+    confidence_penalty,
+    cross_entropy,
+    distillation,
+    focal,
+    instance_cross_entropy,
+    instance_targets,
+    mmce,
+    smoothed_cross_entropy,
+    soft_ece,
+)
+from bayescal.smoothing import constant_targets, network_instance_targets
+
+ROWS, CLASSES = 6, 3
+
+
+class Batch(NamedTuple):
+    logits: Any
+    labels: Any
+    soft: Any
+    teacher: Any
+    weights: Any
+
+
+class Case(NamedTuple):
+    """A loss of a batch and a parameter; the same in NumPy, without weights; is it of rows."""
+
+    loss: Callable[..., jax.Array]
+    reference: Callable[[Batch, Any], np.ndarray]
+    value: float
+    of_rows: bool = True
+
+
+def make_batch(rows: int = ROWS, classes: int = CLASSES, seed: int = 0) -> Batch:
+    rng = np.random.default_rng(seed)
+    logits = 2 * rng.normal(size=(rows, classes))
+    teacher = 3 * rng.normal(size=(rows, classes))
+    soft = rng.dirichlet(np.ones(classes), size=rows)
+    weights = rng.integers(1, 4, size=rows).astype(float)
+    return Batch(logits, rng.integers(0, classes, size=rows), soft, teacher, weights)
+
+
+# --- the formulas, in NumPy ---------------------------------------------------------------------
+
+
+def hot(batch: Batch) -> np.ndarray:
+    return np.eye(batch.logits.shape[1])[batch.labels]
+
+
+def entropy_with(targets: np.ndarray, logits: np.ndarray) -> np.ndarray:
+    return -np.array([sum(t * np.log(softmax(z))) for t, z in zip(targets, logits, strict=True)])
+
+
+def in_focus(batch: Batch, gamma: float) -> np.ndarray:
+    own = softmax(batch.logits, axis=1)[np.arange(len(batch.labels)), batch.labels]
+    return -((1 - own) ** gamma) * np.log(own)
+
+
+def with_teacher(batch: Batch, temperature: float) -> np.ndarray:
+    soft = entropy_with(softmax(batch.teacher / temperature, axis=1), batch.logits / temperature)
+    return 0.3 * temperature**2 * soft + 0.7 * entropy_with(hot(batch), batch.logits)
+
+
+def gaps(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+    probs = softmax(batch.logits, axis=1)
+    return probs.max(axis=1), (probs.argmax(axis=1) == batch.labels) - probs.max(axis=1)
+
+
+def kernel_error(batch: Batch, bandwidth: float) -> np.ndarray:
+    confidence, gap = gaps(batch)
+    total = 0.0
+    for i in range(len(gap)):
+        for j in range(len(gap)):
+            total += gap[i] * gap[j] * math.exp(-abs(confidence[i] - confidence[j]) / bandwidth)
+    return np.array(math.sqrt(total) / len(gap))
+
+
+def binned_error(batch: Batch, temperature: float, bins: int = 4, order: float = 2) -> np.ndarray:
+    confidence, gap = gaps(batch)
+    centres = [(2 * j + 1) / (2 * bins) for j in range(bins)]
+    share = np.array(
+        [softmax([-((r - c) ** 2) / temperature for c in centres]) for r in confidence]
+    )
+    total = 0.0
+    for j in range(bins):
+        mass = share[:, j].sum()
+        total += mass / len(gap) * abs((share[:, j] * gap).sum() / mass) ** order
+    return np.array(total ** (1 / order))
+
+
+CASES = {
+    "cross_entropy": Case(
+        lambda b, _, **options: cross_entropy(b.logits, b.labels, **options),
+        lambda b, _: entropy_with(hot(b), b.logits),
+        0.0,
+    ),
+    "cross_entropy_soft": Case(
+        lambda b, _, **options: cross_entropy(b.logits, b.soft, **options),
+        lambda b, _: entropy_with(b.soft, b.logits),
+        0.0,
+    ),
+    "smoothed_cross_entropy": Case(
+        lambda b, eps, **options: smoothed_cross_entropy(b.logits, b.labels, eps, **options),
+        lambda b, eps: entropy_with((1 - eps) * hot(b) + eps / b.logits.shape[1], b.logits),
+        0.2,
+    ),
+    "instance_cross_entropy": Case(
+        lambda b, eps, **options: instance_cross_entropy(
+            b.logits, b.labels, b.teacher, eps, **options
+        ),
+        lambda b, eps: entropy_with(network_instance_targets(b.teacher, b.labels, eps), b.logits),
+        0.3,
+    ),
+    "instance_offset": Case(
+        lambda b, offset, **options: instance_cross_entropy(
+            b.logits, b.labels, b.teacher, 0.3, offset, **options
+        ),
+        lambda b, offset: entropy_with(
+            network_instance_targets(b.teacher, b.labels, 0.3, offset), b.logits
+        ),
+        0.7,
+    ),
+    "brier": Case(
+        lambda b, _, **options: brier(b.logits, b.labels, **options),
+        lambda b, _: ((softmax(b.logits, axis=1) - hot(b)) ** 2).sum(axis=1),
+        0.0,
+    ),
+    "brier_soft": Case(
+        lambda b, _, **options: brier(b.logits, b.soft, **options),
+        lambda b, _: ((softmax(b.logits, axis=1) - b.soft) ** 2).sum(axis=1),
+        0.0,
+    ),
+    "focal": Case(
+        lambda b, gamma, **options: focal(b.logits, b.labels, gamma, **options), in_focus, 1.5
+    ),
+    "confidence_penalty": Case(
+        lambda b, beta, **options: confidence_penalty(b.logits, b.soft, beta, **options),
+        lambda b, beta: (
+            entropy_with(b.soft, b.logits) - beta * entropy_with(softmax(b.logits, 1), b.logits)
+        ),
+        0.1,
+    ),
+    "distillation": Case(
+        lambda b, t, **options: distillation(b.logits, b.labels, b.teacher, t, 0.3, **options),
+        with_teacher,
+        3.0,
+    ),
+    "mmce": Case(
+        lambda b, h, **options: mmce(b.logits, b.labels, h, **options), kernel_error, 0.3, False
+    ),
+    "soft_ece": Case(
+        lambda b, t, **options: soft_ece(b.logits, b.labels, 4, t, **options),
+        binned_error,
+        0.02,
+        False,
+    ),
+}
+OF_ROWS = [name for name, case in CASES.items() if case.of_rows]
+WITH_PARAMETER = [name for name, case in CASES.items() if case.value]
+
+
+@functools.cache
+def program(name: str) -> Any:
+    """The compiled value, and gradients in logits and parameter, of a scalar loss."""
+
+    def loss(logits: Any, number: Any, batch: Any, weights: Any, mask: Any) -> jax.Array:
+        return CASES[name].loss(batch._replace(logits=logits), number, weights=weights, mask=mask)
+
+    return jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))
+
+
+def evaluate(
+    name: str,
+    batch: Any,
+    weights: Any = None,
+    mask: Any = None,
+    dtype: Any = float,
+    number: Any = None,
+) -> tuple[Any, Any, Any]:
+    """Value, and gradients, with weights and mask of all rows where none are given."""
+    number = jnp.asarray(CASES[name].value if number is None else number, dtype=dtype)
+    weights = np.ones(len(batch.labels)) if weights is None else weights
+    mask = np.ones(len(batch.labels), bool) if mask is None else mask
+    converted = Batch(
+        *(jnp.asarray(a, dtype=None if a.dtype.kind == "i" else dtype) for a in batch)
+    )
+    weights = jnp.asarray(weights, dtype=dtype)
+    value, gradients = program(name)(
+        converted.logits, number, converted, weights, jnp.asarray(mask)
+    )
+    return value, *gradients
+
+
+def repeated(batch: Batch) -> Batch:
+    return Batch(*(np.repeat(array, batch.weights.astype(int), axis=0) for array in batch))
+
+
+# --- values and gradients -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_value_and_gradients_are_those_of_the_formula(x64: None, name: str) -> None:
+    batch, case = make_batch(), CASES[name]
+    value, gradient, slope = evaluate(name, batch, batch.weights)
+    many = repeated(batch)
+    np.testing.assert_allclose(value, case.reference(many, case.value).mean(), rtol=1e-12)
+
+    def reference(logits: np.ndarray, number: float) -> float:
+        moved = batch._replace(logits=logits)
+        return float(case.reference(repeated(moved), number).mean())
+
+    step = 1e-5
+    expected = np.zeros_like(batch.logits)
+    for place in np.ndindex(batch.logits.shape):
+        move = np.zeros_like(batch.logits)
+        move[place] = step
+        rise = reference(batch.logits + move, case.value)
+        expected[place] = (rise - reference(batch.logits - move, case.value)) / (2 * step)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-9)
+    if case.value:
+        rise = reference(batch.logits, case.value + step) - reference(
+            batch.logits, case.value - step
+        )
+        np.testing.assert_allclose(slope, rise / (2 * step), rtol=1e-6, atol=1e-9)
+    assert value.dtype == gradient.dtype == np.float64
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_in_float32(name: str) -> None:
+    batch, case = make_batch(), CASES[name]
+    value, gradient, _ = evaluate(name, batch, dtype=jnp.float32)
+    np.testing.assert_allclose(value, case.reference(batch, case.value).mean(), rtol=1e-5)
+    assert value.dtype == gradient.dtype == np.float32
+
+
+@pytest.mark.parametrize("name", OF_ROWS)
+def test_reductions_and_leading_axes(x64: None, name: str) -> None:
+    batch, case = make_batch(), CASES[name]
+    losses = case.reference(batch, case.value)
+    folded = Batch(*(jnp.asarray(a.reshape(2, ROWS // 2, *a.shape[1:])) for a in batch))
+
+    @jax.jit
+    def found(batch: Batch) -> Any:
+        weighted = functools.partial(case.loss, batch, case.value, weights=batch.weights)
+        each = case.loss(batch, case.value, reduction="none")
+        single = case.loss(Batch(*(array[0, 0] for array in batch)), case.value)
+        return each, weighted(reduction="none"), weighted(reduction="sum"), weighted(), single
+
+    each, weighted, total, mean, single = found(folded)
+    np.testing.assert_allclose(each, losses.reshape(2, -1), rtol=1e-12)
+    np.testing.assert_allclose(weighted, (batch.weights * losses).reshape(2, -1), rtol=1e-12)
+    np.testing.assert_allclose(total, batch.weights @ losses, rtol=1e-12)
+    np.testing.assert_allclose(mean, batch.weights @ losses / batch.weights.sum(), rtol=1e-12)
+    np.testing.assert_allclose(single, losses[0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["mmce", "soft_ece"])
+def test_leading_axes_of_batch_level_losses(x64: None, name: str) -> None:
+    batch, case = make_batch(), CASES[name]
+    folded = Batch(*(a.reshape(2, ROWS // 2, *a.shape[1:]) for a in batch))
+    found = jax.jit(case.loss)(folded, case.value)
+    np.testing.assert_allclose(found, case.reference(batch, case.value), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", WITH_PARAMETER)
+def test_parameters_are_mapped_over(name: str) -> None:
+    batch, case = make_batch(), CASES[name]
+    numbers = case.value * jnp.array([0.5, 1.0, 1.5])
+    found = jax.jit(jax.vmap(lambda number: case.loss(batch, number)))(numbers)
+    expected = [evaluate(name, batch, dtype=jnp.float32, number=n)[0] for n in numbers.tolist()]
+    np.testing.assert_allclose(found, np.array(expected), rtol=2e-6)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_same_without_compilation(x64: None, name: str) -> None:
+    batch, case = make_batch(), CASES[name]
+    eager = case.loss(batch, case.value, weights=batch.weights)
+    compiled, _, _ = evaluate(name, batch, batch.weights)
+    np.testing.assert_allclose(eager, compiled, rtol=1e-13)
+
+
+# --- rows that do not count ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["mask", "weights"])
+@pytest.mark.parametrize("name", CASES)
+def test_rows_left_out_may_hold_anything(x64: None, name: str, way: str) -> None:
+    batch = make_batch()
+    out = np.array([False, True, False, True, False, False])
+    expected, slopes, along = evaluate(
+        name, Batch(*(array[~out] for array in batch)), batch.weights[~out]
+    )
+    spoilt = Batch(*(array.copy() for array in batch))
+    spoilt.logits[1], spoilt.logits[3] = math.nan, [math.inf, -math.inf, 0]
+    spoilt.teacher[1], spoilt.teacher[3] = math.inf, math.nan
+    spoilt.soft[out] = math.nan
+    spoilt.labels[out] = -1, 77
+    weights = np.where(out, math.nan if way == "mask" else 0.0, batch.weights)
+    value, gradient, slope = evaluate(name, spoilt, weights, None if way == "weights" else ~out)
+    np.testing.assert_allclose(value, expected, rtol=1e-12)
+    np.testing.assert_allclose(np.asarray(gradient)[~out], slopes, rtol=1e-9, atol=1e-15)
+    np.testing.assert_array_equal(np.asarray(gradient)[out], 0)
+    np.testing.assert_allclose(slope, along, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_rows_at_all(x64: None, name: str) -> None:
+    batch = make_batch()._replace(logits=np.full((ROWS, CLASSES), math.nan))
+    value, gradient, slope = evaluate(name, batch, mask=np.zeros(ROWS, bool))
+    assert float(value) == 0 and float(slope) == 0
+    np.testing.assert_array_equal(gradient, 0)
+    empty = Batch(*(array[:0] for array in batch))
+    if CASES[name].of_rows:
+        assert float(CASES[name].loss(empty, CASES[name].value)) == 0
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_label_that_is_no_class_is_seen(x64: None, name: str) -> None:
+    batch = make_batch()
+    if name in ("cross_entropy_soft", "brier_soft", "confidence_penalty"):
+        batch.soft[2, 0] = math.nan
+    assert math.isfinite(evaluate(name, make_batch())[0])
+    for label in (-1, CLASSES):
+        batch.labels[2] = label
+        assert math.isnan(evaluate(name, batch)[0])
+
+
+# --- extremes -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        *((name, jnp.float32) for name in CASES),
+        *((name, jnp.float16) for name in CASES),
+        *((name, jnp.bfloat16) for name in ("cross_entropy", "soft_ece")),
+    ],
+)
+def test_large_logits(name: str, dtype: Any) -> None:
+    signs = np.array([[1, -1, 0], [-1, 1, 1], [0, 0, -1], [-1, -1, -1], [1, 1, -1], [-1, 0, 1]])
+    batch = make_batch()._replace(logits=1e4 * signs, labels=np.array([0, 0, 2, 1, 2, 1]))
+    value, gradient, slope = evaluate(name, batch, dtype=dtype)
+    assert value.dtype == np.float32 and gradient.dtype == dtype
+    assert all(np.isfinite(np.asarray(a, dtype=float)).all() for a in (value, gradient, slope))
+
+
+def test_large_logits_by_hand() -> None:
+    logits = jnp.array([[1e4, -1e4], [1e4, -1e4]])
+    labels = jnp.array([0, 1])
+    for loss in (cross_entropy, focal):
+        np.testing.assert_array_equal(loss(logits, labels, reduction="none"), [0, 2e4])
+    np.testing.assert_array_equal(brier(logits, labels, reduction="none"), [0, 2])
+    found = smoothed_cross_entropy(logits, labels, 0.5, reduction="none")
+    np.testing.assert_array_equal(found, [5e3, 1.5e4])
+
+
+@pytest.mark.parametrize("gamma", [0.5, 2.0])
+def test_focal_where_the_label_is_nearly_certain(gamma: float) -> None:
+    # Float32 cannot tell p = 1 / (1 + exp(-20)) from 1.
+    logits, labels = jnp.array([[20.0, 0.0]]), jnp.array([0])
+    value, gradient = jax.jit(jax.value_and_grad(lambda z: focal(z, labels, gamma)))(logits)
+    rest = 1 / (1 + math.exp(20))
+    loss = math.log1p(math.exp(-20))
+    np.testing.assert_allclose(value, rest**gamma * loss, rtol=1e-5)
+    slope = gamma * rest**gamma * (1 - rest) * loss + rest ** (gamma + 1)
+    np.testing.assert_allclose(gradient, [[-slope, slope]], rtol=1e-5)
+
+
+@pytest.mark.parametrize("loss", [mmce, soft_ece])
+def test_no_error_has_no_gradient(loss: Any) -> None:
+    logits, labels = jnp.array([[1e4, 0.0], [0.0, 1e4]]), jnp.array([0, 1])
+    value, gradient = jax.jit(jax.value_and_grad(loss))(logits, labels)
+    assert float(value) == 0
+    np.testing.assert_array_equal(gradient, 0)
+
+
+def test_classes_shut_out_by_infinite_logits() -> None:
+    logits = jnp.array([[1.0, 2.0, -jnp.inf]])
+    value, gradient = jax.jit(jax.value_and_grad(cross_entropy))(logits, jnp.array([0]))
+    np.testing.assert_allclose(value, -log_softmax([1.0, 2.0])[0], rtol=1e-6)
+    expected = softmax([1.0, 2.0]) - [1, 0]
+    np.testing.assert_allclose(gradient, [[*expected, 0]], rtol=1e-6)
+    soft = jnp.array([[0.25, 0.75, 0.0]])
+    expected = -log_softmax([1.0, 2.0]) @ [0.25, 0.75]
+    np.testing.assert_allclose(cross_entropy(logits, soft), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [jnp.int8, jnp.uint8])
+def test_narrow_labels_of_many_classes(dtype: Any) -> None:
+    logits = np.random.default_rng(0).normal(size=(2, 300))
+    expected = -log_softmax(logits, axis=1)[[0, 1], [43, 127]]
+    found = cross_entropy(logits, jnp.array([43, 127], dtype), reduction="none")
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+# --- other libraries, and the package's own ----------------------------------------------------
+
+
+def test_optax_agrees(x64: None) -> None:
+    batch = make_batch(rows=20)
+
+    def pairs(logits: jax.Array, labels: jax.Array, soft: jax.Array) -> Any:
+        smooth = optax.smooth_labels(jax.nn.one_hot(labels, CLASSES), 0.2)
+        two = jnp.stack([jnp.zeros(20), logits[:, 0]], axis=1)
+        alone: Any = {"reduction": "none"}
+        return {
+            "hard": (
+                cross_entropy(logits, labels, **alone),
+                optax.softmax_cross_entropy_with_integer_labels(logits, labels),
+            ),
+            "soft": (
+                cross_entropy(logits, soft, **alone),
+                optax.softmax_cross_entropy(logits, soft),
+            ),
+            "smoothed": (
+                smoothed_cross_entropy(logits, labels, 0.2, **alone),
+                optax.softmax_cross_entropy(logits, smooth),
+            ),
+            "focal": (
+                focal(two, labels % 2, 1.5, **alone),
+                optax.sigmoid_focal_loss(logits[:, 0], labels % 2, gamma=1.5),
+            ),
+        }
+
+    found = jax.jit(pairs)(batch.logits, batch.labels, batch.soft)
+    for ours, theirs in found.values():
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+def test_smoothing_of_the_package_agrees(x64: None) -> None:
+    batch = make_batch(rows=20, classes=5)
+    targets = constant_targets(batch.labels, 0.15, num_classes=5)
+    found = smoothed_cross_entropy(batch.logits, batch.labels, 0.15)
+    np.testing.assert_allclose(found, cross_entropy(batch.logits, targets), rtol=1e-13)
+
+
+@pytest.mark.parametrize("offset", [0.0, 2.5])
+def test_instance_targets_agree(offset: float) -> None:
+    batch = make_batch(rows=30, classes=4, seed=3)
+    batch.teacher[:4] = [[7, 7, 7, 7], [5, 2, 2, 2], [0, 9, 9, 9], [-1e30, 0, 1e30, 3e38]]
+    batch.labels[:4] = 2, 0, 0, 3
+    expected = network_instance_targets(batch.teacher, batch.labels, 0.3, offset)
+    logits = jnp.asarray(batch.teacher)
+    found = instance_targets(logits, batch.labels, 0.3, offset)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-7)
+    folded = instance_targets(
+        logits.reshape(2, 15, 4), batch.labels.reshape(2, 15).astype(np.uint8), 0.3, offset
+    )
+    np.testing.assert_array_equal(folded.reshape(30, 4), found)
+    assert np.isnan(np.asarray(instance_targets(logits[:1], np.array([4]), 0.3))).all()
+
+
+def test_teacher_is_constant() -> None:
+    batch = make_batch()
+    labels = jnp.asarray(batch.labels)
+
+    def both(logits: jax.Array) -> jax.Array:
+        soft = distillation(logits, labels, logits)
+        return soft + instance_cross_entropy(logits, labels, logits, 0.2)
+
+    def apart(logits: jax.Array, teacher: jax.Array) -> jax.Array:
+        soft = distillation(logits, labels, teacher)
+        return soft + instance_cross_entropy(logits, labels, teacher, 0.2)
+
+    logits = jnp.asarray(batch.logits)
+    expected = jax.jit(jax.grad(apart))(logits, logits)
+    np.testing.assert_allclose(jax.jit(jax.grad(both))(logits), expected, rtol=1e-6)
+
+
+def test_metrics_of_the_package_agree(x64: None) -> None:
+    batch = make_batch(rows=40)
+    probs = softmax(batch.logits, axis=1)
+    arrays = batch.logits, batch.labels
+    found = brier(*arrays, weights=batch.weights)
+    expected = metrics.brier_score(probs, batch.labels, weights=batch.weights)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    found = cross_entropy(*arrays, weights=batch.weights)
+    expected = metrics.log_loss(probs, batch.labels, weights=batch.weights)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3.5])
+def test_soft_bins_become_hard(x64: None, order: float) -> None:
+    batch = make_batch(rows=60, seed=4)
+    probs = softmax(batch.logits, axis=1)
+    apart = abs(probs.max(axis=1) * 15 - np.round(probs.max(axis=1) * 15)) > 0.02
+    batch = Batch(*(array[apart] for array in batch))
+    assert len(batch.labels) > 50
+    options = {"bins": 15, "norm": order, "weights": batch.weights}
+    expected = metrics.ece(probs[apart], batch.labels, kind="confidence", **options)
+    arrays = batch.logits, batch.labels
+    small = functools.partial(soft_ece, temperature=1e-6, order=order, weights=batch.weights)
+    value, gradient = jax.jit(jax.value_and_grad(small))(*arrays)
+    np.testing.assert_allclose(value, expected, rtol=1e-10)
+    assert np.isfinite(gradient).all() and np.abs(gradient).max() > 0
+    found = jax.jit(functools.partial(soft_ece, bins=4, temperature=0.02, order=order))(*arrays)
+    np.testing.assert_allclose(found, binned_error(batch, 0.02, 4, order), rtol=1e-12)
+
+
+# --- errors -------------------------------------------------------------------------------------
+
+LOGITS, LABELS = jnp.zeros((2, 3)), jnp.array([0, 2])
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda: cross_entropy(LABELS, LABELS),
+            TypeError,
+            "logits must be floating-point, got dtype int32",
+        ),
+        (
+            lambda: cross_entropy(jnp.zeros((2, 1)), LABELS),
+            ValueError,
+            r"logits must have shape \(..., k\) with k at least 2, got \(2, 1\)",
+        ),
+        (lambda: cross_entropy(jnp.zeros(()), LABELS), ValueError, r"with k at least 2, got \(\)"),
+        (
+            lambda: cross_entropy(LOGITS, jnp.zeros(2)),
+            TypeError,
+            "targets must be integers, got dtype float32",
+        ),
+        (
+            lambda: cross_entropy(LOGITS, LABELS == 0),
+            TypeError,
+            "targets must be integers, got dtype bool",
+        ),
+        (
+            lambda: cross_entropy(LOGITS, jnp.zeros((2, 3), int)),
+            TypeError,
+            "soft targets must be floating-point, got dtype int32",
+        ),
+        (
+            lambda: cross_entropy(LOGITS, jnp.array([0])),
+            ValueError,
+            r"targets must have shape \(2,\) for labels or \(2, 3\) for soft targets to match "
+            r"logits of shape \(2, 3\), got \(1,\)",
+        ),
+        (
+            lambda: brier(LOGITS, jnp.zeros((2, 2))),
+            ValueError,
+            r"targets must have shape .* got \(2, 2\)",
+        ),
+        (
+            lambda: focal(LOGITS, LOGITS),
+            ValueError,
+            r"labels must have shape \(2,\) to match logits of shape \(2, 3\), got \(2, 3\)",
+        ),
+        (
+            lambda: brier(LOGITS, LABELS, weights=jnp.ones(3)),
+            ValueError,
+            r"weights must have shape \(2,\) to match the logits, got \(3,\)",
+        ),
+        (
+            lambda: brier(LOGITS, LABELS, weights=LABELS == 0),
+            TypeError,
+            "weights must be real numbers, got dtype bool",
+        ),
+        (
+            lambda: brier(LOGITS, LABELS, mask=jnp.ones(2)),
+            TypeError,
+            "mask must be boolean, got dtype float32",
+        ),
+        (
+            lambda: brier(LOGITS, LABELS, mask=jnp.ones((2, 3), bool)),
+            ValueError,
+            r"mask must have shape \(2,\)",
+        ),
+        (
+            lambda: brier(LOGITS, LABELS, reduction="max"),  # type: ignore[arg-type]
+            ValueError,
+            "reduction must be one of 'mean', 'sum', 'none', got 'max'",
+        ),
+        (
+            lambda: distillation(LOGITS, LABELS, LOGITS[:1]),
+            ValueError,
+            r"teacher_logits must have shape \(2, 3\) to match the logits, got \(1, 3\)",
+        ),
+        (
+            lambda: instance_targets(LOGITS, LABELS[:1], 0.1),
+            ValueError,
+            r"labels must have shape \(2,\) to match the logits, got \(1,\)",
+        ),
+        (
+            lambda: instance_targets(LOGITS, LOGITS[:, 0], 0.1),
+            TypeError,
+            "labels must be integers, got dtype float32",
+        ),
+        (lambda: soft_ece(LOGITS, LABELS, bins=0), ValueError, "bins must be at least 1, got 0"),
+        (
+            lambda: soft_ece(LOGITS, LABELS, order=0.5),
+            ValueError,
+            "order must be at least 1 and finite, got 0.5",
+        ),
+        (
+            lambda: soft_ece(LOGITS, LABELS, order="2"),  # type: ignore[arg-type]
+            TypeError,
+            "order must be a number, got '2'",
+        ),
+    ],
+)
+def test_wrong_arrays(call: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        jax.eval_shape(call)
+
+
+@pytest.mark.parametrize(
+    ("call", "bad", "message"),
+    [
+        (
+            lambda n: smoothed_cross_entropy(LOGITS, LABELS, n),
+            (1, -0.1),
+            r"smoothing must lie in \[0, 1\)",
+        ),
+        (
+            lambda n: instance_cross_entropy(LOGITS, LABELS, LOGITS, n),
+            (1.5,),
+            r"smoothing must lie in \[0, 1\)",
+        ),
+        (
+            lambda n: instance_targets(LOGITS, LABELS, 0.1, n),
+            (-1, math.inf),
+            "offset must be finite and not negative",
+        ),
+        (
+            lambda n: focal(LOGITS, LABELS, n),
+            (-1.0, math.nan),
+            "gamma must be finite and not negative",
+        ),
+        (
+            lambda n: confidence_penalty(LOGITS, LABELS, n),
+            (-1,),
+            "strength must be finite and not negative",
+        ),
+        (
+            lambda n: distillation(LOGITS, LABELS, LOGITS, n),
+            (0, -2.0),
+            "temperature must be finite and positive",
+        ),
+        (
+            lambda n: distillation(LOGITS, LABELS, LOGITS, share=n),
+            (1.1, np.float64(-0.1)),
+            r"share must lie in \[0, 1\]",
+        ),
+        (lambda n: mmce(LOGITS, LABELS, n), (0,), "bandwidth must be finite and positive"),
+        (
+            lambda n: soft_ece(LOGITS, LABELS, temperature=n),
+            (0.0,),
+            "temperature must be finite and positive",
+        ),
+    ],
+)
+def test_wrong_numbers(call: Any, bad: tuple[Any, ...], message: str) -> None:
+    name = message.split()[0]
+    for number in bad:
+        with pytest.raises(ValueError, match=f"{message}, got "):
+            call(number)
+    for number in ("a", None, True):
+        with pytest.raises(TypeError, match=f"{name} must be a number, got {number!r}"):
+            call(number)
+    with pytest.raises(TypeError, match=f"{name} must be a number, got dtype bool"):
+        call(jnp.array(True))
+    with pytest.raises(ValueError, match=rf"{name} must be a scalar, got shape \(2,\)"):
+        call(jnp.array([0.1, 0.2]))

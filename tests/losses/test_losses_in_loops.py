@@ -1,0 +1,201 @@
+"""The same losses, unchanged, in loops of plain JAX, Flax and Equinox; and a stream of batches."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from bayescal.losses import (
+    cross_entropy,
+    instance_targets,
+    mmce,
+    smoothed_cross_entropy,
+    with_instance_targets,
+)
+from bayescal.smoothing import network_instance_targets
+
+STEPS, RATE = 8, 0.2
+Result = tuple[list[float], jax.Array, jax.Array]
+
+
+def objective(logits: jax.Array, labels: Any) -> jax.Array:
+    return smoothed_cross_entropy(logits, labels, 0.1) + 0.5 * mmce(logits, labels)
+
+
+def blobs() -> tuple[jax.Array, jax.Array]:
+    """Three round groups in the plane, and their labels."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, size=30)
+    centres = np.array([[0.0, 2.0], [2.0, -1.0], [-2.0, -1.0]])
+    points = centres[labels] + 0.7 * rng.normal(size=(30, 2))
+    return jnp.asarray(points, dtype=jnp.float32), jnp.asarray(labels)
+
+
+def start() -> tuple[jax.Array, jax.Array]:
+    rng = np.random.default_rng(1)
+    weight, bias = 0.1 * rng.normal(size=(2, 3)), 0.1 * rng.normal(size=3)
+    return jnp.asarray(weight, dtype=jnp.float32), jnp.asarray(bias, dtype=jnp.float32)
+
+
+def train_plainly() -> Result:
+    x, y = blobs()
+    params, optimiser = start(), optax.sgd(RATE)
+    state, losses, first = optimiser.init(params), [], None
+
+    @jax.jit
+    def step(params: Any, state: Any) -> Any:
+        value, gradient = jax.value_and_grad(lambda p: objective(x @ p[0] + p[1], y))(params)
+        updates, state = optimiser.update(gradient, state)
+        return optax.apply_updates(params, updates), state, value, gradient
+
+    for _ in range(STEPS):
+        params, state, value, gradient = step(params, state)
+        first = gradient if first is None else first
+        losses.append(float(value))
+    assert first is not None
+    return losses, *first
+
+
+def train_with_nnx() -> Result:
+    nnx = pytest.importorskip("flax.nnx")
+    x, y = blobs()
+    model = nnx.Linear(2, 3, rngs=nnx.Rngs(0))
+    model.kernel[...], model.bias[...] = start()
+    optimiser = nnx.Optimizer(model, optax.sgd(RATE), wrt=nnx.Param)
+
+    @nnx.jit
+    def step(model: Any, optimiser: Any) -> Any:
+        value, gradient = nnx.value_and_grad(lambda m: objective(m(x), y))(model)
+        optimiser.update(model, gradient)
+        return value, gradient
+
+    steps = [step(model, optimiser) for _ in range(STEPS)]
+    first = steps[0][1]
+    return [float(value) for value, _ in steps], first["kernel"][...], first["bias"][...]
+
+
+def train_with_linen() -> Result:
+    linen = pytest.importorskip("flax.linen")
+    train_state = pytest.importorskip("flax.training.train_state")
+    x, y = blobs()
+    weight, bias = start()
+    params = {"params": {"kernel": weight, "bias": bias}}
+    model = linen.Dense(3)
+    state = train_state.TrainState.create(apply_fn=model.apply, params=params, tx=optax.sgd(RATE))
+
+    @jax.jit
+    def step(state: Any) -> Any:
+        loss = jax.value_and_grad(lambda params: objective(state.apply_fn(params, x), y))
+        value, gradient = loss(state.params)
+        return state.apply_gradients(grads=gradient), value, gradient["params"]
+
+    losses, gradients = [], []
+    for _ in range(STEPS):
+        state, value, gradient = step(state)
+        losses.append(float(value))
+        gradients.append(gradient)
+    return losses, gradients[0]["kernel"], gradients[0]["bias"]
+
+
+def train_with_equinox() -> Result:
+    eqx = pytest.importorskip("equinox")
+    x, y = blobs()
+    weight, bias = start()
+    model = eqx.nn.Linear(2, 3, key=jax.random.key(0))
+    model = eqx.tree_at(lambda m: (m.weight, m.bias), model, (weight.T, bias))
+    optimiser = optax.sgd(RATE)
+    state = optimiser.init(eqx.filter(model, eqx.is_array))
+
+    @eqx.filter_jit
+    def step(model: Any, state: Any) -> Any:
+        loss = eqx.filter_value_and_grad(lambda m: objective(jax.vmap(m)(x), y))
+        value, gradient = loss(model)
+        updates, state = optimiser.update(gradient, state)
+        return eqx.apply_updates(model, updates), state, value, gradient
+
+    losses, gradients = [], []
+    for _ in range(STEPS):
+        model, state, value, gradient = step(model, state)
+        losses.append(float(value))
+        gradients.append(gradient)
+    return losses, gradients[0].weight.T, gradients[0].bias
+
+
+def test_gradient_of_the_plain_loop_is_that_of_differences(x64: None) -> None:
+    x, y = (np.asarray(array) for array in blobs())
+    weight, bias = (np.asarray(array, dtype=float) for array in start())
+    loss = jax.jit(lambda w, b: objective(x.astype(float) @ w + b, y))
+    _, in_weight, in_bias = train_plainly()
+    for found, place in [(in_weight[0, 1], (0, 1)), (in_weight[1, 2], (1, 2))]:
+        move = np.zeros_like(weight)
+        move[place] = 1e-6
+        rise = loss(weight + move, bias) - loss(weight - move, bias)
+        np.testing.assert_allclose(found, rise / 2e-6, rtol=1e-4)
+    move = np.array([1e-6, 0, 0])
+    rise = loss(weight, bias + move) - loss(weight, bias - move)
+    np.testing.assert_allclose(in_bias[0], rise / 2e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("train", [train_with_nnx, train_with_linen, train_with_equinox])
+def test_libraries_train_as_plain_jax_does(train: Callable[[], Result]) -> None:
+    expected, in_weight, in_bias = train_plainly()
+    losses, weight, bias = train()
+    np.testing.assert_allclose(weight, in_weight, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(bias, in_bias, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(losses, expected, rtol=1e-4)
+    assert losses[-1] < 0.8 * losses[0]
+
+
+# --- a stream of batches ------------------------------------------------------------------------
+
+
+def teacher(inputs: np.ndarray) -> jax.Array:
+    return jnp.asarray(inputs, dtype=jnp.float32) @ jnp.array([[2.0, -1.0, 0.5], [0.0, 1.0, 3.0]])
+
+
+def test_stream_has_the_targets_of_all_rows() -> None:
+    x, y = (np.asarray(array) for array in blobs())
+    batches = [(x[:12], y[:12]), (x[12:24], y[12:24]), (x[24:], y[24:])]
+    found = list(with_instance_targets(batches, teacher, 0.2, offset=1.5))
+    assert [len(targets) for _, targets in found] == [12, 12, 6]
+    assert all(inputs is batch[0] for (inputs, _), batch in zip(found, batches, strict=True))
+    expected = network_instance_targets(teacher(x), y, 0.2, 1.5)
+    joined = np.concatenate([targets for _, targets in found])
+    np.testing.assert_allclose(joined, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_stream_takes_one_batch_at_a_time() -> None:
+    taken = []
+
+    def batches() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for number in range(10**9):
+            taken.append(number)
+            yield np.full((2, 2), float(number)), np.array([0, 1])
+
+    stream = with_instance_targets(batches(), teacher, 0.1)
+    assert taken == []
+    next(stream)
+    inputs, targets = next(stream)
+    assert taken == [0, 1] and inputs[0, 0] == 1 and targets.shape == (2, 3)
+
+
+def test_stream_feeds_cross_entropy() -> None:
+    x, y = blobs()
+    logits = x @ start()[0]
+    ((_, targets),) = with_instance_targets([(x, y)], teacher, jnp.array(0.2))
+    direct = cross_entropy(logits, instance_targets(teacher(np.asarray(x)), y, 0.2))
+    np.testing.assert_allclose(cross_entropy(logits, targets), direct, rtol=1e-6)
+
+
+def test_stream_says_at_once_what_is_wrong() -> None:
+    with pytest.raises(ValueError, match=r"smoothing must lie in \[0, 1\), got 1"):
+        with_instance_targets([], teacher, 1.0)
+    with pytest.raises(TypeError, match="offset must be a number, got 'a'"):
+        with_instance_targets([], teacher, 0.1, "a")
+    stream = with_instance_targets([(np.zeros((2, 2)), np.array([0]))], teacher, 0.1)
+    with pytest.raises(ValueError, match=r"labels must have shape \(2,\)"):
+        next(stream)

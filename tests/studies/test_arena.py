@@ -1,0 +1,122 @@
+"""The arena: comparisons by hand, files of both kinds, and the command."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+from typer.testing import CliRunner
+
+import bayescal as bc
+from benchmarks.studies import arena
+from benchmarks.studies.app import app
+from tests.studies.failing import check_error
+
+QUICK = ["--method=auto", "--method=temperature"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with two tables of two models each, a network, and figures of a peer."""
+    rng = np.random.default_rng(0)
+    rows = [["experiment", "method", "classes", "n_cal", "log_loss", "brier", "ece15", "seconds"]]
+    for table in ("one", "two"):
+        for model in ("a", "b"):
+            z = rng.normal(0, 2, 400)
+            y = (rng.random(400) < 1 / (1 + np.exp(-z / 3))).astype(np.int8)
+            p = softmax(np.stack([-z / 2, z / 2], axis=1), axis=1).astype(np.float32)
+            name = f"tab-{table}-{model}"
+            np.savez(tmp_path / name, pc=p[:90], yc=y[:90], pt=p[90:], yt=y[90:])
+            rows.append([name, "good", "2", "90", "0.01", "0.9", "0.05", "1"])
+    z = rng.normal(0, 2, (600, 3)).astype(np.float32)
+    y = (rng.random((600, 1)) > np.cumsum(softmax(z / 3, axis=1), axis=1)).sum(axis=1)
+    np.savez(tmp_path / "net", logits_test=z, y_test=y)
+    np.savez(tmp_path / "other", something=z)
+    with (tmp_path / "peers.csv").open("w", newline="") as stream:
+        csv.writer(stream).writerows(rows)
+    return tmp_path
+
+
+def test_comparison_by_hand() -> None:
+    ours = {"a": 0.1, "b": 0.5, "c": 0.2, "d": 1.0}
+    theirs = {"a": 0.2, "b": 0.2, "c": 0.2, "e": 1.0}
+    groups = {"a": "x", "b": "x", "c": "y", "d": "y", "e": "y"}
+    found = arena.compare(ours, theirs, groups)
+    assert (found["experiments"], found["groups"]) == (3, 2)
+    assert found["win_rate"] == pytest.approx((1 + 0 + 0.5) / 3)
+    assert found["difference"] == pytest.approx(((-0.1 + 0.3) / 2 + 0) / 2)
+    assert found["error"] == pytest.approx(np.std([0.1, 0], ddof=1) / np.sqrt(2))
+
+
+def test_experiments_of_both_kinds(folder: Path) -> None:
+    found = arena.find_experiments([folder])
+    assert sorted(found) == ["cnn-net", *(f"tab-{t}-{m}" for t in ("one", "two") for m in "ab")]
+    table = arena.read_experiment("tab-one-b", found["tab-one-b"])
+    assert (table.group, table.inputs, table.scores.shape) == ("tab-one", "probs", (90, 2))
+    np.testing.assert_allclose(table.scores.sum(axis=1), 1, rtol=1e-15)
+    net = arena.read_experiment("cnn-net", found["cnn-net"])
+    order = np.random.default_rng(0).permutation(600)
+    with np.load(folder / "net.npz") as file:
+        np.testing.assert_array_equal(net.scores, file["logits_test"][order[:300]])
+        np.testing.assert_array_equal(net.test_y, file["y_test"][order[300:]])
+
+
+def test_command(folder: Path, tmp_path: Path) -> None:
+    line = ["arena", "--data", str(folder), "--out", str(tmp_path / "out"), *QUICK]
+    result = CliRunner().invoke(app, line)
+    assert result.exit_code == 0, result.stderr
+    assert "several classes: auto against" in result.stdout
+    with (tmp_path / "out" / "arena.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == 5 * 3
+    summary = json.loads((tmp_path / "out" / "arena.json").read_text())
+    assert (summary["method"], summary["experiments"]) == ("auto", 5)
+    against = summary["comparisons"]["binary"]
+    assert against["peer good"]["log_loss"]["win_rate"] == 0
+    assert against["peer good"]["brier_score"]["win_rate"] == 1
+    assert against["uncalibrated"]["log_loss"]["win_rate"] == 1
+    data = arena.read_experiment("tab-one-a", folder / "tab-one-a.npz")
+    probs = bc.AveragedBeta(0.5).fit(data.scores, data.y).predict_proba(data.test_scores)
+    own = next(r for r in rows if (r["experiment"], r["method"]) == ("tab-one-a", "auto"))
+    assert float(own["log_loss"]) == pytest.approx(bc.metrics.log_loss(probs, data.test_y))
+    assert float(own["brier_score"]) == pytest.approx(2 * np.mean((probs[:, 1] - data.test_y) ** 2))
+
+
+def test_further_opponents(folder: Path, tmp_path: Path) -> None:
+    def even(probs: np.ndarray, y: np.ndarray, test: np.ndarray) -> np.ndarray:
+        return np.full(test.shape, 1 / test.shape[1])
+
+    found = arena.run([folder], tmp_path, methods=["temperature"], against={"even": even})
+    own = found["comparisons"]["several classes"]["even"]["log_loss"]
+    assert own["experiments"] == 1
+    assert own["error"] is None
+    assert found["means"]["several classes"]["methods"]["even"]["log_loss"] == pytest.approx(
+        np.log(3)
+    )
+
+
+def test_parts_by_size(folder: Path, tmp_path: Path) -> None:
+    with np.load(folder / "net.npz") as file:
+        np.savez(
+            folder / "small", logits_test=file["logits_test"][:120], y_test=file["y_test"][:120]
+        )
+    found = arena.run([folder], tmp_path, methods=["temperature"])["comparisons"]
+    counts = {part: own["uncalibrated"]["log_loss"]["experiments"] for part, own in found.items()}
+    assert counts == {
+        "binary": 4,
+        "several classes": 2,
+        "several classes, below 100 rows": 1,
+        "several classes, 100 to 999 rows": 1,
+    }
+
+
+def test_errors(tmp_path: Path) -> None:
+    line = ["arena", "--data"]
+    check_error([*line, str(tmp_path / "none")], "is not a folder")
+    check_error([*line, str(tmp_path)], "must hold .npz files with pc, yc, pt and yt")
+    np.savez(tmp_path / "net", logits_test=np.zeros((4, 3)), y_test=np.arange(4) % 3)
+    check_error([*line, str(tmp_path), "--method", "best"], "methods must be among auto,")

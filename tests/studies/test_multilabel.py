@@ -1,0 +1,236 @@
+"""Several labels: metrics against loops, labels that nobody has, what a stopped run leaves."""
+
+import csv
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import hamming_loss, log_loss
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from benchmarks.studies import _label_data, multilabel
+
+QUICK = ("uncalibrated", "histogram", "logistic")
+
+
+def draw(seed: int, n: int, labels: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    """Return probabilities (n, l), float32, and labels of which the last is never there."""
+    rng = np.random.default_rng(seed)
+    probs = rng.random((n, labels)).astype(np.float32)
+    y = (rng.random((n, labels)) < probs**2).astype(np.uint8)
+    y[:, -1] = 0
+    return probs, y
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with scores.npz, features.npz and other.npz."""
+    place = tmp_path / "data"
+    place.mkdir()
+    probs, y = draw(0, 121)
+    np.savez(place / "scores.npz", scores=probs, labels=y, label_names=np.array(["a", "b", "c"]))
+    rng = np.random.default_rng(1)
+    arrays = {}
+    for part, n in (("train", 90), ("test", 60)):
+        x = rng.normal(size=(n, 2)).astype(np.float32)
+        arrays[f"X_{part}"] = x
+        arrays[f"Y_{part}"] = np.stack(
+            [x[:, 0] + rng.normal(size=n) > 0, x[:, 1] > 0.5, np.zeros(n)], axis=1
+        ).astype(np.uint8)
+    np.savez(place / "features.npz", **arrays)
+    np.savez(place / "other.npz", p=np.ones(3))
+    return place
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
+    """Calibration rows and method of each evaluation that is made."""
+    made = []
+
+    def evaluate(*args: Any) -> Any:
+        made.append((len(args[1]), args[4]))
+        return original(*args)
+
+    original = multilabel.evaluate
+    monkeypatch.setattr(multilabel, "evaluate", evaluate)
+    return made
+
+
+def by_hand(probs: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    """The metrics, one label and one bin at a time."""
+    errors, n = [], len(y)
+    for label in range(y.shape[1]):
+        p, truth = probs[:, label], y[:, label].astype(int)
+        place = np.maximum(np.ceil(np.round(p * 10, 12)), 1)
+        errors.append(sum(abs(np.sum((p - truth)[place == b])) for b in range(1, 11)) / n)
+    return {
+        "ece_total": sum(errors),
+        "ece_weighted": sum(y[:, j].sum() / n * errors[j] for j in range(y.shape[1])),
+        "hamming_loss": hamming_loss(y, probs > 0.5),
+        "brier_score": np.mean((probs - y) ** 2),
+        "log_loss": np.mean(
+            [
+                log_loss(y[:, j], np.clip(probs[:, j], 1e-15, 1 - 1e-15), labels=[0, 1])
+                for j in range(y.shape[1])
+            ]
+        ),
+    }
+
+
+def test_metrics_are_those_of_a_loop() -> None:
+    (probs, y), (test_probs, test_y) = draw(2, 200), draw(3, 150)
+    found = multilabel.evaluate(probs, y, test_probs, test_y, "uncalibrated")
+    expected = by_hand(test_probs.astype(float), test_y)
+    for key, value in expected.items():
+        assert found[key] == pytest.approx(value, rel=1e-9)
+
+
+def test_histogram_is_that_of_a_loop() -> None:
+    (probs, y), (test_probs, test_y) = draw(4, 300), draw(5, 200)
+    calibrated = np.empty(test_probs.shape)
+    for label in range(3):
+        place = np.ceil(probs[:, label].astype(float) * 10)
+        new = np.ceil(test_probs[:, label].astype(float) * 10)
+        for b in range(1, 11):
+            calibrated[new == b, label] = y[place == b, label].mean()
+    found = multilabel.evaluate(probs, y, test_probs, test_y, "histogram")
+    for key, value in by_hand(calibrated, test_y).items():
+        assert found[key] == pytest.approx(value, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("method", multilabel.METHODS)
+@pytest.mark.parametrize("constant", [0, 1])
+def test_labels_without_contrast_and_separated_ones_work(method: str, constant: int) -> None:
+    probs, y = draw(6, 40)
+    y[:, -1] = constant
+    y[:, 0] = probs[:, 0] > 0.5
+    found = multilabel.evaluate(probs, y, probs, y, method)
+    assert all(np.isfinite(value) for value in found.values())
+    if method == "logistic":
+        assert found["without_optimum"] >= 1
+
+
+def test_run_writes_rows_and_what_they_say(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "out"
+    seen = []
+    summary = multilabel.run(
+        folder,
+        out,
+        splits=2,
+        methods=QUICK,
+        about={"a": "1"},
+        progress=lambda *facts: seen.append(facts),
+    )
+    names = ["features, logistic regression", "features, forest", "scores"]
+    assert [facts[0] for facts in seen] == [name for name in names for _ in range(2)] + [""]
+    assert sorted(os.listdir(out)) == ["multilabel.csv", "multilabel.json", "parts"]
+    assert json.loads((out / "multilabel.json").read_text()) == summary
+    assert list(summary["data"]) == names
+    assert summary["data"]["scores"]["rows"] == {"calibration": 60, "test": 61, "labels": 3}
+    assert summary["data"][names[0]]["rows"] == {"calibration": 30, "test": 60, "labels": 3}
+    with (out / "multilabel.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == 3 * 2 * 3
+    for name, facts in summary["data"].items():
+        for method, found in facts["methods"].items():
+            mine = [row for row in rows if (row["data"], row["method"]) == (name, method)]
+            for key in multilabel.METRICS:
+                values = [float(row[key]) for row in mine]
+                assert found["mean"][key] == pytest.approx(np.mean(values))
+                assert found["deviation"][key] == pytest.approx(np.std(values))
+
+
+def test_classifier_never_sees_what_calibrates_or_tests(folder: Path) -> None:
+    each = _label_data.find_label_data(folder, ["features"])[0]
+    rows = each.split(3)
+    x, y = each.arrays["X_train"], each.arrays["Y_train"]
+    order = np.random.default_rng(3).permutation(90)
+    own, fit = order[:30], order[30:]
+    np.testing.assert_array_equal(rows.y, y[own])
+    np.testing.assert_array_equal(rows.test_y, each.arrays["Y_test"])
+    for label in (0, 1):
+        model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+        model.fit(x[fit], y[fit, label])
+        expected = model.predict_proba(x[own])[:, 1]
+        np.testing.assert_allclose(rows.probs[:, label], expected)
+    assert (rows.probs[:, 2] == 0).all()
+
+
+def test_run_goes_on_and_adds_methods(folder: Path, tmp_path: Path, counted: list) -> None:
+    options: dict[str, Any] = {"splits": 2, "names": ["scores"]}
+    out = tmp_path / "out"
+    multilabel.run(folder, out, **options, methods=QUICK[:2])
+    assert counted == [(60, "uncalibrated"), (60, "histogram")] * 2
+    counted.clear()
+    found = multilabel.run(folder, out, **options, methods=QUICK)
+    assert counted == [(60, "logistic")] * 2
+    assert multilabel.run(folder, out, **options, methods=QUICK) == found
+    assert len(counted) == 2
+    probs, y = draw(9, 121)
+    np.savez(folder / "scores.npz", scores=probs, labels=y)
+    multilabel.run(folder, out, **options, methods=QUICK)
+    assert len(counted) == 2 + 6
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"methods": ["platt"]}, "no method named 'platt'; there are uncalibrated"),
+        ({"names": ["west"]}, "no data named 'west'; there are features, scores"),
+        ({"splits": 0}, "splits must be at least 1, got 0"),
+        ({"data": "nowhere"}, "nowhere is not a folder"),
+        ({"data": "."}, "must hold .npz files with scores and labels, or with X_train"),
+    ],
+)
+def test_wrong_options_are_errors(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict, message: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    with pytest.raises(ValueError, match=message):
+        multilabel.run(**{"data": folder, "out": tmp_path / "out"} | options)
+    assert not (tmp_path / "out" / "multilabel.csv").exists()
+
+
+PROBS, Y = draw(0, 20)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"labels": Y[:5]}, "must be matrices with equally many rows"),
+        ({"labels": Y[:, 0]}, "must be matrices"),
+        ({"labels": Y + 1}, "labels must hold 0 and 1 only"),
+        ({"scores": PROBS * np.nan}, "scores must hold finite numbers"),
+        ({"scores": PROBS * 2}, "scores must hold a probability for each of labels"),
+        ({"scores": PROBS[:, :2]}, "scores must hold a probability for each of labels"),
+        ({"labels": np.array([[None] * 3] * 20)}, "cannot read the file"),
+    ],
+)
+def test_broken_data_are_errors(tmp_path: Path, arrays: dict, message: str) -> None:
+    np.savez(tmp_path / "some.npz", **{"scores": PROBS, "labels": Y} | arrays)
+    with pytest.raises(ValueError, match=message):
+        multilabel.run(tmp_path, tmp_path / "out", methods=QUICK[:1])
+    (tmp_path / "some.npz").write_bytes(b"no archive")
+    with pytest.raises(ValueError, match="some.npz: cannot read the file"):
+        multilabel.run(tmp_path, tmp_path / "out", methods=QUICK[:1])
+
+
+def test_parts_with_other_columns_are_an_error(tmp_path: Path) -> None:
+    parts = {"X_train": PROBS, "Y_train": Y, "X_test": PROBS[:, :2], "Y_test": Y}
+    np.savez(tmp_path / "some.npz", **parts)
+    with pytest.raises(ValueError, match="the same features and labels"):
+        multilabel.run(tmp_path, tmp_path / "out")
+
+
+@pytest.mark.realdata
+def test_histograms_calibrate_real_labels(shared_data: Path, tmp_path: Path) -> None:
+    found = multilabel.run(shared_data, tmp_path, names=["ribeiro_ecg_6"], methods=QUICK[:2])
+    means = {m: f["mean"] for m, f in found["data"]["ribeiro_ecg_6"]["methods"].items()}
+    for key in ("ece_total", "ece_weighted"):
+        assert means["histogram"][key] < means["uncalibrated"][key]

@@ -1,0 +1,332 @@
+"""The study of label smoothing in networks: its numbers by hand, and what it makes of trainings."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import log_softmax, softmax
+from typer.testing import CliRunner
+
+import bayescal as bc
+from benchmarks.studies import networks, training
+from benchmarks.studies._network_claims import CLAIMS, judge, mean_and_interval
+from benchmarks.studies._network_structure import agreement, kept, similarity, three_classes
+from benchmarks.studies._published_networks import MEASURES, published
+from benchmarks.studies.app import app
+from benchmarks.studies.training import made_images
+from tests.cli.printed import cells
+from tests.studies.failing import check_error
+
+Array = np.ndarray
+SEEDS = 2
+
+
+def similar(z: Array, y: Array) -> Array:
+    """Return correlations of class means by NumPy's own function."""
+    means = np.array([z[y == label].mean(axis=0) for label in range(z.shape[1])])
+    return np.corrcoef(means - means.mean(axis=0))
+
+
+def test_similarity_is_a_correlation() -> None:
+    rng = np.random.default_rng(0)
+    z, y = rng.normal(size=(200, 5)), rng.integers(0, 5, 200)
+    found = similarity(z + rng.normal(size=5), y)
+    np.testing.assert_allclose(found, similar(z, y), atol=1e-12)
+    np.testing.assert_allclose(similarity(3 * z + 1, y), found, atol=1e-12)
+    assert np.isfinite(similarity(np.zeros((200, 5)), y)).all()
+
+
+def test_agreement_is_that_of_pairs() -> None:
+    rng = np.random.default_rng(0)
+    one, other = rng.normal(size=(2, 6, 6))
+    above = [(i, j) for i in range(6) for j in range(i + 1, 6)]
+    pairs = [[m[i, j] for i, j in above] for m in (one, other)]
+    assert agreement(one, other) == pytest.approx(np.corrcoef(pairs)[0, 1])
+    assert agreement(np.ones((6, 6)), other) == 0
+
+
+def test_networks_are_not_compared_with_their_own_seed() -> None:
+    own, plain = np.random.default_rng(0).normal(size=(2, 3, 5, 5))
+    found = kept(list(own), list(plain))
+    expected = np.mean([agreement(own[1], plain[j]) for j in (0, 2)])
+    assert found[1] == pytest.approx(expected)
+    assert kept(list(plain), list(plain)).max() < 1
+    assert kept(list(own[:1]), list(plain[:1]))[0] == pytest.approx(agreement(own[0], plain[0]))
+
+
+def test_three_classes() -> None:
+    alike = np.array([[1, 0.1, 0.8, 0.2], [0.1, 1, 0, -0.5], [0.8, 0, 1, 0.4], [0.2, -0.5, 0.4, 1]])
+    assert three_classes(alike) == (0, 2, 1)
+
+
+def test_intervals_are_those_of_students_t() -> None:
+    values = np.array([0.3, 0.1, 0.4, 0.15])
+    mean, half = mean_and_interval(values)
+    low, high = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+    assert half is not None
+    assert (mean - half, mean + half) == pytest.approx((low, high))
+    assert mean_and_interval(values[:1]) == (0.3, None)
+
+
+def test_verdicts() -> None:
+    rng = np.random.default_rng(0)
+    measures = ("log_loss", "accuracy", "ece", "student_log_loss", "structure")
+    level = {"none": 1.0, "constant": 0.5, "instance": 0.4}
+
+    def made(noise: float, count: int = 4) -> list[str]:
+        results = {
+            (method, scaled): {
+                m: level[method] - 0.1 * scaled + noise * rng.normal(size=count) for m in measures
+            }
+            for method in level
+            for scaled in (False, True)
+        }
+        return [claim["verdict"] for claim in judge(results)]
+
+    expected = ["holds" if claim.lower else "the other way round" for claim in CLAIMS]
+    assert made(1e-6) == expected
+    assert set(made(100.0)) <= {"not clear", *expected}
+    assert made(100.0).count("not clear") > 5
+    assert set(made(1e-6, count=1)) == {"not clear"}
+
+
+def test_published_figures_are_as_the_source_says_of_them() -> None:
+    """Section 7.3.2 states in words which smoothing is best by each measure, as we read it."""
+
+    def best(data: str, network: str, measure: str) -> set[tuple[str, bool]]:
+        known = published(data, network)
+        assert known is not None
+        values = {(r["method"], r["scaled"]): r["measures"][measure] for r in known["rows"]}
+        wanted = (max if "accuracy" in measure else min)(values.values())
+        return {row for row, value in values.items() if value == wanted}
+
+    resnet, inception = ("cifar10", "resnet18"), ("cifar10", "inception")
+    hundred, fashion = ("cifar100", "resnet18"), ("fashion_mnist", "densenet")
+    for case in (resnet, inception, hundred, fashion):
+        for measure in ("log_loss", "student_log_loss"):
+            methods = {method for method, _ in best(*case, measure)}
+            # For students of CIFAR-100 equal to another, as rounded.
+            assert "instance" in methods, (case, measure)
+    for case in (resnet, inception, fashion):
+        assert {method for method, _ in best(*case, "accuracy")} == {"instance"}
+    assert {method for method, _ in best(*hundred, "accuracy")} == {"constant"}
+    for case in (resnet, inception):
+        assert best(*case, "ece") == {("none", True)}
+    assert best(*hundred, "ece") == {("instance", True)}
+    assert best(*fashion, "ece") == {("instance", False), ("constant", False)}
+    known = published(*hundred)
+    assert known is not None
+    plain, scaled = (row["measures"] for row in known["rows"][4:])
+    assert scaled["log_loss"] < plain["log_loss"]
+    assert published("digits", "student") is None
+
+
+class Pretended:
+    """What a training would return: logits that follow from the run alone."""
+
+    def __init__(self, runs: Any, seeds: Any, labels: dict[int, Array], sharp: float) -> None:
+        settings = 1 if runs is None else len(next(iter(runs.values())))
+        count = settings * len(seeds)
+        self.labels, self.sharp = labels, sharp
+        self.classes = 1 + max(int(own.max()) for own in labels.values())
+        self.best_epoch = np.zeros(count, int)
+        self.status = np.full(count, "stopped")
+        # The last setting is the best.
+        losses = np.repeat(np.arange(settings, 0, -1.0), len(seeds))
+        self.history = {"validation_log_loss": losses[:, None]}
+        self.seconds = {"compile": 1.0, "train": 2.0}
+
+    def logits(self, images: Array) -> Array:
+        y = self.labels[len(images)]
+        rng = np.random.default_rng(len(images))
+        noise = rng.normal(size=(len(self.best_epoch), len(y), self.classes))
+        return self.sharp * (np.eye(self.classes)[y] + noise).astype(np.float32)
+
+
+@pytest.fixture
+def pretended(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[dict[str, Any]]]:
+    """Return images, and the arguments of all trainings, which only pretend to train."""
+    images = made_images(train=100, test=60, classes=4, size=8)
+    split = images.split()
+    labels = {
+        len(split.train_labels): split.train_labels,
+        len(split.validation_labels): split.validation_labels,
+        60: images.test_labels,
+    }
+    calls: list[dict[str, Any]] = []
+
+    def train(make_network: Any, data: Any, **options: Any) -> Pretended:
+        calls.append({"data": data, **options})
+        sharp = 3.0 if len(calls) < 4 else 1.0
+        return Pretended(options["runs"], options["seeds"], labels, sharp)
+
+    monkeypatch.setattr(training, "train", train, raising=False)
+    return images, calls
+
+
+def test_what_is_trained_and_measured(pretended: Any, tmp_path: Path) -> None:
+    images, calls = pretended
+    found = networks.run(
+        "made",
+        tmp_path,
+        images=images,
+        seeds=SEEDS,
+        smoothing=(0.05, 0.1),
+        offsets=(1, 10),
+        projection="pca",
+    )
+    plain, constant, instance, students = calls
+    assert plain["runs"] is None
+    assert constant["runs"]["smoothing"].tolist() == [0.05, 0.1]
+    assert instance["runs"]["smoothing"].tolist() == [0.05, 0.05, 0.1, 0.1]
+    assert instance["runs"]["offset"].tolist() == [1, 10, 1, 10]
+    data = plain["data"]
+    pixels = (data.train_inputs - data.mean) / data.std
+    assert pixels.mean() == pytest.approx(0, abs=1e-5)
+    assert pixels.std() == pytest.approx(1, abs=1e-5)
+    # The targets of each run are those of the network without smoothing of the same seed.
+    told = Pretended(None, range(SEEDS), {80: images.split().train_labels}, 3.0)
+    for run, values in enumerate(instance["extras"]["teacher"].values):
+        np.testing.assert_array_equal(values, told.logits(images.split().train_images)[run % 2])
+    assert students["extras"]["teacher"].values.shape == (3 * 2 * SEEDS, 80, 4)
+
+    # The best settings are the last ones; the first rows are those of no smoothing.
+    settings = [row["setting"] for row in found["table"]]
+    assert settings == [{}] * 2 + [{"smoothing": 0.1}] * 2 + [{"smoothing": 0.1, "offset": 10}] * 2
+    y = images.test_labels
+    z = Pretended(None, range(SEEDS), {60: y}, 3.0).logits(images.test_images).astype(float)
+    before, after = (row["measures"] for row in found["table"][:2])
+    losses = [-log_softmax(own, axis=1)[np.arange(60), y].mean() for own in z]
+    assert before["log_loss"]["seeds"] == pytest.approx(losses)
+    assert before["accuracy"]["mean"] == pytest.approx(np.mean(z.argmax(axis=2) == y))
+    eces = [bc.metrics.ece(softmax(own, axis=1), y, bins=10) for own in z]
+    assert before["ece"]["seeds"] == pytest.approx(eces)
+    expected = kept([similar(own, y) for own in z], [similar(own, y) for own in z])
+    assert before["structure"]["seeds"] == pytest.approx(expected)
+    assert after["structure"] == before["structure"]
+    validation = images.split().validation_images
+    model = bc.Temperature(inputs="logits")
+    pretend = Pretended(None, range(SEEDS), {20: images.split().validation_labels}, 3.0)
+    scale = model.fit(pretend.logits(validation)[0], images.split().validation_labels)
+    assert after["inverse_temperature"]["seeds"][0] == pytest.approx(1 / scale.temperature_)
+    scaled = -log_softmax(z[0] / scale.temperature_, axis=1)[np.arange(60), y].mean()
+    assert after["log_loss"]["seeds"][0] == pytest.approx(scaled)
+    # The teachers of students are before and after scaling.
+    values = students["extras"]["teacher"].values
+    np.testing.assert_allclose(values[2] * scale.temperature_, values[0], rtol=1e-5)
+    assert len(found["designed"]["instance"]) == SEEDS
+    assert found["three_classes"][:2] in (["class 0", "class 1"], ["class 2", "class 3"])
+
+    with (tmp_path / "networks.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == (1 + 2 + 4) * SEEDS
+    assert [float(row["test_log_loss"]) for row in rows[:SEEDS]] == pytest.approx(losses)
+    assert json.loads((tmp_path / "networks.json").read_text())["claims"] == found["claims"]
+    for name, shown in (("logits", 4), ("logits_three", 3)):
+        text = (tmp_path / f"{name}.svg").read_text()
+        assert "Instance-based smoothing" in text
+        assert sum(f">class {label}<" in text for label in range(4)) == shown
+
+
+def test_command(pretended: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images, calls = pretended
+    monkeypatch.setattr(networks, "load", lambda name, folder: images)
+    line = ["networks", "--data", "made", "--out", str(tmp_path), "--seeds", "2"]
+    line += ["--smoothing", "0.1", "--offset", "1", "--projection", "pca", "--checkpoints"]
+    result = CliRunner().invoke(app, line)
+    assert result.exit_code == 0, result.stderr
+    found = json.loads((tmp_path / "networks.json").read_text())
+    facts = found["table"][0]["measures"]
+    assert calls[0]["checkpoint"] == str(tmp_path / "checkpoints") + "/without smoothing"
+    mean, half = (100 * facts["accuracy"][key] for key in ("mean", "half_width"))
+    assert cells(result.stdout, "none")[0][:2] == ["no", f"{mean:.1f} ± {half:.1f}"]
+    assert "constant (0.1)" in result.stdout
+    assert result.stdout.count("not clear") == [c["verdict"] for c in found["claims"]].count(
+        "not clear"
+    )
+
+
+def test_files_of_cifar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From bytes as published to the tables; only the training is pretended."""
+    rng = np.random.default_rng(0)
+    place = tmp_path / "cifar-10-batches-bin"
+    place.mkdir()
+    for name in (*(f"data_batch_{part}" for part in range(1, 6)), "test_batch"):
+        rows = rng.integers(256, size=(20, 3073), dtype=np.uint8)
+        rows[:, 0] = np.arange(20) % 10
+        (place / f"{name}.bin").write_bytes(rows.tobytes())
+    (place / "batches.meta.txt").write_text("\n".join("abcdefghij"))
+    monkeypatch.setitem(training.data.COUNTS, "cifar10", (20, 20))
+    images = networks.load("cifar10", tmp_path)
+    split = images.split()
+    labels = {80: split.train_labels, 20: images.test_labels}
+    np.testing.assert_array_equal(np.bincount(split.validation_labels), [2] * 10)
+    labels[20] = np.sort(images.test_labels)  # As many as those of validation.
+    made = []
+
+    def train(make_network: Any, data: Any, **options: Any) -> Pretended:
+        made.append((make_network, data))
+        return Pretended(options["runs"], options["seeds"], labels, 1.0)
+
+    monkeypatch.setattr(training, "train", train, raising=False)
+    line = ["networks", "--data", "cifar10", "--folder", str(tmp_path), "--out"]
+    line += [str(tmp_path / "out"), "--seeds", "2", "--projection", "pca"]
+    result = CliRunner().invoke(app, line)
+    assert result.exit_code == 0, result.stderr
+    assert "cifar10: resnet18, 2 seeds" in result.stdout
+    found = json.loads((tmp_path / "out" / "networks.json").read_text())
+    assert found["images"] == {"train": 80, "validation": 20, "test": 20}
+    ours, known = found["table"][0]["measures"], found["published"]["rows"][0]["measures"]
+    assert set(known) == set(MEASURES)
+    assert "ours, resnet18 / ResNet18" in result.stdout
+    assert f"{ours['log_loss']['mean']:.3f} / 0.362" in result.stdout
+    assert made[0][1].train_inputs.shape == (80, 32, 32, 3)
+    assert made[0][1].mean.shape == (3,)
+
+
+def test_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = ["networks", "--out", str(tmp_path), "--data"]
+    monkeypatch.delenv("BAYESCAL_IMAGES", raising=False)
+    check_error([*line, "cats"], "data must be")
+    check_error([*line, "cifar10"], "folder must be given")
+    check_error([*line, "digits", "--network", "huge"], "network must be")
+    check_error([*line, "digits", "--network", "densenet", "--width", "3"], "width must not be")
+    check_error([*line, "digits", "--projection", "cube"], "projection must be")
+
+
+@pytest.mark.slow
+def test_networks_that_are_trained(tmp_path: Path) -> None:
+    """On images of known similarity: better than chance, alike in pairs, and kept."""
+    images = made_images(train=400, test=200, classes=4, size=8, noise=1.0, shift=0)
+
+    def study(out: str, **options: Any) -> dict[str, Any]:
+        return networks.run(
+            "made",
+            tmp_path / out,
+            images=images,
+            seeds=SEEDS,
+            epochs=8,
+            width=4,
+            learning_rate=0.05,
+            smoothing=(0.1,),
+            offsets=(1,),
+            **options,
+        )
+
+    found = study("one", checkpoints=True)
+    for row in found["table"]:
+        assert row["measures"]["accuracy"]["mean"] > 0.5
+        assert row["measures"]["student_accuracy"]["mean"] > 0.4
+    assert min(map(min, found["designed"].values())) > 0.3
+    assert found["network"] == "student"
+    # What is finished is read, not trained: no second is added.
+    again = study("one", checkpoints=True)
+    assert again["table"] == found["table"]
+    for stage, own in found["seconds"].items():
+        assert again["seconds"][stage]["train"] == own["train"] > 0

@@ -1,0 +1,137 @@
+"""Known truth: what is written, what a stopped run leaves, and who comes closest."""
+
+import csv
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bayescal as bc
+from bayescal.datasets.simplex import sample
+from benchmarks.studies import simplex
+
+RECORDED = Path(__file__).resolve().parents[2] / "benchmarks" / "results" / "study_simplex.json"
+QUICK = ("uncalibrated", "temperature", "dirichlet")
+SMALL: dict[str, Any] = {"calibration_rows": 300, "test_rows": 2000}
+
+
+@pytest.mark.slow
+def test_run_writes_rows_and_what_they_say(tmp_path: Path) -> None:
+    seen = []
+    out = tmp_path / "new" / "out"
+    summary = simplex.run(
+        out,
+        maps=QUICK,
+        datasets=2,
+        about={"a": "1"},
+        progress=lambda *facts: seen.append(facts),
+        **SMALL,
+    )
+    assert seen[0] == ("uncalibrated", 0, 6)
+    assert seen[-1] == ("", 6, 6)
+    assert sorted(os.listdir(out)) == ["parts", "simplex.csv", "simplex.json"]
+    assert json.loads((out / "simplex.json").read_text()) == summary
+    assert list(summary["maps"]) == [*QUICK, simplex.TRUTH]
+    with (out / "simplex.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == 7
+    for name in QUICK:
+        for key in simplex.METRICS:
+            values = [float(row[key]) for row in rows if row["map"] == name]
+            assert summary["maps"][name][key] == pytest.approx(np.mean(values))
+            assert summary["maps"][name]["spread"][key] == [min(values), max(values)]
+    spread = summary["maps"]["uncalibrated"]["spread"]["log_loss"]
+    assert spread[0] == spread[1]
+
+
+def test_results_are_those_of_the_estimator(tmp_path: Path) -> None:
+    found = simplex.run(tmp_path, maps=["dirichlet"], **SMALL)["maps"]["dirichlet"]
+    own, test = sample(300, seed=0), sample(2000, seed=1_000_000)
+    probs = bc.Dirichlet().fit(own.probs, own.y).predict_proba(test.probs)
+    assert found["distance_l1"] == pytest.approx(np.abs(probs - test.truth).sum(axis=1).mean())
+    expected = -(test.truth * np.log(probs)).sum(axis=1).mean()
+    assert found["log_loss"] == pytest.approx(expected)
+
+
+def test_truth_is_a_floor(tmp_path: Path) -> None:
+    maps = simplex.run(tmp_path, maps=QUICK, **SMALL)["maps"]
+    truth = maps.pop(simplex.TRUTH)
+    assert truth["distance_l1"] == truth["loss_gap"] == 0
+    for found in maps.values():
+        for key in ("distance_l2", "log_loss", "brier_score"):
+            assert found[key] > truth[key]
+        assert found["accuracy"] < truth["accuracy"]
+
+
+def test_run_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def run_method(method: Any, *args: Any) -> Any:
+        made.append((method.name, args[-1]))
+        return original(method, *args)
+
+    original = simplex.run_method
+    monkeypatch.setattr(simplex, "run_method", run_method)
+
+    def stop(name: str, done: int, total: int) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        simplex.run(tmp_path, maps=QUICK, datasets=2, progress=stop, **SMALL)
+    assert not (tmp_path / "simplex.csv").exists()
+    made.clear()
+    whole = simplex.run(tmp_path, maps=QUICK, datasets=2, **SMALL)
+    assert made == [("temperature", 1), ("dirichlet", 0), ("dirichlet", 1)]
+    assert simplex.run(tmp_path, maps=QUICK, datasets=2, **SMALL) == whole
+    assert len(made) == 3
+    simplex.run(tmp_path, maps=QUICK[:1], **SMALL | {"calibration_rows": 301})
+    assert len(made) == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"maps": ["magic"]}, "no map named 'magic'; there are uncalibrated"),
+        ({"datasets": 0}, "datasets must be at least 1, got 0"),
+        ({"calibration_rows": 0}, "n must be"),
+        ({"test_rows": 0}, "n must be"),
+    ],
+)
+def test_wrong_options_are_errors(tmp_path: Path, options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        simplex.run(tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_kernel_and_dirichlet_beat_temperature_by_every_metric(tmp_path: Path) -> None:
+    maps = simplex.run(
+        tmp_path,
+        maps=["temperature", "dirichlet", "kernel"],
+        calibration_rows=5000,
+        test_rows=20_000,
+    )["maps"]
+    for key in simplex.METRICS:
+        sign = -1 if key == "accuracy" else 1
+        for name in ("dirichlet", "kernel"):
+            assert sign * maps[name][key] < sign * maps["temperature"][key], (name, key)
+
+
+@pytest.mark.slow
+def test_recorded_results_are_those_of_today(tmp_path: Path) -> None:
+    recorded = json.loads(RECORDED.read_text())
+    maps = recorded["maps"]
+    for key in ("log_loss", "brier_score", "distance_l1", "loss_gap"):
+        assert min(found[key] for found in maps.values()) == maps[simplex.TRUTH][key]
+    for name in ("dirichlet", "kernel"):
+        for key in simplex.METRICS:
+            sign = -1 if key == "accuracy" else 1
+            assert sign * maps[name][key] < sign * maps["temperature"][key]
+    found = simplex.run(tmp_path, maps=["vector"], datasets=recorded["datasets"])["maps"]
+    for name in ("vector", simplex.TRUTH):
+        for key in simplex.METRICS:
+            assert found[name][key] == pytest.approx(maps[name][key], abs=1e-5)

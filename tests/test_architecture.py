@@ -28,8 +28,7 @@ LAYERS = (
     "inference",
     "posterior",
     "smoothing",
-    "logistic",
-    "multinomial",
+    "regression",
     "maps",
     "metrics",
     "compare",
@@ -43,6 +42,8 @@ LAYERS = (
     "study",
     "cli",
 )
+# For other packages of the project, not for users: like _core, it lists no public names.
+INTERNAL = ("bayescal.regression",)
 # The package's __init__ and the ways into the program may import everything.
 UNRESTRICTED = ("__init__", "__main__", "cli")
 MAX_LINES = 400
@@ -128,14 +129,18 @@ def layer_faults(package: Path) -> list[str]:
 
 
 def public_modules(name: str) -> list[ModuleType]:
-    """Import and return all modules whose dotted name has no part that begins with _."""
+    """Import and return all modules for users: no part of their dotted name begins with _."""
 
     def fail(module: str) -> None:
         raise ImportError(f"cannot import {module}") from sys.exception()
 
     package = importlib.import_module(name)
     found = pkgutil.walk_packages(package.__path__, f"{name}.", onerror=fail)
-    names = [entry.name for entry in found if "._" not in entry.name]
+    names = [
+        entry.name
+        for entry in found
+        if "._" not in entry.name and not entry.name.startswith(INTERNAL)
+    ]
     return [package, *(importlib.import_module(entry) for entry in names)]
 
 

@@ -24,7 +24,7 @@ from bayescal.estimators._calibrator import Calibrator
 from bayescal.estimators.auto import Auto, Report
 from bayescal.estimators.combining import Average, Composition, MultiLabel
 from bayescal.estimators.logistic_regression import LogisticRegression
-from bayescal.logistic._posterior import Draws
+from bayescal.regression.posterior import Draws
 
 __all__ = ["load", "save"]
 

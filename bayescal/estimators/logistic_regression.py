@@ -17,10 +17,10 @@ from bayescal._core.numerics import sigmoid
 from bayescal._core.optimise import Status
 from bayescal.estimators._calibrator import warn_of_chains
 from bayescal.estimators._labels import read_rows
-from bayescal.logistic._posterior import Draws
-from bayescal.logistic.method import PRESETS, Method
 from bayescal.maps._parametric import Inference
 from bayescal.maps._posterior import ParameterPosterior, summarise_curves
+from bayescal.regression.method import PRESETS, Method
+from bayescal.regression.posterior import Draws
 
 __all__ = ["LogisticRegression"]
 

@@ -15,10 +15,10 @@ import numpy as np
 
 from bayescal._core.numerics import sigmoid
 from bayescal._core.optimise import Status
-from bayescal.logistic._fit import fit_single
-from bayescal.logistic._objective import Design, Prior, Problem
-from bayescal.logistic._posterior import Draws, Points, Target, laplace, nuts
 from bayescal.maps._map import Map, State
+from bayescal.regression.fit import fit_single
+from bayescal.regression.objective import Design, Prior, Problem
+from bayescal.regression.posterior import Draws, Points, Target, laplace, nuts
 
 Inference = Literal["map", "laplace", "nuts"]
 #: Gelman et al. (2008): for features of standard deviation 0.5, and for the intercept.

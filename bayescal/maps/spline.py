@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from bayescal._core.checks import check_choice, check_count, check_strength
-from bayescal.logistic._ridge import ridge_path
 from bayescal.maps._map import Domain, State, register
 from bayescal.maps._parametric import Parametric
+from bayescal.regression.ridge import ridge_path
 
 __all__ = ["Spline", "compact_logit"]
 

@@ -28,7 +28,7 @@ from sklearn.svm import LinearSVC
 
 from bayescal import metrics
 from bayescal.estimators import LogisticRegression
-from bayescal.logistic.method import PRESETS
+from bayescal.regression.method import PRESETS
 from bayescal.study._store import keep, recall, write_csv, write_json
 from bayescal.study._summary import summarise
 from bayescal.study._tables import BinaryTable, find_tables, read_table, split_rows

@@ -13,14 +13,14 @@ import numpy as np
 
 from bayescal._core.numerics import softmax
 from bayescal._core.optimise import Minimum, Status
-from bayescal.logistic._posterior import Draws
 from bayescal.maps._map import State
 from bayescal.maps.multiclass._draws import blocks, summarise
 from bayescal.maps.multiclass._map import ParametricMulticlassMap
-from bayescal.multinomial._fit import fit_on_host
-from bayescal.multinomial._objective import Design
-from bayescal.multinomial._posterior import sample
-from bayescal.multinomial._temperature import fit_inverse_temperature
+from bayescal.regression.posterior import Draws
+from bayescal.regression.softmax_fit import fit_on_host
+from bayescal.regression.softmax_objective import Design
+from bayescal.regression.softmax_posterior import sample
+from bayescal.regression.temperature import fit_inverse_temperature
 
 #: Scores beyond this count as this, so that nothing overflows.
 FAR = 1e50

@@ -7,8 +7,8 @@ from typing import ClassVar, Literal, TypeVar
 
 import numpy as np
 
-from bayescal.logistic._posterior import Draws
 from bayescal.maps._map import State
+from bayescal.regression.posterior import Draws
 
 #: What a map works on: logits as they are (of probabilities their logarithms), logarithms of
 #: probabilities that sum to one, or these probabilities.

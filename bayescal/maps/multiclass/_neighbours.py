@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from bayescal._core.checks import check_level
-from bayescal.logistic._cross_validation import stratified_folds
 from bayescal.maps._map import State
+from bayescal.regression.cross_validation import stratified_folds
 
 Assumption = Literal["errors", "labels"]
 ASSUMPTIONS = ("errors", "labels")

@@ -9,7 +9,6 @@ import numpy as np
 
 from bayescal._core.numerics import log_softmax, softmax
 from bayescal._core.optimise import Status
-from bayescal.logistic._posterior import Draws
 from bayescal.maps.multiclass._draws import blocks
 from bayescal.maps.multiclass._member import (
     Member,
@@ -19,10 +18,11 @@ from bayescal.maps.multiclass._member import (
     penalties,
     smooth,
 )
-from bayescal.multinomial._fit import Prepared, fit_on_host
-from bayescal.multinomial._objective import change
-from bayescal.multinomial._posterior import sample
-from bayescal.multinomial._temperature import fit_inverse_temperature, sample_inverse
+from bayescal.regression.posterior import Draws
+from bayescal.regression.softmax_fit import Prepared, fit_on_host
+from bayescal.regression.softmax_objective import change
+from bayescal.regression.softmax_posterior import sample
+from bayescal.regression.temperature import fit_inverse_temperature, sample_inverse
 
 #: Prior weight of each member of the stack, in rows: that of Dirichlet(2).
 _PRIOR = 1.0

@@ -24,7 +24,7 @@ from bayescal.maps.multiclass._binwise import (
     softmax_below,
 )
 from bayescal.maps.multiclass._map import Domain, Keeps, MulticlassMap, register_multiclass
-from bayescal.multinomial._temperature import fit_inverse_temperature
+from bayescal.regression.temperature import fit_inverse_temperature
 
 __all__ = ["BinwiseTemperature"]
 

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from bayescal.logistic._posterior import Draws
 from bayescal.maps._map import State
 from bayescal.maps.multiclass._draws import summarise
 from bayescal.maps.multiclass._linear import apply_inverse
@@ -18,8 +17,9 @@ from bayescal.maps.multiclass._map import (
     register_multiclass,
 )
 from bayescal.maps.multiclass._simplex import best_mixture
-from bayescal.multinomial._mixture import sample_mixture
-from bayescal.multinomial._temperature import fit_inverse_temperature
+from bayescal.regression.mixture import sample_mixture
+from bayescal.regression.posterior import Draws
+from bayescal.regression.temperature import fit_inverse_temperature
 
 __all__ = ["EnsembleTemperature"]
 

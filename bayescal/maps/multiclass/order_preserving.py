@@ -15,7 +15,7 @@ from bayescal.maps.multiclass._binwise import blocks, softmax_below
 from bayescal.maps.multiclass._folds import stratified_folds
 from bayescal.maps.multiclass._map import Domain, Keeps, MulticlassMap, register_multiclass
 from bayescal.maps.multiclass._order_network import Family, Lanes, Parameters
-from bayescal.multinomial._temperature import fit_inverse_temperature
+from bayescal.regression.temperature import fit_inverse_temperature
 
 __all__ = ["OrderPreserving"]
 

@@ -13,7 +13,6 @@ import numpy as np
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.checks import check_choice, check_count
 from bayescal._core.optimise import Status
-from bayescal.logistic._posterior import Draws
 from bayescal.maps._map import State
 from bayescal.maps.multiclass._draws import blocks, summarise
 from bayescal.maps.multiclass._folds import folds_by_content
@@ -32,6 +31,7 @@ from bayescal.maps.multiclass._stack import (
     mix,
     sample_stack,
 )
+from bayescal.regression.posterior import Draws
 
 __all__ = ["StackedScaling"]
 

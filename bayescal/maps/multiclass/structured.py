@@ -7,13 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from bayescal.logistic._posterior import Draws
 from bayescal.maps._map import State
 from bayescal.maps.multiclass._linear import LinearMap, Rows
 from bayescal.maps.multiclass._map import Domain, register_multiclass
 from bayescal.maps.multiclass._member import smooth
-from bayescal.multinomial._objective import Design
-from bayescal.multinomial._temperature import fit_inverse_temperature
+from bayescal.regression.posterior import Draws
+from bayescal.regression.softmax_objective import Design
+from bayescal.regression.temperature import fit_inverse_temperature
 
 __all__ = ["StructuredMatrix", "StructuredVector"]
 

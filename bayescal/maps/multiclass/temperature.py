@@ -9,7 +9,6 @@ import numpy as np
 
 from bayescal._core.checks import check_choice
 from bayescal._core.optimise import Status
-from bayescal.logistic._posterior import Draws
 from bayescal.maps._map import State
 from bayescal.maps.multiclass._adaptive import best_inverse_temperature
 from bayescal.maps.multiclass._draws import summarise
@@ -20,7 +19,8 @@ from bayescal.maps.multiclass._map import (
     ParametricMulticlassMap,
     register_multiclass,
 )
-from bayescal.multinomial._temperature import fit_inverse_temperature, sample_inverse
+from bayescal.regression.posterior import Draws
+from bayescal.regression.temperature import fit_inverse_temperature, sample_inverse
 
 __all__ = ["Temperature"]
 

@@ -10,8 +10,8 @@ import numpy as np
 from bayescal.maps._map import State
 from bayescal.maps.multiclass._linear import LinearMap, Rows
 from bayescal.maps.multiclass._map import Domain, register_multiclass
-from bayescal.multinomial._objective import Design
-from bayescal.multinomial._temperature import fit_inverse_temperature
+from bayescal.regression.softmax_objective import Design
+from bayescal.regression.temperature import fit_inverse_temperature
 
 __all__ = ["Vector"]
 

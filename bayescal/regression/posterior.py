@@ -17,8 +17,8 @@ import numpy as np
 from bayescal._core.optimise import Minimum, Quadratic, newton
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
-from bayescal.logistic._compress import NODES, compress
-from bayescal.logistic._objective import (
+from bayescal.regression.compress import NODES, compress
+from bayescal.regression.objective import (
     cross_entropy_on_host,
     prior_loss,
 )

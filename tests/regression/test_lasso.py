@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from bayescal._core.optimise import Status
-from bayescal.logistic import _cross_validation
-from bayescal.logistic._cross_validation import Grid, choose_on_host, stratified_folds
-from bayescal.logistic._fit import fit_many, fit_single
-from bayescal.logistic._lasso import lasso_step_on_host
-from bayescal.logistic._objective import Problem
+from bayescal.regression import cross_validation
+from bayescal.regression.cross_validation import Grid, choose_on_host, stratified_folds
+from bayescal.regression.fit import fit_many, fit_single
+from bayescal.regression.lasso import lasso_step_on_host
+from bayescal.regression.objective import Problem
 
 Array = np.ndarray
 
@@ -158,13 +158,13 @@ def test_every_fit_of_a_path_is_optimal(
     kind: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths: list[Array] = []
-    path = _cross_validation._path
+    path = cross_validation._path
 
     def spy(*arguments: Any) -> Array:
         paths.append(path(*arguments) / arguments[2])
         return path(*arguments)
 
-    monkeypatch.setattr(_cross_validation, "_path", spy)
+    monkeypatch.setattr(cross_validation, "_path", spy)
     x, t, w = make(kind)
     fold = stratified_folds(t.astype(int), 4)
     grid = grid_of(name, t)

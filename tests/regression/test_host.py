@@ -15,8 +15,8 @@ from scipy import optimize, stats
 from scipy.special import expit
 
 from bayescal._core.optimise import Minimum, Status
-from bayescal.logistic._fit import Fit, fit_many, fit_single
-from bayescal.logistic._objective import Prior, Problem
+from bayescal.regression.fit import Fit, fit_many, fit_single
+from bayescal.regression.objective import Prior, Problem
 
 pytestmark = pytest.mark.usefixtures("x64")
 

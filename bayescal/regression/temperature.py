@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.optimise import Status
-from bayescal.logistic._posterior import Draws, antithetic, sample_whitened
+from bayescal.regression.posterior import Draws, antithetic, sample_whitened
 
 #: Elements of a block: several arrays of this size stay in the processor's cache.
 _BLOCK = 1 << 15

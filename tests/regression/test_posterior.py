@@ -12,9 +12,9 @@ from scipy import optimize, stats
 from scipy.special import expit
 
 from bayescal._core.optimise import Status
-from bayescal.logistic._compress import NODES, compress
-from bayescal.logistic._objective import Design, Prior
-from bayescal.logistic._posterior import Points, Target, _sums, find_mode, laplace, nuts
+from bayescal.regression.compress import NODES, compress
+from bayescal.regression.objective import Design, Prior
+from bayescal.regression.posterior import Points, Target, _sums, find_mode, laplace, nuts
 
 Array = np.ndarray
 

@@ -9,10 +9,10 @@ from scipy import optimize
 from scipy.special import log_softmax, softmax
 
 from bayescal._core.optimise import Status
-from bayescal.multinomial import _fit, _precondition
-from bayescal.multinomial._cross_validation import _side_by_side, out_of_fold_losses
-from bayescal.multinomial._fit import fit_many, fit_on_host
-from bayescal.multinomial._objective import (
+from bayescal.regression import precondition, softmax_fit
+from bayescal.regression.softmax_cross_validation import _side_by_side, out_of_fold_losses
+from bayescal.regression.softmax_fit import fit_many, fit_on_host
+from bayescal.regression.softmax_objective import (
     Design,
     Host,
     Parameters,
@@ -22,7 +22,7 @@ from bayescal.multinomial._objective import (
     multiply,
     split,
 )
-from tests.multinomial.problems import KINDS, make, size
+from tests.regression.problems import KINDS, make, size
 
 Array = np.ndarray
 
@@ -141,7 +141,7 @@ def test_optimum_of_many_parameters_against_scipy(strength: float, ways: list[st
     """Single precision directions, threads, and the preconditioners of many classes."""
     design = make(5500, 50, 4)
     penalty = np.full(size(design), strength)
-    assert _precondition.choices(design, penalty) == [getattr(_precondition, w) for w in ways]
+    assert precondition.choices(design, penalty) == [getattr(precondition, w) for w in ways]
     found, prepared = fit_on_host(design, penalty)
     expected = scipy_optimum(design, penalty)
     assert found.status == Status.CONVERGED
@@ -176,7 +176,7 @@ def test_every_preconditioner_leads_to_the_optimum(
     design = make(500, 6, 5, kind)
     penalty = np.random.default_rng(0).uniform(0.1, 3, size(design))
     exact, _ = fit_on_host(design, penalty)
-    monkeypatch.setattr(_fit, "choices", lambda *_: [getattr(_precondition, way)])
+    monkeypatch.setattr(softmax_fit, "choices", lambda *_: [getattr(precondition, way)])
     found, _ = fit_on_host(design, penalty)
     assert found.status == Status.CONVERGED
     np.testing.assert_allclose(found.value, exact.value, rtol=1e-10)
@@ -190,10 +190,10 @@ def test_inverses_are_what_they_say() -> None:
     probs = softmax(design.offset, axis=1)
     hessian = full_hessian(design, probs, np) + np.diag(penalty)
     vector = np.random.default_rng(1).normal(size=len(penalty))
-    whole = _precondition.WHOLE
+    whole = precondition.WHOLE
     inverse = whole.invert(whole.measure(design, probs), penalty, sizes)
     np.testing.assert_allclose(hessian @ whole.apply(inverse, vector, sizes), vector, rtol=1e-6)
-    blocks = _precondition.BLOCKS
+    blocks = precondition.BLOCKS
     inverse = blocks.invert(blocks.measure(design, probs), penalty, sizes)
     solved = blocks.apply(inverse, vector, sizes)
     k, m, _, r = sizes
@@ -202,7 +202,7 @@ def test_inverses_are_what_they_say() -> None:
         block = hessian[np.ix_(own, own)]
         # In single precision, which suffices for a direction.
         np.testing.assert_allclose(block @ solved[own], vector[own], rtol=1e-3)
-    diagonal = _precondition.DIAGONAL
+    diagonal = precondition.DIAGONAL
     inverse = diagonal.invert(diagonal.measure(design, probs), penalty, sizes)
     only = diagonal.apply(inverse, vector, sizes)
     np.testing.assert_allclose(np.diag(hessian)[:-r] * only[:-r], vector[:-r], rtol=1e-6)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal.logistic._objective import Prior
+from bayescal.regression.objective import Prior
 
 __all__ = ["CAUCHY", "INTERCEPT", "Scaling", "of"]
 

@@ -11,10 +11,10 @@ import numpy as np
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.newton_cg import conjugate_gradients
 from bayescal._core.optimise import Status
-from bayescal.logistic._posterior import Draws, antithetic, sample_whitened, triangle
-from bayescal.multinomial._fit import MOST_PRODUCTS, Prepared, fit_on_host
-from bayescal.multinomial._objective import Design, Host, evaluate, gather
-from bayescal.multinomial._precondition import WHOLE
+from bayescal.regression.posterior import Draws, antithetic, sample_whitened, triangle
+from bayescal.regression.precondition import WHOLE
+from bayescal.regression.softmax_fit import MOST_PRODUCTS, Prepared, fit_on_host
+from bayescal.regression.softmax_objective import Design, Host, evaluate, gather
 
 #: The whole Hessian of more parameters takes too much time and memory.
 MOST_PARAMETERS = 3000

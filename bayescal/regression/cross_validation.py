@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal.logistic._fit import Fit, as_fit, fit_one, rows_at_once
-from bayescal.logistic._host import design_of, fit_design, span_of
-from bayescal.logistic._objective import (
+from bayescal.regression.fit import Fit, as_fit, fit_one, rows_at_once
+from bayescal.regression.host import design_of, fit_design, span_of
+from bayescal.regression.objective import (
     Design,
     Problem,
     loss_and_gradient_on_host,

@@ -8,7 +8,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
-from bayescal.logistic._cross_validation import (
+from bayescal.regression.cross_validation import (
     Choice,
     Grid,
     choose,

@@ -8,8 +8,8 @@ import numpy as np
 
 from bayescal._core.numerics import log_softmax
 from bayescal._core.precision import float64
-from bayescal.multinomial._fit import fit_many, fit_on_host
-from bayescal.multinomial._objective import Design, change
+from bayescal.regression.softmax_fit import fit_many, fit_on_host
+from bayescal.regression.softmax_objective import Design, change
 
 #: What decides between penalties need not be known to more digits.
 _TOLERANCE = 1e-7

@@ -10,8 +10,8 @@ import numpy as np
 
 from bayescal._core.numerics import log_softmax, softmax
 from bayescal._core.optimise import Status
-from bayescal.logistic._posterior import Draws, antithetic, sample_whitened, triangle
-from bayescal.multinomial._temperature import LOG_SCALE
+from bayescal.regression.posterior import Draws, antithetic, sample_whitened, triangle
+from bayescal.regression.temperature import LOG_SCALE
 
 _STEP = 1e-4
 

@@ -11,16 +11,16 @@ from bayescal._core.checks import check_choice, check_count, check_strength
 from bayescal._core.optimise import Minimum
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
-from bayescal.logistic import features
-from bayescal.logistic._cross_validation import (
+from bayescal.regression import features
+from bayescal.regression.cross_validation import (
     Grid,
     choose,
     choose_on_host,
     stratified_folds,
 )
-from bayescal.logistic._fit import fit_single, on_host
-from bayescal.logistic._objective import Design, Prior, Problem
-from bayescal.logistic._posterior import Draws, Target, laplace, nuts
+from bayescal.regression.fit import fit_single, on_host
+from bayescal.regression.objective import Design, Prior, Problem
+from bayescal.regression.posterior import Draws, Target, laplace, nuts
 from bayescal.smoothing import instance_targets, platt_targets
 
 __all__ = ["PRESETS", "SMOOTHINGS", "STRENGTHS", "Method", "Settled"]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal.multinomial._objective import (
+from bayescal.regression.softmax_objective import (
     FEW,
     Design,
     Parameters,

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from bayescal._core.optimise import Minimum, Quadratic, Status, newton
-from bayescal.logistic._lasso import lasso_step_on_host
-from bayescal.logistic._objective import (
+from bayescal.regression.lasso import lasso_step_on_host
+from bayescal.regression.objective import (
     Design,
     Problem,
     cross_entropy_on_host,

@@ -16,8 +16,8 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 from bayescal._core.optimise import Status
-from bayescal.logistic._fit import Fit, fit_many
-from bayescal.logistic._objective import Problem
+from bayescal.regression.fit import Fit, fit_many
+from bayescal.regression.objective import Problem
 
 pytestmark = pytest.mark.usefixtures("x64")
 

@@ -7,9 +7,9 @@ import pytest
 from scipy.special import softmax
 
 from bayescal._core.optimise import Status
-from bayescal.multinomial import _posterior
-from bayescal.multinomial._objective import Design, change, full_hessian, split
-from tests.multinomial.problems import KINDS, make, size
+from bayescal.regression import softmax_posterior
+from bayescal.regression.softmax_objective import Design, change, full_hessian, split
+from tests.regression.problems import KINDS, make, size
 
 
 def covariance(design: Design, penalty: np.ndarray, theta: np.ndarray) -> np.ndarray:
@@ -31,10 +31,10 @@ def covariance(design: Design, penalty: np.ndarray, theta: np.ndarray) -> np.nda
 @pytest.mark.parametrize("kind", KINDS)
 def test_draws_have_the_covariance(kind: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the whole Hessian, and by solving with products."""
-    monkeypatch.setattr(_posterior, "MOST_PARAMETERS", most)
+    monkeypatch.setattr(softmax_posterior, "MOST_PARAMETERS", most)
     design = make(400, 4, 2, kind)
     penalty = np.random.default_rng(0).uniform(0.3, 3, size(design))
-    draws = _posterior.sample(design, penalty, np.zeros_like(penalty), "laplace", 8000, 0)
+    draws = softmax_posterior.sample(design, penalty, np.zeros_like(penalty), "laplace", 8000, 0)
     theta = draws.coefficients[0]
     assert draws.status == Status.CONVERGED and theta.shape == (8000, len(penalty))
     mode = theta.mean(axis=0)
@@ -51,11 +51,11 @@ def test_draws_have_the_covariance(kind: str, most: int, monkeypatch: pytest.Mon
 
 
 def test_an_odd_number_of_solved_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_posterior, "MOST_PARAMETERS", 0)
+    monkeypatch.setattr(softmax_posterior, "MOST_PARAMETERS", 0)
     design = make(100, 3, 2, "vector")
     penalty = np.ones(size(design))
-    theta = _posterior.sample(design, penalty, 0 * penalty, "laplace", 7, 0).coefficients[0]
-    again = _posterior.sample(design, penalty, 0 * penalty, "laplace", 7, 0).coefficients[0]
+    theta = softmax_posterior.sample(design, penalty, 0 * penalty, "laplace", 7, 0).coefficients[0]
+    again = softmax_posterior.sample(design, penalty, 0 * penalty, "laplace", 7, 0).coefficients[0]
     np.testing.assert_array_equal(theta, again)
     np.testing.assert_allclose(theta[:3] + theta[4:], np.broadcast_to(2 * _mode(theta), (3, 6)))
     assert split(theta, design.sizes).diagonal.shape == (7, 3)
@@ -69,6 +69,6 @@ def test_what_would_take_too_much_is_refused() -> None:
     design = make(100, 60, 2, "matrix")
     penalty = np.ones(size(design))
     with pytest.raises(ValueError, match="'map' or 'laplace' for more than 3,000 parameters"):
-        _posterior.sample(design, penalty, 0 * penalty, "nuts", 100, 0)
+        softmax_posterior.sample(design, penalty, 0 * penalty, "nuts", 100, 0)
     with pytest.raises(ValueError, match="num_samples must be at most 73,343 for 3,660 parameters"):
-        _posterior.sample(design, penalty, 0 * penalty, "laplace", 100_000, 0)
+        softmax_posterior.sample(design, penalty, 0 * penalty, "laplace", 100_000, 0)

@@ -12,8 +12,8 @@ import numpy as np
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.newton_cg import Curvature, Point, newton_cg
 from bayescal._core.optimise import Minimum
-from bayescal.multinomial._objective import Design, Host, evaluate, movement, multiply
-from bayescal.multinomial._precondition import Preconditioner, choices
+from bayescal.regression.precondition import Preconditioner, choices
+from bayescal.regression.softmax_objective import Design, Host, evaluate, movement, multiply
 
 MOST_PRODUCTS = 400
 _MOST_SLOW = 12

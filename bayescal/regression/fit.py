@@ -18,8 +18,8 @@ from bayescal._core.optimise import (
 )
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
-from bayescal.logistic._host import MANY, fit_on_host
-from bayescal.logistic._objective import (
+from bayescal.regression.host import MANY, fit_on_host
+from bayescal.regression.objective import (
     Prior,
     Problem,
     cross_entropy,

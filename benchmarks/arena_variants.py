@@ -23,14 +23,14 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 import bayescal as bc
+from bayescal._core.folds import content_folds, score_keys
 from bayescal._core.numerics import sigmoid
 from bayescal._core.warnings import ignored
-from bayescal.maps import AveragedBeta
-from bayescal.maps.averaged_beta import FAR
-from bayescal.maps.multiclass._folds import folds_by_content
-from bayescal.maps.multiclass._member import Member
-from bayescal.maps.multiclass._stack import fit_members, label_log_probabilities, log_mean, mix
-from bayescal.maps.multiclass.stacked_scaling import MEMBERS, PLAIN, WEAKER
+from bayescal.calibrators._averaging import FAR
+from bayescal.calibrators._member import Member
+from bayescal.calibrators._stack import fit_members, label_log_probabilities, log_mean, mix
+from bayescal.calibrators.averaged_beta import AveragedBeta
+from bayescal.calibrators.stacked_scaling import MEMBERS, PLAIN, WEAKER
 from benchmarks.studies.arena import Experiment, find_experiments, read_experiment
 
 Array = np.ndarray
@@ -97,7 +97,7 @@ def mixtures(experiment: Experiment, rows: int) -> dict[str, float]:
     names, members = (list(part) for part in zip(*(LIBRARY | own).items(), strict=True))
     others = {name: make for name, make in OTHERS.items() if name != "kernel" or k < LOCAL}
     whole = fit_members(members, scores, y, ones)
-    folds, held = folds_by_content(scores, y, 5, 0), np.empty((len(y), len(members) + len(others)))
+    folds, held = content_folds(score_keys(scores, y), y, 5), np.empty((len(y), len(members) + len(others)))
     for fold in range(folds.max() + 1):
         out = folds == fold
         found = fit_members(members, scores[~out], y[~out], ones[~out], whole)

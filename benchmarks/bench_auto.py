@@ -63,8 +63,8 @@ def batch(p: Array, y: Array, at: Array, truth: Array) -> tuple[Callable[[], Any
     import jax
     import jax.numpy as jnp
 
-    from bayescal.maps import _averaging
-    from bayescal.maps.averaged_beta import _gather
+    from bayescal.calibrators import _averaging
+    from bayescal.calibrators.averaged_beta import _gather
 
     rng = np.random.default_rng(0)
     z = np.log(p[:, 1] / p[:, 0])
@@ -100,7 +100,7 @@ def entries() -> list[Entry]:
     for n, k in ((5000, 10), (5000, 100), (25_000, 1000)):
         task = f"{k} classes, {n:,} rows"
         for mode in ("stack", "single"):
-            own = ours("StackedScaling", mode=mode, random_state=0)
+            own = ours("StackedScaling", mode=mode)
             found.append(Entry(task, "bayescal", f"StackedScaling({mode!r})", (n, k), "", own))
         for name in ("SVSCalibrator", "SMSCalibrator"):
             if k < 1000 or name == "SVSCalibrator":

@@ -13,10 +13,10 @@ from bayescal._core.optimise import Minimum, Status
 from bayescal.calibrators._base import State
 from bayescal.calibrators._parametric import ParametricCalibrator
 from bayescal.calibrators.temperature import fit_inverse_temperature
-from bayescal.logistic._posterior import Draws
-from bayescal.multinomial._fit import fit_on_host
-from bayescal.multinomial._objective import Design
-from bayescal.multinomial._posterior import sample
+from bayescal.regression.posterior import Draws
+from bayescal.regression.softmax_fit import fit_on_host
+from bayescal.regression.softmax_objective import Design
+from bayescal.regression.softmax_posterior import sample
 
 #: Scores beyond this count as this, so that nothing overflows.
 LARGEST_SCORE = 1e50

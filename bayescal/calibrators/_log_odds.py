@@ -14,9 +14,9 @@ from bayescal._core.numerics import sigmoid
 from bayescal._core.optimise import Status
 from bayescal.calibrators._base import State
 from bayescal.calibrators._parametric import ParametricCalibrator
-from bayescal.logistic._fit import fit_single
-from bayescal.logistic._objective import Design, Prior, Problem
-from bayescal.logistic._posterior import Draws, Points, Target, laplace, nuts
+from bayescal.regression.fit import fit_single
+from bayescal.regression.objective import Design, Prior, Problem
+from bayescal.regression.posterior import Draws, Points, Target, laplace, nuts
 
 #: Gelman et al. (2008): for features of standard deviation 0.5, and for the intercept.
 SLOPE_SCALE, INTERCEPT_SCALE = 2.5, 10.0

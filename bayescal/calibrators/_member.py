@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.numerics import softmax
-from bayescal.multinomial._objective import Design
+from bayescal.regression.softmax_objective import Design
 
 #: Factors of probabilities, so that their coefficients are of the size of the others.
 _PROBABILITY = 4.0

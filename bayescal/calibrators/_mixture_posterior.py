@@ -11,7 +11,7 @@ import numpy as np
 from bayescal._core.numerics import differences, log_softmax, softmax
 from bayescal._core.optimise import Status
 from bayescal.calibrators.temperature import LOG_SCALE
-from bayescal.logistic._posterior import Draws, antithetic, sample_whitened, triangle
+from bayescal.regression.posterior import Draws, antithetic, sample_whitened, triangle
 
 _STEP = 1e-4
 

@@ -16,7 +16,7 @@ from bayescal.calibrators._base import Calibrator, State
 from bayescal.calibrators._labels import frames_to_caller
 from bayescal.calibrators._posterior import row_blocks, summarize_draws
 from bayescal.inference.parameters import ParameterPosterior
-from bayescal.logistic._posterior import Draws
+from bayescal.regression.posterior import Draws
 
 Inference = Literal["map", "laplace", "nuts"]
 

@@ -19,10 +19,10 @@ from bayescal.calibrators._member import (
 )
 from bayescal.calibrators._posterior import row_blocks
 from bayescal.calibrators.temperature import fit_inverse_temperature, sample_inverse
-from bayescal.logistic._posterior import Draws
-from bayescal.multinomial._fit import Prepared, fit_on_host
-from bayescal.multinomial._objective import change
-from bayescal.multinomial._posterior import sample
+from bayescal.regression.posterior import Draws
+from bayescal.regression.softmax_fit import Prepared, fit_on_host
+from bayescal.regression.softmax_objective import change
+from bayescal.regression.softmax_posterior import sample
 
 #: Prior weight of each member of the stack, in rows: that of Dirichlet(2).
 _PRIOR = 1.0

@@ -11,7 +11,7 @@ from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._linear import LinearCalibrator
 from bayescal.calibrators._member import smooth
 from bayescal.calibrators.temperature import fit_inverse_temperature
-from bayescal.logistic._posterior import Draws
+from bayescal.regression.posterior import Draws
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -13,7 +13,7 @@ from bayescal.calibrators._mixture import best_mixture
 from bayescal.calibrators._mixture_posterior import sample_mixture
 from bayescal.calibrators._parametric import ParametricCalibrator
 from bayescal.calibrators.temperature import fit_inverse_temperature, scaled_softmax
-from bayescal.logistic._posterior import Draws
+from bayescal.regression.posterior import Draws
 
 __all__ = ["EnsembleTemperature"]
 

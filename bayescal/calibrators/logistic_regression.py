@@ -19,7 +19,7 @@ from bayescal.calibrators._labels import read_rows
 from bayescal.calibrators._parametric import Inference, posterior_state, read_posterior
 from bayescal.calibrators._posterior import summarize_draws
 from bayescal.inference.parameters import ParameterPosterior
-from bayescal.logistic.method import PRESETS, Method
+from bayescal.regression.method import PRESETS, Method
 
 __all__ = ["LogisticRegression"]
 

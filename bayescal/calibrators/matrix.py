@@ -13,8 +13,8 @@ from bayescal.calibrators._base import State
 from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._linear import LinearCalibrator, Rows
 from bayescal.calibrators.temperature import fit_inverse_temperature
-from bayescal.multinomial._cross_validation import out_of_fold_losses
-from bayescal.multinomial._objective import Design
+from bayescal.regression.softmax_cross_validation import out_of_fold_losses
+from bayescal.regression.softmax_objective import Design
 
 __all__ = ["Matrix"]
 

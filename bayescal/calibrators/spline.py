@@ -18,7 +18,7 @@ from bayescal.calibrators._natural_spline import (
     evaluate,
     make_basis,
 )
-from bayescal.logistic._ridge import ridge_path
+from bayescal.regression.ridge import ridge_path
 
 __all__ = ["Spline"]
 

@@ -29,7 +29,7 @@ from bayescal.calibrators._stack import (
     mix,
     sample_stack,
 )
-from bayescal.logistic._posterior import Draws
+from bayescal.regression.posterior import Draws
 
 __all__ = ["StackedScaling"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from bayescal.calibrators._base import State
 from bayescal.calibrators._linear import Rows
 from bayescal.calibrators._structured import StructuredCalibrator
-from bayescal.multinomial._objective import Design
+from bayescal.regression.softmax_objective import Design
 
 __all__ = ["StructuredMatrix"]
 

@@ -16,7 +16,7 @@ from bayescal.calibrators._adaptive import best_inverse_temperature
 from bayescal.calibrators._base import Keeps, State
 from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._parametric import ParametricCalibrator
-from bayescal.logistic._posterior import Draws, antithetic, sample_whitened
+from bayescal.regression.posterior import Draws, antithetic, sample_whitened
 
 __all__ = ["Temperature"]
 

@@ -10,7 +10,7 @@ from bayescal.calibrators._base import State
 from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._linear import LinearCalibrator, Rows
 from bayescal.calibrators.temperature import fit_inverse_temperature
-from bayescal.multinomial._objective import Design
+from bayescal.regression.softmax_objective import Design
 
 __all__ = ["Vector"]
 

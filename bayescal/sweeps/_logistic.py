@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.precision import float64
-from bayescal.logistic._cross_validation import Grid, choose
-from bayescal.logistic._fit import fit_many
-from bayescal.logistic._objective import Problem
-from bayescal.logistic.features import CAUCHY, INTERCEPT
-from bayescal.logistic.method import SMOOTHINGS, STRENGTHS
+from bayescal.regression.cross_validation import Grid, choose
+from bayescal.regression.features import CAUCHY, INTERCEPT
+from bayescal.regression.fit import fit_many
+from bayescal.regression.method import SMOOTHINGS, STRENGTHS
+from bayescal.regression.objective import Problem
 from bayescal.smoothing import platt_targets
 from bayescal.smoothing.instance import batched_instance_targets
 

@@ -1,30 +1,47 @@
-"""Maps of several classes by name, alone and after temperature scaling, and how they are run."""
+"""Calibrators of several classes by name, alone and after temperature scaling, and their runs."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import fields
-from typing import Any, NamedTuple
+import warnings
+from collections.abc import Sequence
+from inspect import isabstract
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from scipy.special import softmax
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
-from bayescal._core.optimise import Status
-from bayescal.maps import Isotonic
-from bayescal.maps.multiclass import MULTICLASS, MulticlassMap, Temperature
-from bayescal.maps.multiclass._inputs import Inputs, convert, least_probabilities
+import bayescal as bc
 from benchmarks.studies.data import choose
 
+Inputs = Literal["probs", "logits"]
+
+
+def registered() -> dict[str, type[bc.Calibrator]]:
+    """Return all calibrators of several classes, by the name of their module."""
+    every = [getattr(bc, name) for name in bc.__all__]
+    able = [own for own in every if isinstance(own, type) and issubclass(own, bc.Calibrator)]
+    return {
+        own.__module__.rsplit(".", 1)[1]: own
+        for own in able
+        if not own.binary and not isabstract(own)
+    }
+
+
+#: From best to worst.
+_STATUSES = ("converged", "limit", "unbounded", "invalid")
 SECONDS = ("fit_seconds", "predict_seconds")
 #: The name of what is done without any calibration.
 NONE = "uncalibrated"
 _AFTER = "temperature+"
-#: Variants beside the default options of each map: name in the registry, and options.
+#: Variants beside the default options of each map: name, and options.
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "temperature_ece": ("temperature", {"objective": "adaptive_ece"}),
     "matrix_odir": ("matrix", {"off_diagonal": "cv", "intercept": "cv"}),
     "dirichlet_odir": ("dirichlet", {"off_diagonal": "cv", "intercept": "cv"}),
-    "isotonic": ("one_vs_rest", {"binary": Isotonic()}),
+    "isotonic": ("one_vs_rest", {"calibrator": bc.Isotonic()}),
     "weight_scaling_bins": ("weight_scaling", {"bins": 13}),
     "weight_scaling_width": ("weight_scaling", {"bins": 13, "binning": "equal_width"}),
     "binwise_confidence": ("binwise_temperature", {"objective": "confidence"}),
@@ -34,9 +51,9 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "kernel_density": ("kernel", {"kernel": "dirichlet"}),
     "kernel_rbf": ("kernel", {"kernel": "rbf"}),
 }
-#: Registered names of the maps that are run after temperature scaling too, with their variants.
+#: Names of the calibrators that are run after temperature scaling too, with their variants.
 COMPOSED = ("decision", "forest", "knn", "kernel")
-#: Maps that need no random numbers unless an option is "cv"; of others this is not known. They come
+#: Calibrators that need no random numbers unless an option is "cv"; of others this is not known. They come
 #: first, in this order.
 _DETERMINISTIC = (
     "temperature",
@@ -72,21 +89,17 @@ ABBREVIATIONS = {
 
 
 class Method(NamedTuple):
-    """A calibration map, the first step if temperature scaling precedes it."""
+    """A calibrator, the second step if temperature scaling precedes it."""
 
     name: str
-    calibration: MulticlassMap | None
+    calibrator: bc.Calibrator | None
     after_temperature: bool = False
 
     @property
     def random(self) -> bool:
         """Whether the result may depend on the seed."""
-        if self.calibration is None:
-            return False
-        options = (getattr(self.calibration, f.name) for f in fields(self.calibration))  # type: ignore[arg-type]
-        return self.calibration.name not in _DETERMINISTIC or any(
-            isinstance(value, str) and value == "cv" for value in options
-        )
+        options = {} if self.calibrator is None else self.calibrator.get_params()
+        return "random_state" in options and "inference" not in options
 
     def seeds(self, count: int) -> range:
         """Return the seeds to run it with: the first alone if they make no difference."""
@@ -94,7 +107,7 @@ class Method(NamedTuple):
 
     def question(self) -> str:
         """Return all options as text."""
-        return f"{_AFTER if self.after_temperature else ''}{self.calibration!r}"
+        return f"{_AFTER if self.after_temperature else ''}{self.calibrator!r}"
 
 
 #: What is said of a fit beside its metrics.
@@ -116,25 +129,28 @@ class Outcome(NamedTuple):
 
 
 def find_methods(names: Sequence[str] | None = None) -> tuple[list[Method], list[str]]:
-    """Return methods in their own order, by default all; and the names of those not registered."""
+    """Return methods in their own order, by default all; and the names of those not there."""
     found, missing = _all_methods()
     return [found[name] for name in choose(names, found, "map")], missing
 
 
 def _all_methods() -> tuple[dict[str, Method], list[str]]:
-    maps: dict[str, MulticlassMap] = {}
-    first = [name for name in _DETERMINISTIC if name in MULTICLASS]
-    for registered in dict.fromkeys([*first, *MULTICLASS]):
-        kind = MULTICLASS[registered]
-        maps[registered] = kind()
-        for name, (base, options) in VARIANTS.items():
-            if base == registered:
-                maps[name] = kind(**options)
-    found = [Method(NONE, None), *(Method(name, each) for name, each in maps.items())]
+    classes = registered()
+    made: dict[str, bc.Calibrator] = {}
+    first = [name for name in _DETERMINISTIC if name in classes]
+    for base in dict.fromkeys([*first, *classes]):
+        made[base] = classes[base]()
+        for name, (own, options) in VARIANTS.items():
+            if own == base:
+                made[name] = classes[base](**options)
+    found = [Method(NONE, None), *(Method(name, each) for name, each in made.items())]
+    composed = tuple(classes[name] for name in COMPOSED if name in classes)
     found += [
-        Method(_AFTER + name, each, True) for name, each in maps.items() if each.name in COMPOSED
+        Method(_AFTER + name, each, True)
+        for name, each in made.items()
+        if isinstance(each, composed)
     ]
-    missing = [name for name, (base, _) in VARIANTS.items() if base not in MULTICLASS]
+    missing = [name for name, (base, _) in VARIANTS.items() if base not in classes]
     return {method.name: method for method in found}, missing
 
 
@@ -147,41 +163,30 @@ def run_method(
     seed: int,
 ) -> Outcome:
     """Fit a method to scores (n, k) and labels (n,), and predict the test rows (m, k)."""
+    steps = [bc.Temperature()] if method.after_temperature else []
+    steps += [] if method.calibrator is None else [method.calibrator]
+    fitted, worst, rows = [], "converged", scores
     start = time.perf_counter()
-    steps: list[MulticlassMap] = [Temperature()] if method.after_temperature else []
-    steps += [] if method.calibration is None else [method.calibration]
-    fitted: list[Callable[[np.ndarray], np.ndarray]] = []
-    rows, kind, worst = scores, inputs, 0
     for place, step in enumerate(steps):
-        predict, status = _fit(step, rows, y, kind, seed)
-        worst = max(worst, status)
-        fitted.append(predict)
+        own = clone(step).set_params(
+            inputs="probs" if place else inputs, classes=range(scores.shape[1])
+        )
+        if "random_state" in own.get_params():
+            own.set_params(random_state=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            fitted.append(own.fit(rows, y))
+        worst = max(worst, own.status_, key=_STATUSES.index)
         if place + 1 < len(steps):
-            rows, kind = predict(rows), "probs"
+            rows = own.predict_proba(rows)
     middle = time.perf_counter()
-    probs = test if fitted else convert(test, inputs, "probability")
-    for predict in fitted:
-        probs = predict(probs)
-    return Outcome(
-        np.asarray(probs, float),
-        Status(worst).name.lower(),
-        middle - start,
-        time.perf_counter() - middle,
-    )
-
-
-def _fit(
-    step: MulticlassMap, scores: np.ndarray, y: np.ndarray, inputs: Inputs, seed: int
-) -> tuple[Callable[[np.ndarray], np.ndarray], int]:
-    """Return the fitted function of scores, and the code of its status."""
-    logarithms = inputs == "probs" and step.domain != "probability"
-    least = least_probabilities(scores) if logarithms else None
-    state = step.fit(convert(scores, inputs, step.domain, least), y, np.ones(len(y)), seed)
-
-    def predict(rows: np.ndarray) -> np.ndarray:
-        return step.apply(state, convert(rows, inputs, step.domain, least))
-
-    return predict, int(state.get("status", Status.CONVERGED))
+    probs = test
+    for own in fitted:
+        probs = own.predict_proba(probs)
+    if not fitted and inputs == "logits":
+        probs = softmax(test.astype(float), axis=1)
+    probs = np.asarray(probs, float)
+    return Outcome(probs, worst, middle - start, time.perf_counter() - middle)
 
 
 def over_runs(answers: Sequence[dict[str, Any]], metrics: Sequence[str]) -> dict[str, Any]:
@@ -189,7 +194,7 @@ def over_runs(answers: Sequence[dict[str, Any]], metrics: Sequence[str]) -> dict
     values = {key: [answer[key] for answer in answers] for key in (*metrics, *SECONDS)}
     found: dict[str, Any] = {key: float(np.mean(some)) for key, some in values.items()}
     found["status"] = max(
-        (answer["status"] for answer in answers), key=lambda name: Status[name.upper()]
+        (answer["status"] for answer in answers), key=_STATUSES.index
     )
     if len(answers) > 1:
         found["spread"] = {key: [min(values[key]), max(values[key])] for key in metrics}

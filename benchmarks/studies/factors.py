@@ -18,9 +18,9 @@ from bayescal._core.checks import check_count
 from bayescal._core.keys import as_key
 from bayescal._core.precision import float64
 from bayescal.datasets import synthetic
-from bayescal.logistic._fit import fit_many
-from bayescal.logistic._objective import Problem
 from bayescal.models import GaussianPrior
+from bayescal.regression.fit import fit_many
+from bayescal.regression.objective import Problem
 from bayescal.smoothing.instance import batched_instance_targets
 from benchmarks.studies._factors_picture import draw_figure
 from benchmarks.studies._known_truth import loss_of_lines

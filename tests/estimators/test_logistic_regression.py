@@ -18,9 +18,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import bayescal as bc
-from bayescal.logistic import method
-from bayescal.logistic._cross_validation import stratified_folds
-from bayescal.logistic.method import PRESETS, SMOOTHINGS, STRENGTHS
+from bayescal.regression import method
+from bayescal.regression.cross_validation import stratified_folds
+from bayescal.regression.method import PRESETS, SMOOTHINGS, STRENGTHS
 
 Array = np.ndarray
 
@@ -299,11 +299,11 @@ def test_scikit_learns_checks(options: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 def test_a_mode_that_is_not_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    from bayescal.logistic import _posterior
+    from bayescal.regression import posterior
 
     x, y, _ = data(30)
-    newton = _posterior.newton
-    monkeypatch.setattr(_posterior, "newton", lambda *a, **k: newton(*a, **k, max_iterations=1))
+    newton = posterior.newton
+    monkeypatch.setattr(posterior, "newton", lambda *a, **k: newton(*a, **k, max_iterations=1))
     model = bc.LogisticRegression(coef_prior="cauchy", inference="laplace", random_state=0)
     with pytest.warns(ConvergenceWarning, match="stopped before its optimum"):
         model.fit(x, y)

@@ -11,11 +11,11 @@ from scipy import integrate, optimize, stats
 from scipy.special import expit, logit
 
 from bayescal._core.optimise import Status
-from bayescal.logistic._fit import fit_single
-from bayescal.logistic._objective import Problem
-from bayescal.logistic._ridge import RidgePath, ridge_path
 from bayescal.maps import spline
 from bayescal.maps.spline import Spline, compact_logit
+from bayescal.regression.fit import fit_single
+from bayescal.regression.objective import Problem
+from bayescal.regression.ridge import RidgePath, ridge_path
 
 Array = np.ndarray
 

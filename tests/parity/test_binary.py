@@ -269,8 +269,8 @@ def test_cauchy_prior_against_the_published_bioassay() -> None:
     Printed to one digit: maximum likelihood -0.1 and 10.2, with the prior -0.2 and 5.4, for doses
     scaled by twice their standard deviation over the four groups.
     """
-    from bayescal.logistic._fit import fit_single
-    from bayescal.logistic._objective import Prior, Problem
+    from bayescal.regression.fit import fit_single
+    from bayescal.regression.objective import Prior, Problem
 
     dose = np.array([-0.86, -0.30, -0.05, 0.73])
     z = (dose - dose.mean()) / (2 * dose.std(ddof=1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bayescal.logistic._cross_validation import stratified_folds
+from bayescal.regression.cross_validation import stratified_folds
 
 
 def example(

@@ -13,7 +13,7 @@ from bayescal._core.optimise import Status
 from bayescal.maps.multiclass import EnsembleTemperature, Temperature
 from bayescal.maps.multiclass._adaptive import best_inverse_temperature, equal_mass_error
 from bayescal.maps.multiclass._simplex import best_mixture
-from bayescal.multinomial._temperature import fit_inverse_temperature
+from bayescal.regression.temperature import fit_inverse_temperature
 
 Array = np.ndarray
 

@@ -1,1 +1,0 @@
-"""Logistic regression to soft targets, penalised or with priors, in batches."""

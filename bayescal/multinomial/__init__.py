@@ -1,1 +1,0 @@
-"""Multinomial logistic regression of labels on scores of all classes, with squared penalties."""

@@ -1,0 +1,1 @@
+"""Weighted, penalized logistic regression of two and more classes: fits and posteriors."""

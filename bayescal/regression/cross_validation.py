@@ -1,0 +1,187 @@
+"""Choosing a penalty or a smoothing factor by cross-validation, on the host or compiled."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal.regression.fit import Fit, as_fit, fit_one, rows_at_once
+from bayescal.regression.host import design_of, fit_design, span_of
+from bayescal.regression.objective import (
+    Design,
+    Problem,
+    loss_and_gradient_on_host,
+    penalty_terms,
+    start,
+)
+
+_ITERATIONS = 100
+#: Of the least loss: candidates no worse than by this are equal, since fits end where they may.
+_EQUAL = 1e-9
+
+
+class Grid(NamedTuple):
+    """Candidates to choose from, each with a leading axis of candidates.
+
+    Attributes
+    ----------
+    targets : array of shape (candidates, n), or (1, n) where all share them
+    l1, l2 : arrays of shape (candidates,)
+    """
+
+    targets: Any
+    l1: Any
+    l2: Any
+
+
+class Choice(NamedTuple):
+    """What cross-validation found.
+
+    Attributes
+    ----------
+    losses : array of shape (candidates, folds)
+        Mean log loss on the rows held out, in nats; infinite where a fit failed.
+    best : integer scalar
+        The candidate with the least loss over all rows; the first of equals.
+    fit : Fit
+        That candidate fitted to all rows, a batch of one.
+    """
+
+    losses: jax.Array
+    best: jax.Array
+    fit: Fit
+
+
+def stratified_folds(y: np.ndarray, folds: int, seed: int = 0) -> np.ndarray:
+    """Return the fold (n,) of each row: shuffled, and classes spread evenly over folds.
+
+    Rows of a class are dealt out in turn, and each class starts where the one before ended, so that
+    folds differ by one row at most, for each class and altogether.
+    """
+    order = np.random.default_rng(seed).permutation(len(y))
+    order = order[np.argsort(y[order], kind="stable")]
+    fold = np.empty(len(y), int)
+    fold[order] = np.arange(len(y)) % folds
+    return fold
+
+
+@partial(jax.jit, static_argnames=("folds", "lasso"))
+def choose(
+    x: Any,
+    y: Any,
+    weights: Any,
+    fold: Any,
+    grid: Grid,
+    folds: int,
+    lasso: bool = False,
+) -> Choice:
+    """Fit every candidate without every fold, and the best candidate to everything.
+
+    Parameters
+    ----------
+    x : array of shape (n, d)
+    y : array of shape (n,)
+        Labels in {0, 1}, by which the loss on rows held out is measured.
+    weights : array of shape (n,)
+    fold : integer array of shape (n,)
+        Which fold each row belongs to.
+    grid : Grid
+    folds : int
+    lasso : bool
+        Whether any candidate has an absolute penalty.
+
+    Notes
+    -----
+    O(candidates * folds * iterations * n * d**2) work in one ``map`` over the fits, a few at a
+    time; x is shared, so memory is O(n * d) for each of these.
+    """
+    candidates = grid.l1.shape[0]
+
+    def problem(candidate: jax.Array, use: jax.Array) -> Problem:
+        row = jnp.minimum(candidate, grid.targets.shape[0] - 1)
+        return Problem(x, grid.targets[row], use, grid.l1[candidate], grid.l2[candidate])
+
+    def one(index: jax.Array) -> tuple[jax.Array, jax.Array]:
+        candidate, out = index // folds, index % folds
+        held = jnp.where(fold == out, weights, 0)
+        beta = fit_one(problem(candidate, weights - held), lasso).x
+        line = beta[0] + x @ beta[1:]
+        loss = jnp.sum(held * (jax.nn.softplus(line) - y * line))
+        return jnp.where(jnp.isnan(loss), jnp.inf, loss), jnp.sum(held)
+
+    index = jnp.arange(candidates * folds)
+    rows = rows_at_once(candidates * folds, *x.shape)
+    losses, held = (v.reshape(-1, folds) for v in jax.lax.map(one, index, batch_size=rows))
+    best = jnp.argmin(losses.sum(axis=1))
+    found = fit_one(problem(best, weights), lasso)
+    fit = as_fit(jax.tree.map(lambda leaf: leaf[None], found))
+    return Choice(losses / jnp.where(held > 0, held, 1), best, fit)
+
+
+def choose_on_host(
+    x: np.ndarray, y: np.ndarray, weights: np.ndarray, fold: np.ndarray, grid: Grid, folds: int
+) -> tuple[int, np.ndarray]:
+    """Return the best candidate and the losses (candidates, folds) of :func:`choose`, with NumPy.
+
+    Candidates should go from weak to strong: the fits go from strong to weak, as strong ones are
+    easy, each from where the one before it ended or from the fit to all rows.
+
+    Notes
+    -----
+    Nothing is compiled. O(candidates * folds * iterations * n * d**2) time, O(n * d) memory.
+    """
+    candidates, some = len(grid.l1), weights > 0
+    x, y, weights, fold = x[some], y[some], weights[some], fold[some]
+    targets = np.broadcast_to(grid.targets[:, some], (candidates, len(y)))
+    design, unit = design_of(Problem(x, targets[0], weights, 0.0, 0.0))
+    losses, total = np.zeros((candidates, folds)), np.zeros(candidates)
+    with np.errstate(all="ignore"):
+        near = _path(design, targets, unit, grid, None)
+        for out in range(folds):
+            held, kept = fold == out, fold != out
+            if not held.any():
+                continue
+            beta = np.zeros_like(near)
+            if kept.any():
+                columns = np.ascontiguousarray(design.columns[:, kept])
+                part = Design(columns, targets[0, kept], weights[kept])
+                beta = _path(part, targets[:, kept], unit, grid, near)
+            line = beta @ design.columns[:, held]
+            loss = (np.logaddexp(0, line) - y[held] * line) @ weights[held]
+            loss = np.where(np.isnan(loss), np.inf, loss)
+            losses[:, out] = loss / weights[held].sum()
+            total += loss
+    return int(np.argmax(total <= total.min() * (1 + _EQUAL))), losses
+
+
+def _path(
+    design: Design, targets: np.ndarray, unit: np.ndarray, grid: Grid, near: np.ndarray | None
+) -> np.ndarray:
+    """Return coefficients (candidates, 1 + d) in the design's units, fitted from strong to weak.
+
+    ``near`` (candidates, 1 + d) are coefficients that may be near.
+    """
+    whole = Problem(design.columns[1:].T, targets[-1], design.weights, 0.0, 0.0)
+    free = (grid.l1 == 0) & (grid.l2 == 0)
+    span = span_of(whole, design) if free.any() else None
+    result = np.empty((len(targets), len(unit)))
+    beta = start(whole, np)
+    for k in reversed(range(len(targets))):
+        problem = whole._replace(targets=targets[k], l1=grid.l1[k], l2=grid.l2[k])
+        part = design._replace(targets=targets[k])
+        if near is not None:
+            beta = min((beta, near[k]), key=lambda b: _value(problem, part, unit, b))
+        found = fit_design(problem, part, unit, beta, span if free[k] else None, _ITERATIONS)
+        result[k] = beta = found.x
+    return result
+
+
+def _value(problem: Problem, design: Design, unit: np.ndarray, beta: np.ndarray) -> float:
+    """Return the objective at coefficients in the design's units."""
+    absolute = problem.l1 * np.sum(np.abs(beta / unit)[1:])
+    smooth = penalty_terms(problem, unit, beta, np)[0]
+    return loss_and_gradient_on_host(design, beta)[0] + float(smooth + absolute)

@@ -1,0 +1,191 @@
+"""Weighted logistic regression to soft targets: one fit, or many data sets or penalties at once."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.optimise import (
+    Minimum,
+    Quadratic,
+    lasso_step,
+    newton,
+    newton_step,
+)
+from bayescal._core.padding import pad_axis, padded_length
+from bayescal._core.precision import float64
+from bayescal.regression.host import MANY, fit_on_host
+from bayescal.regression.objective import (
+    Prior,
+    Problem,
+    cross_entropy,
+    hold_fixed,
+    movement,
+    smooth_penalty,
+    start,
+    units,
+)
+
+_AT_ONCE = 1 << 16
+#: A single fit with more entries than this is worth an accelerator, where there is one.
+_LARGE = 1 << 23
+
+
+class Fit(NamedTuple):
+    """Fitted coefficients, with a leading axis of fits.
+
+    Attributes
+    ----------
+    intercept : array of shape (batch,)
+    coef : array of shape (batch, d)
+    value : array of shape (batch,)
+        The objective: weighted cross-entropy to the targets, in nats, plus the penalty.
+    iterations, status : integer arrays of shape (batch,)
+        Status is a ``bayescal._core.optimise.Status``.
+    """
+
+    intercept: Any
+    coef: Any
+    value: Any
+    iterations: Any
+    status: Any
+
+
+def fit_one(problem: Problem, lasso: bool, max_iterations: int = 100) -> Minimum:
+    """Fit one regression; ``lasso`` says whether to heed the absolute penalty."""
+    alone = problem.x.shape[1] == 1 and problem.free is None
+    if lasso and alone and problem.prior is None and problem.intercept_prior is None:
+        problem, lasso = _with_known_sign(problem), False
+    real = problem.weights[:, None] > 0
+    largest = jnp.max(jnp.abs(problem.x), axis=0, initial=0, where=real)
+    unit, inverse = units(largest)
+    problem = problem._replace(x=problem.x * inverse)
+    l1 = jnp.broadcast_to(problem.l1, (unit.shape[0] - 1,))
+    strength = jnp.concatenate([jnp.zeros(1), l1]) / unit
+
+    def objective(beta: jax.Array) -> Quadratic:
+        parts = cross_entropy(problem, beta), smooth_penalty(problem, unit, beta)
+        total = Quadratic(*(a + b for a, b in zip(*parts, strict=True)))
+        if problem.free is not None:
+            total = hold_fixed(problem.free, total)
+        if not lasso:
+            return total
+        return total._replace(value=total.value + jnp.sum(strength * jnp.abs(beta)))
+
+    def moved(beta: jax.Array, step: jax.Array) -> jax.Array:
+        # Not one product of both: two columns are slower than one twice.
+        line = beta[0] + problem.x @ beta[1:]
+        return movement(line, step[0] + problem.x @ step[1:], problem.weights)
+
+    squares = problem.weights @ problem.x**2
+    total = jnp.sum(problem.weights)
+    found = newton(
+        objective,
+        start(problem),
+        scale=total,
+        bound=0.25 * jnp.concatenate([total[None], squares]),
+        direction=lasso_step(strength) if lasso else newton_step,
+        movement=moved,
+        max_iterations=max_iterations,
+    )
+    return found._replace(x=found.x / unit)
+
+
+def _with_known_sign(problem: Problem) -> Problem:
+    """Return a smooth problem with the same optimum, for one column and an absolute penalty.
+
+    The slope of the loss at a coefficient of zero tells the sign of the best one, or that it is
+    zero. On that side the penalty is linear: as if targets were moved along the column.
+    """
+    column, weights = problem.x[:, 0], problem.weights
+    total = jnp.sum(weights)
+    share = weights / jnp.where(total > 0, total, 1)
+    real = weights > 0
+    # Padding may hold anything.
+    column = jnp.where(real, column, share @ jnp.where(real, column, 0))
+    centred = column - share @ column
+    spread = weights @ centred**2
+    rise = weights @ (centred * problem.targets)
+    l1 = jnp.reshape(problem.l1, ())
+    shift = jnp.sign(rise) * l1 / jnp.where(spread > 0, spread, 1)
+    free = jnp.stack([jnp.ones(()), (jnp.abs(rise) > l1).astype(column.dtype)])
+    targets = jnp.where(free[1] > 0, problem.targets - shift * centred, problem.targets)
+    return problem._replace(x=column[:, None], targets=targets, free=free)
+
+
+def as_fit(found: Minimum) -> Fit:
+    """Return a batch of minima as coefficients."""
+    return Fit(found.x[:, 0], found.x[:, 1:], found.value, found.iterations, found.status)
+
+
+def rows_at_once(batch: int, n: int, d: int) -> int:
+    """Return how many fits to do side by side."""
+    return max(1, min(batch, _AT_ONCE // (n * (d + 1))))
+
+
+@partial(jax.jit, static_argnames=("lasso", "max_iterations"))
+def fit_many(problems: Problem, lasso: bool = False, max_iterations: int = 100) -> Fit:
+    """Fit a batch; leaves of ``problems`` have a leading axis of fits, save the priors'."""
+    batch, n, d = problems.x.shape
+    priors = problems.prior, problems.intercept_prior
+    each = problems._replace(prior=None, intercept_prior=None)
+
+    def one(problem: Problem) -> Minimum:
+        full = problem._replace(prior=priors[0], intercept_prior=priors[1])
+        return fit_one(full, lasso, max_iterations)
+
+    rows = rows_at_once(batch, n, d)
+    if batch == 1:
+        found = jax.tree.map(lambda leaf: leaf[None], one(jax.tree.map(lambda leaf: leaf[0], each)))
+    else:
+        found = jax.lax.map(one, each, batch_size=rows)
+    return as_fit(found)
+
+
+def fit_single(problem: Problem, lasso: bool = False, max_iterations: int = 100) -> Minimum:
+    """Fit one regression given as NumPy arrays; the minimum is in NumPy too.
+
+    One fit is done on the host, where nothing has to be compiled. JAX takes over for priors that
+    are NumPyro distributions, for the absolute penalty of more than 400 columns, and for large data
+    beside an accelerator.
+    """
+    if not lasso:
+        problem = problem._replace(l1=0.0)
+    some = problem.weights > 0
+    if not some.all():
+        rows = (problem.x[some], problem.targets[some], problem.weights[some])
+        problem = Problem(*rows, *problem[3:])
+    priors = (problem.prior, problem.intercept_prior)
+    written = all(law is None or isinstance(law, Prior) for law in priors)
+    if written and on_host(problem.x, newton=lasso):
+        with np.errstate(all="ignore"):
+            return fit_on_host(problem, max_iterations)
+    with float64():
+        found = _fit_compiled(_padded(problem), lasso, max_iterations)
+        return jax.tree.map(np.asarray, found)
+
+
+def on_host(x: np.ndarray, newton: bool) -> bool:
+    """Say whether fits to features (n, d) are for the host; ``newton`` if by Newton's method."""
+    few = not newton or x.shape[1] <= MANY
+    return few and (x.size < _LARGE or jax.default_backend() == "cpu")
+
+
+def _padded(problem: Problem) -> Problem:
+    """Add rows without weight, so that nearby sizes share a compilation."""
+    length = padded_length(len(problem.x))
+    missing = length - len(problem.x)
+    return problem._replace(
+        x=pad_axis(problem.x, length, 0),
+        targets=pad_axis(problem.targets, length, 0),
+        weights=np.pad(problem.weights, (0, missing)),
+    )
+
+
+@partial(jax.jit, static_argnames=("lasso", "max_iterations"))
+def _fit_compiled(problem: Problem, lasso: bool, max_iterations: int) -> Minimum:
+    return fit_one(problem, lasso, max_iterations)

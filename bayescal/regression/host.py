@@ -1,0 +1,167 @@
+"""A single fit on the host with NumPy, where nothing has to be compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bayescal._core.optimise import Minimum, Quadratic, Status, newton
+from bayescal.regression.lasso import lasso_step_on_host
+from bayescal.regression.objective import (
+    Design,
+    Problem,
+    cross_entropy_on_host,
+    hold_fixed,
+    loss_and_gradient_on_host,
+    movement,
+    penalty_terms,
+    smooth_penalty,
+    start,
+    units,
+)
+
+#: With more columns, Hessians cost more than they save.
+MANY = 400
+_ROWS_OF_GUESS = 14
+_RANK = 1e-11
+
+
+def fit_on_host(problem: Problem, max_iterations: int) -> Minimum:
+    """Fit one regression; every row has weight.
+
+    Newton's method, or L-BFGS for more than 400 columns, which does not heed ``l1``.
+    """
+    design, unit = design_of(problem)
+    if problem.x.shape[1] > MANY:
+        return _lbfgs(problem, design, unit)
+    span = span_of(problem, design)
+    begin = _guess(problem, max_iterations) * unit
+    found = fit_design(problem, design, unit, begin, span, max_iterations)
+    return found._replace(x=found.x / unit)
+
+
+def design_of(problem: Problem) -> tuple[Design, np.ndarray]:
+    """Return the problem's design, and the units (1 + d,) that its columns are in."""
+    n, d = problem.x.shape
+    largest = np.maximum(problem.x.max(axis=0), -problem.x.min(axis=0))
+    unit, inverse = units(largest, np)
+    columns = np.empty((1 + d, n))
+    columns[0] = 1
+    np.multiply(problem.x.T, inverse[:, None], out=columns[1:])
+    return Design(columns, problem.targets, problem.weights), unit
+
+
+def fit_design(
+    problem: Problem,
+    design: Design,
+    unit: np.ndarray,
+    begin: np.ndarray,
+    span: np.ndarray | None,
+    max_iterations: int,
+) -> Minimum:
+    """Fit from ``begin``, both it and the result in the columns' units.
+
+    Of ``problem`` only penalties, priors and ``free`` are read. Columns that depend on each other,
+    without a penalty to decide between them, share their effect by the least squares of their
+    coefficients, each in the units of its column.
+    """
+    if span is None:
+        return _newton(problem, design, unit, begin, max_iterations)
+    reduced = design._replace(columns=span.T @ design.columns)
+    free = problem._replace(intercept_prior=None)
+    begin = np.linalg.lstsq(span, begin)[0]
+    found = _newton(free, reduced, np.ones(len(begin)), begin, max_iterations)
+    return found._replace(x=span @ found.x)
+
+
+def _newton(
+    problem: Problem, design: Design, unit: np.ndarray, begin: np.ndarray, max_iterations: int
+) -> Minimum:
+    columns, lasso = design.columns, bool(np.any(problem.l1))
+    strength = np.append(0.0, np.broadcast_to(problem.l1, len(unit) - 1)) / unit
+
+    def objective(beta: np.ndarray) -> Quadratic:
+        parts = cross_entropy_on_host(design, beta), smooth_penalty(problem, unit, beta, np)
+        total = Quadratic(*(a + b for a, b in zip(*parts, strict=True)))
+        if problem.free is not None:
+            total = hold_fixed(problem.free, total, np)
+        return total._replace(value=total.value + strength @ np.abs(beta)) if lasso else total
+
+    def moved(beta: np.ndarray, step: np.ndarray) -> Any:
+        # Hardly ever is there need to look at the rows.
+        most = np.abs(step) @ np.abs(columns).max(axis=1)
+        return most if most < 0.01 else movement(beta @ columns, step @ columns, design.weights, np)
+
+    return newton(
+        objective,
+        begin,
+        scale=np.sum(design.weights),
+        bound=0.25 * np.einsum("ij,ij,j->i", columns, columns, design.weights),
+        direction=lasso_step_on_host(strength) if lasso else None,
+        movement=moved,
+        max_iterations=max_iterations,
+        xp=np,
+    )
+
+
+def _guess(problem: Problem, max_iterations: int) -> np.ndarray:
+    """Return coefficients to start from: of a part of the rows, if there are very many."""
+    stride = len(problem.x) >> _ROWS_OF_GUESS
+    if stride > 4:
+        x, targets, weights = (rows[::stride] for rows in problem[:3])
+        part = Problem(x, targets, weights * stride, *problem[3:])
+        found = fit_on_host(part, max_iterations)
+        if found.status == Status.CONVERGED:
+            return found.x
+    return start(problem, np)
+
+
+def span_of(problem: Problem, design: Design) -> np.ndarray | None:
+    """Return combinations (p, r) of the columns that no other makes up, None for all columns.
+
+    It is asked only where no penalty or prior decides between columns that depend on each other.
+    """
+    settled = np.any(problem.l1) or np.any(problem.l2) or problem.prior is not None
+    if settled or problem.free is not None or len(design.columns) < 3:
+        return None
+    weighted = design.columns * np.sqrt(design.weights)
+    gram = weighted @ weighted.T
+    size = np.sqrt(np.diagonal(gram))
+    size = np.where(size > 0, size, 1.0)
+    values, vectors = np.linalg.eigh(gram / size / size[:, None])
+    kept = values > _RANK * len(values)
+    if kept.all():
+        return None
+    return vectors[:, kept] / size[:, None] * np.sqrt(design.weights.sum())
+
+
+def _lbfgs(problem: Problem, design: Design, unit: np.ndarray) -> Minimum:
+    """Minimise without Hessians, by SciPy's L-BFGS-B."""
+    from scipy.optimize import minimize
+
+    columns, weights = design.columns, design.weights
+    size = np.sqrt(np.einsum("ij,ij,j->i", columns, columns, weights) / weights.sum())
+    size = np.where(size > 0, size, 1.0)
+    free = np.ones(len(size)) if problem.free is None else np.asarray(problem.free, float)
+
+    def objective(scaled: np.ndarray) -> tuple[float, np.ndarray]:
+        beta = scaled / size
+        loss, gradient = loss_and_gradient_on_host(design, beta)
+        value, slope, _ = penalty_terms(problem, unit, beta, np)
+        return float(loss + value), (gradient + slope) * free / size
+
+    options = {"maxiter": 10_000, "maxfun": 20_000, "maxcor": 30, "ftol": 1e-15, "gtol": 1e-9}
+    options["gtol"] *= weights.sum()
+    found = minimize(
+        objective, start(problem, np) * unit * size, jac=True, method="L-BFGS-B", options=options
+    )
+    line = found.x / size @ columns
+    loose = not np.any(problem.l2) and problem.prior is None
+    apart = loose and bool(np.all((line > 0) == (problem.targets == 1)))
+    apart &= bool(np.isin(problem.targets, (0.0, 1.0)).all())
+    status = Status.CONVERGED if found.status == 0 else Status.LIMIT
+    status = Status.UNBOUNDED if apart else status
+    gain = np.asarray(np.abs(found.jac).max())
+    result = found.x / size / unit
+    return Minimum(result, np.asarray(found.fun), gain, np.asarray(found.nit), np.asarray(status))

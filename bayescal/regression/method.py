@@ -1,0 +1,192 @@
+"""A method of logistic regression: its options, its targets, its fit and its posterior."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from bayescal._core.checks import check_choice, check_count, check_strength
+from bayescal._core.folds import content_folds, feature_keys
+from bayescal._core.optimise import Minimum
+from bayescal._core.padding import pad_axis, padded_length
+from bayescal._core.precision import float64
+from bayescal.regression import features
+from bayescal.regression.cross_validation import (
+    Grid,
+    choose,
+    choose_on_host,
+)
+from bayescal.regression.fit import fit_single, on_host
+from bayescal.regression.objective import Design, Prior, Problem
+from bayescal.regression.posterior import Draws, Target, laplace, nuts
+from bayescal.smoothing import instance_targets, platt_targets
+
+__all__ = ["PRESETS", "SMOOTHINGS", "STRENGTHS", "Method", "Settled"]
+
+#: The methods of the study by their names there.
+PRESETS: dict[str, dict[str, Any]] = {
+    "normal": {},
+    "platt": {"smoothing": "platt"},
+    "smoothed": {"smoothing": "cv"},
+    "L1": {"penalty": "l1", "strength": "cv"},
+    "L2": {"penalty": "l2", "strength": "cv"},
+    "ibls": {"smoothing": "instance"},
+    "cauchy_map": {"coef_prior": "cauchy"},
+    "cauchy": {"coef_prior": "cauchy", "inference": "nuts"},
+}
+#: What cross-validation chooses from.
+STRENGTHS = np.geomspace(1e-5, 1e3, 9)
+SMOOTHINGS = np.geomspace(1e-5, 1e-1, 40)
+
+
+class Settled(NamedTuple):
+    """What is left to fit once targets and strengths are known.
+
+    Attributes
+    ----------
+    targets : array of shape (n,)
+    l1, l2 : float
+    smoothing, strength : float or None
+        As chosen or given.
+    losses : array of shape (candidates, folds) or None
+        Mean log loss of the rows held out.
+    """
+
+    targets: np.ndarray
+    l1: float
+    l2: float
+    smoothing: float | None
+    strength: float | None
+    losses: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class Method:
+    """Options of logistic regression; see ``bayescal.LogisticRegression``, which documents them."""
+
+    smoothing: float | Literal["platt", "cv", "instance"] | None = None
+    penalty: Literal["l1", "l2", "elasticnet"] | None = None
+    strength: float | Literal["cv"] = "cv"
+    l1_ratio: float = 0.5
+    coef_prior: Any = None
+    inference: Literal["map", "laplace", "nuts"] = "map"
+    folds: int = 10
+    num_samples: int = 1000
+
+    def __post_init__(self) -> None:
+        check_choice(self.penalty, "penalty", (None, "l1", "l2", "elasticnet"))
+        check_choice(self.inference, "inference", ("map", "laplace", "nuts"))
+        check_count(self.num_samples, "num_samples")
+        if check_count(self.folds, "folds") < 2:
+            raise ValueError(f"folds must be at least 2, got {self.folds}")
+        if isinstance(self.smoothing, str):
+            check_choice(self.smoothing, "smoothing", ("platt", "cv", "instance"))
+        elif self.smoothing is not None and not 0 <= self.smoothing < 0.5:
+            raise ValueError(f"smoothing must lie in [0, 0.5), got {self.smoothing}")
+        check_strength(self.strength)
+        if not 0 <= self.l1_ratio <= 1:
+            raise ValueError(f"l1_ratio must lie in [0, 1], got {self.l1_ratio}")
+        if isinstance(self.coef_prior, str):
+            check_choice(self.coef_prior, "coef_prior", ("cauchy",))
+        if self.coef_prior is not None and self.penalty is not None:
+            raise ValueError("penalty must be None beside coef_prior, got both")
+        if self.smoothing == "cv" and self.penalty is not None and self.strength == "cv":
+            raise ValueError("strength must be a number beside smoothing='cv', got 'cv' for both")
+        improper = self.coef_prior is None and (self.penalty != "l2" or self.strength == 0)
+        if self.inference != "map" and improper:
+            raise ValueError(
+                f"inference={self.inference!r} must have a prior; say coef_prior='cauchy' "
+                "or penalty='l2' with a positive strength"
+            )
+
+    def settle(self, x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Settled:
+        """Find the targets and the strength of the penalty, cross-validated where asked."""
+        smoothing = self.smoothing if isinstance(self.smoothing, int | float) else None
+        targets = self._targets(x, y, weights)[None]
+        strengths = np.zeros(1)
+        if self.penalty is not None:
+            strengths = STRENGTHS if self.strength == "cv" else np.array([float(self.strength)])
+        if self.smoothing == "cv":
+            targets = y + SMOOTHINGS[:, None] * (1 - 2 * y)
+            strengths = np.repeat(strengths, len(SMOOTHINGS))
+        share = {"l1": 1.0, "elasticnet": self.l1_ratio}.get(self.penalty or "", 0.0)
+        best, losses = 0, None
+        if len(strengths) > 1:
+            grid = Grid(targets, share * strengths, (1 - share) * strengths)
+            best, losses = self._cross_validate(x, y, weights, grid)
+        if self.smoothing == "cv":
+            smoothing = float(SMOOTHINGS[best])
+        strength = float(strengths[best])
+        return Settled(
+            targets[min(best, len(targets) - 1)],
+            share * strength,
+            (1 - share) * strength,
+            smoothing,
+            None if self.penalty is None else strength,
+            losses,
+        )
+
+    def _targets(self, x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        if self.smoothing == "platt":
+            return platt_targets(y, weights)
+        if self.smoothing == "instance":
+            return instance_targets(x, y, weights, scale="pooled")
+        constant = self.smoothing if isinstance(self.smoothing, int | float) else 0.0
+        return y + constant * (1.0 - 2 * y)
+
+    def _cross_validate(
+        self, x: np.ndarray, y: np.ndarray, weights: np.ndarray, grid: Grid
+    ) -> tuple[int, np.ndarray]:
+        """Return the best candidate, and the losses of all on the rows held out."""
+        fold = content_folds(feature_keys(x), y, self.folds)
+        if on_host(x, newton=True):
+            return choose_on_host(x, y, weights, fold, grid, self.folds)
+        length = padded_length(len(x))
+        with float64():
+            found = choose(
+                pad_axis(x, length, 0),
+                pad_axis(y.astype(float), length, 0),
+                np.pad(weights, (0, length - len(x))),
+                pad_axis(fold, length, 0),
+                grid._replace(targets=pad_axis(np.asarray(grid.targets), length, 1)),
+                self.folds,
+                lasso=bool(np.any(grid.l1)),
+            )
+            return int(found.best), np.asarray(found.losses)
+
+    def fit(self, x: np.ndarray, weights: np.ndarray, settled: Settled) -> Minimum:
+        """Return the optimum, at coefficients (1 + d,) of the features as they are."""
+        scaling = features.of(x, weights, self.coef_prior)
+        problem = Problem(scaling.apply(x), settled.targets, weights, settled.l1, settled.l2)
+        if self.coef_prior is not None:
+            prior = features.CAUCHY if self._is_cauchy else self.coef_prior
+            problem = problem._replace(prior=prior, intercept_prior=features.INTERCEPT)
+        found = fit_single(problem, lasso=settled.l1 > 0)
+        return found._replace(x=scaling.back(np.asarray(found.x)))
+
+    @property
+    def _is_cauchy(self) -> bool:
+        return isinstance(self.coef_prior, str)
+
+    def sample(self, x: np.ndarray, weights: np.ndarray, settled: Settled, seed: int) -> Draws:
+        """Return draws of coefficients (chains, draws, 1 + d) of the features as they are."""
+        n, d = x.shape
+        scaling = features.of(x, weights, self.coef_prior or "centred")
+        columns = np.concatenate([np.ones((1, n)), scaling.apply(x).T])
+        # The prior of the coefficients: Cauchy, or normal as the squared penalty says.
+        spread = features.CAUCHY.scale if settled.l2 == 0 else settled.l2**-0.5
+        heavy = 1.0 if settled.l2 == 0 else 0.0
+        prior = Prior(
+            np.zeros(1 + d),
+            np.concatenate([[features.INTERCEPT.scale], np.full(d, spread)]),
+            np.concatenate([[1.0], np.full(d, heavy)]),
+        )
+        target = Target(Design(columns, settled.targets, weights), np.zeros(1 + d), prior)
+        if self.coef_prior is not None and not self._is_cauchy:
+            own = np.concatenate([[0.0], np.ones(d)])
+            target = target._replace(distribution=self.coef_prior, distributed=own)
+        sampler = laplace if self.inference == "laplace" else nuts
+        draws = sampler(target, self.num_samples, seed)
+        return draws._replace(coefficients=scaling.back(draws.coefficients))

@@ -1,0 +1,283 @@
+"""Posteriors of the coefficients of a logistic regression: Laplace's approximation and NUTS.
+
+The coefficients sampled are ``u``: a coefficient that must be positive is exp(u), all others are u
+itself. The prior is on ``u``, so that the posterior is proper for separable data too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.optimise import Minimum, Quadratic, newton
+from bayescal._core.padding import pad_axis, padded_length
+from bayescal._core.precision import float64
+from bayescal.regression.compress import NODES, compress
+from bayescal.regression.objective import (
+    cross_entropy_on_host,
+    prior_loss,
+)
+
+CHAINS = 4
+_WARMUP = 200
+
+
+class Target(NamedTuple):
+    """What is sampled.
+
+    Attributes
+    ----------
+    design : Design
+        Columns (p, n), targets and weights; where there is an intercept, one column is ones.
+    positive : array of shape (p,)
+        One where the coefficient is exp(u).
+    prior : Prior
+        Of u, each field of shape (p,).
+    distribution : NumPyro distribution or None
+        Prior of those u for which ``distributed`` (p,) is one, instead.
+    distributed : array of shape (p,) or None
+    """
+
+    design: Any
+    positive: Any
+    prior: Any
+    distribution: Any = None
+    distributed: Any = None
+
+
+class Points(NamedTuple):
+    """Scores (n,) of which all columns are smooth functions: ``columns(scores)`` (p, n)."""
+
+    scores: np.ndarray
+    columns: Callable[[np.ndarray], np.ndarray]
+
+
+class Sums(NamedTuple):
+    """The likelihood as a sampler sees it: theta . linear - sum(weights * softplus(line))."""
+
+    columns: Any
+    weights: Any
+    linear: Any
+
+
+class Draws(NamedTuple):
+    """Draws (chains, draws, p) of coefficients, and what is known of their quality.
+
+    ``ess`` and ``r_hat`` (p,) are those of NUTS; independent draws have their number and one.
+    ``status`` says how the search for the mode ended, on which both rest.
+    """
+
+    coefficients: np.ndarray
+    ess: np.ndarray
+    r_hat: np.ndarray
+    divergences: int
+    status: int
+
+
+def find_mode(target: Target) -> tuple[Minimum, np.ndarray]:
+    """Return the mode of u, and the Hessian (p, p) of the negative log posterior there."""
+    positive = target.positive > 0
+
+    def objective(u: np.ndarray) -> Quadratic:
+        theta = _constrain(target, u)
+        slope = np.where(positive, theta, 1.0)
+        loss = cross_entropy_on_host(target.design, theta)
+        value, gradient, diagonal = _prior_terms(target, u, np)
+        bend = np.where(positive, loss.gradient * slope, 0.0)
+        return Quadratic(
+            loss.value + value,
+            loss.gradient * slope + gradient,
+            loss.hessian * slope[:, None] * slope + np.diag(bend + diagonal),
+        )
+
+    columns, weights = target.design.columns, target.design.weights
+    with np.errstate(all="ignore"):
+        found = newton(
+            objective,
+            np.asarray(target.prior.centre, float),
+            scale=np.sum(weights),
+            bound=0.25 * np.einsum("ij,ij,j->i", columns, columns, weights),
+            tolerance=1e-13,
+            xp=np,
+        )
+        return found, objective(found.x).hessian
+
+
+def _prior_terms(target: Target, u: Any, xp: Any) -> tuple[Any, Any, Any]:
+    """Return the negative log prior of ``u`` and its first two derivatives, each (p,) but one."""
+    terms = target.prior.loss(u, xp)
+    if target.distribution is not None:
+        with float64():
+            other = _prior_loss_compiled(target.distribution, jnp.asarray(u))
+        where = xp.asarray(target.distributed) > 0
+        terms = [xp.where(where, xp.asarray(b), a) for a, b in zip(terms, other, strict=True)]
+    return xp.sum(terms[0]), terms[1], terms[2]
+
+
+_prior_loss_compiled = jax.jit(prior_loss)
+
+
+def triangle(hessian: np.ndarray) -> np.ndarray:
+    """Return a factor F with F F' the inverse of the Hessian, raised until it is positive."""
+    ridge, p = 0.0, len(hessian)
+    mean = max(float(np.trace(hessian)) / p, 1e-300)
+    while True:
+        try:
+            lower = np.linalg.cholesky(hessian + ridge * np.eye(p))
+            return np.linalg.solve(lower, np.eye(p)).T
+        except np.linalg.LinAlgError:
+            ridge = max(10 * ridge, 1e-10 * mean)
+
+
+def laplace(target: Target, num_samples: int, seed: int) -> Draws:
+    """Return draws from the normal approximation of u at its mode.
+
+    Draws come in pairs on both sides of the mode, so that averages of linear functions are exact.
+    """
+    mode, hessian = find_mode(target)
+    factor = triangle(hessian)
+    theta = _constrain(target, antithetic(mode.x, factor, num_samples, seed))
+    ess = np.full(len(factor), float(num_samples))
+    return Draws(theta[None], ess, np.ones(len(factor)), 0, int(mode.status))
+
+
+def _constrain(target: Target, u: np.ndarray) -> np.ndarray:
+    positive = target.positive > 0
+    return np.where(positive, np.exp(np.where(positive, u, 0.0)), u)
+
+
+@jax.custom_jvp
+def _softplus(line: jax.Array) -> jax.Array:
+    return jnp.maximum(line, 0) + jnp.log1p(jnp.exp(-jnp.abs(line)))
+
+
+@_softplus.defjvp
+def _softplus_jvp(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+    # By hand, so that one exponential serves the value and the derivative.
+    (line,) = primals
+    small = jnp.exp(-jnp.abs(line))
+    larger = 1 / (1 + small)
+    probability = jnp.where(line >= 0, larger, small * larger)
+    return jnp.maximum(line, 0) + jnp.log1p(small), probability * tangents[0]
+
+
+def _potential(sums: Sums, target: Target, centre: jax.Array, factor: jax.Array) -> Any:
+    """Return the negative log posterior in coordinates where Laplace's is standard normal."""
+
+    def potential(z: jax.Array) -> jax.Array:
+        u = centre + factor @ z
+        positive = target.positive > 0
+        theta = jnp.where(positive, jnp.exp(jnp.where(positive, u, 0.0)), u)
+        terms = target.prior.loss(u, jnp)[0]
+        if target.distribution is not None:
+            with jax.numpy_dtype_promotion("standard"):
+                other = -target.distribution.log_prob(u)
+            terms = jnp.where(target.distributed > 0, other, terms)
+        loss = jnp.sum(sums.weights * _softplus(theta @ sums.columns)) - theta @ sums.linear
+        return loss + jnp.sum(terms)
+
+    return potential
+
+
+@partial(jax.jit, static_argnames=("potential", "draws"))
+def run_chains(
+    potential: Callable[..., Any], arguments: Any, centre: jax.Array, key: jax.Array, draws: int
+) -> tuple[jax.Array, jax.Array]:
+    """Return draws z (chains, draws, p) near standard normal ones, and how many steps diverged.
+
+    ``potential(*arguments)`` is a function of z (p,): the negative log density.
+    """
+    from numpyro.infer.hmc import hmc
+
+    init, sample = hmc(potential_fn_gen=potential, algo="NUTS")
+    keys = jax.random.split(key, (2, CHAINS))
+    starts = jax.vmap(lambda k: jax.random.normal(k, centre.shape))(keys[0])
+
+    def chain(start: jax.Array, own: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def step(state: Any, _: Any) -> Any:
+            state = sample(state, arguments)
+            return state, (state.z, state.diverging)
+
+        state = init(start, _WARMUP, adapt_mass_matrix=False, model_args=arguments, rng_key=own)
+        # One loop for warm-up and draws, so that the sampler is compiled once.
+        z, diverging = jax.lax.scan(step, state, length=_WARMUP + draws)[1]
+        return z[_WARMUP:], jnp.sum(diverging[_WARMUP:])
+
+    return jax.vmap(chain)(starts, keys[1])
+
+
+def sample_whitened(
+    potential: Callable[..., Any],
+    arguments: Any,
+    mode: np.ndarray,
+    factor: np.ndarray,
+    num_samples: int,
+    seed: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """Return draws u (chains, draws, p), effective sizes, R-hats (p,) and divergences of NUTS.
+
+    ``potential(*arguments, mode, factor)`` is a function of z, where u = mode + factor z.
+    """
+    from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
+
+    with float64(), jax.numpy_dtype_promotion("standard"):
+        given = jax.tree.map(jnp.asarray, (*arguments, mode, factor))
+        draws = -(-num_samples // CHAINS)
+        z, diverging = run_chains(potential, given, given[-2], jax.random.key(seed), draws)
+        z, divergences = np.asarray(z), int(np.asarray(diverging).sum())
+    u = mode + z @ factor.T
+    ess, r_hat = np.asarray(effective_sample_size(u)), np.asarray(split_gelman_rubin(u))
+    return u, ess, r_hat, divergences
+
+
+def antithetic(mode: np.ndarray, factor: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
+    """Return draws (num_samples, p) of N(mode, factor factor') in pairs on both sides of it."""
+    p = len(factor)
+    half = np.random.default_rng(seed).normal(size=(-(-num_samples // 2), p))
+    noise = np.concatenate([half, -half])[:num_samples]
+    return mode + noise @ factor.T
+
+
+def nuts(target: Target, num_samples: int, seed: int, points: Points | None = None) -> Draws:
+    """Return draws by the no-U-turn sampler, four chains side by side.
+
+    ``points`` (optional) are the scores that the columns are functions of: then sums over rows are
+    replaced by sums over nodes, where these are as good.
+    """
+    mode, hessian = find_mode(target)
+    factor = triangle(hessian)
+    sums = _sums(target, mode.x, factor, points)
+    arguments = (sums, target._replace(design=None))
+    u, ess, r_hat, divergences = sample_whitened(
+        _potential, arguments, mode.x, factor, num_samples, seed
+    )
+    return Draws(_constrain(target, u), ess, r_hat, divergences, int(mode.status))
+
+
+def _sums(target: Target, mode: np.ndarray, factor: np.ndarray, points: Points | None) -> Sums:
+    """Return the sums over rows, over nodes where the likelihood is the same to 1e-6."""
+    design = target.design
+    linear = design.columns @ (design.weights * design.targets)
+    if points is not None and len(points.scores) > 4 * NODES:
+        nodes, weights = compress(points.scores, design.weights)
+        columns = points.columns(nodes)
+        where = [mode, *(mode + 3 * s * direction for direction in factor.T for s in (-1, 1))]
+        thetas = np.stack([_constrain(target, u) for u in where])
+        exact = _softplus_sums(thetas, design.columns, design.weights)
+        error = np.abs(_softplus_sums(thetas, columns, weights) - exact).max()
+        if error < 1e-6:
+            return Sums(columns, weights, linear)
+    n = design.columns.shape[1]
+    length = padded_length(n)
+    columns = pad_axis(design.columns, length, 1)
+    return Sums(columns, np.pad(design.weights, (0, length - n)), linear)
+
+
+def _softplus_sums(thetas: np.ndarray, columns: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    lines = (theta @ columns for theta in thetas)
+    return np.array([weights @ np.logaddexp(0, line) for line in lines])

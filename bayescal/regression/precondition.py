@@ -1,0 +1,290 @@
+"""Approximate inverses of the Hessian: whole, its diagonal, by class, or a Kronecker product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal.regression.softmax_objective import (
+    FEW,
+    Design,
+    Parameters,
+    apart,
+    by_class,
+    class_grams,
+    full_hessian,
+    join,
+    split,
+)
+
+#: Up to this many parameters the whole Hessian is inverted.
+_WHOLE = 300
+#: Penalties that bend so much more than the data leave little to approximate.
+_FIRM = 30.0
+#: Up to this many multiplications for the blocks of all classes.
+_PRODUCTS = 4e10
+_TINY = 1e-10
+
+
+class Preconditioner(NamedTuple):
+    """A way to approximate the Hessian.
+
+    Attributes
+    ----------
+    measure : callable
+        ``measure(design, probs)``: sums over rows.
+    invert : callable
+        ``invert(data, penalty, sizes)``: their inverses with the penalty (p,).
+    apply : callable
+        ``apply(inverse, vector, sizes)``: times a vector (p,).
+    patience : int
+        Products with the Hessian in one step after which it pays to measure anew.
+    """
+
+    measure: Callable[..., Any]
+    invert: Callable[..., Any]
+    apply: Callable[..., Any]
+    patience: int
+
+
+def choices(design: Design, penalty: Any) -> list[Preconditioner]:
+    """Return those worth their cost, the cheapest first; ``penalty`` if it is known."""
+    k, m, d, r = design.sizes
+    if k * m + d + r <= _WHOLE:
+        return [WHOLE]
+    if m <= FEW:
+        return [BLOCKS]
+    rows = min(_rows_needed(m), len(design.y))
+    affordable = rows * k * (m + 1) ** 2 <= _PRODUCTS
+    shrunk = _shrinkage(design, penalty) if isinstance(penalty, np.ndarray) else 0.0
+    if shrunk > _FIRM or (shrunk > 1 and not affordable):
+        return [DIAGONAL]
+    if shrunk > 1:
+        return [BOTH]
+    return [KRONECKER, BOTH] if affordable else [KRONECKER]
+
+
+def _ridge(matrix: Any, xp: Any) -> Any:
+    """Add what makes a singular matrix (..., q, q) invertible, in units of its diagonal."""
+    diagonal = xp.diagonal(matrix, axis1=-2, axis2=-1)
+    least = xp.where(diagonal > 0, _TINY * diagonal, 1.0)
+    return matrix + least[..., None] * xp.eye(matrix.shape[-1], dtype=matrix.dtype)
+
+
+def _xp(array: Any) -> Any:
+    return np if isinstance(array, np.ndarray) else jnp
+
+
+# --- the whole Hessian ----------------------------------------------------------------------------
+
+
+def _measure_whole(design: Design, probs: Any) -> Any:
+    xp = _xp(probs)
+    if xp is not np:
+        return full_hessian(design, probs, xp)
+    k, m, d, r = design.sizes
+    step = max(256, (1 << 20) // (k * m + d + r))
+    total: Any = 0.0
+    for first in range(0, len(probs), step):
+        part = slice(first, first + step)
+        total = total + full_hessian(design.rows(part), probs[part], np)
+    return total
+
+
+def _invert_whole(data: Any, penalty: Any, sizes: Any) -> Any:
+    xp = _xp(data)
+    matrix = data + penalty * xp.eye(len(penalty), dtype=data.dtype)
+    return xp.linalg.inv(_ridge(matrix, xp))
+
+
+def _apply_whole(inverse: Any, vector: Any, sizes: Any) -> Any:
+    return inverse @ vector
+
+
+WHOLE = Preconditioner(_measure_whole, _invert_whole, _apply_whole, 8)
+
+
+# --- its diagonal ---------------------------------------------------------------------------------
+
+
+def _shrinkage(design: Design, penalty: np.ndarray) -> float:
+    """Return how much more the penalty bends than the data do, for most of the matrix."""
+    k = design.sizes[0]
+    squares = design.weights @ design.features**2
+    usual = np.maximum(squares * (k - 1) / k**2, 1e-300)
+    return float(np.median(split(penalty, design.sizes).matrix / usual))
+
+
+def _measure_diagonal(design: Design, probs: Any) -> Any:
+    xp = _xp(probs)
+    stride, design, probs = _thin(design, probs)
+    felt = _felt(design, probs)
+    matrix = stride * (felt.T @ design.features**2)
+    own = _own_curvature(design, felt, stride, xp)
+    return Parameters(matrix, own, stride * _shared_gram(design, probs, xp))
+
+
+def _invert_diagonal(data: Any, penalty: Any, sizes: Any) -> Any:
+    xp = _xp(penalty)
+    parts = split(penalty, sizes)
+    matrix, diagonal = data.matrix + parts.matrix, data.diagonal + parts.diagonal
+    return Parameters(
+        1 / xp.where(matrix > 0, matrix, 1.0),
+        1 / xp.where(diagonal > 0, diagonal, 1.0),
+        _invert_shared(data.shared, parts.shared, xp),
+    )
+
+
+def _apply_diagonal(inverse: Any, vector: Any, sizes: Any) -> Any:
+    parts = split(vector, sizes)
+    own = inverse.diagonal * parts.diagonal
+    found = Parameters(inverse.matrix * parts.matrix, own, inverse.shared @ parts.shared)
+    return join(found, _xp(vector))
+
+
+DIAGONAL = Preconditioner(_measure_diagonal, _invert_diagonal, _apply_diagonal, 40)
+
+
+# --- a block for each class -----------------------------------------------------------------------
+
+
+def _rows_needed(m: int) -> int:
+    return max(2048, 8 * m)
+
+
+def _thin(design: Design, probs: Any) -> tuple[int, Design, Any]:
+    """Return so many rows as suffice, evenly spaced, and how many each of them stands for."""
+    stride = max(1, len(probs) // _rows_needed(design.sizes[1]))
+    return stride, design.rows(slice(None, None, stride)), probs[::stride]
+
+
+def _invert_shared(shared: Any, penalty: Any, xp: Any) -> Any:
+    if not len(penalty):
+        return shared
+    return xp.linalg.inv(_ridge(shared + penalty * xp.eye(len(penalty), dtype=shared.dtype), xp))
+
+
+def _felt(design: Design, probs: Any) -> Any:
+    return probs * (1 - probs) * design.weights[:, None]
+
+
+def _shared_gram(design: Design, probs: Any, xp: Any) -> Any:
+    """Return the Hessian (r, r) by the shared parameters."""
+    if design.shared is None:
+        return xp.zeros((0, 0), probs.dtype)
+    moved = probs * design.x
+    mean = xp.sum(moved, axis=1)
+    spread = (xp.sum(moved * design.x, axis=1) - mean**2) * design.weights
+    return (design.shared * spread[:, None]).T @ design.shared
+
+
+def _own_curvature(design: Design, felt: Any, stride: int, xp: Any) -> Any:
+    """Return the second derivatives (k,), or none, by the diagonal."""
+    if design.x is None:
+        return xp.zeros(0, felt.dtype)
+    return stride * xp.einsum("ij,ij,ij->j", felt, design.x, design.x)
+
+
+def _narrow(design: Design, felt: Any) -> tuple[Design, Any]:
+    """Return many features in single precision, which is enough here and takes half the time."""
+    if _xp(felt) is not np or design.sizes[1] <= FEW:
+        return design, felt
+    x = None if design.x is None else design.x.astype(np.float32)
+    return design._replace(features=design.features.astype(np.float32), x=x), felt.astype(
+        np.float32
+    )
+
+
+def _measure_blocks(design: Design, probs: Any) -> Any:
+    xp = _xp(probs)
+    stride, design, probs = _thin(design, probs)
+    blocks = stride * class_grams(*_narrow(design, _felt(design, probs)), xp)
+    return blocks, stride * _shared_gram(design, probs, xp)
+
+
+def _invert_blocks(data: Any, penalty: Any, sizes: Any) -> Any:
+    blocks, shared = data
+    xp = _xp(blocks)
+    parts = split(penalty, sizes)
+    own = by_class(parts, xp)
+    eye = xp.eye(own.shape[1], dtype=blocks.dtype)
+    inverse = xp.linalg.inv(_ridge(blocks + own[:, :, None] * eye, xp))
+    return inverse, _invert_shared(shared, parts.shared, xp)
+
+
+def _apply_blocks(inverse: Any, vector: Any, sizes: Any) -> Any:
+    blocks, shared = inverse
+    xp = _xp(vector)
+    parts = split(vector, sizes)
+    own = (blocks @ by_class(parts, xp)[:, :, None])[:, :, 0]
+    return join(apart(own, sizes, shared @ parts.shared), xp)
+
+
+BLOCKS = Preconditioner(_measure_blocks, _invert_blocks, _apply_blocks, 40)
+
+
+# --- the product of one matrix for classes and one for features -----------------------------------
+
+
+def _measure_kronecker(design: Design, probs: Any) -> Any:
+    xp = _xp(probs)
+    k = design.sizes[0]
+    stride, design, probs = _thin(design, probs)
+    felt = _felt(design, probs)
+    by_row = xp.sum(felt, axis=1)
+    total = xp.sum(by_row)
+    by_row = by_row / xp.where(total > 0, total, 1)
+    # Summed over rows, diag(p) - p p': classes that are confused with each other move apart only.
+    weighted = probs * design.weights[:, None]
+    classes = xp.sum(weighted, axis=0) * xp.eye(k, dtype=weighted.dtype) - weighted.T @ probs
+    features = (design.features * by_row[:, None]).T @ design.features
+    diagonal = _own_curvature(design, felt, stride, xp)
+    shared = stride * _shared_gram(design, probs, xp)
+    return (*xp.linalg.eigh(stride * classes), *xp.linalg.eigh(features), diagonal, shared)
+
+
+def _invert_kronecker(data: Any, penalty: Any, sizes: Any) -> Any:
+    classes, turn_classes, features, turn_features, diagonal, shared = data
+    xp = _xp(classes)
+    parts = split(penalty, sizes)
+    bend = xp.maximum(classes, 0)[:, None] * xp.maximum(features, 0) + xp.mean(parts.matrix)
+    least = _TINY * xp.max(bend)
+    inverse = 1 / xp.maximum(bend, xp.where(least > 0, least, 1.0))
+    own = diagonal + parts.diagonal
+    own = 1 / xp.where(own > 0, own, 1.0)
+    return turn_classes, turn_features, inverse, own, _invert_shared(shared, parts.shared, xp)
+
+
+def _apply_kronecker(inverse: Any, vector: Any, sizes: Any) -> Any:
+    turn_classes, turn_features, middle, own, shared = inverse
+    parts = split(vector, sizes)
+    turned = turn_classes.T @ parts.matrix @ turn_features
+    matrix = turn_classes @ (turned * middle) @ turn_features.T
+    xp = _xp(vector)
+    return join(Parameters(matrix, own * parts.diagonal, shared @ parts.shared), xp)
+
+
+KRONECKER = Preconditioner(_measure_kronecker, _invert_kronecker, _apply_kronecker, 40)
+
+
+# --- the mean of the last two ---------------------------------------------------------------------
+
+
+def _measure_both(design: Design, probs: Any) -> Any:
+    return _measure_blocks(design, probs), _measure_kronecker(design, probs)
+
+
+def _invert_both(data: Any, penalty: Any, sizes: Any) -> Any:
+    blocks, product = data
+    return _invert_blocks(blocks, penalty, sizes), _invert_kronecker(product, penalty, sizes)
+
+
+def _apply_both(inverse: Any, vector: Any, sizes: Any) -> Any:
+    blocks, product = inverse
+    return 0.5 * (_apply_blocks(blocks, vector, sizes) + _apply_kronecker(product, vector, sizes))
+
+
+BOTH = Preconditioner(_measure_both, _invert_both, _apply_both, 40)

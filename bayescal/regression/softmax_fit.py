@@ -1,0 +1,122 @@
+"""Fits of multinomial logistic regressions: one on the host, or many in one compiled program."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.blas import single_threaded_blas
+from bayescal._core.newton_cg import Curvature, Point, newton_cg
+from bayescal._core.optimise import Minimum
+from bayescal.regression.precondition import Preconditioner, choices
+from bayescal.regression.softmax_objective import Design, Host, evaluate, movement, multiply
+
+MOST_PRODUCTS = 400
+_MOST_SLOW = 12
+_TOLERANCE = 1e-10
+
+
+class Prepared(NamedTuple):
+    """How the Hessian is approximated: sums over rows, and inverses with the penalty."""
+
+    way: Preconditioner
+    data: Any
+    inverse: Any
+
+
+def _limitless(design: Design, penalty: Any, theta: Any, here: Point) -> Any:
+    """Return whether a Newton step, about, would still change logits by a hundredth."""
+    way, sizes = choices(design, penalty)[0], design.sizes
+    inverse = way.invert(way.measure(design, here.state), penalty, sizes)
+    step = way.apply(inverse, -here.gradient, sizes)
+    xp = np if isinstance(theta, np.ndarray) else jnp
+    return movement(design, theta, step, xp) > 0.01
+
+
+def fit_on_host(
+    design: Design,
+    penalty: np.ndarray,
+    start: np.ndarray | None = None,
+    prepared: Prepared | None = None,
+    tolerance: float = _TOLERANCE,
+    max_iterations: int = 100,
+    limits: bool = True,
+) -> tuple[Minimum, Prepared]:
+    """Minimise sum(weights * cross-entropy) + sum(penalty * theta**2) / 2 with NumPy.
+
+    ``prepared`` is of a fit nearby, which has the same sizes and perhaps another penalty. Whether
+    there is no finite minimum is looked into only if ``limits``: that takes the Hessian once more.
+    """
+    sizes = design.sizes
+    ways = choices(design, penalty)
+    if prepared is not None and prepared.way not in ways:
+        prepared = None
+    if prepared is not None:
+        ways = ways[ways.index(prepared.way) :]
+
+    def prepare(probs: np.ndarray) -> Prepared:
+        # What is cheap comes first, what is precise when that has not sufficed.
+        way = ways.pop(0) if len(ways) > 1 else ways[0]
+        data = way.measure(design, probs)
+        return Prepared(way, data, way.invert(data, penalty, sizes))
+
+    def precondition(ready: Prepared, vector: np.ndarray) -> np.ndarray:
+        return ready.way.apply(ready.inverse, vector, sizes)
+
+    free = limits and not penalty.all()
+    with np.errstate(all="ignore"), single_threaded_blas(), Host(design, penalty) as host:
+        if prepared is not None:
+            way, data, _ = prepared
+            prepared = Prepared(way, data, way.invert(data, penalty, sizes))
+        return newton_cg(
+            host.evaluate,
+            Curvature(host.multiply, prepare, precondition, ways[0].patience, MOST_PRODUCTS),
+            np.zeros_like(penalty) if start is None else start,
+            scale=design.weights.sum(),
+            limitless=partial(_limitless, design, penalty) if free else None,
+            most_slow=_MOST_SLOW if free else None,
+            tolerance=tolerance,
+            max_iterations=max_iterations,
+            prepared=prepared,
+            xp=np,
+        )
+
+
+def fit_one(
+    design: Design, penalty: jax.Array, start: jax.Array, max_iterations: int = 100
+) -> Minimum:
+    """Do the same with JAX, to be mapped and compiled."""
+    way, sizes = choices(design, penalty)[-1], design.sizes
+
+    def prepare(probs: jax.Array) -> Any:
+        return way.invert(way.measure(design, probs), penalty, sizes)
+
+    def precondition(inverse: Any, vector: jax.Array) -> jax.Array:
+        return way.apply(inverse, vector, sizes)
+
+    curvature = Curvature(
+        partial(multiply, design, penalty), prepare, precondition, way.patience, MOST_PRODUCTS
+    )
+    return newton_cg(
+        partial(evaluate, design, penalty),
+        curvature,
+        start,
+        scale=jnp.sum(design.weights),
+        limitless=partial(_limitless, design, penalty),
+        tolerance=_TOLERANCE,
+        max_iterations=max_iterations,
+    )[0]
+
+
+@jax.jit
+def fit_many(design: Design, weights: jax.Array, penalty: jax.Array, start: jax.Array) -> Minimum:
+    """Fit a batch to the same rows, with weights (b, n), penalties (b, p) and starts (b, p)."""
+
+    def one(w: jax.Array, strength: jax.Array, begin: jax.Array) -> Minimum:
+        return fit_one(design._replace(weights=w), strength, begin)
+
+    return jax.vmap(one)(weights, penalty, start)

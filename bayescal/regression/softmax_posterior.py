@@ -1,0 +1,129 @@
+"""Posteriors of multinomial logistic regressions: Laplace's approximation and NUTS."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from bayescal._core.blas import single_threaded_blas
+from bayescal._core.newton_cg import conjugate_gradients
+from bayescal._core.optimise import Status
+from bayescal.regression.posterior import Draws, antithetic, sample_whitened, triangle
+from bayescal.regression.precondition import WHOLE
+from bayescal.regression.softmax_fit import MOST_PRODUCTS, Prepared, fit_on_host
+from bayescal.regression.softmax_objective import Design, Host, evaluate, gather
+
+#: The whole Hessian of more parameters takes too much time and memory.
+MOST_PARAMETERS = 3000
+#: Numbers in all draws.
+_MOST_NUMBERS = 1 << 28
+#: Of a draw's length, what solving for it may leave: far less than a hundred draws say of it.
+_ERROR = 0.01
+
+
+def sample(
+    design: Design,
+    penalty: np.ndarray,
+    start: np.ndarray,
+    inference: str,
+    num_samples: int,
+    seed: int,
+) -> Draws:
+    """Return draws (chains, draws, p) of the parameters, whose log prior is the penalty.
+
+    Of more than 3,000 parameters each draw of Laplace's approximation is the solution of a linear
+    system, some tens of products with the Hessian, which is never formed.
+
+    Raises
+    ------
+    ValueError
+        For more than 3,000 parameters by NUTS, and for draws of more than 2 GiB.
+    """
+    p = len(penalty)
+    if p > MOST_PARAMETERS and inference == "nuts":
+        raise ValueError(
+            f"inference must be 'map' or 'laplace' for more than {MOST_PARAMETERS:,} parameters, "
+            f"got 'nuts' for {p:,}"
+        )
+    if p * num_samples > _MOST_NUMBERS:
+        raise ValueError(
+            f"num_samples must be at most {_MOST_NUMBERS // p:,} for {p:,} parameters, whose draws "
+            f"are kept, got {num_samples:,}"
+        )
+    mode, prepared = fit_on_host(design, penalty, start)
+    if p > MOST_PARAMETERS:
+        theta = mode.x + _solve_draws(design, penalty, mode.x, prepared, num_samples, seed)
+        return Draws(theta[None], np.full(p, float(num_samples)), np.ones(p), 0, int(mode.status))
+    with single_threaded_blas():
+        factor = triangle(_hessian(design, mode.x) + np.diag(penalty))
+    if inference == "laplace":
+        theta = antithetic(mode.x, factor, num_samples, seed)[None]
+        return Draws(theta, np.full(p, float(num_samples)), np.ones(p), 0, int(mode.status))
+    theta, ess, r_hat, divergences = sample_whitened(
+        _potential, (design, penalty), mode.x, factor, num_samples, seed
+    )
+    return Draws(theta, ess, r_hat, divergences, int(Status(int(mode.status))))
+
+
+def _solve_draws(
+    design: Design,
+    penalty: np.ndarray,
+    theta: np.ndarray,
+    prepared: Prepared,
+    num_samples: int,
+    seed: int,
+) -> np.ndarray:
+    """Return draws (num_samples, p) of N(0, H^-1), in pairs of opposite sign.
+
+    If b has the covariance H, then H^-1 b has H^-1. Such b are gradients for random residuals of
+    the covariance that the labels have, plus noise of the penalty.
+    """
+    rng = np.random.default_rng(seed)
+    draws = np.empty((num_samples, len(theta)))
+    half = -(-num_samples // 2)
+    with np.errstate(all="ignore"), single_threaded_blas(), Host(design, penalty) as host:
+        probs = host.evaluate(theta).state
+        way, sizes = prepared.way, design.sizes
+        inverse = way.invert(way.measure(design, probs), penalty, sizes)
+        root = np.sqrt(probs)
+        scale = np.sqrt(design.weights)[:, None]
+        for number in range(half):
+            noise = root * rng.standard_normal(probs.shape, probs.dtype.type)
+            residual = scale * (noise - probs * noise.sum(axis=1, keepdims=True))
+            vector = gather(design, residual, np)
+            vector += np.sqrt(penalty) * rng.standard_normal(len(theta))
+            draws[number], _ = conjugate_gradients(
+                partial(host.multiply, probs),
+                lambda each: way.apply(inverse, each, sizes),
+                vector,
+                lambda _: _ERROR**2,
+                MOST_PRODUCTS,
+                np,
+            )
+    draws[half:] = -draws[: num_samples - half]
+    return draws
+
+
+def _hessian(design: Design, theta: np.ndarray) -> np.ndarray:
+    with Host(design, np.zeros_like(theta)) as host:
+        probs = host.evaluate(theta).state
+    return WHOLE.measure(design, probs.astype(float))
+
+
+def _potential(design: Design, penalty: Any, mode: Any, factor: Any) -> Any:
+    """Return the negative log posterior in coordinates where Laplace's is standard normal."""
+
+    @jax.custom_jvp
+    def potential(z: Any) -> Any:
+        return evaluate(design, penalty, mode + factor @ z).value
+
+    @potential.defjvp
+    def _(primals: Any, tangents: Any) -> Any:
+        # The gradient comes with the value.
+        point = evaluate(design, penalty, mode + factor @ primals[0])
+        return point.value, (point.gradient @ factor) @ tangents[0]
+
+    return potential

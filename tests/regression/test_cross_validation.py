@@ -1,0 +1,120 @@
+"""Cross-validation, compiled and on the host, against scikit-learn's fits, one at a time."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+
+from bayescal.regression.cross_validation import (
+    Choice,
+    Grid,
+    choose,
+    choose_on_host,
+    stratified_folds,
+)
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+FOLDS = 5
+STRENGTHS = np.array([1e-3, 0.1, 1.0, 3.0, 6.0])
+
+
+def make(n: int = 80, d: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(n, d))
+    y = (rng.random(n) < 1 / (1 + np.exp(-x[:, 0]))).astype(int)
+    return x, y, rng.uniform(0.5, 2, n)
+
+
+def run(
+    x: np.ndarray, y: np.ndarray, w: np.ndarray, targets: np.ndarray, l1: np.ndarray, l2: np.ndarray
+) -> Choice:
+    fold = stratified_folds(y, FOLDS)
+    grid = Grid(*map(jnp.asarray, (targets, l1, l2)))
+    arrays = [jnp.asarray(a, jnp.float64) for a in (x, y, w)]
+    return choose(*arrays, jnp.asarray(fold), grid, FOLDS, lasso=bool((l1 > 0).any()))
+
+
+def run_somewhere(on_host: bool, *arguments: np.ndarray) -> tuple[int, np.ndarray]:
+    """Return the best candidate and all losses, of the host or of the compiled program."""
+    if on_host:
+        x, y, w, *grid = arguments
+        return choose_on_host(x, y, w, stratified_folds(y, FOLDS), Grid(*grid), FOLDS)
+    found = run(*arguments)
+    return int(found.best), np.asarray(found.losses)
+
+
+HOW = pytest.mark.parametrize("on_host", [False, True], ids=["compiled", "host"])
+
+
+@HOW
+@pytest.mark.parametrize("penalty", ["l1", "l2"])
+def test_losses_are_those_of_single_fits(penalty: str, on_host: bool) -> None:
+    x, y, w = make()
+    zero = np.zeros_like(STRENGTHS)
+    l1, l2 = (STRENGTHS, zero) if penalty == "l1" else (zero, STRENGTHS)
+    best, losses = run_somewhere(on_host, x, y, w, y[None].astype(float), l1, l2)
+    fold = stratified_folds(y, FOLDS)
+    expected = np.zeros((len(STRENGTHS), FOLDS))
+    options = {"l1_ratio": 1.0, "solver": "saga"} if penalty == "l1" else {"solver": "newton-cg"}
+    for i, strength in enumerate(STRENGTHS):
+        for f in range(FOLDS):
+            use, out = fold != f, fold == f
+            model = LogisticRegression(C=1 / strength, tol=1e-11, max_iter=100_000, **options)
+            model.fit(x[use], y[use], sample_weight=w[use])
+            probs = model.predict_proba(x[out])
+            expected[i, f] = log_loss(y[out], probs, sample_weight=w[out])
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    held = np.array([w[fold == f].sum() for f in range(FOLDS)])
+    assert best == np.argmin(expected @ held)
+
+
+def test_best_candidate_is_fitted_to_all_rows() -> None:
+    x, y, w = make()
+    found = run(x, y, w, y[None].astype(float), np.zeros(5), STRENGTHS)
+    strength = STRENGTHS[int(found.best)]
+    model = LogisticRegression(C=1 / strength, tol=1e-10, solver="newton-cg", max_iter=1000)
+    model.fit(x, y, sample_weight=w)
+    np.testing.assert_allclose(found.fit.coef[0], model.coef_[0], rtol=1e-5)
+    np.testing.assert_allclose(found.fit.intercept, model.intercept_, rtol=1e-5)
+
+
+@HOW
+def test_smoothing_factors_are_candidates_too(on_host: bool) -> None:
+    """A smoothed target is a mixture of both labels: two weighted rows for scikit-learn."""
+    x, y, w = make()
+    factors = np.array([1e-5, 1e-2, 0.1, 0.4])
+    targets = np.where(y == 1, 1 - factors[:, None], factors[:, None])
+    _, losses = run_somewhere(on_host, x, y, w, targets, np.zeros(4), np.zeros(4))
+    fold = stratified_folds(y, FOLDS)
+    for i in range(len(factors)):
+        use, out = fold != 0, fold == 0
+        model = LogisticRegression(C=np.inf, tol=1e-10, solver="newton-cg", max_iter=1000)
+        t = targets[i][use]
+        both = np.concatenate([w[use] * t, w[use] * (1 - t)])
+        labels = np.repeat([1, 0], use.sum())
+        model.fit(np.concatenate([x[use], x[use]]), labels, sample_weight=both)
+        expected = log_loss(y[out], model.predict_proba(x[out]), sample_weight=w[out])
+        assert float(losses[i, 0]) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("counts", [(50, 50), (3, 40), (7, 0), (1, 1)])
+def test_folds_are_even_for_each_class_and_altogether(counts: tuple[int, int]) -> None:
+    y = np.random.default_rng(0).permutation(np.repeat([0, 1], counts))
+    fold = stratified_folds(y, FOLDS)
+    for part in (fold, fold[y == 0], fold[y == 1]):
+        sizes = np.bincount(part, minlength=FOLDS)
+        assert sizes.max() - sizes.min() <= 1
+    assert (fold == stratified_folds(y, FOLDS)).all()
+    assert counts[0] < 40 or (fold != stratified_folds(y, FOLDS, seed=1)).any()
+
+
+def test_another_grid_of_the_same_size_compiles_nothing() -> None:
+    x, y, w = make()
+    run(x, y, w, y[None].astype(float), np.zeros(5), STRENGTHS)
+    before = choose._cache_size()
+    run(x[::-1], y[::-1], w, y[None, ::-1].astype(float), np.zeros(5), 2 * STRENGTHS)
+    assert choose._cache_size() == before

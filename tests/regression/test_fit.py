@@ -1,0 +1,231 @@
+"""Fits of logistic regression against SciPy and scikit-learn in float64, and optimality itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize, stats
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+
+from bayescal._core.optimise import Status
+from bayescal.regression.fit import Fit, fit_many
+from bayescal.regression.objective import Problem
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+Array = np.ndarray
+
+
+def make(n: int, d: int, seed: int = 0) -> tuple[Array, Array, Array]:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, d)) * rng.uniform(0.3, 3, d) + rng.normal(size=d)
+    t = (rng.random(n) < expit(1.5 * (x[:, 0] - x[:, 0].mean()) - 0.3)).astype(float)
+    return x, t, rng.uniform(0.1, 2.0, n)
+
+
+def fit(
+    x: Array, t: Array, w: Array | None = None, l1: float = 0.0, l2: float = 0.0, **options: Any
+) -> tuple[Array, Fit]:
+    """Fit one data set; return (intercept, coef...) and the fit."""
+    w = np.ones(len(t)) if w is None else w
+    row = [jnp.asarray(a, jnp.float64)[None] for a in (x, t, w, l1, l2)]
+    result = fit_many(Problem(*row, **options), lasso=l1 > 0)
+    return np.concatenate([result.intercept, result.coef[0]]), result
+
+
+def loss(beta: Array, x: Array, t: Array, w: Array, l1: float = 0.0, l2: float = 0.0) -> float:
+    line = beta[0] + x @ beta[1:]
+    entropy = np.sum(w * (np.logaddexp(0, line) - t * line))
+    # Where nothing is penalised, coefficients may be too large for their square.
+    squares = l2 / 2 * np.sum(beta[1:] ** 2) if l2 else 0.0
+    return float(entropy + l1 * np.abs(beta[1:]).sum() + squares)
+
+
+def slope(beta: Array, x: Array, t: Array, w: Array, l1: float = 0.0, l2: float = 0.0) -> Array:
+    """Return the derivative of the smooth part."""
+    residual = w * (expit(beta[0] + x @ beta[1:]) - t)
+    return np.concatenate([[residual.sum()], x.T @ residual + l2 * beta[1:]])
+
+
+def reference(x: Array, t: Array, w: Array, l2: float) -> float:
+    found = optimize.minimize(
+        loss, np.zeros(x.shape[1] + 1), (x, t, w, 0.0, l2), "BFGS", slope,
+        options={"gtol": 1e-9, "maxiter": 10_000},
+    )  # fmt: skip
+    return float(found.fun)
+
+
+@pytest.mark.parametrize("soft", [False, True], ids=["hard", "soft"])
+@pytest.mark.parametrize("l2", [0.0, 1e-3, 10.0])
+@pytest.mark.parametrize("d", [1, 3, 6, 25])
+def test_smooth_fits_reach_scipys_optimum(d: int, l2: float, soft: bool) -> None:
+    x, t, w = make(400, d)
+    t = 0.9 * t + 0.03 if soft else t
+    beta, result = fit(x, t, w, l2=l2)
+    assert int(result.status[0]) == Status.CONVERGED
+    assert float(result.value[0]) == pytest.approx(loss(beta, x, t, w, l2=l2), rel=1e-12)
+    assert float(result.value[0]) <= reference(x, t, w, l2) * (1 + 1e-10)
+    assert np.abs(slope(beta, x, t, w, l2=l2)).max() < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("l1", "l2"), [(1e-3, 0.0), (1.0, 0.0), (10.0, 0.0), (1.0, 1.0), (5.0, 0.1), (1e3, 0.0)]
+)
+@pytest.mark.parametrize("d", [1, 4, 30])
+def test_elastic_net_meets_the_conditions_of_optimality(d: int, l1: float, l2: float) -> None:
+    x, t, w = make(150, d)
+    x[:, -1] = x[:, 0] + 0.1 * x[:, -1]
+    beta, result = fit(x, t, w, l1, l2)
+    assert int(result.status[0]) == Status.CONVERGED
+    gradient = slope(beta, x, t, w, l2=l2)
+    assert abs(gradient[0]) < 1e-5
+    zero = beta[1:] == 0
+    # The objective is convex: these are necessary and sufficient.
+    assert (np.abs(gradient[1:][zero]) <= l1 + 1e-5).all()
+    np.testing.assert_allclose(gradient[1:][~zero], -l1 * np.sign(beta[1:][~zero]), atol=1e-5)
+    assert zero.all() == (l1 == 1e3)
+
+
+def test_elastic_net_against_scikit_learn() -> None:
+    x, t, w = make(200, 8)
+    for l1, l2 in ((1.0, 0.0), (3.0, 2.0)):
+        model = LogisticRegression(
+            C=1 / (l1 + l2), l1_ratio=l1 / (l1 + l2), solver="saga", tol=1e-10, max_iter=100_000
+        ).fit(x, t, sample_weight=w)
+        theirs = loss(np.r_[model.intercept_, model.coef_[0]], x, t, w, l1, l2)
+        beta, result = fit(x, t, w, l1, l2)
+        assert float(result.value[0]) == pytest.approx(theirs, rel=1e-8)
+        np.testing.assert_allclose(beta[1:], model.coef_[0], atol=1e-4)
+
+
+@pytest.mark.slow
+def test_any_prior_of_the_coefficients_against_scipy() -> None:
+    x, t, w = make(30, 2, seed=3)
+    pairs = {
+        "cauchy": (dist.Cauchy(0.0, 2.5), stats.cauchy(0, 2.5)),
+        "student": (dist.StudentT(4.0, 1.0, 0.5), stats.t(4, 1, 0.5)),
+        "normal": (dist.Normal(-1.0, 0.3), stats.norm(-1, 0.3)),
+    }
+    wide = dist.Cauchy(0.0, 10.0), stats.cauchy(0, 10)
+    for prior, law in pairs.values():
+        beta, result = fit(x, t, w, prior=prior, intercept_prior=wide[0])
+
+        def total(b: Array, law: Any = law) -> float:
+            return loss(b, x, t, w) - wide[1].logpdf(b[0]) - law.logpdf(b[1:]).sum()
+
+        starts = [np.zeros(3), np.ones(3), -np.ones(3)]
+        best = min(optimize.minimize(total, s, options={"gtol": 1e-7}).fun for s in starts)
+        assert int(result.status[0]) == Status.CONVERGED
+        assert total(beta) <= best + 1e-6 * abs(best)
+        assert float(result.value[0]) == pytest.approx(total(beta), rel=1e-9)
+
+
+def test_a_cauchy_prior_tames_separable_data() -> None:
+    x = np.array([[-2.0], [-1.0], [1.0], [2.0]])
+    t = np.array([0.0, 0.0, 1.0, 1.0])
+    priors = {"prior": dist.Cauchy(0.0, 2.5), "intercept_prior": dist.Cauchy(0.0, 10.0)}
+    beta, result = fit(x, t, **priors)
+
+    def total(b: Array) -> float:
+        law = stats.cauchy(0, 10).logpdf(b[0]) + stats.cauchy(0, 2.5).logpdf(b[1])
+        return loss(b, x, t, np.ones(4)) - law
+
+    grid = np.linspace(0, 12, 2001)
+    best = min(total(np.array([0.0, g])) for g in grid)
+    assert int(result.status[0]) == Status.CONVERGED
+    assert total(beta) <= best + 1e-9
+    assert 0 < beta[1] < 12
+
+
+@pytest.mark.parametrize(
+    ("x", "t"),
+    [
+        ([[-1.0], [1.0]], [0, 1]),
+        ([[-2.0], [-1.0], [0.5], [3.0]], [0, 0, 1, 1]),
+        # Only ties at the border: the slope grows for ever, though the loss does not vanish.
+        ([[-2.0], [0.0], [0.0], [3.0]], [0, 0, 1, 1]),
+        ([[1e6], [2e6], [3e6]], [0, 1, 1]),
+        # One class: the intercept grows for ever, penalised slope or not.
+        ([[0.3], [0.5]], [1, 1]),
+    ],
+    ids=["two points", "gap", "ties at the border", "large scores", "one class"],
+)
+def test_no_finite_optimum_is_said_and_the_fit_stays_finite(x: Any, t: Any) -> None:
+    beta, result = fit(np.array(x), np.array(t, float))
+    assert int(result.status[0]) == Status.UNBOUNDED
+    assert np.isfinite(beta).all()
+    line = beta[0] + np.array(x) @ beta[1:]
+    wrong = np.where(np.array(t) == 1, line < -1e-3, line > 1e-3)
+    assert not wrong.any()
+
+
+def test_features_that_say_nothing_keep_no_slope() -> None:
+    rng = np.random.default_rng(0)
+    t = (rng.random(50) < 0.3).astype(float)
+    beta, result = fit(np.full((50, 1), 7.0), t)
+    assert int(result.status[0]) == Status.CONVERGED
+    assert expit(beta[0] + 7 * beta[1]) == pytest.approx(t.mean(), rel=1e-9)
+    x, t, w = make(100, 2)
+    single, _ = fit(x[:, :1], t, w)
+    double, result = fit(x[:, [0, 0]], t, w)
+    assert int(result.status[0]) == Status.CONVERGED
+    assert double[1] == pytest.approx(double[2], rel=0.01)
+    assert double[1] + double[2] == pytest.approx(single[1], rel=1e-6)
+
+
+def test_weights_are_repetitions_and_zero_leaves_out() -> None:
+    x, t, _ = make(40, 2)
+    counts = np.random.default_rng(1).integers(0, 4, 40)
+    weighted, first = fit(x, t, counts.astype(float))
+    repeated, second = fit(np.repeat(x, counts, axis=0), np.repeat(t, counts))
+    np.testing.assert_allclose(weighted, repeated, rtol=1e-7)
+    np.testing.assert_allclose(first.value, second.value, rtol=1e-12)
+
+
+def test_a_batch_gives_what_each_gives_alone_in_one_compilation() -> None:
+    sets = [make(60, 2, seed) for seed in range(8)]
+    l2 = np.geomspace(1e-3, 10, 8)
+    columns = [jnp.asarray(np.stack(part)) for part in zip(*sets, strict=True)]
+    batch = fit_many(Problem(*columns, jnp.zeros(8), jnp.asarray(l2)))
+    before = fit_many._cache_size()
+    fit_many(Problem(*columns, jnp.zeros(8), jnp.asarray(2 * l2)))
+    assert fit_many._cache_size() == before
+    for i, (x, t, w) in enumerate(sets):
+        alone, _ = fit(x, t, w, l2=l2[i])
+        np.testing.assert_allclose(batch.intercept[i], alone[0], rtol=1e-9)
+        np.testing.assert_allclose(batch.coef[i], alone[1:], rtol=1e-9)
+
+
+ROWS = st.tuples(
+    st.one_of(st.floats(-1e6, 1e6), st.sampled_from([0.0, 1.0, 1e-300])),
+    st.sampled_from([0.0, 0.25, 1.0]),
+    st.sampled_from([0.0, 1e-2, 1.0, 1e2]),
+)
+
+
+@settings(max_examples=150)
+@given(st.lists(ROWS, min_size=1, max_size=12))
+def test_never_nan_and_never_worse_than_no_slope(rows: list[tuple[float, float, float]]) -> None:
+    padded = np.zeros((12, 3))
+    padded[: len(rows)] = rows
+    with jax.enable_x64(True):
+        beta, result = fit(padded[:, :1], padded[:, 1], padded[:, 2])
+    assert np.isfinite(beta).all()
+    x, t, w = padded[:, :1], padded[:, 1], padded[:, 2]
+    value = loss(beta, x, t, w)
+    total = max(w.sum(), 1e-300)
+    mean = np.clip((w * t).sum() / total, 1e-9, 1 - 1e-9)
+    start = loss(np.array([np.log(mean / (1 - mean)), 0.0]), x, t, w)
+    assert value <= start + 1e-6 * w.sum() + 1e-12
+    assert int(result.status[0]) != Status.INVALID
+    # A row a million times as far as others may use up the iterations, and the status says so.
+    if np.abs(x[w > 0]).max(initial=0) <= 1e4:
+        assert int(result.status[0]) in (Status.CONVERGED, Status.UNBOUNDED)

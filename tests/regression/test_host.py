@@ -1,0 +1,297 @@
+"""Single fits, on the host and compiled, against SciPy and NumPyro in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize, stats
+from scipy.special import expit
+
+from bayescal._core.optimise import Minimum, Status
+from bayescal.regression.fit import Fit, fit_many, fit_single
+from bayescal.regression.objective import Prior, Problem
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+Array = np.ndarray
+
+
+def make(n: int, d: int, seed: int = 0) -> tuple[Array, Array, Array]:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, d)) * rng.uniform(0.01, 30, d) + rng.normal(size=d)
+    line = (x[:, 0] - x[:, 0].mean()) / x[:, 0].std()
+    t = (rng.random(n) < expit(1.5 * line - 0.3)).astype(float)
+    return x, t, rng.uniform(0.1, 2.0, n)
+
+
+def loss(beta: Array, x: Array, t: Array, w: Array, l2: Any = 0.0) -> float:
+    line = beta[0] + x @ beta[1:]
+    return float(w @ (np.logaddexp(0, line) - t * line) + 0.5 * np.sum(l2 * beta[1:] ** 2))
+
+
+def slope(beta: Array, x: Array, t: Array, w: Array, l2: Any = 0.0) -> Array:
+    residual = w * (expit(beta[0] + x @ beta[1:]) - t)
+    return np.concatenate([[residual.sum()], x.T @ residual + l2 * beta[1:]])
+
+
+def reference(x: Array, t: Array, w: Array, l2: Any, free: Array) -> float:
+    """Minimise with SciPy over what is free, in units of one standard deviation."""
+    unit = np.concatenate([[1.0], x.std(axis=0)])[free]
+
+    def full(part: Array) -> Array:
+        beta = np.zeros(len(free))
+        beta[free] = part / unit
+        return beta
+
+    found = optimize.minimize(
+        lambda part: loss(full(part), x, t, w, l2),
+        np.zeros(free.sum()),
+        jac=lambda part: slope(full(part), x, t, w, l2)[free] / unit,
+        method="BFGS",
+        options={"gtol": 1e-9, "maxiter": 10_000},
+    )
+    return float(found.fun)
+
+
+def compiled(problem: Problem) -> tuple[Array, Fit]:
+    """Fit the same problem with JAX, as a batch of one."""
+    *each, prior, intercept_prior = problem
+    leaves = [None if a is None else jnp.asarray(a, jnp.float64)[None] for a in each]
+    result = fit_many(Problem(*leaves, prior, intercept_prior))
+    return np.concatenate([result.intercept, result.coef[0]]), result
+
+
+def check_same(found: Minimum, problem: Problem) -> None:
+    beta, result = compiled(problem)
+    assert int(found.status) == int(result.status[0])
+    assert float(found.value) == pytest.approx(float(result.value[0]), rel=1e-11)
+    np.testing.assert_allclose(found.x, beta, rtol=1e-5, atol=1e-7)
+
+
+MASKS = {"all": None, "no intercept": [0, 1, 1], "no second": [1, 1, 0], "intercept": [1, 0, 0]}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("l2", [0.0, 3.0, [0.01, 40.0]], ids=["none", "one", "each"])
+def test_host_reaches_scipys_optimum_and_does_as_the_compiled_fit(l2: Any, mask: str) -> None:
+    x, t, w = make(300, 2)
+    t = 0.9 * t + 0.02
+    free = None if MASKS[mask] is None else np.array(MASKS[mask], float)
+    problem = Problem(x, t, w, 0.0, np.array(l2), free)
+    found = fit_single(problem)
+    assert int(found.status) == Status.CONVERGED
+    moves = np.ones(3, bool) if free is None else free > 0
+    assert (found.x[~moves] == 0).all()
+    best = reference(x, t, w, l2, moves)
+    assert float(found.value) == pytest.approx(loss(found.x, x, t, w, l2), rel=1e-12)
+    assert float(found.value) <= best * (1 + 1e-10)
+    scale = np.concatenate([[1.0], x.std(axis=0)])
+    assert np.abs(slope(found.x, x, t, w, l2) / scale)[moves].max() < 1e-5
+    if np.ndim(l2):
+        check_same(found, problem)
+
+
+def test_nothing_free_is_the_loss_of_one_half() -> None:
+    x, t, w = make(50, 2)
+    found = fit_single(Problem(x, t, w, 0.0, 1.0, np.zeros(3)))
+    assert int(found.status) == Status.CONVERGED
+    assert found.x.tolist() == [0.0, 0.0, 0.0]
+    assert float(found.value) == pytest.approx(w.sum() * np.log(2), rel=1e-14)
+
+
+def test_a_larger_strength_shrinks_its_own_coefficient_only() -> None:
+    x, t, w = make(300, 3)
+    weak = fit_single(Problem(x, t, w, 0.0, np.array([1.0, 1.0, 1e-9]))).x
+    strong = fit_single(Problem(x, t, w, 0.0, np.array([1e12, 1.0, 1e-9]))).x
+    assert abs(strong[1]) < 1e-6 * abs(weak[1])
+    without = fit_single(Problem(x[:, 1:], t, w, 0.0, np.array([1.0, 1e-9]))).x
+    np.testing.assert_allclose(strong[[0, 2, 3]], without, rtol=1e-4, atol=1e-7)
+
+
+def test_rows_without_weight_are_left_out_and_whole_weights_are_repetitions() -> None:
+    x, t, _ = make(60, 2)
+    counts = np.random.default_rng(1).integers(0, 4, 60)
+    x[counts == 0] = 1e200
+    found = fit_single(Problem(x, t, counts.astype(float), 0.0, 0.5))
+    rows = np.arange(60).repeat(counts)
+    again = fit_single(Problem(x[rows], t[rows], np.ones(len(rows)), 0.0, 0.5))
+    np.testing.assert_allclose(found.x, again.x, rtol=1e-9)
+    assert float(found.value) == pytest.approx(float(again.value), rel=1e-13)
+
+
+LAWS = {
+    "cauchy": (Prior(0.0, 2.5, 1.0), dist.Cauchy(0.0, 2.5), stats.cauchy(0, 2.5)),
+    "normal": (Prior(-1.0, 0.3, 0.0), dist.Normal(-1.0, 0.3), stats.norm(-1, 0.3)),
+    "wide": (Prior(4.0, 10.0, 1.0), dist.Cauchy(4.0, 10.0), stats.cauchy(4, 10)),
+}
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_written_priors_are_numpyros_with_their_derivatives(name: str) -> None:
+    written, law, scipys = LAWS[name]
+    b = np.array([-1e3, -30.0, -2.5, -1.0, 0.0, 1e-9, 0.7, 3.999, 4.0, 5.0, 1e3])
+    slopes = jax.vmap(jax.grad(law.log_prob))(jnp.asarray(b))
+    bends = jax.vmap(jax.grad(jax.grad(law.log_prob)))(jnp.asarray(b))
+    for xp in (np, jnp):
+        value, first, second = written.loss(xp.asarray(b), xp)
+        np.testing.assert_allclose(value, -scipys.logpdf(b), rtol=1e-12)
+        np.testing.assert_allclose(value, -law.log_prob(jnp.asarray(b)), rtol=1e-12)
+        np.testing.assert_allclose(first, -slopes, rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(second, -bends, rtol=1e-9, atol=1e-15)
+
+
+def test_each_coefficient_may_have_a_law_of_its_own() -> None:
+    prior = Prior(np.array([0.0, -1.0]), np.array([2.5, 0.3]), np.array([1.0, 0.0]))
+    value = prior.loss(np.array([1.2, -0.4]), np)[0]
+    expected = -stats.cauchy(0, 2.5).logpdf(1.2), -stats.norm(-1, 0.3).logpdf(-0.4)
+    np.testing.assert_allclose(value, expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_fits_under_written_priors_against_scipy_and_numpyro(name: str) -> None:
+    x, t, w = make(30, 2, seed=3)
+    x = x / x.std(axis=0)
+    written, law, scipys = LAWS[name]
+    wide, numpyros, scipys_wide = LAWS["wide"]
+
+    def total(b: Array) -> float:
+        return loss(b, x, t, w) - scipys_wide.logpdf(b[0]) - scipys.logpdf(b[1:]).sum()
+
+    found = fit_single(Problem(x, t, w, 0.0, 0.0, None, written, wide))
+    starts = [np.zeros(3), np.ones(3), -np.ones(3)]
+    best = min(optimize.minimize(total, s, options={"gtol": 1e-7}).fun for s in starts)
+    assert int(found.status) == Status.CONVERGED
+    assert float(found.value) == pytest.approx(total(found.x), rel=1e-12)
+    assert total(found.x) <= best + 1e-9 * abs(best)
+    # Distributions are fitted by JAX, to padded rows.
+    theirs = fit_single(Problem(x, t, w, 0.0, 0.0, None, law, numpyros))
+    assert int(theirs.status) == Status.CONVERGED
+    assert float(theirs.value) == pytest.approx(float(found.value), rel=1e-11)
+    np.testing.assert_allclose(theirs.x, found.x, rtol=1e-5)
+
+
+def test_the_absolute_penalty_is_left_to_the_compiled_fit() -> None:
+    x, t, w = make(77, 3)
+    found = fit_single(Problem(x, t, w, 5.0, 0.1), lasso=True)
+    gradient = slope(found.x, x, t, w, 0.1)
+    zero = found.x[1:] == 0
+    assert 0 < zero.sum() < 3 and abs(gradient[0]) < 1e-5
+    # The objective is convex: these are necessary and sufficient.
+    assert (np.abs(gradient[1:][zero]) <= 5 + 1e-5).all()
+    np.testing.assert_allclose(gradient[1:][~zero], -5 * np.sign(found.x[1:][~zero]), atol=1e-5)
+
+
+N_MANY = 150_000
+
+
+@pytest.mark.parametrize(
+    "kind", ["mixed", "part is separable", "part is one class", "part is flat"]
+)
+def test_a_guess_from_a_part_of_many_rows_changes_nothing(kind: str) -> None:
+    rng = np.random.default_rng(0)
+    stride = N_MANY >> 14
+    assert N_MANY > 1 << 17
+    x = rng.normal(size=(N_MANY, 1)) * 3 + 5
+    t = (rng.random(N_MANY) < expit(x[:, 0] - 4)).astype(float)
+    part = slice(None, None, stride)
+    if kind == "part is separable":
+        t[part] = x[part, 0] > 4
+    elif kind == "part is one class":
+        t[part] = 1
+    elif kind == "part is flat":
+        x[part] = 2.0
+    w = rng.uniform(0.5, 1.5, N_MANY)
+    found = fit_single(Problem(x, t, w, 0.0, 0.0))
+    assert int(found.status) == Status.CONVERGED
+    assert float(found.value) == pytest.approx(loss(found.x, x, t, w), rel=1e-12)
+    # Newton's step from here would gain next to nothing.
+    gradient = slope(found.x, x, t, w)
+    p = expit(found.x[0] + x[:, 0] * found.x[1])
+    design = np.stack([np.ones(N_MANY), x[:, 0]])
+    hessian = (design * (w * p * (1 - p))) @ design.T
+    assert gradient @ np.linalg.solve(hessian, gradient) < 1e-10 * float(found.value)
+
+
+@pytest.mark.parametrize("seed", [0, 10])
+def test_a_fit_that_only_rounding_stops_has_converged(seed: int) -> None:
+    """A column that nearly depends on others has so large a coefficient that values are noisy."""
+    rng = np.random.default_rng(seed)
+    d = int(rng.integers(3, 12))
+    x = rng.normal(size=(60, d))
+    x[:, -1] = x[:, :-1].sum(axis=1) + 1e-4 * rng.normal(size=60)
+    t, w, l2 = (rng.random(60) < expit(x[:, 0])).astype(float), np.ones(60), 10.0 ** -(8 + seed % 7)
+    found = fit_single(Problem(x, t, w, 0.0, l2))
+    assert int(found.status) == Status.CONVERGED and int(found.iterations) < 30
+    gradient = slope(found.x, x, t, w, l2)
+    p = expit(found.x[0] + x @ found.x[1:])
+    design = np.column_stack([np.ones(60), x]).T
+    hessian = (design * (p * (1 - p))) @ design.T + np.diag([0.0] + d * [l2])
+    assert gradient @ np.linalg.solve(hessian, gradient) < 1e-10 * float(found.value)
+
+
+SPECIAL: dict[str, tuple[Any, Any]] = {
+    "two points": ([-1.0, 1.0], [0, 1]),
+    "gap": ([-2.0, -1.0, 0.5, 3.0], [0, 0, 1, 1]),
+    "ties at the border": ([-2.0, 0.0, 0.0, 3.0], [0, 0, 1, 1]),
+    "one class": ([0.3, 0.5], [1, 1]),
+    "constant": ([7.0, 7.0, 7.0], [0, 1, 1]),
+    "zero": ([0.0, 0.0, 0.0], [0, 1, 1]),
+    "tiny": ([1e-120, 3e-120, 2e-120, 5e-120], [0, 1, 0, 0]),
+    "huge": ([1e120, 3e120, 2e120, 5e120], [0, 1, 0, 0]),
+    "one row": ([2.0], [0.25]),
+}
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_special_data_end_as_in_the_compiled_fit(name: str) -> None:
+    x, t = (np.array(part, float) for part in SPECIAL[name])
+    problem = Problem(x[:, None], t, np.ones(len(t)), 0.0, 0.0)
+    found = fit_single(problem)
+    # Rows without weight, so that all compile to the same.
+    rows = [np.pad(part, (0, 4 - len(t))) for part in (x, t, np.ones(len(t)))]
+    beta, result = compiled(Problem(rows[0][:, None], *rows[1:], 0.0, 0.0))
+    unbounded = name in ("two points", "gap", "ties at the border", "one class")
+    assert int(found.status) == (Status.UNBOUNDED if unbounded else Status.CONVERGED)
+    assert int(found.status) == int(result.status[0])
+    ours, theirs = (expit(b[0] + x * b[1]) for b in (found.x, beta))
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    if name in ("constant", "zero", "one row"):
+        np.testing.assert_allclose(ours, t.mean(), rtol=1e-8)
+
+
+ROWS = st.lists(
+    st.tuples(
+        st.floats(-1e3, 1e3, width=32),
+        st.sampled_from([0.0, 0.25, 1.0]),
+        st.sampled_from([1e-2, 1.0, 1e2]),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(max_examples=60)
+@given(ROWS, st.sampled_from([0.0, 1e-3, 10.0]))
+def test_host_and_compiled_fits_agree(rows: list[tuple[float, float, float]], l2: float) -> None:
+    padded = np.zeros((12, 3))
+    padded[: len(rows)] = rows
+    x, t, w = padded[:, :1], padded[:, 1], padded[:, 2]
+    problem = Problem(x, t, w, 0.0, l2)
+    found = fit_single(problem)
+    with jax.enable_x64(True):
+        beta, result = compiled(problem)
+    assert np.isfinite(found.x).all() and np.isfinite(found.value)
+    ended = (int(found.status), int(result.status[0]))
+    assert set(ended) <= {Status.CONVERGED, Status.UNBOUNDED}
+    # Where there is no optimum, each stops where nothing more is gained.
+    assert float(found.value) == pytest.approx(float(result.value[0]), rel=1e-7, abs=1e-7 * w.sum())
+    if ended == (Status.CONVERGED, Status.CONVERGED):
+        line = np.stack([np.ones(12), x[:, 0]])[:, w > 0]
+        np.testing.assert_allclose(expit(found.x @ line), expit(beta @ line), atol=1e-4)

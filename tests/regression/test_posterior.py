@@ -1,0 +1,274 @@
+"""Modes, normal approximations and chains against SciPy, JAX's Hessians and quadrature."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from numpyro.diagnostics import effective_sample_size
+from scipy import optimize, stats
+from scipy.special import expit
+
+from bayescal._core.optimise import Status
+from bayescal.regression.compress import NODES, compress
+from bayescal.regression.objective import Design, Prior
+from bayescal.regression.posterior import Points, Target, _sums, find_mode, laplace, nuts
+
+Array = np.ndarray
+
+CAUCHY = (True, 2.5)
+NORMAL = (False, 1.5)
+
+
+def make(n: int, seed: int = 0) -> tuple[Array, Array, Array]:
+    """Return scores, labels and weights."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=n) * 2
+    return z, (rng.random(n) < expit(0.6 * z - 0.4)).astype(float), rng.uniform(0.3, 2, n)
+
+
+def target(
+    columns: Array, y: Array, w: Array, positive: list[int], laws: list[tuple[bool, float]]
+) -> Target:
+    heavy, scale = np.array(laws, float).T
+    design = Design(np.asarray(columns, float), y, w)
+    return Target(design, np.array(positive, float), Prior(np.zeros(len(laws)), scale, heavy))
+
+
+def potential(u: Array, goal: Target, laws: list[tuple[bool, float]]) -> float:
+    """Return the negative log posterior, written once more."""
+    theta = np.where(goal.positive > 0, np.exp(u), u)
+    columns, y, w = goal.design
+    line = theta @ columns
+    prior = [(stats.cauchy if heavy else stats.norm).logpdf(ui, 0, scale)
+             for (heavy, scale), ui in zip(laws, u, strict=True)]  # fmt: skip
+    return float(w @ (np.logaddexp(0, line) - y * line) - sum(prior))
+
+
+def curvature(f: Any, x: Array, unit: Array) -> Array:
+    """Return the Hessian in these units, by differences exact for polynomials of degree five."""
+    steps, factors = 0.003 * np.arange(-2, 3), np.array([-1, 16, -30, 16, -1]) / (12 * 0.003**2)
+
+    def along(d: Array) -> float:
+        return factors @ np.array([f(x + step * d * unit) for step in steps])
+
+    eye = np.eye(len(x))
+    single = np.array([along(e) for e in eye])
+    double = np.array([[along(a + b) for a in eye] for b in eye])
+    return (double - single[:, None] - single) / 2
+
+
+Z, Y, W = make(60)
+ONES = np.ones(60)
+LOGS = np.log(expit(Z)), -np.log(expit(-Z))
+TARGETS = {
+    "logistic": (np.stack([ONES, Z]), [0, 0], [(True, 10.0), CAUCHY]),
+    "temperature": (Z[None], [1], [NORMAL]),
+    "beta": (np.stack([ONES, *LOGS]), [0, 1, 1], [(True, 10.0), NORMAL, NORMAL]),
+    "two positive": (np.stack(LOGS), [1, 1], [NORMAL, NORMAL]),
+    "normal slopes": (np.stack([ONES, Z, Z**2]), [0, 0, 0], [(True, 10.0), NORMAL, NORMAL]),
+}
+LABELS = {"mixed": Y, "separable": (Z > 0.2) * 1.0, "one class": ONES, "reversed": 1 - Y}
+
+
+@pytest.mark.parametrize("labels", LABELS)
+@pytest.mark.parametrize("name", TARGETS)
+def test_mode_and_curvature(name: str, labels: str) -> None:
+    columns, positive, laws = TARGETS[name]
+    goal = target(columns, LABELS[labels], W, positive, laws)
+    found, hessian = find_mode(goal)
+    assert int(found.status) == Status.CONVERGED
+
+    def value(u: Array) -> float:
+        return potential(u, goal, laws)
+
+    starts = np.concatenate([np.zeros((1, len(laws))), np.eye(len(laws)), -np.eye(len(laws))])
+    best = min(optimize.minimize(value, s, options={"gtol": 1e-6}).fun for s in starts)
+    assert float(found.value) == pytest.approx(value(found.x), rel=1e-12)
+    assert float(found.value) <= best + 1e-10 * abs(best)
+    unit = 1 / np.sqrt(np.diag(hessian))
+    expected = curvature(value, found.x, unit)
+    np.testing.assert_allclose(hessian * unit[:, None] * unit, expected, atol=1e-6)
+    assert np.linalg.eigvalsh(hessian).min() > 0
+
+
+def check_normal(u: Array, mode: Array, hessian: Array) -> None:
+    """Compare draws (n, p), in pairs on both sides of the mode, with the normal distribution."""
+    np.testing.assert_allclose(u.mean(axis=0), mode, rtol=1e-10, atol=1e-10)
+    white = (u - mode) @ np.linalg.cholesky(hessian)
+    error = np.sqrt((1 + np.eye(len(mode))) / (len(u) / 2))
+    covariance = white.T @ white / len(u)
+    assert (np.abs(covariance - np.eye(len(mode))) < 4.5 * error).all()
+    assert stats.kstest(white[: len(u) // 2].ravel(), "norm").pvalue > 1e-4
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_draws_of_laplace_are_normal_with_the_inverse_hessian(name: str) -> None:
+    columns, positive, laws = TARGETS[name]
+    goal = target(columns, Y, W, positive, laws)
+    draws = laplace(goal, 20_000, seed=1)
+    found, hessian = find_mode(goal)
+    assert draws.status == found.status == Status.CONVERGED
+    assert draws.coefficients.shape == (1, 20_000, len(laws))
+    theta = draws.coefficients[0]
+    limited = np.array(positive) > 0
+    assert (theta[:, limited] > 0).all()
+    check_normal(np.where(limited, np.log(np.abs(theta)), theta), found.x, hessian)
+    assert draws.ess.tolist() == [20_000.0] * len(laws) and draws.r_hat.tolist() == [1.0] * len(
+        laws
+    )
+    assert draws.divergences == 0
+    np.testing.assert_array_equal(laplace(goal, 20_000, 1).coefficients[0], theta)
+    assert (laplace(goal, 20_000, 2).coefficients[0] != theta).all()
+    assert laplace(goal, 7, 1).coefficients.shape == (1, 7, len(laws))
+
+
+def test_a_distribution_takes_the_place_of_a_written_prior() -> None:
+    columns, positive, laws = TARGETS["logistic"]
+    goal = target(columns, Y, W, positive, laws)
+    wrong = goal._replace(prior=Prior(np.zeros(2), np.array([10.0, 0.01]), np.array([1.0, 0.0])))
+    given = wrong._replace(distribution=dist.Cauchy(0.0, 2.5), distributed=np.array([0.0, 1.0]))
+    (ours, hessian), (theirs, other) = find_mode(goal), find_mode(given)
+    np.testing.assert_allclose(theirs.x, ours.x, rtol=1e-9)
+    np.testing.assert_allclose(other, hessian, rtol=1e-9)
+    assert float(theirs.value) == pytest.approx(float(ours.value), rel=1e-12)
+
+
+def check_expectation(values: Array, expected: float) -> None:
+    """Compare the mean of draws (chains, n) with a number, within its own standard error."""
+    ess = float(effective_sample_size(values[..., None])[0])
+    assert ess > 200
+    assert abs(values.mean() - expected) < 4.5 * values.std() / np.sqrt(ess)
+
+
+@pytest.mark.slow
+def test_chains_against_quadrature_with_a_prior_of_ones_own() -> None:
+    """Few rows and a prior that pulls: the posterior is not normal."""
+    z, y, w = make(12, seed=5)
+    goal = target(np.stack([np.ones(12), z]), y, w, [0, 0], [(True, 10.0), CAUCHY])
+    goal = goal._replace(
+        distribution=dist.StudentT(3.0, 1.5, 0.4), distributed=np.array([0.0, 1.0])
+    )
+    draws = nuts(goal, 4000, seed=0)
+    a, b = np.meshgrid(np.linspace(-12, 12, 401), np.linspace(-6, 14, 801), indexing="ij")
+    log = stats.cauchy(0, 10).logpdf(a) + stats.t(3, 1.5, 0.4).logpdf(b)
+    for zi, yi, wi in zip(z, y, w, strict=True):
+        log -= wi * (np.logaddexp(0, a + b * zi) - yi * (a + b * zi))
+    mass = np.exp(log - log.max())
+    mass /= mass.sum()
+    # Nothing is missing at the edges of the grid.
+    assert max(mass[[0, -1]].sum(), mass[:, [0, -1]].sum()) < 1e-4
+    theta = draws.coefficients
+    assert theta.shape == (4, 1000, 2) and draws.divergences == 0
+    assert (draws.r_hat < 1.01).all() and (draws.ess > 400).all()
+    for j, grid in enumerate((a, b)):
+        mean = float((mass * grid).sum())
+        check_expectation(theta[..., j], mean)
+        check_expectation((theta[..., j] - mean) ** 2, float((mass * (grid - mean) ** 2).sum()))
+        middle = float(theta[..., j].mean())
+        check_expectation((theta[..., j] <= middle) * 1.0, float(mass[grid <= middle].sum()))
+
+
+SETS = {
+    "normal": np.random.default_rng(0).normal(size=20_000) * 3 + 1,
+    "heavy tails": np.random.default_rng(1).standard_cauchy(20_000),
+    "ties": np.random.default_rng(2).integers(0, 5, 20_000) / 5,
+    "clipped logits": np.clip(np.random.default_rng(3).normal(size=20_000) * 15, -36, 36),
+    "two heaps": np.concatenate([np.linspace(0, 1e-6, 5000), 1e3 + np.linspace(0, 1e-6, 5000)]),
+    "mostly tied": np.concatenate([np.zeros(9000), np.linspace(-3, 5, 1000)]),
+    "two points": np.array([1.0, 2.0]),
+    "huge": np.array([-1e300, 0.0, 1.0, 1e300]),
+    "constant": np.full(5000, 0.3),
+}
+
+
+def spread(points: Array) -> tuple[float, float]:
+    centre = float(np.median(points))
+    return centre, float(np.median(np.abs(points - centre))) or 1.0
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_compressed_sums_are_exact_for_polynomials_of_degree_seven(name: str) -> None:
+    points = SETS[name]
+    weights = np.random.default_rng(4).uniform(0.1, 2, len(points))
+    nodes, at_nodes = compress(points, weights)
+    assert len(nodes) == len(at_nodes) == NODES
+    low, width = points.min(), np.ptp(points) or 1.0
+    for degree in range(8):
+        chebyshev = np.polynomial.Chebyshev.basis(degree, [low, low + width])
+        exact = weights @ chebyshev(points)
+        size = weights @ np.abs(chebyshev(points))
+        assert abs(at_nodes @ chebyshev(nodes) - exact) < 1e-13 * max(size, weights.sum())
+
+
+@pytest.mark.parametrize("name", ["normal", "heavy tails", "clipped logits"])
+def test_compressed_sums_are_exact_piece_by_piece(name: str) -> None:
+    points = SETS[name]
+    weights = np.random.default_rng(4).uniform(0.1, 2, len(points))
+    nodes, at_nodes = compress(points, weights)
+    centre, scale = spread(points)
+    t = np.arcsinh((points - centre) / scale)
+    for piece in (1, 20, 48, 49, 90):
+        edge = centre + scale * np.sinh(t.min() + (t.max() - t.min()) * piece / 96)
+
+        def bent(x: Array, edge: float = edge) -> Array:
+            return (np.abs(x - edge) / scale) ** 7
+
+        exact = weights @ bent(points)
+        assert at_nodes @ bent(nodes) == pytest.approx(exact, rel=1e-11)
+
+
+@pytest.mark.parametrize("name", sorted(SETS.keys() - {"constant"}))
+def test_compressed_sums_of_softplus(name: str) -> None:
+    points = SETS[name]
+    weights = np.random.default_rng(5).uniform(0.1, 2, len(points))
+    nodes, at_nodes = compress(points, weights)
+    centre, scale = spread(points)
+    for slope in (-4.0, -0.3, 0.02, 1.0, 8.0):
+        for intercept in (-3.0, 0.0, 5.0):
+
+            def softplus(x: Array, a: float = slope, b: float = intercept) -> Array:
+                return np.logaddexp(0, a * ((x - centre) / scale) + b)
+
+            exact = weights @ softplus(points)
+            assert at_nodes @ softplus(nodes) == pytest.approx(exact, rel=1e-9)
+
+
+def test_compressing_leaves_its_arguments_alone() -> None:
+    points, weights = SETS["normal"].copy(), np.ones(20_000)
+    points.flags.writeable = weights.flags.writeable = False
+    assert compress(points, weights)[1].sum() == pytest.approx(20_000, rel=1e-13)
+    np.testing.assert_array_equal(points, SETS["normal"])
+
+
+def beta_columns(z: Array) -> Array:
+    return np.stack([np.ones_like(z), -np.logaddexp(0, -z), np.logaddexp(0, z)])
+
+
+@pytest.mark.parametrize("kind", ["spread", "rough"])
+def test_the_posterior_over_nodes_is_that_over_rows(kind: str) -> None:
+    """Where the columns are not smooth, or the sums not as good, rows are kept."""
+    n = 100_000
+    z, y, w = make(n, seed=7)
+    laws = [(True, 10.0), NORMAL, NORMAL]
+
+    def rough(x: Array) -> Array:
+        return beta_columns(np.round(x, 1))
+
+    columns = beta_columns if kind == "spread" else rough
+    goal = target(columns(z), y, w, [0, 1, 1], laws)
+    found, hessian = find_mode(goal)
+    factor = np.linalg.inv(np.linalg.cholesky(hessian)).T
+    few = _sums(goal, found.x, factor, Points(z, columns))
+    assert (len(few.weights) == NODES) == (kind == "spread")
+    assert len(few.weights) == NODES or len(few.weights) >= n
+    for noise in np.random.default_rng(0).normal(size=(20, 3)):
+        u = found.x + factor @ noise
+        theta = np.where([False, True, True], np.exp(u), u)
+        line = theta @ goal.design.columns
+        exact = w @ np.logaddexp(0, line) - w @ (y * line)
+        sums = few.weights @ np.logaddexp(0, theta @ few.columns) - theta @ few.linear
+        # Nats of the log posterior itself.
+        assert abs(sums - exact) < 2e-6

@@ -1,0 +1,265 @@
+"""Multinomial logistic regression: optima against SciPy, Hessians against differences."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from scipy import optimize
+from scipy.special import log_softmax, softmax
+
+from bayescal._core.optimise import Status
+from bayescal.regression import precondition, softmax_fit
+from bayescal.regression.softmax_cross_validation import _side_by_side, out_of_fold_losses
+from bayescal.regression.softmax_fit import fit_many, fit_on_host
+from bayescal.regression.softmax_objective import (
+    Design,
+    Host,
+    Parameters,
+    evaluate,
+    full_hessian,
+    join,
+    multiply,
+    split,
+)
+from tests.regression.problems import KINDS, make, size
+
+Array = np.ndarray
+
+
+def value(theta: Array, design: Design, penalty: Array) -> float:
+    """Return the objective, written anew."""
+    k, m, d, r = design.sizes
+    matrix, v, t = theta[: k * m].reshape(k, m), theta[k * m : k * m + d], theta[k * m + d :]
+    logits = design.offset + design.features @ matrix.T
+    if d:
+        logits = logits + design.x * v
+    if r:
+        logits = logits + design.x * (design.shared * t).sum(axis=1)[:, None]
+    own = log_softmax(logits, axis=1)[np.arange(len(design.y)), design.y]
+    return float(-design.weights @ own + 0.5 * penalty @ theta**2)
+
+
+def gradient(theta: Array, design: Design, penalty: Array) -> Array:
+    """Return its gradient, written anew: derivatives of logits by each parameter."""
+    k, m, d, r = design.sizes
+    logits = design.offset + design.features @ theta[: k * m].reshape(k, m).T
+    if d:
+        logits = logits + design.x * theta[k * m : k * m + d]
+    if r:
+        logits = logits + design.x * (design.shared @ theta[k * m + d :])[:, None]
+    residual = softmax(logits, axis=1)
+    residual[np.arange(len(design.y)), design.y] -= 1
+    residual *= design.weights[:, None]
+    parts = [(residual.T @ design.features).ravel()]
+    if d:
+        parts.append(np.einsum("nk,nk->k", residual, design.x))
+    if r:
+        parts.append(np.einsum("nk,nk,nr->r", residual, design.x, design.shared))
+    return np.concatenate(parts) + penalty * theta
+
+
+def scipy_optimum(design: Design, penalty: Array) -> Any:
+    found = optimize.minimize(
+        value,
+        np.zeros(size(design)),
+        (design, penalty),
+        jac=gradient,
+        method="L-BFGS-B",
+        options={"maxiter": 20_000, "maxfun": 40_000, "ftol": 1e-15, "gtol": 1e-10, "maxcor": 30},
+    )
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("k", [2, 3, 12])
+def test_derivatives_against_differences(kind: str, k: int) -> None:
+    design = make(60, k, 1, kind)
+    rng = np.random.default_rng(0)
+    theta, penalty = 0.1 * rng.normal(size=size(design)), rng.uniform(0, 2, size(design))
+    with Host(design, penalty) as host:
+        point = host.evaluate(theta)
+        assert point.value == pytest.approx(value(theta, design, penalty), rel=1e-13)
+        np.testing.assert_allclose(point.gradient, gradient(theta, design, penalty), atol=1e-11)
+        hessian = full_hessian(design, point.state, np) + np.diag(penalty)
+        step = 1e-5
+        numeric = np.stack(
+            [
+                gradient(theta + step * e, design, penalty)
+                - gradient(theta - step * e, design, penalty)
+                for e in np.eye(len(theta))
+            ]
+        ) / (2 * step)
+        np.testing.assert_allclose(hessian, numeric, atol=1e-6 * np.abs(numeric).max())
+        vector = rng.normal(size=len(theta))
+        np.testing.assert_allclose(host.multiply(point.state, vector), hessian @ vector, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_jax_computes_the_same(kind: str, x64: None) -> None:
+    design = make(40, 5, 2, kind)
+    rng = np.random.default_rng(0)
+    theta, penalty = 0.1 * rng.normal(size=size(design)), rng.uniform(0, 2, size(design))
+    compiled = jax.jit(evaluate)(design, penalty, theta)
+    vector = rng.normal(size=len(theta))
+    with Host(design, penalty) as host:
+        point = host.evaluate(theta)
+        np.testing.assert_allclose(compiled.value, point.value, rtol=1e-13)
+        np.testing.assert_allclose(compiled.gradient, point.gradient, atol=1e-11)
+        product = jax.jit(multiply)(design, penalty, compiled.state, vector)
+        np.testing.assert_allclose(product, host.multiply(point.state, vector), rtol=1e-10)
+
+
+def test_parts_of_parameters() -> None:
+    theta = np.arange(2 * (3 * 4 + 3 + 2.0)).reshape(2, -1)
+    parts = split(theta, (3, 4, 3, 2))
+    assert [part.shape for part in parts] == [(2, 3, 4), (2, 3), (2, 2)]
+    np.testing.assert_array_equal(join(parts, np), theta)
+    assert isinstance(parts, Parameters)
+
+
+@pytest.mark.parametrize("strength", [0.0, 1e-3, 10.0])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("n", "k"), [(400, 3), (900, 10)])
+def test_optimum_against_scipy(kind: str, n: int, k: int, strength: float) -> None:
+    design = make(n, k, 3, kind)
+    penalty = np.full(size(design), strength)
+    found, _ = fit_on_host(design, penalty)
+    expected = scipy_optimum(design, penalty)
+    assert found.status == Status.CONVERGED
+    # As good as SciPy's to 1e-6, and not above it by more than rounding.
+    assert found.value == pytest.approx(expected.fun, rel=1e-6)
+    assert found.value <= expected.fun * (1 + 1e-9)
+    slope = np.abs(gradient(found.x, design, penalty)).max() / design.weights.sum()
+    assert slope < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("strength", "ways"),
+    [
+        pytest.param(100.0, ["KRONECKER", "BOTH"], marks=pytest.mark.slow),
+        pytest.param(1e4, ["BOTH"], marks=pytest.mark.slow),
+        (1e6, ["DIAGONAL"]),
+    ],
+)
+def test_optimum_of_many_parameters_against_scipy(strength: float, ways: list[str]) -> None:
+    """Single precision directions, threads, and the preconditioners of many classes."""
+    design = make(5500, 50, 4)
+    penalty = np.full(size(design), strength)
+    assert precondition.choices(design, penalty) == [getattr(precondition, w) for w in ways]
+    found, prepared = fit_on_host(design, penalty)
+    expected = scipy_optimum(design, penalty)
+    assert found.status == Status.CONVERGED
+    assert found.value == pytest.approx(expected.fun, rel=1e-7)
+    assert found.value <= expected.fun * (1 + 1e-9)
+    # From what is known of it, a neighbour takes fewer steps than from nothing.
+    near, _ = fit_on_host(design, 1.1 * penalty, found.x, prepared)
+    afresh, _ = fit_on_host(design, 1.1 * penalty)
+    assert near.iterations < afresh.iterations
+    np.testing.assert_allclose(near.value, afresh.value, rtol=1e-9)
+
+
+@pytest.mark.parametrize("sharpness", [1.0, pytest.param(4.0, marks=pytest.mark.slow)])
+def test_optimum_of_few_features_and_many_rows(sharpness: float) -> None:
+    """With the products for few features, also where most rows are certain."""
+    design = make(5500, 50, 4, "vector")
+    x = log_softmax(sharpness * design.x, axis=1)
+    design = design._replace(offset=x, x=x)
+    penalty = np.full(size(design), 1e-3)
+    found, _ = fit_on_host(design, penalty)
+    expected = scipy_optimum(design, penalty)
+    assert found.status == Status.CONVERGED
+    assert found.value == pytest.approx(expected.fun, rel=1e-7)
+    assert found.value <= expected.fun * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("way", ["WHOLE", "DIAGONAL", "BLOCKS", "KRONECKER", "BOTH"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_preconditioner_leads_to_the_optimum(
+    way: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    design = make(500, 6, 5, kind)
+    penalty = np.random.default_rng(0).uniform(0.1, 3, size(design))
+    exact, _ = fit_on_host(design, penalty)
+    monkeypatch.setattr(softmax_fit, "choices", lambda *_: [getattr(precondition, way)])
+    found, _ = fit_on_host(design, penalty)
+    assert found.status == Status.CONVERGED
+    np.testing.assert_allclose(found.value, exact.value, rtol=1e-10)
+    np.testing.assert_allclose(found.x, exact.x, atol=1e-4)
+
+
+def test_inverses_are_what_they_say() -> None:
+    design = make(300, 4, 6, "everything")
+    penalty = np.random.default_rng(0).uniform(0.1, 3, size(design))
+    sizes = design.sizes
+    probs = softmax(design.offset, axis=1)
+    hessian = full_hessian(design, probs, np) + np.diag(penalty)
+    vector = np.random.default_rng(1).normal(size=len(penalty))
+    whole = precondition.WHOLE
+    inverse = whole.invert(whole.measure(design, probs), penalty, sizes)
+    np.testing.assert_allclose(hessian @ whole.apply(inverse, vector, sizes), vector, rtol=1e-6)
+    blocks = precondition.BLOCKS
+    inverse = blocks.invert(blocks.measure(design, probs), penalty, sizes)
+    solved = blocks.apply(inverse, vector, sizes)
+    k, m, _, r = sizes
+    for j in range(k):
+        own = [*range(j * m, (j + 1) * m), k * m + j]
+        block = hessian[np.ix_(own, own)]
+        # In single precision, which suffices for a direction.
+        np.testing.assert_allclose(block @ solved[own], vector[own], rtol=1e-3)
+    diagonal = precondition.DIAGONAL
+    inverse = diagonal.invert(diagonal.measure(design, probs), penalty, sizes)
+    only = diagonal.apply(inverse, vector, sizes)
+    np.testing.assert_allclose(np.diag(hessian)[:-r] * only[:-r], vector[:-r], rtol=1e-6)
+    np.testing.assert_allclose(only[-r:], solved[-r:], rtol=1e-6)
+    shared = hessian[-r:, -r:]
+    np.testing.assert_allclose(shared @ solved[-r:], vector[-r:], rtol=1e-6)
+
+
+def test_separable_labels_have_no_finite_optimum() -> None:
+    x = np.log(np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]] * 3))
+    design = Design(x, np.array([0, 1, 2] * 3), np.ones(9), np.ones((9, 1)), x)
+    found, _ = fit_on_host(design, np.zeros(6))
+    assert found.status == Status.UNBOUNDED and np.isfinite(found.x).all()
+
+
+def test_labels_that_are_separable_in_part_end_soon() -> None:
+    """More parameters than rows: the loss falls for ever, but slowly, and not to zero."""
+    design = make(250, 20, 3)
+    doubled = np.concatenate([np.arange(250), np.arange(30)])
+    y = np.concatenate([design.y, (design.y[:30] + 1) % 20])
+    design = design.rows(doubled)._replace(y=y)
+    found, _ = fit_on_host(design, np.zeros(size(design)))
+    assert found.status == Status.UNBOUNDED and found.iterations < 50
+    assert found.value > 30 * np.log(2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_fits_in_one_program(kind: str, x64: None) -> None:
+    design = make(120, 4, 7, kind)
+    rng = np.random.default_rng(0)
+    weights = rng.integers(0, 3, (5, 120)) * design.weights
+    penalty = 10.0 ** rng.uniform(-3, 1, (5, size(design)))
+    found = fit_many(design, weights, penalty, np.zeros((5, size(design))))
+    for i in range(5):
+        single, _ = fit_on_host(design._replace(weights=weights[i]), penalty[i])
+        assert found.status[i] == single.status == Status.CONVERGED
+        np.testing.assert_allclose(found.value[i], single.value, rtol=1e-9)
+        np.testing.assert_allclose(found.x[i], single.x, atol=1e-4)
+
+
+def test_cross_validation_against_separate_fits() -> None:
+    design = make(150, 4, 8)
+    penalties = np.stack([np.full(size(design), s) for s in (30.0, 3.0, 0.3)])
+    folds = np.random.default_rng(0).integers(0, 3, 150)
+    start = np.zeros(size(design))
+    losses = out_of_fold_losses(design, penalties, folds, start)
+    beside = _side_by_side(design, penalties, folds, np.arange(3), start)
+    assert losses.shape == beside.shape == (3, 3)
+    for f in range(3):
+        kept, other = design.rows(folds != f), design.rows(folds == f)
+        for g in range(3):
+            theta = scipy_optimum(kept, penalties[g]).x
+            expected = value(theta, other, np.zeros_like(theta)) / other.weights.sum()
+            assert losses[g, f] == pytest.approx(expected, rel=1e-5)
+            assert beside[g, f] == pytest.approx(expected, rel=1e-5)

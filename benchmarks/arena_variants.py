@@ -97,7 +97,10 @@ def mixtures(experiment: Experiment, rows: int) -> dict[str, float]:
     names, members = (list(part) for part in zip(*(LIBRARY | own).items(), strict=True))
     others = {name: make for name, make in OTHERS.items() if name != "kernel" or k < LOCAL}
     whole = fit_members(members, scores, y, ones)
-    folds, held = content_folds(score_keys(scores, y), y, 5), np.empty((len(y), len(members) + len(others)))
+    folds, held = (
+        content_folds(score_keys(scores, y), y, 5),
+        np.empty((len(y), len(members) + len(others))),
+    )
     for fold in range(folds.max() + 1):
         out = folds == fold
         found = fit_members(members, scores[~out], y[~out], ones[~out], whole)
@@ -145,7 +148,7 @@ def averages(experiment: Experiment) -> dict[str, float]:
         return np.log(np.maximum(p[:, 1], least)) - np.log(np.maximum(1 - p[:, 1], least))
 
     method = AveragedBeta()
-    state = method.fit(log_odds(experiment.scores), experiment.y, np.ones(len(experiment.y)))
+    state = method._fit(log_odds(experiment.scores), experiment.y, np.ones(len(experiment.y)), 0)
     line, columns = method._lines(state, np.clip(log_odds(experiment.test_scores), -FAR, FAR))
     spread = ((np.swapaxes(state["factor"], -1, -2) @ columns) ** 2).sum(axis=2)
     share = state["cell_weights"]

@@ -53,7 +53,10 @@ def content_folds(key: np.ndarray, y: np.ndarray, count: int, seed: int = 0) -> 
     rng = np.random.default_rng(seed)
     # Dealt out in turn, each class from where the one before ended.
     dealt = np.concatenate(
-        [starts[c] + rng.permutation(ends[c] - starts[c]) for c in np.argsort(center, kind="stable")]
+        [
+            starts[c] + rng.permutation(ends[c] - starts[c])
+            for c in np.argsort(center, kind="stable")
+        ]
     )
     folds = np.empty(len(label), int)
     folds[dealt] = np.arange(len(label)) % max(1, min(count, len(label)))

@@ -193,9 +193,7 @@ def over_runs(answers: Sequence[dict[str, Any]], metrics: Sequence[str]) -> dict
     """Return means over seeds or data sets, how far metrics spread, and the worst status."""
     values = {key: [answer[key] for answer in answers] for key in (*metrics, *SECONDS)}
     found: dict[str, Any] = {key: float(np.mean(some)) for key, some in values.items()}
-    found["status"] = max(
-        (answer["status"] for answer in answers), key=_STATUSES.index
-    )
+    found["status"] = max((answer["status"] for answer in answers), key=_STATUSES.index)
     if len(answers) > 1:
         found["spread"] = {key: [min(values[key]), max(values[key])] for key in metrics}
     return found

@@ -1,18 +1,36 @@
 """Calibrators, one file for each method; imported with scikit-learn when one is first used."""
 
 from bayescal.calibrators._base import Calibrator as Calibrator
+from bayescal.calibrators._files import load as load
+from bayescal.calibrators._files import save as save
+from bayescal.calibrators._report import Report as Report
+from bayescal.calibrators.auto import Auto as Auto
+from bayescal.calibrators.average import Average as Average
 from bayescal.calibrators.averaged_beta import AveragedBeta as AveragedBeta
 from bayescal.calibrators.bbq import BBQ as BBQ
 from bayescal.calibrators.beta import Beta as Beta
+from bayescal.calibrators.binwise_temperature import BinwiseTemperature as BinwiseTemperature
 from bayescal.calibrators.cdf_spline import CDFSpline as CDFSpline
 from bayescal.calibrators.centered_isotonic import CenteredIsotonic as CenteredIsotonic
+from bayescal.calibrators.classifier import CalibratedClassifier as CalibratedClassifier
+from bayescal.calibrators.composition import Composition as Composition
+from bayescal.calibrators.composition import compose as compose
+from bayescal.calibrators.dirichlet import Dirichlet as Dirichlet
+from bayescal.calibrators.ensemble_temperature import EnsembleTemperature as EnsembleTemperature
 from bayescal.calibrators.histogram import Histogram as Histogram
 from bayescal.calibrators.isotonic import Isotonic as Isotonic
 from bayescal.calibrators.logistic import Logistic as Logistic
+from bayescal.calibrators.logistic_regression import LogisticRegression as LogisticRegression
+from bayescal.calibrators.matrix import Matrix as Matrix
+from bayescal.calibrators.multi_label import MultiLabel as MultiLabel
 from bayescal.calibrators.one_vs_rest import OneVsRest as OneVsRest
 from bayescal.calibrators.quadratic import Quadratic as Quadratic
 from bayescal.calibrators.scaling_binning import ScalingBinning as ScalingBinning
 from bayescal.calibrators.spline import Spline as Spline
+from bayescal.calibrators.stacked_scaling import StackedScaling as StackedScaling
+from bayescal.calibrators.structured_matrix import StructuredMatrix as StructuredMatrix
+from bayescal.calibrators.structured_vector import StructuredVector as StructuredVector
 from bayescal.calibrators.temperature import Temperature as Temperature
 from bayescal.calibrators.vector import Vector as Vector
 from bayescal.calibrators.venn_abers import VennAbers as VennAbers
+from bayescal.calibrators.weight_scaling import WeightScaling as WeightScaling

@@ -6,34 +6,29 @@ from collections.abc import Callable
 
 import numpy as np
 
+from bayescal._core.binning import binned_error, equal_mass_sums
+
 BINS = 15
 #: Temperatures from 1/20 to 20.
 _GRID = np.exp(np.linspace(np.log(1 / 20), np.log(20), 161))
 _FINE = 21
 
 
-def equal_mass_error(
-    confidence: np.ndarray, correct: np.ndarray, weights: np.ndarray, bins: int = BINS
-) -> float:
-    """Return the expected calibration error in bins of equal weight.
+def equal_mass_error(confidence: np.ndarray, correct: np.ndarray, weights: np.ndarray) -> float:
+    """Return the calibration error in 15 bins of equal mass, as ``metrics.ece`` reports it.
 
     Parameters
     ----------
     confidence, correct, weights : arrays of shape (n,)
-        ``correct`` is one where the most probable class was right. Equal confidences share a bin,
-        that of the middle of their weight, so that the order of rows does not matter.
+        ``correct`` is one where the most probable class was right.
     """
-    # Rounding may not decide which confidences are equal.
-    order = np.argsort(confidence, kind="stable")
-    sorted_ = confidence[order]
-    new = np.concatenate([[True], np.diff(sorted_) > 1e-12])
-    group = np.cumsum(new) - 1
-    mass = np.bincount(group, weights[order])
-    gap = np.bincount(group, (weights * (confidence - correct))[order])
-    total = mass.sum()
-    middle = (np.cumsum(mass) - mass / 2) / total
-    place = np.minimum((middle * bins).astype(int), bins - 1)
-    return float(np.abs(np.bincount(place, gap)).sum() / total)
+    return float(binned_error(confidence_sums(confidence, correct, weights), 1.0, np))
+
+
+def confidence_sums(confidence: np.ndarray, correct: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return sums (3, 15) of weights, confidences and hits over bins of equal mass."""
+    whole = bool((weights == np.floor(weights)).all())
+    return equal_mass_sums(confidence, correct.astype(float), weights, BINS, whole, np)
 
 
 def best_inverse_temperature(
@@ -42,12 +37,14 @@ def best_inverse_temperature(
     """Return the inverse temperature with the least error, and this; of equal ones nearest to 1.
 
     The error jumps where rows change their bin: a grid of 161 temperatures from 1/20 to 20 is
-    searched, then 21 between the neighbours of the best. O(n (k + log n)) for each.
+    searched, then 21 between the neighbors of the best. O(n (k + log n)) for each.
     """
     with np.errstate(over="ignore"):
         below = np.subtract(logits, logits.max(axis=1, keepdims=True), dtype=float)
-    below = np.ascontiguousarray(np.maximum(below, -np.finfo(float).max).T)
-    correct = (below[y, np.arange(len(y))] == 0) & (below.argmax(axis=0) == y)
+    below = np.maximum(below, -np.finfo(float).max)
+    correct = below.argmax(axis=1) == y
+    # Sorted, so that rounding does not tell rows apart that differ by their classes only.
+    below = np.ascontiguousarray(np.sort(below, axis=1).T)
 
     def error(inverse: float) -> float:
         confidence = 1 / np.exp(below * inverse).sum(axis=0)

@@ -118,7 +118,7 @@ class Temperature(ParametricCalibrator):
     def _sample(
         self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
     ) -> Draws:
-        return _sample(scores, y, weights, self.inference, self.num_samples, seed)
+        return sample_inverse(scores, y, weights, self.inference, self.num_samples, seed)
 
 
 def scaled_softmax(logits: np.ndarray, inverse: float) -> np.ndarray:
@@ -126,9 +126,7 @@ def scaled_softmax(logits: np.ndarray, inverse: float) -> np.ndarray:
     if logits.shape[1] == 2:
         scaled = inverse * log_odds(logits)
         return np.stack([sigmoid(-scaled), sigmoid(scaled)], axis=1)
-    with np.errstate(over="ignore"):
-        below = np.subtract(logits, logits.max(axis=1, keepdims=True), dtype=float)
-    return softmax(np.maximum(below, -np.finfo(float).max) * inverse)
+    return softmax(differences(logits, -np.finfo(float).max) * inverse)
 
 
 class InverseTemperature(NamedTuple):
@@ -239,7 +237,7 @@ def _minimize(loss: _Loss, start: float) -> InverseTemperature:
     return InverseTemperature(s, value, _ITERATIONS, Status.LIMIT)
 
 
-def _sample(
+def sample_inverse(
     logits: np.ndarray,
     y: np.ndarray,
     weights: np.ndarray,
@@ -281,11 +279,14 @@ def _sample(
     return Draws(np.exp(draws), ess, r_hat, divergences, int(Status.CONVERGED))
 
 
-def differences(logits: np.ndarray) -> np.ndarray:
-    """Return logits (n, k) less the greatest of their row, of any size but finite."""
+def differences(logits: np.ndarray, least: float = -1e100) -> np.ndarray:
+    """Return logits (n, k) less the greatest of their row, in float64; of any size but finite.
+
+    Differences come first: those of huge logits would be lost, or infinite.
+    """
     with np.errstate(over="ignore"):
         below = np.subtract(logits, logits.max(axis=1, keepdims=True), dtype=float)
-    return np.maximum(below, -1e100)
+    return np.maximum(below, least)
 
 
 def _potential(below: Any, own: Any, weights: Any, mode: Any, factor: Any) -> Any:

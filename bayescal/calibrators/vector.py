@@ -39,7 +39,7 @@ class Vector(LinearCalibrator):
     >>> p = [[0.7, 0.2, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]] * 4
     >>> y = [0, 1, 2, 0, 0, 2, 1, 1, 1, 2, 0, 0]
     >>> bc.Vector().fit(p, y).predict_proba(p[:1]).round(2).tolist()
-    [[0.49, 0.24, 0.26]]
+    [[0.54, 0.32, 0.15]]
     """
 
     coef_: np.ndarray = field(init=False)

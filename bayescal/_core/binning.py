@@ -1,0 +1,193 @@
+"""Bins of equal width and of equal mass: the one definition of each.
+
+Bins of equal width are (j / bins, (j + 1) / bins], with 0 in the first.
+
+Bins of equal mass part cases in ascending order at the masses of :func:`mass_borders`: where all
+weights are whole, hence counts, bins hold equally many, the first ones one more where the number
+does not divide; otherwise equal shares. A weight of 2 is the row twice. A border may fall within
+cases of one value. Where sums over bins are wanted (:func:`equal_mass_sums`), such ties are shared
+in proportion, so that the order of rows does not matter; where a value must belong to one bin, as
+in a calibrator (:func:`equal_mass_cuts`), the border moves to the nearer end of the ties.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+#: Of more cases than this, only those near a border of bins are sorted.
+_MANY = 20_000
+#: Cells by the exponent and seven binary digits: as fine beside 0 and 1 as between.
+_SHIFT = 45
+_HALF = 0x3FE << 7
+
+
+def equal_width_cell(predicted: Any, bins: int, xp: Any) -> Any:
+    """Return the bin (j / bins, (j + 1) / bins] of each prediction, with 0 in the first.
+
+    The border j / bins is the quotient as it is rounded: 0.2 lies on the border 3 / 15.
+    """
+    integer = np.intp if xp is np else jnp.int32
+    cell = (predicted * bins).astype(integer)
+    # The product may be rounded up to a border, never down past one.
+    cell = cell - (predicted <= cell.astype(predicted.dtype) / bins).astype(integer)
+    return xp.maximum(cell, 0)
+
+
+def equal_mass_sums(
+    predicted: Any, observed: Any, weights: Any, bins: int, whole: Any, xp: Any
+) -> Any:
+    """Return sums (3, bins) over bins of equal mass.
+
+    Cumulative sums over distinct predictions, straight in between, are read off at the borders:
+    that shares ties and the cases on a border in proportion. With ``whole`` weights the first bins
+    hold one more where the number does not divide.
+    """
+    if xp is np and len(predicted) > _MANY:
+        value, rows = _condense(predicted, observed, weights, bins, whole)
+    else:
+        order = xp.argsort(predicted)
+        value, weights = predicted[order], weights[order]
+        rows = (weights, weights * value, weights * observed[order])
+    n = len(value)
+    one = xp.ones(1, bool)
+    new = value[1:] != value[:-1]
+    position = xp.arange(n)
+    first = _running_max(xp.where(xp.concatenate([one, new]), position, 0), xp)
+    from_end = _running_max(xp.where(xp.concatenate([one, new[::-1]]), position, 0), xp)
+    return _read_off(rows, first, n - 1 - from_end[::-1], bins, whole, xp)
+
+
+def _condense(
+    predicted: np.ndarray, observed: np.ndarray, weights: np.ndarray, bins: int, whole: Any
+) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    """Return predictions in ascending order, and weights times 1, predictions and outcomes.
+
+    Cases with nearby predictions are put together, as one without a prediction (NaN), but for the
+    cells in which a border lies: so few cases need sorting.
+    """
+    # Up to one half, and from there on by the distance from one, which is exact.
+    lower = np.ascontiguousarray(np.minimum(predicted, 1 - predicted) + 0.0).view(np.int64)
+    lower >>= _SHIFT
+    cell = np.where(predicted < 0.5, lower, 2 * _HALF - lower)
+    cells = 2 * _HALF + 1
+    weighted, outcomes = weights * predicted, weights * observed
+    sums = [np.bincount(cell, row, cells) for row in (weights, weighted, outcomes)]
+    mass = np.concatenate([[0.0], np.cumsum(sums[0])])
+    borders = mass_borders(mass[-1], bins, whole, np)
+    # Sums in another order differ in their last digits: the cells beside count, too.
+    place = np.clip(np.searchsorted(mass, borders * (1 - 1e-12)) - 1, 0, cells - 1)
+    beyond = np.clip(np.searchsorted(mass, borders * (1 + 1e-12)) - 1, 0, cells - 1)
+    cut = np.zeros(cells, bool)
+    cut[place] = cut[beyond] = True
+    single = np.flatnonzero(cut[cell])
+    single = single[np.argsort(predicted[single])]
+    together = np.flatnonzero(~cut & (sums[0] > 0))
+    order = np.argsort(np.concatenate([cell[single], together]), kind="stable")
+    value = np.concatenate([predicted[single], np.full(len(together), np.nan)])[order]
+    rows = (weights, weighted, outcomes)
+    return value, tuple(
+        np.concatenate([row[single], whole_cell[together]])[order]
+        for row, whole_cell in zip(rows, sums, strict=True)
+    )
+
+
+def cut_cells(sums: Any, bins: int, whole: Any, xp: Any) -> Any:
+    """Return sums (3, bins) over bins of equal mass from sums (3, cells), as if those were ties."""
+    position = xp.arange(sums.shape[1])
+    return _read_off(tuple(sums), position, position, bins, whole, xp)
+
+
+def shift_bound(mass: np.ndarray, bins: int, whole: bool) -> float:
+    """Return how far :func:`cut_cells` may move the sum over bins of gaps times mass.
+
+    What lies in a cell with mass m may belong to either side of a border in it: of residuals in
+    [-1, 1] the share that is put to each side is off by at most m / 2, and two bins are touched.
+    """
+    cumulative = np.concatenate([[0.0], np.cumsum(mass)])
+    inner = mass_borders(cumulative[-1], bins, whole, np)[1:-1]
+    cell = np.clip(np.searchsorted(cumulative, inner) - 1, 0, len(mass) - 1)
+    split = (inner > cumulative[cell]) & (inner < cumulative[cell + 1])
+    return float(mass[cell[split]].sum())
+
+
+def mass_borders(total: Any, bins: int, whole: Any, xp: Any) -> Any:
+    """Return the cumulative masses (bins + 1,) at which bins begin and end."""
+    steps = xp.arange(bins + 1).astype(total.dtype)
+    size = xp.floor(total / bins)
+    counted = steps * size + xp.minimum(steps, total - bins * size)
+    return xp.where(whole, counted, steps / bins * total)
+
+
+def _read_off(rows: Any, first: Any, last: Any, bins: int, whole: Any, xp: Any) -> Any:
+    """Return what lies between borders; rows ``first`` to ``last`` of each row are tied."""
+    n = len(rows[0])
+    zero = xp.zeros(1, rows[0].dtype)
+    mass, *others = (xp.concatenate([zero, xp.cumsum(row)]) for row in rows)
+    borders = mass_borders(mass[-1], bins, whole, xp)
+    # The row in which a border lies; with it, all rows that predict the same.
+    row = xp.clip(xp.searchsorted(mass, borders) - 1, 0, n - 1)
+    low, high = first[row], last[row] + 1
+    extent = mass[high] - mass[low]
+    share = xp.clip((borders - mass[low]) / xp.where(extent > 0, extent, 1), 0, 1)
+    at_border = (c[low] + share * (c[high] - c[low]) for c in others)
+    return xp.stack([values[1:] - values[:-1] for values in (borders, *at_border)])
+
+
+def _running_max(values: Any, xp: Any) -> Any:
+    return np.maximum.accumulate(values) if xp is np else jax.lax.cummax(values)
+
+
+def equal_mass_cuts(mass: np.ndarray, bins: np.ndarray, whole: bool) -> np.ndarray:
+    """Cut groups of rows into bins of equal mass, for several numbers of bins at once.
+
+    Where weights are counts, bins should hold equally many, the first ones one more where the
+    number does not divide; otherwise, equal shares. A border that falls within a group moves to its
+    nearer end, and to the upper one if both are equally near.
+
+    Parameters
+    ----------
+    mass : array of shape (groups + 1,)
+        Cumulative weight, from zero.
+    bins : array of int of shape (k,)
+        Numbers of bins.
+    whole : bool
+        Whether weights are counts.
+
+    Returns
+    -------
+    array of int of shape (sum(bins),)
+        For every bin, the number of groups that end at or before its upper border.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> equal_mass_cuts(np.array([0.0, 1, 2, 5, 6, 7]), np.array([1, 3]), True).tolist()
+    [5, 2, 3, 5]
+    """
+    total = mass[-1]
+    number = np.repeat(bins, bins)
+    step = np.arange(1, len(number) + 1) - np.repeat(np.cumsum(bins) - bins, bins)
+    if whole:
+        border = step * np.floor(total / number) + np.minimum(step, total % number)
+    else:
+        border = step / number * total
+    above = np.clip(np.searchsorted(mass, border), 1, len(mass) - 1)
+    # Sums of weights carry rounding errors, which must not decide between two ends.
+    lower = border - mass[above - 1] < (mass[above] - border) - 1e-9 * total / number
+    return np.where(step == number, len(mass) - 1, above - lower)
+
+
+def binned_error(sums: Any, norm: float, xp: Any) -> Any:
+    """Return the norm over bins of the gap of mean prediction and outcome, weighted by mass."""
+    mass = sums[0]
+    gap = xp.abs(sums[1] - sums[2]) / xp.where(mass > 0, mass, 1)
+    if math.isinf(norm):
+        return xp.where(mass > 0, gap, 0).max()
+    mean = (mass * gap**norm).sum() / mass.sum()
+    # Zero has no slope, but its root would have an infinite one.
+    return xp.where(mean > 0, xp.where(mean > 0, mean, 1) ** (1 / norm), 0)

@@ -1,0 +1,99 @@
+"""Bins of the confidence, and softmax with a factor for each row."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from bayescal.calibrators._ranking import equal_mass_cuts, middles
+
+Binning = Literal["equal_mass", "equal_width"]
+BINNINGS = ("equal_mass", "equal_width")
+#: Levels that differ by less are equal.
+SAME = 1e-12
+#: Where a bin is to be uniform this is left, so that the most probable class stays the only one.
+TRACE = 1e-9
+#: What positive probabilities are never pushed below: exp(-700) is a normal number.
+_LEAST = -700.0
+
+
+class Sums(NamedTuple):
+    """Weight, and mean accuracy and confidence, of each of b bins; NaN in an empty one."""
+
+    weight: np.ndarray
+    accuracy: np.ndarray
+    confidence: np.ndarray
+
+
+class TopClass(NamedTuple):
+    """Of each row (n,) the most probable class, its probability, and what bins are made of.
+
+    ``level`` is the confidence for bins of equal width, and -log(1 - confidence) for bins of equal
+    mass: networks are often so confident that only what is left to one tells rows apart.
+    """
+
+    top: np.ndarray
+    confidence: np.ndarray
+    level: np.ndarray
+
+
+def top_class(shares: np.ndarray, binning: Binning) -> TopClass:
+    """Return the top class of rows of probabilities (n, k), which may lack a common factor."""
+    top = shares.argmax(axis=1)
+    others = shares.copy()
+    own = np.take_along_axis(shares, top[:, None], axis=1)[:, 0]
+    np.put_along_axis(others, top[:, None], 0.0, axis=1)
+    rest = others.sum(axis=1)
+    total = own + rest
+    confidence = own / total
+    if binning == "equal_width":
+        return TopClass(top, confidence, confidence)
+    return TopClass(top, confidence, -np.log(np.maximum(rest / total, np.finfo(float).tiny)))
+
+
+def bin_edges(level: np.ndarray, weights: np.ndarray, bins: int, binning: Binning) -> np.ndarray:
+    """Return the borders (b - 1,) of bins (lower, upper] of the level.
+
+    Bins of equal width divide [0, 1]. Bins of equal mass hold about equal weight; equal
+    levels stay together, so that there may be fewer bins. Borders lie half-way between the
+    levels on either side.
+    """
+    if binning == "equal_width":
+        return np.arange(1, bins) / bins
+    order = np.argsort(level, kind="stable")
+    ascending = level[order]
+    # Rounding may not decide which levels are equal.
+    starts = np.flatnonzero(np.concatenate([[True], np.diff(ascending) > SAME]))
+    mass = np.concatenate([[0.0], np.cumsum(np.add.reduceat(weights[order], starts))])
+    whole = bool((weights == np.floor(weights)).all())
+    cuts = np.unique(equal_mass_cuts(mass, np.array([bins]), whole))
+    cuts = cuts[(cuts > 0) & (cuts < len(starts))]
+    return middles(ascending[starts[cuts] - 1], ascending[starts[cuts]])
+
+
+def places(level: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Return the bin (lower, upper] of each level."""
+    return np.searchsorted(edges, level)
+
+
+def bin_sums(
+    place: np.ndarray, confidence: np.ndarray, correct: np.ndarray, weights: np.ndarray, bins: int
+) -> Sums:
+    """Return weight, accuracy and mean confidence of each bin."""
+    weight = np.bincount(place, weights, bins)
+    with np.errstate(invalid="ignore"):
+        accuracy = np.bincount(place, weights * correct, bins) / weight
+        return Sums(weight, accuracy, np.bincount(place, weights * confidence, bins) / weight)
+
+
+def softmax_below(calibrated: np.ndarray, below: np.ndarray) -> np.ndarray:
+    """Return probabilities (m, k) of logits below their row's greatest, in float64.
+
+    ``below`` are the given logits. Probabilities that were positive stay so: they are not pushed
+    below exp(-700), or below what they were if that is less. Rows of ``calibrated`` in the order
+    of ``below`` keep it.
+    """
+    probs = np.exp(np.maximum(calibrated, np.minimum(below, _LEAST)))
+    probs /= probs.sum(axis=1, keepdims=True)
+    return probs

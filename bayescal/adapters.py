@@ -19,7 +19,7 @@ def _make() -> type:
     from probmetrics.calibrators import Calibrator  # type: ignore[import-not-found]
     from sklearn.base import clone
 
-    from bayescal.estimators import Auto
+    from bayescal.calibrators.auto import Auto
 
     class ProbmetricsCalibrator(Calibrator):
         """A calibrator of this package as one of probmetrics, for its comparisons and CalArena.

@@ -69,16 +69,9 @@ class ParametricCalibrator(Calibrator):
             return state
         draws = self._sample(state, scores, y, weights, seed)
         if self.inference == "nuts":
-            self._warn_of_chains(draws)
+            warn_of_chains(self, draws)
         # The prior makes the posterior proper: what the likelihood alone lacks is no fault here.
-        return {
-            **state,
-            "status": np.asarray(draws.status),
-            "theta_draws": draws.coefficients,
-            "ess": draws.ess,
-            "r_hat": draws.r_hat,
-            "divergences": np.asarray(draws.divergences),
-        }
+        return {**state, **draws_state(draws)}
 
     def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
         """Return probabilities (m, k): means over the draws, where the state holds draws."""
@@ -115,13 +108,7 @@ class ParametricCalibrator(Calibrator):
             raise AttributeError(
                 "posterior_ needs inference='laplace' or 'nuts'; this was fitted by 'map'"
             )
-        return ParameterPosterior(
-            self._describe(state, state["theta_draws"]),
-            self.inference,
-            state["ess"],
-            state["r_hat"],
-            int(state["divergences"]),
-        )
+        return read_posterior(state, self._describe(state, state["theta_draws"]), self.inference)
 
     def predict_interval(self, scores: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Return central credible intervals of the calibrated probabilities.
@@ -146,14 +133,32 @@ class ParametricCalibrator(Calibrator):
         lower, upper = self._summary(self.state_, self._values(scores), check_level(level))[1:]
         return (lower, upper) if lower.shape[1] > 2 else (lower[:, 1], upper[:, 1])
 
-    def _warn_of_chains(self, draws: Draws) -> None:
-        """Warn where chains have not mixed, or draws are few."""
-        r_hat, ess = draws.r_hat.max(), draws.ess.min()
-        if r_hat > 1.05 or ess < 100:
-            warnings.warn(
-                f"{type(self).__name__}: the draws describe the posterior badly (R-hat "
-                f"{r_hat:.3f}, effective sample size {ess:.0f}); raise num_samples, or use "
-                "inference='laplace'",
-                SamplingWarning,
-                stacklevel=frames_to_caller(),
-            )
+
+def draws_state(draws: Draws) -> State:
+    """Return draws as entries of a state."""
+    return {
+        "status": np.asarray(draws.status),
+        "theta_draws": draws.coefficients,
+        "ess": draws.ess,
+        "r_hat": draws.r_hat,
+        "divergences": np.asarray(draws.divergences),
+    }
+
+
+def read_posterior(state: State, named: State, inference: str) -> ParameterPosterior:
+    """Return the posterior that a state holds, its draws under the names that users know."""
+    divergences = int(state["divergences"])
+    return ParameterPosterior(named, inference, state["ess"], state["r_hat"], divergences)
+
+
+def warn_of_chains(estimator: Any, draws: Draws) -> None:
+    """Warn where chains have not mixed, or draws are few."""
+    r_hat, ess = draws.r_hat.max(), draws.ess.min()
+    if r_hat > 1.05 or ess < 100:
+        warnings.warn(
+            f"{type(estimator).__name__}: the draws describe the posterior badly (R-hat "
+            f"{r_hat:.3f}, effective sample size {ess:.0f}); raise num_samples, or use "
+            "inference='laplace'",
+            SamplingWarning,
+            stacklevel=frames_to_caller(),
+        )

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from bayescal._core.checks import check_choice, check_count, check_strength
+from bayescal._core.folds import content_folds, feature_keys
 from bayescal._core.optimise import Minimum
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
@@ -16,7 +17,6 @@ from bayescal.logistic._cross_validation import (
     Grid,
     choose,
     choose_on_host,
-    stratified_folds,
 )
 from bayescal.logistic._fit import fit_single, on_host
 from bayescal.logistic._objective import Design, Prior, Problem
@@ -101,7 +101,7 @@ class Method:
                 "or penalty='l2' with a positive strength"
             )
 
-    def settle(self, x: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> Settled:
+    def settle(self, x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Settled:
         """Find the targets and the strength of the penalty, cross-validated where asked."""
         smoothing = self.smoothing if isinstance(self.smoothing, int | float) else None
         targets = self._targets(x, y, weights)[None]
@@ -115,7 +115,7 @@ class Method:
         best, losses = 0, None
         if len(strengths) > 1:
             grid = Grid(targets, share * strengths, (1 - share) * strengths)
-            best, losses = self._cross_validate(x, y, weights, grid, seed)
+            best, losses = self._cross_validate(x, y, weights, grid)
         if self.smoothing == "cv":
             smoothing = float(SMOOTHINGS[best])
         strength = float(strengths[best])
@@ -137,10 +137,10 @@ class Method:
         return y + constant * (1.0 - 2 * y)
 
     def _cross_validate(
-        self, x: np.ndarray, y: np.ndarray, weights: np.ndarray, grid: Grid, seed: int
+        self, x: np.ndarray, y: np.ndarray, weights: np.ndarray, grid: Grid
     ) -> tuple[int, np.ndarray]:
         """Return the best candidate, and the losses of all on the rows held out."""
-        fold = stratified_folds(y, self.folds, seed)
+        fold = content_folds(feature_keys(x), y, self.folds)
         if on_host(x, newton=True):
             return choose_on_host(x, y, weights, fold, grid, self.folds)
         length = padded_length(len(x))

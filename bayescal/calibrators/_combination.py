@@ -1,0 +1,94 @@
+"""What calibrators made of others share."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Combination(MetaEstimatorMixin, BaseEstimator, ABC):
+    """A calibrator made of others, whose data and options it hands on to them.
+
+    Attributes
+    ----------
+    calibrators_ : list of fitted calibrators
+    status_ : str
+        "converged", or what the first fit says that is not.
+    """
+
+    calibrators_: list[Any] = field(init=False)
+    status_: str = field(init=False)
+
+    def _keep(self, fitted: list[Any]) -> None:
+        """Keep fitted calibrators, and what they say of their fits."""
+        self.calibrators_ = fitted
+        statuses = [part.status_ for part in fitted]
+        self.status_ = next((s for s in statuses if s != "converged"), "converged")
+
+    def _keep_features(self, first: Any) -> None:
+        """Keep what is known of the columns, as scikit-learn names it."""
+        for name in ("n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)  # of an earlier fit
+            if hasattr(first, name):
+                setattr(self, name, getattr(first, name))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "calibrators_")
+
+
+@dataclass(eq=False, repr=False)
+class Several(ClassifierMixin, Combination):
+    """A list of calibrators with the same task."""
+
+    calibrators: Sequence[Any]
+    classes: Sequence[Any] | np.ndarray | None = field(default=None, kw_only=True)
+
+    classes_: np.ndarray = field(init=False)
+
+    @property
+    def inputs(self) -> str:
+        """What the scores are: what the first calibrator says."""
+        return self._parts()[0].inputs
+
+    @property
+    def binary(self) -> bool:
+        """Whether it calibrates two classes only: as one of its calibrators."""
+        return any(getattr(part, "binary", False) for part in self._parts())
+
+    def _parts(self) -> list[Any]:
+        parts = self.calibrators
+        if isinstance(parts, str) or not isinstance(parts, Sequence) or not len(parts):
+            raise TypeError(f"calibrators must be a list of calibrators, got {parts!r}")
+        for part in parts:
+            if isinstance(part, type) or not hasattr(part, "inputs") or not hasattr(part, "fit"):
+                raise TypeError(f"calibrators must be calibrators, as Temperature(), got {part!r}")
+        return list(parts)
+
+    def _clone(self, part: Any) -> Any:
+        own: Any = clone(part)
+        if self.classes is not None and own.classes is None:
+            own.set_params(classes=self.classes)
+        return own
+
+    def _keep(self, fitted: list[Any]) -> None:
+        super()._keep(fitted)
+        self._keep_features(fitted[0])
+        self.classes_ = fitted[0].classes_
+
+    def predict(self, scores: Any) -> np.ndarray:
+        """Return the most probable class (m,) for each row."""
+        probs = self.predict_proba(scores)  # type: ignore[attr-defined]
+        return self.classes_[np.argmax(probs, axis=1)]
+
+
+def has_intervals(calibrator: Any) -> bool:
+    """Return whether a calibrator gives credible intervals, whose level is to be chosen."""
+    method = getattr(calibrator, "predict_interval", None)
+    return method is not None and "level" in inspect.signature(method).parameters

@@ -1,0 +1,269 @@
+"""The default: a calibrator chosen by the shape of the scores, and an account of what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin, clone
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from bayescal._core.checks import as_numpy, check_choice, check_count
+from bayescal._core.folds import content_folds, feature_keys, score_keys
+from bayescal.calibrators._combination import Combination
+from bayescal.calibrators._inputs import INPUTS, Inputs, convert
+from bayescal.calibrators._labels import read_labels
+from bayescal.calibrators._report import (
+    Report,
+    mean_and_error,
+    row_losses,
+    row_losses_of_scores,
+)
+from bayescal.calibrators.averaged_beta import AveragedBeta
+from bayescal.calibrators.composition import Composition
+from bayescal.calibrators.logistic import Logistic
+from bayescal.calibrators.multi_label import MultiLabel
+from bayescal.calibrators.stacked_scaling import StackedScaling
+from bayescal.smoothing._inputs import check_sample_weight
+
+__all__ = ["Auto"]
+
+#: Of evidence.
+_POWER = 0.5
+
+
+def _has_interval(self: Auto) -> bool:
+    # A stack alone is also fitted without a posterior.
+    parts = getattr(self, "calibrators_", [None])
+    return getattr(parts[0], "inference", None) != "map"
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Auto(ClassifierMixin, Combination):
+    """The calibrator to begin with: nothing is to be chosen.
+
+    Two classes are calibrated by :class:`AveragedBeta` with power 0.5, three and more by
+    :class:`StackedScaling`, and labels that do not exclude each other, given as a matrix of zeros
+    and ones, by an ``AveragedBeta`` for each. Raw scores of two classes pass through Platt scaling
+    first.
+
+    Parameters
+    ----------
+    inputs : {"probs", "logits", "scores"}
+        What the scores are; it is never guessed from them. Raw scores are for two classes.
+    classes : sequence of k labels, optional
+        Of the columns, in their order; needed where the data may lack one.
+    mode : {"stack", "single"}
+        Of ``StackedScaling``; "single" is faster.
+    inference : {"map", "laplace"}
+        Of ``StackedScaling``; "laplace" gives it intervals, for a few dozen classes at most.
+    folds : int, optional
+        By which the expected loss is found, and the weights of a stack.
+    random_state : int, RandomState or None
+        Of the draws of ``inference="laplace"``.
+
+    Attributes
+    ----------
+    classes_ : array of shape (k,)
+        Not of several labels.
+    calibrators_ : list of one fitted calibrator
+    report_ : Report
+        What was chosen and why, the weights of its members, and what to expect: ``print`` it.
+    status_ : str
+        As the calibrator's.
+
+    Notes
+    -----
+    The report takes ``folds`` further fits, except of a stack, which has made them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayescal as bc
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.uniform(0.01, 0.99, 500)
+    >>> y = (rng.random(500) < p**2).astype(int)
+    >>> auto = bc.Auto().fit(p, y)
+    >>> print(auto.report_)
+    AveragedBeta: two classes, 500 rows
+    weights: linear 0.46, curved 0.54
+    expected log loss: 0.437 ± 0.025
+    uncalibrated: 0.517; gain +0.080 ± 0.017: it helps
+    >>> auto.predict_proba([0.5])[:, 1].round(1).tolist()
+    [0.3]
+    """
+
+    inputs: Inputs = "probs"
+    classes: Sequence[Any] | np.ndarray | None = None
+    mode: Literal["stack", "single"] = "stack"
+    inference: Literal["map", "laplace"] = "map"
+    folds: int | None = None
+    random_state: int | np.random.RandomState | None = 0
+
+    classes_: np.ndarray = field(init=False)
+    report_: Report = field(init=False)
+
+    def fit(self, scores: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Choose, fit, and estimate what to expect.
+
+        Parameters
+        ----------
+        scores : array-like of shape (n,), (n, 1) or (n, k)
+            As ``inputs`` says; of several labels a column for each.
+        y : array-like of shape (n,) or (n, labels)
+            Labels of any kind; or zeros and ones, a column for each of several labels.
+        sample_weight : array-like of shape (n,), optional
+
+        Returns
+        -------
+        self
+        """
+        check_choice(self.inputs, "inputs", INPUTS)
+        if self.folds is not None and check_count(self.folds, "folds") < 2:
+            raise ValueError(f"folds must be at least 2, got {self.folds}")
+        labels = y if not hasattr(y, "detach") else as_numpy(y, "y")
+        several = np.ndim(labels) == 2 and np.shape(labels)[1] > 1
+        chosen, reason = self._choose(scores, several)
+        fitted = chosen.fit(scores, y, sample_weight)
+        self._keep([fitted])
+        self._keep_features(fitted)
+        self.__dict__.pop("classes_", None)  # of an earlier fit
+        if not several:
+            self.classes_ = fitted.classes_
+        self.report_ = self._judge(chosen, reason, scores, labels, sample_weight, several)
+        return self
+
+    def predict_proba(self, scores: Any) -> np.ndarray:
+        """Return the calibrated probabilities (m, k), or (m, labels) that each label is present."""
+        check_is_fitted(self)
+        return self.calibrators_[0].predict_proba(scores)
+
+    def predict(self, scores: Any) -> np.ndarray:
+        """Return the most probable class (m,), or one (m, labels) where a label is."""
+        check_is_fitted(self)
+        return self.calibrators_[0].predict(scores)
+
+    @available_if(_has_interval)
+    def predict_interval(self, scores: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """Return credible intervals of the probabilities; of two classes those of the second.
+
+        Of three and more classes only with ``inference="laplace"``.
+
+        Parameters
+        ----------
+        scores : array-like, as for ``fit``
+        level : float
+
+        Returns
+        -------
+        lower, upper : arrays of shape (m,), (m, k) or (m, labels)
+        """
+        check_is_fitted(self)
+        return self.calibrators_[0].predict_interval(scores, level)
+
+    def _choose(self, scores: Any, several: bool) -> tuple[Any, str]:
+        """Return a calibrator, not yet fitted, and why it is that."""
+        shape = np.shape(scores)
+        columns = shape[1] if len(shape) == 2 else 1
+        binary: Any = AveragedBeta(_POWER, inputs=self.inputs, classes=self.classes)
+        if self.inputs == "scores":
+            parts = [Logistic(inputs="scores", smoothing="platt"), AveragedBeta(_POWER)]
+            binary = Composition(parts, classes=self.classes)
+        if several:
+            return MultiLabel(binary), f"{columns} labels that do not exclude each other"
+        if columns <= 2:
+            return binary, "two classes"
+        stacked: Any = StackedScaling(
+            mode=self.mode,
+            folds=self.folds,
+            inference=self.inference,
+            inputs=self.inputs,  # type: ignore[arg-type]
+            classes=self.classes,
+            random_state=self.random_state,
+        )
+        return stacked, f"{columns} classes"
+
+    def _judge(
+        self, chosen: Any, reason: str, scores: Any, y: Any, sample_weight: Any, several: bool
+    ) -> Report:
+        fitted = self.calibrators_[0]
+        rows = as_numpy(scores, "scores") if hasattr(scores, "detach") else np.asarray(scores)
+        rows = rows.reshape(len(rows), -1)
+        weights = check_sample_weight(sample_weight, len(rows))
+        used = weights > 0
+        rows, weights, y = rows[used], weights[used], np.asarray(y)[used]
+        codes = y if several else read_labels(y, len(y), self.classes_, len(self.classes_))[1]
+        held = getattr(fitted, "held_out_losses_", None)
+        if held is None:
+            held = self._held_out(chosen, rows, y, codes, weights)
+        raw = self.inputs == "scores"
+        plain = None if raw else row_losses_of_scores(rows, codes, self.inputs)
+        gain = None if held is None or plain is None else plain - held
+        loss, error = mean_and_error(held, weights)
+        better, spread = mean_and_error(gain, weights)
+        return Report(
+            calibrator=_name(fitted),
+            reason=reason,
+            rows=len(rows),
+            classes=rows.shape[1] if several else len(self.classes_),
+            members=_members(fitted),
+            log_loss=loss,
+            log_loss_error=error,
+            uncalibrated=mean_and_error(plain, weights)[0],
+            gain=better,
+            gain_error=spread,
+            helps=None if better is None or spread is None else better > 2 * spread,
+        )
+
+    def _held_out(
+        self, chosen: Any, rows: np.ndarray, y: np.ndarray, codes: np.ndarray, weights: np.ndarray
+    ) -> np.ndarray | None:
+        """Return the losses (n,) of rows by calibrators fitted without their folds.
+
+        None if all rows are equal: they share a fold.
+        """
+        folds = self._content_folds(rows, codes)
+        if folds.max() == 0:
+            return None
+        losses = np.empty(len(rows))
+        for fold in range(folds.max() + 1):
+            out = folds == fold
+            own: Any = clone(chosen)
+            if codes.ndim == 1:
+                own.set_params(classes=tuple(self.classes_.tolist()))
+            own.fit(rows[~out], y[~out], weights[~out])
+            losses[out] = row_losses(own.predict_proba(rows[out]), codes[out])
+        return losses
+
+    def _content_folds(self, rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Return folds (n,) that depend on what rows hold, not on where they stand."""
+        count = self.folds or 5
+        if codes.ndim == 2:
+            strata = np.unique(codes, axis=0, return_inverse=True)[1].ravel()
+            return content_folds(feature_keys(rows), strata, count)
+        if len(self.classes_) == 2:
+            rows = convert(rows, self.inputs, "order" if self.inputs == "scores" else "log_odds")[0]
+        return content_folds(score_keys(rows, codes), codes, count)
+
+
+def _name(fitted: Any) -> str:
+    parts = getattr(fitted, "calibrators_", [])
+    names = parts[:1] if isinstance(fitted, MultiLabel) else parts
+    inner = ", ".join(_name(part) for part in names)
+    return f"{type(fitted).__name__}({inner})" if inner else type(fitted).__name__
+
+
+def _members(fitted: Any) -> dict[str, float]:
+    """Return the weights of what is averaged."""
+    if isinstance(fitted, MultiLabel):
+        every = [_members(part) for part in fitted.calibrators_]
+        return {name: float(np.mean([own[name] for own in every])) for name in every[0]}
+    if isinstance(fitted, Composition):
+        return _members(fitted.calibrators_[-1])
+    if isinstance(fitted, StackedScaling):
+        weights = np.atleast_1d(fitted.stack_weights_).tolist()
+        return dict(zip(fitted.member_names_, weights, strict=True))
+    return {"linear": float(fitted.linear_weight_), "curved": 1 - float(fitted.linear_weight_)}

@@ -1,0 +1,136 @@
+"""A calibrator for each of several labels that do not exclude each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from bayescal._core.checks import as_numpy
+from bayescal.calibrators._combination import Combination, has_intervals
+from bayescal.smoothing._inputs import check_sample_weight
+
+__all__ = ["MultiLabel"]
+
+
+@dataclass(eq=False, repr=False)
+class MultiLabel(Combination):
+    """A binary calibrator for each of several labels that do not exclude each other.
+
+    Parameters
+    ----------
+    calibrator : calibrator
+        Of binary scores, as ``Histogram(10)``; fitted anew for each label.
+
+    Attributes
+    ----------
+    calibrators_ : list of fitted calibrators
+        One for each label.
+    label_names_ : array of shape (labels,), or None
+        Column names of ``Y``, if it has some.
+    status_ : str
+        "converged", or what the first fit says that is not.
+
+    Notes
+    -----
+    A label that is always absent, or always present, is calibrated as the calibrator treats data of
+    one class.
+
+    References
+    ----------
+    C. Guo et al. (2017) and B. Zadrozny, C. Elkan (2001) for histogram binning of one label.
+
+    Examples
+    --------
+    >>> import bayescal as bc
+    >>> p = [[0.9, 0.2], [0.8, 0.7], [0.2, 0.6], [0.1, 0.1]]
+    >>> labels = [[1, 0], [0, 1], [0, 0], [0, 0]]
+    >>> bc.MultiLabel(bc.Histogram(2)).fit(p, labels).predict_proba(p[:1]).tolist()
+    [[0.5, 0.0]]
+    """
+
+    calibrator: Any
+
+    label_names_: np.ndarray | None = field(init=False)
+
+    @property
+    def inputs(self) -> str:
+        """What the scores are: what the calibrator says."""
+        return self.calibrator.inputs
+
+    def fit(self, scores: Any, Y: Any, sample_weight: Any = None) -> Self:
+        """Fit a calibrator for each label.
+
+        Parameters
+        ----------
+        scores : array-like of shape (n, labels)
+            A column for each label, as the ``inputs`` of the calibrator says.
+        Y : array-like of shape (n, labels)
+            One where the label is present, zero where it is not.
+        sample_weight : array-like of shape (n,), optional
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If shapes differ, or ``Y`` holds anything but zeros and ones.
+        """
+        rows = self._rows(scores)
+        names = getattr(Y, "columns", None)
+        present = np.asarray(as_numpy(Y, "Y") if hasattr(Y, "detach") else Y)
+        if present.shape != rows.shape:
+            raise ValueError(
+                f"Y must have the shape of the scores, {rows.shape}, got {present.shape}"
+            )
+        strange = ~np.isin(present, (0, 1))
+        if strange.any():
+            raise ValueError(f"Y must hold zeros and ones, got {present[strange][0]}")
+        weights = check_sample_weight(sample_weight, len(rows))
+        self.label_names_ = None if names is None else np.asarray(names, object)
+        self.n_features_in_ = rows.shape[1]
+        labels = present.astype(int).T
+        parts = [clone(self.calibrator).set_params(classes=(0, 1)) for _ in labels]
+        self._keep([p.fit(r, y, weights) for p, r, y in zip(parts, rows.T, labels, strict=True)])
+        return self
+
+    def predict_proba(self, scores: Any) -> np.ndarray:
+        """Return the calibrated probability (m, labels) that each label is present."""
+        rows = self._fitted_rows(scores)
+        parts = enumerate(self.calibrators_)
+        return np.stack([part.predict_proba(rows[:, j])[:, 1] for j, part in parts], axis=1)
+
+    def predict(self, scores: Any) -> np.ndarray:
+        """Return one (m, labels) where a label is more probably present than not."""
+        return (self.predict_proba(scores) > 0.5).astype(int)
+
+    @available_if(lambda self: has_intervals(self.calibrator))
+    def predict_interval(self, scores: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """Return lower and upper ends (m, labels) of credible intervals of the probabilities."""
+        rows = self._fitted_rows(scores)
+        parts = enumerate(self.calibrators_)
+        ends = [part.predict_interval(rows[:, j], level) for j, part in parts]
+        lower, upper = (np.stack(end, axis=1) for end in zip(*ends, strict=True))
+        return lower, upper
+
+    def _fitted_rows(self, scores: Any) -> np.ndarray:
+        check_is_fitted(self)
+        rows = self._rows(scores)
+        if rows.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"scores must have {self.n_features_in_} columns as at the fit, got {rows.shape[1]}"
+            )
+        return rows
+
+    @staticmethod
+    def _rows(scores: Any) -> np.ndarray:
+        rows = as_numpy(scores, "scores") if hasattr(scores, "detach") else np.asarray(scores)
+        if rows.ndim != 2:
+            raise ValueError(f"scores must have shape (n, labels), got {rows.shape}")
+        return rows

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 
 from bayescal._core.binning import binned_error, equal_mass_sums
-from bayescal._core.numerics import differences
 
 BINS = 15
 #: Temperatures from 1/20 to 20.
@@ -15,19 +14,21 @@ _GRID = np.exp(np.linspace(np.log(1 / 20), np.log(20), 161))
 _FINE = 21
 
 
-def equal_mass_error(
-    confidence: np.ndarray, correct: np.ndarray, weights: np.ndarray, bins: int = BINS
-) -> float:
-    """Return the expected calibration error in bins of equal mass, as ``bayescal.metrics`` does.
+def equal_mass_error(confidence: np.ndarray, correct: np.ndarray, weights: np.ndarray) -> float:
+    """Return the calibration error in 15 bins of equal mass, as ``metrics.ece`` reports it.
 
     Parameters
     ----------
     confidence, correct, weights : arrays of shape (n,)
         ``correct`` is one where the most probable class was right.
     """
+    return float(binned_error(confidence_sums(confidence, correct, weights), 1.0, np))
+
+
+def confidence_sums(confidence: np.ndarray, correct: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return sums (3, 15) of weights, confidences and hits over bins of equal mass."""
     whole = bool((weights == np.floor(weights)).all())
-    sums = equal_mass_sums(confidence, correct.astype(float), weights, bins, whole, np)
-    return float(binned_error(sums, 1, np))
+    return equal_mass_sums(confidence, correct.astype(float), weights, BINS, whole, np)
 
 
 def best_inverse_temperature(
@@ -36,10 +37,14 @@ def best_inverse_temperature(
     """Return the inverse temperature with the least error, and this; of equal ones nearest to 1.
 
     The error jumps where rows change their bin: a grid of 161 temperatures from 1/20 to 20 is
-    searched, then 21 between the neighbours of the best. O(n (k + log n)) for each.
+    searched, then 21 between the neighbors of the best. O(n (k + log n)) for each.
     """
-    below = np.ascontiguousarray(differences(logits).T)
-    correct = (below[y, np.arange(len(y))] == 0) & (below.argmax(axis=0) == y)
+    with np.errstate(over="ignore"):
+        below = np.subtract(logits, logits.max(axis=1, keepdims=True), dtype=float)
+    below = np.maximum(below, -np.finfo(float).max)
+    correct = below.argmax(axis=1) == y
+    # Sorted, so that rounding does not tell rows apart that differ by their classes only.
+    below = np.ascontiguousarray(np.sort(below, axis=1).T)
 
     def error(inverse: float) -> float:
         confidence = 1 / np.exp(below * inverse).sum(axis=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, Self
 
@@ -153,11 +153,27 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         state = self._learn(values, labels, weights, self._seed())
         if least is not None:
             state["least_probabilities"] = least
-        publish(self, state, _REMEDY)
+        self._publish(state)
+        status = Status(int(state.get("status", Status.CONVERGED)))
+        if status != Status.CONVERGED:
+            warnings.warn(
+                f"{type(self).__name__}: {_REMEDY[status]}",
+                ConvergenceWarning,
+                stacklevel=frames_to_caller(),
+            )
         return self
 
     def _learn(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         return self._fit(scores, y, weights, seed)
+
+    def _publish(self, state: State) -> None:
+        """Keep what was learned, and as attributes what is declared with ``field(init=False)``."""
+        self.state_ = state
+        self.status_ = Status(int(state.get("status", Status.CONVERGED))).name.lower()
+        for name in {own.name for own in fields(self) if not own.init} - {*_KEPT}:
+            self.__dict__.pop(name, None)  # of an earlier fit
+            if (value := state.get(name[:-1])) is not None:
+                setattr(self, name, value.item() if value.ndim == 0 else value)
 
     def _seed(self) -> int:
         random_state = getattr(self, "random_state", 0)
@@ -225,26 +241,3 @@ def two_columns(positive: np.ndarray) -> np.ndarray:
     """Return the probabilities (m, 2) of both classes, from those (m,) of the second."""
     positive = np.clip(positive, 0.0, 1.0)
     return np.stack([1 - positive, positive], axis=1)
-
-
-def publish(estimator: Any, state: State, remedies: Mapping[Status, str] | None = None) -> None:
-    """Keep what was learned, and as attributes what is declared with ``field(init=False)``.
-
-    Warn, with what to do, of fits that did not converge, if ``remedies`` are given.
-    """
-    status = Status(int(state.get("status", Status.CONVERGED)))
-    estimator.state_, estimator.status_ = state, status.name.lower()
-    for name in {own.name for own in fields(estimator) if not own.init} - {*_KEPT}:
-        value = state.get(name[:-1])
-        if value is not None:
-            setattr(estimator, name, value.item() if value.ndim == 0 else value)
-        elif "None" in str(estimator.__dataclass_fields__[name].type):
-            setattr(estimator, name, None)
-        else:
-            estimator.__dict__.pop(name, None)  # of an earlier fit
-    if remedies and status != Status.CONVERGED:
-        warnings.warn(
-            f"{type(estimator).__name__}: {remedies[status]}",
-            ConvergenceWarning,
-            stacklevel=frames_to_caller(),
-        )

@@ -1,8 +1,7 @@
-"""Bins of the confidence, and softmax with a factor for each row: what maps bin by bin share."""
+"""Bins of the confidence, and softmax with a factor for each row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -16,7 +15,6 @@ BINNINGS = ("equal_mass", "equal_width")
 SAME = 1e-12
 #: Where a bin is to be uniform this is left, so that the most probable class stays the only one.
 TRACE = 1e-9
-_BLOCK = 1 << 20
 #: What positive probabilities are never pushed below: exp(-700) is a normal number.
 _LEAST = -700.0
 
@@ -29,7 +27,7 @@ class Sums(NamedTuple):
     confidence: np.ndarray
 
 
-class Certainty(NamedTuple):
+class TopClass(NamedTuple):
     """Of each row (n,) the most probable class, its probability, and what bins are made of.
 
     ``level`` is the confidence for bins of equal width, and -log(1 - confidence) for bins of equal
@@ -41,8 +39,8 @@ class Certainty(NamedTuple):
     level: np.ndarray
 
 
-def certainty(shares: np.ndarray, binning: Binning) -> Certainty:
-    """Return the certainty of rows of probabilities (n, k), which may lack a common factor."""
+def top_class(shares: np.ndarray, binning: Binning) -> TopClass:
+    """Return the top class of rows of probabilities (n, k), which may lack a common factor."""
     top = shares.argmax(axis=1)
     others = shares.copy()
     own = np.take_along_axis(shares, top[:, None], axis=1)[:, 0]
@@ -51,8 +49,8 @@ def certainty(shares: np.ndarray, binning: Binning) -> Certainty:
     total = own + rest
     confidence = own / total
     if binning == "equal_width":
-        return Certainty(top, confidence, confidence)
-    return Certainty(top, confidence, -np.log(np.maximum(rest / total, np.finfo(float).tiny)))
+        return TopClass(top, confidence, confidence)
+    return TopClass(top, confidence, -np.log(np.maximum(rest / total, np.finfo(float).tiny)))
 
 
 def bin_edges(level: np.ndarray, weights: np.ndarray, bins: int, binning: Binning) -> np.ndarray:
@@ -100,10 +98,3 @@ def softmax_below(calibrated: np.ndarray, below: np.ndarray) -> np.ndarray:
     probs = np.exp(np.maximum(calibrated, np.minimum(below, _LEAST)))
     probs /= probs.sum(axis=1, keepdims=True)
     return probs
-
-
-def blocks(shape: tuple[int, ...]) -> Iterator[slice]:
-    """Yield rows (m, k) in blocks of about a million elements."""
-    step = max(1, _BLOCK // shape[1])
-    for first in range(0, shape[0], step):
-        yield slice(first, first + step)

@@ -1,8 +1,9 @@
-"""What estimators made of several calibrators share."""
+"""What calibrators made of others share."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import inspect
+from abc import ABC
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,32 +11,56 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 
-from bayescal.calibrators._base import Calibrator
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Combination(MetaEstimatorMixin, BaseEstimator, ABC):
+    """A calibrator made of others, whose data and options it hands on to them.
+
+    Attributes
+    ----------
+    calibrators_ : list of fitted calibrators
+    status_ : str
+        "converged", or what the first fit says that is not.
+    """
+
+    calibrators_: list[Any] = field(init=False)
+    status_: str = field(init=False)
+
+    def _keep(self, fitted: list[Any]) -> None:
+        """Keep fitted calibrators, and what they say of their fits."""
+        self.calibrators_ = fitted
+        statuses = [part.status_ for part in fitted]
+        self.status_ = next((s for s in statuses if s != "converged"), "converged")
+
+    def _keep_features(self, first: Any) -> None:
+        """Keep what is known of the columns, as scikit-learn names it."""
+        for name in ("n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)  # of an earlier fit
+            if hasattr(first, name):
+                setattr(self, name, getattr(first, name))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "calibrators_")
 
 
 @dataclass(eq=False, repr=False)
-class Combination(ClassifierMixin, MetaEstimatorMixin, BaseEstimator, ABC):
-    """Calibrators with the same task."""
+class Several(ClassifierMixin, Combination):
+    """A list of calibrators with the same task."""
 
     calibrators: Sequence[Any]
     classes: Sequence[Any] | np.ndarray | None = field(default=None, kw_only=True)
 
-    calibrators_: list[Any] = field(init=False)
     classes_: np.ndarray = field(init=False)
-    status_: str = field(init=False)
-
-    @abstractmethod
-    def predict_proba(self, scores: Any) -> np.ndarray:
-        """Return the calibrated probabilities (m, k), columns in the order of ``classes_``."""
 
     @property
     def inputs(self) -> str:
         """What the scores are: what the first calibrator says."""
         return self._parts()[0].inputs
 
-    def predict(self, scores: Any) -> np.ndarray:
-        """Return the most probable class (m,) for each row."""
-        return self.classes_[np.argmax(self.predict_proba(scores), axis=1)]
+    @property
+    def binary(self) -> bool:
+        """Whether it calibrates two classes only: as one of its calibrators."""
+        return any(getattr(part, "binary", False) for part in self._parts())
 
     def _parts(self) -> list[Any]:
         parts = self.calibrators
@@ -53,22 +78,17 @@ class Combination(ClassifierMixin, MetaEstimatorMixin, BaseEstimator, ABC):
         return own
 
     def _keep(self, fitted: list[Any]) -> None:
-        """Keep fitted calibrators, and what users ask of all of them."""
-        self.calibrators_, self.classes_ = fitted, fitted[0].classes_
-        self.status_ = worst_status(fitted)
-        copy_features(fitted[0], self)
+        super()._keep(fitted)
+        self._keep_features(fitted[0])
+        self.classes_ = fitted[0].classes_
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "calibrators_")
-
-
-def worst_status(fitted: Sequence[Calibrator]) -> str:
-    """Return "converged", or what the first fit says that is not."""
-    return next((part.status_ for part in fitted if part.status_ != "converged"), "converged")
+    def predict(self, scores: Any) -> np.ndarray:
+        """Return the most probable class (m,) for each row."""
+        probs = self.predict_proba(scores)  # type: ignore[attr-defined]
+        return self.classes_[np.argmax(probs, axis=1)]
 
 
-def copy_features(source: Any, target: Any) -> None:
-    """Give an estimator the number and the names of the features of another."""
-    for name in ("n_features_in_", "feature_names_in_"):
-        if hasattr(source, name):
-            setattr(target, name, getattr(source, name))
+def has_intervals(calibrator: Any) -> bool:
+    """Return whether a calibrator gives credible intervals, whose level is to be chosen."""
+    method = getattr(calibrator, "predict_interval", None)
+    return method is not None and "level" in inspect.signature(method).parameters

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
+import zipfile
+import zlib
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.files import write_atomically
-from bayescal.calibrators._base import publish
-from bayescal.calibrators.auto import Report
 
 __all__ = ["load", "save"]
 
 _FORMAT = "bayescal calibrator"
 _VERSION = 2
-#: What is kept beside options, state and parts: arrays of labels and names.
-_ARRAYS = ("classes_", "feature_names_in_", "label_names_")
+#: What reading a file raises that is damaged, or of another kind.
+_DAMAGED = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    NotImplementedError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 def save(calibrator: Any, path: str | os.PathLike[str]) -> None:
@@ -57,49 +67,17 @@ def save(calibrator: Any, path: str | os.PathLike[str]) -> None:
     >>> again.predict_proba([0.5]).tolist() == calibrator.predict_proba([0.5]).tolist()
     True
     """
-    header, arrays = _pack(calibrator)
-    header = {"format": _FORMAT, "version": _VERSION, **header}
-    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
-    with write_atomically(Path(path)) as target, target.open("wb") as file:
-        np.savez_compressed(file, header=text, **arrays)
-
-
-def _known(name: str) -> type | None:
-    """Return the public class of this name, if its fitted objects can be saved."""
-    from bayescal import calibrators
-
-    found = getattr(calibrators, name, None)
-    able = isinstance(found, type) and issubclass(found, BaseEstimator)
-    return found if able and name != "CalibratedClassifier" else None
-
-
-def _pack(calibrator: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what JSON can hold of a fitted calibrator, and its arrays by name."""
-    name = type(calibrator).__name__
-    if _known(name) is not type(calibrator):
-        raise TypeError(f"calibrator must be a calibrator of this package, got {name}")
+    if not _is_ours(type(calibrator)):
+        raise TypeError(
+            f"calibrator must be a fitted calibrator of bayescal, got {type(calibrator).__name__}"
+        )
     check_is_fitted(calibrator)
-    arrays = {
-        f"attribute/{own}": _plain_array(getattr(calibrator, own), own)
-        for own in _ARRAYS
-        if getattr(calibrator, own, None) is not None
-    }
-    header = {
-        "class": name,
-        "parameters": _parameters(calibrator),
-        "n_features_in": int(calibrator.n_features_in_),
-    }
-    if hasattr(calibrator, "state_"):
-        arrays |= {f"state/{own}": value for own, value in calibrator.state_.items()}
-        return header, arrays
-    if hasattr(calibrator, "report_"):
-        header["report"] = dataclasses.asdict(calibrator.report_)
-    header["status"], header["parts"] = calibrator.status_, []
-    for number, part in enumerate(calibrator.calibrators_):
-        own, inner = _pack(part)
-        header["parts"].append(own)
-        arrays |= {f"part{number}/{key}": value for key, value in inner.items()}
-    return header, arrays
+    writer = _Writer()
+    content = writer.encode(calibrator, "calibrator")
+    header = {"format": _FORMAT, "version": _VERSION, "calibrator": content}
+    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    with write_atomically(path) as partial, partial.open("wb") as file:
+        np.savez_compressed(file, header=text, **writer.arrays)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -116,7 +94,9 @@ def load(path: str | os.PathLike[str]) -> Any:
     Raises
     ------
     ValueError
-        If the file is none of these, or of a later version of the format.
+        If the file is none of these, or of another version of the format.
+    OSError
+        If it cannot be read.
 
     Examples
     --------
@@ -126,92 +106,112 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> bc.load(__file__)
     Traceback (most recent call last):
     ...
-    ValueError: path must be a file written by bayescal.save, got ...
+    ValueError: path must be a file written by bayescal.save, whole, got ...
     """
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        header = json.loads(arrays.pop("header").tobytes().decode())
-        right, version = header["format"] == _FORMAT, header["version"]
-    except (ValueError, KeyError, TypeError, AttributeError, EOFError):
-        right, version, header, arrays = False, None, {}, {}
-    if not right:
-        raise ValueError(f"path must be a file written by bayescal.save, got {os.fspath(path)}")
+    wrong = f"path must be a file written by bayescal.save, whole, got {os.fspath(path)}"
+    with Path(path).open("rb") as file:
+        try:
+            with np.load(file, allow_pickle=False) as archive:
+                arrays = {name: archive[name] for name in archive.files}
+            header = json.loads(arrays.pop("header").tobytes().decode())
+            format_, version = header["format"], header["version"]
+        except _DAMAGED as error:
+            raise ValueError(wrong) from error
+    if format_ != _FORMAT or type(version) is not int:
+        raise ValueError(wrong)
     if version != _VERSION:
-        remedy = "fit and save the calibrator again"
-        if isinstance(version, int) and version > _VERSION:
-            remedy = "install a newer bayescal"
-        raise ValueError(
-            f"path must hold version {_VERSION} of the format, got version {version}; {remedy}"
-        )
-    return _unpack(header, arrays)
+        remedy = "install a newer bayescal" if version > _VERSION else "fit and save it again"
+        raise ValueError(f"path must hold format version {_VERSION}, got {version}; {remedy}")
+    try:
+        return _decode(header["calibrator"], arrays)
+    except _DAMAGED as error:
+        raise ValueError(wrong) from error
 
 
-def _unpack(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
-    """Return the calibrator that was packed."""
-    calibrator: Any = _make(header)
-    groups: dict[str, dict[str, np.ndarray]] = {"attribute": {}, "state": {}}
-    for key, value in arrays.items():
-        group, name = key.split("/", 1)
-        groups.setdefault(group, {})[name] = value
-    calibrator.n_features_in_ = header["n_features_in"]
-    for name, value in groups["attribute"].items():
-        setattr(calibrator, name, value if name == "classes_" else value.astype(object))
-    if "parts" not in header:
-        publish(calibrator, groups["state"])
-        return calibrator
-    parts = enumerate(header["parts"])
-    calibrator.calibrators_ = [_unpack(own, groups.get(f"part{i}", {})) for i, own in parts]
-    calibrator.status_ = header["status"]
-    if "report" in header:
-        calibrator.report_ = Report(**header["report"])
-    if header["class"] == "MultiLabel" and "label_names_" not in groups["attribute"]:
-        calibrator.label_names_ = None
-    return calibrator
+class _Writer:
+    """Makes of objects what JSON can hold, and collects their arrays, each once."""
 
+    def __init__(self) -> None:
+        self.arrays: dict[str, np.ndarray] = {}
+        self._known: dict[int, tuple[str, Any]] = {}
 
-def _make(header: dict[str, Any]) -> Any:
-    """Return a calibrator that is not fitted, by its name and parameters."""
-    known = _known(header["class"])
-    if known is None:
-        raise ValueError(
-            f"path must hold a calibrator of this package, got {header['class']!r}; install a "
-            "newer bayescal"
-        )
-    return known(**{name: _read_parameter(v) for name, v in header["parameters"].items()})
+    def encode(self, value: Any, name: str) -> Any:
+        if value is None or type(value) in (bool, int, float, str):
+            return value
+        if isinstance(value, np.generic):
+            return self.encode(value.item(), name)
+        if isinstance(value, np.ndarray):
+            return self._encode_array(value, name)
+        if isinstance(value, list | tuple | range):
+            kind = "tuple" if isinstance(value, tuple) else "list"
+            return {kind: [self.encode(entry, name) for entry in value]}
+        if isinstance(value, dict):
+            return {"dict": {key: self.encode(own, name) for key, own in value.items()}}
+        if not _is_ours(type(value)):
+            raise TypeError(
+                f"{name} must be a number, a string, an array or a calibrator of bayescal to be "
+                f"saved, got {value!r}"
+            )
+        options = _options(type(value))
+        fitted = [own for own in vars(value) if own not in options and own[0] != "_"]
+        return {
+            "class": type(value).__name__,
+            "options": {own: self.encode(getattr(value, own), own) for own in options},
+            "fitted": {own: self.encode(getattr(value, own), own) for own in fitted},
+        }
 
-
-def _parameters(calibrator: Any) -> dict[str, Any]:
-    given = calibrator.get_params(deep=False)
-    return {name: _plain_parameter(value, name) for name, value in given.items()}
-
-
-def _plain_array(value: Any, name: str) -> np.ndarray:
-    array = np.asarray(value)
-    if array.dtype == object:
-        if not all(isinstance(entry, str) for entry in array.ravel()):
+    def _encode_array(self, value: np.ndarray, name: str) -> dict[str, str]:
+        # Attributes are often entries of the state; the array is kept, and with it its address.
+        key = self._known.setdefault(id(value), (f"array{len(self._known)}", value))[0]
+        if value.dtype != object:
+            self.arrays[key] = value
+            return {"array": key}
+        if not all(isinstance(entry, str) for entry in value.flat):
             raise TypeError(f"{name} must hold numbers or strings to be saved")
-        array = array.astype(str)
-    return array
+        self.arrays[key] = value.astype(str)
+        return {"objects": key}
 
 
-def _plain_parameter(value: Any, name: str) -> Any:
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    if _known(type(value).__name__) is type(value):
-        return {"class": type(value).__name__, "parameters": _parameters(value)}
-    if isinstance(value, range):
-        return list(value)
-    if isinstance(value, tuple) or (
-        isinstance(value, list) and any(hasattr(entry, "fit") for entry in value)
-    ):
-        return [_plain_parameter(entry, name) for entry in value]
-    if value is None or isinstance(value, bool | int | float | str | list):
+def _decode(content: Any, arrays: dict[str, np.ndarray]) -> Any:
+    if not isinstance(content, dict):
+        return content
+    if "class" in content:
+        cls = _find(content["class"])
+        options = {name: _decode(own, arrays) for name, own in content["options"].items()}
+        value = cls(**options)
+        for name, own in content["fitted"].items():
+            if not name.endswith("_") or name.startswith("_"):
+                raise ValueError(f"no fitted attribute: {name}")
+            setattr(value, name, _decode(own, arrays))
         return value
-    raise TypeError(f"{name} must be a number, a string or None to be saved, got {value!r}")
+    ((kind, inner),) = content.items()
+    if kind == "array":
+        return arrays[inner]
+    if kind == "objects":
+        return arrays[inner].astype(object)
+    if kind == "dict":
+        return {name: _decode(own, arrays) for name, own in inner.items()}
+    if kind in ("list", "tuple"):
+        entries = [_decode(own, arrays) for own in inner]
+        return entries if kind == "list" else tuple(entries)
+    raise ValueError(f"no kind of content: {kind}")
 
 
-def _read_parameter(value: Any) -> Any:
-    if isinstance(value, dict):
-        return _make(value)
-    return [_read_parameter(entry) for entry in value] if isinstance(value, list) else value
+def _is_ours(cls: type) -> bool:
+    """Return whether a class is a public one of this package, whose fields say what it holds."""
+    from bayescal import calibrators
+
+    return is_dataclass(cls) and getattr(calibrators, cls.__name__, None) is cls
+
+
+def _find(name: str) -> type:
+    from bayescal import calibrators
+
+    cls = getattr(calibrators, name)
+    if not (isinstance(cls, type) and _is_ours(cls)):
+        raise ValueError(f"no calibrator: {name}")
+    return cls
+
+
+def _options(cls: type) -> list[str]:
+    return [own.name for own in fields(cls) if own.init]  # type: ignore[arg-type]

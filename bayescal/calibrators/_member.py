@@ -19,8 +19,8 @@ class Member(NamedTuple):
     """Strengths of the squared penalties of a fit; ``None`` leaves a block out.
 
     Of classes' intercepts and factors, of factors common to all classes, and of two matrices, by
-    which probabilities and centred log probabilities add to the logits: a pair, of their diagonal
-    and of what lies off it. Last, of a matrix for some main directions of centred log
+    which probabilities and centered log probabilities add to the logits: a pair, of their diagonal
+    and of what lies off it. Last, of a matrix for some main directions of centered log
     probabilities: their number, and the strength.
     """
 
@@ -69,11 +69,11 @@ def smooth(
 
 
 def main_directions(members: Iterable[Member], x: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return as many main directions (k, r) of centred log probabilities as members ask for."""
+    """Return as many main directions (k, r) of centered log probabilities as members ask for."""
     rank = max(member.rank for member in members)
     if not rank:
         return np.empty((x.shape[1], 0))
-    x = _centre(x)
+    x = _center(x)
     x = x - weights @ x / weights.sum()
     return np.linalg.eigh((x * weights[:, None]).T @ x)[1][:, ::-1][:, :rank]
 
@@ -87,18 +87,18 @@ def columns(
     if member.probability is not None:
         parts.append(_PROBABILITY * probs)
     if member.logarithm is not None:
-        parts.append(_centre(x))
+        parts.append(_center(x))
     if member.directions is not None:
-        parts.append(_centre(x) @ basis)
+        parts.append(_center(x) @ basis)
     features = np.concatenate([*parts, np.ones((len(x), 1))], axis=1)
-    return features, None if member.shared is None else certainty(x, probs)
+    return features, None if member.shared is None else confidence_features(x, probs)
 
 
-def _centre(x: np.ndarray) -> np.ndarray:
+def _center(x: np.ndarray) -> np.ndarray:
     return x - x.mean(axis=1, keepdims=True)
 
 
-def certainty(x: np.ndarray, probs: np.ndarray) -> np.ndarray:
+def confidence_features(x: np.ndarray, probs: np.ndarray) -> np.ndarray:
     """Return what says how certain rows are (n, 4), about zero on average."""
     k = x.shape[1]
     top = np.partition(probs, k - 2, axis=1)[:, k - 2 :]

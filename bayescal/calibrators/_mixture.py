@@ -1,16 +1,26 @@
-"""The best weights of a mixture of predictions."""
+"""Mixtures of predictions: the best shares, and the posterior of one with a scaled part."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import jax
+import jax.numpy as jnp
 import numpy as np
+
+from bayescal._core.numerics import log_softmax, softmax
+from bayescal._core.optimise import Status
+from bayescal.calibrators.temperature import LOG_SCALE, differences
+from bayescal.regression.posterior import Draws, antithetic, sample_whitened, triangle
 
 _ITERATIONS = 100
 _TINY = 1e-300
 _RIDGE = 1e-9
+_STEP = 1e-4
 
 
 def best_mixture(parts: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return shares (q,) of predictions that minimise the log loss of their mixture, and the loss.
+    """Return shares (q,) of predictions that minimize the log loss of their mixture, and the loss.
 
     Parameters
     ----------
@@ -64,3 +74,93 @@ def best_mixture(parts: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, fl
         shares, value = shares + length * step, best
     shares = shares / shares.sum()
     return shares, loss(shares) - total
+
+
+def sample_mixture(
+    logits: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+    start: tuple[float, np.ndarray],
+    inference: str,
+    num_samples: int,
+    seed: int,
+) -> Draws:
+    """Return draws (chains, draws, 4) of the inverse temperature s and the three shares.
+
+    The prior is log s ~ N(0, 1.5**2), and all shares are equally probable. The coordinates are
+    log s and two logarithms of ratios of shares.
+
+    Parameters
+    ----------
+    logits : array of shape (n, k)
+    y : integer array of shape (n,)
+    weights : array of shape (n,)
+    start : float and array of shape (3,)
+        Inverse temperature and shares that fit well.
+    inference : {"laplace", "nuts"}
+    num_samples, seed : int
+    """
+    from scipy.optimize import minimize
+
+    rows = np.arange(len(y))
+    below = differences(logits)
+    same = np.exp(log_softmax(below)[rows, y])
+    data = (below, below[rows, y], same, np.asarray(weights, float))
+
+    shares = np.maximum(start[1], 0.01)
+    # Another scale than 1, at which the first two parts would be one and the same.
+    first = np.clip(np.log(max(start[0], 1e-4)), -3, 3) or 0.1
+    begin = np.array([first, *np.log(shares[:2] / shares[2])])
+    found: Any = minimize(_loss, begin, args=data, jac=True, method="BFGS")
+    mode = found.x
+    ends = [_loss(mode + sign * step, *data)[1] for step in _STEP * np.eye(3) for sign in (1, -1)]
+    hessian = (np.stack(ends[::2]) - np.stack(ends[1::2])) / (2 * _STEP)
+    factor = triangle((hessian + hessian.T) / 2)
+    if inference == "laplace":
+        u = antithetic(mode, factor, num_samples, seed)[None]
+        return Draws(_constrain(u), np.full(3, float(num_samples)), np.ones(3), 0, Status.CONVERGED)
+    u, ess, r_hat, divergences = sample_whitened(_potential, data, mode, factor, num_samples, seed)
+    return Draws(_constrain(u), ess, r_hat, divergences, Status.CONVERGED)
+
+
+def _constrain(u: np.ndarray) -> np.ndarray:
+    """Return inverse temperature and shares (..., 4) at coordinates (..., 3)."""
+    ratios = np.concatenate([u[..., 1:], np.zeros_like(u[..., :1])], axis=-1)
+    return np.concatenate([np.exp(u[..., :1]), softmax(ratios)], axis=-1)
+
+
+def _loss(
+    u: np.ndarray, below: np.ndarray, own: np.ndarray, same: np.ndarray, weights: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """Return the negative log posterior in these coordinates, and its gradient (3,)."""
+    s, shares = np.split(_constrain(u), [1])
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        small = np.exp(s * below)
+        total = small.sum(axis=1)
+        scaled = np.exp(s * own) / total
+        mean = np.einsum("ij,ij->i", small, below) / total
+    parts = np.stack([scaled, same, np.full_like(same, 1 / below.shape[1])])
+    mixed = shares @ parts
+    value = -weights @ np.log(mixed) - np.log(shares).sum() + 0.5 * (u[0] / LOG_SCALE) ** 2
+    pull = weights / mixed
+    by_scale = -s * shares[0] * (pull @ (scaled * (own - mean))) + u[0] / LOG_SCALE**2
+    # Each share's derivative, and of the ratios that of the softmax; the prior adds 3 w - 1.
+    by_share = -(parts @ pull)
+    by_ratio = shares * (by_share - shares @ by_share) + 3 * shares - 1
+    return float(value), np.concatenate([by_scale, by_ratio[:2]])
+
+
+def _potential(below: Any, own: Any, same: Any, weights: Any, mode: Any, factor: Any) -> Any:
+    """Return the negative log posterior in coordinates where Laplace's is standard normal."""
+
+    def potential(z: Any) -> Any:
+        u = mode + factor @ z
+        s = jnp.exp(u[0])
+        logs = jax.nn.log_softmax(jnp.concatenate([u[1:], jnp.zeros(1)]))
+        scaled = s * own - jax.nn.logsumexp(s * below, axis=1)
+        uniform = jnp.full_like(scaled, -jnp.log(1.0 * below.shape[1]))
+        parts = jnp.stack([scaled, jnp.log(same), uniform], axis=1) + logs
+        loss = -weights @ jax.nn.logsumexp(parts, axis=1)
+        return loss - jnp.sum(logs) + 0.5 * (u[0] / LOG_SCALE) ** 2
+
+    return potential

@@ -67,7 +67,11 @@ class ParametricCalibrator(Calibrator):
         state = self._fit(scores, y, weights, seed)
         if self.inference == "map":
             return state
-        return state | posterior_state(self, self._sample(state, scores, y, weights, seed))
+        draws = self._sample(state, scores, y, weights, seed)
+        if self.inference == "nuts":
+            warn_of_chains(self, draws)
+        # The prior makes the posterior proper: what the likelihood alone lacks is no fault here.
+        return {**state, **draws_state(draws)}
 
     def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
         """Return probabilities (m, k): means over the draws, where the state holds draws."""
@@ -100,8 +104,11 @@ class ParametricCalibrator(Calibrator):
         """The posterior of the parameters; only with inference "laplace" or "nuts"."""
         check_is_fitted(self)
         state = self.state_
-        named = self._describe(state, state["theta_draws"]) if "theta_draws" in state else {}
-        return read_posterior(state, named, self.inference)
+        if "theta_draws" not in state:
+            raise AttributeError(
+                "posterior_ needs inference='laplace' or 'nuts'; this was fitted by 'map'"
+            )
+        return read_posterior(state, self._describe(state, state["theta_draws"]), self.inference)
 
     def predict_interval(self, scores: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Return central credible intervals of the calibrated probabilities.
@@ -127,19 +134,9 @@ class ParametricCalibrator(Calibrator):
         return (lower, upper) if lower.shape[1] > 2 else (lower[:, 1], upper[:, 1])
 
 
-def posterior_state(estimator: Any, draws: Draws) -> State:
-    """Return what a state holds of draws; warn where chains have not mixed, or draws are few."""
-    r_hat, ess = draws.r_hat.max(), draws.ess.min()
-    if estimator.inference == "nuts" and (r_hat > 1.05 or ess < 100):
-        warnings.warn(
-            f"{type(estimator).__name__}: the draws describe the posterior badly (R-hat "
-            f"{r_hat:.3f}, effective sample size {ess:.0f}); raise num_samples, or use "
-            "inference='laplace'",
-            SamplingWarning,
-            stacklevel=frames_to_caller(),
-        )
+def draws_state(draws: Draws) -> State:
+    """Return draws as entries of a state."""
     return {
-        # The prior makes the posterior proper: what the likelihood alone lacks is no fault here.
         "status": np.asarray(draws.status),
         "theta_draws": draws.coefficients,
         "ess": draws.ess,
@@ -148,12 +145,20 @@ def posterior_state(estimator: Any, draws: Draws) -> State:
     }
 
 
-def read_posterior(state: State, named: State, inference: Inference) -> ParameterPosterior:
-    """Return the posterior of named parameters, or raise where the state holds no draws."""
-    if "theta_draws" not in state:
-        raise AttributeError(
-            "posterior_ needs inference='laplace' or 'nuts'; this was fitted by 'map'"
+def read_posterior(state: State, named: State, inference: str) -> ParameterPosterior:
+    """Return the posterior that a state holds, its draws under the names that users know."""
+    divergences = int(state["divergences"])
+    return ParameterPosterior(named, inference, state["ess"], state["r_hat"], divergences)
+
+
+def warn_of_chains(estimator: Any, draws: Draws) -> None:
+    """Warn where chains have not mixed, or draws are few."""
+    r_hat, ess = draws.r_hat.max(), draws.ess.min()
+    if r_hat > 1.05 or ess < 100:
+        warnings.warn(
+            f"{type(estimator).__name__}: the draws describe the posterior badly (R-hat "
+            f"{r_hat:.3f}, effective sample size {ess:.0f}); raise num_samples, or use "
+            "inference='laplace'",
+            SamplingWarning,
+            stacklevel=frames_to_caller(),
         )
-    return ParameterPosterior(
-        named, inference, state["ess"], state["r_hat"], int(state["divergences"])
-    )

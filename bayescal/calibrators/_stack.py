@@ -115,8 +115,8 @@ def mix(
 ) -> np.ndarray:
     """Return weights (..., q) of mixtures of the log probabilities (n, q) of what was seen.
 
-    They maximise the likelihood of rows of weight (..., n) with the prior Dirichlet(1 + prior), by
-    expectation maximisation.
+    They maximize the likelihood of rows of weight (..., n) with the prior Dirichlet(1 + prior), by
+    expectation maximization.
     """
     parts = np.exp(held - held.max(axis=1, keepdims=True))
     count = parts.shape[1]

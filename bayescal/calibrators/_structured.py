@@ -1,4 +1,4 @@
-"""What structured scalings share: temperature first, then shrunk deviations from it."""
+"""What structured vector and matrix scaling share: temperature first, then shrunk deviations."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from bayescal.regression.posterior import Draws
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class StructuredCalibrator(LinearCalibrator):
-    """A linear calibrator of x = log((1 - e) softmax(s log p) + e / k), e = 1 / (n + 1).
+    """Calibrators linear in x = log((1 - e) softmax(s log p) + e / k), where e = 1 / (n + 1).
 
     The penalties are priors; a posterior is that of the deviations at the best temperature.
     """
 
+    temperature_: float = field(init=False)
     coef_: np.ndarray = field(init=False)
     intercept_: np.ndarray = field(init=False)
-    temperature_: float = field(init=False)
 
     _keeps_missing = True
 
@@ -32,19 +32,22 @@ class StructuredCalibrator(LinearCalibrator):
         return "logits"
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        inverse = np.asarray(fit_inverse_temperature(scores, y, weights).inverse)
-        scale = {"inverse": inverse, "smoothing": np.asarray(1 / (weights.sum() + 1))}
-        state = super()._fit(_smoothed(scale, scores), y, weights, seed)
+        scaled = fit_inverse_temperature(scores, y, weights)
+        scale = {
+            "inverse": np.asarray(scaled.inverse),
+            "smoothing": np.asarray(1 / (weights.sum() + 1)),
+        }
         with np.errstate(divide="ignore"):
-            return {**state, **scale, "temperature": 1 / inverse}
-
-    def _curves(self, state: State, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        return super()._curves(state, theta, _smoothed(state, scores))
+            scale["temperature"] = np.asarray(1 / scale["inverse"])
+        return {**super()._fit(_smoothed(scale, scores), y, weights, seed), **scale}
 
     def _sample(
         self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
     ) -> Draws:
         return super()._sample(state, _smoothed(state, scores), y, weights, seed)
+
+    def _curves(self, state: State, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        return super()._curves(state, theta, _smoothed(state, scores))
 
 
 def _smoothed(state: State, scores: np.ndarray) -> np.ndarray:

@@ -4,95 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import ClassifierMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.checks import as_numpy, check_choice, check_count, check_weights
-from bayescal._core.folds import content_folds, score_keys
-from bayescal.calibrators._combination import copy_features
-from bayescal.calibrators._inputs import FLOOR, INPUTS, Inputs, convert
+from bayescal._core.folds import content_folds, feature_keys, score_keys
+from bayescal.calibrators._combination import Combination
+from bayescal.calibrators._inputs import INPUTS, Inputs, convert
 from bayescal.calibrators._labels import read_labels
+from bayescal.calibrators._report import (
+    Report,
+    mean_and_error,
+    row_losses,
+    row_losses_of_scores,
+)
 from bayescal.calibrators.averaged_beta import AveragedBeta
 from bayescal.calibrators.composition import Composition
 from bayescal.calibrators.logistic import Logistic
 from bayescal.calibrators.multi_label import MultiLabel
 from bayescal.calibrators.stacked_scaling import StackedScaling
 
-__all__ = ["Auto", "Report"]
+__all__ = ["Auto"]
 
 #: Of evidence.
 _POWER = 0.5
 
 
-@dataclass(frozen=True)
-class Report:
-    """What :class:`Auto` chose, and what it expects of it.
-
-    Losses are means over the rows given, each predicted by a calibrator fitted without its fold;
-    of several labels, means over these too. Differences are paired.
-
-    Attributes
-    ----------
-    calibrator : str
-        What was chosen, and in ``reason`` why.
-    rows, classes : int
-        Rows of positive weight, and classes or labels.
-    members : dict of str to float
-        What is averaged, and its weight. Of several labels, means over these.
-    log_loss, log_loss_error : float or None
-        Expected of new data, and its standard error, in nats; None if there are too few rows
-        that differ.
-    uncalibrated, gain, gain_error : float or None
-        The loss of the scores as they are, what calibration gains, and the standard error of that.
-        None for raw scores.
-    helps : bool or None
-        Whether the gain exceeds twice its standard error. Where it does not, the calibrator is near
-        the identity, as its priors are.
-    """
-
-    calibrator: str
-    reason: str
-    rows: int
-    classes: int
-    members: dict[str, float]
-    log_loss: float | None
-    log_loss_error: float | None
-    uncalibrated: float | None
-    gain: float | None
-    gain_error: float | None
-    helps: bool | None
-
-    def __str__(self) -> str:
-        members = ", ".join(f"{name} {weight:.2f}" for name, weight in self.members.items())
-        lines = [f"{self.calibrator}: {self.reason}, {self.rows:,} rows", f"weights: {members}"]
-        if self.log_loss is None:
-            lines.append("too few different rows to say what to expect")
-        else:
-            lines.append(f"expected log loss: {self.log_loss:.4f} ± {self.log_loss_error:.4f}")
-        if self.gain is not None:
-            verdict = "it helps" if self.helps else "whether it helps is not clear"
-            lines.append(
-                f"uncalibrated: {self.uncalibrated:.4f}; gain {self.gain:+.4f} ± "
-                f"{self.gain_error:.4f}: {verdict}"
-            )
-        return "\n".join(lines)
-
-
-def _has_interval(self: Any) -> bool:
-    parts = getattr(self, "calibrators_", None)
-    if not parts:
-        return True
-    if isinstance(parts[0], StackedScaling):
-        return parts[0].inference != "map"
-    return hasattr(parts[0], "predict_interval")
+def _has_interval(self: Auto) -> bool:
+    # A stack alone is also fitted without a posterior.
+    parts = getattr(self, "calibrators_", [None])
+    return getattr(parts[0], "inference", None) != "map"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Auto(ClassifierMixin, BaseEstimator):
+class Auto(ClassifierMixin, Combination):
     """The calibrator to begin with: nothing is to be chosen.
 
     Two classes are calibrated by :class:`AveragedBeta` with power 0.5, three and more by
@@ -113,7 +62,7 @@ class Auto(ClassifierMixin, BaseEstimator):
     folds : int, optional
         By which the expected loss is found, and the weights of a stack.
     random_state : int, RandomState or None
-        Of draws, with ``inference="laplace"``.
+        Of the draws of ``inference="laplace"``.
 
     Attributes
     ----------
@@ -123,6 +72,7 @@ class Auto(ClassifierMixin, BaseEstimator):
     report_ : Report
         What was chosen and why, the weights of its members, and what to expect: ``print`` it.
     status_ : str
+        As the calibrator's.
 
     Notes
     -----
@@ -139,8 +89,8 @@ class Auto(ClassifierMixin, BaseEstimator):
     >>> print(auto.report_)
     AveragedBeta: two classes, 500 rows
     weights: linear 0.46, curved 0.54
-    expected log loss: 0.433 ± 0.024
-    uncalibrated: 0.517; gain +0.084 ± 0.017: it helps
+    expected log loss: 0.437 ± 0.025
+    uncalibrated: 0.517; gain +0.080 ± 0.017: it helps
     >>> auto.predict_proba([0.5])[:, 1].round(1).tolist()
     [0.3]
     """
@@ -153,11 +103,9 @@ class Auto(ClassifierMixin, BaseEstimator):
     random_state: int | np.random.RandomState | None = 0
 
     classes_: np.ndarray = field(init=False)
-    calibrators_: list[Any] = field(init=False)
     report_: Report = field(init=False)
-    status_: str = field(init=False)
 
-    def fit(self, scores: Any, y: Any, sample_weight: Any = None) -> Auto:
+    def fit(self, scores: Any, y: Any, sample_weight: Any = None) -> Self:
         """Choose, fit, and estimate what to expect.
 
         Parameters
@@ -179,10 +127,11 @@ class Auto(ClassifierMixin, BaseEstimator):
         several = np.ndim(labels) == 2 and np.shape(labels)[1] > 1
         chosen, reason = self._choose(scores, several)
         fitted = chosen.fit(scores, y, sample_weight)
-        self.calibrators_, self.status_ = [fitted], fitted.status_
+        self._keep([fitted])
+        self._keep_features(fitted)
+        self.__dict__.pop("classes_", None)  # of an earlier fit
         if not several:
             self.classes_ = fitted.classes_
-        copy_features(fitted, self)
         self.report_ = self._judge(chosen, reason, scores, labels, sample_weight, several)
         return self
 
@@ -246,16 +195,14 @@ class Auto(ClassifierMixin, BaseEstimator):
         used = weights > 0
         rows, weights, y = rows[used], weights[used], np.asarray(y)[used]
         codes = y if several else read_labels(y, len(y), self.classes_, len(self.classes_))[1]
-        stacked = isinstance(fitted, StackedScaling) and fitted.mode == "stack"
-        held = (
-            fitted.held_out_losses_ if stacked else self._held_out(chosen, rows, y, codes, weights)
-        )
-        plain = (
-            None if self.inputs == "scores" else _plain_losses(rows, codes, self.inputs, several)
-        )
+        held = getattr(fitted, "held_out_losses_", None)
+        if held is None:
+            held = self._held_out(chosen, rows, y, codes, weights)
+        raw = self.inputs == "scores"
+        plain = None if raw else row_losses_of_scores(rows, codes, self.inputs)
         gain = None if held is None or plain is None else plain - held
-        loss, error = _mean(held, weights)
-        better, spread = _mean(gain, weights)
+        loss, error = mean_and_error(held, weights)
+        better, spread = mean_and_error(gain, weights)
         return Report(
             calibrator=_name(fitted),
             reason=reason,
@@ -264,7 +211,7 @@ class Auto(ClassifierMixin, BaseEstimator):
             members=_members(fitted),
             log_loss=loss,
             log_loss_error=error,
-            uncalibrated=_mean(plain, weights)[0],
+            uncalibrated=mean_and_error(plain, weights)[0],
             gain=better,
             gain_error=spread,
             helps=None if better is None or spread is None else better > 2 * spread,
@@ -273,13 +220,11 @@ class Auto(ClassifierMixin, BaseEstimator):
     def _held_out(
         self, chosen: Any, rows: np.ndarray, y: np.ndarray, codes: np.ndarray, weights: np.ndarray
     ) -> np.ndarray | None:
-        """Return the losses (n,) of rows by calibrators fitted without their folds."""
-        strata = np.unique(codes, axis=0, return_inverse=True)[1].ravel()
-        if codes.ndim == 1 and rows.shape[1] > 1:
-            key = score_keys(rows, codes)
-        else:
-            key = rows.astype(float) @ np.sqrt(np.arange(1, rows.shape[1] + 1))
-        folds = content_folds(key, strata, self.folds or 5)
+        """Return the losses (n,) of rows by calibrators fitted without their folds.
+
+        None if all rows are equal: they share a fold.
+        """
+        folds = self._content_folds(rows, codes)
         if folds.max() == 0:
             return None
         losses = np.empty(len(rows))
@@ -289,50 +234,25 @@ class Auto(ClassifierMixin, BaseEstimator):
             if codes.ndim == 1:
                 own.set_params(classes=tuple(self.classes_.tolist()))
             own.fit(rows[~out], y[~out], weights[~out])
-            losses[out] = _losses(own.predict_proba(rows[out]), codes[out])
+            losses[out] = row_losses(own.predict_proba(rows[out]), codes[out])
         return losses
 
-
-def _losses(probs: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Return log losses (n,), of several labels their means."""
-    if codes.ndim == 1:
-        return -np.log(np.maximum(probs[np.arange(len(codes)), codes], FLOOR))
-    own = np.where(codes == 1, probs, 1 - probs)
-    return -np.log(np.maximum(own, FLOOR)).mean(axis=1)
-
-
-def _plain_losses(rows: np.ndarray, codes: np.ndarray, inputs: Inputs, several: bool) -> np.ndarray:
-    """Return the log losses (n,) of scores as they are."""
-    most = -np.log(FLOOR)
-    if rows.shape[1] > 2 and not several:
-        logs = convert(rows, inputs, "log_probabilities", np.full(rows.shape[1], FLOOR))[0]
-        return np.minimum(-logs[np.arange(len(codes)), codes], most)
-    least = np.full(2, FLOOR)
-    columns = [rows[:, j : j + 1] for j in range(rows.shape[1])] if several else [rows]
-    labels = codes.T if several else [codes]
-    both = []
-    for own, label in zip(columns, labels, strict=True):
-        z = np.clip(convert(own, inputs, "log_odds", least)[0], -most, most)
-        both.append(np.logaddexp(0, np.where(label == 1, -z, z)))
-    return np.mean(both, axis=0)
-
-
-def _mean(values: np.ndarray | None, weights: np.ndarray) -> tuple[float | None, float | None]:
-    """Return a weighted mean and its standard error; whole weights are counts, as in metrics."""
-    if values is None or len(values) < 2:
-        return None, None
-    mean = weights @ values / weights.sum()
-    counts = weights if np.all(weights == np.floor(weights)) else weights**2
-    return float(mean), float(np.sqrt(counts @ (values - mean) ** 2) / weights.sum())
+    def _content_folds(self, rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Return folds (n,) that depend on what rows hold, not on where they stand."""
+        count = self.folds or 5
+        if codes.ndim == 2:
+            strata = np.unique(codes, axis=0, return_inverse=True)[1].ravel()
+            return content_folds(feature_keys(rows), strata, count)
+        if len(self.classes_) == 2:
+            rows = convert(rows, self.inputs, "order" if self.inputs == "scores" else "log_odds")[0]
+        return content_folds(score_keys(rows, codes), codes, count)
 
 
 def _name(fitted: Any) -> str:
-    inner = ""
-    if isinstance(fitted, MultiLabel):
-        inner = f"({_name(fitted.calibrators_[0])})"
-    if isinstance(fitted, Composition):
-        inner = f"({', '.join(_name(part) for part in fitted.calibrators_)})"
-    return type(fitted).__name__ + inner
+    parts = getattr(fitted, "calibrators_", [])
+    names = parts[:1] if isinstance(fitted, MultiLabel) else parts
+    inner = ", ".join(_name(part) for part in names)
+    return f"{type(fitted).__name__}({inner})" if inner else type(fitted).__name__
 
 
 def _members(fitted: Any) -> dict[str, float]:
@@ -343,6 +263,6 @@ def _members(fitted: Any) -> dict[str, float]:
     if isinstance(fitted, Composition):
         return _members(fitted.calibrators_[-1])
     if isinstance(fitted, StackedScaling):
-        names = fitted.member_names_
-        return dict(zip(names, np.atleast_1d(fitted.stack_weights_).tolist(), strict=True))
-    return {"linear": fitted.linear_weight_, "curved": 1 - fitted.linear_weight_}
+        weights = np.atleast_1d(fitted.stack_weights_).tolist()
+        return dict(zip(fitted.member_names_, weights, strict=True))
+    return {"linear": float(fitted.linear_weight_), "curved": 1 - float(fitted.linear_weight_)}

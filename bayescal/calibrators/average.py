@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal.calibrators._combination import Combination
+from bayescal.calibrators._combination import Several
 
 __all__ = ["Average"]
 
 
 @dataclass(eq=False, repr=False)
-class Average(Combination):
+class Average(Several):
     """The mean of the probabilities of several calibrators, fitted to the same rows.
 
     Parameters
@@ -41,7 +41,7 @@ class Average(Combination):
     (12, 3)
     """
 
-    def fit(self, scores: Any, y: Any, sample_weight: Any = None) -> Average:
+    def fit(self, scores: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit all to the same rows.
 
         Parameters
@@ -60,9 +60,9 @@ class Average(Combination):
             If the calibrators differ in their ``inputs``.
         """
         parts = self._parts()
-        inputs = sorted({part.inputs for part in parts})
-        if len(inputs) > 1:
-            raise ValueError(f"calibrators must have the same inputs, got {', '.join(inputs)}")
+        kinds = sorted({part.inputs for part in parts})
+        if len(kinds) > 1:
+            raise ValueError(f"calibrators must have the same inputs, got {', '.join(kinds)}")
         self._keep([self._clone(part).fit(scores, y, sample_weight) for part in parts])
         return self
 

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from bayescal._core.checks import check_choice, check_count
-from bayescal._core.numerics import differences
 from bayescal._core.optimise import Status
 from bayescal.calibrators._base import Calibrator, Keeps, State
 from bayescal.calibrators._binwise import (
@@ -18,18 +17,19 @@ from bayescal.calibrators._binwise import (
     TRACE,
     Binning,
     bin_edges,
-    blocks,
-    certainty,
     places,
     softmax_below,
+    top_class,
 )
 from bayescal.calibrators._inputs import Domain
-from bayescal.calibrators.temperature import fit_inverse_temperature
+from bayescal.calibrators._posterior import row_blocks
+from bayescal.calibrators.temperature import differences, fit_inverse_temperature
 
 __all__ = ["BinwiseTemperature"]
 
 #: Exponents of two between which inverse temperatures are searched.
 _FROM, _TO = -1070.0, 1020.0
+_LOWEST = -float(np.finfo(float).max)
 
 
 @dataclass(eq=False, repr=False)
@@ -51,9 +51,12 @@ class BinwiseTemperature(Calibrator):
 
     Attributes
     ----------
-    temperature_ : array of shape (bins,)
-    limited_ : array of shape (bins,)
+    temperature_, bin_weights_ : arrays of shape (b,)
+        Of each bin, the temperature and the weight of the rows in it.
+    limited_ : array of bool of shape (b,)
         Where the rows could not decide the temperature.
+    edges_ : array of shape (b - 1,)
+        Between bins: the confidence c, or -log(1 - c) for bins of equal mass.
 
     Notes
     -----
@@ -64,12 +67,11 @@ class BinwiseTemperature(Calibrator):
     row more had been right with probability 1/k. An accuracy of 1/k or less, and logits that
     predict labels no better than chance, give a temperature at which no logits differ by more than
     1e-9, so that the most probable class stays the only one. A bin of uniform rows has the
-    temperature 1, and an empty bin that of all rows. ``limited`` says where any of this happened.
+    temperature 1, and an empty bin that of all rows. ``limited_`` says where any of this happened.
     Probabilities that were positive do not fall below 1e-304.
 
-    The state is ``edges`` (b - 1,), ``inverse`` and ``temperature`` (b,), ``bin_weights`` (b,) and
-    ``limited`` (b,); ``objective`` is the mean log loss, or the calibration error that is left in
-    the bins. O(n k) for each of some ten to thirty evaluations, and sorting.
+    O(n k) for each of some ten to thirty evaluations, and sorting. ``objective_`` is the mean log
+    loss, or the calibration error that is left in the bins.
 
     References
     ----------
@@ -78,11 +80,14 @@ class BinwiseTemperature(Calibrator):
 
     Examples
     --------
+    Three of four rows are right: the confidence 3/4 has the odds 3.
+
     >>> import bayescal as bc
-    >>> p = [[0.7, 0.2, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]] * 4
-    >>> y = [0, 1, 2, 0, 2, 2, 1, 1, 0, 0, 1, 2]
-    >>> bc.BinwiseTemperature(bins=1).fit(p, y).predict_proba(p[:1]).round(2).tolist()
-    [[0.71, 0.19, 0.1]]
+    >>> p, y = [[0.9, 0.1]] * 4, [0, 0, 0, 1]
+    >>> for objective in ("log_loss", "confidence"):
+    ...     print(bc.BinwiseTemperature(objective, bins=1).fit(p, y).temperature_.round(6))
+    [2.]
+    [2.]
     """
 
     objective: Literal["log_loss", "confidence"] = "log_loss"
@@ -90,7 +95,9 @@ class BinwiseTemperature(Calibrator):
     binning: Binning = "equal_mass"
 
     temperature_: np.ndarray = field(init=False)
+    bin_weights_: np.ndarray = field(init=False)
     limited_: np.ndarray = field(init=False)
+    edges_: np.ndarray = field(init=False)
 
     keeps: ClassVar[Keeps] = "argmax"
 
@@ -104,8 +111,8 @@ class BinwiseTemperature(Calibrator):
         return "logits"
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        below = differences(scores)
-        level = certainty(np.exp(below), self.binning).level
+        below = differences(scores, _LOWEST)
+        level = top_class(np.exp(below), self.binning).level
         edges = bin_edges(level, weights, self.bins, self.binning)
         place = places(level, edges)
         count = len(edges) + 1
@@ -114,7 +121,7 @@ class BinwiseTemperature(Calibrator):
         inverse, limited, status = np.empty(count), np.zeros(count, bool), Status.CONVERGED
         total = 0.0
         filled = bin_weights > 0
-        # Together the rows of a bin are neighbors in memory.
+        # Together the rows of a bin are neighbours in memory.
         order = np.argsort(place, kind="stable")
         for b, rows in enumerate(np.split(order, np.cumsum(np.bincount(place, minlength=count)))):
             if len(rows) > 0:
@@ -137,9 +144,9 @@ class BinwiseTemperature(Calibrator):
 
     def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
         probs = np.empty(scores.shape)
-        for part in blocks(scores.shape):
-            below = differences(scores[part])
-            place = places(certainty(np.exp(below), self.binning).level, state["edges"])
+        for part in row_blocks(*scores.shape):
+            below = differences(scores[part], _LOWEST)
+            place = places(top_class(np.exp(below), self.binning).level, state["edges"])
             with np.errstate(over="ignore"):
                 probs[part] = softmax_below(below * state["inverse"][place][:, None], below)
         return probs

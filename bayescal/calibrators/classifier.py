@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import sklearn
@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from bayescal._core.checks import check_weights
 from bayescal.calibrators._base import Calibrator
-from bayescal.calibrators._combination import copy_features
+from bayescal.calibrators._combination import has_intervals
 from bayescal.calibrators.auto import Auto
 
 __all__ = ["CalibratedClassifier"]
@@ -34,8 +34,7 @@ __all__ = ["CalibratedClassifier"]
 def _has_interval(owner: CalibratedClassifier) -> bool:
     fitted = getattr(owner, "calibrators_", None)
     calibrator = fitted[0] if fitted else owner.calibrator
-    credible = getattr(calibrator, "has_credible_interval", hasattr(calibrator, "predict_interval"))
-    return (calibrator is None or credible) and not owner.ensemble
+    return not owner.ensemble and (calibrator is None or has_intervals(calibrator))
 
 
 @dataclass(eq=False, repr=False)
@@ -95,9 +94,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     estimators_: list[Any] = field(init=False)
     calibrators_: list[Any] = field(init=False)
 
-    def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any
-    ) -> CalibratedClassifier:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> Self:
         """Fit classifier and calibrator.
 
         Parameters
@@ -151,7 +148,10 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             self._fit_pairs(X, label, weights, routed)
         else:
             self._fit_once(X, label, weights, routed)
-        copy_features(self.estimators_[0], self)
+        first = self.estimators_[0]
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(first, name):
+                setattr(self, name, getattr(first, name))
         return self
 
     def _fit_once(self, X: Any, y: np.ndarray, weights: Any, routed: Any) -> None:

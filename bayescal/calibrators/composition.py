@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal.calibrators._combination import Combination
+from bayescal.calibrators._combination import Several
 
 __all__ = ["Composition", "compose"]
 
 
 @dataclass(eq=False, repr=False)
-class Composition(Combination):
+class Composition(Several):
     """One calibrator after the other: each is fitted to the probabilities of the one before.
 
     Parameters
@@ -45,7 +45,7 @@ class Composition(Combination):
     (12, 3)
     """
 
-    def fit(self, scores: Any, y: Any, sample_weight: Any = None) -> Composition:
+    def fit(self, scores: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit one after the other, to the same rows.
 
         Parameters

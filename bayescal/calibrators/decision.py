@@ -11,7 +11,6 @@ from bayescal._core.checks import check_count
 from bayescal._core.folds import content_folds, score_keys
 from bayescal._core.optimise import Status
 from bayescal.calibrators._base import State
-from bayescal.calibrators._binwise import blocks
 from bayescal.calibrators._canonical import CanonicalCalibrator
 from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._neighbors import check_crop, crop_floor
@@ -20,6 +19,7 @@ from bayescal.calibrators._partition import (
     nearest_probabilities,
     worst_partition,
 )
+from bayescal.calibrators._posterior import row_blocks
 
 __all__ = ["Decision"]
 
@@ -142,7 +142,7 @@ class Decision(CanonicalCalibrator):
     def _apply_ordered(self, state: State, scores: np.ndarray) -> np.ndarray:
         probs = np.empty(scores.shape)
         steps = list(zip(state["directions"], state["offsets"], state["adjustments"], strict=True))
-        for part in blocks(scores.shape):
+        for part in row_blocks(*scores.shape):
             moved = scores[part].astype(float)
             for directions, offsets, adjustments in steps:
                 moved += membership(directions, offsets, moved) @ adjustments

@@ -1,4 +1,4 @@
-"""Dirichlet calibration."""
+"""Dirichlet calibration: matrix scaling of log probabilities."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Dirichlet(Matrix):
 
     This is the form that the posterior has if probabilities are Dirichlet distributed in each
     class. Logits are normalized first: other than for ``Matrix``, a constant added to a row
-    changes nothing. Parameters, penalties, attributes and complexity as for :class:`Matrix`.
+    changes nothing. Parameters, attributes, penalties and complexity are those of :class:`Matrix`.
 
     References
     ----------
@@ -29,9 +29,11 @@ class Dirichlet(Matrix):
     --------
     >>> import bayescal as bc
     >>> p = [[0.7, 0.2, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]] * 4
-    >>> y = [0, 1, 2, 0, 2, 2, 1, 1, 0, 0, 1, 2]
-    >>> bc.Dirichlet(off_diagonal=1.0).fit(p, y).predict_proba(p[:1]).round(2).tolist()
-    [[0.7, 0.17, 0.13]]
+    >>> y = [0, 1, 2, 0, 0, 2, 1, 1, 1, 2, 0, 0]
+    >>> bc.Dirichlet(off_diagonal=1.0, intercept=1.0).fit(p, y).predict_proba(p[:1]).round(
+    ...     2
+    ... ).tolist()
+    [[0.49, 0.25, 0.26]]
     """
 
     @property

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayescal._core.checks import as_numpy, check_choice, check_level
 from bayescal._core.numerics import sigmoid
 from bayescal._core.optimise import Status
-from bayescal.calibrators._base import State, publish
-from bayescal.calibrators._labels import read_rows
-from bayescal.calibrators._parametric import Inference, posterior_state, read_posterior
+from bayescal.calibrators._labels import frames_to_caller, read_rows
+from bayescal.calibrators._parametric import Inference, draws_state, read_posterior, warn_of_chains
 from bayescal.calibrators._posterior import summarize_draws
 from bayescal.inference.parameters import ParameterPosterior
 from bayescal.regression.method import PRESETS, Method
@@ -58,12 +59,13 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         no-U-turn sampler. With a posterior, which needs ``coef_prior`` or ``penalty="l2"``,
         predictions are posterior means.
     folds : int
-        Of cross-validation, stratified, by the content of rows, whatever their order.
+        Of cross-validation: stratified, and by what rows hold, whatever their order.
     num_samples : int
         Draws from the posterior, of all chains.
     classes : pair of labels, optional
         Negative and positive label; needed where the data may lack one.
     random_state : int, RandomState or None
+        Of the draws.
 
     Attributes
     ----------
@@ -75,7 +77,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         "converged", "limit" or "unbounded": the last where labels are separable and nothing keeps
         coefficients finite. Then the last iterate is kept, with a warning.
     objective_ : float
-        The weighted mean of what was minimized, penalty and prior included.
+        The weighted mean of what was minimized, penalty or prior included.
     n_iter_ : int
     strength_, smoothing_ : float or None
         What cross-validation chose, or what was given.
@@ -120,18 +122,18 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
     random_state: int | np.random.RandomState | None = None
 
     classes_: np.ndarray = field(init=False)
-    status_: str = field(init=False)
-    state_: State = field(init=False)
     coef_: np.ndarray = field(init=False)
     intercept_: np.ndarray = field(init=False)
+    status_: str = field(init=False)
     objective_: float = field(init=False)
     n_iter_: int = field(init=False)
     strength_: float | None = field(init=False)
     smoothing_: float | None = field(init=False)
     cv_losses_: np.ndarray | None = field(init=False)
+    state_: dict[str, np.ndarray] = field(init=False)
 
     @classmethod
-    def preset(cls, name: str, **changes: Any) -> LogisticRegression:
+    def preset(cls, name: str, **changes: Any) -> Self:
         """Return a method of the study by its name there, with other parameters as given.
 
         Parameters
@@ -141,7 +143,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         check_choice(name, "name", tuple(PRESETS))
         return cls(**{**PRESETS[name], **changes})
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LogisticRegression:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the regression.
 
         Parameters
@@ -172,22 +174,29 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         X, label, weights = parts
         settled = method.settle(X, label, weights)
         found = method.fit(X, weights, settled)
-        state: State = {
-            "coef": found.x[None, 1:],
-            "intercept": found.x[:1],
-            "objective": np.asarray(found.value / weights.sum()),
-            "n_iter": np.asarray(found.iterations),
-            "status": np.asarray(found.status),
-        }
-        for name in ("strength", "smoothing"):
-            if (value := getattr(settled, name)) is not None:
-                state[name] = np.asarray(value)
-        if settled.losses is not None:
-            state["cv_losses"] = settled.losses
+        theta = np.asarray(found.x)
+        self.intercept_, self.coef_ = theta[:1], theta[None, 1:]
+        self.objective_ = float(found.value) / float(weights.sum())
+        self.n_iter_ = int(found.iterations)
+        self.smoothing_, self.strength_ = settled.smoothing, settled.strength
+        self.cv_losses_ = settled.losses
+        self.state_ = {"theta": theta}
+        status = Status(int(found.status))
         if self.inference != "map":
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            state |= posterior_state(self, method.sample(X, weights, settled, seed))
-        publish(self, state, _REMEDY)
+            draws = method.sample(X, weights, settled, seed)
+            if self.inference == "nuts":
+                warn_of_chains(self, draws)
+            # The prior makes the posterior proper, whatever the likelihood alone lacks.
+            status = Status(draws.status)
+            self.state_ |= draws_state(draws)
+        self.status_ = status.name.lower()
+        if status != Status.CONVERGED:
+            warnings.warn(
+                f"LogisticRegression: {_REMEDY[status]}",
+                ConvergenceWarning,
+                stacklevel=frames_to_caller(),
+            )
         return self
 
     def _method(self) -> Method:
@@ -250,20 +259,25 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
     def posterior_(self) -> ParameterPosterior:
         """The posterior of the parameters; only with inference "laplace" or "nuts"."""
         check_is_fitted(self)
-        named = _named(self.state_["theta_draws"]) if "theta_draws" in self.state_ else {}
+        if "theta_draws" not in self.state_:
+            raise AttributeError(
+                "posterior_ needs inference='laplace' or 'nuts'; this was fitted by 'map'"
+            )
+        theta = self.state_["theta_draws"]
+        named = {"intercept": theta[..., 0], "coef": theta[..., 1:]}
         return read_posterior(self.state_, named, self.inference)
 
     def _summary(self, X: Any, level: float | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return means (m, 2), and lower and upper ends, over the draws."""
-        draws = self.state_["theta_draws"]
-        theta = draws.reshape(-1, draws.shape[-1])
+        theta = self.state_["theta_draws"]
+        theta = theta.reshape(-1, theta.shape[-1])
 
         def curves(rows: np.ndarray) -> np.ndarray:
-            with np.errstate(over="ignore"):
-                line = theta[:, :1] + theta[:, 1:] @ rows.T
+            line = theta[:, :1] + theta[:, 1:] @ rows.T
             return np.stack([sigmoid(-line), sigmoid(line)], axis=-1)
 
-        return summarize_draws(curves, self._check_features(X, reset=False), 2, len(theta), level)
+        rows = self._check_features(X, reset=False)
+        return summarize_draws(curves, rows, 2, len(theta), level)
 
     def _check_features(self, X: Any, reset: bool) -> Any:
         """Return features (n, d) in float64, and keep or compare their number and names."""
@@ -285,7 +299,3 @@ _REMEDY = {
     ),
     Status.INVALID: "the objective is not finite; check the features and the prior",
 }
-
-
-def _named(theta: np.ndarray) -> State:
-    return {"intercept": theta[..., 0], "coef": theta[..., 1:]}

@@ -26,7 +26,7 @@ _FOLDS = 5
 
 @dataclass(eq=False, repr=False)
 class Matrix(LinearCalibrator):
-    r"""Logits times a matrix, plus intercepts; off-diagonal entries and intercepts are penalised.
+    r"""Logits times a matrix, plus intercepts; off-diagonal entries and intercepts are penalized.
 
     .. math:: \hat p = \operatorname{softmax}(W z + b), \qquad
         \min \overline{CE} + \frac{\lambda}{k (k - 1)} \sum_{i \ne j} w_{ij}^2
@@ -34,13 +34,13 @@ class Matrix(LinearCalibrator):
 
     The mean cross-entropy is weighted. Newton's method with conjugate gradients: a product with
     the Hessian costs O(n k^2), memory is O(n k + k^2); up to a hundred or so products are needed,
-    and more for hardly penalised parameters, of which there are about as many as rows.
+    and more for hardly penalized parameters, of which there are about as many as rows.
 
     Parameters
     ----------
     off_diagonal : float or "cv"
-        Lambda. "cv" chooses the least out-of-fold log loss of 5 stratified folds, among 10**-1 to
-        10**5 in powers of ten.
+        Lambda. "cv" chooses the least out-of-fold log loss, among 10**-1 to 10**5 in powers of
+        ten; its 5 folds are stratified by labels and made from the content of rows.
     intercept : float or "cv"
         Mu; among 10**-3 to 10**3. If both are to be chosen, all pairs are tried.
 
@@ -64,9 +64,9 @@ class Matrix(LinearCalibrator):
     --------
     >>> import bayescal as bc
     >>> p = [[0.7, 0.2, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]] * 4
-    >>> y = [0, 1, 2, 0, 2, 2, 1, 1, 0, 0, 1, 2]
-    >>> bc.Matrix(off_diagonal=1.0).fit(p, y).predict_proba(p[:1]).round(2).tolist()
-    [[0.7, 0.17, 0.13]]
+    >>> y = [0, 1, 2, 0, 0, 2, 1, 1, 1, 2, 0, 0]
+    >>> bc.Matrix(off_diagonal=1.0, intercept=1.0).fit(p, y).predict_proba(p[:1]).round(2).tolist()
+    [[0.49, 0.25, 0.26]]
     """
 
     off_diagonal: float | Literal["cv"] = 0.0
@@ -104,7 +104,7 @@ class Matrix(LinearCalibrator):
             return _strengths(self.off_diagonal, self.intercept, k, total, unit), {}
         off = OFF_DIAGONALS if self.off_diagonal == "cv" else [self.off_diagonal]
         own = INTERCEPTS if self.intercept == "cv" else [self.intercept]
-        # To and fro, so that neighbors differ in one strength only.
+        # To and fro, so that neighbours differ in one strength only.
         pairs = [
             (float(a), float(b)) for i, a in enumerate(off) for b in (own if i % 2 else own[::-1])
         ]
@@ -120,13 +120,13 @@ class Matrix(LinearCalibrator):
         mean = losses.mean(axis=1)
         best = pairs[int(np.argmin(mean))]
         order = sorted(range(len(pairs)), key=lambda i: pairs[i])
-        learned = {
+        chosen = {
             "off_diagonal": np.asarray(best[0]),
             "intercept_penalty": np.asarray(best[1]),
             "cv_penalties": np.array(pairs)[order],
             "cv_losses": losses[order],
         }
-        return _strengths(*best, k, total, unit), learned
+        return _strengths(*best, k, total, unit), chosen
 
     def _named(self, theta: np.ndarray, k: int, unit: float) -> State:
         matrix = theta.reshape(*theta.shape[:-1], k, k + 1)

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.checks import as_numpy, check_weights
-from bayescal.calibrators._combination import worst_status
+from bayescal.calibrators._combination import Combination, has_intervals
 
 __all__ = ["MultiLabel"]
 
 
-def _has_interval(self: Any) -> bool:
-    return hasattr(self.calibrator, "predict_interval")
-
-
 @dataclass(eq=False, repr=False)
-class MultiLabel(MetaEstimatorMixin, BaseEstimator):
+class MultiLabel(Combination):
     """A binary calibrator for each of several labels that do not exclude each other.
 
     Parameters
@@ -58,16 +54,14 @@ class MultiLabel(MetaEstimatorMixin, BaseEstimator):
 
     calibrator: Any
 
-    calibrators_: list[Any] = field(init=False)
     label_names_: np.ndarray | None = field(init=False)
-    status_: str = field(init=False)
 
     @property
     def inputs(self) -> str:
         """What the scores are: what the calibrator says."""
         return self.calibrator.inputs
 
-    def fit(self, scores: Any, Y: Any, sample_weight: Any = None) -> MultiLabel:
+    def fit(self, scores: Any, Y: Any, sample_weight: Any = None) -> Self:
         """Fit a calibrator for each label.
 
         Parameters
@@ -100,14 +94,9 @@ class MultiLabel(MetaEstimatorMixin, BaseEstimator):
         weights = check_weights(sample_weight, len(rows))
         self.label_names_ = None if names is None else np.asarray(names, object)
         self.n_features_in_ = rows.shape[1]
-        self.calibrators_ = []
-        for label in range(rows.shape[1]):
-            own: Any = clone(self.calibrator)
-            own.set_params(classes=(0, 1))
-            self.calibrators_.append(
-                own.fit(rows[:, label], present[:, label].astype(int), weights)
-            )
-        self.status_ = worst_status(self.calibrators_)
+        labels = present.astype(int).T
+        parts = [clone(self.calibrator).set_params(classes=(0, 1)) for _ in labels]
+        self._keep([p.fit(r, y, weights) for p, r, y in zip(parts, rows.T, labels, strict=True)])
         return self
 
     def predict_proba(self, scores: Any) -> np.ndarray:
@@ -120,7 +109,7 @@ class MultiLabel(MetaEstimatorMixin, BaseEstimator):
         """Return one (m, labels) where a label is more probably present than not."""
         return (self.predict_proba(scores) > 0.5).astype(int)
 
-    @available_if(_has_interval)
+    @available_if(lambda self: has_intervals(self.calibrator))
     def predict_interval(self, scores: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Return lower and upper ends (m, labels) of credible intervals of the probabilities."""
         rows = self._fitted_rows(scores)
@@ -144,6 +133,3 @@ class MultiLabel(MetaEstimatorMixin, BaseEstimator):
         if rows.ndim != 2:
             raise ValueError(f"scores must have shape (n, labels), got {rows.shape}")
         return rows
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "calibrators_")

@@ -12,10 +12,11 @@ from bayescal._core.folds import content_folds, score_keys
 from bayescal._core.optimise import Status
 from bayescal.calibrators import _order_network as network
 from bayescal.calibrators._base import Keeps, State
-from bayescal.calibrators._binwise import blocks, softmax_below
+from bayescal.calibrators._binwise import softmax_below
 from bayescal.calibrators._canonical import CanonicalCalibrator
 from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._order_network import Family, Lanes, Parameters
+from bayescal.calibrators._posterior import row_blocks
 from bayescal.calibrators.temperature import fit_inverse_temperature
 
 __all__ = ["OrderPreserving"]
@@ -165,7 +166,7 @@ class OrderPreserving(CanonicalCalibrator):
 
     def _apply_ordered(self, state: State, scores: np.ndarray) -> np.ndarray:
         probs = np.empty(scores.shape)
-        for part in blocks(scores.shape):
+        for part in row_blocks(*scores.shape):
             z = np.clip(scores[part].astype(float, copy=False), -_FAR, _FAR)
             order = np.argsort(-z, axis=1, kind="stable")
             descending = np.take_along_axis(z, order, axis=1)

@@ -6,13 +6,15 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.checks import check_choice, check_count
 from bayescal._core.folds import content_folds, score_keys
+from bayescal._core.numerics import log_softmax
 from bayescal._core.optimise import Status
 from bayescal.calibrators._base import State
 from bayescal.calibrators._inputs import Domain
@@ -33,6 +35,8 @@ from bayescal.regression.posterior import Draws
 
 __all__ = ["StackedScaling"]
 
+#: Of what is learned, the log probabilities (n, members) of held-out labels: never kept.
+_HELD_OUT = "held_out"
 MEMBERS = {
     "temperature": Member(30, 30),
     "vector": Member(3, 3),
@@ -67,7 +71,7 @@ class StackedScaling(ParametricCalibrator):
     .. math:: x \circ (1 + v + T(x) \cdot t) + b + 4 W q + U (x - \bar x)
 
     where T are the greatest probability, its square, its distance from the second and the entropy,
-    all less a constant. A member minimises the mean cross-entropy plus
+    all less a constant. A member minimizes the mean cross-entropy plus
 
     .. math:: \frac kn \Bigl(c_b \|b\|^2 + c_v \|v\|^2 + d_W \sum_i W_{ii}^2 + d_U \sum_i U_{ii}^2
               \Bigr) + \frac{c_t}{n} \|t\|^2 + \frac{k (k - 1)}{n} \sum_{i \ne j}
@@ -89,7 +93,7 @@ class StackedScaling(ParametricCalibrator):
     "certainty" with (3, 3, 1), "loose" with (.3, .3, .1), and "directions", which is "loose" and
     a matrix, with o = .01, for the 50 main directions of :math:`x - \bar x`.
 
-    The prediction is a mixture of theirs. Its weights maximise the likelihood of the labels by
+    The prediction is a mixture of theirs. Its weights maximize the likelihood of the labels by
     members fitted without the fold of each, with the prior Dirichlet(2): so the stack learns how
     much structure n rows of k classes can bear.
 
@@ -98,17 +102,17 @@ class StackedScaling(ParametricCalibrator):
     mode : {"stack", "single"}
         "single" is the member "probability", or "certainty", alone, without cross-validation.
     folds : int, optional
-        Of the stack: stratified, drawn by the content of rows, whatever their order.
+        Of the stack: stratified, and made from the content of rows, whatever their order.
         By default 5, or 3 if there are 30 classes or more, where a fit takes longer.
 
     Attributes
     ----------
-    member_names_ : list of str
     stack_weights_ : array of shape (members,)
     held_out_mean_losses_ : array of shape (members,)
         Mean log loss of each member on rows left out; not of "single".
-    held_out_losses_ : array of shape (n,) or None
-        Of each row, by the members mixed; not kept in files.
+    held_out_losses_ : array of shape (n,)
+        Log loss of each row of positive weight by the mixture of fits without its fold; not of
+        "single", and not kept in files, as it is as long as the data.
     inverse_ : float
         Inverse temperature.
 
@@ -119,13 +123,17 @@ class StackedScaling(ParametricCalibrator):
     classes, with 5,000 rows, log losses are by .0009 to .0071 greater than with whole matrices, and
     without directions by .0070 to .0414.
 
+    Of a posterior, penalties are the prior, and the weights are those of resampled rows, a Bayesian
+    bootstrap. Of more than 3,000 parameters of a member each draw is the solution of a linear
+    system: with 100 classes a draw takes about a tenth of a second.
+
     Examples
     --------
     >>> import bayescal as bc
     >>> p = [[0.7, 0.2, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]] * 4
-    >>> y = [0, 1, 2, 0, 2, 2, 1, 1, 0, 0, 1, 2]
-    >>> bc.StackedScaling(random_state=0).fit(p, y).predict_proba(p[:1]).round(1).tolist()
-    [[0.7, 0.2, 0.1]]
+    >>> y = [0, 1, 2, 0, 0, 2, 1, 1, 1, 2, 0, 0]
+    >>> bc.StackedScaling().fit(p, y).predict_proba(p[:1]).round(2).tolist()
+    [[0.53, 0.27, 0.19]]
     """
 
     mode: Literal["stack", "single"] = "stack"
@@ -133,10 +141,8 @@ class StackedScaling(ParametricCalibrator):
 
     stack_weights_: np.ndarray = field(init=False)
     held_out_mean_losses_: np.ndarray = field(init=False)
+    held_out_losses_: np.ndarray = field(init=False)
     inverse_: float = field(init=False)
-
-    #: Not kept in files.
-    _held_out_losses: ClassVar[np.ndarray | None] = None
 
     def _check_options(self) -> None:
         check_choice(self.mode, "mode", ("stack", "single"))
@@ -147,7 +153,13 @@ class StackedScaling(ParametricCalibrator):
     def domain(self) -> Domain:
         return "logits"
 
-    def members(self, k: int) -> dict[str, Member]:
+    @property
+    def member_names_(self) -> list[str]:
+        """The names of the members, in the order of their weights."""
+        check_is_fitted(self)
+        return list(self._members(len(self.classes_)))
+
+    def _members(self, k: int) -> dict[str, Member]:
         """Return the members by name, the strongest penalties first."""
         if self.mode == "single":
             name = _SINGLE if k <= VERY_MANY else "certainty"
@@ -159,8 +171,7 @@ class StackedScaling(ParametricCalibrator):
         return {name: own for name, own in MEMBERS.items() if name != "both"} | WEAKER
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        """Fit all members, and those of each fold."""
-        names, members = self._named(scores.shape[1])
+        names, members = self._listed(scores.shape[1])
         with single_threaded_blas():
             found = fit_members(members, scores, y, weights)
         state: State = {
@@ -179,12 +190,16 @@ class StackedScaling(ParametricCalibrator):
                 return state
             state["stack_weights"] = mix(held, weights)
             state["held_out_mean_losses"] = -(weights @ held) / weights.sum()
-            state["held_out"] = held
+            state[_HELD_OUT] = held
         return state
 
+    def _publish(self, state: State) -> None:
+        super()._publish({name: own for name, own in state.items() if name != _HELD_OUT})
+        if _HELD_OUT in state:
+            self.held_out_losses_ = -log_mean(state[_HELD_OUT], state["stack_weights"])
+
     def _best(self, state: State, scores: np.ndarray) -> np.ndarray:
-        """Mix the members' probabilities, in blocks of rows."""
-        names, members = self._named(scores.shape[1])
+        names, members = self._listed(scores.shape[1])
         found = _stack(state, [state[f"theta_{name}"] for name in names])
         probs = np.empty(scores.shape)
         for part in row_blocks(len(scores), len(members) * scores.shape[1]):
@@ -195,7 +210,7 @@ class StackedScaling(ParametricCalibrator):
     def _describe(self, state: State, theta: np.ndarray) -> State:
         """Return each member's parameters, the weights, the scale, and the member of a draw."""
         k = len(state["basis"])
-        names, members = self._named(k)
+        names, members = self._listed(k)
         ends = np.cumsum([member.count(k) for member in members])
         parts = np.split(theta, ends, axis=-1)
         return {f"theta_{name}": own for name, own in zip(names, parts[:-1], strict=True)} | {
@@ -204,45 +219,23 @@ class StackedScaling(ParametricCalibrator):
             "member": parts[-1][..., -1],
         }
 
+    def _sample(
+        self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
+    ) -> Draws:
+        names, members = self._listed(scores.shape[1])
+        found = _stack(state, [state[f"theta_{name}"] for name in names])
+        rows = scores, y, weights
+        held = state.get(_HELD_OUT)
+        return sample_stack(members, found, held, rows, self.inference, self.num_samples, seed)
+
     def _curves(self, state: State, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        names, members = self._named(scores.shape[1])
+        names, members = self._listed(scores.shape[1])
         drawn = self._describe(state, theta)
         found = _stack(state, [drawn[f"theta_{name}"] for name in names])
         return apply_draws(members, found, drawn["member"], drawn["inverse"], scores)
 
-    def _sample(
-        self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
-    ) -> Draws:
-        """Return draws (chains, draws, p): of all members, the weights, the scale, and a member.
-
-        Penalties are priors; the weights are those of resampled rows, a Bayesian bootstrap. Of more
-        than 3,000 parameters of a member each draw is the solution of a linear system: with 100
-        classes a draw takes about a tenth of a second.
-        """
-        names, members = self._named(scores.shape[1])
-        found = _stack(state, [state[f"theta_{name}"] for name in names])
-        rows, held = (scores, y, weights), state.get("held_out")
-        return sample_stack(members, found, held, rows, self.inference, self.num_samples, seed)
-
-    def _learn(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        state = super()._learn(scores, y, weights, seed)
-        # As long as the data, and of no use to predictions.
-        held = state.pop("held_out", None)
-        self._held_out_losses = None if held is None else -log_mean(held, state["stack_weights"])
-        return state
-
-    @property
-    def held_out_losses_(self) -> np.ndarray | None:
-        """Losses (n,) of the rows used, by the members fitted without the fold of each, mixed."""
-        return self._held_out_losses
-
-    @property
-    def member_names_(self) -> list[str]:
-        """Names of the members, in the order of their weights."""
-        return list(self.members(len(self.classes_)))
-
-    def _named(self, k: int) -> tuple[tuple[str, ...], tuple[Member, ...]]:
-        names, members = zip(*self.members(k).items(), strict=True)
+    def _listed(self, k: int) -> tuple[tuple[str, ...], tuple[Member, ...]]:
+        names, members = zip(*self._members(k).items(), strict=True)
         return names, members
 
     def _held_out(
@@ -259,7 +252,7 @@ class StackedScaling(ParametricCalibrator):
         """
         held = np.empty((len(y), len(members)))
         count = self.folds or (5 if scores.shape[1] < MANY else 3)
-        folds = content_folds(score_keys(scores, y), y, count)
+        folds = content_folds(score_keys(log_softmax(scores), y), y, count)
         if folds.max() == 0:
             return None
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.checks import check_choice
-from bayescal._core.numerics import differences, log_odds, sigmoid, softmax
+from bayescal._core.numerics import log_odds, sigmoid, softmax
 from bayescal._core.optimise import Status
 from bayescal.calibrators._adaptive import best_inverse_temperature
 from bayescal.calibrators._base import Keeps, State
@@ -122,11 +122,11 @@ class Temperature(ParametricCalibrator):
 
 
 def scaled_softmax(logits: np.ndarray, inverse: float) -> np.ndarray:
-    """Return softmax(inverse * logits) (m, k)."""
+    """Return softmax(inverse * logits) (m, k); differences come first, which huge logits lose."""
     if logits.shape[1] == 2:
         scaled = inverse * log_odds(logits)
         return np.stack([sigmoid(-scaled), sigmoid(scaled)], axis=1)
-    return softmax(differences(logits) * inverse)
+    return softmax(differences(logits, -np.finfo(float).max) * inverse)
 
 
 class InverseTemperature(NamedTuple):
@@ -248,7 +248,7 @@ def sample_inverse(
     """Return draws (chains, draws, 1) of the inverse temperature s, where log s ~ N(0, 1.5**2)."""
     from scipy.optimize import minimize_scalar
 
-    below = differences(logits, -1e100)
+    below = differences(logits)
     loss = _Loss(below, y, weights)
 
     def negative_log_posterior(u: float) -> float:
@@ -277,6 +277,16 @@ def sample_inverse(
         _potential, (below, own, np.asarray(weights, float)), mode, factor, num_samples, seed
     )
     return Draws(np.exp(draws), ess, r_hat, divergences, int(Status.CONVERGED))
+
+
+def differences(logits: np.ndarray, least: float = -1e100) -> np.ndarray:
+    """Return logits (n, k) less the greatest of their row, in float64; of any size but finite.
+
+    Differences come first: those of huge logits would be lost, or infinite.
+    """
+    with np.errstate(over="ignore"):
+        below = np.subtract(logits, logits.max(axis=1, keepdims=True), dtype=float)
+    return np.maximum(below, least)
 
 
 def _potential(below: Any, own: Any, weights: Any, mode: Any, factor: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Weight scaling: a mixture with equal probabilities, by the confidence."""
+"""Weight scaling: a mixture of the given and of equal probabilities."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from bayescal._core.checks import check_choice, check_count
-from bayescal.calibrators._adaptive import BINS
+from bayescal.calibrators._adaptive import confidence_sums
 from bayescal.calibrators._base import Calibrator, Keeps, State
 from bayescal.calibrators._binwise import (
     BINNINGS,
@@ -18,11 +18,11 @@ from bayescal.calibrators._binwise import (
     Sums,
     bin_edges,
     bin_sums,
-    blocks,
-    certainty,
     places,
+    top_class,
 )
 from bayescal.calibrators._inputs import Domain
+from bayescal.calibrators._posterior import row_blocks
 
 __all__ = ["WeightScaling"]
 
@@ -55,17 +55,21 @@ class WeightScaling(Calibrator):
 
     Attributes
     ----------
-    alpha_ : array of shape (bins,)
-        Shares of the given probabilities.
+    alpha_ : array of shape (b,)
+        Weights of the given probabilities.
+    edges_ : array of shape (b - 1,)
+        Between bins: the confidence c, or -log(1 - c) for bins of equal mass.
+    bin_weights_, accuracy_, confidence_ : arrays of shape (b,)
+        Of the bins from which the weights were computed.
 
     Notes
     -----
     A bin of equal width that no row fell into has the weight that all rows together would have
     as one bin. In a bin whose rows are uniform there is nothing to scale, and the weight is 1.
 
-    The state is ``edges`` (b - 1,), ``alpha`` (b,), and of the bins that they were computed from
-    ``bin_weights``, ``accuracy`` and ``confidence``; ``objective`` is the calibration error left in
-    these bins. O(n (k + log n)) time for the fit, O(k + log b) for each prediction.
+    ``objective_`` is the calibration error left in the bins; of one weight it is what
+    ``metrics.ece`` reports with ``binning="equal_mass", bins=15``. O(n (k + log n)) time for the
+    fit, O(k + log b) for each prediction.
 
     References
     ----------
@@ -73,17 +77,24 @@ class WeightScaling(Calibrator):
 
     Examples
     --------
+    Of four rows with confidence 0.9, three are right: 0.1 above a half rather than 0.25.
+
     >>> import bayescal as bc
-    >>> p = [[0.7, 0.2, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]] * 4
-    >>> y = [0, 1, 2, 0, 2, 2, 1, 1, 0, 0, 1, 2]
-    >>> bc.WeightScaling(1).fit(p, y).predict_proba(p[:1]).round(2).tolist()
-    [[0.7, 0.2, 0.1]]
+    >>> calibrator = bc.WeightScaling(bins=1).fit([[0.9, 0.1]] * 4, [0, 0, 0, 1])
+    >>> calibrator.alpha_.round(3).tolist()
+    [0.625]
+    >>> calibrator.predict_proba([[0.9, 0.1], [0.3, 0.7]]).round(3).tolist()
+    [[0.75, 0.25], [0.375, 0.625]]
     """
 
     bins: int | None = None
     binning: Binning = "equal_mass"
 
     alpha_: np.ndarray = field(init=False)
+    edges_: np.ndarray = field(init=False)
+    bin_weights_: np.ndarray = field(init=False)
+    accuracy_: np.ndarray = field(init=False)
+    confidence_: np.ndarray = field(init=False)
 
     keeps: ClassVar[Keeps] = "argmax"
 
@@ -98,23 +109,22 @@ class WeightScaling(Calibrator):
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         k = scores.shape[1]
-        single = self.bins is None
-        count = BINS if self.bins is None else self.bins
-        top, confidence, level = certainty(scores.astype(float), self._kind)
+        top, confidence, level = top_class(scores.astype(float), self.binning)
         correct = top == y
-        edges = bin_edges(level, weights, count, self._kind)
-        place = places(level, edges)
-        sums = bin_sums(place, confidence, correct, weights, len(edges) + 1)
-        if single:
+        if self.bins is None:
+            edges = np.empty(0)
+            sums = _means(confidence_sums(confidence, correct, weights))
             alpha = np.array([_one_weight(sums, k)])
         else:
+            edges = bin_edges(level, weights, self.bins, self.binning)
+            place = places(level, edges)
+            sums = bin_sums(place, confidence, correct, weights, len(edges) + 1)
             all_rows = bin_sums(np.zeros_like(place), confidence, correct, weights, 1)
-            own, common = _weights(sums, k), _weights(all_rows, k)
-            alpha = np.where(sums.weight > 0, own, common)
+            alpha = np.where(sums.weight > 0, _weights(sums, k), _weights(all_rows, k))
         gaps = np.abs(sums.accuracy - alpha * sums.confidence - (1 - alpha) / k)
         error = np.where(sums.weight > 0, gaps, 0.0) @ sums.weight / sums.weight.sum()
         return {
-            "edges": np.empty(0) if single else edges,
+            "edges": edges,
             "alpha": alpha,
             "bin_weights": sums.weight,
             "accuracy": sums.accuracy,
@@ -124,17 +134,19 @@ class WeightScaling(Calibrator):
 
     def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
         probs = np.empty(scores.shape)
-        for part in blocks(scores.shape):
+        for part in row_blocks(*scores.shape):
             given = scores[part].astype(float)
-            level = certainty(given, self._kind).level
+            level = top_class(given, self.binning).level
             alpha = state["alpha"][places(level, state["edges"])][:, None]
             mixed = alpha * given + (1 - alpha) / given.shape[1]
             probs[part] = mixed / mixed.sum(axis=1, keepdims=True)
         return probs
 
-    @property
-    def _kind(self) -> Binning:
-        return "equal_mass" if self.bins is None else self.binning
+
+def _means(sums: np.ndarray) -> Sums:
+    """Return means over bins from sums (3, b) of weights, confidences and hits."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return Sums(sums[0], sums[2] / sums[0], sums[1] / sums[0])
 
 
 def _weights(sums: Sums, k: int) -> np.ndarray:

@@ -1,0 +1,94 @@
+"""What an automatic choice reports: what was chosen, and what to expect of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bayescal.calibrators._inputs import FLOOR, Inputs, convert
+
+__all__ = ["Report"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What :class:`Auto` chose, and what it expects of it.
+
+    Losses are means over the rows given, each predicted by a calibrator fitted without its fold;
+    of several labels, means over these too. Differences are paired.
+
+    Attributes
+    ----------
+    calibrator : str
+        What was chosen, and in ``reason`` why.
+    rows, classes : int
+        Rows of positive weight, and classes or labels.
+    members : dict of str to float
+        What is averaged, and its weight. Of several labels, means over these.
+    log_loss, log_loss_error : float or None
+        Expected of new data, and its standard error, in nats; None if there are too few rows
+        that differ.
+    uncalibrated, gain, gain_error : float or None
+        The loss of the scores as they are, what calibration gains, and the standard error of that.
+        None for raw scores.
+    helps : bool or None
+        Whether the gain exceeds twice its standard error. Where it does not, the calibrator is near
+        the identity, as its priors are.
+    """
+
+    calibrator: str
+    reason: str
+    rows: int
+    classes: int
+    members: dict[str, float]
+    log_loss: float | None
+    log_loss_error: float | None
+    uncalibrated: float | None
+    gain: float | None
+    gain_error: float | None
+    helps: bool | None
+
+    def __str__(self) -> str:
+        members = ", ".join(f"{name} {weight:.2f}" for name, weight in self.members.items())
+        lines = [f"{self.calibrator}: {self.reason}, {self.rows:,} rows", f"weights: {members}"]
+        if self.log_loss is None:
+            lines.append("too few different rows to say what to expect")
+        else:
+            lines.append(f"expected log loss: {self.log_loss:.4f} ± {self.log_loss_error:.4f}")
+        if self.gain is not None:
+            verdict = "it helps" if self.helps else "whether it helps is not clear"
+            lines.append(
+                f"uncalibrated: {self.uncalibrated:.4f}; gain {self.gain:+.4f} ± "
+                f"{self.gain_error:.4f}: {verdict}"
+            )
+        return "\n".join(lines)
+
+
+def row_losses(probs: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Return log losses (n,), of several labels (n, labels) their means."""
+    if codes.ndim == 1:
+        return -np.log(np.maximum(probs[np.arange(len(codes)), codes], FLOOR))
+    own = np.where(codes == 1, probs, 1 - probs)
+    return -np.log(np.maximum(own, FLOOR)).mean(axis=1)
+
+
+def row_losses_of_scores(rows: np.ndarray, codes: np.ndarray, inputs: Inputs) -> np.ndarray:
+    """Return the log losses (n,) of scores (n, k) or (n, labels) as they are."""
+    if codes.ndim == 2:
+        columns = zip(rows.T, codes.T, strict=True)
+        return np.mean([row_losses_of_scores(z[:, None], y, inputs) for z, y in columns], axis=0)
+    least = np.full(max(2, rows.shape[1]), FLOOR)
+    logs = convert(rows, inputs, "log_probabilities", least)[0]
+    return np.minimum(-logs[np.arange(len(codes)), codes], -np.log(FLOOR))
+
+
+def mean_and_error(
+    values: np.ndarray | None, weights: np.ndarray
+) -> tuple[float | None, float | None]:
+    """Return a weighted mean and its standard error; whole weights are counts, as in metrics."""
+    if values is None or len(values) < 2:
+        return None, None
+    mean = weights @ values / weights.sum()
+    counts = weights if np.all(weights == np.floor(weights)) else weights**2
+    return float(mean), float(np.sqrt(counts @ (values - mean) ** 2) / weights.sum())

@@ -1,0 +1,291 @@
+"""AveragedBeta against the definition, written once more with SciPy, and what it must survive."""
+
+from __future__ import annotations
+
+import csv
+from itertools import product
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from scipy import optimize, stats
+from scipy.special import expit, logsumexp
+
+import bayescal.calibrators as bc
+from bayescal.calibrators import AveragedBeta, _averaging
+from bayescal.calibrators.averaged_beta import _gather
+
+Array = np.ndarray
+
+
+def data_set(n: int, seed: int = 0, slope: float = 0.5, bend: float = 0.0) -> tuple[Array, Array]:
+    """Return log odds that are too far from zero, and labels."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(0, 3, n)
+    y = (rng.random(n) < expit(slope * z + bend * np.sin(z))).astype(int)
+    return z, y
+
+
+def shapes(z: Array, u: float, e: float) -> tuple[Array, Array]:
+    x = np.exp(u) * z
+    return np.log((1 - e) * expit(x) + e / 2), np.log((1 - e) * expit(-x) + e / 2)
+
+
+def kernel(one: Array, two: Array, length: float) -> Array:
+    r = np.sqrt(3) * np.abs(one[:, None] - two) / length
+    return (1 + r) * np.exp(-r)
+
+
+def find_scale(z: Array, y: Array) -> tuple[float, float]:
+    """Return the most probable u and its standard deviation."""
+
+    def loss(u: float) -> float:
+        return float(np.sum(np.logaddexp(0, np.exp(u) * z) - y * np.exp(u) * z) + u**2 / 8)
+
+    grid = np.linspace(-8, 8, 321)
+    best = grid[np.argmin([loss(u) for u in grid])]
+    near = {"bounds": (best - 0.1, best + 0.1), "method": "bounded", "options": {"xatol": 1e-10}}
+    u = optimize.minimize_scalar(loss, **near).x
+    x = np.exp(u) * z
+    p = expit(x)
+    square = np.sum(p * (1 - p) * x**2)
+    return u, max(square + np.sum((p - y) * x) + 0.25, square / 4 + 0.25) ** -0.5
+
+
+def fit_one(offset: Array, design: Array, y: Array, precision: Array) -> tuple[Array, float]:
+    """Return the mode of a regression and its log evidence."""
+
+    def loss(theta: Array) -> tuple[float, Array]:
+        f = offset + design @ theta
+        value = np.sum(np.logaddexp(0, f) - y * f) + precision @ theta**2 / 2
+        return float(value), design.T @ (expit(f) - y) + precision * theta
+
+    options = {"gtol": 1e-8}
+    start = np.zeros(len(precision))
+    theta = optimize.minimize(loss, start, jac=True, method="BFGS", options=options).x
+    p = expit(offset + design @ theta)
+    hessian = (design * (p * (1 - p))[:, None]).T @ design + np.diag(precision)
+    log_det = np.log(precision).sum() - np.linalg.slogdet(hessian)[1]
+    return theta, log_det / 2 - loss(theta)[0]
+
+
+def by_definition(z: Array, y: Array, at: Array) -> Array:
+    """Return probabilities at new log odds: every regression by SciPy, its evidence by slogdet."""
+    e, (center, spread) = 1 / (len(z) + 1), find_scale(z, y)
+    processes = [(0.0, 1.0), *product((0.3, 1.0), (0.5, 1.5))]
+    logs, found = [], []
+    for u in center + spread * np.arange(-3, 4):
+        offset = np.subtract(*shapes(z, u, e))
+        inducing = np.linspace(*np.quantile(offset, [0.005, 0.995]), 14)
+        for v, c, (amplitude, length) in product((0.05, 0.5), (0.1, 0.5), processes):
+            length *= np.std(offset)
+            inner = kernel(inducing, inducing, length) + 1e-6 * np.eye(14)
+            lower = amplitude * np.linalg.cholesky(inner)
+
+            def columns(points: Array) -> tuple[Array, Array]:
+                one, zero = shapes(points, u, e)  # noqa: B023  called here only
+                plain = [one, -zero, np.ones(len(points))]
+                if not amplitude:  # noqa: B023
+                    return one - zero, np.stack(plain, axis=1)
+                held = np.clip(one - zero, inducing[0], inducing[-1])  # noqa: B023
+                across = amplitude**2 * kernel(inducing, held, length)  # noqa: B023
+                return one - zero, np.stack([*plain, *np.linalg.solve(lower, across)], axis=1)  # noqa: B023
+
+            offset, design = columns(z)
+            precision = np.ones(design.shape[1])
+            precision[:3] = 1 / v, 1 / v, 1 / c
+            theta, evidence = fit_one(offset, design, y, precision)
+            logs.append(evidence - u**2 / 8 + np.log(0.25 if amplitude else 3.0))
+            there, design = columns(at)
+            found.append(expit(there + design @ theta))
+    assert len(logs) == 140
+    return np.exp(np.array(logs) - logsumexp(logs)) @ np.array(found)
+
+
+@pytest.mark.parametrize(("n", "bend"), [(25, 0.0), (150, 2.0)])
+def test_average_is_the_definition(n: int, bend: float) -> None:
+    z, y = data_set(n, bend=bend)
+    at = np.linspace(-9, 9, 31)
+    state = AveragedBeta()._fit(z, y, np.ones(n), 0)
+    np.testing.assert_allclose(
+        AveragedBeta().apply(state, at)[:, 1], by_definition(z, y, at), atol=1e-6
+    )
+
+
+def test_curves_are_followed_where_rows_are_many() -> None:
+    at = np.linspace(-4, 4, 81)
+    z, y = data_set(20_000, bend=0.8)
+    truth = expit(0.5 * at + 0.8 * np.sin(at))
+    state = AveragedBeta()._fit(z, y, np.ones(len(z)), 0)
+    assert np.abs(AveragedBeta().apply(state, at)[:, 1] - truth).max() < 0.05
+    beta = bc.Beta(inputs="logits").fit(z, y).predict_proba(at)[:, 1]
+    assert np.abs(beta - truth).max() > 0.1
+
+
+@pytest.mark.parametrize("spread", [0.0, 1e-9, 1.0, 60.0])
+@pytest.mark.parametrize("n", [12, 3000])
+def test_very_many_scores_are_as_good_as_each_alone(n: int, spread: float) -> None:
+    rng = np.random.default_rng(n)
+    z = rng.standard_t(2, n)
+    y = (rng.random(n) < expit(np.sin(z) + z / 3)).astype(int)
+    method = AveragedBeta()
+    state = method._fit(z, y, np.ones(n), 0)
+    at = 1.5 + spread * rng.standard_t(2, 40_000)
+    at[:2] = at[:2] if spread < 1 else [-np.inf, np.inf]
+    own = at.copy()
+    parts = np.array_split(at, 4)
+    together, alone = (
+        method.apply(state, at)[:, 1],
+        [method.apply(state, part)[:, 1] for part in parts],
+    )
+    np.testing.assert_allclose(together, np.concatenate(alone), atol=1e-6)
+    np.testing.assert_array_equal(at, own)
+    if (n, spread) == (12, 1.0):
+        ends = np.stack(method._ends(state, at, 0.9))
+        few = np.stack(method._ends(state, at[:500], 0.9))
+        np.testing.assert_allclose(ends[:, :500], few, atol=1e-5)
+
+
+def test_few_rows_change_little() -> None:
+    for n in (1, 2, 3):
+        z, y = np.linspace(-2, 2, n), np.zeros(n, int)
+        p = bc.AveragedBeta(inputs="logits", classes=[0, 1]).fit(z, y).predict_proba([-2.0, 2.0])
+        assert (p > 0.02).all()
+        assert p[0, 1] < p[1, 1]
+
+
+def test_gathered_rows_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    z, y = data_set(3000, bend=1.5)
+    z[:5] = -90, 40, 41, 60, 87
+    weights = np.random.default_rng(1).uniform(0.5, 2, len(z))
+    points = _gather(np.clip(z, -_averaging.FAR, _averaging.FAR), y, weights)
+    assert len(points.z) < 400
+    assert points.weights.min() >= 0
+    held = np.clip(z, -_averaging.FAR, _averaging.FAR)
+    for power in range(4):
+        own, rows = points.weights @ points.z**power, weights @ held**power
+        assert own == pytest.approx(rows, rel=1e-9)
+    for power in range(2):
+        own, rows = points.positives @ points.z**power, (weights * y) @ held**power
+        assert own == pytest.approx(rows, rel=1e-9)
+    at = np.linspace(-12, 12, 101)
+    state = AveragedBeta()._fit(z, y, weights, 0)
+    few = AveragedBeta().apply(state, at)[:, 1]
+    lower, upper = AveragedBeta()._ends(state, at, 0.68)
+    monkeypatch.setattr("bayescal.calibrators.averaged_beta._MOST", 10_000)
+    every = AveragedBeta().apply(AveragedBeta()._fit(z, y, weights, 0), at)[:, 1]
+    np.testing.assert_allclose(few, every, atol=1e-3)
+    assert (abs(few - every) < 0.05 * (upper - lower) / 2).all()
+
+
+def test_points_on_both_sides_of_a_gap_stay_there() -> None:
+    z = np.concatenate([np.linspace(-5, -4.9, 500), np.linspace(4.9, 5, 500)])
+    points = _gather(z, np.zeros(1000, int), np.ones(1000))
+    assert len(points.z) < 250
+    assert points.weights[points.z < 0].sum() == pytest.approx(500)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("double", [True, False])
+def test_jax_gives_the_same(double: bool) -> None:
+    """In single precision too, to 1e-4 in probability."""
+    at = np.linspace(-10, 10, 51)
+    cases = [data_set(60, 0), data_set(60, 1, 2.0), (np.linspace(-1, 1, 60), np.ones(60, int))]
+    batch = [_gather(z, y, np.ones(60)) for z, y in cases]
+    with jax.enable_x64(double):
+        found = jax.jit(jax.vmap(lambda points: _averaging.fit(points, jax.numpy)))(
+            jax.tree.map(lambda *leaves: jax.numpy.asarray(np.stack(leaves), float), *batch)
+        )
+    for i, (z, y) in enumerate(cases):
+        state = AveragedBeta()._fit(z, y, np.ones(60), 0)
+        own = jax.tree.map(lambda leaf, i=i: np.asarray(leaf[i], float), found)
+        offset, columns = _averaging.make_columns(own.basis, at)
+        lines = (own.coef @ columns) + offset[:, None, None]
+        share = np.exp(own.log_evidence - logsumexp(own.log_evidence))
+        p = np.einsum("slc,slcm->m", share, expit(lines))
+        tolerance = 1e-8 if double else 1e-4
+        np.testing.assert_allclose(p, AveragedBeta().apply(state, at)[:, 1], atol=tolerance)
+
+
+def test_interval_is_that_of_draws() -> None:
+    z, y = data_set(80, bend=1.0)
+    method = AveragedBeta()
+    state = method._fit(z, y, np.ones(80), 0)
+    at = np.array([-6.0, -1.0, 0.5, 4.0])
+    rng = np.random.default_rng(0)
+    share = state["cell_weights"].ravel()
+    cells = rng.choice(len(share), 40_000, p=share)
+    offset, columns = _averaging.make_columns(
+        _averaging.Basis(
+            state["inverse"], state["smoothing"], state["inducing"], state["length"][:, None]
+        ),
+        at,
+    )
+    coef = state["coef"].reshape(-1, 17)[cells]
+    factor = state["factor"].reshape(-1, 17, 17)[cells]
+    theta = coef + np.einsum("spq,sq->sp", factor, rng.normal(size=(len(cells), 17)))
+    design = cells // 10
+    lines = offset[design] + np.einsum("sp,spm->sm", theta, columns[design, 0])
+    for level in (0.5, 0.9):
+        lower, upper = method._ends(state, at, level)
+        inside = (lines > np.log(lower / (1 - lower))) & (lines < np.log(upper / (1 - upper)))
+        assert inside.mean(axis=0) == pytest.approx(level, abs=5 * 0.5 / np.sqrt(len(cells)))
+        below = (lines < np.log(lower / (1 - lower))).mean(axis=0)
+        assert below == pytest.approx((1 - level) / 2, abs=5 * 0.5 / np.sqrt(len(cells)))
+
+
+def test_intervals_cover_the_truth() -> None:
+    """Of curves drawn from a prior like the method's, about nine in ten."""
+    rng = np.random.default_rng(5)
+    inside, at = [], np.array([-2.0, 0.0, 1.0, 3.0])
+    for _ in range(60):
+        slope, shift = np.exp(rng.normal(0, 0.5)), rng.normal(0, 0.3)
+        z = rng.normal(0, 2, 200)
+        y = (rng.random(200) < expit(slope * z + shift)).astype(int)
+        lower, upper = bc.AveragedBeta(inputs="logits").fit(z, y).predict_interval(at)
+        truth = expit(slope * at + shift)
+        inside.append((lower < truth) & (truth < upper))
+    covered = np.mean(inside)
+    assert stats.binomtest(round(covered * 60), 60, 0.9).pvalue > 0.001
+
+
+def test_rounding_does_not_keep_a_fit_from_its_end() -> None:
+    """Labels that far scores explain: losses are small beside the sums that they come from."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        z = np.concatenate([rng.normal(-12, 8, 40), rng.normal(10, 6, 50)])
+        model = bc.AveragedBeta(inputs="logits").fit(z, (z > 0).astype(int))
+        assert model.status_ == "converged"
+
+
+def test_probabilities_of_zero_and_one() -> None:
+    p = np.array([0.0, 0.0, 0.2, 0.7, 1.0, 1.0])
+    y = np.array([0, 1, 0, 1, 1, 0])
+    found = bc.AveragedBeta().fit(p, y).predict_proba(p)
+    assert np.isfinite(found).all()
+    assert 0.1 < found[0, 1] < found[2, 1] + 0.2
+    assert (found > 0.05).all()
+    logits = bc.AveragedBeta(inputs="logits").fit([-1e300, 0, 1e300], [0, 1, 1])
+    assert np.isfinite(logits.predict_proba([-1e300, 1e300])).all()
+
+
+@pytest.mark.realdata
+def test_losses_are_those_of_the_prototype(arena: Path) -> None:
+    """On each of 102 real tables, to 2e-4; a prototype's figures with NumPy are in the folder."""
+    tiny, worst = float(np.finfo(np.float32).tiny), {}
+    with (arena / "reference.csv").open() as stream:
+        rows = [row for row in csv.DictReader(stream) if row["method"] == "averaged_beta"]
+    assert len(rows) == 102
+    for row in rows:
+        with np.load(arena / f"{row['experiment']}.npz") as data:
+            known, new = (data[name][:, 1].astype(float) for name in ("pc", "pt"))
+            y, truth = data["yc"].astype(int), data["yt"]
+        z, at = (
+            np.log(np.maximum(p, tiny)) - np.log(np.maximum(1 - p, tiny)) for p in (known, new)
+        )
+        found = AveragedBeta().apply(AveragedBeta()._fit(z, y, np.ones(len(y)), 0), at)[:, 1]
+        found = np.clip(found, 1e-15, 1 - 1e-15)
+        loss = -np.mean(np.where(truth == 1, np.log(found), np.log1p(-found)))
+        worst[row["experiment"]] = abs(loss - float(row["log_loss"]))
+    assert max(worst.values()) < 2e-4, max(worst, key=lambda name: worst[name])

@@ -1,0 +1,199 @@
+"""Bayesian binning into quantiles against its formula written as plain loops, and by hand."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bayescal.calibrators.bbq import BBQ
+from tests.calibrators.hostile import PROBABILITIES
+
+rows = st.lists(
+    st.tuples(st.integers(0, 12), st.integers(0, 1), st.integers(1, 4)), min_size=1, max_size=25
+)
+
+Model = tuple[float, list[tuple[float, float]]]
+
+
+def loop_bins(rows: list[tuple[float, float, float]], number: int) -> list[list[int]]:
+    """Lay the distinct scores of (score, weight, positive) out in bins of equal count."""
+    mass = np.cumsum([0.0] + [weight for _, weight, _ in rows])
+    bins, start, border = [], 0, 0
+    for b in range(number):
+        border += mass[-1] // number + (b < mass[-1] % number)
+        distance = np.abs(mass - border)
+        end = int(np.flatnonzero(distance == distance.min())[-1])
+        if end > start:
+            bins.append(list(range(start, end)))
+        start = max(start, end)
+    return bins
+
+
+def loop_model(rows: list[tuple[float, float, float]], number: int, prior: float) -> Model:
+    """Return the log evidence of one model, and the upper border and the value of its bins."""
+    bins = loop_bins(rows, number)
+    evidence, steps, lower = 0.0, [], 0.0
+    for own in bins:
+        last = own[-1]
+        upper = 1.0 if last == len(rows) - 1 else (rows[last][0] + rows[last + 1][0]) / 2
+        count, positive = sum(rows[i][1] for i in own), sum(rows[i][2] for i in own)
+        whole = prior / len(bins)
+        alpha = whole * (lower + upper) / 2
+        beta = whole - alpha
+        evidence += math.lgamma(whole) - math.lgamma(count + whole)
+        evidence += math.lgamma(positive + alpha) - math.lgamma(alpha)
+        evidence += math.lgamma(count - positive + beta) - math.lgamma(beta)
+        steps.append((upper, (positive + alpha) / (count + whole)))
+        lower = upper
+    return evidence, steps
+
+
+def loop_average(
+    scores: np.ndarray, y: np.ndarray, at: np.ndarray, factor: float = 10, prior: float = 2
+) -> list[float]:
+    """Average the predictions of all models for rows of unit weight."""
+    distinct = sorted(set(scores.tolist()))
+    rows = [(s, float((scores == s).sum()), float(y[scores == s].sum())) for s in distinct]
+    n = len(scores)
+    least = max(1, math.floor(round(n ** (1 / 3) / factor, 9)))
+    most = max(1, min(math.floor(round(n ** (1 / 3) * factor, 9)), len(distinct)))
+    models = [loop_model(rows, b, prior) for b in range(min(least, most), most + 1)]
+    best = max(evidence for evidence, _ in models)
+    total = sum(math.exp(evidence - best) for evidence, _ in models)
+    result = []
+    for score in at:
+        value = 0.0
+        for evidence, steps in models:
+            own = next(value for upper, value in steps if score <= upper)
+            value += math.exp(evidence - best) / total * own
+        result.append(value)
+    return result
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 27, 64, 300])
+def test_average_equals_loops(n: int) -> None:
+    rng = np.random.default_rng(n)
+    scores, at = rng.uniform(size=n), rng.uniform(size=40)
+    y = (rng.uniform(size=n) < scores).astype(int)
+    values = BBQ().apply(BBQ()._fit(scores, y, np.ones(n), 0), at)[:, 1]
+    np.testing.assert_allclose(values, loop_average(scores, y, at), rtol=1e-10)
+
+
+@pytest.mark.parametrize(("factor", "prior"), [(1.0, 2.0), (3.0, 0.5), (100.0, 40.0)])
+def test_options_equal_loops_with_ties(factor: float, prior: float) -> None:
+    rng = np.random.default_rng(0)
+    scores, at = rng.integers(0, 15, 200) / 14, np.linspace(0, 1, 60)
+    y = (rng.uniform(size=200) < scores**2).astype(int)
+    chosen = BBQ(factor, prior)
+    values = chosen.apply(chosen._fit(scores, y, np.ones(200), 0), at)[:, 1]
+    np.testing.assert_allclose(values, loop_average(scores, y, at, factor, prior), rtol=1e-10)
+
+
+def test_two_rows_by_hand() -> None:
+    # One bin: G(2)/G(4) G(2)/G(1) G(2)/G(1) = 1/6, mean 1/2. Two bins with middles 1/4 and 3/4:
+    # G(1)/G(2) G(7/4)/G(3/4) = 3/4 each, means 1/8 and 7/8. Weights 8 : 27.
+    state = BBQ()._fit(np.array([0.2, 0.8]), np.array([0, 1]), np.ones(2), 0)
+    np.testing.assert_array_equal(state["bins"], [1, 2])
+    np.testing.assert_allclose(state["model_weights"], [8 / 35, 27 / 35])
+    np.testing.assert_array_equal(state["edges"], [0.5])
+    low = (8 / 2 + 27 / 8) / 35
+    np.testing.assert_allclose(state["values"], [low, 1 - low])
+    np.testing.assert_allclose(
+        BBQ().apply(state, np.array([0, 0.5, 0.51, 1]))[:, 1], [low] * 2 + [1 - low] * 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("n", "least", "most"), [(1, 1, 1), (8, 1, 8), (999, 1, 99), (1000, 1, 100), (8000, 2, 200)]
+)
+def test_numbers_of_bins(n: int, least: int, most: int) -> None:
+    rng = np.random.default_rng(n)
+    state = BBQ()._fit(rng.uniform(size=n), rng.integers(0, 2, n), np.ones(n), 0)
+    np.testing.assert_array_equal(state["bins"], np.arange(least, most + 1))
+    assert state["model_weights"].sum() == pytest.approx(1)
+
+
+def test_bins_that_ties_leave_empty_are_dropped() -> None:
+    # Counts 1, 98 and 1: the border of two bins moves to 99, those of three to 1 or 99.
+    scores = np.array([0.1] + [0.5] * 98 + [0.9])
+    y = np.arange(100) % 2
+    state = BBQ()._fit(scores, y, np.ones(100), 0)
+    np.testing.assert_array_equal(state["bins"], [1, 2, 3])
+    np.testing.assert_allclose(state["edges"], [0.3, 0.7])
+
+
+def test_probabilities_approach_the_truth() -> None:
+    rng = np.random.default_rng(1)
+    scores = rng.uniform(size=20_000)
+    y = (rng.uniform(size=20_000) < scores**2).astype(int)
+    at = np.linspace(0.02, 0.98, 200)
+    values = BBQ().apply(BBQ()._fit(scores, y, np.ones(20_000), 0), at)[:, 1]
+    assert np.abs(values - at**2).mean() < 0.02
+
+
+@given(rows)
+@settings(max_examples=50)
+def test_weights_are_repetition_and_order_does_not_matter(data: list[tuple[int, int, int]]) -> None:
+    scores, y, count = np.array(data).T
+    scores, weights = scores / 12, count.astype(float)
+    state = BBQ()._fit(scores, y, weights, 0)
+    repeated = BBQ()._fit(scores.repeat(count), y.repeat(count), np.ones(count.sum()), 0)
+    turned = BBQ()._fit(scores[::-1], y[::-1], weights[::-1], 0)
+    for name, value in state.items():
+        np.testing.assert_array_equal(value, repeated[name])
+        np.testing.assert_array_equal(value, turned[name])
+    expected = loop_average(scores.repeat(count), y.repeat(count), np.unique(scores))
+    np.testing.assert_allclose(BBQ().apply(state, np.unique(scores))[:, 1], expected, rtol=1e-9)
+
+
+def test_shares_as_weights() -> None:
+    # Half the weight in half-sized rows is half of every sum, and n is the sum of weights.
+    rng = np.random.default_rng(0)
+    scores, y = rng.uniform(size=64).repeat(2), rng.integers(0, 2, 64).repeat(2)
+    state = BBQ()._fit(scores, y, np.full(128, 0.5), 0)
+    whole = BBQ()._fit(scores[::2], y[::2], np.ones(64), 0)
+    np.testing.assert_array_equal(state["bins"], np.arange(1, 41))
+    np.testing.assert_array_equal(whole["bins"], np.arange(1, 41))
+    ratio = state["model_weights"][0] / state["model_weights"][1]
+    assert ratio == pytest.approx(whole["model_weights"][0] / whole["model_weights"][1])
+
+
+def test_numbers_of_bins_survive_rounding_of_the_total() -> None:
+    weights = np.full(80, 0.1)
+    assert 10 * np.cbrt(np.cumsum(weights)[-1]) < 20
+    state = BBQ()._fit(np.linspace(0, 1, 80), np.arange(80) % 2, weights, 0)
+    np.testing.assert_array_equal(state["bins"], np.arange(1, 21))
+
+
+@pytest.mark.parametrize("prior", [1e-6, 2.0, 1e6])
+@pytest.mark.parametrize("name", PROBABILITIES)
+def test_hostile_data(name: str, prior: float) -> None:
+    scores, y = (np.array(part, float) for part in PROBABILITIES[name])
+    chosen = BBQ(prior_weight=prior)
+    state = chosen._fit(scores, y, np.ones(len(y)), 0)
+    assert all(np.isfinite(value).all() for value in state.values())
+    assert len(state["values"]) == len(state["edges"]) + 1
+    assert (np.diff(state["edges"]) > 0).all()
+    values = chosen.apply(state, np.concatenate([scores, [0, 0.2, 0.5, 1]]))[:, 1]
+    assert 0 < values.min() <= values.max() <= 1
+
+
+def test_a_million_tied_rows() -> None:
+    y = np.arange(1_000_000) % 4 == 0
+    state = BBQ()._fit(np.full(1_000_000, 0.3), y, np.ones(1_000_000), 0)
+    np.testing.assert_allclose(state["values"], [250_001 / 1_000_002])
+
+
+@pytest.mark.parametrize("value", [0.5, 101.0, math.nan, math.inf])
+def test_range_factor_outside(value: float) -> None:
+    with pytest.raises(ValueError, match=r"range_factor must lie in \[1, 100\], got"):
+        BBQ(range_factor=value)._check_options()
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
+def test_prior_weight_outside(value: float) -> None:
+    with pytest.raises(ValueError, match=r"prior_weight must lie in \[1e-6, 1e6\], got"):
+        BBQ(prior_weight=value)._check_options()
+    assert BBQ().domain == "probability"

@@ -1,0 +1,186 @@
+"""The spline through the cumulative share against least squares by other means, and by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.interpolate import CubicSpline, PPoly
+
+from bayescal.calibrators.cdf_spline import CDFSpline
+from tests.calibrators.hostile import HUGE, SCORES
+
+rows = st.lists(
+    st.tuples(st.integers(-6, 6), st.integers(0, 1), st.integers(1, 4)), min_size=1, max_size=25
+)
+
+
+def truncated_powers(t: np.ndarray, knots: np.ndarray) -> np.ndarray:
+    """Return the natural cubic basis 1, t, d_k - d_last at the points (n,)."""
+
+    def power(k: int) -> np.ndarray:
+        return np.maximum(t - knots[k], 0) ** 3
+
+    last = len(knots) - 1
+    d = [(power(k) - power(last)) / (knots[last] - knots[k]) for k in range(last)]
+    return np.stack([np.ones_like(t), t, *(d[k] - d[last - 1] for k in range(last - 1))], axis=1)
+
+
+def least_squares(
+    scores: np.ndarray, y: np.ndarray, weights: np.ndarray, number: int
+) -> CubicSpline:
+    """Fit a spline to h by Gauss's rule piece by piece and a basis of truncated powers."""
+    _, place = np.unique(scores, return_inverse=True)
+    weight, positive = np.bincount(place, weights), np.bincount(place, weights * y)
+    t = np.concatenate([[0.0], np.cumsum(weight) / weight.sum()])
+    h = np.concatenate([[0.0], np.cumsum(positive) / weight.sum()])
+    knots = np.linspace(0, 1, number)
+    borders = np.unique(np.concatenate([t, knots]))
+    nodes, node_weights = np.polynomial.legendre.leggauss(5)
+    half = np.diff(borders)[:, None] / 2
+    at = (borders[:-1, None] + half * (1 + nodes)).ravel()
+    root = np.sqrt((half * node_weights).ravel())
+    basis = truncated_powers(at, knots)
+    # The values at 0 and 1 are known: one solution that has them, and what leaves them alone.
+    ends = truncated_powers(np.array([0.0, 1.0]), knots)
+    start = np.linalg.lstsq(ends, h[[0, -1]], rcond=None)[0]
+    free = np.linalg.svd(ends)[2][2:].T
+    rest = np.interp(at, t, h) - basis @ start
+    part = np.linalg.lstsq(root[:, None] * (basis @ free), root * rest, rcond=None)[0]
+    values = truncated_powers(knots, knots) @ (start + free @ part)
+    return CubicSpline(knots, values, bc_type="natural")
+
+
+def middle_ranks(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return the rank in [0, 1] of each score by counting what lies below and beside it."""
+    below = np.array([weights[scores < s].sum() for s in scores])
+    beside = np.array([weights[scores == s].sum() for s in scores])
+    return (below + beside / 2) / weights.sum()
+
+
+@pytest.mark.parametrize("knots", [2, 3, 4, 6, 11])
+@pytest.mark.parametrize("kind", ["spread", "ties", "weights"])
+def test_slope_equals_least_squares_by_other_means(kind: str, knots: int) -> None:
+    rng = np.random.default_rng(knots)
+    scores = rng.integers(0, 25, 300) / 3 if kind == "ties" else rng.normal(size=300)
+    y = (rng.uniform(size=300) < 1 / (1 + np.exp(-scores))).astype(float)
+    weights = rng.uniform(0.1, 3, 300) if kind == "weights" else np.ones(300)
+    chosen = CDFSpline(knots)
+    values = chosen.apply(chosen._fit(scores, y, weights, 0), scores)[:, 1]
+    spline = least_squares(scores, y, weights, knots)
+    expected = np.clip(spline(middle_ranks(scores, weights), 1), 0, 1)
+    np.testing.assert_allclose(values, expected, atol=1e-10)
+
+
+def test_two_knots_give_the_share_of_class_one() -> None:
+    state = CDFSpline(2)._fit(np.arange(4.0), np.array([0, 1, 1, 0]), np.array([1.0, 2, 2, 3]), 0)
+    np.testing.assert_allclose(CDFSpline(2).apply(state, np.array([-1.0, 1.5, 9.0]))[:, 1], 0.5)
+
+
+def test_three_knots_by_hand() -> None:
+    # Labels 0 and 1: h is 0 up to 1/2, then t - 1/2. With t = (1 + u) / 2 and v = |u|, the spline
+    # through (-1, 0), (0, a), (1, 1/2) deviates from its line by d times f = 1 - 3/2 v^2 + 1/2 v^3,
+    # h by (v - 1) / 4. Over [0, 1] f times v - 1 integrates to -2/5, f squared to 17/35, so that
+    # d = -1/10 * 35/17 = -7/34. At v = 1/2 f changes by 9/8 for each unit of u, which is half of t.
+    state = CDFSpline(3)._fit(np.array([1.0, 2.0]), np.array([0, 1]), np.ones(2), 0)
+    change = 2 * -7 / 34 * 9 / 8
+    values = CDFSpline(3).apply(state, np.array([1.0, 1.5, 2.0]))[:, 1]
+    np.testing.assert_allclose(values, [1 / 2 + change, 1 / 2, 1 / 2 - change], rtol=1e-12)
+
+
+def test_ranks_are_middles_and_linear_in_between() -> None:
+    scores, y = np.array([0.0, 1, 1, 3]), np.array([0, 1, 0, 1])
+    state = CDFSpline(4)._fit(scores, y, np.array([1.0, 1, 2, 4]), 0)
+    np.testing.assert_array_equal(state["scores"], [0, 1, 3])
+    np.testing.assert_allclose(state["ranks"], [1 / 16, 5 / 16, 12 / 16])
+    slope = PPoly(state["coefficients"], state["knots"])
+    at = np.array([-5, 0.5, 2, 2.5, 99])
+    ranks = np.array([2, 6, 17, 20.5, 24]) / 32
+    np.testing.assert_allclose(CDFSpline(4).apply(state, at)[:, 1], np.clip(slope(ranks), 0, 1))
+
+
+@pytest.mark.parametrize("knots", [3, 6, 20])
+def test_slope_is_smooth_ends_straight_and_has_the_share_as_its_mean(knots: int) -> None:
+    rng = np.random.default_rng(2)
+    scores, y = rng.normal(size=500), rng.integers(0, 2, 500)
+    state = CDFSpline(knots)._fit(scores, y, np.ones(500), 0)
+    slope = PPoly(state["coefficients"], state["knots"])
+    assert len(state["knots"]) == knots
+    assert slope.integrate(0, 1) == pytest.approx(y.mean(), rel=1e-12)
+    inner = state["knots"][1:-1]
+    for order in (0, 1):
+        before = slope(inner - 1e-12, nu=order)
+        np.testing.assert_allclose(before, slope(inner, nu=order), atol=1e-6)
+    np.testing.assert_allclose(slope([0.0, 1.0], nu=1), 0, atol=1e-9)
+
+
+def test_probabilities_approach_the_truth() -> None:
+    rng = np.random.default_rng(1)
+    scores = rng.normal(size=20_000)
+    truth = 1 / (1 + np.exp(-1 - 1.5 * scores))
+    y = (rng.uniform(size=20_000) < truth).astype(int)
+    values = CDFSpline(10).apply(CDFSpline(10)._fit(scores, y, np.ones(20_000), 0), scores)[:, 1]
+    assert np.abs(values - truth).mean() < 0.02
+
+
+def test_few_distinct_scores_lower_the_number_of_knots() -> None:
+    for distinct, knots in ((1, 2), (2, 3), (4, 5), (5, 6), (9, 6)):
+        scores = np.arange(30.0) % distinct
+        state = CDFSpline()._fit(scores, np.arange(30) % 2, np.ones(30), 0)
+        assert len(state["knots"]) == knots
+
+
+@given(rows)
+@settings(max_examples=50)
+def test_weights_are_repetition_and_order_does_not_matter(data: list[tuple[int, int, int]]) -> None:
+    scores, y, count = np.array(data).T
+    weights = count.astype(float)
+    state = CDFSpline()._fit(scores / 3, y, weights, 0)
+    repeated = CDFSpline()._fit(scores.repeat(count) / 3, y.repeat(count), np.ones(count.sum()), 0)
+    turned = CDFSpline()._fit(scores[::-1] / 3, y[::-1], weights[::-1], 0)
+    for name, value in state.items():
+        np.testing.assert_array_equal(value, repeated[name])
+        np.testing.assert_array_equal(value, turned[name])
+
+
+@pytest.mark.parametrize("knots", [2, 6, 30])
+@pytest.mark.parametrize("name", SCORES)
+def test_hostile_data(name: str, knots: int) -> None:
+    scores, y = (np.array(part, float) for part in SCORES[name])
+    chosen = CDFSpline(knots)
+    state = chosen._fit(scores, y, np.ones(len(y)), 0)
+    values = chosen.apply(state, np.concatenate([scores, scores / 2, [-HUGE, -1, 0, 1, HUGE]]))[
+        :, 1
+    ]
+    assert np.isfinite(values).all()
+    assert 0 <= values.min() <= values.max() <= 1
+    if len(set(y)) == 1:
+        np.testing.assert_allclose(values, y[0], atol=1e-12)
+
+
+def test_a_million_tied_rows() -> None:
+    y = np.arange(1_000_000) % 4 == 0
+    state = CDFSpline()._fit(np.full(1_000_000, 0.3), y, np.ones(1_000_000), 0)
+    np.testing.assert_allclose(CDFSpline().apply(state, np.array([0.0, 0.3, 1.0]))[:, 1], 0.25)
+
+
+def test_many_knots() -> None:
+    rng = np.random.default_rng(0)
+    scores, y = rng.uniform(size=3000), rng.integers(0, 2, 3000)
+    state = CDFSpline(200)._fit(scores, y, np.ones(3000), 0)
+    slope = PPoly(state["coefficients"], state["knots"])
+    assert slope.integrate(0, 1) == pytest.approx(y.mean())
+    expected = least_squares(scores, y, np.ones(3000), 40)
+    few = CDFSpline(40)._fit(scores, y, np.ones(3000), 0)
+    at = np.linspace(0, 1, 300)
+    np.testing.assert_allclose(
+        PPoly(few["coefficients"], few["knots"])(at), expected(at, 1), atol=1e-7
+    )
+
+
+def test_options() -> None:
+    with pytest.raises(ValueError, match="knots must be at least 2, got 1"):
+        CDFSpline(1)._check_options()
+    with pytest.raises(TypeError, match="knots must be an integer, got 2.5"):
+        CDFSpline(2.5)._check_options()  # pyright: ignore[reportArgumentType]
+    assert CDFSpline().domain == "order"
+    assert not CDFSpline.monotone

@@ -1,0 +1,254 @@
+"""Histogram binning and the bins of equal mass against plain loops and by hand."""
+
+import itertools
+from typing import Literal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bayescal import metrics
+from bayescal.calibrators import _ranking
+from bayescal.calibrators._ranking import Ranking, equal_mass_cuts, merge_ties, middles
+from bayescal.calibrators.histogram import Histogram
+from tests.calibrators.hostile import PROBABILITIES
+
+MAPS = [
+    Histogram(bins, binning) for bins in (1, 3, 10) for binning in ("equal_width", "equal_mass")
+]
+
+rows = st.lists(
+    st.tuples(st.integers(0, 12), st.integers(0, 1), st.integers(1, 4)), min_size=1, max_size=25
+)
+
+
+def loop_place(score: float, bins: int) -> int:
+    """Find the bin (b / bins, (b + 1) / bins] of a score by comparing it with every border."""
+    for b in range(bins):
+        if score <= (b + 1) / bins:
+            return b
+    raise ValueError(f"{score} is no probability")
+
+
+def loop_cuts(mass: np.ndarray, bins: int, whole: bool) -> list[int]:
+    """Cut groups at the end nearest to each border, the upper of two equally near ones."""
+    total, cuts, border = mass[-1], [], 0.0
+    for b in range(bins):
+        if whole:
+            border += total // bins + (b < total % bins)
+        else:
+            border = (b + 1) / bins * total
+        distance = np.abs(mass - border).round(9)
+        cuts.append(int(np.flatnonzero(distance == distance.min())[-1]))
+    return cuts
+
+
+@pytest.mark.parametrize("bins", [1, 2, 3, 7, 10, 15, 49, 100, 997])
+def test_places_agree_with_comparisons_at_every_border(bins: int) -> None:
+    borders = np.array([b / bins for b in range(bins + 1)])
+    rng = np.random.default_rng(bins)
+    scores = np.concatenate(
+        [borders, np.nextafter(borders[1:], 0), np.nextafter(borders[:-1], 1), rng.uniform(size=99)]
+    )
+    # The value of a bin tells which it is: the label is drawn from one bin at a time.
+    places = np.array([loop_place(score, bins) for score in scores])
+    for b in {0, 1 % bins, bins // 2, bins - 1}:
+        state = Histogram(bins)._fit(scores, places == b, np.ones(len(scores)), 0)
+        np.testing.assert_array_equal(np.flatnonzero(state["values"] == 1), [b])
+        np.testing.assert_array_equal(Histogram(bins).apply(state, scores)[:, 1] == 1, places == b)
+        np.testing.assert_array_equal(state["bin_weights"], np.bincount(places, minlength=bins))
+
+
+@pytest.mark.parametrize("bins", [1, 4, 15, 333])
+def test_equal_width_holds_what_the_reliability_curve_shows(bins: int) -> None:
+    rng = np.random.default_rng(bins)
+    scores, y = rng.beta(0.4, 0.4, size=700), rng.integers(0, 2, 700)
+    weights = rng.uniform(0.2, 3, 700)
+    curve = metrics.reliability_curve(scores, y, bins=bins, weights=weights)
+    state = Histogram(bins)._fit(scores, y, weights, 0)
+    filled = state["bin_weights"] > 0
+    np.testing.assert_allclose(state["values"][filled], curve.observed, atol=1e-14)
+    np.testing.assert_allclose(state["bin_weights"][filled], curve.weight)
+    empty = np.flatnonzero(~filled)
+    np.testing.assert_allclose(state["values"][empty], [(b + 0.5) / bins for b in empty])
+
+
+def test_equal_width_by_hand() -> None:
+    scores, y = np.array([0.0, 0.25, 0.3, 0.5, 0.8]), np.array([0, 1, 0, 1, 1])
+    state = Histogram(4)._fit(scores, y, np.array([3.0, 1, 1, 2, 1]), 0)
+    np.testing.assert_array_equal(state["edges"], [0.25, 0.5, 0.75])
+    np.testing.assert_array_equal(state["bin_weights"], [4, 3, 0, 1])
+    np.testing.assert_allclose(state["values"], [1 / 4, 2 / 3, 0.625, 1])
+    values = Histogram(4).apply(state, np.array([0, 0.25, 0.26, 0.75, 0.76]))[:, 1]
+    np.testing.assert_allclose(values, [1 / 4, 1 / 4, 2 / 3, 0.625, 1])
+
+
+@pytest.mark.parametrize(("n", "bins"), [(60, 6), (61, 6), (65, 6), (7, 7), (1000, 15)])
+def test_equal_mass_without_ties_are_equal_parts_of_the_order(n: int, bins: int) -> None:
+    rng = np.random.default_rng(n)
+    scores, y = rng.normal(size=n), rng.integers(0, 2, n)
+    parts = np.array_split(np.argsort(scores), bins)
+    chosen = Histogram(bins, "equal_mass")
+    state = chosen._fit(scores, y, np.ones(n), 0)
+    np.testing.assert_array_equal(state["bin_weights"], [len(part) for part in parts])
+    np.testing.assert_allclose(state["values"], [y[part].mean() for part in parts])
+    borders = [(scores[a].max() + scores[b].min()) / 2 for a, b in itertools.pairwise(parts)]
+    np.testing.assert_allclose(state["edges"], borders)
+    for part, value in zip(parts, state["values"], strict=True):
+        np.testing.assert_array_equal(chosen.apply(state, scores[part])[:, 1], value)
+
+
+def test_equal_mass_with_ties_by_hand() -> None:
+    # Counts 1, 5, 1, 1: borders at 4 of 8 for two bins lie 3 above 1 and 2 below 6.
+    scores = np.array([1.0, 2, 2, 2, 2, 2, 3, 4])
+    y = np.array([0, 0, 1, 0, 1, 0, 1, 1])
+    state = Histogram(2, "equal_mass")._fit(scores, y, np.ones(8), 0)
+    np.testing.assert_array_equal(state["edges"], [2.5])
+    np.testing.assert_allclose(state["values"], [1 / 3, 1])
+    # For four bins the borders 2, 4, 6 move to 1, 6, 6: the bin between the last two is dropped.
+    state = Histogram(4, "equal_mass")._fit(scores, y, np.ones(8), 0)
+    np.testing.assert_array_equal(state["edges"], [1.5, 2.5])
+    np.testing.assert_array_equal(state["bin_weights"], [1, 5, 2])
+
+
+def test_equal_mass_of_shares_by_hand() -> None:
+    # Total 2.0, border 1.0: the third score ends at 0.9, the fourth at 1.3.
+    weights = np.array([0.2, 0.3, 0.4, 0.4, 0.7])
+    state = Histogram(2, "equal_mass")._fit(np.arange(5.0), np.array([0, 1, 0, 1, 1]), weights, 0)
+    np.testing.assert_array_equal(state["edges"], [2.5])
+    np.testing.assert_allclose(state["values"], [1 / 3, 1])
+
+
+@given(
+    st.lists(st.integers(1, 9), min_size=1, max_size=30),
+    st.lists(st.integers(1, 12), min_size=1, max_size=4),
+    st.sampled_from([1.0, 0.1, 0.3]),
+)
+def test_cuts_are_at_the_nearest_end(weights: list[int], bins: list[int], unit: float) -> None:
+    mass = np.concatenate([[0.0], np.cumsum(np.array(weights) * unit)])
+    cuts = equal_mass_cuts(mass, np.array(bins), unit == 1)
+    assert cuts.tolist() == [cut for b in bins for cut in loop_cuts(mass, b, unit == 1)]
+
+
+@pytest.mark.parametrize("kind", ["spread", "ties", "skewed", "outlier"])
+@pytest.mark.parametrize("unit", [1.0, 0.1])
+def test_counting_in_cells_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, unit: float, kind: str
+) -> None:
+    rng = np.random.default_rng(3)
+    scores = {
+        "spread": rng.normal(size=3000),
+        "ties": rng.integers(0, 20, 3000) / 7,
+        "skewed": rng.beta(0.1, 0.2, size=3000),
+        "outlier": np.append(rng.normal(size=2999), 1e300),
+    }[kind]
+    y, weights = rng.integers(0, 2, 3000), unit * rng.integers(1, 5, 3000)
+    chosen = Histogram(11, "equal_mass")
+    expected = chosen._fit(scores, y, weights, 0)
+    monkeypatch.setattr(_ranking, "_FEW", 100)
+    monkeypatch.setattr(_ranking, "_ROWS_PER_CELL", 9)
+    assert Ranking(scores, y, weights).groups.whole.any()
+    state = chosen._fit(scores, y, weights, 0)
+    for name, value in expected.items():
+        np.testing.assert_allclose(state[name], value, rtol=1e-12)
+
+
+def test_refining_sorts_the_cells_that_are_marked_and_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_ranking, "_FEW", 5)
+    monkeypatch.setattr(_ranking, "_ROWS_PER_CELL", 2)
+    # Three cells over [0, 3], of which the last holds but its upper end.
+    scores = np.array([3.0, 0.1, 1.5, 0.0, 1.2, 1.5])
+    y, weights = np.array([1, 0, 1, 0, 0, 0]), np.array([1.0, 2, 3, 4, 5, 6])
+    ranking = Ranking(scores, y, weights)
+    np.testing.assert_array_equal(ranking.groups.weight, [6, 14, 1])
+    np.testing.assert_array_equal(ranking.groups.positive, [0, 3, 1])
+    assert ranking.groups.whole.all()
+    ranking.refine(np.array([False, True, False]))
+    np.testing.assert_array_equal(ranking.groups.whole, [True, False, False, True])
+    np.testing.assert_array_equal(ranking.groups.lowest, [np.nan, 1.2, 1.5, np.nan])
+    np.testing.assert_array_equal(ranking.groups.weight, [6, 5, 9, 1])
+    np.testing.assert_array_equal(ranking.groups.positive, [0, 0, 3, 1])
+    ranking.refine(ranking.groups.whole)
+    np.testing.assert_array_equal(ranking.groups.lowest, [0, 0.1, 1.2, 1.5, 3])
+    np.testing.assert_array_equal(ranking.groups.highest, [0, 0.1, 1.2, 1.5, 3])
+    np.testing.assert_array_equal(ranking.groups.weight, [4, 2, 5, 9, 1])
+
+
+def test_ties_are_merged_as_by_numpy_unique() -> None:
+    rng = np.random.default_rng(0)
+    scores, y, weights = (
+        rng.integers(-9, 9, 200) / 4,
+        rng.integers(0, 2, 200),
+        rng.uniform(size=200),
+    )
+    distinct, place = np.unique(scores, return_inverse=True)
+    groups = merge_ties(scores, y, weights)
+    np.testing.assert_array_equal(groups.lowest, distinct)
+    np.testing.assert_allclose(groups.weight, np.bincount(place, weights))
+    np.testing.assert_allclose(groups.positive, np.bincount(place, weights * y), atol=1e-15)
+
+
+def test_middles_stay_below_the_upper_score() -> None:
+    below = np.array([1.0, -1.7e308, -1e308, 0.0, 5e-324, 1 - 2**-53])
+    above = np.array([2.0, 1.7e308, 1.5e308, 5e-324, 1e-323, 1.0])
+    middle = middles(below, above)
+    assert ((middle >= below) & (middle < above)).all()
+    np.testing.assert_array_equal(middle[:3], [1.5, 0, 0.25e308])
+
+
+@pytest.mark.parametrize("chosen", MAPS, ids=repr)
+@given(data=rows)
+def test_weights_are_repetition_and_order_does_not_matter(
+    chosen: Histogram, data: list[tuple[int, int, int]]
+) -> None:
+    scores, y, weights = np.array(data).T
+    scores, count, weights = scores / 12, weights, weights.astype(float)
+    state = chosen._fit(scores, y, weights, 0)
+    repeated = chosen._fit(scores.repeat(count), y.repeat(count), np.ones(count.sum()), 0)
+    turned = chosen._fit(scores[::-1], y[::-1], weights[::-1], 0)
+    for name, value in state.items():
+        np.testing.assert_array_equal(value, repeated[name])
+        np.testing.assert_array_equal(value, turned[name])
+    values = chosen.apply(state, scores)[:, 1]
+    assert np.average(values, weights=weights) == pytest.approx(np.average(y, weights=weights))
+
+
+@pytest.mark.parametrize("chosen", MAPS, ids=repr)
+@pytest.mark.parametrize("name", PROBABILITIES)
+def test_hostile_data(chosen: Histogram, name: str) -> None:
+    scores, y = (np.array(part, float) for part in PROBABILITIES[name])
+    state = chosen._fit(scores, y, np.ones(len(y)), 0)
+    values = chosen.apply(state, np.concatenate([scores, [0, 0.2, 0.5, 1]]))[:, 1]
+    assert np.isfinite(values).all()
+    assert 0 <= values.min() <= values.max() <= 1
+    assert len(state["values"]) == len(state["bin_weights"]) == len(state["edges"]) + 1
+    assert state["bin_weights"].sum() == len(y)
+    assert chosen.apply(state, scores)[:, 1].mean() == pytest.approx(y.mean())
+
+
+@pytest.mark.parametrize("binning", ["equal_width", "equal_mass"])
+def test_a_million_tied_rows(binning: Literal["equal_width", "equal_mass"]) -> None:
+    chosen = Histogram(10, binning)
+    y = np.arange(1_000_000) % 4 == 0
+    state = chosen._fit(np.full(1_000_000, 0.3), y, np.ones(1_000_000), 0)
+    assert chosen.apply(state, np.array([0.3]))[:, 1].tolist() == [0.25]
+    assert state["bin_weights"].max() == 1_000_000
+
+
+def test_equal_mass_takes_scores_of_any_size() -> None:
+    scores, y = np.array([-1.7e308, -1.0, 0.0, 1e-300, 5.0, 1.7e308]), np.array([0, 0, 0, 1, 1, 1])
+    chosen = Histogram(3, "equal_mass")
+    state = chosen._fit(scores, y, np.ones(6), 0)
+    assert chosen.apply(state, scores)[:, 1].tolist() == [0, 0, 0.5, 0.5, 1, 1]
+
+
+def test_options() -> None:
+    with pytest.raises(ValueError, match="bins must be at least 1, got 0"):
+        Histogram(0)._check_options()
+    with pytest.raises(ValueError, match="binning must be one of .*, got 'equal_size'"):
+        Histogram(binning="equal_size")._check_options()  # pyright: ignore[reportArgumentType]
+    assert Histogram().domain == "probability"
+    assert Histogram(binning="equal_mass").domain == "order"

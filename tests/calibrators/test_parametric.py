@@ -1,0 +1,548 @@
+"""Logistic, quadratic and beta calibration against SciPy and by quadrature."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpyro.diagnostics import effective_sample_size
+from scipy import optimize, stats
+from scipy.special import expit, logit
+from sklearn.base import clone
+
+from bayescal._core.numerics import sigmoid
+from bayescal._core.optimise import Status
+from bayescal.calibrators import Beta, Logistic, Quadratic, Temperature
+from bayescal.calibrators._log_odds import LogOddsCalibrator
+from bayescal.inference.parameters import ParameterPosterior
+from bayescal.regression.posterior import Draws
+from bayescal.smoothing import instance_targets
+
+Array = np.ndarray
+
+
+def make(n: int, seed: int = 0, slope: float = 0.7) -> tuple[Array, Array, Array]:
+    """Return log odds, labels and weights."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=n) * 2 + 0.5
+    return z, (rng.random(n) < expit(slope * z - 0.4)).astype(int), rng.uniform(0.2, 3, n)
+
+
+def columns(name: str, z: Array) -> Array:
+    """Return the columns of each map, as its formula has them."""
+    one, p = np.ones_like(z), expit(z)
+    return np.stack(
+        {
+            "logistic": [one, z],
+            "quadratic": [one, z, z**2],
+            "beta 3": [one, np.log(p), -np.log1p(-p)],
+            "beta 2": [np.log(p), -np.log1p(-p)],
+            "beta 1": [z],
+        }[name]
+    )
+
+
+MAPS: dict[str, LogOddsCalibrator] = {
+    "logistic": Logistic(),
+    "quadratic": Quadratic(),
+    "beta 3": Beta(),
+    "beta 2": Beta(2),
+    "beta 1": Beta(1),
+}
+#: Which coefficients must not be negative.
+LIMITED = {
+    "logistic": [0, 0],
+    "quadratic": [0, 0, 0],
+    "beta 3": [0, 1, 1],
+    "beta 2": [1, 1],
+    "beta 1": [1],
+}
+
+
+def loss(theta: Array, x: Array, y: Array, w: Array) -> float:
+    line = theta @ x
+    return float(w @ (np.logaddexp(0, line) - y * line))
+
+
+def slope(theta: Array, x: Array, y: Array, w: Array) -> Array:
+    return x @ (w * (expit(theta @ x) - y))
+
+
+def reference(name: str, x: Array, y: Array, w: Array, iterations: int = 10_000) -> float:
+    """Return the least loss that SciPy finds within the bounds."""
+    limited = LIMITED[name]
+    bounds = [(0, None) if positive else (None, None) for positive in limited]
+    fits = [
+        optimize.minimize(
+            loss, start * np.ones(len(limited)), (x, y, w), "L-BFGS-B", slope, bounds=bounds,
+            options={"ftol": 1e-15, "gtol": 1e-10, "maxiter": iterations},
+        )
+        for start in (0.0, 0.5)
+    ]  # fmt: skip
+    return min(float(fit.fun) for fit in fits)
+
+
+KINDS = {
+    "good": lambda z, y, rng: y,
+    "reversed": lambda z, y, rng: 1 - y,
+    "noise": lambda z, y, rng: rng.integers(0, 2, len(z)),
+    "extremes": lambda z, y, rng: (np.abs(z - 0.5) + rng.normal(size=len(z)) > 2).astype(int),
+    "middle": lambda z, y, rng: (np.abs(z - 0.5) + rng.normal(size=len(z)) < 2).astype(int),
+    "low half": lambda z, y, rng: np.where(z < 0, y, 1 - y),
+    "high half": lambda z, y, rng: np.where(z > 0, y, 1 - y),
+}
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["equal", "weighted"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", MAPS)
+def test_objective_is_scipys_constrained_optimum(name: str, kind: str, weighted: bool) -> None:
+    for seed in range(2):
+        z, y, w = make(200, seed)
+        y = KINDS[kind](z, y, np.random.default_rng(seed + 100))
+        w = w if weighted else np.ones(200)
+        calibration = MAPS[name]
+        state = calibration._fit(z, y, w, 0)
+        x, theta = columns(name, z), state["theta"]
+        assert int(state["status"]) == Status.CONVERGED
+        assert (theta[np.array(LIMITED[name], bool)] >= 0).all()
+        assert float(state["objective"]) * w.sum() == pytest.approx(loss(theta, x, y, w), rel=1e-12)
+        assert float(state["objective"]) * w.sum() <= reference(name, x, y, w) * (1 + 1e-10)
+        np.testing.assert_allclose(calibration.apply(state, z)[:, 1], expit(theta @ x), rtol=1e-12)
+
+
+def test_some_of_these_data_meet_each_bound() -> None:
+    """The test above would be easy if all optima were inside."""
+    found = set()
+    for kind in KINDS:
+        z, y, _ = make(200)
+        y = KINDS[kind](z, y, np.random.default_rng(100))
+        state = Beta()._fit(z, y, np.ones(200), 0)
+        found.add((state["a"] == 0, state["b"] == 0))
+    assert found == {(False, False), (True, False), (False, True), (True, True)}
+
+
+ROWS = st.lists(
+    st.tuples(st.integers(-30, 30), st.integers(0, 1), st.integers(1, 5)), min_size=2, max_size=15
+)
+
+
+@settings(max_examples=40)
+@given(ROWS)
+@pytest.mark.parametrize("name", ["beta 1", "beta 3", "beta 2"])
+def test_any_few_rows_meet_the_conditions_of_optimality(
+    name: str, rows: list[tuple[int, int, int]]
+) -> None:
+    z, y, w = np.array(rows, float).T
+    z = z / 5
+    state = MAPS[name]._fit(z, y, w, 0)
+    theta, x, limited = state["theta"], columns(name, z), np.array(LIMITED[name], bool)
+    assert (theta[limited] >= 0).all()
+    if int(state["status"]) == Status.CONVERGED:
+        # The objective is convex: these are necessary and sufficient.
+        gradient = slope(theta, x, y, w) / (1e-9 + np.sqrt(x**2 @ w))
+        held = limited & (theta == 0)
+        assert (np.abs(gradient[~held]) < 1e-4).all() and (gradient[held] > -1e-4).all()
+    else:
+        assert int(state["status"]) == Status.UNBOUNDED
+        assert float(state["objective"]) * w.sum() <= reference(name, x, y, w, 100) + 1e-4 * w.sum()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_beta_of_one_parameter_is_temperature(seed: int) -> None:
+    z, y, w = make(80, seed)
+    one = Beta(1, inputs="logits").fit(z, y, w)
+    other = Temperature(inputs="logits").fit(z, y, w)
+    assert one.a_ == one.b_ and one.c_ == 0
+    # Two solvers, both of which stop where a loss gains less than 1e-14 of itself.
+    assert other.temperature_ == pytest.approx(1 / one.a_, rel=1e-6)
+    np.testing.assert_allclose(one.predict_proba(z), other.predict_proba(z), rtol=1e-6)
+
+
+def test_beta_contains_logistic_and_temperature() -> None:
+    """Where the best a and b are equal, three parameters give the line in the log odds."""
+    z, y, w = make(150)
+    z, y, w = np.concatenate([z, -z]), np.concatenate([y, 1 - y]), np.tile(w, 2)
+    three, line, one = (cal._fit(z, y, w, 0) for cal in (Beta(), Logistic(), Beta(1)))
+    assert float(three["a"]) == pytest.approx(float(three["b"]), rel=1e-6)
+    assert float(three["c"]) == pytest.approx(0, abs=1e-6)
+    assert float(line["slope"]) == pytest.approx(float(three["a"]), rel=1e-6)
+    assert float(one["a"]) == pytest.approx(float(three["a"]), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("z", "y"),
+    [
+        ([-1.0, 1.0], [1, 0]),
+        ([-2.0, 0.5, 3.0], [1, 1, 0]),
+        ([1.0, -1.0, 1.0, -1.0], [0, 0, 1, 1]),
+        ([1.0, 2.0, 3.0], [0, 0, 0]),
+    ],
+    ids=["reversed", "worse", "exactly chance", "one class"],
+)
+def test_scores_no_better_than_chance_have_infinite_temperature(z: Any, y: Any) -> None:
+    fitted = Temperature(inputs="logits", classes=[0, 1]).fit(z, y)
+    assert fitted.temperature_ == np.inf and fitted.status_ == "converged"
+    np.testing.assert_array_equal(fitted.predict_proba([-1e3, 0.0, 5.0]), 0.5)
+    assert fitted.objective_ == pytest.approx(np.log(2), rel=1e-14)
+
+
+def shares(z: Array, counts: list[tuple[int, int]]) -> tuple[Array, Array, Array]:
+    """Return rows with so many negatives and positives at each score, as weights."""
+    return z.repeat(2), np.tile([0, 1], len(z)), np.array(counts, float).ravel()
+
+
+def test_saturated_maps_by_hand() -> None:
+    """With as many scores as parameters every map gives the shares of class 1 themselves."""
+    z = np.array([-4.0, 4.0])
+    temperature = Temperature(inputs="logits").fit(*shares(z, [(3, 1), (1, 3)])).temperature_
+    assert temperature == pytest.approx(4 / np.log(3), rel=1e-8)
+    z = np.array([-1.0, 2.0])
+    state = Logistic()._fit(*shares(z, [(3, 2), (1, 4)]), 0)
+    line = np.log([2 / 3, 4])
+    assert float(state["slope"]) == pytest.approx((line[1] - line[0]) / 3, rel=1e-8)
+    assert float(state["intercept"]) == pytest.approx((2 * line[0] + line[1]) / 3, rel=1e-8)
+    state = Quadratic()._fit(*shares(np.array([-1.0, 0.0, 1.0]), [(1, 1), (3, 1), (1, 5)]), 0)
+    found = [float(state[name]) for name in ("intercept", "slope", "curvature")]
+    expected = [-np.log(3), np.log(5) / 2, np.log(5) / 2 + np.log(3)]
+    np.testing.assert_allclose(found, expected, rtol=1e-8)
+    p = np.array([0.2, 0.8])
+    state = Beta(2)._fit(*shares(logit(p), [(2, 1), (1, 3)]), 0)
+    design = np.stack([np.log(p), -np.log1p(-p)], axis=1)
+    a, b = np.linalg.solve(design, np.log([1 / 2, 3]))
+    np.testing.assert_allclose([float(state["a"]), float(state["b"])], [a, b], rtol=1e-8)
+    p = np.array([0.2, 0.5, 0.9])
+    state = Beta(3)._fit(*shares(logit(p), [(5, 1), (2, 1), (1, 6)]), 0)
+    design = np.stack([np.log(p), -np.log1p(-p), np.ones(3)], axis=1)
+    expected = np.linalg.solve(design, np.log([1 / 5, 1 / 2, 6]))
+    assert (expected[:2] > 0).all()
+    np.testing.assert_allclose([float(state[k]) for k in "abc"], expected, rtol=1e-7)
+
+
+NAMES = {
+    "logistic": {"intercept", "slope"},
+    "quadratic": {"intercept", "slope", "curvature"},
+    "beta 3": {"a", "b", "c"},
+    "beta 2": {"a", "b", "c"},
+    "beta 1": {"a", "b", "c"},
+}
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_what_a_state_holds(name: str) -> None:
+    calibration, (z, y, w) = MAPS[name], make(50)
+    state = calibration._fit(z, y, w, 0)
+    assert state.keys() == NAMES[name] | {"theta", "objective", "n_iter", "status"}
+    assert all(isinstance(value, np.ndarray | np.generic) for value in state.values())
+    assert all(np.shape(state[parameter]) == () for parameter in NAMES[name])
+    assert 1 <= int(state["n_iter"]) < 30
+    limited = any(LIMITED[name])
+    assert calibration.monotone == limited
+    assert calibration.domain == ("log_odds" if limited else "real")
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_separable_data_are_said_to_be_and_predictions_are_sensible(name: str) -> None:
+    z = np.array([-3.0, -2.0, -0.5, 0.5, 1.0, 4.0])
+    y = (z > 0).astype(int)
+    state = MAPS[name]._fit(z, y, np.ones(6), 0)
+    assert int(state["status"]) == Status.UNBOUNDED
+    assert np.isfinite(state["theta"]).all()
+    probs = MAPS[name].apply(state, z)[:, 1]
+    assert (probs[y == 0] < 0.01).all() and (probs[y == 1] > 0.99).all()
+
+
+@pytest.mark.parametrize("name", ["logistic", "quadratic", "beta 3"])
+@pytest.mark.parametrize("label", [0, 1])
+def test_one_class_only_is_said_and_predicted(name: str, label: int) -> None:
+    z = np.array([-1.0, 0.3, 2.0])
+    state = MAPS[name]._fit(z, np.full(3, label), np.ones(3), 0)
+    assert int(state["status"]) == Status.UNBOUNDED
+    np.testing.assert_allclose(MAPS[name].apply(state, z)[:, 1], label, atol=1e-4)
+
+
+def test_a_constant_score_gives_the_share_of_class_one() -> None:
+    z, y = np.full(5, 0.7), np.array([0, 1, 1, 1, 1])
+    for name in ("logistic", "quadratic", "beta 3", "beta 2"):
+        state = MAPS[name]._fit(z, y, np.ones(5), 0)
+        assert int(state["status"]) == Status.CONVERGED
+        np.testing.assert_allclose(MAPS[name].apply(state, z)[:, 1], 0.8, rtol=1e-7)
+
+
+def test_logistic_fits_its_soft_targets() -> None:
+    z, y, w = make(120, seed=6)
+    ones, zeros = w @ y, w @ (1 - y)
+    targets = {
+        "platt": np.where(y == 1, (ones + 1) / (ones + 2), 1 / (zeros + 2)),
+        0.1: np.where(y == 1, 0.9, 0.1),
+        "instance": instance_targets(z, y, w),
+        None: y,
+    }
+    for smoothing, t in targets.items():
+        state = Logistic(smoothing)._fit(z, y, w, 0)
+        x, theta = columns("logistic", z), state["theta"]
+        assert float(state["objective"]) * w.sum() == pytest.approx(loss(theta, x, t, w), rel=1e-12)
+        assert float(state["objective"]) * w.sum() <= reference("logistic", x, t, w) * (1 + 1e-10)
+    for smoothing in (0.5, -0.1, np.nan):
+        with pytest.raises(ValueError, match=r"smoothing must lie in \[0, 0.5\), got"):
+            Logistic(smoothing)._check_options()
+    with pytest.raises(ValueError, match="smoothing must be one of 'platt', 'instance', got 'ils'"):
+        Logistic("ils")._check_options()  # pyright: ignore[reportArgumentType]
+
+
+def test_soft_targets_keep_separable_data_finite() -> None:
+    z = np.array([-3.0, -2.0, -0.5, 0.5, 1.0, 4.0])
+    y = (z > 0).astype(int)
+    for smoothing in ("platt", 0.01):
+        state = Logistic(smoothing)._fit(z, y, np.ones(6), 0)
+        assert int(state["status"]) == Status.CONVERGED
+    # Two scores, so that the targets themselves are reached: 4 / 5 and 1 / 5.
+    state = Logistic("platt")._fit(np.repeat([-1.0, 1.0], 3), np.repeat([0, 1], 3), np.ones(6), 0)
+    assert float(state["slope"]) == pytest.approx(np.log(4), rel=1e-8)
+
+
+def test_beta_refuses_other_numbers_of_parameters() -> None:
+    with pytest.raises(ValueError, match="parameters must be one of 3, 2, 1, got 4"):
+        Beta(4)._check_options()  # pyright: ignore[reportArgumentType]
+
+
+def test_sigmoid_is_precise_at_both_ends() -> None:
+    line = np.array([-800.0, -700.0, -40.0, -1e-20, 0.0, 1e-9, 30.0, 37.0, 800.0])
+    np.testing.assert_allclose(sigmoid(line), expit(line), rtol=1e-15)
+    assert sigmoid(np.array([-np.inf, np.inf])).tolist() == [0, 1]
+
+
+# Posteriors. The weak prior: columns but ones and those of positive coefficients are centered and
+# scaled to a standard deviation of one half; slopes are Cauchy(0, 2.5), the intercept Cauchy(0, 10)
+# and logarithms of positive coefficients Normal(0, 1.5).
+
+
+def sample(
+    calibrator: LogOddsCalibrator, inference: str, count: int, z: Array, y: Array, w: Array
+) -> Draws:
+    """Return draws from the posterior of a calibrator with such options."""
+    calibrator = clone(calibrator).set_params(inference=inference, num_samples=count)
+    return calibrator._sample(calibrator._fit(z, y, w, 0), z, y, w, 0)
+
+
+def standardized(name: str, z: Array, w: Array) -> tuple[Array, Array, Array]:
+    """Return the standardized columns, and what was subtracted and divided by."""
+    raw = columns(name, z)
+    plain = np.array(LIMITED[name], bool) | (raw == 1).all(axis=1)
+    mean = np.average(raw, axis=1, weights=w)
+    sd = np.sqrt(np.average((raw - mean[:, None]) ** 2, axis=1, weights=w))
+    mean, scale = np.where(plain, 0, mean), np.where(plain, 1, 2 * sd)
+    return (raw - mean[:, None]) / scale[:, None], mean, scale
+
+
+def log_posterior(u: Array, name: str, x: Array, y: Array, w: Array) -> Array:
+    """Return the log posterior of u (..., p), in which positive coefficients are exp(u)."""
+    positive = np.array(LIMITED[name], bool)
+    lines = np.where(positive, np.exp(u), u) @ x
+    total = -(np.logaddexp(0, lines) - y * lines) @ w
+    for j in range(len(positive)):
+        if positive[j]:
+            total = total + stats.norm.logpdf(u[..., j], 0, 1.5)
+        else:
+            total = total + stats.cauchy.logpdf(u[..., j], 0, 10 if j == 0 else 2.5)
+    return total
+
+
+def to_u(name: str, theta: Array, mean: Array, scale: Array) -> Array:
+    """Return draws (n, p) of a map's coefficients as u, of the standardized columns."""
+    positive = np.array(LIMITED[name], bool)
+    with np.errstate(invalid="ignore"):
+        u = np.where(positive, np.log(theta), theta * scale)
+    if not positive[0]:
+        u[:, 0] = theta @ np.where(np.arange(len(mean)) == 0, 1, mean)
+    return u
+
+
+def curvature(f: Any, x: Array, unit: Array) -> Array:
+    """Return the Hessian in these units, by differences exact for polynomials of degree five."""
+    steps, factors = 0.003 * np.arange(-2, 3), np.array([-1, 16, -30, 16, -1]) / (12 * 0.003**2)
+
+    def along(d: Array) -> float:
+        return factors @ np.array([f(x + step * d * unit) for step in steps])
+
+    eye = np.eye(len(x))
+    single = np.array([along(e) for e in eye])
+    double = np.array([[along(a + b) for a in eye] for b in eye])
+    return (double - single[:, None] - single) / 2
+
+
+@pytest.mark.parametrize("labels", ["mixed", "separable", "one class"])
+@pytest.mark.parametrize("name", MAPS)
+def test_laplace_is_normal_at_the_mode_of_the_documented_posterior(name: str, labels: str) -> None:
+    z, y, w = make(50, seed=4)
+    y = {"mixed": y, "separable": (z > 0.3).astype(int), "one class": np.ones(50, int)}[labels]
+    calibration = MAPS[name]
+    draws = sample(calibration, "laplace", 20_000, z, y, w)
+    assert draws.coefficients.shape == (1, 20_000, len(LIMITED[name]))
+    x, mean, scale = standardized(name, z, w)
+    u = to_u(name, draws.coefficients[0], mean, scale)
+    assert np.isfinite(u).all()
+
+    def value(at: Array) -> float:
+        return -float(log_posterior(at, name, x, y, w))
+
+    # Draws lie in pairs on both sides of the mode.
+    mode, p = u.mean(axis=0), u.shape[1]
+    starts = np.concatenate([np.zeros((1, p)), 2 * np.eye(p), -2 * np.eye(p)])
+    best = min(optimize.minimize(value, s, options={"gtol": 1e-6}).fun for s in starts)
+    assert value(mode) <= best + 1e-9 * abs(best)
+    unit = u.std(axis=0)
+    hessian = curvature(value, mode, unit)
+    white = (u - mode) / unit @ np.linalg.cholesky(hessian)
+    error = np.sqrt((1 + np.eye(p)) / (len(u) / 2))
+    assert (np.abs(white.T @ white / len(u) - np.eye(p)) < 4.5 * error).all()
+
+
+class Grid:
+    """A posterior of one to three parameters u, by brute force."""
+
+    def __init__(self, name: str, z: Array, y: Array, w: Array, axes: list[Array]) -> None:
+        x, self.mean, self.scale = standardized(name, z, w)
+        self.u = np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1)
+        log = log_posterior(self.u, name, x, y, w)
+        mass = np.exp(log - log.max())
+        self.mass = mass / mass.sum()
+        edge = np.zeros(len(mass), bool)
+        for j, axis in enumerate(axes):
+            edge |= (self.u[:, j] == axis[0]) | (self.u[:, j] == axis[-1])
+        # Nothing is missing outside, and the points are dense enough for the rule to be exact.
+        assert self.mass[edge].sum() < 1e-6 and self.mass.max() < 0.05
+
+    def average(self, values: Array) -> Array:
+        return self.mass @ values
+
+
+def check(draws: Array, expected: float) -> None:
+    """Compare the mean of draws (chains, n) with a number, within its own standard error."""
+    ess = float(effective_sample_size(draws[..., None])[0])
+    assert ess > 400
+    assert abs(draws.mean() - expected) < 4.5 * draws.std() / np.sqrt(ess)
+
+
+def check_curves(draws: Array, name: str, at: Array, grid: Grid, theta: Array) -> None:
+    """Compare probabilities and their credible intervals with those over the grid."""
+    mean, lower, upper = MAPS[name]._summary({"theta_draws": draws}, at, 0.8)
+    probs = expit(theta @ columns(name, at))
+    curves = expit(draws @ columns(name, at))
+    for j in range(len(at)):
+        np.testing.assert_allclose(mean[j], [(1 - curves[..., j]).mean(), curves[..., j].mean()])
+        check(curves[..., j], grid.average(probs[:, j]))
+        for end, level in ((lower[j, 1], 0.1), (upper[j, 1], 0.9)):
+            below = grid.mass[probs[:, j] <= end].sum()
+            ess = float(effective_sample_size((curves[..., j] <= end)[..., None] * 1.0)[0])
+            error = np.sqrt(level * (1 - level) / ess)
+            assert abs(below - level) < 4.5 * error + grid.mass.max()
+
+
+def test_chains_of_one_slope_against_quadrature() -> None:
+    z, y, w = make(25, seed=1, slope=0.5)
+    fitted = Beta(1, inputs="logits", inference="nuts", num_samples=4000, random_state=0).fit(
+        z, y, w
+    )
+    posterior, draws = fitted.posterior_, fitted.state_["theta_draws"]
+    grid = Grid("beta 1", z, y, w, [np.linspace(-9, 3, 1501)])
+    a = np.exp(grid.u)
+    assert draws.shape == (4, 1000, 1) and posterior.divergences == 0
+    assert posterior.r_hat[0] < 1.01 and posterior.ess[0] > 400
+    np.testing.assert_allclose(posterior.draws["a"], draws[..., 0], rtol=1e-14)
+    found, mean = draws[..., 0], grid.average(a[:, 0])
+    check(found, mean)
+    check((found - mean) ** 2, grid.average((a[:, 0] - mean) ** 2))
+    check(np.log(found), grid.average(grid.u[:, 0]))
+    check(np.log(found) ** 2, grid.average(grid.u[:, 0] ** 2))
+    at = np.array([-3.0, 0.4, 2.0])
+    check_curves(draws, "beta 1", at, grid, a)
+    np.testing.assert_allclose(fitted.predict_proba(at)[:, 1], expit(draws * at).mean((0, 1)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "width", "points"), [("beta 2", 14, 161), ("quadratic", 8, 41)])
+def test_chains_of_more_coefficients_against_quadrature(name: str, width: int, points: int) -> None:
+    z, y, w = make(80, seed=6)
+    calibration = MAPS[name]
+    draws = sample(calibration, "nuts", 4000, z, y, w)
+    assert draws.divergences == 0 and draws.status == Status.CONVERGED
+    assert (draws.r_hat < 1.01).all() and (draws.ess > 400).all()
+    p = len(LIMITED[name])
+    _, mean, scale = standardized(name, z, w)
+    u = to_u(name, draws.coefficients.reshape(-1, p), mean, scale)
+    unit = np.linspace(-width, width, points)
+    axes = [m + s * unit for m, s in zip(u.mean(axis=0), u.std(axis=0), strict=True)]
+    grid = Grid(name, z, y, w, axes)
+    for j in range(p):
+        exact = grid.average(grid.u[:, j])
+        found = u[:, j].reshape(4, 1000)
+        check(found, exact)
+        check((found - exact) ** 2, grid.average((grid.u[:, j] - exact) ** 2))
+
+
+def test_chains_of_many_rows_against_quadrature() -> None:
+    """So many rows that their sums are taken over nodes; tied, so that a grid costs little."""
+    rng = np.random.default_rng(2)
+    ties, rows = np.linspace(-4, 5, 91), rng.integers(0, 91, 100_000)
+    z, y = ties[rows], (rng.random(100_000) < expit(0.6 * ties[rows] - 0.5)).astype(int)
+    draws = sample(Logistic(), "nuts", 4000, z, y, np.ones(100_000))
+    counts = np.stack([np.bincount(rows[y == label], minlength=91) for label in (0, 1)])
+    tied = ties.repeat(2), np.tile([0, 1], 91), counts.T.ravel().astype(float)
+    _, mean, scale = standardized("logistic", tied[0], tied[2])
+    u = to_u("logistic", draws.coefficients.reshape(-1, 2), mean, scale)
+    axes = [np.linspace(m - 7 * s, m + 7 * s, 81) for m, s in zip(u.mean(0), u.std(0), strict=True)]
+    grid = Grid("logistic", *tied, axes)
+    theta = grid.u / scale
+    theta[:, 0] -= theta @ mean
+    for j in range(2):
+        mean_j = grid.average(theta[:, j])
+        check(draws.coefficients[..., j], mean_j)
+        check((draws.coefficients[..., j] - mean_j) ** 2, grid.average((theta[:, j] - mean_j) ** 2))
+    check_curves(draws.coefficients, "logistic", np.array([-3.0, 0.8, 4.0]), grid, theta)
+
+
+def test_normal_approximation_against_quadrature_where_it_is_good() -> None:
+    """The posterior of 2,000 rows is all but normal: the same averages, and exactly the mode's."""
+    z, y, w = make(2000, seed=3)
+    draws = sample(Logistic(), "laplace", 20_000, z, y, w)
+    _, mean, scale = standardized("logistic", z, w)
+    u = to_u("logistic", draws.coefficients[0], mean, scale)
+    axes = [np.linspace(m - 6 * s, m + 6 * s, 49) for m, s in zip(u.mean(0), u.std(0), strict=True)]
+    grid = Grid("logistic", z, y, w, axes)
+    # Of the order 1 / n beside the spread, as theory has it.
+    exact = grid.average(grid.u)
+    sd = np.sqrt(grid.average((grid.u - exact) ** 2))
+    assert (np.abs(u.mean(axis=0) - exact) < 0.05 * sd).all()
+    np.testing.assert_allclose(u.std(axis=0), sd, rtol=4.5 / np.sqrt(20_000) + 0.005)
+
+
+def test_summaries_of_draws_by_hand() -> None:
+    a = np.arange(12.0).reshape(2, 6)
+    posterior = ParameterPosterior({"a": a, "b": a[..., None] * [1, 2]}, "nuts", a, a, 3)
+    assert float(posterior.mean()["a"]) == 5.5
+    assert float(posterior.sd()["a"]) == pytest.approx(np.sqrt(143 / 12))
+    assert posterior.mean()["b"].tolist() == [5.5, 11.0]
+    lower, upper = posterior.interval(0.5)["a"]
+    assert (lower, upper) == (2.75, 8.25)
+    assert posterior.interval(0.5)["b"].tolist() == [[2.75, 5.5], [8.25, 16.5]]
+    assert repr(posterior) == "ParameterPosterior(nuts: a = 5.5 ± 3.5, b: 2 values)"
+    assert posterior.divergences == 3
+    tree = posterior.to_arviz()
+    assert tree.posterior["a"].shape == (2, 6) and tree.posterior["b"].shape == (2, 6, 2)
+
+
+def test_curves_of_draws_do_not_depend_on_blocks() -> None:
+    rng = np.random.default_rng(0)
+    theta, at = rng.normal(size=(300_000, 2)), rng.normal(size=11)
+    x = columns("logistic", at)
+    mean, lower, upper = Logistic()._summary({"theta_draws": theta}, at, 0.5)
+    probs = expit(theta @ x)
+    expected = np.stack([expit(-theta @ x).mean(axis=0), probs.mean(axis=0)], axis=1)
+    np.testing.assert_allclose(mean, expected, rtol=1e-12)
+    ends = np.quantile(probs, [0.25, 0.75], axis=0)
+    np.testing.assert_allclose([lower[:, 1], upper[:, 1]], ends, rtol=1e-4)
+    np.testing.assert_array_equal(Logistic()._summary({"theta_draws": theta}, at, None)[0], mean)

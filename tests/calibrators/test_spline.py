@@ -1,0 +1,519 @@
+"""Spline calibration against the raw natural cubic basis, and its cross-validation one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpyro.diagnostics import effective_sample_size
+from scipy import integrate, optimize, stats
+from scipy.special import expit, logit
+
+from bayescal._core.optimise import Status
+from bayescal.calibrators import spline
+from bayescal.calibrators.spline import Spline, compact_logit
+from bayescal.regression.fit import fit_single
+from bayescal.regression.objective import Problem
+from bayescal.regression.ridge import RidgePath, ridge_path
+
+Array = np.ndarray
+
+PENALTIES = ("curvature", "coefficients")
+
+
+def make(n: int, seed: int = 0, wiggle: float = 2.0) -> tuple[Array, Array, Array]:
+    """Return probabilities, labels and weights; log odds are a line, and a wave on it."""
+    rng = np.random.default_rng(seed)
+    p = rng.uniform(size=n)
+    y = rng.uniform(size=n) < expit(6 * (p - 0.5) + wiggle * np.sin(9 * p))
+    return p, y.astype(int), rng.uniform(0.5, 2, n)
+
+
+def natural(x: Array, k: Array, derivative: int = 0) -> Array:
+    """Return the raw natural cubic basis (knots, m) of the published method, or its derivatives."""
+    factor = {0: 1, 2: 6}[derivative]
+
+    def cube(knot: float) -> Array:
+        return factor * np.maximum(x - knot, 0) ** (3 - derivative)
+
+    d = [(cube(knot) - cube(k[-1])) / (k[-1] - knot) for knot in k[:-1]]
+    line = [np.ones_like(x), x] if derivative == 0 else [0 * x, 0 * x]
+    return np.stack([*line, *(part - d[-1] for part in d[:-1])])
+
+
+def penalty_matrix(k: Array, penalty: str) -> Array:
+    if penalty == "coefficients":
+        return np.diag([0.0] + [1.0] * (len(k) - 1))
+    # Simpson's rule is exact: second derivatives are straight between knots.
+    h, middle = np.diff(k), (k[1:] + k[:-1]) / 2
+    parts = ((k[:-1], 1 / 6), (middle, 4 / 6), (k[1:], 1 / 6))
+    bends = [(natural(at, k, 2), share) for at, share in parts]
+    return sum((b * h * share) @ b.T for b, share in bends)
+
+
+def reference(x: Array, y: Array, w: Array, k: Array, penalty: str, strength: float) -> Any:
+    """Minimize over the raw basis with SciPy, each function scaled."""
+    basis = natural(x, k)
+    unit = 1 / np.sqrt((basis**2).mean(axis=1))
+    basis = basis * unit[:, None]
+    quadratic = strength * penalty_matrix(k, penalty) * unit[:, None] * unit
+
+    def loss(t: Array) -> float:
+        line = t @ basis
+        return float(w @ (np.logaddexp(0, line) - y * line) + t @ quadratic @ t / 2)
+
+    def slope(t: Array) -> Array:
+        return basis @ (w * (expit(t @ basis) - y)) + quadratic @ t
+
+    def hessian(t: Array) -> Array:
+        p = expit(t @ basis)
+        return (basis * (w * p * (1 - p))) @ basis.T + quadratic
+
+    found = optimize.minimize(
+        loss, np.zeros(len(k)), jac=slope, hess=hessian, method="trust-exact",
+        options={"gtol": 1e-7, "maxiter": 1000},
+    )  # fmt: skip
+    return found.fun, found.x * unit
+
+
+def rescaled(calibration: Spline, state: Any, p: Array) -> Array:
+    return compact_logit(p, float(state["epsilon"])) if calibration.rescale else p
+
+
+def log_odds(calibration: Spline, state: Any, p: Array) -> Array:
+    return logit(calibration.apply(state, p)[:, 1])
+
+
+@pytest.mark.parametrize("strength", [1e-4, 0.01, 1.0, 100.0])
+@pytest.mark.parametrize("knots", [3, 4, 12, 30])
+@pytest.mark.parametrize("rescale", [None, "compact_logit"])
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_objective_is_scipys_optimum_over_the_raw_basis(
+    penalty: Any, rescale: Any, knots: int, strength: float
+) -> None:
+    p, y, w = make(300)
+    calibration = Spline(rescale, knots, penalty, strength)
+    state = calibration._fit(p, y, w, 0)
+    assert int(state["status"]) == Status.CONVERGED and float(state["strength"]) == strength
+    assert len(state["knots"]) == knots
+    x = rescaled(calibration, state, p)
+    best, theta = reference(x, y, w, state["knots"], penalty, strength)
+    assert float(state["objective"]) * w.sum() == pytest.approx(best, rel=1e-9)
+    line = theta @ natural(x, state["knots"])
+    np.testing.assert_allclose(calibration.apply(state, p)[:, 1], expit(line), atol=1e-5)
+
+
+@pytest.mark.parametrize("gap", [1e-3, 1e-6, 1e-9])
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_knots_may_lie_close_together(penalty: Any, gap: float) -> None:
+    base = np.sort(np.random.default_rng(0).uniform(size=12))
+    p = np.tile(np.concatenate([base, base + gap]), 10)
+    y = (np.random.default_rng(1).uniform(size=240) < expit(6 * p - 3 + np.sin(9 * p))).astype(int)
+    for strength in (0.01, 1.0):
+        state = Spline(None, 30, penalty, strength)._fit(p, y, np.ones(240), 0)
+        best, _ = reference(p, y, np.ones(240), state["knots"], penalty, strength)
+        assert float(state["objective"]) * 240 == pytest.approx(best, rel=1e-6)
+        assert np.isfinite(state["theta"]).all()
+
+
+@pytest.mark.parametrize("rescale", [None, "compact_logit"])
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_functions_left_out_of_200_knots_cost_little(penalty: Any, rescale: Any) -> None:
+    """The strength is the one that cross-validation chooses."""
+    p, y, w = make(1000)
+    calibration = Spline(rescale, penalty=penalty)
+    state = calibration._fit(p, y, w, 0)
+    assert len(state["knots"]) == 200 and len(state["theta"]) == 30
+    x, strength = rescaled(calibration, state, p), float(state["strength"])
+    best, _ = reference(x, y, w, state["knots"], penalty, strength)
+    excess = float(state["objective"]) * w.sum() - best
+    # Nats of all rows; a parameter more gains half a nat where there is nothing to gain.
+    assert -1e-6 * best < excess < 0.5
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_log_odds_are_a_natural_cubic_spline(penalty: Any) -> None:
+    """Interpolated at the knots in the raw basis, which is smooth, and straight outside."""
+    p, y, w = make(200)
+    p = 0.2 + 0.6 * p
+    calibration = Spline(None, 8, penalty, 1e-3)
+    state = calibration._fit(p, y, w, 0)
+    k = state["knots"]
+    assert (k[0], k[-1]) == (p.min(), p.max()) and np.isin(k, p).all()
+    theta = np.linalg.solve(natural(k, k).T, log_odds(calibration, state, k))
+    at = np.linspace(0, 1, 501)
+    np.testing.assert_allclose(log_odds(calibration, state, at), theta @ natural(at, k), atol=1e-8)
+    for outside in (np.linspace(0, k[0], 9), np.linspace(k[-1], 1, 9)):
+        line = log_odds(calibration, state, outside)
+        np.testing.assert_allclose(np.diff(line, 2), 0, atol=1e-9)
+        assert abs(line[-1] - line[0]) > 1e-3
+
+
+def test_the_penalty_is_the_integral_of_the_squared_second_derivative() -> None:
+    p, y, w = make(200)
+    calibration = Spline(None, 7, "curvature", 0.02)
+    state = calibration._fit(p, y, w, 0)
+    k = state["knots"]
+    theta = np.linalg.solve(natural(k, k).T, log_odds(calibration, state, k))
+
+    def squared(x: float) -> float:
+        return float((theta @ natural(np.array([x]), k, 2))[0] ** 2)
+
+    rough, _ = integrate.quad(squared, 0, 1, points=k, limit=500)
+    line = log_odds(calibration, state, p)
+    expected = w @ (np.logaddexp(0, line) - y * line) + 0.02 / 2 * rough
+    assert float(state["objective"]) * w.sum() == pytest.approx(expected, rel=1e-8)
+
+
+def test_strong_and_weak_penalties_have_known_limits() -> None:
+    p, y, w = make(150)
+    line = fit_single(Problem(p[:, None], y * 1.0, w, 0.0, 0.0))
+    stiff = Spline(penalty="curvature", strength=1e12)
+    found = log_odds(stiff, stiff._fit(p, y, w, 0), p)
+    np.testing.assert_allclose(found, line.x[0] + line.x[1] * p, atol=1e-5)
+    flat = Spline(penalty="coefficients", strength=1e12)
+    np.testing.assert_allclose(
+        flat.apply(flat._fit(p, y, w, 0), p)[:, 1], np.average(y, weights=w), atol=1e-5
+    )
+    # With three distinct scores and no penalty, the shares of class 1.
+    p = np.repeat([0.2, 0.5, 0.9], [4, 5, 3])
+    y = np.array([0, 0, 0, 1, 1, 1, 0, 1, 0, 1, 1, 0])
+    for penalty in PENALTIES:
+        free = Spline(penalty=penalty, strength=0.0)
+        state = free._fit(p, y, np.ones(12), 0)
+        at = np.array([0.2, 0.5, 0.9])
+        np.testing.assert_allclose(free.apply(state, at)[:, 1], [1 / 4, 3 / 5, 2 / 3], rtol=1e-7)
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_two_distinct_scores_leave_a_line(penalty: Any) -> None:
+    p, y = np.repeat([0.2, 0.6], 5), np.array([0, 0, 0, 0, 1, 1, 1, 1, 0, 0])
+    state = Spline(penalty=penalty, strength=0.5)._fit(p, y, np.ones(10), 0)
+    l2 = 0.5 if penalty == "coefficients" else 0.0
+    best = fit_single(Problem(p[:, None], y * 1.0, np.ones(10), 0.0, l2))
+    assert float(state["objective"]) * 10 == pytest.approx(float(best.value), rel=1e-9)
+
+
+def test_one_distinct_score_leaves_a_constant() -> None:
+    p, y = np.full(8, 0.3), np.array([0, 0, 1, 0, 1, 0, 0, 0])
+    for penalty in PENALTIES:
+        for rescale in (None, "compact_logit"):
+            calibration = Spline(rescale, penalty=penalty)
+            state = calibration._fit(p, y, np.ones(8), 0)
+            at = np.array([0.0, 0.3, 1.0])
+            np.testing.assert_allclose(calibration.apply(state, at)[:, 1], 0.25, rtol=1e-8)
+
+
+def test_compact_logit_by_hand() -> None:
+    p = np.array([0.0, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.9999, 1.0])
+    # Within [0.01, 0.99]: 0.98 / (2 log 99) logit(p) + 1 / 2.
+    middle = 0.5 + 0.98 / (2 * np.log(99)) * np.array([-np.log(9), 0, np.log(9)])
+    expected = [0, 0.001, 0.01, *middle, 0.99, 0.9999, 1]
+    np.testing.assert_allclose(compact_logit(p, 0.01), expected, rtol=1e-13)
+    at = np.linspace(0, 1, 10_001)
+    assert (np.diff(compact_logit(at, 1e-3)) > 0).all()
+    np.testing.assert_allclose(compact_logit(at, 1e-3) + compact_logit(1 - at, 1e-3), 1, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("largest", "epsilon"), [(0.5, 1e-2), (0.97, 1e-3), (0.995, 1e-4), (1 - 2.5e-7, 1e-8)]
+)
+def test_epsilon_is_a_tenth_of_the_power_below_the_least_distance_to_one(
+    largest: float, epsilon: float
+) -> None:
+    p = np.array([0.1, 0.2, largest, 1.0, 1.0])
+    state = Spline("compact_logit", strength=1.0)._fit(p, np.array([0, 1, 0, 1, 1]), np.ones(5), 0)
+    assert float(state["epsilon"]) == pytest.approx(epsilon, rel=1e-12)
+
+
+@pytest.mark.parametrize("largest", [1 - 1e-12, 1 - 1e-15, 1 - 2**-53])
+def test_scores_next_to_one_stay_finite(largest: float) -> None:
+    p, y = np.array([0.1, 0.4, 0.7, largest, 1.0]), np.array([0, 1, 0, 1, 1])
+    calibration = Spline("compact_logit", strength=1.0)
+    probs = calibration.apply(calibration._fit(p, y, np.ones(5), 0), np.append(p, [0.0, 0.5]))[:, 1]
+    assert np.isfinite(probs).all()
+
+
+def test_knots_are_quantiles_of_the_distinct_scores() -> None:
+    p = np.concatenate([np.full(500, 0.4), np.arange(1, 100) / 100])
+    y = (np.arange(599) % 3 == 0).astype(int)
+    state = Spline(knots=9, strength=1.0)._fit(p, y, np.ones(599), 0)
+    # 99 distinct scores: ranks 0, 12.25, 24.5, ... to the nearest.
+    np.testing.assert_allclose(
+        state["knots"], [0.01, 0.13, 0.25, 0.38, 0.5, 0.62, 0.75, 0.87, 0.99]
+    )
+    every = Spline(knots=200, strength=1.0)._fit(p, y, np.ones(599), 0)["knots"]
+    np.testing.assert_array_equal(every, np.unique(p))
+
+
+@pytest.mark.parametrize("rescale", [None, "compact_logit"])
+def test_neither_the_order_of_rows_nor_another_fit_matters(rescale: Any) -> None:
+    p, y, w = make(700)
+    p = p.round(2)
+    calibration, at = Spline(rescale), np.linspace(0, 1, 51)
+    state = calibration._fit(p, y, w, 0)
+    order = np.random.default_rng(0).permutation(700)
+    again = calibration._fit(p[order], y[order], w[order], 0)
+    assert float(again["strength"]) == pytest.approx(float(state["strength"]), rel=1e-9)
+    expected = calibration.apply(state, at)[:, 1]
+    np.testing.assert_allclose(calibration.apply(again, at)[:, 1], expected, atol=1e-7)
+    assert float(calibration._fit(p, y, w, 0)["strength"]) == float(state["strength"])
+
+
+@pytest.mark.parametrize("strength", [0.01, "cv"])
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize(("n", "digits"), [(80, 9), (700, 9), (700, 1)])
+def test_whole_weights_are_repetitions(n: int, digits: int, penalty: Any, strength: Any) -> None:
+    p, y, _ = make(n)
+    p = p.round(digits)
+    counts = np.random.default_rng(1).integers(1, 4, n)
+    calibration, at = Spline(penalty=penalty, strength=strength), np.linspace(0, 1, 51)
+    one = calibration._fit(p, y, counts.astype(float), 0)
+    two = calibration._fit(p.repeat(counts), y.repeat(counts), np.ones(counts.sum()), 0)
+    assert float(one["objective"]) == pytest.approx(float(two["objective"]), rel=1e-9)
+    np.testing.assert_allclose(
+        calibration.apply(one, at)[:, 1], calibration.apply(two, at)[:, 1], atol=1e-7
+    )
+
+
+def test_many_rows_of_few_scores_get_their_shares() -> None:
+    """Folds lack no label at a score, and the weakest penalty does not hold a line back."""
+    p = np.repeat([0.3, 0.6], 50_000)
+    y = np.arange(100_000) % 50_000 < np.repeat([10_000, 22_500], 50_000)
+    for penalty in PENALTIES:
+        found = Spline(penalty=penalty).fit(p, y).predict_proba([0.3, 0.6])[:, 1]
+        # Of shares of 50,000 rows the standard error is 0.002.
+        np.testing.assert_allclose(found, [0.2, 0.45], atol=0.004)
+
+
+def one_by_one(
+    columns: Array, weights: Array, positives: Array, penalties: Array
+) -> tuple[Array, Array]:
+    """Do as ``ridge_path``, one fit at a time."""
+
+    def fit(cases: Array, ones: Array, strength: Array) -> Array:
+        share = ones / np.where(cases > 0, cases, 1)
+        return fit_single(Problem(columns[1:].T, share, cases, 0.0, strength[1:])).x
+
+    losses, theta = [], []
+    for strength in penalties:
+        theta.append(fit(weights.sum(axis=0), positives.sum(axis=0), strength))
+        for f in range(len(weights)):
+            train = np.arange(len(weights)) != f
+            line = fit(weights[train].sum(axis=0), positives[train].sum(axis=0), strength) @ columns
+            loss = weights[f] @ np.logaddexp(0, line) - positives[f] @ line
+            losses.append(loss / weights[f].sum())
+    return np.reshape(losses, (len(penalties), len(weights))), np.array(theta)
+
+
+def test_ridge_path_is_fits_one_by_one() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4, 90))
+    columns = np.concatenate([np.ones((1, 90)), x])
+    weights = rng.uniform(0, 2, (3, 90)) * (rng.uniform(size=(3, 90)) < 0.7)
+    positives = weights * (rng.uniform(size=(3, 90)) < expit(x[0] - 0.5 * x[1]))
+    penalties = np.geomspace(1e-3, 1e4, 6)[:, None] * np.array([0, 1, 3, 0.1, 10])
+    found = ridge_path(columns, weights, positives, penalties)
+    losses, theta = one_by_one(columns, weights, positives, penalties)
+    np.testing.assert_allclose(found.losses, losses, rtol=1e-6)
+    np.testing.assert_allclose(found.theta, theta, atol=1e-5)
+
+
+def test_ridge_path_of_a_constant_is_the_share_of_the_other_folds() -> None:
+    weights = np.array([[2.0, 2.0], [4.0, 0.0], [1.0, 3.0]])
+    positives = np.array([[1.0, 1.0], [3.0, 0.0], [0.0, 1.0]])
+    found = ridge_path(np.ones((1, 2)), weights, positives, np.zeros((1, 1)))
+    share = np.array([4 / 8, 3 / 8, 5 / 8])
+    own = np.array([1 / 2, 3 / 4, 1 / 4])
+    losses = -(own * np.log(share) + (1 - own) * np.log1p(-share))
+    np.testing.assert_allclose(found.losses[0], losses, rtol=1e-10)
+    np.testing.assert_allclose(found.theta, [[0.0]], atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["separable", "one class", "all in one fold", "tiny weights"])
+def test_ridge_path_of_hard_data_stays_finite(kind: str) -> None:
+    x = np.linspace(-1, 1, 20)
+    weights = np.zeros((4, 20))
+    weights[np.arange(20) % 4, np.arange(20)] = 1.0
+    share = {"separable": x > 0.1, "one class": x > -9}.get(kind, np.arange(20) % 3 == 0)
+    if kind == "all in one fold":
+        weights = np.array([np.ones(20), *np.zeros((3, 20))])
+    elif kind == "tiny weights":
+        weights = weights * 1e-12
+    penalties = np.array([[0.0, 0.0], [0.0, 1e-3], [0.0, 10.0]])
+    found = ridge_path(np.stack([np.ones(20), x]), weights, weights * share, penalties)
+    assert np.isfinite(found.losses).all() and np.isfinite(found.theta).all()
+    assert (found.losses >= 0).all()
+
+
+@pytest.mark.parametrize("rule", ["best", "one_se"])
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("n", [60, 1500])
+def test_the_strength_is_that_of_the_rule(
+    n: int, penalty: Any, rule: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[tuple[Array, ...]] = []
+
+    def spy(*arguments: Array) -> RidgePath:
+        calls.append(arguments)
+        return ridge_path(*arguments)
+
+    monkeypatch.setattr(spline, "ridge_path", spy)
+    p, y, w = make(n)
+    calibration = Spline(penalty=penalty, folds=4, rule=rule)
+    state = calibration._fit(p, y, w, 0)
+    ((columns, weights, positives, penalties),) = calls
+    # What is cross-validated are the rows, at most gathered in points.
+    assert weights.shape == positives.shape == (4, min(n, 512))
+    assert weights.sum() == pytest.approx(w.sum(), rel=1e-12)
+    assert positives.sum() == pytest.approx(w @ y, rel=1e-12)
+    assert ((positives >= 0) & (positives <= weights * (1 + 1e-12))).all()
+    for label, share in ((1, positives), (0, weights - positives)):
+        each = share.sum(axis=1) / w[y == label].sum()
+        assert (np.abs(each - 1 / 4) < 0.2).all()
+    if n <= 512:
+        order = np.argsort(p)
+        np.testing.assert_allclose(columns, calibration._columns(state, p[order]), atol=1e-9)
+        np.testing.assert_allclose(weights.sum(axis=0), w[order], rtol=1e-12)
+        np.testing.assert_allclose(positives.sum(axis=0), (w * y)[order], rtol=1e-12)
+    candidates = penalties[:, -1] / state["roughness"][-1]
+    np.testing.assert_allclose(penalties, candidates[:, None] * state["roughness"], rtol=1e-9)
+    assert len(candidates) == 17 and (np.diff(candidates) < 0).all()
+    losses, _ = one_by_one(columns, weights, positives, penalties)
+    share = weights.sum(axis=1) / weights.sum()
+    worse = losses - losses[np.argmin(losses @ share)]
+    mean = worse @ share
+    error = np.sqrt((worse - mean[:, None]) ** 2 @ share / 3)
+    near = mean <= (error if rule == "one_se" else 1e-9)
+    assert float(state["strength"]) == pytest.approx(candidates[np.argmax(near)], rel=1e-12)
+
+
+@pytest.mark.parametrize("wiggle", [0.0, 2.0], ids=["line", "wave"])
+def test_losses_held_out_are_honest(wiggle: float) -> None:
+    """Thirty free functions cost 15 nats, whatever the number of rows; these need far fewer."""
+    excess, at = [], np.linspace(0.001, 0.999, 999)
+    truth = expit(6 * (at - 0.5) + wiggle * np.sin(9 * at))
+    for seed in range(8):
+        p, y, _ = make(3000, seed, wiggle)
+        calibration = Spline()
+        found = calibration.apply(calibration._fit(p, y, np.ones(3000), 0), at)[:, 1]
+        excess.append(3000 * stats.entropy([truth, 1 - truth], [found, 1 - found]).mean())
+    assert np.mean(excess) < 6
+
+
+def test_laplace_is_at_the_mode_of_the_documented_posterior() -> None:
+    """Curves have the prior of their penalty; the mean and the slope of the line the weak one."""
+    p, y, w = make(80, seed=2)
+    strength = 0.02
+    calibration = Spline(None, 6, "curvature", strength, inference="laplace", num_samples=4000)
+    state = calibration._fit(p, y, w, 0)
+    draws = calibration._sample(state, p, y, w, 0).coefficients[0]
+    # The map from u to the coefficients is linear: the mean of paired draws is the mode.
+    mode = draws.mean(axis=0) @ calibration._columns(state, p)
+    k = state["knots"]
+    basis, matrix = natural(p, k), penalty_matrix(k, "curvature")
+    share = w / w.sum()
+    sd = np.sqrt(share @ (p - share @ p) ** 2)
+
+    def value(theta: Array) -> float:
+        line = theta @ basis
+        mean = share @ line
+        # The least-squares slope, by standard deviations of one half.
+        slope = 2 * share @ ((line - mean) * (p - share @ p)) / sd
+        prior = stats.cauchy.logpdf(mean, 0, 10) + stats.cauchy.logpdf(slope, 0, 2.5)
+        fit = w @ (np.logaddexp(0, line) - y * line)
+        return float(fit + strength / 2 * theta @ matrix @ theta - prior)
+
+    ours = np.linalg.lstsq(basis.T, mode, rcond=None)[0]
+    np.testing.assert_allclose(ours @ basis, mode, atol=1e-8)
+    _, start = reference(p, y, w, k, "curvature", strength)
+    unit = 1 / np.abs(basis).max(axis=1)
+    best = min(
+        optimize.minimize(lambda t: value(t * unit), s / unit, options={"gtol": 1e-6}).fun
+        for s in (start, ours)
+    )
+    assert value(ours) <= best + 1e-7
+    assert value(start) > best + 1e-3
+
+
+def log_posterior(
+    theta: Array, p: Array, y: Array, w: Array, k: Array, penalty: str, strength: float
+) -> Array:
+    """Return the documented log posterior of raw coefficients (m, knots), up to a constant."""
+    lines = theta @ natural(p, k)
+    share = w / w.sum()
+    mean = lines @ share
+    fit = np.logaddexp(0, lines) @ w - lines @ (w * y)
+    rough = np.einsum("mi,ij,mj->m", theta, penalty_matrix(k, penalty), theta)
+    prior = stats.cauchy.logpdf(mean, 0, 10) - strength / 2 * rough
+    if penalty == "curvature":
+        # The least-squares slope, by standard deviations of one half.
+        off = p - share @ p
+        slope = 2 * (lines - mean[:, None]) @ (share * off) / np.sqrt(share @ off**2)
+        prior += stats.cauchy.logpdf(slope, 0, 2.5)
+    return prior - fit
+
+
+def curves_by_quadrature(
+    at: Array, p: Array, y: Array, w: Array, k: Array, penalty: str, strength: float
+) -> tuple[Array, Array]:
+    """Return posterior mean and variance of the curve, by sums over a grid of all coefficients.
+
+    Steps are a quarter of a standard deviation of the normal approximation, and reach eight.
+    """
+    problem = (p, y, w, k, penalty, strength)
+    _, begin = reference(p, y, w, k, penalty, strength)
+    unit = 1 / np.abs(natural(p, k)).max(axis=1)
+    found = optimize.minimize(
+        lambda u: -log_posterior((u * unit)[None], *problem)[0], begin / unit, method="BFGS"
+    )
+    # A sum over a grid is right for any axes; these only keep it small.
+    factor = np.linalg.cholesky(found.hess_inv)
+    steps = np.linspace(-8, 8, 65)
+    z = np.stack(np.meshgrid(*[steps] * len(k), indexing="ij"), axis=-1).reshape(-1, len(k))
+    total, first, second = 0.0, np.zeros(len(at)), np.zeros(len(at))
+    for part in np.array_split(z, 40):
+        theta = (found.x + part @ factor.T) * unit
+        mass = np.exp(log_posterior(theta, *problem) + found.fun)
+        curve = expit(theta @ natural(at, k))
+        total += mass.sum()
+        first += mass @ curve
+        second += mass @ curve**2
+    return first / total, second / total - (first / total) ** 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("penalty", "strength"), [("curvature", 0.005), ("coefficients", 0.02)])
+def test_nuts_has_the_moments_of_the_documented_posterior(penalty: Any, strength: float) -> None:
+    """Three coefficients can be summed over a grid; few rows leave a posterior far from normal."""
+    p, y, w = make(25, seed=4)
+    calibration = Spline(None, 3, penalty, strength, inference="nuts", num_samples=8000)
+    state = calibration._fit(p, y, w, 0)
+    at = np.array([0.02, 0.3, 0.5, 0.8, 0.99])
+    mean, variance = curves_by_quadrature(at, p, y, w, state["knots"], penalty, strength)
+    draws = calibration._sample(state, p, y, w, 0)
+    assert draws.r_hat.max() < 1.02
+    curves = expit(draws.coefficients @ calibration._columns(state, at))
+    for ours, exact in ((curves, mean), ((curves - mean) ** 2, variance)):
+        error = ours.std(axis=(0, 1)) / np.sqrt(effective_sample_size(ours))
+        assert (np.abs(ours.mean(axis=(0, 1)) - exact) < 4.5 * error).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"knots": 2}, "knots must be at least 3, got 2"),
+        ({"folds": 1}, "folds must be at least 2, got 1"),
+        ({"strength": -1.0}, "strength must be 'cv' or not negative, got -1.0"),
+        ({"strength": np.inf}, "strength must be 'cv' or not negative, got inf"),
+        ({"strength": np.nan}, "strength must be 'cv' or not negative, got nan"),
+        ({"strength": "best"}, "strength must be 'cv' or not negative, got 'best'"),
+        ({"rule": "first"}, "rule must be one of 'one_se', 'best', got 'first'"),
+        ({"penalty": "l2"}, "penalty must be one of 'curvature', 'coefficients', got 'l2'"),
+        ({"rescale": "logit"}, "rescale must be one of None, 'compact_logit', got 'logit'"),
+    ],
+)
+def test_options_are_checked(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Spline(**options)._check_options()

@@ -1,0 +1,189 @@
+"""Venn-Abers prediction against isotonic regression with the new score added, and by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import isotonic_regression
+
+from bayescal.calibrators.venn_abers import VennAbers
+from tests.calibrators.hostile import HUGE, SCORES
+
+rows = st.lists(
+    st.tuples(st.integers(-6, 6), st.integers(0, 1), st.integers(1, 4)), min_size=1, max_size=20
+)
+
+
+def brute_force(
+    scores: np.ndarray, y: np.ndarray, weights: np.ndarray, at: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Run isotonic regression anew for every score and each of its labels."""
+    values = np.empty((2, len(at)))
+    for label in (0, 1):
+        for j, score in enumerate(at):
+            _, place = np.unique(np.append(scores, score), return_inverse=True)
+            weight = np.bincount(place, np.append(weights, 1.0))
+            positive = np.bincount(place, np.append(weights * y, label))
+            fitted = isotonic_regression(positive / weight, weights=weight)
+            values[label, j] = fitted.x[place[-1]]
+    return values[0], values[1]
+
+
+def everywhere(scores: np.ndarray) -> np.ndarray:
+    """Return the scores, points in between and points outside, in ascending order."""
+    s = np.unique(scores)
+    return np.sort(np.concatenate([s, (s[:-1] + s[1:]) / 2, [s[0] - 1, s[-1] + 1]]))
+
+
+@pytest.mark.parametrize("kind", ["good", "noise", "reversed", "separated"])
+@pytest.mark.parametrize("weighting", ["ones", "counts", "shares", "light", "heavy"])
+def test_both_values_equal_brute_force(kind: str, weighting: str) -> None:
+    rng = np.random.default_rng(7)
+    for n in (3, 12, 60):
+        scores = rng.integers(0, n, n) / n
+        chance = {"good": scores, "noise": 0.4, "reversed": 1 - scores, "separated": scores > 0.5}
+        y = (rng.uniform(size=n) < chance[kind]).astype(float)
+        weights = {
+            "ones": np.ones(n),
+            "counts": rng.integers(1, 6, n).astype(float),
+            "shares": rng.uniform(0.01, 3, n),
+            "light": rng.uniform(1e-4, 1e-3, n),
+            "heavy": rng.uniform(1e3, 1e4, n),
+        }[weighting]
+        at = everywhere(scores)
+        low, high = VennAbers()._ends(VennAbers()._fit(scores, y, weights, 0), at)
+        expected_low, expected_high = brute_force(scores, y, weights, at)
+        np.testing.assert_allclose(low, expected_low, atol=1e-13)
+        np.testing.assert_allclose(high, expected_high, atol=1e-13)
+
+
+@given(rows)
+@settings(max_examples=60)
+def test_small_data_equal_brute_force(data: list[tuple[int, int, int]]) -> None:
+    scores, y, count = np.array(data).T
+    scores, weights = scores / 3, count.astype(float)
+    at = everywhere(scores)
+    state = VennAbers()._fit(scores, y, weights, 0)
+    low, high = VennAbers()._ends(state, at)
+    expected_low, expected_high = brute_force(scores, y, weights, at)
+    np.testing.assert_allclose(low, expected_low, atol=1e-14)
+    np.testing.assert_allclose(high, expected_high, atol=1e-14)
+    np.testing.assert_allclose(
+        VennAbers().apply(state, at)[:, 1],
+        expected_high / (1 - expected_low + expected_high),
+        rtol=1e-13,
+    )
+
+
+def test_a_thousand_rows_equal_brute_force_at_some_scores() -> None:
+    rng = np.random.default_rng(3)
+    scores = rng.normal(size=1000)
+    y = (rng.uniform(size=1000) < 1 / (1 + np.exp(-scores))).astype(float)
+    at = np.concatenate([rng.choice(scores, 30), rng.normal(size=30)])
+    low, high = VennAbers()._ends(VennAbers()._fit(scores, y, np.ones(1000), 0), at)
+    expected_low, expected_high = brute_force(scores, y, np.ones(1000), at)
+    np.testing.assert_allclose(low, expected_low, atol=1e-14)
+    np.testing.assert_allclose(high, expected_high, atol=1e-14)
+
+
+def test_by_hand() -> None:
+    # Below both rows a 1 pools with the 0 that follows; above, a 0 pools with the 1 before.
+    state = VennAbers()._fit(np.array([1.0, 2.0]), np.array([0, 1]), np.ones(2), 0)
+    at = np.array([0.0, 1.0, 1.5, 2.0, 3.0])
+    low, high = VennAbers()._ends(state, at)
+    np.testing.assert_allclose(low, [0, 0, 0, 1 / 2, 1 / 2])
+    np.testing.assert_allclose(high, [1 / 2, 1 / 2, 1, 1, 1])
+    np.testing.assert_allclose(
+        VennAbers().apply(state, at)[:, 1], [1 / 3, 1 / 3, 1 / 2, 2 / 3, 2 / 3]
+    )
+    # One class only: a 0 pools with every 1 before it.
+    state = VennAbers()._fit(np.array([1.0, 2.0, 3.0]), np.ones(3), np.ones(3), 0)
+    np.testing.assert_array_equal(state["thresholds"], [1, 2, 3])
+    np.testing.assert_allclose(state["lower"], [0, 1 / 2, 2 / 3, 3 / 4])
+    np.testing.assert_array_equal(state["upper"], [1, 1, 1, 1])
+    np.testing.assert_allclose(VennAbers().apply(state, np.array([9.0]))[:, 1], [4 / 5])
+
+
+def test_state_holds_a_score_only_where_a_value_changes() -> None:
+    rng = np.random.default_rng(5)
+    scores = rng.uniform(size=5000)
+    y = (rng.uniform(size=5000) < scores).astype(float)
+    state = VennAbers()._fit(scores, y, np.ones(5000), 0)
+    steps = (np.diff(state["lower"]) > 0) | (np.diff(state["upper"]) > 0)
+    assert steps.all()
+    assert len(state["lower"]) == len(state["upper"]) == len(state["thresholds"]) + 1
+    assert len(state["thresholds"]) < 1000
+
+
+@given(rows)
+@settings(max_examples=60)
+def test_weights_are_repetition_and_order_does_not_matter(data: list[tuple[int, int, int]]) -> None:
+    scores, y, count = np.array(data).T
+    weights = count.astype(float)
+    state = VennAbers()._fit(scores / 3, y, weights, 0)
+    repeated = VennAbers()._fit(scores.repeat(count) / 3, y.repeat(count), np.ones(count.sum()), 0)
+    turned = VennAbers()._fit(scores[::-1] / 3, y[::-1], weights[::-1], 0)
+    for name, value in state.items():
+        np.testing.assert_array_equal(value, repeated[name])
+        np.testing.assert_array_equal(value, turned[name])
+
+
+@given(rows, st.sampled_from([1.0, 0.1, 1e-6, 1e6]))
+def test_values_never_decrease(data: list[tuple[int, int, int]], unit: float) -> None:
+    scores, y, weights = np.array(data).T
+    state = VennAbers()._fit(scores / 3, y, weights * unit, 0)
+    at = everywhere(scores / 3)
+    low, high = VennAbers()._ends(state, at)
+    values = VennAbers().apply(state, at)[:, 1]
+    for part in (low, high, values):
+        assert (np.diff(part) >= 0).all()
+    assert (low < values).all() and (values < high).all()
+
+
+def test_merged_value_does_not_decrease_by_rounding() -> None:
+    upper = np.random.default_rng(0).uniform(0.3, 1, 1000)
+    steps = []
+    for value in upper:
+        state = {
+            "thresholds": np.array([0.0]),
+            "lower": np.full(2, 0.2),
+            "upper": np.array([value, np.nextafter(value, 2)]),
+        }
+        steps.append(np.diff(VennAbers().apply(state, np.array([-1.0, 1.0]))[:, 1])[0])
+    assert min(steps) >= 0
+    assert max(steps) > 0
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_hostile_data(name: str) -> None:
+    scores, y = (np.array(part, float) for part in SCORES[name])
+    state = VennAbers()._fit(scores, y, np.ones(len(y)), 0)
+    at = np.sort(np.concatenate([scores, scores / 2, [-HUGE, -1, 0, 1, HUGE]]))
+    values = VennAbers().apply(state, at)[:, 1]
+    assert 0 < values.min() <= values.max() < 1
+    assert (np.diff(values) >= 0).all()
+    low, high = VennAbers()._ends(state, at)
+    assert 0 <= low.min() and high.max() <= 1
+
+
+def test_weights_of_any_size() -> None:
+    scores, y = np.arange(4.0), np.array([0, 1, 0, 1])
+    for weights in ([1e20, 1, 1, 1e20], [1e-300, 1, 1e20, 1e-9], [1e-300] * 4):
+        state = VennAbers()._fit(scores, y, np.array(weights), 0)
+        low, high = VennAbers()._ends(state, np.linspace(-1, 4, 11))
+        assert np.isfinite([low, high]).all()
+        assert (low >= 0).all() and (low <= high).all() and (high <= 1).all()
+
+
+def test_a_million_tied_rows() -> None:
+    y = np.arange(1_000_000) % 4 == 0
+    state = VennAbers()._fit(np.full(1_000_000, 0.3), y, np.ones(1_000_000), 0)
+    low, high = VennAbers()._ends(state, np.array([0.2, 0.3, 0.4]))
+    n = 1_000_001
+    np.testing.assert_allclose(low, [0, 250_000 / n, 250_000 / n])
+    np.testing.assert_allclose(high, [250_001 / n, 250_001 / n, 1])
+
+
+def test_contract() -> None:
+    assert VennAbers().domain == "order"
+    assert VennAbers.monotone

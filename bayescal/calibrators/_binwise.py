@@ -6,7 +6,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from bayescal.calibrators._ranking import equal_mass_cuts, middles
+from bayescal._core.binning import equal_mass_cuts
+from bayescal.calibrators._ranking import middles
 
 Binning = Literal["equal_mass", "equal_width"]
 BINNINGS = ("equal_mass", "equal_width")

@@ -1,4 +1,4 @@
-"""How rows are put in order, tied ones merged, and cut into bins of equal mass."""
+"""How rows are put in order, tied ones merged, and borders set between them."""
 
 from __future__ import annotations
 
@@ -9,46 +9,6 @@ import numpy as np
 # Up to so many rows, sorting all of them at once costs least; of more, so many share a cell.
 _FEW = 20_000
 _ROWS_PER_CELL = 16
-
-
-def equal_mass_cuts(mass: np.ndarray, bins: np.ndarray, whole: bool) -> np.ndarray:
-    """Cut groups of rows into bins of equal mass, for several numbers of bins at once.
-
-    Where weights are counts, bins should hold equally many, the first ones one more where the
-    number does not divide; otherwise, equal shares. A border that falls within a group moves to its
-    nearer end, and to the upper one if both are equally near.
-
-    Parameters
-    ----------
-    mass : array of shape (groups + 1,)
-        Cumulative weight, from zero.
-    bins : array of int of shape (k,)
-        Numbers of bins.
-    whole : bool
-        Whether weights are counts.
-
-    Returns
-    -------
-    array of int of shape (sum(bins),)
-        For every bin, the number of groups that end at or before its upper border.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> equal_mass_cuts(np.array([0.0, 1, 2, 5, 6, 7]), np.array([1, 3]), True).tolist()
-    [5, 2, 3, 5]
-    """
-    total = mass[-1]
-    number = np.repeat(bins, bins)
-    step = np.arange(1, len(number) + 1) - np.repeat(np.cumsum(bins) - bins, bins)
-    if whole:
-        border = step * np.floor(total / number) + np.minimum(step, total % number)
-    else:
-        border = step / number * total
-    above = np.clip(np.searchsorted(mass, border), 1, len(mass) - 1)
-    # Sums of weights carry rounding errors, which must not decide between two ends.
-    lower = border - mass[above - 1] < (mass[above] - border) - 1e-9 * total / number
-    return np.where(step == number, len(mass) - 1, above - lower)
 
 
 def middles(below: np.ndarray, above: np.ndarray) -> np.ndarray:

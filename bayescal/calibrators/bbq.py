@@ -7,9 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from bayescal._core.binning import equal_mass_cuts
 from bayescal.calibrators._base import Calibrator, State, two_columns
 from bayescal.calibrators._inputs import Domain
-from bayescal.calibrators._ranking import equal_mass_cuts, merge_ties, middles
+from bayescal.calibrators._ranking import merge_ties, middles
 
 __all__ = ["BBQ"]
 

@@ -7,10 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from bayescal._core.binning import equal_mass_cuts
 from bayescal._core.checks import check_count
 from bayescal.calibrators._base import Calibrator, State, two_columns
 from bayescal.calibrators._inputs import Domain
-from bayescal.calibrators._ranking import equal_mass_cuts, merge_ties, middles
+from bayescal.calibrators._ranking import merge_ties, middles
 from bayescal.calibrators.logistic import Logistic
 
 __all__ = ["ScalingBinning"]

@@ -1,4 +1,4 @@
-"""How rows are put in order, tied ones merged, and cut into bins of equal mass."""
+"""How rows are put in order, tied ones merged, and borders set between them."""
 
 from __future__ import annotations
 

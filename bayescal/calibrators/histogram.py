@@ -88,13 +88,13 @@ class Histogram(Calibrator):
     def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
         edges = state["edges"]
         wide = self.binning == "equal_width"
-        place = _place(scores, edges) if wide else np.searchsorted(edges, scores)
+        place = equal_width_cell(scores, self.bins, np) if wide else np.searchsorted(edges, scores)
         return two_columns(state["values"][place])
 
     def _fit_width(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> State:
         # Quotients are rounded correctly, so that 0.2 lies on the border 3 / 15; linspace is not.
         edges = np.arange(1, self.bins) / self.bins
-        place = _place(scores, edges)
+        place = equal_width_cell(scores, self.bins, np)
         weight = np.bincount(place, weights, self.bins)
         positive = np.bincount(place, weights * y, self.bins)
         centers = (np.arange(self.bins) + 0.5) / self.bins
@@ -121,15 +121,3 @@ class Histogram(Calibrator):
             "values": np.add.reduceat(groups.positive, starts) / weight,
             "bin_weights": weight,
         }
-
-
-def _place(scores: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Return the bin (lower, upper] of equal width of each score in [0, 1].
-
-    Rounding may carry a product over a border from below, never from above: what lies on or below
-    the lower border of the bin belongs to the one before.
-    """
-    bins = len(edges) + 1
-    place = (scores * bins).astype(np.intp)
-    place -= scores <= np.concatenate([[-np.inf], edges, [1.0]])[place]
-    return place

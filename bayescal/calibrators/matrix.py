@@ -65,8 +65,9 @@ class Matrix(LinearCalibrator):
     >>> import bayescal as bc
     >>> p = [[0.7, 0.2, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]] * 4
     >>> y = [0, 1, 2, 0, 0, 2, 1, 1, 1, 2, 0, 0]
-    >>> bc.Matrix(off_diagonal=1.0, intercept=1.0).fit(p, y).predict_proba(p[:1]).round(2).tolist()
-    [[0.49, 0.25, 0.26]]
+    >>> calibrator = bc.Matrix(off_diagonal=1.0, intercept=1.0).fit(p, y)
+    >>> calibrator.predict_proba(p[:1]).round(2).tolist()
+    [[0.57, 0.27, 0.16]]
     """
 
     off_diagonal: float | Literal["cv"] = 0.0

@@ -41,8 +41,8 @@ class Temperature(ParametricCalibrator):
     ----------
     objective : {"log_loss", "adaptive_ece"}
         What is minimized: the log loss, which has one minimum; or the expected calibration error
-        of the confidence in 15 bins of equal mass, which is rough, over a grid of temperatures, and
-        has no posterior.
+        of the confidence in 15 bins of equal mass, as ``metrics.ece`` reports it, which is rough,
+        over a grid of temperatures, and has no posterior.
 
     Attributes
     ----------

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayescal import metrics
+from bayescal._core.binning import equal_mass_cuts
 from bayescal.calibrators import _ranking
-from bayescal.calibrators._ranking import Ranking, equal_mass_cuts, merge_ties, middles
+from bayescal.calibrators._ranking import Ranking, merge_ties, middles
 from bayescal.calibrators.histogram import Histogram
 from tests.calibrators.hostile import PROBABILITIES
 

@@ -1,0 +1,244 @@
+"""What users give as scores, for every kind of input and of calibrator, by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import expit, logit, softmax
+
+from bayescal.calibrators import _inputs
+
+DOMAINS = ("probability", "log_odds", "real", "order")
+#: The least normal number of float32.
+FLOOR = 2.0**-126
+Array = np.ndarray
+
+
+def convert(scores: Array, inputs: Any, domain: Any, least: Array | None = None) -> Array:
+    """Return converted scores without what zeros stand for."""
+    return _inputs.convert(scores, inputs, domain, least)[0]
+
+
+def least_probabilities(scores: Array) -> Array:
+    least = _inputs.convert(scores, "probs", "real")[1]
+    assert least is not None
+    return least
+
+
+P = np.array([0.1, 0.5, 0.9, 1e-12])
+Z = np.array([-3.0, 0.0, 2.5, 800.0])
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 1)])
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_one_column_of_probabilities(domain: Any, shape: tuple[int, ...]) -> None:
+    expected = P if domain in ("probability", "order") else logit(P)
+    result = convert(P.reshape(shape), "probs", domain)
+    assert result.shape == (4,) and result.dtype == np.float64
+    np.testing.assert_allclose(result, expected, rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 1)])
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_one_column_of_log_odds(domain: Any, shape: tuple[int, ...]) -> None:
+    expected = expit(Z) if domain == "probability" else Z
+    result = convert(Z.reshape(shape), "logits", domain)
+    assert result.shape == (4,) and result.dtype == np.float64
+    np.testing.assert_allclose(result, expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("domain", ["real", "order"])
+def test_raw_scores_are_left_as_they_are(domain: Any) -> None:
+    scores = np.array([[1e300], [-7.0], [5e-324]])
+    np.testing.assert_array_equal(convert(scores, "scores", domain), scores[:, 0])
+    assert convert(np.array([3, -5]), "scores", domain).tolist() == [3.0, -5.0]
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_two_columns_are_those_of_the_classes(domain: Any) -> None:
+    pair = np.stack([1 - P, P], axis=1)
+    expected = P if domain in ("probability", "order") else logit(P)
+    np.testing.assert_allclose(convert(pair, "probs", domain), expected, rtol=1e-14, atol=1e-14)
+    logits = np.array([[1.0, 3.0], [2.0, -4.0], [1e5, 1e5 + 1]])
+    z = np.array([2.0, -6.0, 1.0])
+    expected = softmax(logits, axis=1)[:, 1] if domain == "probability" else z
+    np.testing.assert_allclose(convert(logits, "logits", domain), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_no_difference_of_two_logits_is_too_large(domain: Any, sign: int) -> None:
+    pair = sign * np.array([[-1.7e308, 1.7e308]])
+    assert np.isfinite(convert(pair, "logits", domain)).all()
+
+
+def test_small_probabilities_keep_their_own_logarithm() -> None:
+    """Next to one a column has no digits left, but the other one has."""
+    tiny = np.array([1e-15, 1e-14, 3e-10])
+    pair = np.stack([tiny, 1 - tiny], axis=1)
+    z = np.log(tiny) - np.log1p(-tiny)
+    np.testing.assert_allclose(convert(pair, "probs", "log_odds"), -z, rtol=1e-14)
+    np.testing.assert_allclose(convert(pair[:, ::-1], "probs", "real"), z, rtol=1e-14)
+    np.testing.assert_allclose(convert(tiny, "probs", "log_odds"), z, rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int64, bool])
+def test_zero_and_one_alone_stand_for_a_hundredth(dtype: Any) -> None:
+    ends = np.array([0, 1], dtype)
+    for domain in ("log_odds", "real"):
+        np.testing.assert_allclose(convert(ends, "probs", domain), [-np.log(100), np.log(100)])
+        pair = np.stack([ends[::-1], ends], axis=1)
+        np.testing.assert_allclose(convert(pair, "probs", domain), [-np.log(100), np.log(100)])
+    for domain in ("probability", "order"):
+        assert convert(ends, "probs", domain).tolist() == [0.0, 1.0]
+
+
+def test_nothing_else_moves_and_order_is_kept() -> None:
+    p = np.random.default_rng(0).beta(0.1, 0.1, 1000)
+    p = np.sort(np.concatenate([[0.0, 1e-300, 1e-37], p, [1 - 2**-53, 1.0]]))
+    z = convert(p, "probs", "log_odds")
+    assert np.isfinite(z).all() and (np.diff(z) >= 0).all()
+    assert z[0] == z[1] == pytest.approx(np.log(FLOOR)) and z[2] > z[1]
+    inside = (p > FLOOR) & (p < 1)
+    np.testing.assert_allclose(z[inside], logit(p[inside]), rtol=1e-13, atol=1e-15)
+    single = convert(p.astype(np.float32), "probs", "log_odds")
+    assert single.dtype == np.float64 and (np.diff(single) >= 0).all()
+
+
+def test_the_callers_array_stays_as_it_is() -> None:
+    for inputs in ("probs", "logits", "scores"):
+        scores = np.array([0.0, 0.25, 1.0])
+        scores.flags.writeable = False
+        for domain in ("real", "order"):
+            result = convert(scores, inputs, domain)
+            assert not np.shares_memory(result, scores)
+
+
+@pytest.mark.parametrize(
+    ("one", "least"),
+    [
+        # The least of class 0 is one minus the greatest of class 1.
+        ([0.0, 0.004, 0.5, 0.9], [None, 0.002]),
+        ([0.004, 0.5, 0.998, 1.0], [0.001, None]),
+        ([0.0, 0.004, 0.998, 1.0], [0.001, 0.002]),
+        ([0.0, 0.5, 1.0], [0.01, 0.01]),
+        ([0.0, 0.0], [None, 0.01]),
+        ([1.0, 1.0], [0.01, None]),
+        ([0.0, 1e-300, 0.5], [None, None]),
+        ([1e-300, 0.5], [None, None]),
+    ],
+)
+def test_what_zero_stands_for(one: Any, least: Any) -> None:
+    one = np.array(one)
+    expected = [FLOOR if value is None else value for value in least]
+    np.testing.assert_allclose(least_probabilities(one), expected, rtol=1e-12)
+    np.testing.assert_allclose(least_probabilities(one[:, None]), expected, rtol=1e-12)
+    pair = np.stack([1 - one, one], axis=1)
+    found = least_probabilities(pair)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    # Turned round, the classes change places.
+    np.testing.assert_allclose(least_probabilities(pair[:, ::-1]), expected[::-1], rtol=1e-12)
+    z = np.log(np.maximum(one, expected[1])) - np.log(np.maximum(1 - one, expected[0]))
+    for scores in (one, pair):
+        np.testing.assert_allclose(convert(scores, "probs", "real", found), z, rtol=1e-9)
+        np.testing.assert_array_equal(convert(scores, "probs", "order", found), one)
+
+
+def test_what_zero_stands_for_in_single_precision() -> None:
+    one = np.array([0.0, 1e-12, 0.5, 1.0], np.float32)
+    np.testing.assert_allclose(least_probabilities(one), [0.01, 5e-13], rtol=1e-6)
+
+
+PAIR = np.array([[0.5, 0.5], [0.3, 0.8]])
+
+
+@pytest.mark.parametrize(
+    ("scores", "inputs", "domain", "message"),
+    [
+        ([0.1], "scores", "probability", "for this calibrator, got 'scores'; give the"),
+        ([0.1], "scores", "log_odds", "got 'scores'; .* raw scores of two to Logistic or Isotonic"),
+        (
+            [0.1, np.nan],
+            "probs",
+            "order",
+            r"scores must be finite, got NaN at position 1 \(1 in all",
+        ),
+        ([-np.inf], "logits", "real", "scores must be finite, got infinity at position 0"),
+        (
+            np.zeros((2, 3)),
+            "probs",
+            "order",
+            r"\(n,\), \(n, 1\) or \(n, 2\) for two classes, got \(2",
+        ),
+        (PAIR, "scores", "order", "got two columns; give the score of the second class"),
+        (
+            [0.5, -0.25],
+            "probs",
+            "order",
+            r"must lie in \[0, 1\] for inputs='probs', got -0.25; say",
+        ),
+        (
+            [0.5, 1.5],
+            "probs",
+            "log_odds",
+            r"got 1.5; say inputs='logits' for logits or log odds, or inputs=",
+        ),
+        (
+            PAIR,
+            "probs",
+            "order",
+            r"rows that sum to one for inputs='probs', got \[0.3 0.8\] in row 1",
+        ),
+    ],
+)
+def test_errors_say_what_is_wrong(scores: Any, inputs: Any, domain: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        convert(np.asarray(scores), inputs, domain)
+
+
+def test_sums_next_to_one_are_taken_for_rounding() -> None:
+    pair = np.array([[0.4, 0.6009], [0.4, 0.5991]])
+    np.testing.assert_allclose(convert(pair, "probs", "order"), [0.6009, 0.5991])
+
+
+L = np.array([[2.0, -1.0, 0.5], [800.0, 0.0, -800.0]])
+
+
+def test_several_classes_by_hand() -> None:
+    logs = np.log(softmax(L[:1], axis=1))
+    np.testing.assert_array_equal(convert(L, "logits", "logits"), L)
+    np.testing.assert_allclose(convert(L, "logits", "log_probabilities")[:1], logs, rtol=1e-12)
+    far = convert(L, "logits", "log_probabilities")[1]
+    np.testing.assert_allclose(far, [0, -800, -1600], atol=1e-9)
+    np.testing.assert_allclose(convert(L, "logits", "probabilities"), softmax(L, axis=1))
+    p = np.array([[0.5, 0.3, 0.2001]])
+    np.testing.assert_allclose(convert(p, "probs", "logits"), np.log(p), rtol=1e-12)
+    np.testing.assert_allclose(convert(p, "probs", "probabilities"), p / p.sum(), rtol=1e-12)
+    np.testing.assert_allclose(
+        convert(p, "probs", "log_probabilities"), np.log(p / p.sum()), rtol=1e-12
+    )
+
+
+def test_what_zero_stands_for_in_several_classes() -> None:
+    p = np.array([[0.0, 0.4, 0.6], [0.004, 0.996, 0.0], [1e-300, 0.5, 0.5]])
+    logs, least = _inputs.convert(p, "probs", "logits")
+    assert least is not None
+    # Half the least positive one is below the floor for the first class, at most 0.01 for the last.
+    np.testing.assert_allclose(least, [FLOOR, FLOOR, 0.01], rtol=1e-12)
+    np.testing.assert_allclose(logs, np.log(np.maximum(p, least)), rtol=1e-12)
+    # New scores are raised as those of the fit were.
+    again = convert(np.array([[0.0, 0.0, 1.0]]), "probs", "logits", least)
+    np.testing.assert_allclose(again, np.log([[FLOOR, FLOOR, 1.0]]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("domain", ["probabilities", "log_probabilities", "logits"])
+def test_one_column_stands_for_two_classes(domain: Any) -> None:
+    pair = np.stack([1 - P, P], axis=1)
+    one, two = (convert(scores, "probs", domain) for scores in (P, pair))
+    np.testing.assert_allclose(one, two, rtol=1e-14)
+    z = convert(Z, "logits", domain)
+    assert z.shape == (4, 2)
+    if domain != "probabilities":
+        np.testing.assert_allclose(z[:, 1] - z[:, 0], Z, rtol=1e-12)

@@ -1,0 +1,193 @@
+"""Temperatures and their ensembles against SciPy, quadrature and published figures."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpyro.diagnostics import effective_sample_size
+from scipy import optimize
+from scipy.special import logsumexp, softmax
+
+from bayescal import metrics
+from bayescal._core.optimise import Status
+from bayescal.calibrators import EnsembleTemperature, Temperature
+from bayescal.calibrators._adaptive import best_inverse_temperature, equal_mass_error
+from bayescal.calibrators._mixture import best_mixture
+from bayescal.calibrators._parametric import Inference
+from bayescal.calibrators.temperature import fit_inverse_temperature
+
+Array = np.ndarray
+
+
+def make(n: int = 300, k: int = 5, seed: int = 0) -> tuple[Array, Array, Array]:
+    rng = np.random.default_rng(seed)
+    z = 3 * rng.normal(size=(n, k)) + rng.normal(size=(n, 1))
+    y = np.argmax(0.4 * z + rng.gumbel(size=z.shape), axis=1)
+    return z, y, rng.uniform(0.5, 2, n)
+
+
+def loss(s: float, z: Array, y: Array, w: Array) -> float:
+    return float(w @ (logsumexp(s * z, axis=1) - s * z[np.arange(len(y)), y]))
+
+
+@pytest.mark.parametrize(("n", "k"), [(2, 3), (40, 2), (300, 5), (8000, 20)])
+def test_the_best_temperature_against_scipy(n: int, k: int) -> None:
+    z, y, w = make(n, k)
+    found = fit_inverse_temperature(z, y, w)
+    best = optimize.minimize_scalar(
+        loss, args=(z, y, w), bounds=(0, 5), method="bounded", options={"xatol": 1e-11}
+    )
+    assert found.status == Status.CONVERGED
+    assert loss(found.inverse, z, y, w) <= best.fun * (1 + 1e-12)
+    assert found.inverse == pytest.approx(best.x, rel=1e-5, abs=1e-8)
+    assert found.value == pytest.approx(best.fun, rel=1e-6)
+    narrow = fit_inverse_temperature(z.astype(np.float32), y, w)
+    assert narrow.inverse == pytest.approx(found.inverse, rel=1e-5)
+
+
+def test_temperatures_at_the_limits() -> None:
+    eye = np.eye(3)
+    ones = np.ones(3)
+    right = fit_inverse_temperature(2 * eye, np.arange(3), ones)
+    assert right.status == Status.UNBOUNDED and np.isfinite(right.inverse)
+    wrong = fit_inverse_temperature(2 * eye, np.array([1, 2, 0]), ones)
+    assert wrong.inverse == 0 and wrong.status == Status.CONVERGED
+    same = fit_inverse_temperature(np.zeros((3, 3)), np.arange(3), ones)
+    assert same.inverse == 1 and same.status == Status.CONVERGED
+    for size in (1e-30, 1e30):
+        some = size * np.array([[1.0, 0, 0]] * 3)
+        found = fit_inverse_temperature(some, np.array([0, 1, 0]), ones)
+        # Two of three are right: exp(s size) / 2 is the ratio of shares.
+        assert found.inverse * size == pytest.approx(np.log(4), rel=1e-7)
+    state = Temperature()._fit(2 * eye, np.array([1, 2, 0]), ones, 0)
+    np.testing.assert_allclose(Temperature().apply(state, eye), 1 / 3)
+    assert np.isinf(state["temperature"])
+
+
+@pytest.mark.realdata
+def test_published_temperature(shared_data: Path) -> None:
+    data = np.load(shared_data / "predictions" / "kull_densenet40_c10.npz")
+    y, at = data["y_val"].astype(int), data["y_test"].astype(int)
+    state = Temperature()._fit(data["logits_val"], y, np.ones(len(y)), 0)
+    assert state["temperature"] == pytest.approx(2.8826, abs=1e-4)
+    probs = Temperature().apply(state, data["logits_test"])
+    assert -np.log(probs[np.arange(len(at)), at]).mean() == pytest.approx(0.22509, abs=5e-6)
+    assert metrics.ece(probs, at, bins=15) == pytest.approx(0.00946, abs=5e-6)
+    equal = metrics.ece(probs, at, bins=15, binning="equal_mass")
+    assert equal == pytest.approx(0.00924, abs=5e-6)
+
+
+def test_mixture_against_scipy() -> None:
+    rng = np.random.default_rng(0)
+    for q in (2, 3, 6):
+        parts, w = rng.uniform(0, 1, (200, q)) ** 3, rng.uniform(0.5, 2, 200)
+        shares, value = best_mixture(parts, w)
+        assert shares.sum() == pytest.approx(1) and (shares >= 0).all()
+        expected = optimize.minimize(
+            lambda s, parts=parts, w=w: -(w @ np.log(parts @ s)),
+            np.full(q, 1 / q),
+            method="SLSQP",
+            bounds=[(0, 1)] * q,
+            constraints={"type": "eq", "fun": lambda s: s.sum() - 1},
+            options={"ftol": 1e-13, "maxiter": 500},
+        )
+        assert value <= expected.fun * (1 + 1e-9)
+        np.testing.assert_allclose(shares, expected.x, atol=1e-4)
+
+
+def test_mixture_of_equal_and_of_impossible_predictions() -> None:
+    same, _ = best_mixture(np.full((5, 3), 0.2), np.ones(5))
+    assert same.sum() == pytest.approx(1) and (same >= 0).all()
+    parts = np.stack([np.zeros(4), np.full(4, 0.5), np.full(4, 0.25)], axis=1)
+    best, value = best_mixture(parts, np.ones(4))
+    np.testing.assert_allclose(best, [0, 1, 0], atol=1e-8)
+    assert value == pytest.approx(4 * np.log(2))
+
+
+def test_ensemble_is_the_best_mixture_of_its_parts() -> None:
+    z, y, w = make(400)
+    state = EnsembleTemperature()._fit(z, y, w, 0)
+    s = state["theta"][0]
+    rows = np.arange(len(y))
+    parts = [softmax(s * z, axis=1), softmax(z, axis=1), np.full(z.shape, 0.2)]
+    grid = np.random.default_rng(0).dirichlet(np.ones(3), 2000)
+    own = np.stack([p[rows, y] for p in parts], axis=1)
+    losses = -(np.log(own @ grid.T).T @ w) / w.sum()
+    assert state["objective"] <= losses.min()
+    assert state["objective"] == pytest.approx(losses.min(), abs=1e-3)
+    mixed = sum(m * p for m, p in zip(state["mixture"], parts, strict=True))
+    np.testing.assert_allclose(EnsembleTemperature().apply(state, z), mixed, rtol=1e-10)
+
+
+def test_error_in_bins_of_equal_mass() -> None:
+    rng = np.random.default_rng(0)
+    confidence = rng.uniform(0.3, 1, 300)
+    correct = (rng.uniform(size=300) < confidence**1.5).astype(float)
+    order = np.argsort(confidence)
+    expected = sum(
+        abs(confidence[part].sum() - correct[part].sum()) for part in np.array_split(order, 15)
+    )
+    found = equal_mass_error(confidence, correct, np.ones(300))
+    assert found == pytest.approx(expected / 300, rel=1e-12)
+    shuffled = rng.permutation(300)
+    again = equal_mass_error(confidence[shuffled], correct[shuffled], np.ones(300))
+    assert again == pytest.approx(found, rel=1e-12)
+    # One confidence for all is one bin.
+    assert equal_mass_error(np.full(10, 0.7), np.arange(10) < 5, np.ones(10)) == pytest.approx(0.2)
+
+
+def test_the_temperature_of_the_least_error() -> None:
+    z, y, w = make(500)
+    inverse, error = best_inverse_temperature(z, y, w)
+    correct = z.argmax(axis=1) == y
+
+    def at(s: float) -> float:
+        return equal_mass_error(softmax(s * z, axis=1).max(axis=1), correct, w)
+
+    assert error == pytest.approx(at(inverse), rel=1e-9)
+    assert error <= min(at(s) for s in np.exp(np.linspace(-3, 3, 200))) + 2e-3
+    state = Temperature("adaptive_ece")._fit(z, y, w, 0)
+    assert state["theta"][0] == inverse and state["objective"] == error
+
+
+@pytest.mark.parametrize("k", [3, 7])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_least_error_is_what_metrics_report(k: int, weighted: bool) -> None:
+    z, y, w = make(500, k)
+    weights = w if weighted else None
+    model = Temperature("adaptive_ece", inputs="logits").fit(z, y, weights)
+    probs = model.predict_proba(z)
+    reported = metrics.ece(probs, y, bins=15, binning="equal_mass", weights=weights)
+    assert model.objective_ == pytest.approx(reported, rel=1e-9)
+
+
+@pytest.mark.parametrize("inference", ["laplace", "nuts"])
+def test_posterior_against_quadrature(inference: Inference) -> None:
+    z, y, w = make(30, 4)
+    u = np.linspace(-6, 3, 3001)
+    log = np.array([-loss(np.exp(v), z, y, w) - 0.5 * (v / 1.5) ** 2 for v in u])
+    mass = np.exp(log - log.max())
+    mass /= mass.sum()
+    mean = mass @ u
+    deviation = np.sqrt(mass @ (u - mean) ** 2)
+    calibrator = Temperature(inference=inference, num_samples=4000)
+    draws = calibrator._sample({}, z, y, w, 0)
+    found = np.log(draws.coefficients[..., 0])
+    if inference == "nuts":
+        assert draws.divergences == 0 and draws.r_hat[0] < 1.01
+        ess = float(effective_sample_size(found[..., None])[0])
+        assert abs(found.mean() - mean) < 4.5 * deviation / np.sqrt(ess)
+        squares = (found - mean) ** 2
+        ess = float(effective_sample_size(squares[..., None])[0])
+        assert abs(squares.mean() - deviation**2) < 4.5 * squares.std() / np.sqrt(ess)
+    else:
+        assert found.mean() == pytest.approx(u[np.argmax(log)], abs=0.003)
+        curvature = np.gradient(np.gradient(log, u), u)[np.argmax(log)]
+        assert found.std() == pytest.approx((-curvature) ** -0.5, rel=0.03)
+    at = np.array([[1.0, 0.0, -1.0, 0.5]])
+    state = {"theta_draws": draws.coefficients}
+    probs, lower, upper = calibrator._summary(state, at, 0.9)
+    curves = np.array([softmax(s * at[0]) for s in draws.coefficients.ravel()])
+    np.testing.assert_allclose(probs[0], curves.mean(axis=0))
+    np.testing.assert_allclose(lower[0], np.quantile(curves, 0.05, axis=0))
+    np.testing.assert_allclose(upper[0], np.quantile(curves, 0.95, axis=0))

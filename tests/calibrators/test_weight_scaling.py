@@ -1,0 +1,201 @@
+"""Weight scaling by hand, against loops over bins and against a search over weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bayescal import metrics
+from bayescal._core.numerics import softmax
+from bayescal.calibrators import WeightScaling
+from bayescal.calibrators._adaptive import equal_mass_error
+from bayescal.calibrators._inputs import convert
+from tests.calibrators.multiclass_hostile import LOGITS, PROBABILITIES
+
+
+def example(n: int, k: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draw probabilities, labels and weights."""
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.full(k, 0.6), n)
+    blurred = 0.7 * p + 0.3 / k
+    y = (blurred.cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
+    return p, y, rng.uniform(0.2, 3, n)
+
+
+MAPS = [
+    WeightScaling(),
+    WeightScaling(1),
+    WeightScaling(3),
+    WeightScaling(13),
+    WeightScaling(5, "equal_width"),
+]
+
+
+@pytest.mark.parametrize("bins", [1, 4, 13])
+def test_equal_mass_against_a_loop_over_parts_of_the_order(bins: int) -> None:
+    p, y, _ = example(650, 5)
+    state = WeightScaling(bins)._fit(p, y, np.ones(650), 0)
+    confidence = p.max(axis=1)
+    found = WeightScaling(bins).apply(state, p)
+    for b, part in enumerate(np.array_split(np.argsort(confidence), bins)):
+        accuracy, mean = (p.argmax(axis=1) == y)[part].mean(), confidence[part].mean()
+        alpha = min(1, max(1e-9, (accuracy - 0.2) / (mean - 0.2)))
+        assert state["alpha"][b] == pytest.approx(alpha, abs=1e-12)
+        np.testing.assert_allclose(found[part], alpha * p[part] + (1 - alpha) / 5, atol=1e-12)
+        if 0 < alpha < 1:
+            assert found[part].max(axis=1).mean() == pytest.approx(accuracy)
+    assert len(state["edges"]) == bins - 1
+
+
+def test_equal_width_by_hand() -> None:
+    # Bins (0, 1/4], ..., (3/4, 1]: two rows in the third, of which the border is one, one above.
+    p = np.array([[0.75, 0.25], [0.4, 0.6], [0.9, 0.1], [0.8, 0.2]])
+    y = np.array([0, 0, 0, 1])
+    state = WeightScaling(4, "equal_width")._fit(p, y, np.array([1.0, 1, 3, 2]), 0)
+    np.testing.assert_array_equal(state["edges"], [0.25, 0.5, 0.75])
+    np.testing.assert_array_equal(state["bin_weights"], [0, 0, 2, 5])
+    # Third: accuracy 1/2, so nothing is left. Fourth: 3/5 with confidence (2.7 + 1.6) / 5 = 0.86.
+    # All: accuracy 4/7, confidence (0.75 + 0.6 + 4.3) / 7.
+    together = (4 / 7 - 0.5) / (5.65 / 7 - 0.5)
+    np.testing.assert_allclose(state["alpha"], [together, together, 1e-9, 0.1 / 0.36], atol=1e-14)
+    assert state["objective"] == pytest.approx(0, abs=1e-9)
+
+
+def test_limits_by_hand() -> None:
+    p, ones = np.array([[0.7, 0.2, 0.1]] * 4), np.ones(4)
+    # More often right than confident, worse than chance, and nothing to scale.
+    assert WeightScaling(1)._fit(p, np.array([0, 0, 0, 0]), ones, 0)["alpha"] == 1
+    assert WeightScaling(1)._fit(p, np.array([0, 1, 2, 1]), ones, 0)["alpha"] == 1e-9
+    uniform = np.full((4, 3), 1 / 3)
+    for chosen in MAPS:
+        assert (chosen._fit(uniform, np.array([0, 1, 1, 1]), ones, 0)["alpha"] == 1).all()
+    # An error that is left: 1 - 0.7 in the first case.
+    state = WeightScaling(1)._fit(p, np.zeros(4, int), ones, 0)
+    assert state["objective"] == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("sharpness", [0.5, 1, 2, 5])
+def test_one_weight_is_the_best_of_a_grid(sharpness: float) -> None:
+    p, y, _ = example(450, 4, seed=3)
+    p = softmax(sharpness * np.log(p))
+    correct, confidence = p.argmax(axis=1) == y, p.max(axis=1)
+
+    def error(alpha: float) -> float:
+        return equal_mass_error(alpha * confidence + (1 - alpha) / 4, correct, np.ones(450))
+
+    state = WeightScaling()._fit(p, y, np.ones(450), 0)
+    alpha = float(state["alpha"][0])
+    grid = np.linspace(0.01, 1, 400)
+    errors = np.array([error(a) for a in grid])
+    assert state["objective"] == pytest.approx(error(alpha), abs=1e-12)
+    assert state["objective"] <= errors.min() + 1e-12
+    # Of equally good ones the nearest to one.
+    assert alpha >= grid[errors <= errors.min() + 1e-12].max() - 1e-2
+    np.testing.assert_allclose(WeightScaling().apply(state, p), alpha * p + (1 - alpha) / 4)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_error_of_one_weight_is_what_metrics_report(weighted: bool) -> None:
+    p, y, w = example(450, 4)
+    weights = w if weighted else None
+    model = WeightScaling().fit(softmax(2 * np.log(p)), y, weights)
+    probs = model.predict_proba(softmax(2 * np.log(p)))
+    reported = metrics.ece(probs, y, bins=15, binning="equal_mass", weights=weights)
+    assert 0.01 < model.alpha_[0] < 1
+    assert model.objective_ == pytest.approx(reported, rel=1e-9)
+
+
+def test_only_what_is_left_to_one_tells_confident_rows_apart() -> None:
+    doubt = np.logspace(-2, -30, 12)
+    p = np.stack([1 - doubt, doubt], axis=1)
+    y = np.arange(12) // 6
+    state = WeightScaling(2)._fit(p, y, np.ones(12), 0)
+    np.testing.assert_array_equal(state["bin_weights"], [6, 6])
+    np.testing.assert_allclose(WeightScaling(2).apply(state, p)[6:], 0.5, atol=1e-9)
+
+
+rows = st.lists(
+    st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 2), st.integers(1, 3)),
+    min_size=1,
+    max_size=20,
+)
+
+
+@pytest.mark.parametrize("chosen", MAPS, ids=repr)
+@given(data=rows)
+def test_weights_are_repetition_and_order_does_not_matter(
+    chosen: WeightScaling, data: list[tuple[int, int, int, int]]
+) -> None:
+    first, second, y, count = np.array(data).T
+    p = np.stack([first + 1, second + 1, np.full(len(y), 3)], axis=1).astype(float)
+    p /= p.sum(axis=1, keepdims=True)
+    state = chosen._fit(p, y, count.astype(float), 0)
+    repeated = chosen._fit(p.repeat(count, 0), y.repeat(count), np.ones(count.sum()), 0)
+    turned = chosen._fit(p[::-1].copy(), y[::-1], count[::-1].astype(float), 0)
+    for name, value in state.items():
+        np.testing.assert_allclose(value, repeated[name], atol=1e-9)
+        np.testing.assert_allclose(value, turned[name], atol=1e-9)
+    found = chosen.apply(state, p)
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+    # The most probable class stays so, equal ones stay equal.
+    np.testing.assert_array_equal(found.argmax(axis=1), p.argmax(axis=1))
+    same = p[:, 0] == p[:, 1]
+    np.testing.assert_array_equal(found[same, 0], found[same, 1])
+
+
+@pytest.mark.parametrize("chosen", MAPS, ids=repr)
+@pytest.mark.parametrize("name", [*PROBABILITIES, *LOGITS])
+def test_hostile_data(chosen: WeightScaling, name: str) -> None:
+    kind = "probs" if name in PROBABILITIES else "logits"
+    given, y = (PROBABILITIES | LOGITS)[name]
+    p = convert(np.array(given), kind, "probabilities")[0]
+    state = chosen._fit(p, np.array(y), np.ones(len(y)), 0)
+    found = chosen.apply(state, p)
+    assert all(isinstance(value, np.ndarray) for value in state.values())
+    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-12)
+    assert (found[p > 0] > 0).all() and (found >= 0).all()
+    alone = chosen.apply(state, p[:1])
+    np.testing.assert_array_equal(alone, found[:1])
+
+
+def test_float32_rows_are_used_in_float64() -> None:
+    p, y, weights = example(300, 4)
+    narrow = p.astype(np.float32)
+    for chosen in MAPS:
+        state = chosen._fit(narrow, y, weights, 0)
+        wide = chosen._fit(narrow.astype(float), y, weights, 0)
+        np.testing.assert_array_equal(state["alpha"], wide["alpha"])
+        found = chosen.apply(state, narrow)
+        assert found.dtype == np.float64
+        np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-14)
+
+
+def test_options() -> None:
+    assert WeightScaling().domain == "probabilities"
+    with pytest.raises(ValueError, match="bins must be at least 1, got 0"):
+        WeightScaling(0).fit([0.2, 0.7], [0, 1])
+    with pytest.raises(ValueError, match="binning must be one of .*, got 'equal'"):
+        WeightScaling(binning="equal").fit(  # pyright: ignore[reportArgumentType]
+            [0.2, 0.7], [0, 1]
+        )
+
+
+@pytest.mark.realdata
+def test_published_figures_of_densenet(shared_data: Path) -> None:
+    data = np.load(shared_data / "predictions" / "kull_densenet40_c10.npz")
+    given, test = (softmax(data[name]) for name in ("logits_val", "logits_test"))
+    y = data["y_val"].astype(int)
+
+    def error(probs: np.ndarray) -> float:
+        return 100 * metrics.ece(probs, data["y_test"], bins=25)
+
+    # In percent, 25 bins of equal width; the second from 13 bins of equal mass.
+    assert error(test) == pytest.approx(5.507, abs=1e-3)
+    chosen = WeightScaling(13)
+    found = chosen.apply(chosen._fit(given, y, np.ones(len(y)), 0), test)
+    assert error(found) == pytest.approx(1.314, abs=0.03)
+    np.testing.assert_array_equal(found.argmax(axis=1), test.argmax(axis=1))

@@ -6,13 +6,14 @@ import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from typer.core import TyperGroup
+
+from benchmarks.studies.printing import progress_bar
+from benchmarks.studies.store import Progress
 
 PROGRAM = "python -m benchmarks.studies"
 _INTERRUPTED = 130
@@ -63,23 +64,9 @@ def end_interrupted() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[Callable[[str, int, int], None]]:
+def running() -> Iterator[Progress]:
     """Show progress on standard error, and make the errors of a study those of the command."""
-    terminal = Console(stderr=True)
-    with Progress(
-        TextColumn("{task.description:<36}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=terminal,
-        transient=True,
-        disable=not terminal.is_terminal,
-    ) as progress:
-        task = progress.add_task("reading", total=None)
-
-        def show(name: str, done: int, total: int) -> None:
-            progress.update(task, description=name, completed=done, total=total)
-
+    with progress_bar("reading") as show:
         with _warnings_in_one_line():
             try:
                 yield show

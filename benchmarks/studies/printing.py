@@ -1,11 +1,15 @@
-"""How studies print: one kind of table, and plain lines."""
+"""How studies print: one kind of table, plain lines, and progress."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+
+from benchmarks.studies import store
 
 _WIDTH = 118
 
@@ -49,3 +53,22 @@ def show_table(
         table.add_section()
         table.add_row(*last)
     console.print(table)
+
+
+@contextlib.contextmanager
+def progress_bar(first: str) -> Iterator[store.Progress]:
+    """Show a bar on standard error, if that is a terminal; ``first`` stands there until a step."""
+    terminal = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description:<38}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=terminal,
+        transient=True,
+        disable=not terminal.is_terminal,
+    ) as bar:
+        task = bar.add_task(first, total=None)
+        yield lambda name, done, total: bar.update(
+            task, description=name, completed=done, total=total
+        )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-Report = Callable[[str, int, int], None]
+from benchmarks.studies.printing import progress_bar
+from benchmarks.studies.store import Progress as Report
 
 
 @contextlib.contextmanager
@@ -17,19 +18,5 @@ def showing(progress: bool | Report) -> Iterator[Report | None]:
     if not progress:
         yield None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = TextColumn("{task.description:<38}"), BarColumn(), MofNCompleteColumn()
-    with Progress(
-        *columns,
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as bar:
-        task = bar.add_task("compiling", total=None)
-        yield lambda name, done, total: bar.update(
-            task, description=name, completed=done, total=total
-        )
+    with progress_bar("compiling") as bar:
+        yield bar

@@ -75,20 +75,12 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     return argname if isinstance(val, bytes) else None
 
 
-# Peers that no environment has, and why.
-NOT_INSTALLABLE = {
-    "dirichletcal": "no installer reads the requirements of its only release",
-}
-
-
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test whose libraries, the arguments of its ``parity`` marker, are absent.
 
     Where $BAYESCAL_REQUIRE_PARITY is set it fails instead: there they are to be installed.
     """
     needed = {name for marker in item.iter_markers("parity") for name in marker.args}
-    for name in sorted(needed & NOT_INSTALLABLE.keys()):
-        pytest.skip(f"{name} is not installed: {NOT_INSTALLABLE[name]}")
     absent = sorted(name for name in needed if importlib.util.find_spec(name) is None)
     if absent:
         end = pytest.fail if os.environ.get("BAYESCAL_REQUIRE_PARITY") else pytest.skip

@@ -644,7 +644,7 @@ def test_parameters_that_do_not_fit_the_features() -> None:
     [
         "montecarlo",
         "sobol",
-        "importance",
+        pytest.param("importance", marks=pytest.mark.slow),
         pytest.param("quadrature", marks=pytest.mark.slow),
         pytest.param("nuts", marks=pytest.mark.slow),
     ],

@@ -23,7 +23,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n == "beta" else n for n in CASES]
+)
 def test_distribution_function_is_undone(x64: None, name: str) -> None:
     make, expected, tolerance = CASES[name]
     u = np.random.default_rng(0).random(20_000)
@@ -31,6 +33,7 @@ def test_distribution_function_is_undone(x64: None, name: str) -> None:
     np.testing.assert_allclose(expected.cdf(found), u, rtol=0, atol=tolerance)
 
 
+@pytest.mark.slow
 def test_each_value_ends_alone(x64: None) -> None:
     """No value depends on others that still move when it has settled."""
     u = np.random.default_rng(1).random(5_000)

@@ -8,10 +8,9 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
-from scipy.special import log_softmax, softmax
+from scipy.special import softmax
 
 import bayescal as bc
 
@@ -110,32 +109,6 @@ def test_netcal() -> None:
     found = bc.Temperature().fit(P, Y).predict_proba(P)
     assert log_loss(found) <= log_loss(theirs.transform(P)) * (1 + 1e-6)
     np.testing.assert_allclose(found, theirs.transform(P), atol=1e-3)
-
-
-@pytest.mark.parity("dirichletcal")
-@pytest.mark.parametrize(("strength", "own"), [(1e-3, 1e-3), (1e-2, 0.1)])
-def test_dirichletcal(strength: float, own: float) -> None:
-    """Its penalties are on sums of squares, ours on means."""
-    import dirichletcal
-
-    k = Z.shape[1]
-    full = dirichletcal.FullDirichletCalibrator
-    with jax.numpy_dtype_promotion("standard"):
-        theirs = full(reg_lambda=strength, reg_mu=own, ref_row=False).fit(P, Y)
-    ours = bc.Dirichlet(strength * k * (k - 1), own * k).fit(P, Y)
-
-    def objective(w: Array, b: Array) -> float:
-        off = w - np.diag(np.diag(w))
-        logits = log_softmax(Z, axis=1) @ w.T + b
-        squares = strength * float((off**2).sum()) + own * float((b**2).sum())
-        return log_loss(softmax(logits, axis=1)) + squares
-
-    expected = objective(np.asarray(theirs.coef_), np.asarray(theirs.intercept_))
-    found = objective(ours.coef_, ours.intercept_)
-    assert found == pytest.approx(ours.objective_, rel=1e-9)
-    assert found <= expected * (1 + 1e-8)
-    probs = softmax(log_softmax(Z, axis=1) @ ours.coef_.T + ours.intercept_, axis=1)
-    np.testing.assert_allclose(ours.predict_proba(P), probs, rtol=1e-9)
 
 
 def test_one_versus_rest_of_scikit_learn() -> None:

@@ -128,6 +128,7 @@ def test_any_prior_of_the_coefficients_against_scipy() -> None:
         assert float(result.value[0]) == pytest.approx(total(beta), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_a_cauchy_prior_tames_separable_data() -> None:
     x = np.array([[-2.0], [-1.0], [1.0], [2.0]])
     t = np.array([0.0, 0.0, 1.0, 1.0])

@@ -60,7 +60,7 @@ def test_batches_have_the_targets_of_each_data_set(
         np.testing.assert_array_equal(found[row, : 20 - n], 0)
 
 
-@pytest.mark.parametrize("pairs", [1, 300, 10**6])
+@pytest.mark.parametrize("pairs", [1, pytest.param(300, marks=pytest.mark.slow), 10**6])
 def test_batches_are_mapped_a_few_at_a_time(
     x64: None, monkeypatch: pytest.MonkeyPatch, pairs: int
 ) -> None:

@@ -19,9 +19,9 @@ from bayescal.inference import (
     Problem,
     Setup,
     Summary,
+    condition,
     keep_draws,
     pareto_k,
-    summarise,
 )
 from bayescal.inference.prediction import Prediction
 from bayescal.inference.result import METHODS, Posterior
@@ -142,7 +142,8 @@ def posterior(
         problem = keep_draws(setup, problem)
         none, stated = np.full(count, np.nan), rule.stated(state)
         if stated is None:
-            found = summarise(setup, problem)._replace(quadrature_error=none)
+            problem, found = condition(setup, problem)
+            found = found._replace(quadrature_error=none)
         else:
             found = Summary(stated[0], none, none, stated[1])
         summary = Summary(*(np.asarray(value)[:count] for value in found))

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.blocks import POINTS_PER_CHUNK, block_elements, even_block
-from bayescal._core.numerics import below_top
+from bayescal._core.numerics import subtract_maximum
 from bayescal._core.padding import padded_length
 from bayescal._core.precision import float64
 
@@ -73,14 +73,14 @@ def prepare_keys(
     block = even_block(padded, block_elements() // POINTS_PER_CHUNK)
     count = -(-padded // block)
 
-    def blocks(array: np.ndarray, fill: float, kind: Any, ones: int = 0) -> jax.Array:
+    def blocks(array: np.ndarray, fill: float, dtype: Any, ones: int = 0) -> jax.Array:
         """Return the rows in blocks, the last one filled up, with columns of ones added."""
         if array.ndim == 1:
-            whole = np.full(count * block, fill, kind)
+            whole = np.full(count * block, fill, dtype)
             whole[:n] = array
         else:
             width = array.shape[1]
-            whole = np.full((count * block, width + ones), fill, kind)
+            whole = np.full((count * block, width + ones), fill, dtype)
             whole[:n, :width] = array
             whole[:n, width:] = 1
         return jnp.asarray(whole.reshape(count, block, *whole.shape[1:]))
@@ -166,7 +166,7 @@ def _attention(
             inverse, bias, top, sums = of
             scores = products * inverse + bias
             new_top = jnp.maximum(top, jnp.max(scores, axis=1))
-            terms = jnp.exp(below_top(scores, new_top[:, None]).astype(dtype))
+            terms = jnp.exp(subtract_maximum(scores, new_top[:, None]).astype(dtype))
             part = jnp.matmul(terms, values, precision="highest")
             # Before the first key the sums are zero and the scale is the lowest number.
             shrink = jnp.exp((top - new_top).astype(dtype))

@@ -17,7 +17,7 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 
 from bayescal._core.blocks import POINTS_PER_CHUNK, block_elements, even_block
-from bayescal._core.numerics import below_top
+from bayescal._core.numerics import subtract_maximum
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import bulk_dtype, float64
 
@@ -337,7 +337,7 @@ def _log_sums(
                 distance = jnp.where(distance > at_query, distance / left_out_factor**2, jnp.inf)
             terms = item[1][:, None] - distance
             new_top = jnp.maximum(top, jnp.max(terms, axis=0))
-            added = jnp.sum(jnp.exp(below_top(terms, new_top)), axis=0)
+            added = jnp.sum(jnp.exp(subtract_maximum(terms, new_top)), axis=0)
             return (new_top, total * jnp.exp(top - new_top) + added), None
 
         lowest = jnp.full(some.shape[:1], jnp.finfo(dtype).min, dtype)

@@ -64,7 +64,7 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
     return below
 
 
-def below_top(values: jax.Array, top: jax.Array) -> jax.Array:
+def subtract_maximum(values: jax.Array, top: jax.Array) -> jax.Array:
     """Return values - top, where no value is larger than ``top``.
 
     A compiler may compute large values twice, and round them differently: once for their maximum,

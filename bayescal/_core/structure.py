@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-_MOST = 256
+_MAX_ENTRIES = 256
 
 
 def cached_by_structure(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -22,10 +22,10 @@ def cached_by_structure(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def wrapper(tree: Any, *static: Any) -> Any:
         leaves, structure = jax.tree.flatten(tree)
-        kinds = tuple((np.shape(leaf), str(getattr(leaf, "dtype", type(leaf)))) for leaf in leaves)
-        key = structure, kinds, static
+        shapes = tuple((np.shape(leaf), str(getattr(leaf, "dtype", type(leaf)))) for leaf in leaves)
+        key = structure, shapes, static
         if key not in found:
-            if len(found) >= _MOST:
+            if len(found) >= _MAX_ENTRIES:
                 found.clear()
             found[key] = function(tree, *static)
         return found[key]

@@ -41,14 +41,14 @@ def read_labels(table: Table, name: str, classes: str | None) -> Labels:
                 f"{table.path}: column {name!r} must hold labels, got an empty cell in row {i + 1} "
                 f"(line {table.lines[i]})"
             )
-    told = None if classes is None else split_names(classes, "--classes")
-    if all(map(is_number, {*cells, *(told or [])})):
-        values: dict[str, str] = {cell: _plain(cell) for cell in {*cells, *(told or [])}}
+    listed = None if classes is None else split_names(classes, "--classes")
+    if all(map(is_number, {*cells, *(listed or [])})):
+        values: dict[str, str] = {cell: _plain(cell) for cell in {*cells, *(listed or [])}}
         found = sorted(set(values[cell] for cell in cells), key=float)
     else:
-        values = {cell: cell for cell in {*cells, *(told or [])}}
+        values = {cell: cell for cell in {*cells, *(listed or [])}}
         found = sorted(set(cells))
-    order = found if told is None else [values[cell] for cell in told]
+    order = found if listed is None else [values[cell] for cell in listed]
     if len(set(order)) < len(order):
         raise CommandError(f"--classes must be different labels, got {classes!r}")
     strange = [label for label in found if label not in set(order)]

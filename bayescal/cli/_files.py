@@ -6,10 +6,7 @@ import contextlib
 import csv
 import gzip
 import io
-import os
 import re
-import secrets
-import shutil
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +15,7 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
+from bayescal._core import files
 from bayescal.cli._errors import CommandError
 
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -153,21 +151,9 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     Whatever happens before that, an interrupt too, leaves ``path`` as it was and no other file.
     """
     check_target(path)
-    target = path.resolve()
-    temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.tmp")
     try:
-        try:
-            with open(temporary, "xb") as stream:
-                write(stream)
-                stream.flush()
-                os.fsync(stream.fileno())
-            if target.exists():
-                shutil.copymode(target, temporary)
-            os.replace(temporary, target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        _sync_folder(target.parent)
+        with files.write_atomically(path) as partial, open(partial, "xb") as stream:
+            write(stream)
     except OSError as error:
         raise CommandError(f"{path}: cannot write the file: {error.strerror or error}") from error
 
@@ -180,16 +166,6 @@ def _line(cells: Sequence[str]) -> str:
     """
     quoted = [f'"{c.replace(_QUOTE, 2 * _QUOTE)}"' if _SPECIAL.search(c) else c for c in cells]
     return (",".join(quoted) or '""') + "\n"
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name durable, where the system lets a folder be opened."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _read_text(path: Path) -> str:

@@ -2,7 +2,7 @@
 
 from bayescal.inference._arviz import to_arviz
 from bayescal.inference._diagnostics import pareto_k
-from bayescal.inference._engine import Problem, Setup, Summary, keep_draws, summarise
+from bayescal.inference._engine import Problem, Setup, Summary, condition, keep_draws
 from bayescal.inference._integrator import Integrator
 from bayescal.inference.closed_form import ClosedForm
 from bayescal.inference.importance import Importance
@@ -29,8 +29,8 @@ __all__ = [
     "Setup",
     "Sobol",
     "Summary",
+    "condition",
     "keep_draws",
     "pareto_k",
-    "summarise",
     "to_arviz",
 ]

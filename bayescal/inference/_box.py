@@ -109,7 +109,7 @@ def log_target(
     shear: jax.Array,
     jacobian: bool = True,
 ) -> Any:
-    """Return the function u -> log of prior times likelihood, by coordinate unless told not to."""
+    """Return the function u -> log of prior times likelihood, by coordinate by default."""
 
     def function(u: jax.Array) -> jax.Array:
         params, log_prior, log_jacobian = unsheared(prior, peak, shear, u)

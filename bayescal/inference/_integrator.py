@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bayescal.inference._draws import Draws
+from bayescal.inference._averages import Draws
 from bayescal.models import Prior
 
 

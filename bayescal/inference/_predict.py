@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.interpolate import interpolate, interpolation_error, make_grid
-from bayescal.inference._draws import in_blocks
+from bayescal.inference._averages import in_blocks, in_chunks, linear, mixture, weigh
 from bayescal.inference._engine import (
     Problem,
     Setup,
@@ -22,9 +22,8 @@ from bayescal.inference._engine import (
     realise,
     rows_at_once,
     select,
-    weigh,
+    weights_of,
 )
-from bayescal.inference._mixture import in_chunks, linear, mixture
 from bayescal.models import Family
 
 
@@ -48,13 +47,16 @@ def _log_class_probabilities(
     if common is not None and shared_x and common_rows and batch > 1:
         rows = rows_at_once(setup.size, batch)
 
-        def chunk(sums: jax.Array) -> jax.Array:
-            weights = jax.vmap(lambda s: weigh(family, common, problem._replace(sums=s))[0])(sums)
+        def chunk(block: jax.Array) -> jax.Array:
+            weights = block
+            if problem.log_weights is None:
+                weights = jax.vmap(lambda s: weigh(family, common, s, problem.origin)[0])(block)
             return in_chunks(
                 lambda part: mixture(family, method, common.params, weights, part, *arguments), x
             )
 
-        parts = jax.lax.map(chunk, in_blocks(problem.sums, batch, rows))
+        each = problem.sums if problem.log_weights is None else problem.log_weights
+        parts = jax.lax.map(chunk, in_blocks(each, batch, rows))
         return jnp.moveaxis(parts, 2, 1).reshape(-1, *parts.shape[1:2], x.shape[0])[:batch]
 
     def one(problem: Problem, row: Any) -> jax.Array:
@@ -67,7 +69,7 @@ def _log_class_probabilities(
         if exact is not None:
             return exact + problem.log_class_prior[:, None]
         draws = realise(setup, problem) if common is None else common
-        weights = weigh(family, draws, problem)[0][None]
+        weights = weights_of(problem, draws)[None]
         return in_chunks(
             lambda part: mixture(family, method, draws.params, weights, part, *arguments)[:, 0],
             points,

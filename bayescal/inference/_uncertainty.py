@@ -10,9 +10,16 @@ import jax.numpy as jnp
 
 from bayescal._core.blocks import block_elements, even_block
 from bayescal._core.numerics import normalise_log_weights, two_class_probabilities
-from bayescal.inference._draws import Draws, in_blocks
-from bayescal.inference._engine import Problem, Setup, mean_natural, realise, weigh
-from bayescal.inference._mixture import linear, mixture, natural_block
+from bayescal.inference._averages import (
+    Draws,
+    in_blocks,
+    linear,
+    mean_natural,
+    mixture,
+    natural_block,
+    weigh,
+)
+from bayescal.inference._engine import Problem, Setup, realise, weights_of
 from bayescal.models import Prior
 from bayescal.models.prior import draw
 
@@ -20,17 +27,17 @@ _CHUNK = 256
 _BISECTIONS = 45
 
 
-def _draw_weights(setup: Setup, problem: Problem, draws: Draws | None) -> Any:
-    """Return draws and their normalised log weights for one data set."""
-    draws = realise(setup, problem) if draws is None else draws
-    return draws, weigh(problem.prior.family, draws, problem)[0]
+def _posterior_draws(setup: Setup, problem: Problem, num_samples: int) -> tuple[Draws, jax.Array]:
+    """Return draws that describe the posterior, and their normalised log weights.
 
-
-def _posterior_draws(setup: Setup, problem: Problem, num_samples: int) -> Draws:
-    """Return draws that describe the posterior, also where predictions use nodes of a rule."""
+    Predictions may use nodes of a rule; these are draws there, too.
+    """
     parts = problem.prior, problem.state, problem.sums, problem.origin
     drawn = setup.integrator.posterior_draws(*parts, num_samples)
-    return realise(setup, problem) if drawn is None else drawn
+    if drawn is None:
+        drawn = realise(setup, problem)
+        return drawn, weights_of(problem, drawn)
+    return drawn, weigh(problem.prior.family, drawn, problem.sums, problem.origin)[0]
 
 
 def _pieces(draws: Draws, log_weights: jax.Array, block: int) -> Any:
@@ -48,7 +55,8 @@ def standard_error(setup: Setup, method: str, problem: Problem, x: jax.Array) ->
     sum_i w_i**2 (f_i - p)**2, where f_i - p is for ``predictive`` the influence of draw i on the
     ratio. Replicated designs use the spread between replicates.
     """
-    draws, log_weights = _draw_weights(setup, problem, None)
+    draws = realise(setup, problem)
+    log_weights = weights_of(problem, draws)
     function = _between_replicates if setup.integrator.replicates else _delta_method
     m = x.shape[0]
     width = min(m, _CHUNK)
@@ -144,8 +152,8 @@ def credible_bounds(
     no sorting. For two classes in log odds, so that small probabilities keep their digits.
     """
     family, origin = problem.prior.family, problem.origin
-    draws = _posterior_draws(setup, problem, num_samples)
-    weights = jnp.exp(weigh(family, draws, problem)[0])
+    draws, log_weights = _posterior_draws(setup, problem, num_samples)
+    weights = jnp.exp(log_weights)
     natural = natural_block(family, draws.params, origin, weights.dtype)
 
     def chunk(part: jax.Array) -> jax.Array:
@@ -185,7 +193,8 @@ def _quantile(values: jax.Array, weights: jax.Array, level: jax.Array) -> jax.Ar
 @partial(jax.jit, static_argnums=0)
 def weighted_draws(setup: Setup, problem: Problem) -> tuple[dict[str, Any], jax.Array]:
     """Return the parameters drawn for one data set, and their normalised log weights."""
-    draws, log_weights = _draw_weights(setup, problem, None)
+    draws = realise(setup, problem)
+    log_weights = weights_of(problem, draws)
     return draws.params, log_weights
 
 
@@ -194,8 +203,7 @@ def sample_posterior(
     setup: Setup, problem: Problem, key: jax.Array, num_draws: int, num_samples: int
 ) -> dict[str, Any]:
     """Resample ``num_draws`` parameter vectors with equal weights, systematically, shuffled."""
-    own = _posterior_draws(setup, problem, num_samples)
-    log_weights, _ = weigh(problem.prior.family, own, problem)
+    own, log_weights = _posterior_draws(setup, problem, num_samples)
     first, second = jax.random.split(key)
     cumulative = jnp.cumsum(jnp.exp(log_weights))
     ticks = (jnp.arange(num_draws, dtype=cumulative.dtype) + jax.random.uniform(first)) / num_draws

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bayescal.inference._draws import Draws, log_likelihood
+from bayescal.inference._averages import Draws, log_likelihood
 from bayescal.inference._integrator import Integrator, equal_base
 from bayescal.models import Prior
 

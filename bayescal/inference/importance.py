@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.scipy.special import gammaln
 
 from bayescal._core.numerics import effective_sample_size, normalise_log_weights
-from bayescal.inference._draws import Draws, log_likelihood
+from bayescal.inference._averages import Draws, log_likelihood
 from bayescal.inference._integrator import Integrator
 from bayescal.inference._space import constrain, random_sites, unconstrain
 from bayescal.models import Prior
@@ -131,7 +131,7 @@ class Importance(Integrator):
     def fit(self, prior: Prior, sums: jax.Array, origin: jax.Array, key: jax.Array) -> Proposal:
         """Adapt the proposal to one data set."""
 
-        def evaluate(v: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def log_weigh(v: jax.Array) -> tuple[jax.Array, jax.Array]:
             params, _, log_vector = jax.vmap(partial(constrain, prior))(v)
             return log_vector, log_likelihood(prior.family, params, sums, origin)
 
@@ -159,7 +159,7 @@ class Importance(Integrator):
             adapted = number >= 0
             drawn = _student_vectors(proposal, jax.random.fold_in(rounds, number), _PILOT)
             v = jnp.where(adapted, drawn, pilot)
-            log_prior, log_lik = evaluate(v)
+            log_prior, log_lik = log_weigh(v)
             ratio = jnp.where(adapted, log_prior - _student_log_density(proposal, v), 0)
             proposal, power = refit(v, log_lik + ratio, last)
             return number + 1, settled + (adapted & (power >= 1)).astype(int), proposal

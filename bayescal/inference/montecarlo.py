@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax
 
-from bayescal.inference._draws import Draws
+from bayescal.inference._averages import Draws
 from bayescal.inference._integrator import Integrator, equal_base
 from bayescal.models import Prior
 from bayescal.models.prior import draw

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.numerics import nan_to_minus_inf
-from bayescal.inference._draws import Draws, log_likelihood
+from bayescal.inference._averages import Draws, log_likelihood
 from bayescal.inference._integrator import Integrator, equal_base
 from bayescal.inference._space import constrain, random_sites
 from bayescal.inference.importance import Importance

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.numerics import normalise_log_weights
+from bayescal.inference._averages import Draws
 from bayescal.inference._box import (
     Box,
     estimate_error,
@@ -20,7 +21,6 @@ from bayescal.inference._box import (
     relative_gap,
     unsheared,
 )
-from bayescal.inference._draws import Draws
 from bayescal.inference._integrator import Integrator
 from bayescal.inference._space import random_sites
 from bayescal.inference._track import track_box

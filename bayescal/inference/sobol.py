@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.numerics import nan_to_minus_inf
-from bayescal.inference._draws import Draws, broadcast_params
+from bayescal.inference._averages import Draws, broadcast_params
 from bayescal.inference._integrator import Integrator, equal_base
 from bayescal.inference._quantile import quantile
 from bayescal.inference._space import random_sites

@@ -14,7 +14,7 @@ from bayescal.metrics._replicates import replicate
 from bayescal.metrics._skce import make_skce
 from bayescal.metrics.inputs import Predictions, check_many_labels, check_predictions
 from bayescal.metrics.registry import METRICS
-from bayescal.metrics.sums import Metric, SumMetric, evaluate, standard_error
+from bayescal.metrics.sums import Metric, SumMetric, compute, standard_error
 
 __all__ = ["Interval", "bootstrap", "difference", "interval"]
 
@@ -238,7 +238,7 @@ class Measured:
         self._name = metric
         self._number, self._seed = check_count(replicates, "replicates"), seed
         self._data, self._metric = prepare(metric, probs, y, weights, options)
-        self.value = evaluate(self._metric, self._data)
+        self.value = compute(self._metric, self._data)
         self._means = METRICS[metric].best != "zero"
         self._biased = metric not in _UNBIASED
 

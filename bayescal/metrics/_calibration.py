@@ -13,7 +13,7 @@ from bayescal._core.checks import check_choice, check_count
 from bayescal.metrics._events import Kind, find_events, number_of_groups, resolve_kind
 from bayescal.metrics._mass import Group, MassMetric, event_groups, event_pieces
 from bayescal.metrics.inputs import Predictions, check_norm, check_predictions
-from bayescal.metrics.sums import Metric, Piece, SumMetric, collect, evaluate
+from bayescal.metrics.sums import Metric, Piece, SumMetric, collect, compute
 
 __all__ = ["ReliabilityCurve", "ece", "reliability_curve"]
 
@@ -98,8 +98,7 @@ def reliability_curve(
     if kind is not None:
         check_choice(kind, "kind", ("binary", "confidence"))
     checked = check_predictions(probs, y, weights)
-    columns = None if checked.probs.ndim == 1 else checked.probs.shape[1]
-    metric = make_ece(columns, bins=bins, binning=binning, kind=kind)
+    metric = make_ece(checked.columns, bins=bins, binning=binning, kind=kind)
     sums = metric.sums(checked, np) if isinstance(metric, MassMetric) else collect(metric, checked)
     sums = sums[:, sums[0] > 0]
     return ReliabilityCurve(sums[1] / sums[0], sums[2] / sums[0], sums[0])
@@ -182,9 +181,8 @@ def ece(
     (0.23333..., 0.56666...)
     """
     checked = check_predictions(probs, y, weights)
-    columns = None if checked.probs.ndim == 1 else checked.probs.shape[1]
-    metric = make_ece(columns, bins=bins, binning=binning, kind=kind, k=k, norm=norm)
-    return evaluate(metric, checked)
+    metric = make_ece(checked.columns, bins=bins, binning=binning, kind=kind, k=k, norm=norm)
+    return compute(metric, checked)
 
 
 def make_ece(

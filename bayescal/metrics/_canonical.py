@@ -13,7 +13,7 @@ from bayescal._core.binning import equal_width_cell
 from bayescal._core.checks import check_choice, check_count
 from bayescal.metrics._residuals import lengths, residuals
 from bayescal.metrics.inputs import Predictions, check_predictions
-from bayescal.metrics.sums import DirectMetric, evaluate, sum_matrix
+from bayescal.metrics.sums import DirectMetric, compute, sum_matrix
 
 __all__ = ["canonical_ece"]
 
@@ -74,8 +74,7 @@ def canonical_ece(
     0.2
     """
     checked = check_predictions(probs, y, weights)
-    columns = None if checked.probs.ndim == 1 else checked.probs.shape[1]
-    return evaluate(make_canonical(columns, bins=bins, distance=distance), checked)
+    return compute(make_canonical(checked.columns, bins=bins, distance=distance), checked)
 
 
 def make_canonical(
@@ -93,7 +92,7 @@ class CanonicalError(DirectMetric):
     bins: int
     distance: str
 
-    def evaluate(self, data: Predictions, xp: Any) -> Any:
+    def compute(self, data: Predictions, xp: Any) -> Any:
         weights = data.weights
         gaps = residuals(data, xp)
         cell = self._cells(data, xp)
@@ -103,7 +102,7 @@ class CanonicalError(DirectMetric):
             sums = jax.ops.segment_sum(weights[:, None] * gaps, cell, len(data.y))
         return lengths(sums, self.distance, xp).sum() / weights.sum()
 
-    def evaluate_many(self, data: Predictions, factors: np.ndarray) -> np.ndarray:
+    def compute_many(self, data: Predictions, factors: np.ndarray) -> np.ndarray:
         weights = factors * data.weights[:, None]
         cell = self._cells(data, np)
         matrix = sum_matrix(cell, None, int(cell.max()) + 1)

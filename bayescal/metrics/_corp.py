@@ -109,8 +109,7 @@ def corp(
         check_choice(kind, "kind", ("binary", "confidence"))
     checked = check_predictions(probs, y, weights)
     eps = check_eps(eps, checked.eps)
-    columns = None if checked.probs.ndim == 1 else checked.probs.shape[1]
-    events = find_events(checked, resolve_kind(kind, None, columns)[0], 1, np)
+    events = find_events(checked, resolve_kind(kind, None, checked.columns)[0], 1, np)
     order = np.argsort(events.predicted)
     predicted = events.predicted[order]
     starts = np.flatnonzero(np.append(True, predicted[1:] != predicted[:-1]))

@@ -13,7 +13,7 @@ from bayescal._core.checks import check_choice
 from bayescal.metrics._calibration import BinnedError, Binning, EqualMassError, make_ece
 from bayescal.metrics._events import Kind
 from bayescal.metrics.inputs import Predictions, check_predictions
-from bayescal.metrics.sums import Piece, evaluate, size_pieces, sizes
+from bayescal.metrics.sums import Piece, compute, size_pieces, sizes
 
 __all__ = ["debiased_ece"]
 
@@ -93,9 +93,8 @@ def debiased_ece(
     (0.01985..., 0.19081...)
     """
     checked = check_predictions(probs, y, weights)
-    columns = None if checked.probs.ndim == 1 else checked.probs.shape[1]
-    metric = make_debiased(columns, bins=bins, binning=binning, kind=kind, k=k, norm=norm)
-    return evaluate(metric, checked)
+    metric = make_debiased(checked.columns, bins=bins, binning=binning, kind=kind, k=k, norm=norm)
+    return compute(metric, checked)
 
 
 def make_debiased(

@@ -10,7 +10,7 @@ import numpy as np
 from bayescal._core.checks import as_numpy, check_count, check_finite
 from bayescal.metrics._residuals import as_rows
 from bayescal.metrics.inputs import Predictions, check_predictions, check_truth
-from bayescal.metrics.sums import Piece, SumMetric, evaluate
+from bayescal.metrics.sums import Piece, SumMetric, compute
 
 __all__ = ["DecisionCost", "decision_cost", "loss_gap"]
 
@@ -164,7 +164,7 @@ def loss_gap(
     metric = make_loss_gap(
         columns, losses=losses, functions=functions, decisions=decisions, seed=seed
     )
-    return evaluate(metric, checked)
+    return compute(metric, checked)
 
 
 def make_loss_gap(

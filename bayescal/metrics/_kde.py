@@ -21,7 +21,7 @@ from bayescal.metrics._fourier import (
     transform_many,
 )
 from bayescal.metrics.inputs import Predictions, check_positive, check_predictions
-from bayescal.metrics.sums import Piece, SumMetric, evaluate, size_pieces, sizes
+from bayescal.metrics.sums import Piece, SumMetric, compute, size_pieces, sizes
 
 __all__ = ["kde_ece"]
 
@@ -98,9 +98,8 @@ def kde_ece(
     0.1496...
     """
     checked = check_predictions(probs, y, weights)
-    columns = None if checked.probs.ndim == 1 else checked.probs.shape[1]
-    metric = make_kde(columns, kind=kind, kernel=kernel, bandwidth=bandwidth, norm=norm)
-    return evaluate(metric, checked)
+    metric = make_kde(checked.columns, kind=kind, kernel=kernel, bandwidth=bandwidth, norm=norm)
+    return compute(metric, checked)
 
 
 def make_kde(

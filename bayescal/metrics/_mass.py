@@ -48,14 +48,14 @@ class MassMetric(DirectMetric):
         found = [equal_mass_sums(*g, self.bins, whole, xp) for g in self.split(data, xp)]
         return xp.concatenate(found, axis=1)
 
-    def evaluate(self, data: Predictions, xp: Any) -> Any:
+    def compute(self, data: Predictions, xp: Any) -> Any:
         weights = data.weights
         whole = (weights == xp.floor(weights)).all()
         # Effective sizes of bins, if weights are spread over bins as over all cases.
         ratio = xp.where(whole, 1, weights.sum() / (weights**2).sum())
         return self.finish(self.sums(data, xp), ratio, xp)
 
-    def evaluate_many(self, data: Predictions, factors: np.ndarray) -> np.ndarray:
+    def compute_many(self, data: Predictions, factors: np.ndarray) -> np.ndarray:
         weights = factors if data.whole else factors * data.weights[:, None]
         # Groups of rows, instead of their weights.
         numbered = data._replace(weights=np.arange(len(data.y)))

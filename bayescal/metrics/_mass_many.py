@@ -51,13 +51,13 @@ def mass_sums_many(
     borders = np.stack([mass_borders(total, bins, whole, np) for total in mass[:, -1]])
     place = np.stack([np.searchsorted(m, cut) for m, cut in zip(mass, borders, strict=True)]) - 1
     place = np.clip(place, 0, len(buckets.flat) - 1)
-    lane = np.arange(len(mass))[:, None]
-    need = borders - mass[lane, place]
+    replicate = np.arange(len(mass))[:, None]
+    need = borders - mass[replicate, place]
     inside = _inside(predicted, observed, rows, weights, buckets, place, need)
-    extent = totals[:, place, lane]
+    extent = totals[:, place, replicate]
     share = np.clip(need / np.where(extent[0] > 0, extent[0], 1), 0, 1)
     inside = np.where(buckets.flat[place], share * extent[1:], inside)
-    at_border = before[1:, place, lane] + inside
+    at_border = before[1:, place, replicate] + inside
     return np.diff(np.stack([borders, *at_border], axis=1), axis=2)
 
 
@@ -109,8 +109,8 @@ def _inside(
     # A bucket of many ties is left to its sums.
     valid = (position < last[..., None]) & ~many[..., None]
     position = np.minimum(position, len(rows) - 1)
-    lane = np.arange(len(place))[:, None, None]
-    own = np.where(valid, weights[rows[position], lane], 0)
+    replicate = np.arange(len(place))[:, None, None]
+    own = np.where(valid, weights[rows[position], replicate], 0)
     value, outcome = predicted[position], observed[position]
     zero = np.zeros((*place.shape, 1))
     mass = np.concatenate([zero, np.cumsum(own, axis=2)], axis=2)

@@ -11,7 +11,7 @@ from bayescal._core.checks import check_choice, check_count, check_level
 from bayescal.metrics._calibration import BINNINGS, Binning
 from bayescal.metrics._mass import Group, MassMetric
 from bayescal.metrics.inputs import Predictions, check_many_labels, check_norm
-from bayescal.metrics.sums import Metric, Piece, SumMetric, evaluate
+from bayescal.metrics.sums import Metric, Piece, SumMetric, compute
 
 __all__ = ["hamming_loss", "multilabel_ece"]
 
@@ -79,7 +79,7 @@ def multilabel_ece(
     checked = check_many_labels(probs, y, weights)
     labels = checked.probs.shape[1]
     metric = make_multilabel(labels, average=average, bins=bins, binning=binning, norm=norm)
-    return evaluate(metric, checked)
+    return compute(metric, checked)
 
 
 def hamming_loss(probs: Any, y: Any, *, threshold: float = 0.5, weights: Any = None) -> float:
@@ -119,7 +119,7 @@ def hamming_loss(probs: Any, y: Any, *, threshold: float = 0.5, weights: Any = N
     0.25
     """
     checked = check_many_labels(probs, y, weights)
-    return evaluate(make_hamming(checked.probs.shape[1], threshold=threshold), checked)
+    return compute(make_hamming(checked.probs.shape[1], threshold=threshold), checked)
 
 
 def make_multilabel(

@@ -24,7 +24,7 @@ def replicate(metric: Metric, data: Predictions, replicates: int, seed: int) -> 
         parts = (metric.values(collect_many(metric, base, factors)) for base, factors in drawn)
     else:
         assert isinstance(metric, DirectMetric)
-        parts = (metric.evaluate_many(base, factors) for base, factors in drawn)
+        parts = (metric.compute_many(base, factors) for base, factors in drawn)
     return np.concatenate(list(parts))
 
 

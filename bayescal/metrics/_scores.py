@@ -10,7 +10,7 @@ import numpy as np
 
 from bayescal.metrics._events import largest
 from bayescal.metrics.inputs import Predictions, check_eps, check_predictions
-from bayescal.metrics.sums import Piece, SumMetric, evaluate
+from bayescal.metrics.sums import Piece, SumMetric, compute
 
 __all__ = ["accuracy", "brier_score", "log_loss"]
 
@@ -58,7 +58,7 @@ def log_loss(probs: Any, y: Any, *, weights: Any = None, eps: float | None = Non
     0.56971...
     """
     checked = check_predictions(probs, y, weights)
-    return evaluate(LogLoss(check_eps(eps, checked.eps)), checked)
+    return compute(LogLoss(check_eps(eps, checked.eps)), checked)
 
 
 def brier_score(probs: Any, y: Any, *, weights: Any = None) -> float:
@@ -100,7 +100,7 @@ def brier_score(probs: Any, y: Any, *, weights: Any = None) -> float:
     >>> brier_score([[0.25, 0.75], [0.5, 0.5]], [1, 0])
     0.3125
     """
-    return evaluate(BrierScore(), check_predictions(probs, y, weights))
+    return compute(BrierScore(), check_predictions(probs, y, weights))
 
 
 def accuracy(probs: Any, y: Any, *, weights: Any = None) -> float:
@@ -136,7 +136,7 @@ def accuracy(probs: Any, y: Any, *, weights: Any = None) -> float:
     >>> accuracy([0.9, 0.2], [1, 1], weights=[3, 1])
     0.75
     """
-    return evaluate(Accuracy(), check_predictions(probs, y, weights))
+    return compute(Accuracy(), check_predictions(probs, y, weights))
 
 
 class _Mean(SumMetric):

@@ -12,7 +12,7 @@ from bayescal.metrics._bootstrap import prepare
 from bayescal.metrics._residuals import as_rows
 from bayescal.metrics.inputs import Predictions, check_predictions
 from bayescal.metrics.registry import METRICS
-from bayescal.metrics.sums import evaluate
+from bayescal.metrics.sums import compute
 
 __all__ = ["CalibrationTest", "consistency_test", "spiegelhalter_test"]
 
@@ -154,13 +154,13 @@ def consistency_test(
     if entry is not None and (entry.best != "zero" or entry.shapes == ("multilabel",)):
         raise ValueError(f"metric must be a calibration error, got {metric!r}")
     data, made = prepare(metric, probs, y, weights, options)
-    value = evaluate(made, data)
+    value = compute(made, data)
     rng = np.random.default_rng(seed)
     # Rounding apart, as labels that are drawn again have the same error.
     slack = 1e-12 * (1 + abs(value))
     reached = 0
     for _ in range(resamples):
-        reached += evaluate(made, data._replace(y=draw_labels(data, rng))) >= value - slack
+        reached += compute(made, data._replace(y=draw_labels(data, rng))) >= value - slack
     return CalibrationTest(value, float(reached + 1) / (resamples + 1))
 
 

@@ -13,7 +13,7 @@ from bayescal._core.checks import check_choice
 from bayescal.metrics._distances import median_distance, over_pairs
 from bayescal.metrics._residuals import as_rows, lengths, residuals
 from bayescal.metrics.inputs import Predictions, check_positive, check_predictions
-from bayescal.metrics.sums import DirectMetric, evaluate
+from bayescal.metrics.sums import DirectMetric, compute
 
 __all__ = ["skce"]
 
@@ -99,7 +99,7 @@ def skce(
         cases = len(checked.y) if estimator == "linear" else total
         if cases < 2:
             raise ValueError(f"skce with estimator {estimator!r} must have two cases, got one")
-    return evaluate(metric, checked)
+    return compute(metric, checked)
 
 
 def make_skce(
@@ -131,7 +131,7 @@ class KernelError(DirectMetric):
     distance: str
     bandwidth: float
 
-    def evaluate(self, data: Predictions, xp: Any) -> Any:
+    def compute(self, data: Predictions, xp: Any) -> Any:
         probs, weights = as_rows(data.probs, xp), data.weights
         residual = residuals(data, xp)
         if self.estimator == "linear":
@@ -147,9 +147,9 @@ class KernelError(DirectMetric):
         own = (residual**2).sum(axis=1)
         return (every - same @ own) / _positive(total**2 - same.sum(), xp)
 
-    def evaluate_many(self, data: Predictions, factors: np.ndarray) -> np.ndarray:
+    def compute_many(self, data: Predictions, factors: np.ndarray) -> np.ndarray:
         if self.estimator == "linear":
-            return super().evaluate_many(data, factors)
+            return super().compute_many(data, factors)
         weights = factors * data.weights[:, None]
         every = self.quadratic_forms(data, weights)
         total = weights.sum(axis=0)

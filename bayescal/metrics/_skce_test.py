@@ -12,7 +12,7 @@ from bayescal._core.checks import check_choice, check_count
 from bayescal.metrics._significance import CalibrationTest
 from bayescal.metrics._skce import KernelError, make_skce
 from bayescal.metrics.inputs import Predictions, check_predictions
-from bayescal.metrics.sums import evaluate
+from bayescal.metrics.sums import compute
 
 __all__ = ["skce_test"]
 
@@ -109,7 +109,7 @@ def skce_test(
     n = int(data.weights.sum()) if data.whole else len(data.y)
     if n < 2 or (n < 4 and estimator == "linear"):
         raise ValueError(f"there must be two pairs of cases for 'linear', else one, got {n} cases")
-    value = evaluate(metric, data)
+    value = compute(metric, data)
     if method == "bound":
         return CalibrationTest(value, _bound(value, n, estimator))
     if estimator == "linear":

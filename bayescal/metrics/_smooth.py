@@ -24,7 +24,7 @@ from bayescal.metrics._fourier import (
     transform_many,
 )
 from bayescal.metrics.inputs import Predictions, check_positive, check_predictions
-from bayescal.metrics.sums import Piece, SumMetric, evaluate
+from bayescal.metrics.sums import Piece, SumMetric, compute
 
 __all__ = ["smooth_ece"]
 
@@ -92,8 +92,7 @@ def smooth_ece(
     0.19216...
     """
     checked = check_predictions(probs, y, weights)
-    columns = None if checked.probs.ndim == 1 else checked.probs.shape[1]
-    return evaluate(make_smooth(columns, kind=kind, bandwidth=bandwidth), checked)
+    return compute(make_smooth(checked.columns, kind=kind, bandwidth=bandwidth), checked)
 
 
 def make_smooth(columns: int | None, *, kind: Any = None, bandwidth: Any = None) -> SmoothError:

@@ -69,8 +69,7 @@ def true_calibration_error(
     truth = check_truth(true_probs, checked.probs, weights)
     if kind is not None:
         check_choice(kind, "kind", ("binary", "confidence", "classwise"))
-    columns = None if checked.probs.ndim == 1 else checked.probs.shape[1]
-    chosen, _ = resolve_kind(kind, None, columns)
+    chosen, _ = resolve_kind(kind, None, checked.columns)
     predicted = checked.probs
     if chosen == "binary":
         predicted, truth = (a if a.ndim == 1 else a[:, 1] for a in (predicted, truth))

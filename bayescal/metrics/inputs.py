@@ -52,6 +52,11 @@ class Predictions(NamedTuple):
         return Predictions(self.probs[rows], self.y[rows], self.weights[rows], self.eps)
 
     @property
+    def columns(self) -> int | None:
+        """Number of columns, None where there is one probability for each case."""
+        return None if self.probs.ndim == 1 else self.probs.shape[1]
+
+    @property
     def whole(self) -> bool:
         """Whether weights are whole numbers, hence counts."""
         return bool((self.weights == np.floor(self.weights)).all())

@@ -25,7 +25,7 @@ __all__ = [
     "SumMetric",
     "collect",
     "collect_many",
-    "evaluate",
+    "compute",
     "size_pieces",
     "sizes",
     "standard_error",
@@ -96,10 +96,10 @@ class DirectMetric(Metric, ABC):
     """A metric that needs all cases at once, as it sorts them or looks at pairs."""
 
     @abstractmethod
-    def evaluate(self, data: Predictions, xp: Any) -> Any:
+    def compute(self, data: Predictions, xp: Any) -> Any:
         """Return the metric; ``xp`` is NumPy or jax.numpy."""
 
-    def evaluate_many(self, data: Predictions, factors: np.ndarray) -> np.ndarray:
+    def compute_many(self, data: Predictions, factors: np.ndarray) -> np.ndarray:
         """Return the metric (b,) for factors (n, b) of weights; a row drawn twice is two cases."""
         found = []
         for factor in factors.T:
@@ -109,11 +109,11 @@ class DirectMetric(Metric, ABC):
                 rows = np.repeat(np.arange(len(factor)), factor.astype(int))
                 weights = data.weights[rows]
             drawn = Predictions(data.probs[rows], data.y[rows], weights, data.eps)
-            found.append(evaluate(self, drawn))
+            found.append(compute(self, drawn))
         return np.array(found)
 
 
-def evaluate(metric: Metric, data: Predictions, xp: Any = np) -> Any:
+def compute(metric: Metric, data: Predictions, xp: Any = np) -> Any:
     """Return a metric: a float with NumPy, and with jax.numpy a scalar that can be mapped.
 
     Examples
@@ -122,13 +122,13 @@ def evaluate(metric: Metric, data: Predictions, xp: Any = np) -> Any:
     >>> from bayescal.metrics.inputs import Predictions
     >>> from bayescal.metrics._scores import BrierScore
     >>> data = Predictions(np.array([0.75, 0.5]), np.array([1, 0]), np.ones(2), 0.0)
-    >>> evaluate(BrierScore(), data)
+    >>> compute(BrierScore(), data)
     0.15625
     """
     if isinstance(metric, SumMetric):
         result = metric.value(collect(metric, data, xp), xp)
     elif isinstance(metric, DirectMetric):
-        result = metric.evaluate(data, xp)
+        result = metric.compute(data, xp)
     else:
         raise TypeError(f"no such kind of metric: {type(metric).__name__}")
     return float(result) if xp is np else result

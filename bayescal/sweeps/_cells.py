@@ -54,28 +54,28 @@ class Keys(NamedTuple):
 
 def digest_of(prior: Prior) -> str:
     """Return a digest of all that a prior is made of, the same in every process."""
-    told = [type(prior.family).__name__, *prior.family.parameters, _told(prior.values)]
+    facts = [type(prior.family).__name__, *prior.family.parameters, _described(prior.values)]
     if prior.model is not None:
-        told += [_source(prior.model), digest_of_captured(prior.model)]
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+        facts += [_source(prior.model), digest_of_captured(prior.model)]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _told(value: Any) -> Any:
+def _described(value: Any) -> Any:
     """Return a number, a distribution or a transform as names and numbers."""
     if isinstance(value, dict):
-        return {str(name): _told(each) for name, each in value.items()}
+        return {str(name): _described(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_told(each) for each in value]
+        return [_described(each) for each in value]
     if is_distribution(value):
         # Not all attributes: distributions keep there what was once computed.
         names = [*getattr(value, "arg_constraints", {}), *_INSIDE]
         inside = {name: getattr(value, name, None) for name in names}
         shapes = list(value.batch_shape), list(value.event_shape)
-        return [type(value).__name__, *shapes, _told(inside)]
+        return [type(value).__name__, *shapes, _described(inside)]
     if value is None or isinstance(value, str):
         return value
     if hasattr(value, "tree_flatten"):
-        return [type(value).__name__, [_told(leaf) for leaf in jax.tree.leaves(value)]]
+        return [type(value).__name__, [_described(leaf) for leaf in jax.tree.leaves(value)]]
     return np.asarray(value, np.float64).tolist()
 
 

@@ -19,12 +19,12 @@ def digest_of_function(function: Callable[..., Any]) -> str:
     It covers code, defaults, and variables of enclosing functions, so that functions made in a
     loop differ; but not global variables, nor the code of the functions that it calls.
     """
-    return hashlib.sha256(json.dumps(_told(function, ())).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(_described(function, ())).encode()).hexdigest()
 
 
 def digest_of_captured(function: Callable[..., Any]) -> str:
     """Return a digest of the values that a function carries, but not of its own code."""
-    return hashlib.sha256(json.dumps(_told(_captured(function), ())).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(_described(_captured(function), ())).encode()).hexdigest()
 
 
 def _captured(function: Any) -> list[Any]:
@@ -39,7 +39,7 @@ def _captured(function: Any) -> list[Any]:
     return [*cells, *(getattr(function, name, None) for name in names)]
 
 
-def _told(value: Any, around: tuple[int, ...]) -> Any:
+def _described(value: Any, around: tuple[int, ...]) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return [type(value).__name__, repr(value)]
     if id(value) in around:
@@ -48,7 +48,7 @@ def _told(value: Any, around: tuple[int, ...]) -> Any:
     inside = (*around, id(value))
 
     def many(values: Any) -> list[Any]:
-        return [_told(each, inside) for each in values]
+        return [_described(each, inside) for each in values]
 
     if isinstance(value, list | tuple):
         return [type(value).__name__, *many(value)]

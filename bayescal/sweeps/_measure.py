@@ -13,7 +13,7 @@ import numpy as np
 from bayescal._core.precision import float64
 from bayescal.metrics.inputs import Predictions
 from bayescal.metrics.registry import METRICS
-from bayescal.metrics.sums import Metric, evaluate
+from bayescal.metrics.sums import Metric, compute
 
 #: Of probabilities, for metrics that take logarithms: log_loss itself is computed from log odds.
 _EPS = 0.0
@@ -99,7 +99,7 @@ def _all(made: tuple[Metric | str, ...], log_odds: jax.Array, y: jax.Array) -> j
             signed = jnp.where(y == 1, -log_odds, log_odds)
             values.append(jax.nn.softplus(signed).mean())
         else:
-            values.append(jnp.asarray(evaluate(metric, data, jnp), float))
+            values.append(jnp.asarray(compute(metric, data, jnp), float))
     return jnp.stack(values)
 
 

@@ -198,9 +198,9 @@ def _workers(executor: Executor | None) -> Iterator[Callable[[Task], Future[Resu
         return
     devices = jax.local_devices()
     # Fits on the host and small programs leave a processor's other cores idle.
-    lanes = max(1, _cores() // len(devices)) if devices[0].platform == "cpu" else 1
+    per_device = max(1, _cores() // len(devices)) if devices[0].platform == "cpu" else 1
     free: SimpleQueue[Any] = SimpleQueue()
-    for device in devices * lanes:
+    for device in devices * per_device:
         free.put(device)
 
     def on_free_device(task: Task) -> Result:
@@ -211,7 +211,7 @@ def _workers(executor: Executor | None) -> Iterator[Callable[[Task], Future[Resu
         finally:
             free.put(device)
 
-    pool = ThreadPoolExecutor(len(devices) * lanes)
+    pool = ThreadPoolExecutor(len(devices) * per_device)
     try:
         yield partial(pool.submit, on_free_device)
     finally:

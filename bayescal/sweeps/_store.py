@@ -16,10 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from bayescal._core.files import partial_path, write_atomically
+
 _FORMAT = 1
 _SUFFIX = ".npz"
 _DIGEST = hashlib.sha256().digest_size
-_PARTIAL = re.compile(r"\.[0-9a-z]+\.[0-9a-f]{32}\.partial")
+_PARTIAL = re.compile(r"\.([0-9a-f]{32}\.npz|probe)\.[0-9a-f]{32}\.partial")
 #: Seconds after which a partial file is no running process's: writing one takes milliseconds.
 _ABANDONED = 24 * 3600
 
@@ -63,7 +65,7 @@ class Store:
         OSError
             If they cannot: better at once than after the first hour.
         """
-        probe = self._partial("probe")
+        probe = partial_path(self._folder / "probe")
         with self._explained():
             try:
                 probe.write_bytes(b"probe")
@@ -101,33 +103,20 @@ class Store:
         np.savez(buffer, **arrays)  # type: ignore[arg-type]
         archive = buffer.getvalue()
         place = self._place(question)
-        partial = self._partial(place.stem)
         with self._explained():
             try:
-                with partial.open("wb") as file:
-                    file.write(archive + _digest(question, archive))
-                    file.flush()
-                    os.fsync(file.fileno())
-                self._move(partial, place, question)
-            finally:
-                _remove(partial)
-
-    def _move(self, partial: Path, place: Path, question: Mapping[str, Any]) -> None:
-        try:
-            if place.is_dir():
-                # Not ours, and perhaps of value to someone.
-                place.rename(place.with_name(f"{place.stem}.{uuid.uuid4().hex}.aside"))
-            partial.replace(place)
-        except OSError:
-            # Where an open file cannot be replaced, another run may have kept the same.
-            if self.get(question) is None:
-                raise
+                if place.is_dir():
+                    # Not ours, and perhaps of value to someone.
+                    place.rename(place.with_name(f"{place.stem}.{uuid.uuid4().hex}.aside"))
+                with write_atomically(place) as partial:
+                    partial.write_bytes(archive + _digest(question, archive))
+            except OSError:
+                # Where an open file cannot be replaced, another run may have kept the same.
+                if self.get(question) is None:
+                    raise
 
     def _place(self, question: Mapping[str, Any]) -> Path:
         return self._folder / f"{hashlib.sha256(_text(question)).hexdigest()[:32]}{_SUFFIX}"
-
-    def _partial(self, stem: str) -> Path:
-        return self._folder / f".{stem}.{uuid.uuid4().hex}.partial"
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:

@@ -269,7 +269,7 @@ def test_repr_of_a_batch() -> None:
 
 def table_of(html: str) -> tuple[str, dict[str, str]]:
     caption = re.search(r"<caption>(.*?)</caption>", html)
-    rows = re.findall(r"<tr><th[^>]*>(.*?)</th><td>(.*?)</td></tr>", html)
+    rows = re.findall(r"<tr><th[^>]*>(.*?)</th><td[^>]*>(.*?)</td></tr>", html)
     assert html.startswith("<table>")
     assert html.endswith("</table>")
     assert caption is not None

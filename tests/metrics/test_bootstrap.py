@@ -16,7 +16,7 @@ from bayescal.metrics._mass_many import mass_sums_many
 from bayescal.metrics._replicates import resample
 from bayescal.metrics.inputs import Predictions
 from bayescal.metrics.registry import METRICS
-from bayescal.metrics.sums import collect_many, evaluate
+from bayescal.metrics.sums import collect_many, compute
 
 Array = np.ndarray
 CASES: list[tuple[str, dict[str, Any]]] = [
@@ -100,7 +100,7 @@ def test_smooth_errors_that_are_tiny() -> None:
     factors = np.ones((4000, 3))
     factors[:1, 1], factors[:40, 2] = 2, 2
     found = metric.values(collect_many(metric, data, factors))  # type: ignore[attr-defined]
-    expected = [evaluate(metric, data._replace(weights=own)) for own in factors.T]
+    expected = [compute(metric, data._replace(weights=own)) for own in factors.T]
     assert expected[0] < 1e-6 and expected[1] < 1e-3
     np.testing.assert_allclose(found, expected, atol=1e-9)
 

@@ -17,7 +17,7 @@ from bayescal.metrics.sums import (
     SumMetric,
     collect,
     collect_many,
-    evaluate,
+    compute,
     standard_error,
 )
 
@@ -86,11 +86,11 @@ def test_jax_under_vmap_equals_numpy(
     arrays = [jnp.asarray(a) for a in (data.probs, data.y)]
 
     def one(weight: jax.Array) -> jax.Array:
-        return evaluate(metric, Predictions(*arrays, weight, data.eps), jnp)
+        return compute(metric, Predictions(*arrays, weight, data.eps), jnp)
 
     found = jax.jit(jax.vmap(one))(jnp.asarray(weights))
     check = check_many_labels if "multilabel" in METRICS[name].shapes else check_predictions
-    expected = [evaluate(metric, check(data.probs, data.y, weight)) for weight in weights]
+    expected = [compute(metric, check(data.probs, data.y, weight)) for weight in weights]
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
 
 
@@ -102,10 +102,10 @@ def test_kernel_error_under_vmap(estimator: str, distance: str, x64: None) -> No
     data = make(4)
     weights = np.stack([np.full(60, 2.0), np.random.default_rng(0).exponential(size=60)])
     arrays = [jnp.asarray(a) for a in (data.probs, data.y)]
-    found = jax.jit(jax.vmap(lambda w: evaluate(metric, Predictions(*arrays, w, data.eps), jnp)))(
+    found = jax.jit(jax.vmap(lambda w: compute(metric, Predictions(*arrays, w, data.eps), jnp)))(
         jnp.asarray(weights)
     )
-    expected = [evaluate(metric, data._replace(weights=w)) for w in weights]
+    expected = [compute(metric, data._replace(weights=w)) for w in weights]
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
@@ -116,7 +116,7 @@ def test_maps_over_methods_and_data_sets(x64: None) -> None:
     metric = METRICS["ece"].make(None, bins=5)  # type: ignore[misc]
 
     def one(p: jax.Array, labels: jax.Array) -> jax.Array:
-        return evaluate(metric, Predictions(p, labels, jnp.ones(40), 0.0), jnp)
+        return compute(metric, Predictions(p, labels, jnp.ones(40), 0.0), jnp)
 
     found = jax.jit(jax.vmap(jax.vmap(one), (0, None)))(jnp.asarray(probs), jnp.asarray(y))
     expected = [[metrics.ece(p, t, bins=5) for p, t in zip(m, y, strict=True)] for m in probs]
@@ -171,7 +171,7 @@ def test_standard_error_is_the_deviation_over_samples(name: str, options: dict) 
         return check_predictions(probs, (rng.random(n) < 0.2 + 0.3 * probs**2).astype(int))
 
     for _ in range(300):
-        values.append(evaluate(metric, sample()))
+        values.append(compute(metric, sample()))
     expected = np.std(values)
     # The deviation of 300 values has a relative error of 1 / sqrt(600), 4 percent.
     assert standard_error(metric, sample()) == pytest.approx(expected, rel=0.16)
@@ -188,4 +188,4 @@ def test_blocks_do_not_matter(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_no_metric_is_an_error() -> None:
     function: Callable = metrics.ece
     with pytest.raises(TypeError, match="no such kind of metric: function"):
-        evaluate(function, make(None))  # type: ignore[arg-type]
+        compute(function, make(None))  # type: ignore[arg-type]

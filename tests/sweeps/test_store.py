@@ -23,6 +23,7 @@ import numpyro.distributions as dist
 import pytest
 
 import bayescal as bc
+from bayescal._core.files import partial_path
 from bayescal.sweeps import _run
 from bayescal.sweeps._block import Result, Task
 from bayescal.sweeps._cells import digest_of
@@ -279,8 +280,7 @@ def test_every_changed_byte_is_noticed(tmp_path: Path) -> None:
 
 
 def test_leftovers_of_killed_runs(tmp_path: Path, tasks: list[Task]) -> None:
-    store = Store(tmp_path)
-    old, young = store._partial("0" * 32), store._partial("1" * 32)
+    old, young = (partial_path(tmp_path / f"{digit * 32}.npz") for digit in "01")
     foreign = tmp_path / ".mine.partial"
     for path in (old, young, foreign):
         path.write_bytes(b"half of it")

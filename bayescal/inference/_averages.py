@@ -1,21 +1,94 @@
-"""Predictions averaged over weighted draws, streamed in blocks of draws and of points.
+"""Draws, their weights given the data, and averages over them: sum_i w_i f(x; theta_i).
 
-Nothing of size (draws, points) is kept: blocks are reduced as they are made, with sums kept on a
-logarithmic scale.  Work is O(draws * points); memory O(block + data sets * points).
+Predictions are streamed in blocks of draws and of points. Nothing of size (draws, points) is kept:
+blocks are reduced as they are made, with sums kept on a logarithmic scale.  Work is
+O(draws * points); memory O(block + data sets * points).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.blocks import POINTS_PER_CHUNK, block_elements, even_block
-from bayescal._core.numerics import below_top, two_class_probabilities
-from bayescal.inference._draws import in_blocks
+from bayescal._core.numerics import (
+    nan_to_minus_inf,
+    normalise_log_weights,
+    subtract_maximum,
+    two_class_probabilities,
+)
 from bayescal.models import Family
+
+_DIRECT = 1 << 24
+
+
+class Draws(NamedTuple):
+    """Parameter values with the logarithm of what multiplies their likelihood.
+
+    Attributes
+    ----------
+    params : dict of arrays with a leading axis of n
+    log_prior : array of shape (n,)
+        Log prior density in the space of the parameters, for the mode.
+    log_base : array of shape (n,)
+        Log weight without the likelihood, scaled so that the weights sum to the evidence.
+    """
+
+    params: dict[str, Any]
+    log_prior: jax.Array
+    log_base: jax.Array
+
+
+def log_likelihood(
+    family: Family, params: dict[str, Any], sums: jax.Array, origin: jax.Array
+) -> jax.Array:
+    """Return the log likelihood (n,) of the parameters given the sums (classes, p) of features.
+
+    O(n * classes * p), whatever the number of observations; ``-inf`` where parameters are invalid.
+    """
+
+    def one(params: dict[str, Any]) -> jax.Array:
+        return family.natural(params, origin).ravel()
+
+    def rows(params: dict[str, Any]) -> jax.Array:
+        return jnp.matmul(jax.vmap(one)(params), sums.ravel(), precision="highest")
+
+    n = jax.tree.leaves(params)[0].shape[0]
+    if n * sums.size <= _DIRECT:
+        return nan_to_minus_inf(rows(params))
+    block = max(1, _DIRECT // (8 * sums.size))
+    return nan_to_minus_inf(jax.lax.map(rows, in_blocks(params, n, block)).ravel()[:n])
+
+
+def weigh(
+    family: Family, draws: Draws, sums: jax.Array, origin: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Return normalised log weights (n,) of draws given a data set, and the log evidence."""
+    log_lik = log_likelihood(family, draws.params, sums, origin)
+    total = jnp.where(jnp.isneginf(log_lik), -jnp.inf, draws.log_base + log_lik)
+    return normalise_log_weights(total)
+
+
+def in_blocks(tree: Any, n: int, block: int) -> Any:
+    """Split the leading axis ``n`` of every leaf into blocks, repeating the last entry."""
+    count = -(-n // block)
+
+    def split(leaf: jax.Array) -> jax.Array:
+        widths = [(0, count * block - n)] + [(0, 0)] * (leaf.ndim - 1)
+        return jnp.pad(leaf, widths, mode="edge").reshape(count, block, *leaf.shape[1:])
+
+    return jax.tree.map(split, tree)
+
+
+def broadcast_params(params: dict[str, Any], n: int, sampled: set[str]) -> dict[str, Any]:
+    """Repeat the fixed parameters ``n`` times, beside those that are sampled."""
+    return {
+        name: value if name in sampled else jnp.broadcast_to(value, (n, *jnp.shape(value)))
+        for name, value in params.items()
+    }
 
 
 def linear(natural: jax.Array, phi: jax.Array) -> jax.Array:
@@ -138,7 +211,7 @@ def _predictive_step(
     top, total = carry
     log_density = linear(natural, phi) + ref.astype(phi.dtype)[:, None]
     new_top = jnp.maximum(top, jnp.max(log_density, axis=1))
-    scaled = jnp.exp(below_top(log_density, new_top[:, None, :]))
+    scaled = jnp.exp(subtract_maximum(log_density, new_top[:, None, :]))
     shrink = jnp.exp(top - new_top)[:, None, :]
     if relative is None:
         return new_top, total * shrink + jnp.sum(scaled, axis=1, keepdims=True)
@@ -158,3 +231,35 @@ def _join(part: jax.Array) -> jax.Array:
     """Turn (chunks, ..., width) into (..., chunks * width)."""
     moved = jnp.moveaxis(part, 0, -2)
     return moved.reshape(*moved.shape[:-2], -1)
+
+
+def mean_natural(
+    family: Family, draws: Draws, log_weights: jax.Array, origin: jax.Array
+) -> jax.Array:
+    """Return the weighted mean (classes, p) of the coefficients, summed in blocks."""
+    n = log_weights.shape[0]
+    block = min(n, max(1, (1 << 22) // _natural_size(family, draws, origin)))
+
+    def add(total: jax.Array, item: Any) -> tuple[jax.Array, None]:
+        params, logs = item
+        natural = jax.vmap(family.natural, in_axes=(0, None))(params, origin)
+        natural = jnp.where(jnp.isfinite(natural), natural, 0)
+        flat = jnp.matmul(jnp.exp(logs), natural.reshape(block, -1), precision="highest")
+        return total + flat.reshape(natural.shape[1:]), None
+
+    padded = jnp.pad(log_weights, (0, -n % block), constant_values=-jnp.inf)
+    items = in_blocks(draws.params, n, block), padded.reshape(-1, block)
+    if items[1].shape[0] == 1:
+        first = jax.tree.map(lambda leaf: leaf[0], items)
+        return add(jnp.zeros(()), first)[0]
+    shape = jax.eval_shape(lambda: family.natural(_first(draws.params), origin)).shape
+    return jax.lax.scan(add, jnp.zeros(shape), items)[0]
+
+
+def _first(params: dict[str, Any]) -> dict[str, Any]:
+    return jax.tree.map(lambda leaf: leaf[0], params)
+
+
+def _natural_size(family: Family, draws: Draws, origin: jax.Array) -> int:
+    """Return the number of coefficients of one draw."""
+    return jax.eval_shape(lambda: family.natural(_first(draws.params), origin)).size

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.optimise import Status
+from bayescal._core.optimise import IntervalMinimum, Status, newton_on_interval
 from bayescal.regression.posterior import Draws, antithetic, sample_whitened
 
 #: Elements of a block: several arrays of this size stay in the processor's cache.
@@ -17,20 +17,18 @@ _BLOCK = 1 << 15
 _PART = 1 << 14
 #: Of the logarithm of the inverse temperature: most lie between 1/20 and 20.
 LOG_SCALE = 1.5
-_MOST = 100
-_TOLERANCE = 1e-14
 
 
 class Scaled(NamedTuple):
     """An inverse temperature, and how its fit ended.
 
-    ``value`` is the weighted cross-entropy; ``bend`` its second derivative by ``inverse``.
+    ``value`` is the weighted cross-entropy; ``curvature`` its second derivative by ``inverse``.
     """
 
     inverse: float
     value: float
     slope: float
-    bend: float
+    curvature: float
     iterations: int
     status: Status
 
@@ -53,7 +51,7 @@ class Rows:
 
     def loss(self, inverse: float) -> tuple[float, float, float]:
         """Return the weighted cross-entropy and its first two derivatives by the inverse."""
-        value = slope = bend = 0.0
+        value = slope = curvature = 0.0
         for below, own, weights in self.blocks:
             small = below * below.dtype.type(inverse)
             np.exp(small, out=small)
@@ -64,8 +62,8 @@ class Rows:
             second = small.sum(axis=0) / total
             value += weights @ (np.log(total) - inverse * own)
             slope += weights @ (first - own)
-            bend += weights @ (second - first**2)
-        return float(value), float(slope), float(bend)
+            curvature += weights @ (second - first**2)
+        return float(value), float(slope), float(curvature)
 
 
 def fit_inverse_temperature(logits: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Scaled:
@@ -101,38 +99,21 @@ def _descend(logits: np.ndarray, y: np.ndarray, weights: np.ndarray, unit: float
     stride = logits.size // _PART
     if stride > 2:
         part = slice(None, None, stride)
-        start = _newton(Rows(logits[part], y[part], weights[part]), start).inverse
+        start = _newton(Rows(logits[part], y[part], weights[part]), start).x
     found = _newton(Rows(logits, y, weights), start)
-    return found._replace(
-        inverse=found.inverse / unit, slope=found.slope * unit, bend=found.bend * unit**2
+    return Scaled(
+        found.x / unit,
+        found.value,
+        found.slope * unit,
+        found.curvature * unit**2,
+        found.iterations,
+        found.status,
     )
 
 
-def _newton(rows: Rows, start: float) -> Scaled:
-    """Newton's method between bounds; the slope rises, so its sign says on which side to look."""
-    s, low, high = start, 0.0, np.inf
-    value, slope, bend = rows.loss(s)
-    scale = sum(weights.sum() for _, _, weights in rows.blocks)
-    for number in range(1, _MOST + 1):
-        if slope > 0:
-            high = s
-        else:
-            low = s
-        if slope == 0 or (s == 0 and slope > 0):
-            return Scaled(s, value, slope, bend, number, Status.CONVERGED)
-        step = -slope / bend if bend > 0 else np.inf * -np.sign(slope)
-        # Far out the slope is flat, and Newton's steps are wild.
-        target = min(max(s + step, 0.0 if low == 0 else low), 4 * s + 1, high)
-        if not low <= target <= high or (target == high and np.isfinite(high)):
-            target = (low + high) / 2
-        gain = -slope * (target - s)
-        if abs(gain) <= _TOLERANCE * (abs(value) + 1e-3 * scale):
-            runaway = abs(target - s) > 0.01 * (1 + s)
-            status = Status.UNBOUNDED if runaway else Status.CONVERGED
-            return Scaled(s, value, slope, bend, number, status)
-        s = target
-        value, slope, bend = rows.loss(s)
-    return Scaled(s, value, slope, bend, _MOST, Status.LIMIT)
+def _newton(rows: Rows, start: float) -> IntervalMinimum:
+    scale = float(sum(weights.sum() for _, _, weights in rows.blocks))
+    return newton_on_interval(rows.loss, start, scale=scale)
 
 
 def sample_inverse(
@@ -162,8 +143,8 @@ def sample_inverse(
     found: Any = minimize_scalar(loss, bounds=bracket, method="bounded", options={"xatol": 1e-9})
     u = float(found.x)
     s = float(np.exp(u))
-    _, slope, bend = rows.loss(s)
-    curvature = bend * s**2 + slope * s + 1 / LOG_SCALE**2
+    _, slope, curvature = rows.loss(s)
+    curvature = curvature * s**2 + slope * s + 1 / LOG_SCALE**2
     mode, factor = np.array([u]), np.array([[curvature**-0.5]])
     if inference == "laplace":
         draws = np.exp(antithetic(mode, factor, num_samples, seed))[None]

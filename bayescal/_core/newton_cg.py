@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.optimise import Minimum, Status
+from bayescal._core.optimise import Minimum, Status, iterate, negligible, while_loop
 
 #: Of the residual of the linear system, in the norm of the preconditioner, at most.
 _LOOSEST, _TIGHTEST = 0.1, 1e-4
@@ -59,10 +59,10 @@ def newton_cg(
     start: Any,
     *,
     scale: Any,
-    limitless: Callable[[Any, Point], Any] | None = None,
+    unbounded: Callable[[Any, Point], Any] | None = None,
     tolerance: float = 1e-10,
     max_iterations: int = 100,
-    most_slow: int | None = None,
+    max_slow: int | None = None,
     prepared: Any = None,
     xp: Any = jnp,
 ) -> tuple[Minimum, Any]:
@@ -76,14 +76,14 @@ def newton_cg(
     start : array of shape (p,)
     scale : scalar
         A size of the objective; what a step gains is judged beside it and the value.
-    limitless : callable, optional
-        ``limitless(x, point)``: whether the next step, though it gains nothing, would still change
+    unbounded : callable, optional
+        ``unbounded(x, point)``: whether the next step, though it gains nothing, would still change
         what matters, so that there is no finite minimum. Asked at the end, however it came.
     tolerance : float
         The last step was to gain less than this, times the value and a thousandth of ``scale``;
         the one before it was solved so precisely that the result is far closer.
     max_iterations : int
-    most_slow : int, optional
+    max_slow : int, optional
         So many steps in a row that gain less than a hundredth, and yet do not arrive, are the
         last: Newton's steps to a minimum soon gain nothing, those to infinity gain for ever.
     prepared : optional
@@ -107,7 +107,7 @@ def newton_cg(
     eps = float(xp.finfo(start.dtype).eps)
 
     def once(carry: Any) -> Any:
-        number, x, here, prepared, then, used, slow, _, _ = carry
+        x, here, prepared, then, used, slow, _, _ = carry
         # Also where the loss has fallen far: then the curvature has too.
         stale = (used > curvature.patience) | (here.value < 0.5 * then)
         prepared = _when(stale, curvature.prepare, here.state, prepared, xp)
@@ -117,27 +117,24 @@ def newton_cg(
         size, there = _search(evaluate, x, step, here, slope, scale, eps, xp)
         # Rounding of sums of the objective's size may look like a rise.
         moved = size > 0
-        small = -slope <= tolerance * (abs(there.value) + 1e-3 * scale)
+        small = negligible(-slope, there.value, scale, tolerance)
         ended = xp.where(moved, small, True)
         status = xp.where(ended, xp.where(small, Status.CONVERGED, Status.LIMIT), -1)
-        if most_slow is not None:
-            slow = xp.where(-slope < _SLOW * (abs(there.value) + 1e-3 * scale), slow + 1, 0)
-            status = xp.where((status < 0) & (slow >= most_slow), Status.LIMIT, status)
+        if max_slow is not None:
+            slow = xp.where(negligible(-slope, there.value, scale, _SLOW), slow + 1, 0)
+            status = xp.where((status < 0) & (slow >= max_slow), Status.LIMIT, status)
         x = xp.where(moved, x + size * step, x)
-        return number + 1, x, there, prepared, then, used, slow, -slope, status
-
-    def unfinished(carry: Any) -> Any:
-        return (carry[0] < max_iterations) & (carry[-1] < 0)
+        return x, there, prepared, then, used, slow, -slope, status
 
     valid = xp.isfinite(first.value) & xp.isfinite(first.gradient).all()
     status = xp.where(valid, -1, Status.INVALID)
     nothing = xp.zeros((), start.dtype)
     zero = xp.zeros((), int)
-    carry = (zero, start, first, prepared, then, used, zero, nothing, status)
-    number, x, here, prepared, *_, decrement, status = _loop(unfinished, once, carry, xp)
-    status = xp.where(status < 0, Status.LIMIT, status)
-    if limitless is not None and (xp is not np or status <= Status.LIMIT):
-        runaway = (status <= Status.LIMIT) & limitless(x, here)
+    state = (start, first, prepared, then, used, zero, nothing, status)
+    found = iterate(once, state, max_iterations, xp)
+    number, x, here, prepared, *_, decrement, status = found
+    if unbounded is not None and (xp is not np or status <= Status.LIMIT):
+        runaway = (status <= Status.LIMIT) & unbounded(x, here)
         status = xp.where(runaway, Status.UNBOUNDED, status)
     return Minimum(x, here.value, decrement, number, status, here.gradient), prepared
 
@@ -189,12 +186,12 @@ def conjugate_gradients(
     def once(carry: Any) -> Any:
         number, step, residual, direction, power, _ = carry
         image = product(direction)
-        bend = direction @ image
-        good = bend > 0
+        curvature = direction @ image
+        good = curvature > 0
         # Where rounding hides that the first direction bends upwards, it is better than no step,
         # which would look like the minimum.
         otherwise = xp.where(number == 0, 1.0, 0.0).astype(step.dtype)
-        length = xp.where(good, power / xp.where(good, bend, 1), otherwise)
+        length = xp.where(good, power / xp.where(good, curvature, 1), otherwise)
         step = step + length * direction
         residual = residual - length * image
         toward = precondition(residual)
@@ -210,7 +207,7 @@ def conjugate_gradients(
         return (carry[0] < most) & (carry[4] > enough) & carry[5]
 
     begin = (xp.zeros((), int), xp.zeros_like(vector), vector, toward, power, power > 0)
-    number, step, *_ = _loop(unfinished, once, begin, xp)
+    number, step, *_ = while_loop(unfinished, once, begin, xp)
     return step, number
 
 
@@ -240,20 +237,12 @@ def _search(
 
     # From twice the step, so that there is one place that evaluates.
     begin = (xp.zeros((), int), xp.full((), 2.0, x.dtype), here)
-    _, size, there = _loop(unfinished, halve, begin, xp)
+    _, size, there = while_loop(unfinished, halve, begin, xp)
     if xp is np:
         return (size, there) if lower(size, there) else (0.0 * size, here)
     kept = lower(size, there)
     there = jax.tree.map(lambda new, old: jnp.where(kept, new, old), there, here)
     return jnp.where(kept, size, 0), there
-
-
-def _loop(unfinished: Any, body: Any, carry: Any, xp: Any) -> Any:
-    if xp is not np:
-        return jax.lax.while_loop(unfinished, body, carry)
-    while unfinished(carry):
-        carry = body(carry)
-    return carry
 
 
 def _when(condition: Any, make: Any, state: Any, otherwise: Any, xp: Any) -> Any:

@@ -1,4 +1,8 @@
-"""Minimisation of smooth functions of few variables: Newton's method that cannot diverge.
+"""Minimization by Newton's method: the loop, when it ends and how, and two kinds of iteration.
+
+``iterate`` is the one loop, ``negligible`` the one rule for a gain that ends it. What an iteration
+does differs: ``newton`` is for few variables, a Hessian and damping, ``newton_on_interval`` for one
+variable between bounds, ``newton_cg`` for very many variables.
 
 Everything is written for one problem and meant for ``vmap``; a status says how it ended. With
 ``xp=numpy`` the same steps are taken on the host, where nothing has to be compiled.
@@ -7,6 +11,7 @@ Everything is written for one problem and meant for ``vmap``; a status says how 
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -15,12 +20,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-_UNROLLED = 4
+from bayescal._core.directions import Direction, newton_step
+
 #: Far rows can make the bound so large that hardly any of it is wanted.
 _LEAST_DAMPING, _MOST_DAMPING = 1e-14, 1e8
 #: Of the tolerance: a step that is to gain less need not lower the value.
 _UNSEEN = 1e-3
-_SWEEPS, _SETTLED = 1000, 1e-12
 
 
 class Status(enum.IntEnum):
@@ -64,83 +69,53 @@ class Quadratic(NamedTuple):
     hessian: Any
 
 
-def solve_positive(matrix: Any, vector: Any, xp: Any = jnp) -> Any:
-    """Solve for a symmetric positive definite ``matrix`` (p, p); NaN where it is not.
+class IntervalMinimum(NamedTuple):
+    """Where the minimization over an interval ended; the derivatives are those at ``x``."""
 
-    Few unknowns are eliminated in the open, which under ``vmap`` is far faster than a library call
-    for each matrix.
+    x: float
+    value: float
+    slope: float
+    curvature: float
+    iterations: int
+    status: Status
+
+
+def while_loop(
+    unfinished: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, xp: Any
+) -> Any:
+    """Do as ``jax.lax.while_loop``; with NumPy in Python."""
+    if xp is not np:
+        return jax.lax.while_loop(unfinished, body, carry)
+    while unfinished(carry):
+        carry = body(carry)
+    return carry
+
+
+def iterate(
+    step: Callable[[tuple[Any, ...]], tuple[Any, ...]],
+    state: tuple[Any, ...],
+    max_iterations: int,
+    xp: Any = jnp,
+) -> tuple[Any, ...]:
+    """Repeat ``step`` on a state (what is iterated, ..., status) while its status is negative.
+
+    Returns the state, its number of iterations before it; the status is then not negative:
+    ``Status.LIMIT`` where the iterations ran out.
     """
-    p = vector.shape[0]
-    if xp is np:
-        try:
-            triangle = np.linalg.cholesky(matrix)
-        except np.linalg.LinAlgError:
-            return np.full_like(vector, np.nan)
-        return np.linalg.solve(triangle.T, np.linalg.solve(triangle, vector))
-    if p > _UNROLLED:
-        return jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(matrix, lower=True), vector)
-    factor: list[list[Any]] = [[None] * p for _ in range(p)]
-    forward: list[Any] = []
-    for i in range(p):
-        for j in range(i + 1):
-            rest = matrix[i, j] - sum(
-                (factor[i][k] * factor[j][k] for k in range(j)), start=jnp.zeros((), matrix.dtype)
-            )
-            factor[i][j] = jnp.sqrt(rest) if i == j else rest / factor[j][j]
-        done = sum((factor[i][k] * forward[k] for k in range(i)), start=jnp.zeros((), vector.dtype))
-        forward.append((vector[i] - done) / factor[i][i])
-    solution: list[Any] = [None] * p
-    for i in reversed(range(p)):
-        done = sum(
-            (factor[k][i] * solution[k] for k in range(i + 1, p)),
-            start=jnp.zeros((), vector.dtype),
-        )
-        solution[i] = (forward[i] - done) / factor[i][i]
-    return jnp.stack(solution)
+
+    def unfinished(carry: Any) -> Any:
+        return (carry[0] < max_iterations) & (carry[-1] < 0)
+
+    def body(carry: Any) -> Any:
+        return (carry[0] + 1, *step(carry[1:]))
+
+    *parts, status = while_loop(unfinished, body, (xp.zeros((), int), *state), xp)
+    return (*parts, xp.where(status < 0, Status.LIMIT, status))
 
 
-Direction = Callable[[Any, Any, Any], tuple[Any, Any]]
-
-
-def newton_step(hessian: Any, gradient: Any, x: Any, xp: Any = jnp) -> tuple[Any, Any]:
-    """Return the step to subtract, and what it promises to gain, to first order."""
-    step = solve_positive(hessian, gradient, xp)
-    return step, gradient @ step
-
-
-def lasso_step(strength: jax.Array) -> Direction:
-    """Return the step of a quadratic model plus ``sum(strength * |x|)``, by coordinate descent."""
-
-    def direction(
-        hessian: jax.Array, gradient: jax.Array, x: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
-        diagonal = jnp.diagonal(hessian)
-
-        def coordinate(j: int, carry: Any) -> Any:
-            z, slope, moved = carry
-            bend = diagonal[j]
-            free = z[j] - slope[j] / bend
-            new = jnp.sign(free) * jnp.maximum(jnp.abs(free) - strength[j] / bend, 0)
-            change = new - z[j]
-            moved = jnp.maximum(moved, jnp.sqrt(bend) * jnp.abs(change))
-            return z.at[j].set(new), slope + hessian[:, j] * change, moved
-
-        def sweep(carry: Any) -> Any:
-            number, z, slope, _ = carry
-            zero = jnp.zeros((), x.dtype)
-            z, slope, moved = jax.lax.fori_loop(0, x.shape[0], coordinate, (z, slope, zero))
-            return number + 1, z, slope, moved
-
-        def unsettled(carry: Any) -> jax.Array:
-            return (carry[0] < _SWEEPS) & (carry[3] > _SETTLED)
-
-        start = jnp.zeros((), int), x, gradient, jnp.full((), jnp.inf, x.dtype)
-        z = jax.lax.while_loop(unsettled, sweep, start)[1]
-        step = x - z
-        gain = gradient @ step + jnp.sum(strength * (jnp.abs(x) - jnp.abs(z)))
-        return step, gain
-
-    return direction
+def negligible(gain: Any, value: Any, scale: Any, tolerance: float) -> Any:
+    """Say whether a step gains next to nothing, beside the value and a thousandth of ``scale``."""
+    return gain <= tolerance * (abs(value) + 1e-3 * scale)
 
 
 def newton(
@@ -192,25 +167,22 @@ def newton(
     eye = xp.eye(start.shape[0], dtype=dtype)
     tiny, eps = xp.finfo(dtype).tiny, xp.finfo(dtype).eps
 
-    def unfinished(carry: Any) -> Any:
-        return (carry[0] < max_iterations) & (carry[-1] < 0)
-
     # The point to start from is the first candidate, so that what is evaluated is compiled once.
     def once(carry: Any) -> Any:
-        number, x, here, step, decrement, damping, _ = carry
+        started, x, here, step, decrement, damping, _ = carry
         candidate = x - step
         there = evaluate(candidate)
         valid = xp.isfinite(there.value) & xp.isfinite(there.gradient).all()
         # Rounding of sums of the objective's size may look like a rise.
         slack = 8 * eps * (abs(there.value) + scale)
         lower = valid & (decrement >= 0) & (there.value <= here.value + slack)
-        small = decrement <= tolerance * (abs(there.value) + 1e-3 * scale)
+        small = negligible(decrement, there.value, scale, tolerance)
         # So little that the value's digits may not show it.
         size = abs(here.value) + 1e-3 * scale
         unseen = (decrement >= 0) & (decrement < _UNSEEN * tolerance * size) & (damping < 1)
         ended = xp.where(lower, small & (damping < 1), unseen | (damping >= _MOST_DAMPING))
         status = xp.where(ended, xp.where(lower | unseen, Status.CONVERGED, Status.LIMIT), -1)
-        status = xp.where((number == 0) & ~valid, Status.INVALID, status)
+        status = xp.where(started | valid, status, Status.INVALID)
         x = xp.where(lower, candidate, x)
         here = Quadratic(*(xp.where(lower, new, old) for new, old in zip(there, here, strict=True)))
         easier = xp.where(damping > _LEAST_DAMPING, damping / 10, 0.0)
@@ -222,7 +194,7 @@ def newton(
         step, decrement = direction(here.hessian + ridge * eye, here.gradient, x)
         downhill = xp.isfinite(step).all() & (decrement >= 0)
         return (
-            number + 1,
+            xp.full((), True),
             x,
             here,
             xp.where(downhill, step, 0.0),
@@ -234,17 +206,66 @@ def newton(
     infinite = xp.full((), xp.inf, dtype)
     nowhere = Quadratic(infinite, xp.zeros_like(start), xp.zeros_like(eye))
     step = xp.zeros_like(start)
-    zero, unknown = xp.zeros((), int), xp.full((), -1)
-    carry: Any = (zero, start, nowhere, step, infinite, xp.zeros((), dtype), unknown)
-    if xp is np:
-        with np.errstate(all="ignore"):
-            while unfinished(carry):
-                carry = once(carry)
-    else:
-        carry = jax.lax.while_loop(unfinished, once, carry)
-    number, x, here, step, decrement, _, status = carry
-    status = xp.where(status < 0, Status.LIMIT, status)
+    unknown = xp.full((), -1)
+    state = (xp.full((), False), start, nowhere, step, infinite, xp.zeros((), dtype), unknown)
+    with np.errstate(all="ignore"):
+        found = iterate(once, state, max_iterations, xp)
+    number, _, x, here, step, decrement, _, status = found
     if movement is not None:
         runaway = (status == Status.CONVERGED) & (movement(x, step) > 0.01)
         status = xp.where(runaway, Status.UNBOUNDED, status)
     return Minimum(x, here.value, decrement, number, status)
+
+
+def newton_on_interval(
+    evaluate: Callable[[float], tuple[float, float, float]],
+    start: float,
+    *,
+    scale: float,
+    lower: float = 0.0,
+    tolerance: float = 1e-14,
+    max_iterations: int = 100,
+) -> IntervalMinimum:
+    """Minimize a convex function of one number, at least ``lower``, on the host.
+
+    Parameters
+    ----------
+    evaluate : callable
+        Returns value and first two derivatives at a number.
+    start : float
+        At least ``lower``.
+    scale : float
+        A size of the objective; gains are judged beside it and the value.
+    lower : float
+        Finite.
+    tolerance : float
+        The next step would gain less than this, times the value and a thousandth of ``scale``.
+    max_iterations : int
+
+    Notes
+    -----
+    The slope rises, so its sign says on which side of a point the minimum is: Newton's steps stay
+    between the bounds that are so found, or halve what is between them. One evaluation for each
+    iteration. Where the last step gains nothing, but is longer than a hundredth, the status is
+    ``UNBOUNDED``.
+    """
+
+    def once(state: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, here, low, high, _ = state
+        value, slope, curvature = here
+        low, high = (low, x) if slope > 0 else (x, high)
+        if slope == 0 or (x == lower and slope > 0):
+            return x, here, low, high, Status.CONVERGED
+        step = -slope / curvature if curvature > 0 else math.copysign(math.inf, -slope)
+        # Far out the slope is flat, and Newton's steps are wild.
+        target = min(max(x + step, low), x + 3 * (x - lower) + 1, high)
+        if not low <= target <= high or (target == high and math.isfinite(high)):
+            target = (low + high) / 2
+        if negligible(abs(slope * (target - x)), value, scale, tolerance):
+            unbounded = abs(target - x) > 0.01 * (1 + abs(x))
+            return x, here, low, high, Status.UNBOUNDED if unbounded else Status.CONVERGED
+        return target, evaluate(target), low, high, -1
+
+    state = (start, evaluate(start), lower, math.inf, -1)
+    number, x, here, *_, status = iterate(once, state, max_iterations, np)
+    return IntervalMinimum(x, *here, int(number), Status(int(status)))

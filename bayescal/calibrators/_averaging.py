@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
+
+from bayescal._core.optimise import Status, iterate
 
 #: Standard deviation of the logarithm of the inverse temperature.
 LOG_SCALE = 2.0
@@ -345,7 +346,7 @@ def _minimize(
     tolerance = max(tolerance, 4 * eps)
 
     def once(carry: Any) -> Any:
-        number, theta, value, hessian, step, slope, size, _ = carry
+        theta, value, hessian, step, slope, size, _, _ = carry
         trial = theta + size[..., None] * step
         new, gradient, new_hessian = evaluate(trial)
         slack = 8 * eps * (abs(value) + total)
@@ -360,19 +361,12 @@ def _minimize(
         step = xp.where(lower[..., None], further, step)
         slope = xp.where(lower, promise, slope)
         size = xp.where(lower, 1.0, size / 2)
-        return number + 1, theta, value, hessian, step, slope, size, left
-
-    def unfinished(carry: Any) -> Any:
-        return (carry[0] < _MOST) & (carry[-1] > tolerance)
+        status = xp.where(left > tolerance, -1, Status.CONVERGED)
+        return theta, value, hessian, step, slope, size, left, status
 
     value, gradient, hessian = evaluate(start)
     step, slope = direction(gradient, hessian)
     one = xp.ones(start.shape[:-1], start.dtype)
-    carry = (xp.zeros((), int), start, value, hessian, step, slope, one, one[0, 0, 0])
-    if xp is np:
-        while unfinished(carry):
-            carry = once(carry)
-    else:
-        carry = jax.lax.while_loop(unfinished, once, carry)
-    _, theta, value, hessian, *_, left = carry
+    state = (start, value, hessian, step, slope, one, one[0, 0, 0], xp.full((), -1))
+    _, theta, value, hessian, *_, left, _ = iterate(once, state, _MOST, xp)
     return theta, value, hessian, left

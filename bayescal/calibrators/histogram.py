@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from bayescal._core.binning import equal_mass_cuts
+from bayescal._core.binning import equal_mass_cuts, equal_width_cell
 from bayescal._core.checks import check_choice, check_count
 from bayescal.calibrators._base import Calibrator, State, two_columns
 from bayescal.calibrators._inputs import Domain

@@ -11,7 +11,7 @@ import numpy as np
 
 from bayescal._core.checks import check_choice
 from bayescal._core.numerics import log_odds, sigmoid, softmax
-from bayescal._core.optimise import Status
+from bayescal._core.optimise import Status, newton_on_interval
 from bayescal.calibrators._adaptive import best_inverse_temperature
 from bayescal.calibrators._base import Keeps, State
 from bayescal.calibrators._inputs import Domain
@@ -195,9 +195,11 @@ def fit_inverse_temperature(
         stride = logits.size // _PART
         if stride > 2:
             part = slice(None, None, stride)
-            start = _minimize(_Loss(scaled[part], y[part], weights[part]), start).inverse
-        found = _minimize(_Loss(scaled, y, weights), start)
-    return found._replace(inverse=found.inverse / unit)
+            loss = _Loss(scaled[part], y[part], weights[part])
+            start = newton_on_interval(loss, start, scale=loss.total).x
+        loss = _Loss(scaled, y, weights)
+        found = newton_on_interval(loss, start, scale=loss.total)
+    return InverseTemperature(found.x / unit, found.value, found.iterations, found.status)
 
 
 def _unit(logits: np.ndarray) -> float:
@@ -206,35 +208,6 @@ def _unit(logits: np.ndarray) -> float:
     if 1e-6 < largest < 1e6 or largest == 0:
         return 1.0
     return float(2.0 ** np.round(np.log2(largest)))
-
-
-_TOLERANCE, _ITERATIONS = 1e-14, 100
-
-
-def _minimize(loss: _Loss, start: float) -> InverseTemperature:
-    """Newton's method between bounds; the slope rises, so its sign says on which side to look."""
-    s, low, high = start, 0.0, np.inf
-    value, slope, curvature = loss(s)
-    for number in range(1, _ITERATIONS + 1):
-        if slope > 0:
-            high = s
-        else:
-            low = s
-        if slope == 0 or (s == 0 and slope > 0):
-            return InverseTemperature(s, value, number, Status.CONVERGED)
-        step = -slope / curvature if curvature > 0 else np.inf * -np.sign(slope)
-        # Far out the slope is flat, and Newton's steps are wild.
-        target = min(max(s + step, 0.0 if low == 0 else low), 4 * s + 1, high)
-        if not low <= target <= high or (target == high and np.isfinite(high)):
-            target = (low + high) / 2
-        gain = -slope * (target - s)
-        if abs(gain) <= _TOLERANCE * (abs(value) + 1e-3 * loss.total):
-            runaway = abs(target - s) > 0.01 * (1 + s)
-            status = Status.UNBOUNDED if runaway else Status.CONVERGED
-            return InverseTemperature(s, value, number, status)
-        s = target
-        value, slope, curvature = loss(s)
-    return InverseTemperature(s, value, _ITERATIONS, Status.LIMIT)
 
 
 def sample_inverse(

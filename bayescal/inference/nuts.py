@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.numerics import nan_to_minus_inf
+from bayescal._core.nuts import run_chains
 from bayescal.inference._averages import Draws, log_likelihood
 from bayescal.inference._integrator import Integrator, equal_base
 from bayescal.inference._space import constrain, random_sites
@@ -65,52 +66,34 @@ class Nuts(Integrator):
         num_samples: int,
         stacked: bool,
     ) -> Chains:
-        import numpyro
-        from numpyro import distributions as dist
         from numpyro.diagnostics import effective_sample_size
-        from numpyro.infer import MCMC, NUTS
 
-        one = jax.tree.map(lambda leaf: leaf[0], prior) if stacked else prior
-        size = sum(site.size for site in random_sites(one))
         start_key, run_key = jax.random.split(key)
         proposal = Importance().prepare(prior, sums, origin, start_key, num_samples, stacked)
-
-        def model(prior: Prior, sums: jax.Array) -> None:
-            real_line = dist.constraints.real_vector
-            v: Any = numpyro.sample("v", dist.ImproperUniform(real_line, (), (size,)))
-            params, _, log_vector = constrain(prior, v)
-            log_lik = jnp.sum(prior.family.natural(params, origin) * sums)
-            numpyro.factor("posterior", nan_to_minus_inf(log_vector + log_lik))
-
         chains = self.chains(num_samples)
         vectors, effective = [], []
-        show = sys.stderr.isatty()
-        with jax.numpy_dtype_promotion("standard"):
-            sampler = MCMC(
-                NUTS(model),
-                num_warmup=_WARMUP,
-                num_samples=num_samples // chains,
-                num_chains=chains,
-                chain_method="vectorized",
-                progress_bar=show,
-                jit_model_args=True,
-            )
-            for b in range(sums.shape[0]):
-                each = jax.tree.map(lambda leaf: leaf[b], prior) if stacked else prior  # noqa: B023
-                z = jax.random.normal(start_key, (chains, size))
-                start = proposal.centre[b] + z @ proposal.factor[b].T
-                try:
-                    sampler.run(run_key, each, sums[b], init_params={"v": start})
-                except RuntimeError as error:
-                    if "valid initial parameters" not in str(error):
-                        raise
-                    raise ValueError(
-                        "the prior must allow the data, but none of the parameters tried gives "
-                        f"them a positive density (data set {b}); check its support"
-                    ) from None
-                draws = sampler.get_samples(group_by_chain=True)["v"]
-                vectors.append(draws.reshape(-1, size))
-                effective.append(np.min(effective_sample_size(np.asarray(draws))))
+        for b in range(sums.shape[0]):
+            each = jax.tree.map(lambda leaf: leaf[b], prior) if stacked else prior  # noqa: B023
+            centre, factor = proposal.centre[b], proposal.factor[b]
+            with jax.numpy_dtype_promotion("standard"):
+                z, _, positive = run_chains(
+                    _potential,
+                    (each, sums[b], origin, centre, factor),
+                    centre,
+                    run_key,
+                    chains=chains,
+                    warmup=_WARMUP,
+                    draws=num_samples // chains,
+                    adapt_mass_matrix=True,
+                )
+            if not np.all(np.asarray(positive)):
+                raise ValueError(
+                    "the prior must allow the data, but none of the parameters tried gives "
+                    f"them a positive density (data set {b}); check its support"
+                )
+            draws = centre + z @ factor.T
+            vectors.append(draws.reshape(-1, len(centre)))
+            effective.append(np.min(effective_sample_size(np.asarray(draws))))
         return Chains(jnp.stack(vectors), jnp.asarray(np.array(effective)))
 
     def realise(
@@ -120,3 +103,16 @@ class Nuts(Integrator):
         # Taking the likelihood out leaves equal weights once it is multiplied in again.
         log_lik = log_likelihood(prior.family, params, sums, origin)
         return Draws(params, log_prior, equal_base(num_samples) - log_lik)
+
+
+def _potential(
+    prior: Prior, sums: jax.Array, origin: jax.Array, centre: jax.Array, factor: jax.Array
+) -> Callable[[jax.Array], jax.Array]:
+    """Return the negative log posterior in coordinates where the proposal is spherical."""
+
+    def potential(z: jax.Array) -> jax.Array:
+        params, _, log_vector = constrain(prior, centre + factor @ z)
+        log_lik = jnp.sum(prior.family.natural(params, origin) * sums)
+        return -nan_to_minus_inf(log_vector + log_lik)
+
+    return potential

@@ -9,13 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.optimise import (
-    Minimum,
-    Quadratic,
-    lasso_step,
-    newton,
-    newton_step,
-)
+from bayescal._core.directions import lasso_step, newton_step
+from bayescal._core.optimise import Minimum, Quadratic, newton
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
 from bayescal.regression.host import MANY, fit_on_host

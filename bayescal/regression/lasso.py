@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bayescal._core.optimise import Direction
+from bayescal._core.directions import Direction
 
 #: How far a slope at zero may exceed the strength, relative to it.
 _EXCESS = 1e-10
@@ -16,7 +16,7 @@ _EPS = np.finfo(float).eps
 def lasso_step_on_host(strength: np.ndarray) -> Direction:
     """Return the step of a quadratic model plus ``sum(strength * |x|)``, by an active set.
 
-    Does as ``bayescal._core.optimise.lasso_step``, whose coordinate descent is slow where columns
+    Does as ``bayescal._core.directions.lasso_step``, whose coordinate descent is slow where columns
     are nearly dependent: here each move is the solution of linear equations, and few are needed.
     """
 
@@ -112,7 +112,7 @@ def _share(
     # The penalty is straight until a sign changes, and then rises by twice the part beyond.
     beyond = np.maximum(shares[:, None] - where[crosses], 0) * np.abs(move[crosses])
     extra = 2 * beyond @ strength[crosses]
-    bend = move @ block @ move
-    values = shares * (drift @ move) + shares**2 * bend / 2 + extra
+    curvature = move @ block @ move
+    values = shares * (drift @ move) + shares**2 * curvature / 2 + extra
     best = shares[np.argmin(values)]
     return float(best), crosses & (where == best)

@@ -7,13 +7,13 @@ itself. The prior is on ``u``, so that the posterior is proper for separable dat
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.nuts import run_chains
 from bayescal._core.optimise import Minimum, Quadratic, newton
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
@@ -88,11 +88,11 @@ def find_mode(target: Target) -> tuple[Minimum, np.ndarray]:
         slope = np.where(positive, theta, 1.0)
         loss = cross_entropy_on_host(target.design, theta)
         value, gradient, diagonal = _prior_terms(target, u, np)
-        bend = np.where(positive, loss.gradient * slope, 0.0)
+        curved = np.where(positive, loss.gradient * slope, 0.0)
         return Quadratic(
             loss.value + value,
             loss.gradient * slope + gradient,
-            loss.hessian * slope[:, None] * slope + np.diag(bend + diagonal),
+            loss.hessian * slope[:, None] * slope + np.diag(curved + diagonal),
         )
 
     columns, weights = target.design.columns, target.design.weights
@@ -184,33 +184,6 @@ def _potential(sums: Sums, target: Target, centre: jax.Array, factor: jax.Array)
     return potential
 
 
-@partial(jax.jit, static_argnames=("potential", "draws"))
-def run_chains(
-    potential: Callable[..., Any], arguments: Any, centre: jax.Array, key: jax.Array, draws: int
-) -> tuple[jax.Array, jax.Array]:
-    """Return draws z (chains, draws, p) near standard normal ones, and how many steps diverged.
-
-    ``potential(*arguments)`` is a function of z (p,): the negative log density.
-    """
-    from numpyro.infer.hmc import hmc
-
-    init, sample = hmc(potential_fn_gen=potential, algo="NUTS")
-    keys = jax.random.split(key, (2, CHAINS))
-    starts = jax.vmap(lambda k: jax.random.normal(k, centre.shape))(keys[0])
-
-    def chain(start: jax.Array, own: jax.Array) -> tuple[jax.Array, jax.Array]:
-        def step(state: Any, _: Any) -> Any:
-            state = sample(state, arguments)
-            return state, (state.z, state.diverging)
-
-        state = init(start, _WARMUP, adapt_mass_matrix=False, model_args=arguments, rng_key=own)
-        # One loop for warm-up and draws, so that the sampler is compiled once.
-        z, diverging = jax.lax.scan(step, state, length=_WARMUP + draws)[1]
-        return z[_WARMUP:], jnp.sum(diverging[_WARMUP:])
-
-    return jax.vmap(chain)(starts, keys[1])
-
-
 def sample_whitened(
     potential: Callable[..., Any],
     arguments: Any,
@@ -228,7 +201,15 @@ def sample_whitened(
     with float64(), jax.numpy_dtype_promotion("standard"):
         given = jax.tree.map(jnp.asarray, (*arguments, mode, factor))
         draws = -(-num_samples // CHAINS)
-        z, diverging = run_chains(potential, given, given[-2], jax.random.key(seed), draws)
+        z, diverging, _ = run_chains(
+            potential,
+            given,
+            given[-2],
+            jax.random.key(seed),
+            chains=CHAINS,
+            warmup=_WARMUP,
+            draws=draws,
+        )
         z, divergences = np.asarray(z), int(np.asarray(diverging).sum())
     u = mode + z @ factor.T
     ess, r_hat = np.asarray(effective_sample_size(u)), np.asarray(split_gelman_rubin(u))

@@ -15,24 +15,24 @@ from bayescal._core.optimise import Minimum
 from bayescal.regression.precondition import Preconditioner, choices
 from bayescal.regression.softmax_objective import Design, Host, evaluate, movement, multiply
 
-MOST_PRODUCTS = 400
-_MOST_SLOW = 12
+MAX_PRODUCTS = 400
+_MAX_SLOW = 12
 _TOLERANCE = 1e-10
 
 
 class Prepared(NamedTuple):
     """How the Hessian is approximated: sums over rows, and inverses with the penalty."""
 
-    way: Preconditioner
+    kind: Preconditioner
     data: Any
     inverse: Any
 
 
-def _limitless(design: Design, penalty: Any, theta: Any, here: Point) -> Any:
+def _is_unbounded(design: Design, penalty: Any, theta: Any, here: Point) -> Any:
     """Return whether a Newton step, about, would still change logits by a hundredth."""
-    way, sizes = choices(design, penalty)[0], design.sizes
-    inverse = way.invert(way.measure(design, here.state), penalty, sizes)
-    step = way.apply(inverse, -here.gradient, sizes)
+    kind, sizes = choices(design, penalty)[0], design.sizes
+    inverse = kind.invert(kind.measure(design, here.state), penalty, sizes)
+    step = kind.apply(inverse, -here.gradient, sizes)
     xp = np if isinstance(theta, np.ndarray) else jnp
     return movement(design, theta, step, xp) > 0.01
 
@@ -52,33 +52,33 @@ def fit_on_host(
     there is no finite minimum is looked into only if ``limits``: that takes the Hessian once more.
     """
     sizes = design.sizes
-    ways = choices(design, penalty)
-    if prepared is not None and prepared.way not in ways:
+    kinds = choices(design, penalty)
+    if prepared is not None and prepared.kind not in kinds:
         prepared = None
     if prepared is not None:
-        ways = ways[ways.index(prepared.way) :]
+        kinds = kinds[kinds.index(prepared.kind) :]
 
     def prepare(probs: np.ndarray) -> Prepared:
         # What is cheap comes first, what is precise when that has not sufficed.
-        way = ways.pop(0) if len(ways) > 1 else ways[0]
-        data = way.measure(design, probs)
-        return Prepared(way, data, way.invert(data, penalty, sizes))
+        kind = kinds.pop(0) if len(kinds) > 1 else kinds[0]
+        data = kind.measure(design, probs)
+        return Prepared(kind, data, kind.invert(data, penalty, sizes))
 
     def precondition(ready: Prepared, vector: np.ndarray) -> np.ndarray:
-        return ready.way.apply(ready.inverse, vector, sizes)
+        return ready.kind.apply(ready.inverse, vector, sizes)
 
     free = limits and not penalty.all()
     with np.errstate(all="ignore"), single_threaded_blas(), Host(design, penalty) as host:
         if prepared is not None:
-            way, data, _ = prepared
-            prepared = Prepared(way, data, way.invert(data, penalty, sizes))
+            kind, data, _ = prepared
+            prepared = Prepared(kind, data, kind.invert(data, penalty, sizes))
         return newton_cg(
             host.evaluate,
-            Curvature(host.multiply, prepare, precondition, ways[0].patience, MOST_PRODUCTS),
+            Curvature(host.multiply, prepare, precondition, kinds[0].patience, MAX_PRODUCTS),
             np.zeros_like(penalty) if start is None else start,
             scale=design.weights.sum(),
-            limitless=partial(_limitless, design, penalty) if free else None,
-            most_slow=_MOST_SLOW if free else None,
+            unbounded=partial(_is_unbounded, design, penalty) if free else None,
+            max_slow=_MAX_SLOW if free else None,
             tolerance=tolerance,
             max_iterations=max_iterations,
             prepared=prepared,
@@ -90,23 +90,23 @@ def fit_one(
     design: Design, penalty: jax.Array, start: jax.Array, max_iterations: int = 100
 ) -> Minimum:
     """Do the same with JAX, to be mapped and compiled."""
-    way, sizes = choices(design, penalty)[-1], design.sizes
+    kind, sizes = choices(design, penalty)[-1], design.sizes
 
     def prepare(probs: jax.Array) -> Any:
-        return way.invert(way.measure(design, probs), penalty, sizes)
+        return kind.invert(kind.measure(design, probs), penalty, sizes)
 
     def precondition(inverse: Any, vector: jax.Array) -> jax.Array:
-        return way.apply(inverse, vector, sizes)
+        return kind.apply(inverse, vector, sizes)
 
     curvature = Curvature(
-        partial(multiply, design, penalty), prepare, precondition, way.patience, MOST_PRODUCTS
+        partial(multiply, design, penalty), prepare, precondition, kind.patience, MAX_PRODUCTS
     )
     return newton_cg(
         partial(evaluate, design, penalty),
         curvature,
         start,
         scale=jnp.sum(design.weights),
-        limitless=partial(_limitless, design, penalty),
+        unbounded=partial(_is_unbounded, design, penalty),
         tolerance=_TOLERANCE,
         max_iterations=max_iterations,
     )[0]

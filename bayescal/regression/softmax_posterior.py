@@ -13,13 +13,13 @@ from bayescal._core.newton_cg import conjugate_gradients
 from bayescal._core.optimise import Status
 from bayescal.regression.posterior import Draws, antithetic, sample_whitened, triangle
 from bayescal.regression.precondition import WHOLE
-from bayescal.regression.softmax_fit import MOST_PRODUCTS, Prepared, fit_on_host
+from bayescal.regression.softmax_fit import MAX_PRODUCTS, Prepared, fit_on_host
 from bayescal.regression.softmax_objective import Design, Host, evaluate, gather
 
 #: The whole Hessian of more parameters takes too much time and memory.
-MOST_PARAMETERS = 3000
+MAX_PARAMETERS = 3000
 #: Numbers in all draws.
-_MOST_NUMBERS = 1 << 28
+_MAX_NUMBERS = 1 << 28
 #: Of a draw's length, what solving for it may leave: far less than a hundred draws say of it.
 _ERROR = 0.01
 
@@ -43,18 +43,18 @@ def sample(
         For more than 3,000 parameters by NUTS, and for draws of more than 2 GiB.
     """
     p = len(penalty)
-    if p > MOST_PARAMETERS and inference == "nuts":
+    if p > MAX_PARAMETERS and inference == "nuts":
         raise ValueError(
-            f"inference must be 'map' or 'laplace' for more than {MOST_PARAMETERS:,} parameters, "
+            f"inference must be 'map' or 'laplace' for more than {MAX_PARAMETERS:,} parameters, "
             f"got 'nuts' for {p:,}"
         )
-    if p * num_samples > _MOST_NUMBERS:
+    if p * num_samples > _MAX_NUMBERS:
         raise ValueError(
-            f"num_samples must be at most {_MOST_NUMBERS // p:,} for {p:,} parameters, whose draws "
+            f"num_samples must be at most {_MAX_NUMBERS // p:,} for {p:,} parameters, whose draws "
             f"are kept, got {num_samples:,}"
         )
     mode, prepared = fit_on_host(design, penalty, start)
-    if p > MOST_PARAMETERS:
+    if p > MAX_PARAMETERS:
         theta = mode.x + _solve_draws(design, penalty, mode.x, prepared, num_samples, seed)
         return Draws(theta[None], np.full(p, float(num_samples)), np.ones(p), 0, int(mode.status))
     with single_threaded_blas():
@@ -86,8 +86,8 @@ def _solve_draws(
     half = -(-num_samples // 2)
     with np.errstate(all="ignore"), single_threaded_blas(), Host(design, penalty) as host:
         probs = host.evaluate(theta).state
-        way, sizes = prepared.way, design.sizes
-        inverse = way.invert(way.measure(design, probs), penalty, sizes)
+        kind, sizes = prepared.kind, design.sizes
+        inverse = kind.invert(kind.measure(design, probs), penalty, sizes)
         root = np.sqrt(probs)
         scale = np.sqrt(design.weights)[:, None]
         for number in range(half):
@@ -97,10 +97,10 @@ def _solve_draws(
             vector += np.sqrt(penalty) * rng.standard_normal(len(theta))
             draws[number], _ = conjugate_gradients(
                 partial(host.multiply, probs),
-                lambda each: way.apply(inverse, each, sizes),
+                lambda each: kind.apply(inverse, each, sizes),
                 vector,
                 lambda _: _ERROR**2,
-                MOST_PRODUCTS,
+                MAX_PRODUCTS,
                 np,
             )
     draws[half:] = -draws[: num_samples - half]

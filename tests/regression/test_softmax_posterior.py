@@ -31,7 +31,7 @@ def covariance(design: Design, penalty: np.ndarray, theta: np.ndarray) -> np.nda
 @pytest.mark.parametrize("kind", KINDS)
 def test_draws_have_the_covariance(kind: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the whole Hessian, and by solving with products."""
-    monkeypatch.setattr(softmax_posterior, "MOST_PARAMETERS", most)
+    monkeypatch.setattr(softmax_posterior, "MAX_PARAMETERS", most)
     design = make(400, 4, 2, kind)
     penalty = np.random.default_rng(0).uniform(0.3, 3, size(design))
     draws = softmax_posterior.sample(design, penalty, np.zeros_like(penalty), "laplace", 8000, 0)
@@ -51,7 +51,7 @@ def test_draws_have_the_covariance(kind: str, most: int, monkeypatch: pytest.Mon
 
 
 def test_an_odd_number_of_solved_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(softmax_posterior, "MOST_PARAMETERS", 0)
+    monkeypatch.setattr(softmax_posterior, "MAX_PARAMETERS", 0)
     design = make(100, 3, 2, "vector")
     penalty = np.ones(size(design))
     theta = softmax_posterior.sample(design, penalty, 0 * penalty, "laplace", 7, 0).coefficients[0]

@@ -1,0 +1,89 @@
+"""The no-U-turn sampler: chains side by side, in one compiled program for all data of a size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+#: A start of a chain where the density is zero is drawn anew up to so many times.
+_TRIES = 20
+
+
+@partial(jax.jit, static_argnames=("potential", "chains", "warmup", "draws", "adapt_mass_matrix"))
+def run_chains(
+    potential: Callable[..., Any],
+    arguments: Any,
+    centre: jax.Array,
+    key: jax.Array,
+    *,
+    chains: int,
+    warmup: int,
+    draws: int,
+    adapt_mass_matrix: bool = False,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return draws z (chains, draws, p) near standard normal ones.
+
+    Beside them are the number of divergent steps in each chain, and whether it started where the
+    density is positive.
+
+    Parameters
+    ----------
+    potential : callable
+        ``potential(*arguments)`` is a function of z (p,): the negative log density. Static: a
+        function of a module, not a closure, so that the program is compiled once.
+    arguments : tuple of pytrees
+    centre : array of shape (p,)
+        Of z it gives the shape and the type only.
+    key : key
+    chains, warmup, draws : int
+    adapt_mass_matrix : bool
+        Whether the warm-up finds the scale of each coordinate; needless where all are one.
+
+    Notes
+    -----
+    Call it where dtypes are promoted as NumPy does (``jax.numpy_dtype_promotion("standard")``),
+    as NumPyro expects.
+    """
+    from numpyro.infer.hmc import hmc
+
+    init, sample = hmc(potential_fn_gen=potential, algo="NUTS")
+    keys = jax.random.split(key, (2, chains))
+    slope_at = jax.value_and_grad(potential(*arguments))
+
+    def usable(z: jax.Array) -> jax.Array:
+        value, slope = slope_at(z)
+        return jnp.isfinite(value) & jnp.isfinite(slope).all()
+
+    def start(own: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def draw(number: Any) -> jax.Array:
+            return jax.random.normal(jax.random.fold_in(own, number), centre.shape, centre.dtype)
+
+        def unfinished(carry: Any) -> Any:
+            return (carry[0] < _TRIES) & ~carry[2]
+
+        def again(carry: Any) -> Any:
+            z = draw(carry[0])
+            return carry[0] + 1, z, usable(z)
+
+        nothing = jnp.zeros((), int), jnp.zeros_like(centre), jnp.zeros((), bool)
+        return jax.lax.while_loop(unfinished, again, nothing)[1:]
+
+    def chain(begin: jax.Array, own: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def step(state: Any, _: Any) -> Any:
+            state = sample(state, arguments)
+            return state, (state.z, state.diverging)
+
+        state = init(
+            begin, warmup, adapt_mass_matrix=adapt_mass_matrix, model_args=arguments, rng_key=own
+        )
+        # One loop for warm-up and draws, so that the sampler is compiled once.
+        z, diverging = jax.lax.scan(step, state, length=warmup + draws)[1]
+        return z[warmup:], jnp.sum(diverging[warmup:])
+
+    starts, positive = jax.vmap(start)(keys[0])
+    z, diverging = jax.vmap(chain)(starts, keys[1])
+    return z, diverging, positive

@@ -30,8 +30,6 @@ State = dict[str, np.ndarray]
 #: nothing.
 Keeps = Literal["order", "argmax", "nothing"]
 
-#: Attributes that are no entries of the state.
-_KEPT = ("classes_", "state_", "status_")
 _REMEDY = {
     Status.LIMIT: "the fit stopped before its optimum; scale the scores or leave out extreme ones",
     Status.UNBOUNDED: (
@@ -89,6 +87,9 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
     #: Whether, of two classes, a greater score never gets a lower probability, whatever the data.
     monotone: ClassVar[bool] = False
     keeps: ClassVar[Keeps] = "nothing"
+    #: Whether exchanging classes, columns and labels together, exchanges their probabilities; may
+    #: depend on the options.
+    symmetric: ClassVar[bool] = True
 
     @property
     @abstractmethod
@@ -150,11 +151,12 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
             rows, y, sample_weight, self.classes, columns
         )
         values, least = convert(rows, self.inputs, self.domain)
-        state = self._learn(values, labels, weights, self._seed())
+        learned = self._learn(values, labels, weights, self._seed())
+        state = {name: np.asarray(value) for name, value in learned.items()}
         if least is not None:
             state["least_probabilities"] = least
-        self._publish(state)
         status = Status(int(state.get("status", Status.CONVERGED)))
+        self._publish(state, status)
         if status != Status.CONVERGED:
             warnings.warn(
                 f"{type(self).__name__}: {_REMEDY[status]}",
@@ -166,14 +168,17 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
     def _learn(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         return self._fit(scores, y, weights, seed)
 
-    def _publish(self, state: State) -> None:
+    def _publish(self, state: State, status: Status) -> None:
         """Keep what was learned, and as attributes what is declared with ``field(init=False)``."""
-        self.state_ = state
-        self.status_ = Status(int(state.get("status", Status.CONVERGED))).name.lower()
-        for name in {own.name for own in fields(self) if not own.init} - {*_KEPT}:
-            self.__dict__.pop(name, None)  # of an earlier fit
-            if (value := state.get(name[:-1])) is not None:
-                setattr(self, name, value.item() if value.ndim == 0 else value)
+        for own in fields(self):
+            entry = own.name.removesuffix("_")
+            if own.init or own.name == "classes_":
+                continue
+            self.__dict__.pop(own.name, None)  # of an earlier fit
+            if entry in state:
+                value = state[entry]
+                setattr(self, own.name, value.item() if value.ndim == 0 else value)
+        self.state_, self.status_ = state, status.name.lower()
 
     def _seed(self) -> int:
         random_state = getattr(self, "random_state", 0)
@@ -191,11 +196,13 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         array of shape (m, k), float64
             Columns in the order of ``classes_``.
         """
-        return self.apply(self.state_, self._values(scores))
+        values = self._values(scores)
+        return self.apply(self.state_, values)
 
     def predict(self, scores: Any) -> np.ndarray:
         """Return the most probable class (m,) for each row of scores."""
-        return self.classes_[np.argmax(self.predict_proba(scores), axis=1)]
+        best = np.argmax(self.predict_proba(scores), axis=1)
+        return self.classes_[best]
 
     @staticmethod
     def combine(calibrators: list[Any], scores: list[Any]) -> np.ndarray:

@@ -81,8 +81,8 @@ class AveragedBeta(Calibrator):
 
     Notes
     -----
-    So few rows get little more than a shrunk temperature, many rows the beta map and curves beyond
-    it, and how strong each is follows from the data.
+    So few rows get little more than a shrunk temperature, many rows beta calibration and curves
+    beyond it, and how strong each is follows from the data.
 
     The process has 14 inducing inputs, evenly spaced between the 0.5 % and 99.5 % quantiles of
     a - b; beyond them it goes on at its last value. More than 256 distinct scores are gathered in
@@ -100,8 +100,9 @@ class AveragedBeta(Calibrator):
 
     References
     ----------
-    M. Kull, T. Silva Filho and P. Flach (2017), Beyond sigmoids, for the beta map; C. Rasmussen and
-    C. Williams (2006), Gaussian processes for machine learning, for processes and evidence.
+    M. Kull, T. Silva Filho and P. Flach (2017), Beyond sigmoids, for beta calibration;
+    C. Rasmussen and C. Williams (2006), Gaussian processes for machine learning, for processes and
+    evidence.
 
     Examples
     --------

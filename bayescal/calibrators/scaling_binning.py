@@ -62,7 +62,6 @@ class ScalingBinning(Calibrator):
     intercept_: float = field(init=False)
 
     binary: ClassVar[bool] = True
-    binary: ClassVar[bool] = True
 
     def _check_options(self) -> None:
         check_count(self.bins, "bins")

@@ -114,7 +114,8 @@ class VennAbers(Calibrator):
             With the score added to the first class, and to the second. Their width says how much
             one more case matters; it is no credible interval.
         """
-        return self._ends(self.state_, self._values(scores))
+        values = self._values(scores)
+        return self._ends(self.state_, values)
 
     def _ends(self, state: State, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return p_0 and p_1 (m,); the former is less than the latter."""

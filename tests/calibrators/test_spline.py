@@ -48,8 +48,8 @@ def penalty_matrix(k: Array, penalty: str) -> Array:
     # Simpson's rule is exact: second derivatives are straight between knots.
     h, middle = np.diff(k), (k[1:] + k[:-1]) / 2
     parts = ((k[:-1], 1 / 6), (middle, 4 / 6), (k[1:], 1 / 6))
-    bends = [(natural(at, k, 2), share) for at, share in parts]
-    return sum((b * h * share) @ b.T for b, share in bends)
+    second = [(natural(at, k, 2), share) for at, share in parts]
+    return np.sum([(b * h * share) @ b.T for b, share in second], axis=0)
 
 
 def reference(x: Array, y: Array, w: Array, k: Array, penalty: str, strength: float) -> Any:

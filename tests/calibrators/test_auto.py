@@ -1,0 +1,226 @@
+"""Auto: what it chooses, and whether its report is true."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import expit, log_softmax, softmax
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.svm import LinearSVC
+
+import bayescal as bc
+
+Array = np.ndarray
+
+
+def binary(n: int, slope: float, seed: int = 0) -> tuple[Array, Array]:
+    """Return probabilities whose log odds are to be multiplied by ``slope``, and labels."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(0, 2, n)
+    return expit(z), (rng.random(n) < expit(slope * z)).astype(int)
+
+
+def several(n: int, k: int = 4) -> tuple[Array, Array]:
+    rng = np.random.default_rng(0)
+    z = rng.normal(0, 2, (n, k))
+    return z, (rng.random((n, 1)) > np.cumsum(softmax(z / 2, axis=1), axis=1)).sum(axis=1)
+
+
+def test_two_classes() -> None:
+    p, y = binary(800, 0.4)
+    names = np.array(["no", "yes"])[y]
+    auto = bc.Auto().fit(p, names)
+    plain = bc.AveragedBeta(0.5).fit(p, names)
+    np.testing.assert_array_equal(auto.predict_proba(p), plain.predict_proba(p))
+    np.testing.assert_array_equal(auto.predict_interval(p[:5]), plain.predict_interval(p[:5]))
+    assert auto.classes_.tolist() == ["no", "yes"]
+    assert set(auto.predict(p)) == {"no", "yes"}
+    report = auto.report_
+    assert (report.calibrator, report.reason) == ("AveragedBeta", "two classes")
+    assert (report.rows, report.classes) == (800, 2)
+    assert sum(report.members.values()) == pytest.approx(1)
+    assert report.helps
+    own = np.where(y == 1, p, 1 - p)
+    assert report.uncalibrated == pytest.approx(-np.log(own).mean())
+
+
+def test_expected_loss_is_that_of_new_data() -> None:
+    """To three standard errors, as are gains."""
+    p, y = binary(400, 0.5)
+    at, truth = binary(100_000, 0.5, seed=1)
+    auto = bc.Auto().fit(p, y)
+    loss = bc.metrics.log_loss(auto.predict_proba(at)[:, 1], truth)
+    report = auto.report_
+    assert report.log_loss_error is not None
+    assert report.gain_error is not None
+    assert loss == pytest.approx(report.log_loss, abs=3 * report.log_loss_error)
+    gain = bc.metrics.log_loss(at, truth) - loss
+    assert gain == pytest.approx(report.gain, abs=3 * report.gain_error)
+
+
+def test_scores_that_are_calibrated_are_left_near_the_identity() -> None:
+    p, y = binary(2000, 1.0)
+    auto = bc.Auto().fit(p, y)
+    assert auto.report_.helps is False
+    assert "not clear" in str(auto.report_)
+    grid = np.linspace(0.05, 0.95, 19)
+    assert np.abs(auto.predict_proba(grid)[:, 1] - grid).max() < 0.03
+
+
+@pytest.mark.parametrize("mode", ["stack", "single"])
+def test_several_classes(mode: str) -> None:
+    z, y = several(900)
+    auto = bc.Auto(inputs="logits", mode=mode).fit(z, y)
+    plain = bc.StackedScaling(mode, inputs="logits", random_state=0).fit(z, y)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(auto.predict_proba(z), plain.predict_proba(z))
+    report = auto.report_
+    assert report.calibrator == "StackedScaling"
+    assert report.helps
+    assert report.uncalibrated == pytest.approx(-log_softmax(z, axis=1)[np.arange(900), y].mean())
+    assert report.log_loss == pytest.approx(bc.metrics.log_loss(auto.predict_proba(z), y), abs=0.05)
+    assert sum(report.members.values()) == pytest.approx(1)
+    assert len(report.members) == (5 if mode == "stack" else 1)
+    assert not hasattr(auto, "predict_interval")
+
+
+def test_intervals_of_several_classes() -> None:
+    z, y = several(400)
+    auto = bc.Auto(inputs="logits", inference="laplace").fit(z, y)
+    lower, upper = auto.predict_interval(z[:20])
+    p = auto.predict_proba(z[:20])
+    assert ((lower < p) & (p < upper)).all()
+    # The truth has half of these logits.
+    truth = softmax(z[:20] / 2, axis=1)
+    assert ((lower < truth) & (truth < upper)).mean() > 0.6
+
+
+def test_labels_that_do_not_exclude_each_other() -> None:
+    parts = [binary(300, slope, seed) for seed, slope in enumerate((0.4, 1.0, 2.0))]
+    p, y = (np.stack(part, axis=1) for part in zip(*parts, strict=True))
+    auto = bc.Auto().fit(p, y)
+    plain = bc.MultiLabel(bc.AveragedBeta(0.5)).fit(p, y)
+    np.testing.assert_array_equal(auto.predict_proba(p), plain.predict_proba(p))
+    assert auto.report_.calibrator == "MultiLabel(AveragedBeta)"
+    assert auto.report_.classes == 3
+    own = np.where(y == 1, p, 1 - p)
+    assert auto.report_.uncalibrated == pytest.approx(-np.log(own).mean())
+
+
+def test_raw_scores_of_any_scale() -> None:
+    z = np.random.default_rng(0).normal(0, 2, 500)
+    y = (np.random.default_rng(1).random(500) < expit(z)).astype(int)
+    found = []
+    for scale, shift in ((1.0, 0.0), (1e-4, 3.0), (1e5, -7e5)):
+        auto = bc.Auto(inputs="scores").fit(scale * z + shift, y)
+        found.append(auto.predict_proba(scale * z + shift)[:, 1])
+        assert auto.report_.calibrator == "Composition(Logistic, AveragedBeta)"
+        assert auto.report_.gain is None
+    np.testing.assert_allclose(found[1:], [found[0]] * 2, atol=1e-4)
+
+
+@pytest.mark.parametrize("inputs", ["probs", "scores"])
+def test_weights_are_repeated_rows(inputs: Any) -> None:
+    """In the report too, and whatever the order of rows: the folds of equal rows are the same."""
+    p, y = binary(120, 0.5)
+    weights = np.random.default_rng(0).integers(0, 4, 120)
+    one = bc.Auto(inputs=inputs).fit(p, y, weights)
+    rows = np.random.default_rng(1).permutation(np.repeat(np.arange(120), weights))
+    other = bc.Auto(inputs=inputs).fit(p[rows], y[rows])
+    np.testing.assert_allclose(one.predict_proba(p), other.predict_proba(p), atol=1e-9)
+    for name in ("log_loss", "log_loss_error", "gain", "gain_error", "uncalibrated"):
+        assert getattr(one.report_, name) == pytest.approx(getattr(other.report_, name)), name
+
+
+def test_exchanging_the_classes_changes_nothing_of_the_report() -> None:
+    p, y = binary(200, 0.5)
+    one, other = bc.Auto().fit(p, y).report_, bc.Auto().fit(1 - p, 1 - y).report_
+    assert one.members == pytest.approx(other.members, abs=1e-6)
+    for name in ("log_loss", "log_loss_error", "gain", "gain_error", "uncalibrated"):
+        assert getattr(one, name) == pytest.approx(getattr(other, name), rel=1e-6), name
+
+
+def test_weights_are_repeated_rows_to_a_stack() -> None:
+    """In its report too: the folds of equal rows are the same."""
+    z, y = several(90)
+    weights = np.random.default_rng(0).integers(0, 4, 90)
+    one = bc.Auto(inputs="logits").fit(z, y, weights).report_
+    repeated = np.repeat(z, weights, axis=0), np.repeat(y, weights)
+    other = bc.Auto(inputs="logits").fit(*repeated).report_
+    assert one.members == pytest.approx(other.members, abs=1e-4)
+    for name in ("log_loss", "log_loss_error", "gain", "gain_error", "uncalibrated"):
+        assert getattr(one, name) == pytest.approx(getattr(other, name), rel=1e-4), name
+
+
+def test_few_rows_and_one_class() -> None:
+    for n in (1, 2, 3):
+        auto = bc.Auto(classes=[0, 1]).fit(np.linspace(0.2, 0.6, n), np.ones(n, int))
+        assert np.isfinite(auto.predict_proba([0.3])).all()
+        if n == 1:
+            assert "too few different rows" in str(auto.report_)
+    with pytest.raises(ValueError, match="only one class"):
+        bc.Auto().fit([0.2, 0.4], [1, 1])
+
+
+def test_saved_and_read_again(tmp_path: Path) -> None:
+    z, y = several(200)
+    p, label = binary(100, 0.5)
+    for auto, rows in (
+        (bc.Auto(inputs="logits").fit(z, y), z),
+        (bc.Auto().fit(p, label), p),
+        (bc.Auto(inputs="scores").fit(p, label), p),
+        (bc.Auto().fit(np.stack([p, p], axis=1), np.stack([label, 1 - label], axis=1)), None),
+    ):
+        bc.save(auto, tmp_path / "auto.npz")
+        again = bc.load(tmp_path / "auto.npz")
+        assert again.report_ == auto.report_
+        rows = np.stack([p, p], axis=1) if rows is None else rows
+        np.testing.assert_array_equal(again.predict_proba(rows), auto.predict_proba(rows))
+
+
+def test_nothing_is_expected_of_equal_rows() -> None:
+    """None of them can be left out: a fit without it would know it all the same."""
+    for k in (3, 40):
+        p = np.full((6, k), 1 / k)
+        auto = bc.Auto(classes=range(k)).fit(p, np.zeros(6, int))
+        report = auto.report_
+        assert (report.log_loss, report.gain, report.helps) == (None, None, None)
+        assert report.uncalibrated == pytest.approx(np.log(k))
+        assert "too few different rows" in str(report)
+        assert sum(report.members.values()) == pytest.approx(1)
+        assert auto.predict_proba(p)[0, 0] > 1.1 / k
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"inputs": "percent"}, "inputs must be"),
+        ({"folds": 1}, "folds must be at least 2"),
+        ({"inputs": "scores"}, "the decision values of several classes as logits"),
+    ],
+)
+def test_errors(options: dict[str, Any], message: str) -> None:
+    z, y = several(20, 3)
+    with pytest.raises(ValueError, match=message):
+        bc.Auto(**options).fit(softmax(z, axis=1), y)
+
+
+def test_it_is_the_default_of_calibrated_classifiers() -> None:
+    X, y = load_breast_cancer(return_X_y=True)
+    model = bc.CalibratedClassifier(GaussianNB()).fit(X, y)
+    assert isinstance(model.calibrators_[0], bc.Auto)
+    lower, upper = model.predict_interval(X[:5])
+    p = model.predict_proba(X[:5])[:, 1]
+    assert ((lower < p) & (p < upper)).all()
+    svm = bc.CalibratedClassifier(LinearSVC(random_state=0)).fit(X / X.std(axis=0), y)
+    assert svm.calibrators_[0].report_.calibrator == "Composition(Logistic, AveragedBeta)"
+    X, y = load_digits(return_X_y=True)
+    forest = RandomForestClassifier(20, random_state=0)
+    digits = bc.CalibratedClassifier(forest, cv=3).fit(X[:900], y[:900])
+    assert digits.calibrators_[0].report_.calibrator == "StackedScaling"
+    before = bc.metrics.log_loss(forest.fit(X[:900], y[:900]).predict_proba(X[900:]), y[900:])
+    assert bc.metrics.log_loss(digits.predict_proba(X[900:]), y[900:]) < before - 0.1

@@ -1,0 +1,219 @@
+"""CalibratedClassifier: what it fits to what, against the same steps done by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from scipy.stats import gmean
+from sklearn.datasets import load_digits, make_classification
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression as Plain
+from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold, cross_val_predict
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+from sklearn.utils.estimator_checks import check_estimator
+
+import bayescal as bc
+
+Array = np.ndarray
+
+
+@pytest.fixture(scope="module")
+def table() -> tuple[Array, Array]:
+    X, y = make_classification(240, 6, n_informative=3, flip_y=0.2, random_state=0)
+    return X, np.where(y == 1, "yes", "no")
+
+
+def test_out_of_fold_scores_and_a_refit(table: Any) -> None:
+    X, y = table
+    model = bc.CalibratedClassifier(GaussianNB(), bc.Beta(), cv=4).fit(X, y)
+    scores = cross_val_predict(GaussianNB(), X, y, cv=StratifiedKFold(4), method="predict_proba")
+    calibrator = bc.Beta().fit(scores, y)
+    final = GaussianNB().fit(X, y)
+    expected = calibrator.predict_proba(final.predict_proba(X))
+    np.testing.assert_allclose(model.predict_proba(X), expected, rtol=1e-12)
+    assert model.classes_.tolist() == ["no", "yes"]
+    assert set(model.predict(X)) <= {"no", "yes"}
+
+
+def test_decision_function_is_used_for_logits_and_scores(table: Any) -> None:
+    X, y = table
+    model = bc.CalibratedClassifier(LinearSVC(), bc.Logistic(inputs="scores"), cv=3).fit(X, y)
+    scores = cross_val_predict(LinearSVC(), X, y, cv=3, method="decision_function")
+    expected = bc.Logistic(inputs="scores").fit(scores, y)
+    assert model.calibrators_[0].slope_ == pytest.approx(expected.slope_)
+    default = bc.CalibratedClassifier(LinearSVC(), cv=3).fit(X, y)
+    expected = (
+        bc.Auto(inputs="scores")
+        .fit(scores, y)
+        .predict_proba(LinearSVC().fit(X, y).decision_function(X))
+    )
+    np.testing.assert_allclose(default.predict_proba(X), expected)
+    with pytest.raises(ValueError, match="estimator must have predict_proba .* inputs='scores'"):
+        bc.CalibratedClassifier(LinearSVC(), bc.Beta()).fit(X, y)
+    with pytest.raises(ValueError, match="estimator must have decision_function .*='probs'"):
+        bc.CalibratedClassifier(GaussianNB(), bc.Logistic(inputs="logits")).fit(X, y)
+
+
+def test_ensemble(table: Any) -> None:
+    X, y = table
+    model = bc.CalibratedClassifier(GaussianNB(), bc.Temperature(), cv=3, ensemble=True).fit(X, y)
+    assert len(model.estimators_) == len(model.calibrators_) == 3
+    parts = []
+    for train, test in StratifiedKFold(3).split(X, y):
+        base = GaussianNB().fit(X[train], y[train])
+        calibrator = bc.Temperature().fit(base.predict_proba(X[test]), y[test])
+        parts.append(calibrator.predict_proba(base.predict_proba(X)))
+    np.testing.assert_allclose(model.predict_proba(X), np.mean(parts, axis=0), rtol=1e-12)
+
+
+def test_cross_venn_abers(table: Any) -> None:
+    """Geometric means of both probabilities over the folds, then one of them merged."""
+    X, y = table
+    model = bc.CalibratedClassifier(Plain(), bc.VennAbers(), cv=4, ensemble=True).fit(X, y)
+    pairs = []
+    for train, test in StratifiedKFold(4).split(X, y):
+        base = Plain().fit(X[train], y[train])
+        calibrator = bc.VennAbers().fit(base.predict_proba(X[test])[:, 1], y[test])
+        pairs.append(calibrator.predict_interval(base.predict_proba(X)[:, 1]))
+    lower, upper = (np.array(ends) for ends in zip(*pairs, strict=True))
+    one, zero = gmean(upper, axis=0), gmean(1 - lower, axis=0)
+    np.testing.assert_allclose(model.predict_proba(X)[:, 1], one / (one + zero), rtol=1e-9)
+
+
+def test_a_fitted_classifier_stays_as_it_is(table: Any) -> None:
+    X, y = table
+    base = GaussianNB().fit(X[:120], y[:120])
+    before = base.theta_.copy()
+    model = bc.CalibratedClassifier(FrozenEstimator(base), bc.Isotonic()).fit(X[120:], y[120:])
+    np.testing.assert_array_equal(base.theta_, before)
+    expected = bc.Isotonic().fit(base.predict_proba(X[120:]), y[120:])
+    np.testing.assert_array_equal(
+        model.predict_proba(X), expected.predict_proba(base.predict_proba(X))
+    )
+    # The calibration part may lack a class, and may have a single row.
+    only = y == "yes"
+    scarce = bc.CalibratedClassifier(FrozenEstimator(base), bc.Beta(inference="laplace"))
+    assert np.isfinite(scarce.fit(X[only][:1], y[only][:1]).predict_proba(X)).all()
+
+
+def test_weights_reach_classifier_and_calibrator(table: Any) -> None:
+    X, y = table
+    w = np.random.default_rng(0).integers(1, 4, len(y)).astype(float)
+    model = bc.CalibratedClassifier(GaussianNB(), bc.Beta(), cv=3).fit(X, y, sample_weight=w)
+    scores = cross_val_predict(
+        GaussianNB(), X, y, cv=3, method="predict_proba", params={"sample_weight": w}
+    )
+    calibrator = bc.Beta().fit(scores, y, sample_weight=w)
+    assert model.calibrators_[0].a_ == pytest.approx(calibrator.a_)
+    np.testing.assert_allclose(
+        model.estimators_[0].theta_, GaussianNB().fit(X, y, w).theta_, rtol=1e-12
+    )
+    # A classifier without weights is fitted without.
+    bc.CalibratedClassifier(KNeighborsClassifier(), bc.Beta(), cv=3).fit(X, y, sample_weight=w)
+
+
+def test_metadata_routing(table: Any) -> None:
+    X, y = table
+    w = np.arange(1.0, len(y) + 1)
+    with sklearn.config_context(enable_metadata_routing=True):
+        base = GaussianNB().set_fit_request(sample_weight=True)
+        model = bc.CalibratedClassifier(base, bc.Beta(), cv=3)
+        routed = model.fit(X, y, sample_weight=w).predict_proba(X)
+    plain = bc.CalibratedClassifier(GaussianNB(), bc.Beta(), cv=3).fit(X, y, sample_weight=w)
+    np.testing.assert_allclose(routed, plain.predict_proba(X), rtol=1e-12)
+
+
+def test_posterior_bands(table: Any) -> None:
+    X, y = table
+    calibrator = bc.Beta(inference="laplace", random_state=0)
+    model = bc.CalibratedClassifier(GaussianNB(), calibrator, cv=3).fit(X, y)
+    low, high = model.predict_interval(X, level=0.8)
+    p = model.predict_proba(X)[:, 1]
+    assert ((low < p) & (p < high)).all()
+    for able, calibrator, options in (
+        (True, None, {}),
+        (True, bc.AveragedBeta(), {}),
+        (True, bc.Auto(), {}),
+        (False, None, {"ensemble": True}),
+        (False, bc.Isotonic(), {}),
+        (False, bc.VennAbers(), {}),
+    ):
+        model = bc.CalibratedClassifier(GaussianNB(), calibrator, cv=3, **options)
+        assert hasattr(model, "predict_interval") == able, calibrator
+        assert hasattr(model.fit(X, y), "predict_interval") == able, calibrator
+
+
+def test_a_stack_without_posterior_has_no_bands() -> None:
+    X, y = load_digits(return_X_y=True)
+    frozen = FrozenEstimator(GaussianNB().fit(X[:300], y[:300]))
+    for calibrator, able in ((None, False), (bc.Auto(inference="laplace"), True)):
+        model = bc.CalibratedClassifier(frozen, calibrator).fit(X[300:400], y[300:400])
+        assert hasattr(model, "predict_interval") == able
+
+
+def test_a_classifier_as_calibrator(table: Any) -> None:
+    X, y = table
+    ibls = bc.LogisticRegression.preset("ibls")
+    model = bc.CalibratedClassifier(LinearSVC(), ibls, cv=3).fit(X, y)
+    scores = cross_val_predict(LinearSVC(), X, y, cv=3, method="decision_function")
+    expected = bc.LogisticRegression.preset("ibls").fit(scores[:, None], y)
+    np.testing.assert_allclose(model.calibrators_[0].coef_, expected.coef_)
+
+
+def test_few_rows_of_a_class() -> None:
+    X = np.arange(8.0)[:, None]
+    y = np.array([0, 0, 0, 0, 0, 1, 0, 1])
+    model = bc.CalibratedClassifier(GaussianNB(), bc.Temperature(), cv=5).fit(X, y)
+    assert np.isfinite(model.predict_proba(X)).all()
+    with pytest.raises(ValueError, match="at least two rows of each class"):
+        bc.CalibratedClassifier(GaussianNB()).fit(X[:6], y[:6])
+    with pytest.raises(ValueError, match="got one class"):
+        bc.CalibratedClassifier(GaussianNB()).fit(X[:5], y[:5])
+    with pytest.raises(ValueError, match="got 3 classes"):
+        bc.CalibratedClassifier(GaussianNB(), bc.Beta()).fit(X, np.arange(8) % 3)
+
+
+def test_frames_pipelines_splitters_and_grid_search(table: Any) -> None:
+    X, y = table
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    base = make_pipeline(StandardScaler(), Plain())
+    model = bc.CalibratedClassifier(base, bc.Beta(), cv=KFold(3, shuffle=True, random_state=0))
+    assert model.fit(frame, y).feature_names_in_.tolist() == list("abcdef")
+    grid = {"calibrator": [bc.Beta(), bc.Logistic()], "estimator__logisticregression__C": [0.1, 1]}
+    found = GridSearchCV(model, grid, scoring="neg_log_loss", cv=2).fit(frame, y)
+    assert np.isfinite(found.best_score_)
+
+
+def test_over_confident_forests_become_honest() -> None:
+    X, y = make_classification(900, 10, n_informative=3, flip_y=0.3, random_state=1)
+    forest = RandomForestClassifier(30, random_state=0)
+    before = forest.fit(X[:600], y[:600]).predict_proba(X[600:])
+    model = bc.CalibratedClassifier(forest, bc.Beta(), cv=5).fit(X[:600], y[:600])
+    after = model.predict_proba(X[600:])
+    assert bc.metrics.log_loss(after, y[600:]) < bc.metrics.log_loss(before, y[600:])
+    assert bc.metrics.ece(after, y[600:]) < bc.metrics.ece(before, y[600:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "model",
+    [
+        bc.CalibratedClassifier(Plain()),
+        bc.CalibratedClassifier(Plain(), ensemble=True),
+        bc.CalibratedClassifier(GaussianNB(), bc.Isotonic()),
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore:.*separate the labels")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_scikit_learns_checks(model: Any) -> None:
+    check_estimator(model, on_skip=None)

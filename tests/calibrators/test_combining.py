@@ -1,0 +1,172 @@
+"""Compositions, averages, and a calibrator for each of several labels."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import softmax
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.svm import LinearSVC
+
+import bayescal as bc
+
+Array = np.ndarray
+
+
+def make(n: int = 200, k: int = 3, seed: int = 0) -> tuple[Array, Array, Array]:
+    rng = np.random.default_rng(seed)
+    z = 4 * rng.normal(size=(n, k))
+    y = np.argmax(0.4 * z + rng.gumbel(size=z.shape), axis=1)
+    return z, y, rng.uniform(0.5, 2, n)
+
+
+Z, Y, W = make()
+P = softmax(Z, axis=1)
+
+
+def test_a_composition_is_one_after_the_other() -> None:
+    both = bc.compose(bc.Temperature(inputs="logits"), bc.WeightScaling(4)).fit(Z, Y, W)
+    assert both.inputs == "logits" and both.classes_.tolist() == [0, 1, 2]
+    first = bc.Temperature(inputs="logits").fit(Z, Y, W)
+    second = bc.WeightScaling(4).fit(first.predict_proba(Z), Y, W)
+    at = make(50, seed=3)[0]
+    expected = second.predict_proba(first.predict_proba(at))
+    np.testing.assert_array_equal(both.predict_proba(at), expected)
+    np.testing.assert_array_equal(both.predict(at), expected.argmax(axis=1))
+    assert clone(both).calibrators[1].bins == 4
+    with pytest.raises(ValueError, match="inputs='probs' after the first"):
+        bc.compose(bc.Vector(), bc.Vector(inputs="logits")).fit(P, Y)
+
+
+def test_an_average_is_the_mean() -> None:
+    parts = [bc.Temperature(), bc.Dirichlet(1.0, 1.0)]
+    mean = bc.Average(parts).fit(P, Y, W)
+    expected = sum(clone(part).fit(P, Y, W).predict_proba(P) for part in parts) / 2
+    np.testing.assert_allclose(mean.predict_proba(P), expected, rtol=1e-14)
+    assert not hasattr(parts[0], "classes_")
+    with pytest.raises(ValueError, match="the same inputs, got logits, probs"):
+        bc.Average([bc.Vector(), bc.Vector(inputs="logits")]).fit(P, Y)
+
+
+@pytest.mark.parametrize("kind", [bc.Average, bc.Composition])
+def test_lists_of_calibrators_are_checked(kind: Any) -> None:
+    for bad in ([], "temperature", bc.Temperature(), [bc.Temperature], [3]):
+        with pytest.raises(TypeError, match="calibrators must be"):
+            kind(bad).fit(P, Y)
+    with pytest.raises(NotFittedError):
+        kind([bc.Temperature()]).predict_proba(P)
+    some = Y != 1
+    lacking = kind([bc.Temperature(), bc.StructuredVector()], classes=range(3)).fit(
+        P[some], Y[some]
+    )
+    assert (lacking.predict_proba(P)[:, 1] > 0).all()
+
+
+def test_the_worst_status_is_told() -> None:
+    with pytest.warns(match="separate the labels"):
+        apart = bc.Average([bc.StructuredVector(), bc.Temperature()]).fit(
+            np.eye(3) * 0.7 + 0.1, [0, 1, 2]
+        )
+    assert apart.status_ == "unbounded"
+
+
+def test_each_label_has_its_own_calibrator() -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.uniform(0.01, 0.99, (150, 4))
+    labels = (rng.uniform(size=scores.shape) < scores**2).astype(int)
+    labels[:, 2] = 0
+    weights = rng.uniform(0.5, 2, 150)
+    several = bc.MultiLabel(bc.Histogram(10)).fit(scores, labels, weights)
+    found = several.predict_proba(scores)
+    for j in range(4):
+        own = bc.Histogram(10, classes=(0, 1)).fit(scores[:, j], labels[:, j], weights)
+        np.testing.assert_array_equal(found[:, j], own.predict_proba(scores[:, j])[:, 1])
+    assert (found[:, 2] == 0).all()
+    np.testing.assert_array_equal(several.predict(scores), found > 0.5)
+    table = pd.DataFrame(labels, columns=list("abcd"))
+    assert bc.MultiLabel(bc.Isotonic()).fit(scores, table).label_names_.tolist() == list("abcd")
+    # Also where a label is always absent: the prior keeps its curve finite.
+    banded = bc.MultiLabel(bc.Beta(inference="laplace", random_state=0))
+    banded.fit(scores, labels)
+    lower, upper = banded.predict_interval(scores)
+    assert lower.shape == (150, 4) and (lower < upper).all()
+    assert not hasattr(several, "predict_interval")
+    with pytest.raises(ValueError, match="Y must have the shape"):
+        several.fit(scores, labels[:, :3])
+    with pytest.raises(ValueError, match="zeros and ones, got 2"):
+        several.fit(scores, labels + 1)
+    with pytest.raises(ValueError, match="shape \\(n, labels\\)"):
+        several.fit(scores[:, 0], labels)
+    with pytest.raises(ValueError, match="4 columns"):
+        several.predict_proba(scores[:, :2])
+
+
+@pytest.mark.parametrize(
+    "calibrator",
+    [
+        bc.compose(bc.Temperature(), bc.OneVsRest(bc.Isotonic())),
+        bc.Average([bc.Temperature(), bc.compose(bc.Vector(), bc.OneVsRest(bc.Histogram(4)))]),
+        bc.OneVsRest(bc.Beta(2)),
+    ],
+    ids=["composition", "average", "one versus rest"],
+)
+def test_saved_combinations_predict_the_same(calibrator: Any, tmp_path: Path) -> None:
+    words = np.array(["ash", "birch", "cedar"])[Y]
+    fitted = clone(calibrator).fit(P, words)
+    bc.save(fitted, tmp_path / "file.npz")
+    read = bc.load(tmp_path / "file.npz")
+    np.testing.assert_array_equal(read.predict_proba(P), fitted.predict_proba(P))
+    assert repr(read) == repr(fitted)
+    np.testing.assert_array_equal(clone(read).fit(P, words).predict(P), fitted.predict(P))
+
+
+def test_saved_labels_predict_the_same(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.uniform(0.01, 0.99, (100, 3))
+    labels = pd.DataFrame(rng.uniform(size=scores.shape) < scores, columns=["a", "b", "c"])
+    fitted = bc.MultiLabel(bc.Isotonic()).fit(scores, labels)
+    bc.save(fitted, tmp_path / "file.npz")
+    read = bc.load(tmp_path / "file.npz")
+    np.testing.assert_array_equal(read.predict_proba(scores), fitted.predict_proba(scores))
+    assert read.label_names_.tolist() == ["a", "b", "c"]
+
+
+CALIBRATORS = [
+    None,
+    bc.Temperature(),
+    bc.StructuredMatrix(),
+    bc.OneVsRest(bc.Isotonic()),
+    bc.compose(bc.Temperature(), bc.StructuredVector()),
+]
+
+
+@pytest.mark.parametrize("ensemble", [False, True])
+@pytest.mark.parametrize("calibrator", CALIBRATORS, ids=repr)
+def test_a_classifier_of_several_classes(calibrator: Any, ensemble: bool) -> None:
+    X, y = load_iris(return_X_y=True)
+    X = np.concatenate([X, X[:, :1]], axis=1)
+    words = np.array(["setosa", "versicolor", "virginica"])[y]
+    model = bc.CalibratedClassifier(GaussianNB(), calibrator, cv=3, ensemble=ensemble)
+    probs = model.fit(X, words).predict_proba(X)
+    assert model.classes_.tolist() == sorted(set(words)) and probs.shape == (150, 3)
+    np.testing.assert_allclose(probs.sum(axis=1), 1)
+    assert model.score(X, words) > 0.9
+    if calibrator is None:
+        assert isinstance(model.calibrators_[0], bc.Auto)
+
+
+def test_decision_values_of_several_classes() -> None:
+    X, y = load_iris(return_X_y=True)
+    model = bc.CalibratedClassifier(LinearSVC(), cv=3).fit(X, y)
+    assert model.calibrators_[0].inputs == "logits"
+    assert model.predict_proba(X).shape == (150, 3)
+    foreign = bc.CalibratedClassifier(LinearSVC(), LogisticRegression(), cv=3).fit(X, y)
+    assert foreign.score(X, y) > 0.9
+    with pytest.raises(ValueError, match="OneVsRest\\(Beta\\(\\)\\)"):
+        bc.CalibratedClassifier(GaussianNB(), bc.Beta()).fit(X, y)

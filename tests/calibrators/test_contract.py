@@ -1,0 +1,467 @@
+"""What every calibrator promises, for each that the package exports and each of its options."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import io
+import itertools
+import pickle
+import warnings
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, DataConversionWarning, NotFittedError
+from sklearn.model_selection import cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+import bayescal as bc
+from bayescal.calibrators import Calibrator
+from tests.calibrators.cases import CASES, DEFAULTS, Array, Case, Data, each, find, make
+
+each_case = each(CASES)
+each_default = each(DEFAULTS)
+
+
+@functools.cache
+def data_of(binary: bool) -> Data:
+    return make(next(case for case in CASES if case.binary == binary))
+
+
+@functools.cache
+def _fitted(name: str, weighted: bool) -> Any:
+    case = next(case for case in CASES if case.name == name)
+    p, y, w, _ = data_of(case.binary)
+    return case().fit(p, y, w if weighted else None)
+
+
+def fitted_of(case: Case, weighted: bool = True) -> Any:
+    """Return a calibrator fitted to the data of :func:`data_of`, which no test may change."""
+    return _fitted(case.name, weighted)
+
+
+def quietly_fit(calibrator: Any, *data: Any) -> Any:
+    with warnings.catch_warnings():
+        # There may be no finite optimum; any other warning would be an error here.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return calibrator.fit(*data)
+
+
+def check_probabilities(probs: Array, m: int, k: int) -> None:
+    assert probs.shape == (m, k) and probs.dtype == np.float64
+    assert np.isfinite(probs).all() and ((probs >= 0) & (probs <= 1)).all()
+    np.testing.assert_allclose(probs.sum(axis=1), 1, rtol=1e-12)
+
+
+def test_there_are_calibrators_and_options() -> None:
+    assert len(find()) > 10 and {bc.Temperature, bc.Isotonic, bc.Vector} <= set(find())
+    names = [case.name for case in CASES]
+    assert len(set(names)) == len(names)
+    assert {"Beta(parameters=2)", "Histogram(bins=3)", "BBQ(prior_weight=2.25)"} <= set(names)
+    assert {"Spline(strength=0.25)", "Spline(rescale=compact_logit)"} <= set(names)
+
+
+# --- probabilities ------------------------------------------------------------------------------
+
+
+@each_case
+def test_predictions_are_probabilities_of_all_classes(case: Case) -> None:
+    p, y, w, new = data_of(case.binary)
+    calibrator = case()
+    assert calibrator.fit(p, y, w) is calibrator
+    k = 2 if case.binary else 3
+    ends = np.array([0.0, 1.0]) if case.binary else np.eye(3)
+    at = np.concatenate([ends, new])
+    probs = calibrator.predict_proba(at)
+    check_probabilities(probs, len(at), k)
+    np.testing.assert_array_equal(calibrator.predict(at), probs.argmax(axis=1))
+    assert calibrator.classes_.tolist() == list(range(k))
+    assert calibrator.status_ == "converged"
+    # Better than one probability for all, on the data themselves.
+    shares = np.bincount(y, w) / w.sum()
+    found, none = (
+        bc.metrics.brier_score(q, y, weights=w)
+        for q in (calibrator.predict_proba(p), np.tile(shares, (len(y), 1)))
+    )
+    assert found < 0.9 * none
+
+
+@each_case
+def test_fitted_attributes_are_the_declared_ones(case: Case) -> None:
+    fitted = fitted_of(case)
+    declared = {own.name for own in dataclasses.fields(fitted) if not own.init}
+    there = {name for name in vars(fitted) if name.endswith("_") and name[0] != "_"}
+    assert {"classes_", "state_", "status_"} <= there <= declared | {"n_features_in_"}
+    assert not {name for name in vars(case()) if name.endswith("_")}
+    for value in fitted.state_.values():
+        assert isinstance(value, np.ndarray) and value.dtype != object
+    with pytest.raises(AttributeError, match="nothing_"):
+        fitted.nothing_  # noqa: B018
+
+
+@pytest.mark.parametrize("cls", find(), ids=lambda cls: cls.__name__)
+def test_declared_attributes_come_to_be(cls: Any) -> None:
+    """With some of the options at least."""
+    common = {own.name for own in dataclasses.fields(Calibrator)}
+    declared = {own.name for own in dataclasses.fields(cls) if not own.init} - common
+    cases = [case for case in CASES if case.calibrator is cls]
+    assert declared <= {name for case in cases for name in vars(fitted_of(case))}
+
+
+@each_case
+def test_inputs_that_mean_the_same_give_the_same(case: Case) -> None:
+    p, y, w, new = data_of(case.binary)
+    expected = fitted_of(case).predict_proba(new)
+    with np.errstate(divide="ignore"):
+        if case.binary:
+            z, z_new = (np.log(q) - np.log1p(-q) for q in (p, new))
+        else:
+            z, z_new = np.log(p), np.log(new)
+    same: list[tuple[str, Array, Array]] = []
+    if case.binary:
+        pairs = [np.stack([1 - q, q], axis=1) for q in (p, new)]
+        same += [("probs", p[:, None], new[:, None]), ("probs", *pairs)]
+    if case().domain != "order":
+        # Otherwise borders lie elsewhere between the same neighbors.
+        same.append(("logits", z, z_new))
+    if case().domain == "real":
+        same.append(("scores", z, z_new))
+    for inputs, scores, at in same:
+        found = case(inputs=inputs).fit(scores, y, w).predict_proba(at)
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    if case().domain == "order":
+        expected = fitted_of(case).predict_proba(p)
+        for inputs, scores in (("scores", p * 7 - 100), ("logits", p - 0.3)):
+            found = case(inputs=inputs).fit(scores, y, w).predict_proba(scores)
+            np.testing.assert_allclose(found, expected, atol=1e-12)
+    elif case().domain != "real":
+        with pytest.raises(ValueError, match="inputs must be 'probs' or 'logits'"):
+            case(inputs="scores").fit(p, y)
+
+
+# --- rows and weights ---------------------------------------------------------------------------
+
+
+@each_case
+def test_the_order_of_rows_does_not_matter(case: Case) -> None:
+    p, y, w, new = data_of(case.binary)
+    order = np.random.default_rng(1).permutation(len(p))
+    found = case().fit(p[order], y[order], w[order]).predict_proba(new)
+    np.testing.assert_allclose(found, fitted_of(case).predict_proba(new), atol=1e-6)
+
+
+@each_case
+def test_whole_weights_are_repetitions(case: Case) -> None:
+    p, y, _, new = data_of(case.binary)
+    counts = np.random.default_rng(2).integers(0, 4, len(p))
+    rows = np.repeat(np.arange(len(p)), counts)
+    weighted, repeated = case().fit(p, y, counts), case().fit(p[rows], y[rows])
+    found, expected = weighted.predict_proba(new), repeated.predict_proba(new)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert np.abs(found - fitted_of(case, weighted=False).predict_proba(new)).max() > 1e-3
+    if hasattr(weighted, "objective_"):
+        assert weighted.objective_ == pytest.approx(repeated.objective_, rel=1e-6, abs=1e-9)
+
+
+@each_case
+def test_rows_without_weight_are_left_out(case: Case) -> None:
+    p, y, w, new = data_of(case.binary)
+    at = np.arange(20) * 3
+    more = np.insert(p, at, p[:20], axis=0), np.insert(y, at, y.max() - y[:20])
+    found = case().fit(*more, np.insert(w, at, 0.0)).predict_proba(new)
+    np.testing.assert_array_equal(found, fitted_of(case).predict_proba(new))
+    equal = case().fit(p, y, np.ones(len(p))).predict_proba(new)
+    np.testing.assert_array_equal(equal, fitted_of(case, weighted=False).predict_proba(new))
+
+
+@each_case
+def test_permuting_the_classes_permutes_the_probabilities(case: Case) -> None:
+    p, y, w, new = data_of(case.binary)
+    for order in list(itertools.permutations(range(2 if case.binary else 3)))[1:4]:
+        moved = np.argsort(order)[y]
+        turn = (lambda q: 1 - q) if case.binary else (lambda q, order=order: q[:, list(order)])
+        found = case().fit(turn(p), moved, w).predict_proba(turn(new))
+        away = np.abs(found - fitted_of(case).predict_proba(new)[:, list(order)]).max()
+        if case().symmetric:
+            assert away < 1e-6
+        else:
+            assert away > 1e-6  # or it is symmetric, and should say so
+
+
+@each_case
+def test_one_row_constant_scores_and_one_class(case: Case) -> None:
+    p, y, w, new = data_of(case.binary)
+    k = y.max() + 1
+    sets = [(p[:1], y[:1], w[:1]), (p[[0] * 30], y[:30], w[:30]), (p, y * 0, w), (p, y * 0 + 1, w)]
+    for scores, label, weights in sets:
+        fitted = quietly_fit(case(classes=range(k)), scores, label, weights)
+        assert fitted.classes_.tolist() == list(range(k))
+        check_probabilities(fitted.predict_proba(new), len(new), k)
+        check_probabilities(fitted.predict_proba(new[:1]), 1, k)
+    with pytest.raises(ValueError, match="y must hold"):
+        case().fit(p, y * 0)
+
+
+# --- shape --------------------------------------------------------------------------------------
+
+
+FINE = np.concatenate([[0.0, 1e-300, 1e-17], np.linspace(1e-4, 1 - 1e-4, 499), [1 - 1e-16, 1]])
+
+
+@each([case for case in CASES if case.calibrator.monotone])
+def test_what_is_monotone_never_falls(case: Case) -> None:
+    for seed in range(3):
+        p, y, w, _ = make(Case(bc.Isotonic, {}), 80, seed)  # of two classes
+        for label in (y, 1 - y, np.random.default_rng(seed).integers(0, 2, len(y))):
+            found = quietly_fit(case(), p, label, w).predict_proba(FINE)[:, 1]
+            # Rounding of log odds is no fall.
+            assert (np.diff(found) > -1e-15).all()
+
+
+@each([case for case in CASES if case.calibrator.keeps != "nothing"])
+def test_the_order_of_classes_is_kept_where_promised(case: Case) -> None:
+    p, y, w, new = data_of(case.binary)
+    rng = np.random.default_rng(5)
+    for label in (y, 2 - y, rng.integers(0, 3, len(y))):
+        probs = quietly_fit(case(), p, label, w).predict_proba(new)
+        if case.calibrator.keeps == "order":
+            order = np.argsort(new, axis=1)
+            steps = np.diff(np.take_along_axis(probs, order, axis=1), axis=1)
+            assert (steps > -1e-12).all()
+        top = np.take_along_axis(probs, new.argmax(axis=1)[:, None], axis=1)[:, 0]
+        assert (top > probs.max(axis=1) - 1e-12).all()
+
+
+@each_default
+def test_single_precision_costs_no_more_than_its_digits(case: Case) -> None:
+    p, y, w, new = data_of(case.binary)
+    single = case().fit(p.astype(np.float32), y, w.astype(np.float32))
+    found = single.predict_proba(new.astype(np.float32))
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, fitted_of(case).predict_proba(new), atol=1e-3)
+
+
+#: Whose objective is the log loss of their predictions alone.
+MAXIMUM_LIKELIHOOD = [
+    Case(bc.Beta, {}),
+    Case(bc.Beta, {"parameters": 2}),
+    Case(bc.Logistic, {}),
+    Case(bc.Quadratic, {}),
+    Case(bc.Temperature, {}),
+    Case(bc.Vector, {}),
+]
+
+
+@each(MAXIMUM_LIKELIHOOD)
+def test_the_objective_is_the_mean_loss(case: Case) -> None:
+    p, y, w, _ = data_of(case.binary)
+    fitted = case().fit(p, y, w)
+    loss = bc.metrics.log_loss(fitted.predict_proba(p), y, weights=w)
+    assert fitted.objective_ == pytest.approx(loss, rel=1e-9)
+
+
+# --- scikit-learn and Python --------------------------------------------------------------------
+
+
+@each_default
+def test_the_callers_arrays_stay_as_they_are(case: Case) -> None:
+    p, y, w, _ = data_of(case.binary)
+    for scores in (p, np.stack([1 - p, p], axis=1)) if case.binary else (p,):
+        arrays = [scores.copy(), y.copy(), w.copy()]
+        for array in arrays:
+            array.flags.writeable = False
+        case().fit(*arrays).predict_proba(arrays[0])
+        for array, before in zip(arrays, (scores, y, w), strict=True):
+            np.testing.assert_array_equal(array, before)
+
+
+@each_case
+def test_options_are_kept_and_cloned(case: Case) -> None:
+    fitted = fitted_of(case)
+    options = fitted.get_params(deep=False)
+    assert case.options.items() <= options.items()
+    assert case.calibrator().set_params(**options).get_params(deep=False) == options
+    twin = clone(fitted)
+    assert twin.get_params() == fitted.get_params() and not hasattr(twin, "classes_")
+    for name, value in case.options.items():
+        assert f"{name}={value!r}" in repr(fitted)
+
+
+@each_default
+def test_another_fit_leaves_nothing_of_the_first(case: Case) -> None:
+    p, y, w, new = data_of(case.binary)
+    first = make(case, 60, seed=5)
+    again = case().fit(pd.DataFrame(first.p).add_prefix("c"), first.y).fit(p, y, w)
+    fresh = fitted_of(case)
+    np.testing.assert_array_equal(again.predict_proba(new), fresh.predict_proba(new))
+    assert vars(again).keys() == vars(fresh).keys()
+
+
+@each_case
+def test_fitted_calibrators_are_pickled_copied_and_saved(case: Case, tmp_path: Path) -> None:
+    fitted, new = fitted_of(case), data_of(case.binary).new
+    file, path = io.BytesIO(), tmp_path / "calibrator.npz"
+    joblib.dump(fitted, file)
+    file.seek(0)
+    bc.save(fitted, path)
+    copies = pickle.loads(pickle.dumps(fitted)), joblib.load(file), copy.deepcopy(fitted)
+    for twin in (*copies, bc.load(path)):
+        assert type(twin) is type(fitted) and vars(twin).keys() == vars(fitted).keys()
+        np.testing.assert_array_equal(twin.predict_proba(new), fitted.predict_proba(new))
+        assert twin.get_params() == fitted.get_params() and twin.status_ == fitted.status_
+        for name, value in fitted.state_.items():
+            assert twin.state_[name].dtype == value.dtype
+            np.testing.assert_array_equal(twin.state_[name], value)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+LABELS = {
+    "strings": (["no", "perhaps", "yes"], np.asarray),
+    "objects": (["no", "perhaps", "yes"], lambda y: np.asarray(y, object)),
+    "signs": ([-1, 0, 1], np.asarray),
+    "integers": ([3, 7, 200], lambda y: np.asarray(y, np.uint8)),
+    "floats": ([0.0, 1.0, 2.0], np.asarray),
+    "a list": (["a", "b", "c"], list),
+    "a series of strings": (["no", "perhaps", "yes"], lambda y: pd.Series(y, dtype="str")),
+    "a categorical": (["no", "perhaps", "yes"], lambda y: pd.Series(pd.Categorical(y))),
+}
+
+
+@each_default
+def test_labels_of_any_kind(case: Case) -> None:
+    p, y, _, new = data_of(case.binary)
+    plain = fitted_of(case, weighted=False)
+    kinds = LABELS if case.calibrator is bc.Temperature else ("strings", "a categorical")
+    for names, wrap in (LABELS[kind] for kind in kinds):
+        label = np.array(names)[: y.max() + 1]
+        fitted = case().fit(p, wrap(label[y]))
+        assert fitted.classes_.tolist() == label.tolist()
+        np.testing.assert_array_equal(fitted.predict_proba(new), plain.predict_proba(new))
+        np.testing.assert_array_equal(fitted.predict(new), label[plain.predict(new)])
+    turned = case(classes=label[::-1].tolist()).fit(p, label[::-1][y])
+    assert turned.classes_.tolist() == label[::-1].tolist()
+    np.testing.assert_array_equal(turned.predict_proba(new), plain.predict_proba(new))
+
+
+@each_default
+def test_lists_series_and_frames(case: Case) -> None:
+    p, y, w, new = data_of(case.binary)
+    expected = fitted_of(case).predict_proba(new)
+    fitted = case().fit(p.tolist(), pd.Series(y), list(w))
+    np.testing.assert_array_equal(fitted.predict_proba(new.tolist()), expected)
+    frame, at = (pd.DataFrame(q).add_prefix("c") for q in (p, new))
+    backward = frame.set_index(np.arange(len(p))[::-1])
+    fitted = case().fit(backward, pd.Series(y), pd.Series(w))
+    np.testing.assert_array_equal(fitted.predict_proba(at), expected)
+    assert fitted.feature_names_in_.tolist() == frame.columns.tolist()
+    with pytest.raises(ValueError, match="feature names should match those that were passed"):
+        fitted.predict_proba(at.add_prefix("other"))
+
+
+@each_default
+def test_weights_are_routed(case: Case) -> None:
+    p, y, *_ = data_of(case.binary)
+    scores, weights = p.reshape(len(p), -1), np.random.default_rng(0).integers(1, 3, len(p))
+    with sklearn.config_context(enable_metadata_routing=True):
+        asked = case().set_fit_request(sample_weight=True).set_score_request(sample_weight=False)
+        pipe = make_pipeline(FunctionTransformer(), asked).fit(scores, y, sample_weight=weights)
+        expected = case().fit(scores, y, weights)
+        np.testing.assert_array_equal(pipe.predict_proba(scores), expected.predict_proba(scores))
+        found = cross_validate(
+            asked, scores, y, params={"sample_weight": weights}, return_estimator=True, cv=2,
+            return_indices=True,
+        )  # fmt: skip
+        rows = found["indices"]["train"][0]
+        expected = case().fit(scores[rows], y[rows], weights[rows]).predict_proba(scores)
+        np.testing.assert_array_equal(found["estimator"][0].predict_proba(scores), expected)
+
+
+@each_default
+def test_what_is_not_fitted_predicts_nothing(case: Case) -> None:
+    new = data_of(case.binary).new
+    for method in ("predict", "predict_proba", "predict_interval"):
+        if hasattr(case(), method):
+            with pytest.raises(NotFittedError):
+                getattr(case(), method)(new)
+    if hasattr(case.calibrator, "posterior_"):
+        with pytest.raises(NotFittedError):
+            case().posterior_  # noqa: B018
+
+
+# --- errors -------------------------------------------------------------------------------------
+
+
+def bad_data(case: Case) -> list[tuple[Any, Any, Any, str]]:
+    p, y, w, _ = data_of(case.binary)
+    n, k = len(p), y.max() + 1
+    nan, infinite = p.copy(), p.copy()
+    nan[4], infinite[4] = np.nan, np.inf
+    y_nan = np.where(np.arange(n) == 4, np.nan, y)
+    rows = p.reshape(n, -1)
+    return [
+        (nan, y, None, "NaN"),
+        (infinite, y, None, "infinity"),
+        (p + 1, y, None, r"scores must lie in \[0, 1\] for inputs='probs'"),
+        (np.tile(rows / k, 2 if case.binary else 1), y, None, "scores must have rows that sum to"),
+        (rows[:, :, None], y, None, "dim"),
+        (p[:0], y[:0], None, "0 sample"),
+        (p, y[:-1], None, f"y must have {n} labels to match the scores, got {n - 1}"),
+        (p, None, None, "requires y to be passed, but the target y is None"),
+        (p, np.stack([y, y], 1), None, rf"y must have shape \(n,\), got \({n}, 2\)"),
+        (p, np.arange(n) % 4, None, f"y must hold {'two' if case.binary else 3} classes"),
+        (p, w, None, "Unknown label type"),
+        (p, y_nan, None, "NaN"),
+        (p, y, w[:-1], rf"sample_weight must have shape \({n},\) to match y, got \({n - 1},\)"),
+        (p, y, -w, "sample_weight must not be negative"),
+        (p, y, 0 * w, "sample_weight must not all be zero"),
+        (p, y, np.where(np.arange(n) == 4, np.nan, w), "sample_weight must be finite, got NaN at"),
+    ]
+
+
+@each_default
+def test_errors_say_what_is_wrong(case: Case) -> None:
+    for scores, y, weights, message in bad_data(case):
+        with pytest.raises(ValueError, match=message):
+            case().fit(scores, y, weights)
+    if case.binary:
+        p, y, *_ = data_of(True)
+        with pytest.raises(ValueError, match=r"\(n,\), \(n, 1\) or \(n, 2\)"):
+            case().fit(np.full((len(p), 3), 1 / 3), y)
+
+
+@each_default
+def test_errors_of_options(case: Case) -> None:
+    p, y, *_ = data_of(case.binary)
+    k = y.max() + 1
+    with pytest.raises(ValueError, match="inputs must be one of 'probs', 'logits', 'scores', got"):
+        case(inputs="probabilities").fit(p, y)
+    with pytest.raises(ValueError, match=r"y must hold only the classes \[1, 2"):
+        case(classes=range(1, k + 1)).fit(p, y)
+    for classes in ([0] * k, range(k + 1), 0):
+        with pytest.raises(ValueError, match="classes must be .* different labels, got"):
+            case(classes=classes).fit(p, y)
+    with pytest.raises(ValueError, match="y must hold only the classes"):
+        case(classes=["a", "b", "c"][:k]).fit(p, y)
+    with pytest.warns(DataConversionWarning, match="column-vector y") as record:
+        case().fit(p, y[:, None])
+    # It points to the line above.
+    assert record[0].filename == __file__
+    fitted = fitted_of(case)
+    with pytest.raises(ValueError, match="X has 4 features, but .* is expecting"):
+        fitted.predict(np.full((2, 4), 0.25))
+
+
+def test_separable_scores_warn_and_say_what_to_do() -> None:
+    p = np.array([0.1, 0.2, 0.8, 0.9])
+    with pytest.warns(ConvergenceWarning, match="the scores separate the labels.*laplace") as found:
+        fitted = bc.Logistic().fit(p, [0, 0, 1, 1])
+    assert fitted.status_ == "unbounded" and found[0].filename == __file__
+    assert fitted.predict(p).tolist() == [0, 0, 1, 1]

@@ -1,0 +1,323 @@
+"""LogisticRegression: its methods against SciPy and scikit-learn, and what it refuses."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from bayescal.logistic import method
+from bayescal.logistic.method import PRESETS, SMOOTHINGS, STRENGTHS
+from scipy import optimize, stats
+from scipy.special import expit
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression as Plain
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+import bayescal as bc
+from bayescal._core.folds import content_folds, feature_keys
+
+Array = np.ndarray
+
+
+def data(n: int = 80, d: int = 2, seed: int = 0) -> tuple[Array, Array, Array]:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, d)) * np.arange(1, d + 1) + 1
+    y = (rng.random(n) < expit(1.2 * (x[:, 0] - 1))).astype(int)
+    return x, y, rng.uniform(0.2, 2, n)
+
+
+def minimum(value: Any, size: int) -> Any:
+    return optimize.minimize(value, np.zeros(size), method="BFGS", options={"gtol": 1e-9})
+
+
+def entropy(beta: Array, x: Array, t: Array, w: Array) -> float:
+    line = beta[0] + x @ beta[1:]
+    return float(np.sum(w * (np.logaddexp(0, line) - t * line)))
+
+
+@pytest.mark.parametrize("preset", ["normal", "platt", "ibls"])
+def test_targets(preset: str) -> None:
+    x, y, w = data()
+    targets = {
+        "normal": y.astype(float),
+        "platt": bc.smoothing.platt_targets(y, w),
+        "ibls": bc.smoothing.instance_targets(x, y, w, scale="pooled"),
+    }[preset]
+    model = bc.LogisticRegression.preset(preset).fit(x, y, sample_weight=w)
+    expected = minimum(lambda b: entropy(b, x, targets, w), 3)
+    assert model.objective_ == pytest.approx(expected.fun / w.sum(), rel=1e-9)
+    np.testing.assert_allclose(np.r_[model.intercept_, model.coef_[0]], expected.x, atol=1e-5)
+
+
+def test_cauchy_prior_in_its_own_scaling() -> None:
+    """The objective is written out here, with a feature of two values and one constant."""
+    x, y, w = data(60, 4)
+    x[:, 1] = (x[:, 1] > 0) * 3.0 + 2
+    x[:, 2] = 7.0
+    share = w / w.sum()
+    mean = share @ x
+    sd = np.sqrt(share @ (x - mean) ** 2)
+    z = (x - mean) / [2 * sd[0], 3.0, 1.0, 2 * sd[3]]
+
+    def loss(b: Array) -> float:
+        prior = stats.cauchy.logpdf(b[0], scale=10) + stats.cauchy.logpdf(b[1:], scale=2.5).sum()
+        return entropy(b, z, y, w) - prior
+
+    model = bc.LogisticRegression.preset("cauchy_map").fit(x, y, sample_weight=w)
+    expected = minimum(loss, 5)
+    assert model.objective_ == pytest.approx(expected.fun / w.sum(), rel=1e-9)
+    np.testing.assert_allclose(
+        model.decision_function(x), expected.x[0] + z @ expected.x[1:], atol=1e-4
+    )
+
+
+@pytest.mark.parametrize(("penalty", "ratio"), [("l1", 1.0), ("l2", 0.0), ("elasticnet", 0.3)])
+def test_penalties_against_scikit_learn(penalty: Any, ratio: float) -> None:
+    x, y, w = data(100, 5)
+    own = bc.LogisticRegression(penalty=penalty, strength=2.0, l1_ratio=0.3).fit(x, y, w)
+    theirs = Plain(C=0.5, l1_ratio=ratio, solver="saga", tol=1e-10, max_iter=100_000)
+    theirs.fit(x, y, sample_weight=w)
+    np.testing.assert_allclose(own.coef_, theirs.coef_, atol=1e-4)
+    np.testing.assert_allclose(own.intercept_, theirs.intercept_, atol=1e-4)
+
+
+@pytest.mark.parametrize("preset", ["smoothed", "L2", "L1"])
+def test_cross_validation_done_by_hand(preset: str) -> None:
+    """The losses of all candidates on the folds, fitted one by one by scikit-learn."""
+    x, y, _ = data(60)
+    model = bc.LogisticRegression.preset(preset, folds=4).fit(x, y)
+    fold = content_folds(feature_keys(x), y, 4)
+    grid = SMOOTHINGS if preset == "smoothed" else STRENGTHS
+    assert model.cv_losses_.shape == (len(grid), 4)
+    # Where all coefficients are zero, saga stops before it has found the intercept.
+    for row in (0, len(grid) // 2, len(grid) - (3 if preset == "L1" else 1)):
+        for out in (0, 3):
+            train, held = fold != out, fold == out
+            t, rows = y[train], x[train]
+            if preset == "smoothed":
+                # A soft target is two weighted rows.
+                t = np.repeat([1, 0], train.sum())
+                soft = y[train] + grid[row] * (1 - 2 * y[train])
+                theirs = Plain(C=np.inf, tol=1e-10, max_iter=10_000).fit(
+                    np.vstack([rows, rows]), t, sample_weight=np.r_[soft, 1 - soft]
+                )
+            else:
+                options = {"l1_ratio": 1.0, "solver": "saga"} if preset == "L1" else {}
+                theirs = Plain(C=1 / grid[row], tol=1e-10, max_iter=100_000, **options)
+                theirs.fit(rows, t)
+            p = theirs.predict_proba(x[held])[:, 1]
+            expected = -np.mean(np.log(np.where(y[held] == 1, p, 1 - p)))
+            assert model.cv_losses_[row, out] == pytest.approx(expected, rel=1e-4)
+    sizes = np.bincount(fold)
+    best = np.argmin(model.cv_losses_ @ sizes)
+    chosen = model.smoothing_ if preset == "smoothed" else model.strength_
+    assert chosen == pytest.approx(grid[best])
+
+
+@pytest.mark.parametrize("preset", [name for name in PRESETS if name != "cauchy"])
+def test_whole_weights_are_repetitions(preset: str) -> None:
+    """Of cross-validated choices too: equal rows share a fold. Nor does the order of rows count."""
+    x, y, _ = data(60)
+    counts = np.random.default_rng(1).integers(0, 4, 60)
+    one = bc.LogisticRegression.preset(preset, folds=4).fit(x, y, counts)
+    rows = np.random.default_rng(2).permutation(np.repeat(np.arange(60), counts))
+    other = bc.LogisticRegression.preset(preset, folds=4).fit(x[rows], y[rows])
+    assert (one.strength_, one.smoothing_) == (other.strength_, other.smoothing_)
+    assert one.objective_ == pytest.approx(other.objective_, rel=1e-9)
+    np.testing.assert_allclose(one.predict_proba(x), other.predict_proba(x), atol=1e-6)
+
+
+@pytest.mark.parametrize("preset", ["smoothed", "L2", "L1"])
+def test_cross_validation_of_large_data_is_compiled(
+    preset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an accelerator or many columns would get is what the host gives."""
+    x, y, w = data(60, 3)
+    options: Any = {"folds": 4}
+    host = bc.LogisticRegression.preset(preset, **options).fit(x, y, w)
+    monkeypatch.setattr(method, "on_host", lambda *arguments, **options: False)
+    compiled = bc.LogisticRegression.preset(preset, **options).fit(x, y, w)
+    np.testing.assert_allclose(compiled.cv_losses_, host.cv_losses_, rtol=1e-6)
+    assert (compiled.smoothing_, compiled.strength_) == (host.smoothing_, host.strength_)
+    np.testing.assert_allclose(compiled.coef_, host.coef_, atol=1e-7)
+
+
+def test_a_numpyro_prior() -> None:
+    x, y, w = data(50)
+    model = bc.LogisticRegression(coef_prior=dist.StudentT(3.0, 0.0, 0.5)).fit(x, y, w)
+    mean = w / w.sum() @ x
+
+    def loss(b: Array) -> float:
+        prior = stats.cauchy.logpdf(b[0], scale=10) + stats.t.logpdf(b[1:], 3, 0, 0.5).sum()
+        return entropy(b, x - mean, y, w) - prior
+
+    expected = minimum(loss, 3)
+    assert model.objective_ == pytest.approx(expected.fun / w.sum(), rel=1e-8)
+    np.testing.assert_allclose(model.coef_[0], expected.x[1:], atol=1e-4)
+    around = bc.LogisticRegression(
+        coef_prior=dist.Normal(0.0, 1e-3), inference="laplace", random_state=0
+    ).fit(x, y)
+    assert np.abs(around.coef_).max() < 0.01
+    assert np.allclose(around.posterior_.sd()["coef"], 1e-3, rtol=0.2)
+
+
+def grid_posterior(x: Array, y: Array, f: Any, penalty: float | None) -> tuple[Array, Array]:
+    """Integrate over a fine grid of both coefficients of one feature; return mean of f(a, b)."""
+    mean, sd = x.mean(), x.std()
+    z = (x - mean) / (2 * sd) if penalty is None else x - mean
+    a, b = np.meshgrid(np.linspace(-6, 6, 301), np.linspace(-8, 20, 401), indexing="ij")
+    log = stats.cauchy.logpdf(a, scale=10)
+    if penalty is None:
+        log = log + stats.cauchy.logpdf(b, scale=2.5)
+    else:
+        log = log + stats.norm.logpdf(b, scale=penalty**-0.5)
+    for zi, yi in zip(z, y, strict=True):
+        line = a + b * zi
+        log = log - np.logaddexp(0, -line if yi else line)
+    weight = np.exp(log - log.max())
+    weight /= weight.sum()
+    values = f(a, b, z)
+    return np.sum(weight * values), np.sum(weight * (values - np.sum(weight * values)) ** 2)
+
+
+@pytest.mark.slow
+def test_posterior_mean_prediction_against_quadrature() -> None:
+    x, y, _ = data(25, 1)
+    model = bc.LogisticRegression.preset("cauchy", num_samples=4000, random_state=0).fit(x, y)
+    assert model.posterior_.r_hat.max() < 1.02
+    for at in (-1.0, 1.0, 3.0):
+
+        def probability(a: Array, b: Array, z: Array, at: float = at) -> Array:
+            return expit(a + b * (at - x.mean()) / (2 * x.std()))
+
+        mean, variance = grid_posterior(x[:, 0], y, probability, None)
+        error = np.sqrt(variance / model.posterior_.ess.min())
+        assert abs(model.predict_proba([[at]])[0, 1] - mean) < 4 * error
+        low, high = model.predict_interval([[at]], level=0.8)
+        assert low[0] < mean < high[0]
+
+
+def test_separable_data() -> None:
+    x, y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), [0, 0, 1, 1]
+    with pytest.warns(ConvergenceWarning, match="a plane separates the labels"):
+        model = bc.LogisticRegression().fit(x, y)
+    assert model.status_ == "unbounded"
+    assert np.isfinite(model.coef_).all()
+    assert model.predict(x).tolist() == y
+    for preset in PRESETS:
+        if preset in ("normal", "cauchy"):
+            continue
+        finite = bc.LogisticRegression.preset(preset, random_state=0, folds=2).fit(x, y)
+        assert finite.status_ == "converged", preset
+        assert np.isfinite(finite.predict_proba(x)).all()
+
+
+def test_two_rows_constant_features_and_one_class() -> None:
+    platt = bc.LogisticRegression.preset("platt")
+    assert np.isfinite(platt.fit([[0.0], [1.0]], [0, 1]).predict_proba([[0.5]])).all()
+    flat = platt.fit(np.ones((4, 2)), [0, 1, 1, 1])
+    np.testing.assert_allclose(flat.predict_proba([[1.0, 1.0]])[0, 1], (3 * 0.8 + 1 / 3) / 4)
+    with pytest.raises(ValueError, match="got only one class, 1; .* classes="):
+        platt.fit([[0.0], [1.0]], [1, 1])
+    told = bc.LogisticRegression.preset("cauchy_map", classes=(0, 1)).fit([[0.0], [1.0]], [1, 1])
+    assert 0.5 < told.predict_proba([[0.0]])[0, 1] < 1
+
+
+def test_predictions_are_right_at_both_ends() -> None:
+    x, y, _ = data()
+    model = bc.LogisticRegression(penalty="l2", strength=1.0).fit(x, y)
+    far = np.array([[1e3, 0.0], [-1e3, 0.0]])
+    line = model.decision_function(far)
+    np.testing.assert_allclose(model.predict_proba(far)[:, 0], expit(-line), rtol=1e-12)
+    np.testing.assert_allclose(model.predict_log_proba(far)[1, 1], line[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"penalty": "l3"}, "penalty must be one of"),
+        ({"smoothing": "much"}, "smoothing must be one of"),
+        ({"smoothing": 0.5}, r"smoothing must lie in \[0, 0.5\)"),
+        ({"penalty": "l2", "strength": -1.0}, "strength must be 'cv' or not negative"),
+        ({"l1_ratio": 2.0}, "l1_ratio must lie"),
+        ({"coef_prior": "normal"}, "coef_prior must be one of"),
+        ({"coef_prior": "cauchy", "penalty": "l2"}, "penalty must be None beside coef_prior"),
+        ({"smoothing": "cv", "penalty": "l2"}, "strength must be a number beside smoothing='cv'"),
+        ({"inference": "laplace"}, "must have a prior; say coef_prior='cauchy'"),
+        (
+            {"inference": "laplace", "penalty": "l2", "strength": 0.0},
+            "with a positive strength",
+        ),
+        ({"inference": "vi"}, "inference must be one of"),
+        ({"folds": 1}, "folds must be at least 2"),
+    ],
+)
+def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> None:
+    x, y, _ = data(20)
+    with pytest.raises(ValueError, match=message):
+        bc.LogisticRegression(**options).fit(x, y)
+
+
+def test_unknown_preset() -> None:
+    with pytest.raises(ValueError, match="name must be one of 'normal', 'platt'"):
+        bc.LogisticRegression.preset("l2")
+
+
+def test_posterior_is_asked_for() -> None:
+    x, y, _ = data(20)
+    model = bc.LogisticRegression(penalty="l2", strength=1.0).fit(x, y)
+    with pytest.raises(AttributeError, match="inference='laplace' or 'nuts'"):
+        model.posterior_  # noqa: B018
+    with pytest.raises(AttributeError, match="inference='laplace' or 'nuts'"):
+        model.predict_interval(x)
+
+
+def test_in_pipelines_and_grid_search() -> None:
+    x, y, _ = data(90)
+    model = make_pipeline(StandardScaler(), bc.LogisticRegression(penalty="l2", strength=1.0))
+    grid = {"logisticregression__strength": [0.1, 10.0]}
+    found = GridSearchCV(model, grid, scoring="neg_log_loss", cv=3).fit(x, y)
+    assert found.best_params_["logisticregression__strength"] in (0.1, 10.0)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"smoothing": "platt"},
+        {"penalty": "l2", "strength": 1.0},
+        {"coef_prior": "cauchy", "inference": "laplace", "num_samples": 100, "random_state": 0},
+    ],
+    ids=str,
+)
+def test_scikit_learns_checks(options: dict[str, Any]) -> None:
+    # Without penalty or smoothing their 27 rows of 30 features have no optimum to agree on.
+    separable = {"check_sample_weight_equivalence_on_dense_data": "no finite optimum"}
+    with warnings.catch_warnings():
+        # Their data are separable here and there.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        check_estimator(
+            bc.LogisticRegression(**options),
+            on_skip=None,
+            expected_failed_checks={} if options else separable,
+        )
+
+
+def test_a_mode_that_is_not_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    from bayescal.logistic import _posterior
+
+    x, y, _ = data(30)
+    newton = _posterior.newton
+    monkeypatch.setattr(_posterior, "newton", lambda *a, **k: newton(*a, **k, max_iterations=1))
+    model = bc.LogisticRegression(coef_prior="cauchy", inference="laplace", random_state=0)
+    with pytest.warns(ConvergenceWarning, match="stopped before its optimum"):
+        model.fit(x, y)
+    assert model.status_ == "limit"
+    with pytest.warns(ConvergenceWarning, match="stopped before its optimum"):
+        bc.Logistic(inputs="scores", inference="laplace", random_state=0).fit(x[:, 0], y)

@@ -97,7 +97,8 @@ def _deal(labels: np.ndarray, key: np.ndarray, count: int, seed: int) -> np.ndar
     # Classes in an order that does not depend on their numbers.
     for which in np.lexsort((total, size)):
         # Each class with a generator of its own, or its rows would depend on the others.
-        mixed = np.random.default_rng(seed).permutation(size[which])
-        folds[start[which] + mixed] = (dealt + np.arange(size[which])) % count
-        dealt += size[which]
+        own = int(size[which])
+        mixed = np.random.default_rng(seed).permutation(own)
+        folds[start[which] + mixed] = (dealt + np.arange(own)) % count
+        dealt += own
     return folds

@@ -106,6 +106,7 @@ def _delta_method(
     dtype = log_weights.dtype
     if method == "coeffs":
         probs, mean, phi = _mean_model(problem, draws, log_weights, x)
+        log_total = jnp.zeros(())
     else:
         log_sums = mixture(
             family, method, draws.params, log_weights[None], x, origin, log_prior, dtype

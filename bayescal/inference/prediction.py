@@ -13,6 +13,7 @@ from bayescal._core import checks
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import default_dtype, float64
 from bayescal._core.tables import html_table
+from bayescal.inference._conditioned import Conditioned
 from bayescal.inference._engine import Problem
 from bayescal.inference._uncertainty import credible_bounds, standard_error
 
@@ -55,7 +56,7 @@ class Prediction:
 
     def __init__(
         self,
-        posterior: Any,
+        posterior: Conditioned,
         x: np.ndarray,
         method: str,
         values: jax.Array,
@@ -68,7 +69,7 @@ class Prediction:
         self._points = x
         self._values = values
         self.probs = probs
-        self._binary = posterior._problem.prior.family.classes == 2
+        self._binary = posterior.problem.prior.family.classes == 2
 
     @property
     def x(self) -> np.ndarray:
@@ -103,7 +104,7 @@ class Prediction:
             return jnp.zeros_like(self.probs)
 
         def function(problem: Problem, x: jax.Array) -> jax.Array:
-            return standard_error(post._setup, self.method, problem, x)[None]
+            return standard_error(post.setup, self.method, problem, x)[None]
 
         return self._rows(function)[0]
 
@@ -139,7 +140,7 @@ class Prediction:
 
         def function(problem: Problem, x: jax.Array) -> jax.Array:
             levels = jnp.asarray([tail, 1 - tail])
-            return credible_bounds(post._setup, problem, x, levels, post._posterior_size())
+            return credible_bounds(post.setup, problem, x, levels, post.posterior_size())
 
         lower, upper = self._rows(function)
         return lower, upper
@@ -150,21 +151,21 @@ class Prediction:
         Returns ``r`` arrays shaped as ``probs``.
         """
         post = self.posterior
-        family = post._problem.prior.family
+        family = post.problem.prior.family
         rows = []
         with float64():
-            for b in range(len(post._data.x)):
+            for b in range(len(post.data.x)):
                 points = self._points[0 if len(self._points) == 1 else b]
                 use, weights = _nodes(points, family)
                 padded = pad_axis(use, padded_length(len(use)), 0).astype(np.float64)
-                found = np.asarray(function(post._alone(b), jax.device_put(padded)))
+                found = np.asarray(function(post.problem_of(b), jax.device_put(padded)))
                 found = found[..., : len(use)]
                 if weights is not None:
                     left, share = weights
                     found = found[..., left] * (1 - share) + found[..., left + 1] * share
                 # (r, classes, m) becomes (r, m[, classes]).
                 rows.append(found[:, 1] if self._binary else found.transpose(0, 2, 1))
-        stacked = rows[0] if post._data.single else np.stack(rows, axis=1)
+        stacked = rows[0] if post.data.single else np.stack(rows, axis=1)
         return [jax.device_put(part) for part in stacked.astype(default_dtype())]
 
     @property
@@ -210,7 +211,7 @@ class Prediction:
         return f"Prediction({inside}; {self.posterior!r})"
 
     def _repr_html_(self) -> str:
-        return html_table(self._facts() + self.posterior._facts(), caption="Prediction")
+        return html_table(self._facts() + self.posterior.facts(), caption="Prediction")
 
 
 def _nodes(points: np.ndarray, family: Any) -> tuple[np.ndarray, tuple[np.ndarray, Any] | None]:

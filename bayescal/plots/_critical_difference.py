@@ -242,7 +242,7 @@ class _Fit:
         upright = min(1.0, height / self.height)
         _resize(self.small, upright * _SMALL_FONT)
         # Small letters are wider than in proportion, as they are fitted to pixels: so measured.
-        scale = upright
+        scale, widths = upright, [0.0, 0.0]
         for _ in range(5):
             widths = [_resize(side, scale * _FONT, renderer) for side in self.sides]
             share = _AXIS_SHARE if scale * _FONT > _SMALLEST else _LEAST_SHARE

@@ -42,7 +42,7 @@ class Task(NamedTuple):
     key: np.ndarray
     key_impl: str
     first: int
-    count: int
+    size: int
     wanted: int
     recipes: dict[str, Recipe]
     metrics: dict[str, tuple[str, dict[str, Any]]]
@@ -84,7 +84,7 @@ def _run_block(task: Task) -> Result:
         start = now
 
     key = jax.random.wrap_key_data(jnp.asarray(task.key), impl=task.key_impl)
-    keys = keys_of(task.cell, key, task.first, task.count)
+    keys = keys_of(task.cell, key, task.first, task.size)
     block = draw_block(task.cell, keys, task.wanted)
     block.test_x.block_until_ready()
     stop("data")

@@ -103,6 +103,7 @@ class Store:
         np.savez(buffer, **arrays)  # type: ignore[arg-type]
         archive = buffer.getvalue()
         place = self._place(question)
+        written = False
         with self._explained():
             try:
                 if place.is_dir():
@@ -110,9 +111,10 @@ class Store:
                     place.rename(place.with_name(f"{place.stem}.{uuid.uuid4().hex}.aside"))
                 with write_atomically(place) as partial:
                     partial.write_bytes(archive + _digest(question, archive))
+                    written = True
             except OSError:
                 # Where an open file cannot be replaced, another run may have kept the same.
-                if self.get(question) is None:
+                if not written or self.get(question) is None:
                     raise
 
     def _place(self, question: Mapping[str, Any]) -> Path:

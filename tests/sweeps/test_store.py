@@ -155,8 +155,8 @@ def test_kinds_of_keys_are_told_apart(tmp_path: Path, monkeypatch: pytest.Monkey
     def none(task: Task) -> Result:
         key = jax.random.wrap_key_data(task.key, impl=task.key_impl)
         kinds.append(str(jax.random.key_impl(key)))
-        shape = task.count, len(task.metrics)
-        return Result({"optimal": np.zeros(shape)}, {"optimal": np.zeros(task.count, int)}, {})
+        shape = task.size, len(task.metrics)
+        return Result({"optimal": np.zeros(shape)}, {"optimal": np.zeros(task.size, int)}, {})
 
     monkeypatch.setattr(_run, "run_block", none)
     # Their numbers look the same.

@@ -1,0 +1,158 @@
+"""What averages over a neighborhood share: distinct rows, cropping, cross-validation."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from bayescal._core.checks import check_level
+from bayescal._core.folds import content_folds, score_keys
+from bayescal.calibrators._base import State
+from bayescal.calibrators._inputs import FLOOR
+
+Assumption = Literal["errors", "labels"]
+ASSUMPTIONS = ("errors", "labels")
+
+_FOLDS = 10
+#: Losses that differ by less, relative to them, are equal.
+_ROUNDING = 1e-12
+
+
+class Points(NamedTuple):
+    """Distinct rows of probabilities, in an order that does not depend on that of the rows.
+
+    Attributes
+    ----------
+    probabilities : array of shape (m, k)
+        In the dtype of the scores.
+    observed : array of shape (m, k), float64
+        Share of each class in the weight of the rows.
+    weights : array of shape (m,), float64
+        Sum of the weights of the rows.
+    """
+
+    probabilities: np.ndarray
+    observed: np.ndarray
+    weights: np.ndarray
+
+    def values(self, assumption: Assumption) -> np.ndarray:
+        """Return what is averaged over neighbors (m, k): errors p - y, or labels y."""
+        if assumption == "labels":
+            return self.observed
+        return self.probabilities - self.observed
+
+
+def merge(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Points:
+    """Merge equal rows, so that a whole weight is the same as repetition, and so is a tie."""
+    k = scores.shape[1]
+    first, place = distinct_rows(scores)
+    total = np.bincount(place, weights)
+    observed = np.bincount(place * k + y, weights, len(first) * k).reshape(-1, k)
+    return Points(scores[first], observed / total[:, None], total)
+
+
+def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the index (m,) of one of each set of equal rows, and the set (n,) of each row.
+
+    Rows are ordered by a hash of their bits: this takes O(n k + n log n), ten times less than
+    ordering by all columns, and leaves neighbors far apart, so that any part is a random sample.
+    """
+    bits = np.ascontiguousarray(rows + rows.dtype.type(0))  # which makes -0 a 0
+    bits = bits.view(f"u{rows.dtype.itemsize}").astype(np.uint64)
+    odd = np.random.default_rng(0).integers(0, 1 << 63, (2, rows.shape[1]), np.uint64) * 2 + 1
+    # The last digits of short fractions are zero: digits are mixed before each product.
+    for factor in odd:
+        bits ^= bits >> np.uint64(29)
+        bits *= factor
+    bits ^= bits >> np.uint64(32)
+    _, first, place = np.unique(bits.sum(axis=1), return_index=True, return_inverse=True)
+    if not (rows == rows[first[place]]).all():  # two rows with one hash
+        _, first, place = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return first, place.reshape(-1)
+
+
+def floored_log(probabilities: np.ndarray) -> np.ndarray:
+    """Return the logarithm of probabilities, in float64, of zero that of the floor.
+
+    A zero stands for a probability too small for the network's float32, not for certainty; it is as
+    far from what is likely as it can be, and p ln p stays finite.
+    """
+    logs = np.maximum(probabilities, FLOOR, dtype=np.float64)
+    return np.log(logs, out=logs)
+
+
+# --- from neighbors to probabilities ------------------------------------------------------------
+
+
+def crop_floor(crop: float | None, classes: int) -> float:
+    """Return the least value before normalization: by default 0.01 / classes**2.
+
+    This is the power law through the values for 10 and 100 classes, 1e-4 and 1e-6.
+    """
+    return 0.01 / classes**2 if crop is None else float(crop)
+
+
+def check_crop(crop: float | None) -> None:
+    """Raise unless ``crop`` is None or lies strictly between 0 and 1/2."""
+    if crop is not None and check_level(crop, "crop") >= 0.5:
+        raise ValueError(f"crop must be less than 0.5, got {crop}")
+
+
+def check_positive(value: float, name: str) -> None:
+    """Raise unless ``value`` is a positive finite number."""
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not number or not 0 < float(value) < np.inf:
+        raise ValueError(f"{name} must be 'cv' or a positive number, got {value!r}")
+
+
+def calibrated(
+    scores: np.ndarray, averages: np.ndarray, assumption: Assumption, crop: float
+) -> np.ndarray:
+    """Return probabilities from averages over neighbors (..., m, k), cropped and normalized."""
+    moved = averages if assumption == "labels" else scores - averages
+    inside = np.clip(moved, crop, 1 - crop, dtype=np.float64)
+    inside /= inside.sum(axis=-1, keepdims=True)
+    return inside
+
+
+# --- cross-validation ----------------------------------------------------------------------------
+
+
+def deal_folds(scores: np.ndarray, y: np.ndarray) -> np.ndarray | None:
+    """Return the fold (n,) of each row, of at most ten; None if there is only one."""
+    folds = content_folds(score_keys(scores, y), y, _FOLDS)
+    return folds if folds.any() else None
+
+
+def loss_sums(
+    scores: np.ndarray,
+    averages: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+    assumption: Assumption,
+    crop: float,
+) -> np.ndarray:
+    """Return the weighted sum of log losses (candidates,) of averages (candidates, m, k)."""
+    rows = np.arange(len(y))
+    losses = [-np.log(calibrated(scores, a, assumption, crop)[rows, y]) for a in averages]
+    return np.array(losses) @ weights
+
+
+def loss_alone(
+    scores: np.ndarray, y: np.ndarray, weights: np.ndarray, crop: float, candidates: int
+) -> np.ndarray:
+    """Return the log loss (candidates,) where no rows are left to learn from: as given."""
+    nothing = np.zeros((1, *scores.shape))
+    losses = loss_sums(scores, nothing, y, weights, "errors", crop) / weights.sum()
+    return np.repeat(losses, candidates)
+
+
+def choice(candidates: np.ndarray, losses: np.ndarray, name: str, wider: int) -> State:
+    """Return the best candidate under its name; of equal ones the widest neighborhood.
+
+    ``wider`` is 1 where larger candidates are wider neighborhoods and -1 where smaller ones are.
+    """
+    best = candidates[losses <= losses.min() * (1 + _ROUNDING)]
+    chosen = best.max() if wider > 0 else best.min()
+    return {name: np.asarray(chosen), "candidates": candidates, "cv_losses": losses}

@@ -1,0 +1,119 @@
+"""Linear partitions of the simplex in which predictions are most wrong on average.
+
+One compiled program climbs from several random starts at once. Rows are padded, so that data sets
+of similar size share a compilation.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayescal._core.numerics import softmax
+from bayescal._core.padding import pad_axis, padded_length
+from bayescal._core.precision import float64
+from bayescal.calibrators import _adam
+
+STARTS = 8
+_CLIMB = 100
+_RATE = 0.3
+#: Directions in which predictions hardly vary are not stretched more than this.
+_STRETCH = 100.0
+_NOTHING = 1e-24
+
+
+class Partition(NamedTuple):
+    """Directions (d, k) and offsets (d,): a row p belongs to parts softmax(directions p + offsets).
+
+    ``violation`` is the sum of the norms of the parts' mean errors.
+    """
+
+    directions: np.ndarray
+    offsets: np.ndarray
+    violation: float
+
+
+def membership(directions: np.ndarray, offsets: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return to which share (m, d) each row (m, k) belongs to each part."""
+    return softmax(rows @ directions.T + offsets)
+
+
+@cache
+def _program() -> Any:
+    import jax
+    import jax.numpy as jnp
+
+    rates = _RATE * (1 + np.cos(np.pi * np.arange(_CLIMB) / _CLIMB)) / 2
+
+    def violations(point: Any, rows: Any, errors: Any) -> Any:
+        """Return the violation (s,) of each start; axes are rows, parts, starts."""
+        directions, offsets = point
+        parts, starts = offsets.shape
+        logits = (rows @ directions.reshape(-1, parts * starts)).reshape(-1, parts, starts)
+        share = jax.nn.softmax(logits + offsets, axis=1).reshape(-1, parts * starts)
+        means = share.T @ errors
+        norms = jnp.sqrt(jnp.sum(means**2, axis=1) + _NOTHING)
+        return jnp.sum(norms.reshape(parts, starts), axis=0)
+
+    def climb(point: Any, rows: Any, errors: Any) -> Any:
+        def loss(point: Any) -> Any:
+            found = violations(point, rows, errors)
+            # Each start by its own size, so that all climb alike.
+            return -jnp.sum(jnp.log(found))
+
+        def once(carry: Any, rate: Any) -> Any:
+            point, memory = carry
+            return _adam.step(point, jax.grad(loss)(point), memory, rate), None
+
+        (point, _), _ = jax.lax.scan(once, (point, _adam.begin(point)), rates)
+        return point, violations(point, rows, errors)
+
+    return jax.jit(climb)
+
+
+def worst_partition(
+    rows: np.ndarray, errors: np.ndarray, parts: int, rng: np.random.Generator
+) -> Partition:
+    """Return the soft linear partition with the greatest violation found.
+
+    Parameters
+    ----------
+    rows : array of shape (n, k)
+        Predictions.
+    errors : array of shape (n, k)
+        Labels minus predictions, times each row's share of all weight.
+    """
+    import jax
+
+    n, k = rows.shape
+    # Starts depend on weighted moments alone: neither the order of rows nor copies matter.
+    shares = np.abs(errors).sum(axis=1)
+    total = shares.sum()
+    shares = shares / total if total > 0 else np.full(n, 1 / n)
+    center = shares @ rows
+    spread = np.sqrt(shares @ (rows - center) ** 2)
+    spread = np.maximum(spread, spread.max() / _STRETCH)
+    spread = np.where(spread > 0, spread, 1.0)
+    start = rng.normal(size=(k, parts, STARTS)) * 2 / np.sqrt(k), rng.normal(size=(parts, STARTS))
+    size = padded_length(n, 256)
+    padded = pad_axis((rows - center) / spread, size, 0)
+    # Errors of zero: padded rows count for nothing.
+    filled = np.concatenate([errors, np.zeros((size - n, k))])
+    with float64(), jax.default_device(jax.local_devices(backend="cpu")[0]):
+        (directions, offsets), found = jax.device_get(_program()(start, padded, filled))
+    # Of equally good ones the first, whatever rounding says.
+    best = int(np.argmax(found >= found.max() * (1 - 1e-9)))
+    own = directions[:, :, best].T / spread
+    return Partition(own, offsets[:, best] - own @ center, float(found[best]))
+
+
+def nearest_probabilities(rows: np.ndarray, least: float) -> np.ndarray:
+    """Return the nearest points (m, k) of the simplex whose entries are at least ``least``."""
+    k = rows.shape[1]
+    left = max(0.0, 1 - k * least)
+    free = rows - least
+    descending = -np.sort(-free, axis=1)
+    surplus = (np.cumsum(descending, axis=1) - left) / np.arange(1, k + 1)
+    return least + np.maximum(free - surplus.max(axis=1, keepdims=True), 0.0)

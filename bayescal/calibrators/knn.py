@@ -1,0 +1,149 @@
+"""Calibration by an average over the nearest rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from bayescal._core.checks import check_choice, check_count
+from bayescal.calibrators import _neighbors
+from bayescal.calibrators._base import Calibrator, State
+from bayescal.calibrators._inputs import Domain
+from bayescal.calibrators._neighbors import Assumption, Points, floored_log
+from bayescal.calibrators._search import Index, neighbor_means
+
+__all__ = ["KNN"]
+
+_CANDIDATES = 2 ** np.arange(5, 13)
+
+
+@dataclass(eq=False, repr=False)
+class KNN(Calibrator):
+    r"""Calibration by nearest neighbors: each row's error is the mean error of the rows nearby.
+
+    .. math:: \hat c(p) = p - \frac{\sum_{i \in N(p)} w_i (p_i - y_i)}{\sum_{i \in N(p)} w_i},
+
+    cropped to :math:`[\varepsilon, 1 - \varepsilon]` and divided by its sum. The neighbors N are
+    the rows of total weight k with the least divergence
+    :math:`\operatorname{KL}(p \,\Vert\, p_i)` or distance :math:`\lVert p - p_i \rVert`: those
+    with the largest :math:`p \cdot \ln p_i` or :math:`2 p \cdot p_i - \lVert p_i \rVert^2`.
+
+    Parameters
+    ----------
+    k : "cv" or int, default "cv"
+        Number of neighbors, as a sum of weights: a row of weight 2 counts twice, and the last
+        neighbor in part. Rows as far as the last one share that part, so that the order of rows
+        does not matter. A number larger than the weight of all rows means all of them. "cv" chooses
+        the least log loss of ten folds, stratified by class, among the powers of two from 32 to
+        4096 that do not exceed the weight of all rows; of equally good ones the largest.
+    distance : {"kl", "euclidean"}
+        With "kl" the logarithm of a probability zero is taken of the smallest normal float32,
+        1.2e-38.
+    assumption : {"errors", "labels"}
+        What neighbors share: the calibration error, or the distribution of labels, where the mean
+        of :math:`y_i` is the probability itself.
+    crop : float, optional
+        ε, by default 0.01 / c**2 for c classes: 1e-4 for 10 and 1e-6 for 100.
+
+    Attributes
+    ----------
+    k_ : int
+
+    Notes
+    -----
+    Distances count as equal if they differ by rounding: by 1.4e-14, of the cross-entropy
+    :math:`-p \cdot \ln p_i` with "kl" and absolutely with "euclidean". Equal rows always do.
+
+    The state is ``points`` (m, c), the distinct rows of probabilities, ``observed`` (m, c), the
+    shares of the classes among their labels, ``point_weights`` (m,), ``k`` and ``crop``, and after
+    cross-validation ``candidates`` and ``cv_losses``, the mean log loss of each. A single row
+    cannot be cross-validated: its own loss stands for all.
+
+    Fitting takes O(n**2 c) with cross-validation, for all k together; predicting q rows takes
+    O(q n c). Distances are computed in float64 in blocks of 32 MiB; memory is O((n + q) c).
+
+    References
+    ----------
+    K. Valk (2022), Calibration of multi-class probabilistic classifiers, University of Tartu,
+    section 3.3.
+
+    Examples
+    --------
+    >>> import bayescal as bc
+    >>> p = [[0.7, 0.2, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]] * 4
+    >>> y = [0, 1, 2, 0, 2, 2, 1, 1, 0, 0, 1, 2]
+    >>> bc.KNN(6).fit(p, y).predict_proba(p[:1]).round(2).tolist()
+    [[0.67, 0.25, 0.08]]
+    """
+
+    k: Literal["cv"] | int = "cv"
+    distance: Literal["kl", "euclidean"] = "kl"
+    assumption: Assumption = "errors"
+    crop: float | None = None
+
+    k_: int = field(init=False)
+
+    def _check_options(self) -> None:
+        if self.k != "cv":
+            check_count(self.k, "k")
+        check_choice(self.distance, "distance", ("kl", "euclidean"))
+        check_choice(self.assumption, "assumption", _neighbors.ASSUMPTIONS)
+        _neighbors.check_crop(self.crop)
+
+    @property
+    def domain(self) -> Domain:
+        return "probabilities"
+
+    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+        crop = _neighbors.crop_floor(self.crop, scores.shape[1])
+        points = _neighbors.merge(scores, y, weights)
+        if self.k == "cv":
+            state = self._cross_validate(scores, y, weights, crop)
+        else:
+            state = {"k": np.asarray(self.k)}
+        return state | {
+            "points": points.probabilities,
+            "observed": points.observed,
+            "point_weights": points.weights,
+            "crop": np.asarray(crop),
+        }
+
+    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
+        points = Points(state["points"], state["observed"], state["point_weights"])
+        probabilities = np.empty(scores.shape)
+        numbers = state["k"].reshape(1)
+        for part, means in neighbor_means(self._index(points), scores, numbers):
+            probabilities[part] = _neighbors.calibrated(
+                scores[part], means[0], self.assumption, float(state["crop"])
+            )
+        return probabilities
+
+    def _cross_validate(
+        self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, crop: float
+    ) -> State:
+        candidates = _CANDIDATES[: max(1, np.count_nonzero(weights.sum() >= _CANDIDATES))]
+        folds = _neighbors.deal_folds(scores, y)
+        if folds is None:
+            losses = _neighbors.loss_alone(scores, y, weights, crop, len(candidates))
+            return _neighbors.choice(candidates, losses, "k", wider=1)
+        total = np.zeros(len(candidates))
+        for fold in range(folds.max() + 1):
+            held, kept = folds == fold, folds != fold
+            given, labels, mass = scores[held], y[held], weights[held]
+            index = self._index(_neighbors.merge(scores[kept], y[kept], weights[kept]))
+            for part, means in neighbor_means(index, given, candidates):
+                total += _neighbors.loss_sums(
+                    given[part], means, labels[part], mass[part], self.assumption, crop
+                )
+        return _neighbors.choice(candidates, total / weights.sum(), "k", wider=1)
+
+    def _index(self, points: Points) -> Index:
+        values = points.values(self.assumption)
+        if self.distance == "kl":
+            keys = np.ascontiguousarray(floored_log(points.probabilities).T)
+            return Index(keys, np.zeros(len(values)), 0.0, points.weights, values)
+        given = points.probabilities.astype(np.float64, copy=False)
+        keys = np.ascontiguousarray(2 * given.T)
+        return Index(keys, -np.sum(given**2, axis=1), 1.0, points.weights, values)

@@ -1,0 +1,299 @@
+"""Functions of logits that keep their order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from bayescal._core.checks import check_choice, check_count
+from bayescal._core.folds import content_folds, score_keys
+from bayescal._core.optimise import Status
+from bayescal.calibrators import _order_network as network
+from bayescal.calibrators._base import Calibrator, Keeps, State
+from bayescal.calibrators._binwise import softmax_below
+from bayescal.calibrators._inputs import Domain
+from bayescal.calibrators._order import canonical_order
+from bayescal.calibrators._order_network import Family, Nets, Parameters
+from bayescal.calibrators._posterior import row_blocks
+from bayescal.calibrators.temperature import fit_inverse_temperature
+
+__all__ = ["OrderPreserving"]
+
+
+_SIZES = {"diagonal": ((4, 4), (10, 10), (20, 20)), "full": ((4, 4), (10, 10))}
+_FOLDS = 5
+#: Points at which the rising function is tabulated.
+_KNOTS = 512
+#: Logits beyond this count as this, so that nothing overflows.
+_FAR = 1e50
+_LEAST_SLOPE = 1e-100
+
+
+@dataclass(eq=False, repr=False)
+class OrderPreserving(Calibrator):
+    r"""Networks of two hidden layers that keep the order of the classes in every row.
+
+    .. math:: \hat p = \operatorname{softmax}(g(z_1), \dots, g(z_k))
+
+    with one continuous, strictly rising g for all classes ("diagonal"), or
+
+    .. math:: \hat p_{(i)} \propto \exp \sum_{j \ge i} (z_{(j)} - z_{(j+1)})\, m_j(z),
+        \qquad z_{(1)} \ge \dots \ge z_{(k)}
+
+    with positive continuous factors m of all logits ("full"). Both contain temperature scaling,
+    from which training starts. All rows are used in each iteration of Adam on the log loss; the
+    sizes of the layers and the number of iterations have the least log loss in 5 stratified folds,
+    in which also no iteration can win.
+
+    Parameters
+    ----------
+    family : {"diagonal", "full"}
+        The full family is larger, and needs more data.
+    hidden : "cv" or pair of int
+        Units of the two hidden layers; "cv" chooses among (4, 4), (10, 10) and, of the diagonal
+        family, (20, 20).
+    random_state : int, RandomState or None
+        Of the weights that training starts from.
+
+    Attributes
+    ----------
+    hidden_ : array of shape (2,)
+
+    Notes
+    -----
+    Kept is, in every row and exactly: equal logits have equal probabilities, and a larger logit
+    never has a smaller probability. It has a larger one unless their difference is lost to
+    rounding, as that of logits 40 or more below the greatest may be. Probabilities that were
+    positive do not fall below 1e-304.
+
+    The network of the diagonal family is :math:`a z + v \cdot \tanh(B \tanh(c z + d) + e)` with
+    nothing negative in a, v, B and c. It is tabulated at up to 512 points, closest where logits and
+    where greatest logits are dense; between them g is linear, in training too, and beyond them it
+    goes on with slope a. Neither family ignores what is added to all logits of a row.
+
+    First weights of the full family are drawn for the classes in the order of weighted means of
+    their logits and labels: permuting the columns changes nothing, unless these are the same for
+    two classes.
+
+    The state is ``inverse``, of the temperature that training started from, ``hidden`` (2,),
+    ``n_iter``, ``objective``, the mean log loss; ``cv_hidden`` (s, 2) and ``cv_losses`` (s, looks)
+    after each ten iterations; of "diagonal" ``knots``, ``values`` and ``slope``, of "full" the
+    weights. ``status`` is LIMIT where the best number is the most, 600. Six networks of each size
+    are trained together: O(n k) for each iteration of each, and O(n k h + n h**2) with "full" for
+    h units; memory O(n k), times the number of networks that 32 MiB hold.
+
+    References
+    ----------
+    A. Rahimi et al. (2020), Intra order-preserving functions for calibration of multi-class neural
+    networks.
+
+    Examples
+    --------
+    >>> import bayescal as bc
+    >>> p = [[0.7, 0.2, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]] * 4
+    >>> y = [0, 1, 2, 0, 1, 2, 1, 2, 0, 2, 0, 1]
+    >>> network = bc.OrderPreserving(hidden=(2, 2), random_state=0).fit(p, y)
+    >>> network.predict(p[:3]).tolist()
+    [0, 1, 2]
+    """
+
+    family: Family = "diagonal"
+    hidden: Literal["cv"] | tuple[int, int] = "cv"
+    random_state: int | np.random.RandomState | None = field(default=None, kw_only=True)
+
+    hidden_: np.ndarray = field(init=False)
+
+    keeps: ClassVar[Keeps] = "order"
+
+    def _check_options(self) -> None:
+        check_choice(self.family, "family", ("diagonal", "full"))
+        if isinstance(self.hidden, str):
+            check_choice(self.hidden, "hidden", ("cv",))
+        elif not isinstance(self.hidden, tuple | list) or len(self.hidden) != 2:
+            raise TypeError(f"hidden must be 'cv' or two integers, got {self.hidden!r}")
+        else:
+            for units in self.hidden:
+                check_count(units, "hidden")
+
+    @property
+    def domain(self) -> Domain:
+        return "logits"
+
+    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+        folds = content_folds(score_keys(scores, y), y, _FOLDS)
+        return self._fit_folds(scores, y, weights, seed, folds)
+
+    def _fit_folds(
+        self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int, folds: np.ndarray
+    ) -> State:
+        """Fit with given folds (n,); with a single one nothing is trained."""
+        z = np.clip(scores.astype(float, copy=False), -_FAR, _FAR)
+        order = canonical_order(z, y, weights)
+        place = np.argsort(order)
+        z, y = z[:, order], place[y]
+        sizes = _SIZES[self.family] if isinstance(self.hidden, str) else (self.hidden,)
+        nets = _nets(sizes, weights, folds)
+        distinct = np.unique(z)
+        low, center, high = distinct[[int(q * (len(distinct) - 1)) for q in (0.05, 0.5, 0.95)]]
+        scale = (high - low) / 2 or 1.0
+        inverses = _inverses(z, y, nets.train[:, : nets.train.shape[1] // len(sizes)])
+        slopes = np.maximum(np.tile(inverses, len(sizes)) * scale, _LEAST_SLOPE)
+        unit: State = {"center": np.asarray(center), "scale": np.asarray(scale)}
+        if self.family == "diagonal":
+            knots = _knots(z, distinct)
+            start = network.start_diagonal(nets.hidden, np.log(slopes), seed)
+            data = _tabulated(z, y, knots, center, scale)
+        else:
+            start = network.start_full(nets.hidden, np.log(slopes), seed, z.shape[1])
+            data = _sorted_rows(z, y, center, scale)
+        looks = network.train(self.family, start, data, nets)
+        tried, sums = network.by_size(looks.held, nets)
+        # The first of equally good ones: the least iterations, then the smallest.
+        look, size = np.unravel_index(np.argmin(np.where(np.isnan(sums), np.inf, sums)), sums.shape)
+        whole = np.flatnonzero(~nets.held.any(axis=0))
+        net = int(np.argmax((nets.hidden[whole] == tried[size]).all(axis=1)))
+        chosen = {name: value[net] for name, value in looks.parameters[look].items()}
+        if self.family == "diagonal":
+            unit |= _table(chosen, tried[size], knots, center, scale)
+        else:
+            unit |= _trimmed(chosen, tried[size], place)
+        limit = look == network.LOOKS
+        return {
+            **unit,
+            "inverse": np.asarray(inverses[-1]),
+            "hidden": tried[size],
+            "n_iter": np.asarray(int(look) * network.EVERY),
+            "objective": np.asarray(looks.train[look, whole[net]]),
+            "cv_hidden": tried,
+            "cv_losses": sums.T / weights.sum(),
+            "status": np.asarray(int(Status.LIMIT if limit else Status.CONVERGED)),
+        }
+
+    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
+        probs = np.empty(scores.shape)
+        for part in row_blocks(*scores.shape):
+            z = np.clip(scores[part].astype(float, copy=False), -_FAR, _FAR)
+            order = np.argsort(-z, axis=1, kind="stable")
+            descending = np.take_along_axis(z, order, axis=1)
+            if self.family == "diagonal":
+                calibrated = _interpolate(state, descending)
+            else:
+                calibrated = _stretch(state, z, descending)
+            np.put_along_axis(probs[part], order, _in_order(calibrated, descending), axis=1)
+        return probs
+
+
+def _nets(sizes: tuple[tuple[int, int], ...], weights: np.ndarray, folds: np.ndarray) -> Nets:
+    """Return networks of each size, without each fold and, last, with all rows."""
+    count = folds.max() + 1 if folds.max() > 0 else 0
+    out = folds[:, None] == np.append(np.arange(count), -1)
+    held, train = weights[:, None] * out, weights[:, None] * ~out
+    hidden = np.repeat(np.array(sizes), count + 1, axis=0)
+    return Nets(hidden, np.tile(train, len(sizes)), np.tile(held, len(sizes)))
+
+
+def _inverses(z: np.ndarray, y: np.ndarray, train: np.ndarray) -> np.ndarray:
+    """Return the best inverse temperature (l,) for each column of weights."""
+    found = []
+    for own in train.T:
+        rows = own > 0
+        found.append(fit_inverse_temperature(z[rows], y[rows], own[rows]).inverse)
+    return np.array(found)
+
+
+# --- the diagonal family ------------------------------------------------------------------------
+
+
+def _knots(z: np.ndarray, distinct: np.ndarray) -> np.ndarray:
+    """Return points in ascending order, evenly many of logits and of rows' greatest logits.
+
+    Repeated rows do not count, nor does the order of rows.
+    """
+    parts = [distinct, np.unique(z.max(axis=1))]
+    half = _KNOTS // 2
+    picked = [part[np.linspace(0, len(part) - 1, half).round().astype(int)] for part in parts]
+    return np.unique(np.concatenate(picked))
+
+
+def _tabulated(
+    z: np.ndarray, y: np.ndarray, knots: np.ndarray, center: float, scale: float
+) -> tuple[np.ndarray, ...]:
+    """Return points of the network, each logit's place among them, and those of labels' logits."""
+    place = np.clip(np.searchsorted(knots, z, side="right") - 1, 0, max(0, len(knots) - 2))
+    wide = np.append(np.diff(knots), 1.0)
+    part = (z - knots[place]) / wide[place]
+    own = np.arange(len(y)), y
+    points = np.resize((knots - center) / scale, _KNOTS)
+    points[len(knots) :] = points[len(knots) - 1]
+    place = place.astype(np.int32)
+    return points, place, part, place[own], part[own]
+
+
+def _table(
+    parameters: Parameters, hidden: np.ndarray, knots: np.ndarray, center: float, scale: float
+) -> State:
+    a, b = hidden
+    own = dict(parameters)
+    own["second"] = own["second"] * ((np.arange(len(own["second"])) < a)[:, None])
+    own["last"] = own["last"] * (np.arange(len(own["last"])) < b)
+    values = network.rising(own, (knots - center) / scale, np.tanh, np.exp)
+    return {
+        "knots": knots,
+        "values": np.maximum.accumulate(values),
+        "slope": np.asarray(np.exp(own["log_slope"]) / scale),
+    }
+
+
+def _interpolate(state: State, z: np.ndarray) -> np.ndarray:
+    knots, values, slope = state["knots"], state["values"], state["slope"]
+    beyond = np.minimum(z - knots[0], 0) + np.maximum(z - knots[-1], 0)
+    return np.interp(z, knots, values) + slope * beyond
+
+
+# --- the full family ----------------------------------------------------------------------------
+
+
+def _sorted_rows(
+    z: np.ndarray, y: np.ndarray, center: float, scale: float
+) -> tuple[np.ndarray, ...]:
+    """Return rows for the network, differences of sorted logits, and which lie above the label."""
+    order = np.argsort(-z, axis=1, kind="stable")
+    steps = -np.diff(np.take_along_axis(z, order, axis=1), axis=1) / scale
+    rank = np.argmax(order == y[:, None], axis=1)
+    above = np.arange(z.shape[1] - 1) < rank[:, None]
+    return (z - center) / scale, steps, above.astype(float)
+
+
+def _trimmed(parameters: Parameters, hidden: np.ndarray, place: np.ndarray) -> State:
+    """Return the weights that count, classes in the order of columns: each one's place (k,)."""
+    a, b = hidden
+    return {
+        "first": parameters["first"][place, :a],
+        "first_bias": parameters["first_bias"][:a],
+        "second": parameters["second"][:a, :b],
+        "second_bias": parameters["second_bias"][:b],
+        "last": parameters["last"][:b],
+        "last_bias": parameters["last_bias"],
+        "log_slope": np.asarray(parameters["log_slope"]),
+    }
+
+
+def _stretch(state: State, z: np.ndarray, descending: np.ndarray) -> np.ndarray:
+    rows = (z - state["center"]) / state["scale"]
+    factors = np.logaddexp(0, network.stretching(state, rows, np.tanh))
+    slope = np.exp(state["log_slope"]) / state["scale"]
+    falls = -np.diff(descending, axis=1) * (slope * factors)
+    return -np.cumsum(np.pad(falls, ((0, 0), (1, 0))), axis=1)
+
+
+def _in_order(calibrated: np.ndarray, descending: np.ndarray) -> np.ndarray:
+    """Return probabilities of rows in descending order, which rounding must not disturb."""
+    calibrated = np.minimum.accumulate(calibrated, axis=1)
+    probs = softmax_below(calibrated - calibrated[:, :1], descending - descending[:, :1])
+    probs = np.minimum.accumulate(probs, axis=1)
+    # Ties have the place of their first.
+    places = np.arange(descending.shape[1])
+    new = np.diff(descending, axis=1, prepend=np.inf) != 0
+    return np.take_along_axis(probs, np.maximum.accumulate(np.where(new, places, 0), axis=1), 1)

@@ -87,14 +87,16 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
     #: Whether, of two classes, a greater score never gets a lower probability, whatever the data.
     monotone: ClassVar[bool] = False
     keeps: ClassVar[Keeps] = "nothing"
-    #: Whether exchanging classes, columns and labels together, exchanges their probabilities; may
-    #: depend on the options.
-    symmetric: ClassVar[bool] = True
 
     @property
     @abstractmethod
     def domain(self) -> Domain:
         """What the calibrator works on; may depend on the options."""
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether exchanging classes, columns and labels together, exchanges probabilities."""
+        return True
 
     @abstractmethod
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
@@ -156,7 +158,8 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         if least is not None:
             state["least_probabilities"] = least
         status = Status(int(state.get("status", Status.CONVERGED)))
-        self._publish(state, status)
+        self._publish(state)
+        self.status_ = status.name.lower()
         if status != Status.CONVERGED:
             warnings.warn(
                 f"{type(self).__name__}: {_REMEDY[status]}",
@@ -168,17 +171,17 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
     def _learn(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         return self._fit(scores, y, weights, seed)
 
-    def _publish(self, state: State, status: Status) -> None:
+    def _publish(self, state: State) -> None:
         """Keep what was learned, and as attributes what is declared with ``field(init=False)``."""
         for own in fields(self):
             entry = own.name.removesuffix("_")
-            if own.init or own.name == "classes_":
+            if own.init or own.name in ("classes_", "status_"):
                 continue
             self.__dict__.pop(own.name, None)  # of an earlier fit
             if entry in state:
                 value = state[entry]
                 setattr(self, own.name, value.item() if value.ndim == 0 else value)
-        self.state_, self.status_ = state, status.name.lower()
+        self.state_ = state
 
     def _seed(self) -> int:
         random_state = getattr(self, "random_state", 0)

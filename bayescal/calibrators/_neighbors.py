@@ -1,4 +1,4 @@
-"""What maps that average over a neighborhood share: distinct rows, cropping, cross-validation."""
+"""What averages over a neighborhood share: distinct rows, cropping, cross-validation."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ import numpy as np
 from bayescal._core.checks import check_level
 from bayescal._core.folds import content_folds, score_keys
 from bayescal.calibrators._base import State
+from bayescal.calibrators._inputs import FLOOR
 
 Assumption = Literal["errors", "labels"]
 ASSUMPTIONS = ("errors", "labels")
 
-#: Probabilities count as so large at least where their logarithm is taken: the smallest normal
-#: float32. A zero stands for a probability too small for the network's float32, not for certainty;
-#: it is as far from what is likely as it can be, and p ln p stays finite.
-FLOOR = float(np.finfo(np.float32).tiny)
 _FOLDS = 10
+#: Losses that differ by less, relative to them, are equal.
+_ROUNDING = 1e-12
 
 
 class Points(NamedTuple):
@@ -74,7 +73,11 @@ def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def floored_log(probabilities: np.ndarray) -> np.ndarray:
-    """Return the logarithm of probabilities, in float64, of zero that of the floor."""
+    """Return the logarithm of probabilities, in float64, of zero that of the floor.
+
+    A zero stands for a probability too small for the network's float32, not for certainty; it is as
+    far from what is likely as it can be, and p ln p stays finite.
+    """
     logs = np.maximum(probabilities, FLOOR, dtype=np.float64)
     return np.log(logs, out=logs)
 
@@ -117,9 +120,9 @@ def calibrated(
 
 
 def deal_folds(scores: np.ndarray, y: np.ndarray) -> np.ndarray | None:
-    """Return the fold (n,) of each row, by content, of at most ten; None if all rows are equal."""
+    """Return the fold (n,) of each row, of at most ten; None if there is only one."""
     folds = content_folds(score_keys(scores, y), y, _FOLDS)
-    return folds if folds.max() > 0 else None
+    return folds if folds.any() else None
 
 
 def loss_sums(
@@ -150,6 +153,6 @@ def choice(candidates: np.ndarray, losses: np.ndarray, name: str, wider: int) ->
 
     ``wider`` is 1 where larger candidates are wider neighborhoods and -1 where smaller ones are.
     """
-    best = candidates[losses <= losses.min()]
+    best = candidates[losses <= losses.min() * (1 + _ROUNDING)]
     chosen = best.max() if wider > 0 else best.min()
     return {name: np.asarray(chosen), "candidates": candidates, "cv_losses": losses}

@@ -1,7 +1,7 @@
 """Networks that keep the order of logits: their losses, and many of them trained side by side.
 
-A lane is one network: of one size, trained on all rows or without one fold. All lanes advance in
-one compiled program, smaller hidden layers being masked; the host looks at held-out losses between
+Networks are of one size each, trained on all rows or without one fold. All advance in one compiled
+program, smaller hidden layers being masked; the host looks at held-out losses between
 calls and decides when to stop.
 """
 
@@ -24,13 +24,13 @@ EVERY, LOOKS, _PATIENCE = 10, 60, 10
 _RATES = {"diagonal": 0.02, "full": 0.005}
 #: Weights that may not be negative, so that the function rises.
 _POSITIVE = {"diagonal": ("first", "second", "last"), "full": ()}
-#: Logits of all rows and lanes that are held at once.
+#: Logits of all rows and networks that are held at once.
 _ELEMENTS = 1 << 22
 #: softplus of this is one.
 UNIT = float(np.log(np.e - 1))
 
 
-class Lanes(NamedTuple):
+class Nets(NamedTuple):
     """Hidden sizes (l, 2), and of each row the weight in training and held out (n, l)."""
 
     hidden: np.ndarray
@@ -46,7 +46,7 @@ class Looks(NamedTuple):
     train, held : arrays of shape (looks, l)
         Mean loss of training rows and sum of held-out ones.
     parameters : list of dict
-        Of the lanes that are trained on all rows, in their order.
+        Of the networks that are trained on all rows, in their order.
     """
 
     train: np.ndarray
@@ -55,26 +55,26 @@ class Looks(NamedTuple):
 
 
 def start_diagonal(hidden: np.ndarray, log_slope: np.ndarray, seed: int) -> Parameters:
-    """Return parameters (l, ...) of lanes, whose function is the line of slope exp(log_slope)."""
-    lanes, (a, b) = len(hidden), hidden.max(axis=0)
+    """Return parameters (l, ...) of networks that are the line of slope exp(log_slope)."""
+    nets, (a, b) = len(hidden), hidden.max(axis=0)
     rng = np.random.default_rng(seed)
     first = rng.uniform(0.5, 3, a)
     own = {
         "first": first,
-        # Each unit bends somewhere in the range of most logits, from -1 to 1.
+        # Each unit is steepest somewhere in the range of most logits, from -1 to 1.
         "first_bias": -first * rng.uniform(-1.2, 1.2, a),
         "second": rng.uniform(0, 2, (a, b)) / np.sqrt(a),
         "second_bias": rng.normal(size=b),
         "last": np.zeros(b),
     }
-    return {name: np.stack([value] * lanes) for name, value in own.items()} | {
+    return {name: np.stack([value] * nets) for name, value in own.items()} | {
         "log_slope": log_slope
     }
 
 
 def start_full(hidden: np.ndarray, log_slope: np.ndarray, seed: int, k: int) -> Parameters:
-    """Return parameters (l, ...) of lanes that multiply all differences by exp(log_slope)."""
-    lanes, (a, b) = len(hidden), hidden.max(axis=0)
+    """Return parameters (l, ...) of networks that multiply all differences by exp(log_slope)."""
+    nets, (a, b) = len(hidden), hidden.max(axis=0)
     rng = np.random.default_rng(seed)
     own = {
         "first": rng.normal(size=(k, a)) / np.sqrt(k),
@@ -84,25 +84,25 @@ def start_full(hidden: np.ndarray, log_slope: np.ndarray, seed: int, k: int) -> 
         "last": np.zeros((b, k - 1)),
         "last_bias": np.zeros(k - 1),
     }
-    return {name: np.stack([value] * lanes) for name, value in own.items()} | {
+    return {name: np.stack([value] * nets) for name, value in own.items()} | {
         "log_slope": log_slope
     }
 
 
 def rising(p: Any, t: Any, tanh: Callable[[Any], Any], exp: Callable[[Any], Any]) -> Any:
-    """Return the rising function of one lane at points t (m,)."""
+    """Return the rising function of one network at points t (m,)."""
     inner = tanh(t[:, None] * p["first"] + p["first_bias"])
     return exp(p["log_slope"]) * t + tanh(inner @ p["second"] + p["second_bias"]) @ p["last"]
 
 
 def stretching(p: Any, u: Any, tanh: Callable[[Any], Any]) -> Any:
-    """Return what stands in softplus for the factors (m, k - 1) of one lane at rows u (m, k)."""
+    """Return what stands in softplus for the factors (m, k - 1) of one network at rows u (m, k)."""
     inner = tanh(u @ p["first"] + p["first_bias"])
     return tanh(inner @ p["second"] + p["second_bias"]) @ p["last"] + p["last_bias"] + UNIT
 
 
 def _diagonal_losses(parameters: Any, data: Any) -> Any:
-    """Return log losses (n, l); axes are rows, classes, lanes."""
+    """Return log losses (n, l); axes are rows, classes, networks."""
     import jax
     import jax.numpy as jnp
 
@@ -138,35 +138,35 @@ def _program(family: Family) -> Any:
 
     losses = _diagonal_losses if family == "diagonal" else _full_losses
 
-    def both(parameters: Any, data: Any, lanes: Any) -> Any:
+    def both(parameters: Any, data: Any, nets: Any) -> Any:
         masked = dict(parameters)
-        masked["second"] = masked["second"] * lanes["mask"]
-        masked["last"] = masked["last"] * lanes["last_mask"]
+        masked["second"] = masked["second"] * nets["mask"]
+        masked["last"] = masked["last"] * nets["last_mask"]
         found = losses(masked, data)
-        return jnp.sum(lanes["train"] * found, axis=0), jnp.sum(lanes["held"] * found, axis=0)
+        return jnp.sum(nets["train"] * found, axis=0), jnp.sum(nets["held"] * found, axis=0)
 
-    def total(parameters: Any, data: Any, lanes: Any) -> Any:
-        train, held = both(parameters, data, lanes)
+    def total(parameters: Any, data: Any, nets: Any) -> Any:
+        train, held = both(parameters, data, nets)
         return jnp.sum(train), (train, held)
 
     def once(_: Any, carry: Any) -> Any:
-        parameters, memory, data, lanes = carry
-        slope = jax.grad(total, has_aux=True)(parameters, data, lanes)[0]
+        parameters, memory, data, nets = carry
+        slope = jax.grad(total, has_aux=True)(parameters, data, nets)[0]
         moved, memory = _adam.step(parameters, slope, memory, _RATES[family])
         for name in _POSITIVE[family]:
             moved[name] = jnp.maximum(moved[name], 0)
-        return moved, memory, data, lanes
+        return moved, memory, data, nets
 
-    def advance(parameters: Any, memory: Any, data: Any, lanes: Any, number: Any) -> Any:
-        carry = parameters, memory, data, lanes
+    def advance(parameters: Any, memory: Any, data: Any, nets: Any, number: Any) -> Any:
+        carry = parameters, memory, data, nets
         parameters, memory, *_ = jax.lax.fori_loop(0, number, once, carry)
-        return parameters, memory, *both(parameters, data, lanes)
+        return parameters, memory, *both(parameters, data, nets)
 
     return jax.jit(advance)
 
 
-def train(family: Family, start: Parameters, data: tuple[np.ndarray, ...], lanes: Lanes) -> Looks:
-    """Train all lanes until no size has a lower held-out loss any more.
+def train(family: Family, start: Parameters, data: tuple[np.ndarray, ...], nets: Nets) -> Looks:
+    """Train all networks until no size has a lower held-out loss any more.
 
     Parameters
     ----------
@@ -175,40 +175,40 @@ def train(family: Family, start: Parameters, data: tuple[np.ndarray, ...], lanes
     """
     import jax
 
-    n, count = lanes.train.shape
+    n, count = nets.train.shape
     size = padded_length(n, 256)
     alone = 1 if family == "diagonal" else 0
     padded = (*data[:alone], *(pad_axis(part, size, 0) for part in data[alone:]))
     elements = size * data[-1 if family == "full" else 1].shape[1]
     width = int(np.clip(_ELEMENTS // elements, 1, count))
     width = -(-count // -(-count // width))
-    units = [np.arange(most) < lanes.hidden[:, [i]] for i, most in enumerate(lanes.hidden.max(0))]
-    wide, whole = lanes.train.sum(axis=0), np.flatnonzero(~lanes.held.any(axis=0))
+    units = [np.arange(most) < nets.hidden[:, [i]] for i, most in enumerate(nets.hidden.max(0))]
+    wide, whole = nets.train.sum(axis=0), np.flatnonzero(~nets.held.any(axis=0))
     rows = ((0, size - n), (0, 0))
     each = {
         "mask": (units[0][:, :, None] & units[1][:, None, :]).astype(float),
         "last_mask": np.reshape(
             units[1].astype(float), units[1].shape + (1,) * (start["last"].ndim - 2)
         ),
-        "train": np.pad(lanes.train / wide, rows).T,
-        "held": np.pad(lanes.held, rows).T,
+        "train": np.pad(nets.train / wide, rows).T,
+        "held": np.pad(nets.held, rows).T,
     }
     parts = [np.minimum(np.arange(i, i + width), count - 1) for i in range(0, count, width)]
     with float64(), jax.default_device(jax.local_devices(backend="cpu")[0]):
         advance = _program(family)
         padded = jax.device_put(padded)
-        states, lane_parts = [], []
+        states, net_parts = [], []
         for part in parts:
             parameters = {name: jax.device_put(value[part]) for name, value in start.items()}
             states.append((parameters, _adam.begin(parameters)))
             own = {name: value[part] for name, value in each.items()}
             own["train"], own["held"] = own["train"].T, own["held"].T
-            lane_parts.append(jax.device_put(own))
+            net_parts.append(jax.device_put(own))
         looks: list[tuple[np.ndarray, np.ndarray]] = []
         kept: list[Parameters] = []
         for look in range(LOOKS + 1):
             seen = []
-            for i, own in enumerate(lane_parts):
+            for i, own in enumerate(net_parts):
                 number = EVERY if look else 0
                 parameters, memory, *losses = advance(*states[i], padded, own, number)
                 states[i] = parameters, memory
@@ -216,24 +216,24 @@ def train(family: Family, start: Parameters, data: tuple[np.ndarray, ...], lanes
             joined = [np.concatenate([s[j] for s in seen])[:count] for j in (1, 2)]
             looks.append((joined[0], joined[1]))
             kept.append({name: np.concatenate([s[0][name] for s in seen])[whole] for name in start})
-            if _settled(np.array([held for _, held in looks]), lanes):
+            if _settled(np.array([held for _, held in looks]), nets):
                 break
     return Looks(np.array([a for a, _ in looks]), np.array([b for _, b in looks]), kept)
 
 
-def by_size(held: np.ndarray, lanes: Lanes) -> tuple[np.ndarray, np.ndarray]:
+def by_size(held: np.ndarray, nets: Nets) -> tuple[np.ndarray, np.ndarray]:
     """Return distinct sizes (s, 2) and the held-out losses (looks, s) of all folds together."""
-    sizes, place = np.unique(lanes.hidden, axis=0, return_inverse=True)
+    sizes, place = np.unique(nets.hidden, axis=0, return_inverse=True)
     sums = np.zeros((len(held), len(sizes)))
     np.add.at(sums.T, place.ravel(), held.T)
     return sizes, sums
 
 
-def _settled(held: np.ndarray, lanes: Lanes) -> bool:
+def _settled(held: np.ndarray, nets: Nets) -> bool:
     """Whether no size has got better for a while, by more than rounding."""
-    sums = by_size(held, lanes)[1]
+    sums = by_size(held, nets)[1]
     best = np.minimum.accumulate(sums, axis=0)
-    if not lanes.held.any() or not np.isfinite(sums).all():
+    if not nets.held.any() or not np.isfinite(sums).all():
         return True
     if len(sums) <= _PATIENCE:
         return False

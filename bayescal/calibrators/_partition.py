@@ -92,13 +92,13 @@ def worst_partition(
     shares = np.abs(errors).sum(axis=1)
     total = shares.sum()
     shares = shares / total if total > 0 else np.full(n, 1 / n)
-    centre = shares @ rows
-    spread = np.sqrt(shares @ (rows - centre) ** 2)
+    center = shares @ rows
+    spread = np.sqrt(shares @ (rows - center) ** 2)
     spread = np.maximum(spread, spread.max() / _STRETCH)
     spread = np.where(spread > 0, spread, 1.0)
     start = rng.normal(size=(k, parts, STARTS)) * 2 / np.sqrt(k), rng.normal(size=(parts, STARTS))
     size = padded_length(n, 256)
-    padded = pad_axis((rows - centre) / spread, size, 0)
+    padded = pad_axis((rows - center) / spread, size, 0)
     # Errors of zero: padded rows count for nothing.
     filled = np.concatenate([errors, np.zeros((size - n, k))])
     with float64(), jax.default_device(jax.local_devices(backend="cpu")[0]):
@@ -106,7 +106,7 @@ def worst_partition(
     # Of equally good ones the first, whatever rounding says.
     best = int(np.argmax(found >= found.max() * (1 - 1e-9)))
     own = directions[:, :, best].T / spread
-    return Partition(own, offsets[:, best] - own @ centre, float(found[best]))
+    return Partition(own, offsets[:, best] - own @ center, float(found[best]))
 
 
 def nearest_probabilities(rows: np.ndarray, least: float) -> np.ndarray:

@@ -60,7 +60,7 @@ def neighbor_means(
 ) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield means over neighbors (numbers, b, v) for one part of the queries after another.
 
-    Neighbours are the nearest points whose weights sum to the number: the last one counts in part,
+    Neighbors are the nearest points whose weights sum to the number: the last one counts in part,
     and those as far as the last one share that part in proportion to their weights.
 
     Parameters

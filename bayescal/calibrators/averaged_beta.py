@@ -225,8 +225,7 @@ def _gather(z: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Points:
     starts = np.flatnonzero(first)
     distinct = z[starts]
     weight, positive = np.add.reduceat(weights, starts), np.add.reduceat(positives, starts)
-    mass = np.cumsum(weight)
-    tails = _tails(distinct, mass)
+    tails = _tails(distinct, weight)
     if len(distinct) <= _MOST:
         return Points(distinct, weight, positive, *tails)
     return _condense(Points(distinct, weight, positive, *tails), *_FINE)
@@ -274,15 +273,26 @@ def _condense(points: Points, share: float, width: float) -> Points:
     return Points(every[order], weights[order], positives[order], *points[3:])
 
 
-def _tails(distinct: np.ndarray, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _tails(distinct: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the scores (2, 2) next to the outer quantiles, and where (2,) between them these lie.
 
-    The quantiles of NumPy, by ranks, if a whole weight repeats its row.
+    Each is found from its own end, so that exchanging the classes exchanges them.
     """
-    rank = max(mass[-1] - 1, 0) * TAILS
+    low, part = _low_tail(distinct, weight)
+    high, rest = _low_tail(-distinct[::-1], weight[::-1])
+    return np.stack([low, -high[::-1]]), np.array([part, 1 - rest])
+
+
+def _low_tail(distinct: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return two scores (2,) and the part of the way between them where the lower quantile lies.
+
+    The quantile of NumPy, by ranks, if a whole weight repeats its row.
+    """
+    mass = np.cumsum(weight)
+    rank = max(mass[-1] - 1, 0) * TAILS[0]
     below = np.floor(rank)
     # Sums of weights carry rounding errors.
-    ranks = np.stack([below, below + 1], axis=1) + 1e-9 * mass[-1]
+    ranks = np.array([below, below + 1]) + 1e-9 * mass[-1]
     place = np.minimum(np.searchsorted(mass, ranks, side="right"), len(mass) - 1)
     return distinct[place], rank - below
 

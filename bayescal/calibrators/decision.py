@@ -10,10 +10,10 @@ import numpy as np
 from bayescal._core.checks import check_count
 from bayescal._core.folds import content_folds, score_keys
 from bayescal._core.optimise import Status
-from bayescal.calibrators._base import State
-from bayescal.calibrators._canonical import CanonicalCalibrator
+from bayescal.calibrators._base import Calibrator, State
 from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._neighbors import check_crop, crop_floor
+from bayescal.calibrators._order import canonical_order
 from bayescal.calibrators._partition import (
     membership,
     nearest_probabilities,
@@ -29,7 +29,7 @@ _MOST, _PATIENCE, _FOLDS = 20, 5, 5
 
 
 @dataclass(eq=False, repr=False)
-class Decision(CanonicalCalibrator):
+class Decision(Calibrator):
     r"""Decision calibration: predictions right on average wherever decisions are the same.
 
     The best of d decisions, by expected cost, divides the simplex by planes. Each step looks for
@@ -55,6 +55,8 @@ class Decision(CanonicalCalibrator):
         :math:`\sqrt{d \cdot \mathrm{Brier} / n}` or more by chance. With 0 all steps are made.
     crop : float, optional
         Least probability, by default 0.01 / k**2.
+    random_state : int, RandomState or None
+        Of the starts of the searches.
 
     Attributes
     ----------
@@ -67,6 +69,9 @@ class Decision(CanonicalCalibrator):
     No step raises the Brier score on the data of the fit: it falls by
     :math:`\sum_i \bar E[b_i] \lVert a_i \rVert^2` or more, a the corrections. The log loss may
     rise. A temperature first does what one number can; the published results are of both.
+
+    Starts are drawn for the classes in the order of weighted means of their scores and labels:
+    permuting the columns changes nothing, unless these are the same for two classes.
 
     The state is ``directions`` (t, d, k), ``offsets`` (t, d), ``adjustments`` (t, d, k), ``crop``;
     ``violations`` (t,), ``briers`` (t + 1,) before and after each step, of which the last is
@@ -93,6 +98,7 @@ class Decision(CanonicalCalibrator):
     steps: int | Literal["cv"] = 10
     tolerance: float = 0.0
     crop: float | None = None
+    random_state: int | np.random.RandomState | None = field(default=None, kw_only=True)
 
     violations_: np.ndarray = field(init=False)
     briers_: np.ndarray = field(init=False)
@@ -109,16 +115,16 @@ class Decision(CanonicalCalibrator):
     def domain(self) -> Domain:
         return "probabilities"
 
-    def _fit_ordered(
-        self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
-    ) -> State:
+    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         k = scores.shape[1]
-        rows = scores.astype(float)
+        order = canonical_order(scores, y, weights)
+        place = np.argsort(order)
+        rows, y = scores.astype(float)[:, order], place[y]
         crop = min(crop_floor(self.crop, k), 1 / k)
-        learned: State = {"crop": np.asarray(crop)}
+        state: State = {"crop": np.asarray(crop)}
         if self.steps == "cv":
-            learned["cv_briers"] = self._cross_validate(rows, y, weights, seed, crop)
-            steps = int(np.argmin(learned["cv_briers"]))
+            state["cv_briers"] = self._cross_validate(rows, y, weights, seed, crop)
+            steps = int(np.argmin(state["cv_briers"]))
         else:
             steps = self.steps
         path = _Walk(self.decisions, rows, y, weights, seed)
@@ -128,10 +134,10 @@ class Decision(CanonicalCalibrator):
         count, d = len(path.offsets), self.decisions
         reached = self.tolerance == 0 or self.steps == "cv" or count < steps
         return {
-            **learned,
-            "directions": np.array(path.directions).reshape(count, d, k),
+            **state,
+            "directions": np.array(path.directions).reshape(count, d, k)[..., place],
             "offsets": np.array(path.offsets).reshape(count, d),
-            "adjustments": np.array(path.adjustments).reshape(count, d, k),
+            "adjustments": np.array(path.adjustments).reshape(count, d, k)[..., place],
             "violations": np.array(path.violations),
             "briers": np.array(path.briers),
             "objective": np.asarray(path.briers[-1]),
@@ -139,7 +145,7 @@ class Decision(CanonicalCalibrator):
             "status": np.asarray(int(Status.CONVERGED if reached else Status.LIMIT)),
         }
 
-    def _apply_ordered(self, state: State, scores: np.ndarray) -> np.ndarray:
+    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
         probs = np.empty(scores.shape)
         steps = list(zip(state["directions"], state["offsets"], state["adjustments"], strict=True))
         for part in row_blocks(*scores.shape):

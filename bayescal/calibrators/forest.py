@@ -9,15 +9,16 @@ import numpy as np
 
 from bayescal._core.checks import check_choice, check_count
 from bayescal.calibrators import _neighbors, _trees
-from bayescal.calibrators._base import State
-from bayescal.calibrators._canonical import CanonicalCalibrator
+from bayescal.calibrators._base import Calibrator, State
 from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._neighbors import Assumption, Points
+from bayescal.calibrators._order import canonical_order
 from bayescal.calibrators._trees import Layout, Trees
 
 __all__ = ["Forest"]
 
 _CANDIDATES = 2 ** np.arange(1, 13)
+
 #: Of the weight of all rows, less is no weight that sums of weights can tell from rounding.
 _LEAST_SHARE = 1e-12
 #: How the sum over a node without one fold is made up of cumulative sums: of all, of the fold.
@@ -25,7 +26,7 @@ _SIGNS = np.array([1.0, -1.0, -1.0, 1.0])
 
 
 @dataclass(eq=False, repr=False)
-class Forest(CanonicalCalibrator):
+class Forest(Calibrator):
     r"""Random calibration forest: each row's error is the mean error in its leaves of random trees.
 
     .. math:: \hat c(p) = p - \frac{1}{T} \sum_{t=1}^T
@@ -36,7 +37,9 @@ class Forest(CanonicalCalibrator):
     are split breadth first, level by level and from left to right, until there are so many bins: a
     class is drawn uniformly among those whose probability varies within the leaf, then a threshold
     uniformly between its least and its largest probability in the leaf; rows with less go left, all
-    others right. Leaves without two distinct rows are passed over. Labels play no part in this.
+    others right. Leaves without two distinct rows are passed over. Labels play no part in this, but
+    in the order in which classes are numbered for the draws, that of weighted means of their scores
+    and labels: permuting the columns changes nothing, unless these are the same for two classes.
 
     Parameters
     ----------
@@ -51,6 +54,8 @@ class Forest(CanonicalCalibrator):
         mean of :math:`y_i` is the probability itself.
     crop : float, optional
         ε, by default 0.01 / k**2 for k classes: 1e-4 for 10 and 1e-6 for 100.
+    random_state : int, RandomState or None
+        Of the trees.
 
     Attributes
     ----------
@@ -92,6 +97,7 @@ class Forest(CanonicalCalibrator):
     trees: int = 250
     assumption: Assumption = "errors"
     crop: float | None = None
+    random_state: int | np.random.RandomState | None = field(default=None, kw_only=True)
 
     bins_: int = field(init=False)
 
@@ -106,17 +112,17 @@ class Forest(CanonicalCalibrator):
     def domain(self) -> Domain:
         return "probabilities"
 
-    def _fit_ordered(
-        self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
-    ) -> State:
+    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         crop = _neighbors.crop_floor(self.crop, scores.shape[1])
         points = _neighbors.merge(scores, y, weights)
         distinct = len(points.weights)
         candidates = _CANDIDATES[: max(1, np.count_nonzero(distinct >= _CANDIDATES))]
         most = int(candidates[-1]) if self.bins == "cv" else self.bins
         at_once = _trees.trees_at_once(distinct)
+        order = canonical_order(scores, y, weights)
+        ordered = points.probabilities[:, order]
         grown = [
-            _trees.grow(points.probabilities, most, seed, range(first, last))
+            _trees.grow(ordered, most, seed, range(first, last))
             for first, last in _spans(self.trees, at_once)
         ]
         if self.bins == "cv":
@@ -125,17 +131,19 @@ class Forest(CanonicalCalibrator):
             state = {"bins": np.asarray(self.bins)}
         bins = min(int(state["bins"]), distinct)
         pruned = [trees.pruned(bins) for trees, _ in grown]
+        feature = np.concatenate([trees.feature for trees in pruned])
+        left = np.concatenate([trees.left for trees in pruned])
         values = [_leaf_values(*some, points, self.assumption, bins) for some in grown]
         return state | {
             "bins": np.asarray(bins),
-            "feature": np.concatenate([trees.feature for trees in pruned]),
+            "feature": np.where(left > 0, order.astype(np.int32)[feature], 0),
             "threshold": np.concatenate([trees.threshold for trees in pruned]),
-            "left": np.concatenate([trees.left for trees in pruned]),
+            "left": left,
             "leaf_values": np.concatenate(values),
             "crop": np.asarray(crop),
         }
 
-    def _apply_ordered(self, state: State, scores: np.ndarray) -> np.ndarray:
+    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
         from scipy.sparse import csr_array
 
         trees = Trees(state["feature"], state["threshold"], state["left"])

@@ -19,6 +19,7 @@ from bayescal.calibrators._neighbors import Assumption, Points, floored_log
 __all__ = ["Kernel"]
 
 _CANDIDATES = 1.6 * 2.0 ** np.arange(6, -10, -1)
+
 #: Beyond these a bandwidth means the nearest row, or all alike.
 _LEAST, _LARGEST = 1e-12, 1e12
 #: Rows that are cross-validated at once: their averages for all bandwidths are held.

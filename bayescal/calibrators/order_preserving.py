@@ -11,15 +11,16 @@ from bayescal._core.checks import check_choice, check_count
 from bayescal._core.folds import content_folds, score_keys
 from bayescal._core.optimise import Status
 from bayescal.calibrators import _order_network as network
-from bayescal.calibrators._base import Keeps, State
+from bayescal.calibrators._base import Calibrator, Keeps, State
 from bayescal.calibrators._binwise import softmax_below
-from bayescal.calibrators._canonical import CanonicalCalibrator
 from bayescal.calibrators._inputs import Domain
-from bayescal.calibrators._order_network import Family, Lanes, Parameters
+from bayescal.calibrators._order import canonical_order
+from bayescal.calibrators._order_network import Family, Nets, Parameters
 from bayescal.calibrators._posterior import row_blocks
 from bayescal.calibrators.temperature import fit_inverse_temperature
 
 __all__ = ["OrderPreserving"]
+
 
 _SIZES = {"diagonal": ((4, 4), (10, 10), (20, 20)), "full": ((4, 4), (10, 10))}
 _FOLDS = 5
@@ -31,7 +32,7 @@ _LEAST_SLOPE = 1e-100
 
 
 @dataclass(eq=False, repr=False)
-class OrderPreserving(CanonicalCalibrator):
+class OrderPreserving(Calibrator):
     r"""Networks of two hidden layers that keep the order of the classes in every row.
 
     .. math:: \hat p = \operatorname{softmax}(g(z_1), \dots, g(z_k))
@@ -53,11 +54,12 @@ class OrderPreserving(CanonicalCalibrator):
     hidden : "cv" or pair of int
         Units of the two hidden layers; "cv" chooses among (4, 4), (10, 10) and, of the diagonal
         family, (20, 20).
+    random_state : int, RandomState or None
+        Of the weights that training starts from.
 
     Attributes
     ----------
     hidden_ : array of shape (2,)
-    n_iter_ : int
 
     Notes
     -----
@@ -70,6 +72,10 @@ class OrderPreserving(CanonicalCalibrator):
     nothing negative in a, v, B and c. It is tabulated at up to 512 points, closest where logits and
     where greatest logits are dense; between them g is linear, in training too, and beyond them it
     goes on with slope a. Neither family ignores what is added to all logits of a row.
+
+    First weights of the full family are drawn for the classes in the order of weighted means of
+    their logits and labels: permuting the columns changes nothing, unless these are the same for
+    two classes.
 
     The state is ``inverse``, of the temperature that training started from, ``hidden`` (2,),
     ``n_iter``, ``objective``, the mean log loss; ``cv_hidden`` (s, 2) and ``cv_losses`` (s, looks)
@@ -95,9 +101,9 @@ class OrderPreserving(CanonicalCalibrator):
 
     family: Family = "diagonal"
     hidden: Literal["cv"] | tuple[int, int] = "cv"
+    random_state: int | np.random.RandomState | None = field(default=None, kw_only=True)
 
     hidden_: np.ndarray = field(init=False)
-    n_iter_: int = field(init=False)
 
     keeps: ClassVar[Keeps] = "order"
 
@@ -115,9 +121,7 @@ class OrderPreserving(CanonicalCalibrator):
     def domain(self) -> Domain:
         return "logits"
 
-    def _fit_ordered(
-        self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
-    ) -> State:
+    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         folds = content_folds(score_keys(scores, y), y, _FOLDS)
         return self._fit_folds(scores, y, weights, seed, folds)
 
@@ -126,45 +130,48 @@ class OrderPreserving(CanonicalCalibrator):
     ) -> State:
         """Fit with given folds (n,); with a single one nothing is trained."""
         z = np.clip(scores.astype(float, copy=False), -_FAR, _FAR)
+        order = canonical_order(z, y, weights)
+        place = np.argsort(order)
+        z, y = z[:, order], place[y]
         sizes = _SIZES[self.family] if isinstance(self.hidden, str) else (self.hidden,)
-        lanes = _lanes(sizes, weights, folds)
+        nets = _nets(sizes, weights, folds)
         distinct = np.unique(z)
         low, center, high = distinct[[int(q * (len(distinct) - 1)) for q in (0.05, 0.5, 0.95)]]
         scale = (high - low) / 2 or 1.0
-        inverses = _inverses(z, y, lanes.train[:, : lanes.train.shape[1] // len(sizes)])
+        inverses = _inverses(z, y, nets.train[:, : nets.train.shape[1] // len(sizes)])
         slopes = np.maximum(np.tile(inverses, len(sizes)) * scale, _LEAST_SLOPE)
         unit: State = {"center": np.asarray(center), "scale": np.asarray(scale)}
         if self.family == "diagonal":
             knots = _knots(z, distinct)
-            start = network.start_diagonal(lanes.hidden, np.log(slopes), seed)
+            start = network.start_diagonal(nets.hidden, np.log(slopes), seed)
             data = _tabulated(z, y, knots, center, scale)
         else:
-            start = network.start_full(lanes.hidden, np.log(slopes), seed, z.shape[1])
+            start = network.start_full(nets.hidden, np.log(slopes), seed, z.shape[1])
             data = _sorted_rows(z, y, center, scale)
-        looks = network.train(self.family, start, data, lanes)
-        tried, sums = network.by_size(looks.held, lanes)
+        looks = network.train(self.family, start, data, nets)
+        tried, sums = network.by_size(looks.held, nets)
         # The first of equally good ones: the least iterations, then the smallest.
         look, size = np.unravel_index(np.argmin(np.where(np.isnan(sums), np.inf, sums)), sums.shape)
-        whole = np.flatnonzero(~lanes.held.any(axis=0))
-        place = int(np.argmax((lanes.hidden[whole] == tried[size]).all(axis=1)))
-        chosen = {name: value[place] for name, value in looks.parameters[look].items()}
+        whole = np.flatnonzero(~nets.held.any(axis=0))
+        net = int(np.argmax((nets.hidden[whole] == tried[size]).all(axis=1)))
+        chosen = {name: value[net] for name, value in looks.parameters[look].items()}
         if self.family == "diagonal":
             unit |= _table(chosen, tried[size], knots, center, scale)
         else:
-            unit |= _trimmed(chosen, tried[size])
+            unit |= _trimmed(chosen, tried[size], place)
         limit = look == network.LOOKS
         return {
             **unit,
             "inverse": np.asarray(inverses[-1]),
             "hidden": tried[size],
             "n_iter": np.asarray(int(look) * network.EVERY),
-            "objective": np.asarray(looks.train[look, whole[place]]),
+            "objective": np.asarray(looks.train[look, whole[net]]),
             "cv_hidden": tried,
             "cv_losses": sums.T / weights.sum(),
             "status": np.asarray(int(Status.LIMIT if limit else Status.CONVERGED)),
         }
 
-    def _apply_ordered(self, state: State, scores: np.ndarray) -> np.ndarray:
+    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
         probs = np.empty(scores.shape)
         for part in row_blocks(*scores.shape):
             z = np.clip(scores[part].astype(float, copy=False), -_FAR, _FAR)
@@ -178,13 +185,13 @@ class OrderPreserving(CanonicalCalibrator):
         return probs
 
 
-def _lanes(sizes: tuple[tuple[int, int], ...], weights: np.ndarray, folds: np.ndarray) -> Lanes:
-    """Return lanes for each size, without each fold and, last, with all rows."""
+def _nets(sizes: tuple[tuple[int, int], ...], weights: np.ndarray, folds: np.ndarray) -> Nets:
+    """Return networks of each size, without each fold and, last, with all rows."""
     count = folds.max() + 1 if folds.max() > 0 else 0
     out = folds[:, None] == np.append(np.arange(count), -1)
     held, train = weights[:, None] * out, weights[:, None] * ~out
     hidden = np.repeat(np.array(sizes), count + 1, axis=0)
-    return Lanes(hidden, np.tile(train, len(sizes)), np.tile(held, len(sizes)))
+    return Nets(hidden, np.tile(train, len(sizes)), np.tile(held, len(sizes)))
 
 
 def _inverses(z: np.ndarray, y: np.ndarray, train: np.ndarray) -> np.ndarray:
@@ -259,10 +266,11 @@ def _sorted_rows(
     return (z - center) / scale, steps, above.astype(float)
 
 
-def _trimmed(parameters: Parameters, hidden: np.ndarray) -> State:
+def _trimmed(parameters: Parameters, hidden: np.ndarray, place: np.ndarray) -> State:
+    """Return the weights that count, classes in the order of columns: each one's place (k,)."""
     a, b = hidden
     return {
-        "first": parameters["first"][:, :a],
+        "first": parameters["first"][place, :a],
         "first_bias": parameters["first_bias"][:a],
         "second": parameters["second"][:a, :b],
         "second_bias": parameters["second_bias"][:b],

@@ -109,6 +109,11 @@ class Spline(LogOddsCalibrator):
         check_strength(self.strength)
 
     @property
+    def symmetric(self) -> bool:
+        """Not the basis of "coefficients", which begins at the left, nor a rescaling near one."""
+        return self.penalty == "curvature" and self.rescale is None
+
+    @property
     def domain(self) -> Domain:
         return "probability"
 

@@ -136,7 +136,8 @@ def test_inputs_that_mean_the_same_give_the_same(case: Case) -> None:
         same.append(("scores", z, z_new))
     for inputs, scores, at in same:
         found = case(inputs=inputs).fit(scores, y, w).predict_proba(at)
-        np.testing.assert_allclose(found, expected, atol=1e-6)
+        # Rounding is magnified where a strength is searched for.
+        np.testing.assert_allclose(found, expected, atol=1e-5)
     if case().domain == "order":
         expected = fitted_of(case).predict_proba(p)
         for inputs, scores in (("scores", p * 7 - 100), ("logits", p - 0.3)):

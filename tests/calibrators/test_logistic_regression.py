@@ -9,7 +9,6 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 from bayescal.logistic import method
-from bayescal.logistic.method import PRESETS, SMOOTHINGS, STRENGTHS
 from scipy import optimize, stats
 from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
@@ -21,6 +20,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import bayescal as bc
 from bayescal._core.folds import content_folds, feature_keys
+from bayescal.regression.method import PRESETS, SMOOTHINGS, STRENGTHS
 
 Array = np.ndarray
 

@@ -193,8 +193,8 @@ class StackedScaling(ParametricCalibrator):
             state[_HELD_OUT] = held
         return state
 
-    def _publish(self, state: State, status: Status) -> None:
-        super()._publish({name: own for name, own in state.items() if name != _HELD_OUT}, status)
+    def _publish(self, state: State) -> None:
+        super()._publish({name: own for name, own in state.items() if name != _HELD_OUT})
         if _HELD_OUT in state:
             self.held_out_losses_ = -log_mean(state[_HELD_OUT], state["stack_weights"])
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from bayescal import metrics
-from bayescal.metrics import _bins
+from bayescal._core import binning as bins_of
 
 KINDS = "confidence", "classwise", "top_label", "top_k_confidence", "top_k_label"
 BINNINGS = "equal_width", "equal_mass"
@@ -88,7 +88,7 @@ def test_few_cases_are_sorted(binning: str, monkeypatch: pytest.MonkeyPatch) -> 
         for weights in (None, rng.integers(0, 3, 3000), rng.exponential(size=3000)):
             found = []
             for many in (10, 10**6):
-                monkeypatch.setattr(_bins, "_MANY", many)
+                monkeypatch.setattr(bins_of, "_MANY", many)
                 curve = metrics.reliability_curve(
                     probs, y, binning=binning, bins=13, weights=weights
                 )

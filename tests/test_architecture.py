@@ -190,13 +190,22 @@ def is_own(value: Any, module: ModuleType) -> bool:
     return origin == module.__name__
 
 
+def listed_names(module: ModuleType) -> list[str]:
+    """Return ``__all__``, or of a package without one what it imports as ``X as X``."""
+    if hasattr(module, "__all__") or not hasattr(module, "__path__"):
+        return getattr(module, "__all__", [])
+    tree = parse(Path(module.__file__ or ""))
+    aliases = [a for node in tree.body if isinstance(node, ast.ImportFrom) for a in node.names]
+    return [alias.name for alias in aliases if alias.asname == alias.name]
+
+
 def all_faults(name: str) -> list[str]:
     """Public names missing from ``__all__``, and names in it that do not exist."""
     faults = []
     for module in public_modules(name):
         own = {key for key, value in vars(module).items() if is_own(value, module)}
         public = {key for key in own if not key.startswith("_")}
-        listed = getattr(module, "__all__", [])
+        listed = listed_names(module)
         faults += [
             f"{module.__name__}: {key} is not in __all__" for key in sorted(public - set(listed))
         ]
@@ -221,7 +230,7 @@ def listed_objects(modules: list[ModuleType]) -> Iterator[tuple[str, Any]]:
     """Yield what ``__all__`` lists and exists: functions, classes and modules, each once."""
     seen = set()
     for module in modules:
-        for key in getattr(module, "__all__", []):
+        for key in listed_names(module):
             value = getattr(module, key, None)
             if (callable(value) or isinstance(value, ModuleType)) and id(value) not in seen:
                 seen.add(id(value))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import zipfile
 import zlib
 from dataclasses import fields, is_dataclass
@@ -177,6 +178,8 @@ def _decode(content: Any, arrays: dict[str, np.ndarray]) -> Any:
         return content
     if "class" in content:
         cls = _find(content["class"])
+        if not (isinstance(cls, type) and _is_ours(cls)):
+            raise ValueError(f"no calibrator: {content['class']}")
         options = {name: _decode(own, arrays) for name, own in content["options"].items()}
         value = cls(**options)
         for name, own in content["fitted"].items():
@@ -199,18 +202,12 @@ def _decode(content: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 def _is_ours(cls: type) -> bool:
     """Return whether a class is a public one of this package, whose fields say what it holds."""
-    from bayescal import calibrators
-
-    return is_dataclass(cls) and getattr(calibrators, cls.__name__, None) is cls
+    return is_dataclass(cls) and _find(cls.__name__) is cls
 
 
-def _find(name: str) -> type:
-    from bayescal import calibrators
-
-    cls = getattr(calibrators, name)
-    if not (isinstance(cls, type) and _is_ours(cls)):
-        raise ValueError(f"no calibrator: {name}")
-    return cls
+def _find(name: str) -> Any:
+    """Return what is public under a name in this package, which has been imported: or None."""
+    return getattr(sys.modules[__name__.rpartition(".")[0]], name, None)
 
 
 def _options(cls: type) -> list[str]:

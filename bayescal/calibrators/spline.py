@@ -20,7 +20,7 @@ from bayescal.calibrators._natural_spline import (
 )
 from bayescal.regression.ridge import ridge_path
 
-__all__ = ["Spline"]
+__all__ = ["Spline", "compact_logit"]
 
 _POINTS = 512
 _GRID, _MORE = 17, 8

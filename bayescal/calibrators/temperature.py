@@ -18,7 +18,14 @@ from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._parametric import ParametricCalibrator
 from bayescal.regression.posterior import Draws, antithetic, sample_whitened
 
-__all__ = ["Temperature"]
+__all__ = [
+    "InverseTemperature",
+    "Temperature",
+    "differences",
+    "fit_inverse_temperature",
+    "sample_inverse",
+    "scaled_softmax",
+]
 
 #: Elements of a block: several arrays of this size stay in the processor's cache.
 _BLOCK = 1 << 15

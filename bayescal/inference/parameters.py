@@ -9,6 +9,8 @@ import numpy as np
 
 from bayescal.inference._arviz import to_arviz
 
+__all__ = ["ParameterPosterior"]
+
 
 @dataclass(frozen=True, repr=False)
 class ParameterPosterior:

@@ -123,9 +123,11 @@ def load(path: str | os.PathLike[str]) -> Any:
         remedy = "install a newer bayescal" if version > _VERSION else "fit and save it again"
         raise ValueError(f"path must hold format version {_VERSION}, got {version}; {remedy}")
     try:
-        return _decode(header["calibrator"], arrays)
+        calibrator = _decode(header["calibrator"], arrays)
+        check_is_fitted(calibrator)
     except _DAMAGED as error:
         raise ValueError(wrong) from error
+    return calibrator
 
 
 class _Writer:

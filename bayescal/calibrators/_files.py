@@ -75,9 +75,9 @@ def save(calibrator: Any, path: str | os.PathLike[str]) -> None:
     writer = _Writer()
     content = writer.encode(calibrator, "calibrator")
     header = {"format": _FORMAT, "version": _VERSION, "calibrator": content}
-    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    arrays: dict[str, Any] = {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}
     with write_atomically(path) as partial, partial.open("wb") as file:
-        np.savez_compressed(file, header=text, **writer.arrays)
+        np.savez_compressed(file, **arrays, **writer.arrays)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -134,7 +134,7 @@ class _Writer:
     """Makes of objects what JSON can hold, and collects their arrays, each once."""
 
     def __init__(self) -> None:
-        self.arrays: dict[str, np.ndarray] = {}
+        self.arrays: dict[str, Any] = {}
         self._known: dict[int, tuple[str, Any]] = {}
 
     def encode(self, value: Any, name: str) -> Any:

@@ -35,7 +35,7 @@ class Combination(MetaEstimatorMixin, BaseEstimator, ABC):
     def _keep_features(self, first: Any) -> None:
         """Keep what is known of the columns, as scikit-learn names it."""
         for name in ("n_features_in_", "feature_names_in_"):
-            self.__dict__.pop(name, None)  # of an earlier fit
+            vars(self).pop(name, None)  # of an earlier fit
             if hasattr(first, name):
                 setattr(self, name, getattr(first, name))
 

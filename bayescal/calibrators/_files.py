@@ -76,9 +76,9 @@ def save(calibrator: Any, path: str | os.PathLike[str]) -> None:
     writer = _Writer()
     content = writer.encode(calibrator, "calibrator")
     header = {"format": _FORMAT, "version": _VERSION, "calibrator": content}
-    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    arrays: dict[str, Any] = {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}
     with write_atomically(path) as partial, partial.open("wb") as file:
-        np.savez_compressed(file, header=text, **writer.arrays)
+        np.savez_compressed(file, **arrays, **writer.arrays)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -124,16 +124,18 @@ def load(path: str | os.PathLike[str]) -> Any:
         remedy = "install a newer bayescal" if version > _VERSION else "fit and save it again"
         raise ValueError(f"path must hold format version {_VERSION}, got {version}; {remedy}")
     try:
-        return _decode(header["calibrator"], arrays)
+        calibrator = _decode(header["calibrator"], arrays)
+        check_is_fitted(calibrator)
     except _DAMAGED as error:
         raise ValueError(wrong) from error
+    return calibrator
 
 
 class _Writer:
     """Makes of objects what JSON can hold, and collects their arrays, each once."""
 
     def __init__(self) -> None:
-        self.arrays: dict[str, np.ndarray] = {}
+        self.arrays: dict[str, Any] = {}
         self._known: dict[int, tuple[str, Any]] = {}
 
     def encode(self, value: Any, name: str) -> Any:

@@ -25,10 +25,9 @@ class Points(NamedTuple):
     Attributes
     ----------
     probabilities : array of shape (m, k)
-        In the dtype of the scores.
-    observed : array of shape (m, k), float64
+    observed : array of shape (m, k)
         Share of each class in the weight of the rows.
-    weights : array of shape (m,), float64
+    weights : array of shape (m,)
         Sum of the weights of the rows.
     """
 
@@ -73,12 +72,12 @@ def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def floored_log(probabilities: np.ndarray) -> np.ndarray:
-    """Return the logarithm of probabilities, in float64, of zero that of the floor.
+    """Return the logarithm of probabilities, of zero that of the floor.
 
     A zero stands for a probability too small for the network's float32, not for certainty; it is as
     far from what is likely as it can be, and p ln p stays finite.
     """
-    logs = np.maximum(probabilities, FLOOR, dtype=np.float64)
+    logs = np.maximum(probabilities, FLOOR)
     return np.log(logs, out=logs)
 
 

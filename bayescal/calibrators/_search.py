@@ -66,7 +66,7 @@ def neighbor_means(
     Parameters
     ----------
     index : Index
-    queries : array of shape (q, k), float64
+    queries : array of shape (q, k)
     numbers : array of shape (g,)
         In ascending order; more than there is means all points.
 

@@ -129,7 +129,7 @@ class Auto(ClassifierMixin, Combination):
         fitted = chosen.fit(scores, y, sample_weight)
         self._keep([fitted])
         self._keep_features(fitted)
-        self.__dict__.pop("classes_", None)  # of an earlier fit
+        vars(self).pop("classes_", None)  # of an earlier fit
         if not several:
             self.classes_ = fitted.classes_
         self.report_ = self._judge(chosen, reason, scores, labels, sample_weight, several)

@@ -119,7 +119,7 @@ class Decision(Calibrator):
         k = scores.shape[1]
         order = canonical_order(scores, y, weights)
         place = np.argsort(order)
-        rows, y = scores.astype(float)[:, order], place[y]
+        rows, y = scores[:, order], place[y]
         crop = min(crop_floor(self.crop, k), 1 / k)
         state: State = {"crop": np.asarray(crop)}
         if self.steps == "cv":
@@ -149,7 +149,7 @@ class Decision(Calibrator):
         probs = np.empty(scores.shape)
         steps = list(zip(state["directions"], state["offsets"], state["adjustments"], strict=True))
         for part in row_blocks(*scores.shape):
-            moved = scores[part].astype(float)
+            moved = scores[part].copy()
             for directions, offsets, adjustments in steps:
                 moved += membership(directions, offsets, moved) @ adjustments
             probs[part] = nearest_probabilities(moved, float(state["crop"]))

@@ -10,7 +10,6 @@ import numpy as np
 
 from bayescal._core.attention import Keys, attend, prepare_keys
 from bayescal._core.checks import check_choice
-from bayescal._core.precision import bulk_dtype
 from bayescal.calibrators import _neighbors
 from bayescal.calibrators._base import Calibrator, State
 from bayescal.calibrators._inputs import Domain
@@ -76,8 +75,8 @@ class Kernel(Calibrator):
     row cannot be cross-validated: its own loss stands for all.
 
     Fitting takes O(n**2 k) for each bandwidth, predicting q rows O(q n k); memory is O((n + q) k).
-    Scores are float64; exponentials and averages too, but float32 where the rows to predict are or
-    where JAX runs on an accelerator: this changes probabilities by about 1e-6.
+    Scores are float64; exponentials and averages too, but float32 where JAX runs on an accelerator:
+    this changes probabilities by about 1e-6.
 
     References
     ----------
@@ -130,9 +129,7 @@ class Kernel(Calibrator):
         points = Points(state["points"], state["observed"], state["point_weights"])
         bandwidths = np.clip(state["bandwidth"].reshape(1), _LEAST, _LARGEST)
         values = points.values(self.assumption)
-        keys = self._keys(
-            points.probabilities, values, points.weights, bandwidths, bulk_dtype(scores)
-        )
+        keys = self._keys(points.probabilities, values, points.weights, bandwidths)
         probabilities = np.empty(scores.shape)
         for start in range(0, len(scores), _ROWS):
             part = slice(start, start + _ROWS)
@@ -151,7 +148,7 @@ class Kernel(Calibrator):
             return _neighbors.choice(_CANDIDATES, losses, "bandwidth", wider=1)
         values = Points(scores, np.eye(scores.shape[1])[y], weights).values(self.assumption)
         # One pass over all pairs of rows, of which those in one fold do not see each other.
-        keys = self._keys(scores, values, weights, _CANDIDATES, np.dtype(np.float64), fold)
+        keys = self._keys(scores, values, weights, _CANDIDATES, fold)
         total = np.zeros(len(_CANDIDATES))
         for start in range(0, len(y), _ROWS):
             part = slice(start, start + _ROWS)
@@ -171,11 +168,9 @@ class Kernel(Calibrator):
         values: np.ndarray,
         weights: np.ndarray,
         bandwidths: np.ndarray,
-        wanted: np.dtype,
         groups: np.ndarray | None = None,
     ) -> Keys:
         """Return keys (m, k) with biases (g, m) for all bandwidths."""
-        given = given.astype(np.float64, copy=False)
         keys, bias = given, np.zeros((len(bandwidths), len(given)))
         if self.kernel == "dirichlet":
             keys = floored_log(given)
@@ -187,5 +182,5 @@ class Kernel(Calibrator):
             bias = np.stack([-gammaln(given / h + 1).sum(axis=1) for h in bandwidths])
         bias += np.log(weights)
         # What accelerators are fast at.
-        dtype = wanted if jax.default_backend() == "cpu" else np.dtype(np.float32)
+        dtype = np.dtype(np.float64 if jax.default_backend() == "cpu" else np.float32)
         return prepare_keys(keys, bias, values, dtype, groups)

@@ -144,6 +144,6 @@ class KNN(Calibrator):
         if self.distance == "kl":
             keys = np.ascontiguousarray(floored_log(points.probabilities).T)
             return Index(keys, np.zeros(len(values)), 0.0, points.weights, values)
-        given = points.probabilities.astype(np.float64, copy=False)
+        given = points.probabilities
         keys = np.ascontiguousarray(2 * given.T)
         return Index(keys, -np.sum(given**2, axis=1), 1.0, points.weights, values)

@@ -95,7 +95,9 @@ class MultiLabel(Combination):
         self.label_names_ = None if names is None else np.asarray(names, object)
         self.n_features_in_ = rows.shape[1]
         labels = present.astype(int).T
-        parts = [clone(self.calibrator).set_params(classes=(0, 1)) for _ in labels]
+        parts: list[Any] = [clone(self.calibrator) for _ in labels]
+        for part in parts:
+            part.set_params(classes=(0, 1))
         self._keep([p.fit(r, y, weights) for p, r, y in zip(parts, rows.T, labels, strict=True)])
         return self
 

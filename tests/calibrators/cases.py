@@ -56,7 +56,7 @@ def find() -> list[type[Calibrator]]:
 def other_values(default: Any, hint: Any) -> list[Any]:
     """Return values for an option beside its default: each choice, and one number."""
     parts = [hint, *get_args(hint)]
-    values = [v for part in parts for v in get_args(part) if isinstance(v, str | int)]
+    values: list[Any] = [v for part in parts for v in get_args(part) if isinstance(v, str | int)]
     values += [None] * (type(None) in parts) + [3] * (int in parts)
     if float in parts:
         values.append(default + 0.25 if isinstance(default, float) else 0.25)

@@ -224,7 +224,7 @@ def test_what_is_monotone_never_falls(case: Case) -> None:
         for label in (y, 1 - y, np.random.default_rng(seed).integers(0, 2, len(y))):
             found = quietly_fit(case(), p, label, w).predict_proba(FINE)[:, 1]
             # Rounding of log odds is no fall.
-            assert (np.diff(found) > -1e-15).all()
+            assert bool(np.all(np.diff(found) > -1e-15))
 
 
 @each([case for case in CASES if case.calibrator.keeps != "nothing"])
@@ -290,7 +290,7 @@ def test_options_are_kept_and_cloned(case: Case) -> None:
     options = fitted.get_params(deep=False)
     assert case.options.items() <= options.items()
     assert case.calibrator().set_params(**options).get_params(deep=False) == options
-    twin = clone(fitted)
+    twin: Any = clone(fitted)
     assert twin.get_params() == fitted.get_params() and not hasattr(twin, "classes_")
     for name, value in case.options.items():
         assert f"{name}={value!r}" in repr(fitted)

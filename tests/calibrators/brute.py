@@ -1,0 +1,41 @@
+"""Plain versions of what the tests of calibrators by neighborhoods compare with."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bayescal._core.folds import content_folds, score_keys
+
+
+def example(
+    n: int, k: int, seed: int = 0, digits: int | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draw probabilities (rounded, so that rows are tied), labels and weights."""
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.full(k, 0.6), n)
+    if digits is not None:
+        p = np.round(p * digits) + 1
+        p /= p.sum(axis=1, keepdims=True)
+    blurred = 0.7 * p + 0.3 / k
+    y = (blurred.cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
+    return p, y, rng.uniform(0.2, 3, n)
+
+
+def finish(p: np.ndarray, mean: np.ndarray, assumption: str, crop: float) -> np.ndarray:
+    """Crop and normalize one row."""
+    moved = mean if assumption == "labels" else p - mean
+    inside = np.array([min(max(value, crop), 1 - crop) for value in moved])
+    return inside / inside.sum()
+
+
+def values(p: np.ndarray, y: np.ndarray, assumption: str) -> np.ndarray:
+    labels = np.eye(p.shape[1])[y]
+    return labels if assumption == "labels" else p - labels
+
+
+def log_loss(p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
+    return float(np.average(-np.log(p[np.arange(len(y)), y]), weights=weights))
+
+
+def folds_of(p: np.ndarray, y: np.ndarray, count: int = 10) -> np.ndarray:
+    return content_folds(score_keys(p, y), y, count)

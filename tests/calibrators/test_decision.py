@@ -1,0 +1,249 @@
+"""Decision calibration: single steps by hand, partitions by brute force, what theory promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from bayescal import metrics
+from bayescal._core.numerics import softmax
+from bayescal.calibrators import Decision, Temperature
+from bayescal.calibrators import decision as module
+from bayescal.calibrators._inputs import Inputs, convert
+from bayescal.calibrators._partition import nearest_probabilities, worst_partition
+from tests.calibrators.brute import example, folds_of
+from tests.calibrators.multiclass_hostile import LOGITS, PROBABILITIES
+
+
+def brier(p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
+    return float(np.average(np.sum((np.eye(p.shape[1])[y] - p) ** 2, axis=1), weights=weights))
+
+
+def replay(state: dict[str, np.ndarray], p: np.ndarray) -> list[np.ndarray]:
+    """Make the steps of a state in plain loops over rows."""
+    moved = [p]
+    for v, c, a in zip(state["directions"], state["offsets"], state["adjustments"], strict=True):
+        after = []
+        for row in moved[-1]:
+            share = np.exp(v @ row + c - (v @ row + c).max())
+            after.append(row + (share / share.sum()) @ a)
+        moved.append(np.array(after))
+    return moved
+
+
+def test_one_part_is_the_mean_error() -> None:
+    p, y, weights = example(200, 3)
+    state = Decision(1, 1, crop=1e-9)._fit(p, y, weights, seed=0)
+    shift = np.average(np.eye(3)[y] - p, axis=0, weights=weights)
+    np.testing.assert_allclose(state["adjustments"], shift[None, None], atol=1e-12)
+    assert state["violations"][0] == pytest.approx(np.linalg.norm(shift))
+    found = Decision(1, 1, crop=1e-9).apply(state, p)
+    inside = (p + shift > 0).all(axis=1)
+    np.testing.assert_allclose(found[inside], (p + shift)[inside], atol=1e-12)
+
+
+def test_two_distinct_rows_are_set_right() -> None:
+    p = np.repeat([[0.6, 0.4], [0.2, 0.8]], [8, 4], axis=0)
+    y = np.repeat([0, 1, 0, 1], [2, 6, 3, 1])
+    state = Decision(steps=30, crop=1e-9)._fit(p, y, np.ones(12), seed=0)
+    found = Decision(steps=30, crop=1e-9).apply(state, p)
+    np.testing.assert_allclose(found[[0, -1]], [[0.25, 0.75], [0.75, 0.25]], atol=1e-3)
+    # The first partition parts them: norms sqrt(2) * 8/12 * 0.35 and sqrt(2) * 4/12 * 0.55.
+    assert state["violations"][0] == pytest.approx(np.sqrt(2) * (2.8 + 2.2) / 12, rel=0.02)
+
+
+@pytest.mark.parametrize("decisions", [1, 2, 3, 7])
+@pytest.mark.parametrize("k", [2, 4])
+def test_no_step_raises_the_brier_score(decisions: int, k: int) -> None:
+    p, y, weights = example(500, k)
+    state = Decision(decisions, 8)._fit(p, y, weights, seed=1)
+    steps = replay(state, p)
+    scores = [brier(moved, y, weights) for moved in steps]
+    np.testing.assert_allclose(state["briers"], scores, rtol=1e-12)
+    assert state["objective"] == state["briers"][-1]
+    for t, moved in enumerate(steps[:-1]):
+        share = softmax(moved @ state["directions"][t].T + state["offsets"][t])
+        size = np.average(share, axis=0, weights=weights)
+        error = (weights / weights.sum() * (np.eye(k)[y] - moved).T) @ share
+        np.testing.assert_allclose(state["adjustments"][t], (error / size).T, atol=1e-12)
+        violation = np.linalg.norm(error, axis=0).sum()
+        assert state["violations"][t] == pytest.approx(violation, rel=1e-9)
+        promised = size @ np.sum(state["adjustments"][t] ** 2, axis=1)
+        assert scores[t] - scores[t + 1] >= promised - 1e-14
+    # The simplex is convex and holds the labels, all but the cropped margin.
+    found = Decision(decisions, 8).apply(state, p)
+    np.testing.assert_allclose(
+        found, nearest_probabilities(steps[-1], float(state["crop"])), atol=1e-12
+    )
+    assert brier(found, y, weights) <= scores[-1] + 2 * k * float(state["crop"])
+    assert brier(nearest_probabilities(steps[-1], 0.0), y, weights) <= scores[-1] + 1e-14
+
+
+@pytest.mark.parametrize("n", [60, 400])
+def test_partition_of_two_classes_against_all_thresholds(n: int) -> None:
+    p, y, weights = example(n, 2)
+    errors = (np.eye(2)[y] - p) * (weights / weights.sum())[:, None]
+    order = np.argsort(p[:, 0])
+    below = np.cumsum(errors[order], axis=0)
+    total = below[-1]
+    hard = np.linalg.norm(below, axis=1) + np.linalg.norm(total - below, axis=1)
+    found = worst_partition(p, errors, 2, np.random.default_rng(0))
+    assert found.violation >= 0.95 * hard.max()
+    assert found.violation <= hard.max() + 1e-9
+
+
+@pytest.mark.parametrize("k", [3, 5])
+def test_partition_against_many_random_planes(k: int) -> None:
+    p, y, weights = example(300, k)
+    errors = (np.eye(k)[y] - p) * (weights / weights.sum())[:, None]
+    rng = np.random.default_rng(1)
+    best = 0.0
+    for _ in range(20_000):
+        direction = rng.normal(size=k)
+        side = (p - p[rng.integers(300)]) @ direction > 0
+        one = side @ errors
+        both = np.linalg.norm(one) + np.linalg.norm(errors.sum(axis=0) - one)
+        best = max(best, float(both))
+    found = worst_partition(p, errors, 2, np.random.default_rng(0))
+    # A soft border cannot turn around single rows.
+    assert found.violation >= 0.9 * best
+
+
+@pytest.mark.parametrize("least", [0.0, 0.01, 0.2])
+def test_nearest_probabilities_against_scipy(least: float) -> None:
+    rows = np.random.default_rng(0).normal(0.25, 0.5, size=(12, 4))
+    found = nearest_probabilities(rows, least)
+    for row, own in zip(rows, found, strict=True):
+        best = minimize(
+            lambda q, row=row: np.sum((q - row) ** 2),
+            np.full(4, 0.25),
+            jac=lambda q, row=row: 2 * (q - row),
+            bounds=[(least, 1)] * 4,
+            constraints={"type": "eq", "fun": lambda q: q.sum() - 1, "jac": np.ones_like},
+            options={"ftol": 1e-14},
+        )
+        np.testing.assert_allclose(own, best.x, atol=1e-6)
+    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-14)
+    assert found.min() >= least
+    np.testing.assert_allclose(nearest_probabilities(rows, 0.25), 0.25, atol=1e-15)
+
+
+def test_weights_are_repetition_and_order_does_not_matter() -> None:
+    p, y, _ = example(150, 3, digits=9)
+    count = np.random.default_rng(0).integers(1, 4, 150)
+    chosen = Decision(3, 4)
+    state = chosen._fit(p, y, count.astype(float), seed=2)
+    order = np.random.default_rng(1).permutation(150)
+    others = (
+        chosen._fit(p.repeat(count, 0), y.repeat(count), np.ones(count.sum()), seed=2),
+        chosen._fit(p[order], y[order], count[order].astype(float), seed=2),
+        chosen._fit(p, y, 7.0 * count, seed=2),
+    )
+    for other in others:
+        for name, value in state.items():
+            np.testing.assert_allclose(other[name], value, atol=1e-6)
+    again = chosen._fit(p, y, count.astype(float), seed=2)
+    np.testing.assert_array_equal(again["directions"], state["directions"])
+    different = chosen._fit(p, y, count.astype(float), seed=3)
+    assert abs(different["directions"] - state["directions"]).max() > 1e-3
+
+
+def test_tolerance_stops() -> None:
+    p, y, weights = example(300, 3)
+    whole = Decision(steps=12)._fit(p, y, weights, seed=0)
+    assert whole["status"] == 0 and whole["n_iter"] == 12
+    tolerance = float(np.sort(whole["violations"])[-3])
+    state = Decision(steps=12, tolerance=tolerance)._fit(p, y, weights, seed=0)
+    expected = int(np.argmax(whole["violations"] <= tolerance))
+    assert state["n_iter"] == expected and state["status"] == 0
+    np.testing.assert_array_equal(state["violations"], whole["violations"][:expected])
+    state = Decision(steps=12, tolerance=1e-12)._fit(p, y, weights, seed=0)
+    assert state["n_iter"] == 12 and state["status"] == 1
+    # Nothing to do: predictions are those of the data, but for the least probability.
+    state = Decision(tolerance=1e3)._fit(p, y, weights, seed=0)
+    assert state["n_iter"] == 0
+    found = Decision(tolerance=1e3).apply(state, p)
+    np.testing.assert_allclose(found, nearest_probabilities(p, 0.01 / 9))
+
+
+def test_cross_validation_is_that_of_refits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST", 4)
+    # Or refits would draw for the classes in the order of their own rows.
+    monkeypatch.setattr(module, "canonical_order", lambda rows, *_: np.arange(rows.shape[1]))
+    p, y, weights = example(160, 3)
+    chosen = Decision(steps="cv")
+    state = chosen._fit(p, y, weights, seed=4)
+    folds = folds_of(p, y, 5)
+    expected = []
+    for t in range(1, 5):
+        found = np.empty_like(p)
+        for f in range(5):
+            kept, refit = folds != f, Decision(steps=t)
+            found[~kept] = refit.apply(refit._fit(p[kept], y[kept], weights[kept], 4), p[~kept])
+        expected.append(brier(found, y, weights))
+    tried = len(state["cv_briers"]) - 1
+    assert tried >= 3
+    np.testing.assert_allclose(state["cv_briers"][1:], expected[:tried], rtol=1e-6)
+    cropped = nearest_probabilities(p, float(state["crop"]))
+    assert state["cv_briers"][0] == pytest.approx(brier(cropped, y, weights))
+    assert state["n_iter"] == np.argmin(state["cv_briers"]) and state["status"] == 0
+
+
+def test_similar_sizes_share_a_compilation(compilations: Callable[[], Any]) -> None:
+    Decision(steps=1)._fit(*example(200, 6), seed=0)
+    with compilations() as names:
+        Decision(steps=3)._fit(*example(256, 6), seed=1)
+    assert not [name for name in names if "climb" in name]
+
+
+@pytest.mark.parametrize("chosen", [Decision(steps=3), Decision(3, 2)], ids=repr)
+@pytest.mark.parametrize("name", [*PROBABILITIES, *LOGITS])
+def test_hostile_data(chosen: Decision, name: str) -> None:
+    inputs: Inputs = "probs" if name in PROBABILITIES else "logits"
+    given, y = (PROBABILITIES | LOGITS)[name]
+    p = convert(np.array(given, float), inputs, "probabilities")[0]
+    state = chosen._fit(p, np.array(y), np.ones(len(y)), seed=0)
+    found = chosen.apply(state, p)
+    assert all(np.isfinite(value).all() for value in state.values())
+    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-12)
+    assert found.min() >= state["crop"] > 0
+    assert (np.diff(state["briers"]) <= 1e-14).all()
+
+
+def test_one_row_cannot_be_cross_validated() -> None:
+    p = np.array([[0.2, 0.5, 0.3]])
+    state = Decision(steps="cv")._fit(p, np.array([0]), np.ones(1), seed=0)
+    assert state["n_iter"] == 0
+    np.testing.assert_allclose(Decision(steps="cv").apply(state, p), p, atol=1e-15)
+
+
+def test_options() -> None:
+    few = [[0.2, 0.8], [0.7, 0.3]], [1, 0]
+    with pytest.raises(ValueError, match="decisions must be at least 1, got 0"):
+        Decision(0).fit(*few)
+    with pytest.raises(TypeError, match="steps must be an integer"):
+        Decision(steps="all").fit(*few)  # pyright: ignore[reportArgumentType]
+    for tolerance in (-1.0, np.inf, np.nan):
+        with pytest.raises(ValueError, match="tolerance must be finite and not negative"):
+            Decision(tolerance=tolerance).fit(*few)
+    with pytest.raises(ValueError, match="crop must"):
+        Decision(crop=0.7).fit(*few)
+
+
+@pytest.mark.realdata
+def test_published_figures_of_densenet(shared_data: Path) -> None:
+    data = np.load(shared_data / "predictions" / "kull_densenet40_c10.npz")
+    y = data["y_val"].astype(int)
+    ones, scaling = np.ones(len(y)), Temperature()
+    scaled = scaling._fit(data["logits_val"], y, ones, seed=0)
+    given, test = (scaling.apply(scaled, data[name]) for name in ("logits_val", "logits_test"))
+    found = Decision().apply(Decision()._fit(given, y, ones, seed=0), test)
+    # Published after temperature scaling: Brier score 0.110, log loss 0.264, ECE 1.20 %.
+    assert metrics.brier_score(found, data["y_test"]) == pytest.approx(0.110, abs=5e-4)
+    assert metrics.log_loss(found, data["y_test"]) < 0.24
+    assert metrics.ece(found, data["y_test"], bins=15, binning="equal_mass") < 0.0120

@@ -1,0 +1,201 @@
+"""Random forests against trees grown node by node, and cross-validation against plain loops."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pytest
+
+from bayescal.calibrators import Forest, _trees
+from bayescal.calibrators._neighbors import distinct_rows
+from bayescal.calibrators._order import canonical_order
+from tests.calibrators.brute import example, finish, folds_of, log_loss, values
+
+
+class Node:
+    """A node of a plain tree: its rows, and its children once it is split."""
+
+    def __init__(self, rows: np.ndarray, parent: Node | None = None) -> None:
+        self.rows, self.parent = rows, parent
+        self.feature, self.threshold = -1, np.nan
+        self.children: tuple[Node, ...] = ()
+
+    def leaf(self, query: np.ndarray) -> Node:
+        node = self
+        while node.children:
+            node = node.children[int(query[node.feature] >= node.threshold)]
+        return node
+
+
+class Drawn(NamedTuple):
+    root: Node
+    leaves: int
+
+
+def plain_tree(p: np.ndarray, order: np.ndarray, bins: int, seed: int, tree: int) -> Drawn:
+    """Split leaves in the order in which they were made, one at a time; classes in an order."""
+    draws = np.random.default_rng([seed, tree]).random((len(p), 3))
+    root = Node(np.arange(len(p)))
+    queue, leaves = deque([root]), 1
+    while queue and leaves < bins:
+        node = queue.popleft()
+        inside = p[node.rows]
+        low, high = inside.min(axis=0), inside.max(axis=0)
+        varying = order[(low < high)[order]]
+        if not len(varying):
+            continue
+        first, second, third = draws[leaves - 1]
+        chosen = order[int(first * p.shape[1])]
+        if chosen not in varying:
+            chosen = varying[int(second * len(varying))]
+        node.feature = chosen
+        node.threshold = high[chosen] - third * (high[chosen] - low[chosen])
+        right = inside[:, chosen] >= node.threshold
+        node.children = Node(node.rows[~right], node), Node(node.rows[right], node)
+        queue.extend(node.children)
+        leaves += 1
+    return Drawn(root, leaves)
+
+
+@pytest.mark.parametrize("assumption", ["errors", "labels"])
+@pytest.mark.parametrize("bins", [1, 2, 7, 40, 1000])
+@pytest.mark.parametrize("digits", [None, 5])
+def test_trees_are_those_grown_node_by_node(
+    assumption: Literal["errors", "labels"], bins: int, digits: int | None
+) -> None:
+    p, y, weights = example(70, 4, digits=digits)
+    queries = np.concatenate([example(30, 4, seed=1)[0], p])
+    chosen = Forest(bins, 6, assumption, crop=1e-3)
+    state = chosen._fit(p, y, weights, seed=11)
+    distinct = len(np.unique(p, axis=0))
+    assert state["bins"] == min(bins, distinct)
+    assert state["leaf_values"].shape == (6, state["bins"], 4)
+    order = canonical_order(p, y, weights)
+    trees = [plain_tree(p, order, bins, 11, tree).root for tree in range(6)]
+        plain_tree(p, canonical_order(p, y, weights), bins, 11, tree).root for tree in range(6)
+    ]
+    value, expected = values(p, y, assumption), []
+    for query in queries:
+        means = []
+        for root in trees:
+            rows = root.leaf(query).rows
+            means.append(np.average(value[rows], axis=0, weights=weights[rows]))
+        expected.append(finish(query, np.mean(means, axis=0), assumption, 1e-3))
+    np.testing.assert_allclose(chosen.apply(state, queries), expected, atol=1e-12)
+
+
+def test_classes_that_do_not_vary_are_drawn_anew() -> None:
+    # Of thirty classes three vary, and two of these in few rows.
+    p = np.zeros((40, 30))
+    p[:, 3] = np.linspace(0.1, 0.9, 40)
+    p[::7, 20] = 0.05
+    p[:, 29] = 1 - p.sum(axis=1)
+    y, weights = np.arange(40) % 30, np.ones(40)
+    trees, layout = _trees.grow(p[distinct_rows(p)[0]], 40, 0, range(200))
+    assert set(np.unique(trees.feature[trees.left > 0])) == {3, 20, 29}
+    # At the root all three are equally likely.
+    count = np.bincount(trees.feature[:, 0], minlength=30)[[3, 20, 29]]
+    assert (np.abs(count - 200 / 3) < 4 * np.sqrt(200 * 2 / 9)).all()
+    sizes = (layout.end - layout.start)[trees.left == 0]
+    assert (sizes == 1).all()
+    state = Forest(8, 5)._fit(p, y, weights, seed=0)
+    order = canonical_order(p, y, weights)
+    expected = np.mean(
+        [
+            values(p, y, "errors")[plain_tree(p, order, 8, 0, t).root.leaf(p[9]).rows].mean(axis=0)
+            for t in range(5)
+        ],
+        axis=0,
+    )
+    found = Forest(8, 5).apply(state, p[9:10])[0]
+    np.testing.assert_allclose(found, finish(p[9], expected, "errors", 0.01 / 900), atol=1e-12)
+
+
+def test_fewer_bins_are_part_of_more() -> None:
+    p, y, weights = example(300, 3)
+    few = Forest(9, 4)._fit(p, y, weights, seed=2)
+    order = canonical_order(p, y, weights)
+    trees, _ = _trees.grow(p[distinct_rows(p)[0]][:, order], 200, 2, range(4))
+    pruned = trees.pruned(9)
+    for name in ("threshold", "left"):
+        np.testing.assert_array_equal(few[name], getattr(pruned, name))
+    inner = pruned.left > 0
+    np.testing.assert_array_equal(few["feature"][inner], order[pruned.feature[inner]])
+
+
+def plain_losses(
+    data: tuple[np.ndarray, np.ndarray, np.ndarray], candidates: np.ndarray, trees: int, seed: int
+) -> list[float]:
+    """Leave each fold out of the leaves of all trees, or of the first node above with others."""
+    p, y, weights = data
+    value, fold, losses = values(p, y, "errors"), folds_of(p, y), []
+    order = canonical_order(p, y, weights)
+    for bins in candidates:
+        roots = [plain_tree(p, order, bins, seed, tree).root for tree in range(trees)]
+        found = []
+        for i, query in enumerate(p):
+            means = []
+            for root in roots:
+                node: Any = root.leaf(query)
+                while not (fold[node.rows] != fold[i]).any():
+                    node = node.parent
+                rows = node.rows[fold[node.rows] != fold[i]]
+                means.append(np.average(value[rows], axis=0, weights=weights[rows]))
+            found.append(finish(query, np.mean(means, axis=0), "errors", 0.01 / p.shape[1] ** 2))
+        losses.append(log_loss(np.array(found), y, weights))
+    return losses
+
+
+@pytest.mark.parametrize("digits", [None, 5])
+def test_cross_validation_leaves_the_rows_of_a_fold_out(digits: int | None) -> None:
+    data = example(90, 3, digits=digits)
+    state = Forest(trees=7)._fit(*data, seed=4)
+    distinct = len(np.unique(data[0], axis=0))
+    expected = [b for b in 2 ** np.arange(1, 13) if b <= distinct]
+    assert state["candidates"].tolist() == expected
+    losses = plain_losses(data, state["candidates"], 7, 4)
+    np.testing.assert_allclose(state["cv_losses"], losses, atol=1e-10)
+    assert state["bins"] == state["candidates"][np.argmin(losses)]
+
+
+def test_working_in_parts_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    p, y, weights = example(150, 4)
+    p[::3, 1] = 0  # so that some classes are drawn anew
+    expected = Forest(trees=9)._fit(p, y, weights, seed=0)
+    probabilities = Forest(trees=9).apply(expected, p)
+    monkeypatch.setattr(_trees, "_ELEMENTS", 400)
+    state = Forest(trees=9)._fit(p, y, weights, seed=0)
+    for name, value in expected.items():
+        np.testing.assert_allclose(state[name], value, atol=1e-12)
+    np.testing.assert_allclose(Forest(trees=9).apply(state, p), probabilities, atol=1e-13)
+
+
+def test_weights_that_differ_beyond_all_digits() -> None:
+    p, y, _ = example(30, 3)
+    weights = 10.0 ** np.linspace(-200, 100, 30)
+    state = Forest(trees=3)._fit(p, y, weights, seed=0)
+    assert np.isfinite(state["cv_losses"]).all()
+    assert np.isfinite(Forest(trees=3).apply(state, p)).all()
+
+
+def test_other_seeds_give_other_trees() -> None:
+    data = example(50, 3)
+    first, again, other = (Forest(8, 3)._fit(*data, seed=s)["threshold"] for s in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert not np.isin(first[first > 0], other).any()
+
+
+def test_options() -> None:
+    few = [[0.2, 0.8], [0.7, 0.3]], [1, 0]
+    with pytest.raises(ValueError, match="bins must be at least 1, got 0"):
+        Forest(0).fit(*few)
+    with pytest.raises(TypeError, match="bins must be an integer, got 'few'"):
+        Forest("few").fit(*few)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="trees must be at least 1, got 0"):
+        Forest(trees=0).fit(*few)
+    with pytest.raises(ValueError, match="assumption must be one of"):
+        Forest(assumption="none").fit(*few)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="crop must be less than 0.5"):
+        Forest(crop=0.6).fit(*few)

@@ -1,0 +1,141 @@
+"""Kernel calibration against sums over all rows and SciPy's densities."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bayescal.calibrators import Kernel
+from tests.calibrators.brute import example, finish, folds_of, log_loss, values
+
+Name = Literal["dirichlet", "dirichlet_mixture", "rbf"]
+KERNELS: tuple[Name, ...] = ("dirichlet", "dirichlet_mixture", "rbf")
+
+
+def brute(
+    chosen: Kernel,
+    h: float,
+    crop: float,
+    data: tuple[np.ndarray, np.ndarray, np.ndarray],
+    queries: np.ndarray,
+) -> np.ndarray:
+    """Calibrate row by row with densities, their normalizers included."""
+    p, y, weights = data
+    value, found = values(p, y, chosen.assumption), []
+    for query in queries:
+        if chosen.kernel == "dirichlet":
+            logs = np.array([stats.dirichlet.logpdf(row, query / h + 1) for row in p])
+        elif chosen.kernel == "dirichlet_mixture":
+            logs = np.array([stats.dirichlet.logpdf(query, row / h + 1) for row in p])
+        else:
+            logs = -((p - query) ** 2).sum(axis=1) / h
+        share = weights * np.exp(logs - logs.max())
+        found.append(finish(query, share @ value / share.sum(), chosen.assumption, crop))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("assumption", ["errors", "labels"])
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("h", [0.02, 0.7])
+def test_sums_over_all_rows(
+    kernel: Name, assumption: Literal["errors", "labels"], h: float
+) -> None:
+    data = example(80, 4)
+    queries = example(37, 4, seed=1)[0]
+    chosen = Kernel(kernel, h, assumption, crop=1e-3)
+    state = chosen._fit(*data, seed=0)
+    assert state["bandwidth"] == h
+    assert state["crop"] == 1e-3
+    expected = brute(chosen, h, 1e-3, data, queries)
+    np.testing.assert_allclose(chosen.apply(state, queries), expected, atol=1e-11)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_cross_validation_is_that_of_refits(kernel: Name) -> None:
+    p, y, weights = example(120, 3, digits=9)
+    chosen = Kernel(kernel)
+    state = chosen._fit(p, y, weights, seed=5)
+    fold = folds_of(p, y)
+    assert len(state["candidates"]) == 16
+    np.testing.assert_allclose(state["candidates"], 1.6 * 2.0 ** np.arange(6, -10, -1))
+    for h, loss in list(zip(state["candidates"], state["cv_losses"], strict=True))[::3]:
+        found = np.empty_like(p)
+        for f in range(10):
+            kept = fold != f
+            refit = Kernel(kernel, float(h))
+            fitted = refit._fit(p[kept], y[kept], weights[kept], seed=0)
+            found[~kept] = refit.apply(fitted, p[~kept])
+        assert loss == pytest.approx(log_loss(found, y, weights), abs=1e-9)
+    assert state["bandwidth"] == state["candidates"][np.argmin(state["cv_losses"])]
+
+
+def test_few_rows_have_fewer_folds() -> None:
+    p, y, weights = example(4, 3)
+    state = Kernel()._fit(p, y, weights, seed=0)
+    left_out = [
+        Kernel(bandwidth=1.6)._fit(*(np.delete(a, i, axis=0) for a in (p, y, weights)), seed=0)
+        for i in range(4)
+    ]
+    found = np.concatenate([Kernel().apply(s, p[i : i + 1]) for i, s in enumerate(left_out)])
+    place = np.flatnonzero(np.isclose(state["candidates"], 1.6))[0]
+    assert state["cv_losses"][place] == pytest.approx(log_loss(found, y, weights))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_accelerators_cross_validate_in_float32(
+    monkeypatch: pytest.MonkeyPatch, kernel: Name
+) -> None:
+    data = example(300, 5)
+    expected = Kernel(kernel)._fit(*data, seed=0)
+    monkeypatch.setattr("jax.default_backend", lambda: "gpu")
+    state = Kernel(kernel)._fit(*data, seed=0)
+    assert state["bandwidth"] == expected["bandwidth"]
+    assert (state["cv_losses"] != expected["cv_losses"]).any()
+    np.testing.assert_allclose(state["cv_losses"], expected["cv_losses"], atol=1e-5)
+    found, probabilities = (Kernel(kernel).apply(s, data[0]) for s in (state, expected))
+    np.testing.assert_allclose(found, probabilities, atol=1e-5)
+
+
+def test_zeros_are_the_limit_of_small_probabilities() -> None:
+    p = np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.2, 0.3, 0.5]])
+    nearly = np.array([[1.0, 1e-38, 1e-38], [0.5, 0.5, 1e-38], [0.2, 0.3, 0.5]])
+    y, weights = np.array([1, 0, 2]), np.ones(3)
+    # A query on an edge gives weight to what lies on that edge, and to rows inside.
+    queries = np.array([[0.6, 0.4, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    for kernel in KERNELS:
+        chosen = Kernel(kernel, 0.3)
+        found, expected = (
+            chosen.apply(chosen._fit(rows, y, weights, seed=0), queries) for rows in (p, nearly)
+        )
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_nearby_sizes_share_a_compilation(compilations: Any) -> None:
+    def run(n: int, m: int) -> None:
+        p, y, weights = example(n, 5)
+        chosen = Kernel()
+        chosen.apply(chosen._fit(p, y, weights, seed=0), example(m, 5, seed=1)[0])
+
+    run(290, 1000)
+    with compilations() as names:
+        run(300, 960)
+        run(315, 1020)
+    assert names == []
+
+
+def test_options() -> None:
+    few = [[0.2, 0.8], [0.7, 0.3]], [1, 0]
+    with pytest.raises(ValueError, match="kernel must be one of .*, got 'gauss'"):
+        Kernel("gauss").fit(*few)  # pyright: ignore[reportArgumentType]
+    for bad in (0, -1.0, np.inf, np.nan, True, "silverman"):
+        with pytest.raises(ValueError, match="bandwidth must be 'cv' or a positive number"):
+            Kernel(bandwidth=bad).fit(*few)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="crop must be less than 0.5"):
+        Kernel(crop=0.5).fit(*few)
+    with pytest.raises(ValueError, match="crop must lie strictly between 0 and 1"):
+        Kernel(crop=0.0).fit(*few)
+    with pytest.raises(ValueError, match="assumption must be one of"):
+        Kernel(assumption="none").fit(*few)  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,141 @@
+"""Nearest-neighbor calibration against scikit-learn, SciPy and full sorting."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import pytest
+from scipy.special import rel_entr
+from sklearn.neighbors import NearestNeighbors
+
+from bayescal.calibrators import KNN, _search
+from tests.calibrators.brute import example, finish, folds_of, log_loss, values
+
+Distance = Literal["kl", "euclidean"]
+
+
+def brute(
+    chosen: KNN,
+    k: float,
+    crop: float,
+    data: tuple[np.ndarray, np.ndarray, np.ndarray],
+    queries: np.ndarray,
+) -> np.ndarray:
+    """Calibrate row by row, filling up with the nearest rows until their weight is reached."""
+    p, y, weights = data
+    value, found = values(p, y, chosen.assumption), []
+    for query in queries:
+        if chosen.distance == "kl":
+            distances = rel_entr(query, p).sum(axis=1)
+        else:
+            distances = np.sqrt(((p - query) ** 2).sum(axis=1))
+        shares, left = np.zeros(len(p)), float(k)
+        for distance in np.unique(distances.round(10)):
+            tied = distances.round(10) == distance
+            part = min(1.0, left / weights[tied].sum())
+            shares[tied] = part * weights[tied]
+            left -= shares[tied].sum()
+            if left <= 1e-12:
+                break
+        found.append(finish(query, shares @ value / shares.sum(), chosen.assumption, crop))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("k", [1, 7, 60])
+def test_scikit_learn_finds_the_same_neighbors(k: int) -> None:
+    p, y, _ = example(200, 5)
+    queries = example(50, 5, seed=1)[0]
+    search = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(p)
+    place = search.kneighbors(queries, return_distance=False)
+    mean = values(p, y, "errors")[place].mean(axis=1)
+    expected = [finish(q, m, "errors", 4e-4) for q, m in zip(queries, mean, strict=True)]
+    chosen = KNN(k, "euclidean")
+    state = chosen._fit(p, y, np.ones(200), seed=0)
+    assert state["k"] == k
+    np.testing.assert_allclose(chosen.apply(state, queries), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("distance", ["kl", "euclidean"])
+@pytest.mark.parametrize("assumption", ["errors", "labels"])
+@pytest.mark.parametrize("digits", [None, 4])
+@pytest.mark.parametrize("k", [1, 13, 90, 100_000])
+def test_weighted_and_tied_neighbors(
+    distance: Distance, assumption: Literal["errors", "labels"], digits: int | None, k: int
+) -> None:
+    data = example(150, 3, digits=digits)
+    queries = np.concatenate([example(30, 3, seed=1, digits=digits)[0], data[0][:20]])
+    chosen = KNN(k, distance, assumption, crop=1e-3)
+    state = chosen._fit(*data, seed=0)
+    expected = brute(chosen, k, 1e-3, data, queries)
+    np.testing.assert_allclose(chosen.apply(state, queries), expected, atol=1e-10)
+
+
+def test_ties_by_symmetry_are_shared() -> None:
+    # Every permutation of a row is as far from the middle, whatever the rounding of sums.
+    rng = np.random.default_rng(0)
+    row = rng.dirichlet(np.ones(7))
+    p = np.array([rng.permutation(row) for _ in range(40)])
+    y = np.arange(40) % 7
+    for distance in ("kl", "euclidean"):
+        chosen = KNN(5, distance)
+        found = chosen.apply(chosen._fit(p, y, np.ones(40), seed=0), np.full((1, 7), 1 / 7))
+        expected = finish(np.full(7, 1 / 7), values(p, y, "errors").mean(axis=0), "errors", 1e-4)
+        np.testing.assert_allclose(found[0], expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 20, 500])
+def test_a_threshold_from_a_sample_changes_nothing(monkeypatch: pytest.MonkeyPatch, k: int) -> None:
+    data = example(3000, 4)
+    queries = example(40, 4, seed=1)[0]
+    chosen = KNN(k)
+    state = chosen._fit(*data, seed=0)
+    expected = chosen.apply(state, queries)
+    monkeypatch.setattr(_search, "_SAMPLE", 300)
+    monkeypatch.setattr(_search, "_ELEMENTS", 20_000)
+    np.testing.assert_allclose(chosen.apply(state, queries), expected, atol=1e-13)
+
+
+def test_a_sample_that_misleads_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_search, "_SAMPLE", 50)
+    closeness = np.tile(np.arange(1000.0)[::-1], (3, 1))  # the sample holds the largest
+    found = _search._thresholds(closeness, 100)
+    assert ((closeness >= found).sum(axis=1) >= 100).all()
+
+
+@pytest.mark.parametrize("distance", ["kl", "euclidean"])
+def test_cross_validation_is_that_of_refits(distance: Distance) -> None:
+    p, y, weights = example(180, 3, digits=9)
+    chosen = KNN(distance=distance)
+    state = chosen._fit(p, y, weights, seed=5)
+    fold = folds_of(p, y)
+    assert state["candidates"].tolist() == [32, 64, 128, 256]
+    assert 256 <= weights.sum() < 512
+    for k, loss in zip(state["candidates"], state["cv_losses"], strict=True):
+        found = np.empty_like(p)
+        for f in range(10):
+            kept = fold != f
+            refit = KNN(int(k), distance)
+            found[~kept] = refit.apply(refit._fit(p[kept], y[kept], weights[kept], 0), p[~kept])
+        assert loss == pytest.approx(log_loss(found, y, weights), abs=1e-9)
+    assert state["k"] == state["candidates"][np.argmin(state["cv_losses"])]
+
+
+def test_few_rows_have_one_candidate() -> None:
+    state = KNN()._fit(*example(20, 3)[:2], np.ones(20), seed=0)
+    assert state["candidates"].tolist() == [32]
+    assert state["k"] == 32
+
+
+def test_options() -> None:
+    few = [[0.2, 0.8], [0.7, 0.3]], [1, 0]
+    with pytest.raises(ValueError, match="k must be at least 1, got 0"):
+        KNN(0).fit(*few)
+    with pytest.raises(TypeError, match="k must be an integer, got 2.5"):
+        KNN(2.5).fit(*few)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="distance must be one of"):
+        KNN(distance="cosine").fit(*few)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="assumption must be one of"):
+        KNN(assumption="none").fit(*few)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="crop must be less than 0.5"):
+        KNN(crop=0.7).fit(*few)

@@ -1,0 +1,168 @@
+"""What calibrators that average over a neighborhood have in common."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bayescal.calibrators import KNN, Calibrator, Forest, Kernel
+from bayescal.calibrators._neighbors import crop_floor, distinct_rows, merge
+from tests.calibrators.brute import example
+from tests.calibrators.multiclass_hostile import PROBABILITIES
+
+CHOSEN: tuple[Calibrator, ...] = (
+    KNN(6),
+    KNN(40, "euclidean", "labels"),
+    Kernel(bandwidth=0.05),
+    Kernel("dirichlet_mixture", 0.05),
+    Kernel("rbf", 0.05, "labels"),
+    Forest(6, 5),
+    Forest(6, 5, "labels"),
+)
+CROSS_VALIDATED: tuple[Calibrator, ...] = (
+    KNN(),
+    KNN(distance="euclidean", assumption="labels"),
+    Kernel(),
+    Kernel("dirichlet_mixture", assumption="labels"),
+    Kernel("rbf"),
+    Forest(trees=5),
+    Forest(trees=5, assumption="labels"),
+)
+
+
+@pytest.mark.parametrize("chosen", CHOSEN + CROSS_VALIDATED, ids=repr)
+@pytest.mark.parametrize("name", PROBABILITIES)
+def test_hostile_data(chosen: Calibrator, name: str) -> None:
+    given, y = PROBABILITIES[name]
+    scores, y = np.array(given, float), np.array(y)
+    before = scores.copy()
+    state = chosen._fit(scores, y, np.ones(len(y)), seed=0)
+    for value in state.values():
+        assert isinstance(value, np.ndarray)
+        assert np.isfinite(value).all()
+    k = scores.shape[1]
+    new = np.random.default_rng(0).dirichlet(np.full(k, 0.1), 9)
+    found = chosen.apply(state, np.concatenate([scores, new, np.eye(k)]))
+    assert found.dtype == np.float64
+    assert np.isfinite(found).all()
+    assert found.min() > 0
+    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-12)
+    np.testing.assert_array_equal(scores, before)
+
+
+@pytest.mark.parametrize("chosen", CHOSEN, ids=repr)
+@pytest.mark.parametrize("digits", [None, 6])
+def test_weights_are_repetition_and_order_does_not_matter(
+    chosen: Calibrator, digits: int | None
+) -> None:
+    p, y, _ = example(60, 4, digits=digits)
+    count = np.random.default_rng(0).integers(1, 5, 60)
+    queries = np.concatenate([p, example(20, 4, seed=1)[0]])
+    found = chosen.apply(chosen._fit(p, y, count.astype(float), seed=0), queries)
+    many = chosen._fit(p.repeat(count, axis=0), y.repeat(count), np.ones(count.sum()), seed=0)
+    np.testing.assert_allclose(chosen.apply(many, queries), found, atol=1e-12)
+    turn = np.random.default_rng(1).permutation(60)
+    turned = chosen._fit(p[turn], y[turn], count[turn].astype(float), seed=0)
+    np.testing.assert_allclose(chosen.apply(turned, queries), found, atol=1e-12)
+
+
+@pytest.mark.parametrize("chosen", CROSS_VALIDATED, ids=repr)
+def test_one_row_has_its_own_loss(chosen: Calibrator) -> None:
+    state = chosen._fit(np.array([[0.2, 0.5, 0.3]]), np.array([1]), np.array([2.5]), seed=0)
+    np.testing.assert_allclose(state["cv_losses"], -np.log(0.5))
+    widest = {"KNN": ("k", 32), "Kernel": ("bandwidth", 102.4), "Forest": ("bins", 1)}
+    name, value = widest[type(chosen).__name__]
+    assert state[name] == value
+
+
+@pytest.mark.parametrize("chosen", [KNN(200), Kernel("rbf", 0.02), Forest(16)], ids=repr)
+def test_errors_of_an_overconfident_model_are_corrected(chosen: Calibrator) -> None:
+    rng = np.random.default_rng(0)
+    true = rng.dirichlet(np.ones(3), 6000)
+    sharp = true**2 / (true**2).sum(axis=1, keepdims=True)
+    y = (true.cumsum(axis=1) > rng.random((6000, 1))).argmax(axis=1)
+    state = chosen._fit(sharp[:4000], y[:4000], np.ones(4000), seed=0)
+    found = chosen.apply(state, sharp[4000:])
+    before = np.mean((sharp[4000:] - true[4000:]) ** 2)
+    assert np.mean((found - true[4000:]) ** 2) < before / 4
+
+
+def test_crop_by_hand() -> None:
+    for classes, crop in ((10, 1e-4), (100, 1e-6), (2, 0.0025)):
+        assert crop_floor(None, classes) == pytest.approx(crop)
+    # The mean error of the only row moves (0.9, 0.06, 0.04) to (1.5, -0.44, -0.06).
+    chosen = KNN(1, crop=0.1)
+    state = chosen._fit(np.array([[0.4, 0.5, 0.1]]), np.array([0]), np.ones(1), seed=0)
+    found = chosen.apply(state, np.array([[0.9, 0.06, 0.04]]))
+    np.testing.assert_allclose(found[0], np.array([0.9, 0.1, 0.1]) / 1.1)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_rows_are_distinct_as_by_numpy(dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 3, (500, 4)).astype(dtype) / 2
+    rows[0] = -0.0
+    first, place = distinct_rows(rows)
+    expected = np.unique(rows, axis=0)
+    assert len(first) == len(expected)
+    np.testing.assert_array_equal(rows[first][place], rows)
+    np.testing.assert_array_equal(np.unique(rows[first], axis=0), expected)
+    # The order is that of the rows themselves.
+    turned, _ = distinct_rows(rows[::-1].copy())
+    np.testing.assert_array_equal(rows[::-1][turned], rows[first])
+
+
+def test_two_rows_with_one_hash_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Zeros:
+        def integers(self, low: int, high: int, shape: Any, dtype: Any) -> np.ndarray:
+            return np.zeros(shape, dtype) + np.uint64(1 << 62)
+
+    rows = np.random.default_rng(0).integers(0, 3, (60, 3)) / 4
+    monkeypatch.setattr(np.random, "default_rng", lambda seed: Zeros())
+    first, place = distinct_rows(rows)
+    assert len(first) == len(np.unique(rows, axis=0))
+    np.testing.assert_array_equal(rows[first][place], rows)
+
+
+def test_merged_rows_hold_weights_and_shares() -> None:
+    p = np.array([[0.5, 0.5], [0.2, 0.8], [0.5, 0.5]])
+    points = merge(p, np.array([0, 1, 1]), np.array([1.0, 2, 3]))
+    place = int(np.flatnonzero(points.probabilities[:, 0] == 0.5)[0])
+    np.testing.assert_allclose(points.weights[place], 4)
+    np.testing.assert_allclose(points.observed[place], [0.25, 0.75])
+    np.testing.assert_allclose(points.values("errors")[place], [0.25, -0.25])
+    np.testing.assert_allclose(points.values("labels")[1 - place], [0, 1])
+
+
+PROGRAM = """
+import numpy as np
+from bayescal.calibrators import KNN, Forest, Kernel
+
+rng = np.random.default_rng(0)
+p = rng.dirichlet(np.full(50, 0.1), 15_000).astype(np.float32)
+y = rng.integers(0, 50, 15_000)
+queries = rng.dirichlet(np.full(50, 0.1), 15_000).astype(np.float32)
+for chosen in (KNN(512), Kernel(bandwidth=0.1), Forest(64)):
+    state = chosen._fit(p, y, np.ones(15_000), seed=0)
+    assert chosen.apply(state, queries).shape == queries.shape
+    (peak,) = [line for line in open("/proc/self/status") if line.startswith("VmHWM")]
+    print(type(chosen).__name__, int(peak.split()[1]) // 1024)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
+def test_memory_is_that_of_input_and_output() -> None:
+    # All pairs of rows and queries would take 1.8 GB, half of that in single precision; input and
+    # output take 12 MB. One process for all: the peak is that of the greediest so far.
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["KNN", "Kernel", "Forest"]
+    assert max(int(line.split()[1]) for line in done.stdout.splitlines()) < 800, done.stdout

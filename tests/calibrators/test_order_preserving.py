@@ -1,0 +1,297 @@
+"""Networks that keep the order of logits: order exactly, losses and training against plain code."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bayescal import metrics
+from bayescal._core.numerics import log_softmax, softmax
+from bayescal._core.optimise import Status
+from bayescal.calibrators import OrderPreserving, Temperature
+from bayescal.calibrators import _order_network as network
+from bayescal.calibrators._inputs import Inputs, convert
+from bayescal.calibrators._order_network import Family, Nets
+from bayescal.calibrators.temperature import fit_inverse_temperature
+from tests.calibrators.brute import folds_of
+from tests.calibrators.multiclass_hostile import LOGITS, PROBABILITIES
+
+FAMILIES: tuple[Family, Family] = ("diagonal", "full")
+
+
+def drawn(n: int, k: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draw logits, labels by a curved function of them, and weights."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(n, k)) * 4
+    y = (curved(z) + rng.gumbel(size=(n, k))).argmax(axis=1)
+    return z, y, rng.uniform(0.2, 3, n)
+
+
+def curved(z: np.ndarray) -> np.ndarray:
+    return 0.05 * z + 2 * np.tanh(z - 3)
+
+
+def loss(p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
+    return float(np.average(-np.log(p[np.arange(len(y)), y]), weights=weights))
+
+
+@functools.cache
+def fit(family: Family) -> tuple[OrderPreserving, dict[str, np.ndarray]]:
+    chosen = OrderPreserving(family, (5, 4))
+    state = chosen._fit(*drawn(500), seed=0)
+    assert state["n_iter"] > 0
+    return chosen, state
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def fitted(request: pytest.FixtureRequest) -> tuple[OrderPreserving, dict[str, np.ndarray]]:
+    return fit(request.param)
+
+
+# --- order --------------------------------------------------------------------------------------
+
+numbers = st.one_of(
+    st.floats(-1e300, 1e300),
+    st.floats(-10, 10),
+    st.sampled_from([0.0, -0.0, 1.0, 1 + 2**-52, 1 - 2**-53, 5e-324, -5e-324, 1e-300, 1e50, 1e51]),
+)
+
+
+@given(data=st.lists(st.lists(numbers, min_size=4, max_size=4), min_size=1, max_size=6))
+def test_order_is_kept_exactly(
+    fitted: tuple[OrderPreserving, dict[str, np.ndarray]], data: list[list[float]]
+) -> None:
+    z = np.array(data)
+    p = fitted[0].apply(fitted[1], z)
+    assert np.isfinite(p).all() and (p >= 0).all()
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-12)
+    first, second = z[:, :, None], z[:, None, :]
+    assert (p[:, :, None] >= p[:, None, :])[first >= second].all()
+    assert (p[:, :, None] == p[:, None, :])[first == second].all()
+
+
+@pytest.mark.parametrize("spread", [1e-6, 1.0, 5.0])
+def test_distinct_logits_stay_distinct(
+    fitted: tuple[OrderPreserving, dict[str, np.ndarray]], spread: float
+) -> None:
+    z = np.random.default_rng(0).normal(size=(3000, 4)) * spread
+    z[0] = [0.3, 0.1, 0.3, -2]
+    p = fitted[0].apply(fitted[1], z)
+    np.testing.assert_array_equal(np.argsort(p, axis=1)[1:], np.argsort(z, axis=1)[1:])
+    assert p[0, 0] == p[0, 2]
+    assert (np.diff(np.sort(p[1:], axis=1), axis=1) > 0).all()
+
+
+# --- functions ----------------------------------------------------------------------------------
+
+
+def test_diagonal_function_is_the_same_for_all_classes() -> None:
+    chosen, state = fit("diagonal")
+    knots, values, slope = state["knots"], state["values"], float(state["slope"])
+    assert (np.diff(knots) > 0).all() and (np.diff(values) > 0).all() and slope > 0
+
+    def g(x: float) -> float:
+        if x <= knots[0]:
+            return values[0] + slope * (x - knots[0])
+        if x >= knots[-1]:
+            return values[-1] + slope * (x - knots[-1])
+        i = np.flatnonzero(knots <= x)[-1]
+        part = (x - knots[i]) / (knots[i + 1] - knots[i])
+        return (1 - part) * values[i] + part * values[i + 1]
+
+    z = np.random.default_rng(1).normal(size=(40, 4)) * 12
+    expected = softmax(np.array([[g(x) for x in row] for row in z]))
+    np.testing.assert_allclose(chosen.apply(state, z), expected, rtol=1e-10)
+
+
+def test_full_function_against_its_matrices() -> None:
+    chosen, state = fit("full")
+    z = np.random.default_rng(1).normal(size=(30, 4)) * 5
+    found = chosen.apply(state, z)
+    for row, p in zip(z, found, strict=True):
+        u = (row - state["center"]) / state["scale"]
+        inner = np.tanh(u @ state["first"] + state["first_bias"])
+        inner = np.tanh(inner @ state["second"] + state["second_bias"])
+        factors = np.log1p(np.exp(inner @ state["last"] + state["last_bias"] + network.UNIT))
+        sorting = np.eye(4)[np.argsort(-row)]
+        differences = -np.diff(sorting @ row)
+        w = np.append(differences * factors * np.exp(state["log_slope"]) / state["scale"], 0)
+        logits = np.linalg.inv(sorting) @ np.triu(np.ones((4, 4))) @ w
+        np.testing.assert_allclose(p, softmax(logits[None])[0], rtol=1e-9)
+
+
+# --- training -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_objective_is_the_log_loss_of_predictions(family: Family) -> None:
+    z, y, weights = drawn(500)
+    chosen, state = fit(family)
+    assert state["objective"] == pytest.approx(loss(chosen.apply(state, z), y, weights), rel=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_training_starts_at_temperature_scaling(family: Family) -> None:
+    z, y, weights = drawn(300)
+    state = OrderPreserving(family, (3, 3))._fit(z, y, weights, seed=2)
+    folds, total = folds_of(z, y, 5), 0.0
+    for f in range(5):
+        kept = folds != f
+        inverse = fit_inverse_temperature(z[kept], y[kept], weights[kept]).inverse
+        scaled = log_softmax(inverse * z[~kept])
+        total -= weights[~kept] @ scaled[np.arange(len(scaled)), y[~kept]]
+    assert state["cv_losses"][0, 0] == pytest.approx(total / weights.sum(), rel=1e-9)
+    own = Temperature()._fit(z, y, weights, seed=0)
+    best = fit_inverse_temperature(z, y, weights).inverse
+    assert state["inverse"] == pytest.approx(best, rel=1e-9)
+    # Where nothing is held out nothing is trained, of any size.
+    chosen = OrderPreserving(family)
+    state = chosen._fit_folds(z, y, weights, 2, np.zeros(300, int))
+    assert state["n_iter"] == 0
+    np.testing.assert_allclose(
+        chosen.apply(state, z), Temperature().apply(own, z), rtol=1e-9, atol=1e-300
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_curved_function_is_found(family: Family) -> None:
+    z, y, _ = drawn(3000, 3)
+    test, labels, _ = drawn(20_000, 3, seed=1)
+    ones = np.ones(len(labels))
+    chosen = OrderPreserving(family)
+    state = chosen._fit(z, y, np.ones(3000), seed=0)
+    found = loss(chosen.apply(state, test), labels, ones)
+    truth = loss(softmax(curved(test)), labels, ones)
+    scaled = Temperature().apply(Temperature()._fit(z, y, np.ones(3000), seed=0), test)
+    gained = (loss(scaled, labels, ones) - found) / (loss(scaled, labels, ones) - truth)
+    assert gained > (0.9 if family == "diagonal" else 0.6)
+    assert (state["status"] == Status.LIMIT) == (state["n_iter"] == 10 * network.LOOKS)
+    assert state["cv_losses"].shape[0] == len(state["cv_hidden"])
+    best = np.unravel_index(np.argmin(state["cv_losses"]), state["cv_losses"].shape)
+    np.testing.assert_array_equal(state["hidden"], state["cv_hidden"][best[0]])
+    assert state["n_iter"] == 10 * best[1]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_weights_are_repetition_where_copies_share_a_fold(family: Family) -> None:
+    z, y, _ = drawn(200)
+    folds = folds_of(z, y, 5)
+    count = np.random.default_rng(0).integers(1, 4, 200)
+    chosen = OrderPreserving(family, (4, 3))
+    state = chosen._fit_folds(z, y, count.astype(float), 0, folds)
+    order = np.random.default_rng(1).permutation(count.sum())
+    repeated = [part.repeat(count, 0)[order] for part in (z, y, folds)]
+    other = chosen._fit_folds(*repeated[:2], np.ones(count.sum()), 0, repeated[2])
+    assert other["n_iter"] == state["n_iter"]
+    np.testing.assert_allclose(other["cv_losses"], state["cv_losses"], rtol=1e-5)
+    np.testing.assert_allclose(chosen.apply(other, z), chosen.apply(state, z), atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_masked_units_change_nothing(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    original = network.train
+
+    def listen(*arguments: Any) -> Any:
+        seen.append((arguments, original(*arguments)))
+        return seen[-1][1]
+
+    monkeypatch.setattr(network, "train", listen)
+    monkeypatch.setattr("bayescal.calibrators.order_preserving._SIZES", {family: ((2, 3), (5, 4))})
+    OrderPreserving(family)._fit(*drawn(150), seed=0)
+    (_, start, data, nets), looks = seen[0]
+    small = (nets.hidden == (2, 3)).all(axis=1)
+    own = {name: value[small] for name, value in start.items()}
+    own["first"], own["first_bias"] = own["first"][..., :2], own["first_bias"][..., :2]
+    own["second"], own["second_bias"] = own["second"][:, :2, :3], own["second_bias"][:, :3]
+    own["last"] = own["last"][:, :3]
+    alone = Nets(nets.hidden[small], nets.train[:, small], nets.held[:, small])
+    expected = original(family, own, data, alone)
+    common = min(len(looks.train), len(expected.train))
+    np.testing.assert_allclose(looks.train[:common, small], expected.train[:common], rtol=1e-6)
+    np.testing.assert_allclose(looks.held[:common, small], expected.held[:common], rtol=1e-6)
+    # So does the number of networks that are held at once.
+    monkeypatch.setattr(network, "_ELEMENTS", 2 * 256 * 4)
+    again = original(family, start, data, nets)
+    np.testing.assert_allclose(again.train, looks.train, rtol=1e-6)
+
+
+def test_similar_sizes_share_a_compilation(compilations: Callable[[], Any]) -> None:
+    for family in FAMILIES:
+        OrderPreserving(family, (2, 2))._fit(*drawn(200), seed=0)
+        with compilations() as names:
+            OrderPreserving(family, (2, 2))._fit(*drawn(256, seed=1), seed=1)
+        assert not [name for name in names if "advance" in name]
+
+
+# --- input --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("name", [*PROBABILITIES, *LOGITS])
+def test_hostile_data(family: Family, name: str) -> None:
+    inputs: Inputs = "probs" if name in PROBABILITIES else "logits"
+    given, y = (PROBABILITIES | LOGITS)[name]
+    z = convert(np.array(given, float), inputs, "logits")[0]
+    p = softmax(z)
+    chosen = OrderPreserving(family, (2, 2))
+    state = chosen._fit(z, np.array(y), np.ones(len(y)), seed=0)
+    found = chosen.apply(state, z)
+    assert all(isinstance(value, np.ndarray) for value in state.values())
+    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-12)
+    assert (found[p > 0] > 0).all() and (found >= 0).all()
+    # Never worse than temperature scaling on the rows that were seen, but for early stopping.
+    scaled = Temperature().apply(Temperature()._fit(z, np.array(y), np.ones(len(y)), seed=0), z)
+    ones, tiny = np.ones(len(y)), 1e-300
+    assert loss(np.maximum(found, tiny), np.array(y), ones) <= 1e-6 + loss(
+        np.maximum(scaled, tiny), np.array(y), ones
+    )
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_float32_rows_are_used_in_float64(family: Family) -> None:
+    z, y, weights = drawn(100)
+    narrow = z.astype(np.float32)
+    chosen = OrderPreserving(family, (2, 2))
+    state = chosen._fit(narrow, y, weights, seed=0)
+    wide = chosen._fit(narrow.astype(float), y, weights, seed=0)
+    assert state["objective"] == pytest.approx(float(wide["objective"]), rel=1e-6)
+    found = chosen.apply(state, narrow)
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found, chosen.apply(state, narrow.astype(float)))
+
+
+def test_options() -> None:
+    few = [[0.2, 0.8], [0.7, 0.3]], [1, 0]
+    with pytest.raises(ValueError, match="family must be one of"):
+        OrderPreserving("invariant").fit(*few)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="hidden must be one of 'cv', got 'auto'"):
+        OrderPreserving(hidden="auto").fit(*few)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match="hidden must be 'cv' or two integers"):
+        OrderPreserving(hidden=(3,)).fit(*few)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="hidden must be at least 1, got 0"):
+        OrderPreserving(hidden=(3, 0)).fit(*few)
+
+
+@pytest.mark.realdata
+def test_published_figures_of_densenet(shared_data: Path) -> None:
+    data = np.load(shared_data / "predictions" / "kull_densenet40_c10.npz")
+    chosen = OrderPreserving()
+    state = chosen._fit(data["logits_val"], data["y_val"].astype(int), np.ones(5000), seed=0)
+    found = chosen.apply(state, data["logits_test"])
+    # Published: log loss 0.225, ECE 0.80 %.
+    assert metrics.log_loss(found, data["y_test"]) == pytest.approx(0.225, abs=1e-3)
+    error = 100 * metrics.ece(found, data["y_test"], bins=15, binning="equal_mass")
+    assert error == pytest.approx(0.80, abs=0.1)
+    top = data["logits_test"].argmax(axis=1)
+    np.testing.assert_array_equal(found.argmax(axis=1), top)

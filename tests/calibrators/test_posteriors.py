@@ -1,0 +1,96 @@
+"""What every calibrator with a posterior promises of it."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+import bayescal as bc
+from bayescal.calibrators._parametric import ParametricCalibrator, warn_of_chains
+from bayescal.logistic._posterior import Draws
+from tests.calibrators.cases import DEFAULTS, Case, each, make
+
+PARAMETRIC = [case for case in DEFAULTS if issubclass(case.calibrator, ParametricCalibrator)]
+each_parametric = each(PARAMETRIC)
+
+
+def test_there_are_some() -> None:
+    assert {bc.Logistic, bc.Beta, bc.Vector} <= {case.calibrator for case in PARAMETRIC}
+
+
+@each_parametric
+def test_posteriors_and_intervals(case: Case, tmp_path: Path) -> None:
+    p, y, w, new = make(case)
+    options: dict[str, Any] = {"inference": "laplace", "num_samples": 200}
+    fitted = case(**options).fit(p, y, w)
+    posterior = fitted.posterior_
+    assert posterior.inference == "laplace" and posterior.divergences == 0 and posterior.draws
+    for draws in posterior.draws.values():
+        assert draws.shape[:2] == (1, 200)
+    probs, before = fitted.predict_proba(new), (0.0, 1.0)
+    own = probs[:, 1] if case.binary else probs
+    for level in (0.99, 0.9, 0.5, 0.1):
+        lower, upper = fitted.predict_interval(new, level=level)
+        assert lower.shape == upper.shape == own.shape
+        assert (before[0] <= lower).all() and (upper <= before[1]).all()
+        assert ((lower > 0) & (lower < upper) & (upper < 1)).all()
+        if level >= 0.9:
+            assert ((lower < own) & (own < upper)).all()
+        before = lower, upper
+    default = fitted.predict_interval(new)
+    np.testing.assert_array_equal(default, fitted.predict_interval(new, level=0.9))
+    np.testing.assert_array_equal(case(**options).fit(p, y, w).predict_proba(new), probs)
+    assert (case(**options, random_state=1).fit(p, y, w).predict_proba(new) != probs).any()
+    bc.save(fitted, tmp_path / "file")
+    for twin in (pickle.loads(pickle.dumps(fitted)), bc.load(tmp_path / "file")):
+        np.testing.assert_array_equal(twin.predict_interval(new), default)
+        assert repr(twin.posterior_) == repr(posterior)
+    for level in (0.0, 1.0, -3, np.nan):
+        with pytest.raises(ValueError, match="level must lie strictly between 0 and 1, got"):
+            fitted.predict_interval(new, level)
+
+
+@each([case for case in PARAMETRIC if case.binary])
+def test_posteriors_of_data_without_a_finite_optimum(case: Case) -> None:
+    p = np.linspace(0.05, 0.95, 40)
+    for y in (p > 0.5, p > 2, p < 2):
+        fitted = case(inference="laplace", classes=(0, 1)).fit(p, y.astype(int))
+        lower, upper = fitted.predict_interval(p)
+        assert fitted.status_ == "converged" and np.isfinite(fitted.predict_proba(p)).all()
+        assert ((lower >= 0) & (lower < upper) & (upper <= 1)).all()
+
+
+@each_parametric
+def test_without_a_posterior_there_is_no_interval(case: Case) -> None:
+    p, y, w, _ = make(case)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fitted = case(inference="map").fit(p, y, w)
+    message = "posterior_ needs inference='laplace' or 'nuts'; this was fitted by 'map'"
+    with pytest.raises(AttributeError, match=message):
+        fitted.posterior_  # noqa: B018
+    with pytest.raises(AttributeError, match=message):
+        fitted.predict_interval(p)
+    with pytest.raises(ValueError, match="inference must be one of 'map', 'laplace', 'nuts', got"):
+        case(inference="mcmc").fit(p, y)
+    for samples in (0, -1):
+        with pytest.raises(ValueError, match="num_samples must be at least 1"):
+            case(inference="laplace", num_samples=samples).fit(p, y)
+
+
+def test_bad_chains_are_said_to_be() -> None:
+    def draws(r_hat: float, ess: float) -> Draws:
+        return Draws(np.zeros((1, 4, 1)), np.array([1e3, ess]), np.array([1.0, r_hat]), 0, 0)
+
+    for r_hat, ess in ((1.2, 1000.0), (1.0, 99.0)):
+        with pytest.warns(bc.SamplingWarning, match="Temperature: .*raise num_samples"):
+            warn_of_chains(bc.Temperature(), draws(r_hat, ess))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_chains(bc.Temperature(), draws(1.0, 101.0))

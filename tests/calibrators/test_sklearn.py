@@ -1,0 +1,76 @@
+"""scikit-learn's own checks of an estimator, for every calibrator.
+
+The checks give tables of several features, calibrators take one score: here they are handed one
+column of the table, which tells the classes of the checks' data apart, as a log odds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.validation import validate_data
+
+from tests.calibrators.cases import find
+
+
+class OneColumn:
+    """Checks the whole table, and calibrates its last column, turned round."""
+
+    def _check_rows(self, scores: Any, reset: bool) -> np.ndarray:
+        rows = validate_data(self, scores, reset=reset, dtype="numeric", ensure_min_samples=1)
+        return -rows[:, -1:].astype(float)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # pyright: ignore[reportAttributeAccessIssue]
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+def of_one_column(parent: Any) -> type:
+    own = type(parent.__name__, (OneColumn, parent), {"__module__": __name__})
+    return dataclasses.dataclass(eq=False, repr=False)(own)
+
+
+NAMES = sorted(cls.__name__ for cls in find())
+# Pickled estimators are looked up at the top of this module.
+globals().update({cls.__name__: of_one_column(cls) for cls in find()})
+
+#: The only checks that may fail, and why.
+EXPECTED = {
+    "Decision": {
+        "check_sample_weight_equivalence_on_dense_data": "searches end a little before the optimum"
+    },
+}
+#: In place of long searches, of which the checks say nothing that one fit does not.
+QUICK: dict[str, dict[str, Any]] = {
+    "Kernel": {"bandwidth": 0.1},
+    "OrderPreserving": {"hidden": (2, 2)},
+}
+#: One of two classes, one of more.
+FAST = ("Logistic", "Isotonic", "Temperature")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in FAST else [pytest.mark.slow]) for n in NAMES]
+)
+def test_checks_of_scikit_learn(name: str) -> None:
+    with warnings.catch_warnings():
+        # Some of the checks' data have no finite optimum.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        results = check_estimator(
+            globals()[name](inputs="logits", **QUICK.get(name, {})),
+            expected_failed_checks=EXPECTED.get(name),
+            on_fail=None,
+            on_skip=None,
+        )
+    failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
+    assert not failed
+    passed = {r["check_name"] for r in results if r["status"] == "passed"}
+    assert {"check_classifiers_train", "check_fit_idempotent", "check_n_features_in"} <= passed
+    assert len(passed) > 45, [r["check_name"] for r in results if r["status"] != "passed"]

@@ -217,13 +217,11 @@ class _Binned(Metric):
 class BinnedError(_Binned, SumMetric):
     """The error over bins of equal width."""
 
+    rows = 3
+
     @property
     def cells(self) -> int:
         return self.parts * self.labels * self.bins
-
-    @property
-    def rows(self) -> int:
-        return 3
 
     def width(self, columns: int) -> int:
         return columns + self.parts

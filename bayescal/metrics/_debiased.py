@@ -117,9 +117,7 @@ def make_debiased(
 class DebiasedError(BinnedError):
     """The debiased error over bins of equal width."""
 
-    @property
-    def rows(self) -> int:
-        return 5
+    rows = 5
 
     def pieces(self, data: Predictions, xp: Any) -> tuple[Piece, ...]:
         found = super().pieces(data, xp)

@@ -192,14 +192,11 @@ class LossGap(SumMetric):
     """The average loss gap, from the sum of gaps of each loss (functions, k, decisions)."""
 
     losses: np.ndarray
+    rows = 2
 
     @property
     def cells(self) -> int:
         return len(self.losses)
-
-    @property
-    def rows(self) -> int:
-        return 2
 
     def width(self, columns: int) -> int:
         return self.losses.shape[0] * self.losses.shape[2]

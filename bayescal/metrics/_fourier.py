@@ -35,33 +35,29 @@ def split_nodes(predicted: Any, xp: Any) -> tuple[Any, Any]:
     return xp.stack([lower, lower + 1], axis=1), xp.stack([1 - upper, upper], axis=1)
 
 
-def transform(row: Any, xp: Any) -> Any:
-    """Return the Fourier coefficients of what stands at nodes, continued evenly."""
-    # An end and its mirror image are one node.
-    return xp.fft.rfft(xp.concatenate([2 * row[:1], row[1:-1], 2 * row[-1:], row[-2:0:-1]]))
+def transform(rows: Any, xp: Any) -> Any:
+    """Return the real Fourier coefficients (..., nodes) of what stands at nodes, continued evenly.
+
+    With jax.numpy ``rows`` is a single one.
+    """
+    if xp is np:
+        from scipy.fft import dct
+
+        # An end and its mirror image are one node.
+        ends = np.zeros_like(rows)
+        ends[..., [0, -1]] = rows[..., [0, -1]]
+        return np.asarray(dct(rows + ends, type=1, workers=-1))
+    mirrored = xp.concatenate([2 * rows[:1], rows[1:-1], 2 * rows[-1:], rows[-2:0:-1]])
+    return xp.fft.rfft(mirrored).real
 
 
-def smooth(spectrum: Any, factors: Any, xp: Any) -> Any:
-    """Return the density at the nodes."""
-    # Coefficients of what is even are real.
-    smoothed = (spectrum.real * factors).astype(spectrum.dtype)
-    return xp.fft.irfft(smoothed, 2 * GRID)[: GRID + 1] * GRID
+def smooth(spectra: Any, xp: Any) -> Any:
+    """Return densities (..., nodes) from Fourier coefficients (..., nodes)."""
+    if xp is np:
+        from scipy.fft import dct
 
-
-def transform_many(rows: np.ndarray) -> np.ndarray:
-    """Return the real Fourier coefficients (b, nodes) of rows, each continued evenly."""
-    from scipy.fft import dct
-
-    ends = np.zeros_like(rows)
-    ends[:, [0, -1]] = rows[:, [0, -1]]
-    return np.asarray(dct(rows + ends, type=1, workers=-1))
-
-
-def smooth_many(spectra: np.ndarray) -> np.ndarray:
-    """Return densities (b, nodes) from Fourier coefficients (b, nodes)."""
-    from scipy.fft import dct
-
-    return np.asarray(dct(spectra, type=1, workers=-1)) / 2
+        return np.asarray(dct(spectra, type=1, workers=-1)) / 2
+    return xp.fft.irfft(spectra, 2 * GRID)[: GRID + 1] * GRID
 
 
 def integral(values: Any, xp: Any) -> Any:

@@ -15,10 +15,8 @@ from bayescal.metrics._fourier import (
     gaussian,
     integral,
     smooth,
-    smooth_many,
     split_nodes,
     transform,
-    transform_many,
 )
 from bayescal.metrics.inputs import Predictions, check_positive, check_predictions
 from bayescal.metrics.sums import Piece, SumMetric, compute, size_pieces, sizes
@@ -126,14 +124,11 @@ class DensityError(SumMetric):
     kernel: str = "triweight"
     bandwidth: float | None = None
     norm: int = 1
+    rows = 7
 
     @property
     def cells(self) -> int:
         return GRID + 1
-
-    @property
-    def rows(self) -> int:
-        return 7
 
     def width(self, columns: int) -> int:
         return columns + 6
@@ -154,18 +149,11 @@ class DensityError(SumMetric):
         )
 
     def value(self, sums: Any, xp: Any) -> Any:
-        mass = sums[2, 0]
-        factors = self._factors(sums[2:, 0], xp)
-        density, happened = (smooth(transform(row / mass, xp), factors, xp) for row in sums[:2])
-        return self._norm(density, happened, xp)
+        return self._norm(sums, self._factors(sums[2:, 0], xp), xp)
 
     def values(self, sums: np.ndarray) -> np.ndarray:
         factors = np.stack([self._factors(each, np, _FAR) for each in sums[:, 2:, 0]])
-        mass = sums[:, 2, :1]
-        density, happened = (
-            smooth_many(transform_many(sums[:, row] / mass) * factors) for row in (0, 1)
-        )
-        return self._norm(density, happened, np)
+        return self._norm(np.moveaxis(sums, 1, 0), factors, np)
 
     def _factors(self, totals: Any, xp: Any, far: float = np.inf) -> Any:
         """Return the kernel's characteristic function for sums (5,) over all cases.
@@ -182,9 +170,12 @@ class DensityError(SumMetric):
             return gaussian(width, xp)
         return _triweight(width, xp, far)
 
-    def _norm(self, density: Any, happened: Any, xp: Any) -> Any:
-        """Return the error of densities (..., nodes) of predictions, and of those with outcome."""
-        density, happened = xp.maximum(density, 0), xp.maximum(happened, 0)
+    def _norm(self, sums: Any, factors: Any, xp: Any) -> Any:
+        """Return the error for sums (rows, ..., nodes) and factors (..., nodes) of frequencies."""
+        mass = sums[2, ..., :1]
+        density, happened = (
+            xp.maximum(smooth(transform(row / mass, xp) * factors, xp), 0) for row in sums[:2]
+        )
         nodes = xp.arange(GRID + 1).astype(density.dtype) / GRID
         gap = xp.abs(nodes * density - happened)
         if self.norm == 1:

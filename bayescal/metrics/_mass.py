@@ -77,14 +77,11 @@ class MassHistogram(SumMetric):
 
     metric: MassMetric
     width_cells: int = 4096
+    rows = 6
 
     @property
     def cells(self) -> int:
         return self.metric.groups * self.width_cells
-
-    @property
-    def rows(self) -> int:
-        return 6
 
     def width(self, columns: int) -> int:
         return 2 * columns

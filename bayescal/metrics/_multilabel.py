@@ -11,7 +11,7 @@ from bayescal._core.checks import check_choice, check_count, check_level
 from bayescal.metrics._calibration import BINNINGS, Binning
 from bayescal.metrics._mass import Group, MassMetric
 from bayescal.metrics.inputs import Predictions, check_many_labels, check_norm
-from bayescal.metrics.sums import Metric, Piece, SumMetric, compute
+from bayescal.metrics.sums import MeanMetric, Metric, Piece, SumMetric, compute
 
 __all__ = ["hamming_loss", "multilabel_ece"]
 
@@ -171,13 +171,11 @@ class _Labels(Metric):
 class LabelError(_Labels, SumMetric):
     """The errors over bins of equal width."""
 
+    rows = 3
+
     @property
     def cells(self) -> int:
         return self.labels * self.bins
-
-    @property
-    def rows(self) -> int:
-        return 3
 
     def width(self, columns: int) -> int:
         return 2 * columns
@@ -209,23 +207,12 @@ class LabelMassError(_Labels, MassMetric):
 
 
 @dataclass(frozen=True)
-class HammingLoss(SumMetric):
+class HammingLoss(MeanMetric):
     """The share of labels that are wrong."""
 
     labels: int
     threshold: float
 
-    @property
-    def cells(self) -> int:
-        return 1
-
-    @property
-    def rows(self) -> int:
-        return 2
-
-    def pieces(self, data: Predictions, xp: Any) -> tuple[Piece, ...]:
+    def cost(self, data: Predictions, xp: Any) -> Any:
         wrong = (data.probs > self.threshold) != (data.y == 1)
-        return Piece(None, wrong.astype(data.probs.dtype).mean(axis=1)), Piece(None, None)
-
-    def value(self, sums: Any, xp: Any) -> Any:
-        return sums[0, 0] / sums[1, 0]
+        return wrong.astype(data.probs.dtype).mean(axis=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from bayescal.metrics._events import largest
 from bayescal.metrics.inputs import Predictions, check_eps, check_predictions
-from bayescal.metrics.sums import Piece, SumMetric, compute
+from bayescal.metrics.sums import MeanMetric, compute
 
 __all__ = ["accuracy", "brier_score", "log_loss"]
 
@@ -139,30 +138,8 @@ def accuracy(probs: Any, y: Any, *, weights: Any = None) -> float:
     return compute(Accuracy(), check_predictions(probs, y, weights))
 
 
-class _Mean(SumMetric):
-    """A weighted mean over cases: a subclass writes what each case costs."""
-
-    @property
-    def cells(self) -> int:
-        return 1
-
-    @property
-    def rows(self) -> int:
-        return 2
-
-    @abstractmethod
-    def cost(self, data: Predictions, xp: Any) -> Any:
-        """Return the cost of each case, (n,)."""
-
-    def pieces(self, data: Predictions, xp: Any) -> tuple[Piece, ...]:
-        return Piece(None, self.cost(data, xp)), Piece(None, None)
-
-    def value(self, sums: Any, xp: Any) -> Any:
-        return sums[0, 0] / sums[1, 0]
-
-
 @dataclass(frozen=True)
-class LogLoss(_Mean):
+class LogLoss(MeanMetric):
     """The logarithmic loss; without ``eps``, clipped where the type of the predictions ends."""
 
     eps: float | None = None
@@ -170,20 +147,17 @@ class LogLoss(_Mean):
     def cost(self, data: Predictions, xp: Any) -> Any:
         eps = data.eps if self.eps is None else self.eps
         probs, y = data.probs, data.y
-        if probs.ndim == 1:
-            clipped = xp.clip(probs, eps, 1 - eps)
-            with np.errstate(divide="ignore"):
-                logs = xp.where(y == 1, xp.log(clipped), xp.log1p(-clipped))
-        else:
-            own = xp.clip(of_class(probs, y, xp), eps, 1 - eps)
-            with np.errstate(divide="ignore"):
-                logs = xp.log(own)
+        clipped = xp.clip(probs if probs.ndim == 1 else of_class(probs, y, xp), eps, 1 - eps)
+        with np.errstate(divide="ignore"):
+            logs = xp.log(clipped)
+            if probs.ndim == 1:
+                logs = xp.where(y == 1, logs, xp.log1p(-clipped))
         # Zero less turns the -0.0 of perfect predictions into 0.0.
         return 0.0 - logs
 
 
 @dataclass(frozen=True)
-class BrierScore(_Mean):
+class BrierScore(MeanMetric):
     """The Brier score."""
 
     def cost(self, data: Predictions, xp: Any) -> Any:
@@ -197,7 +171,7 @@ class BrierScore(_Mean):
 
 
 @dataclass(frozen=True)
-class Accuracy(_Mean):
+class Accuracy(MeanMetric):
     """The share of cases whose most probable class happened."""
 
     def cost(self, data: Predictions, xp: Any) -> Any:

@@ -132,13 +132,22 @@ class KernelError(DirectMetric):
     bandwidth: float
 
     def compute(self, data: Predictions, xp: Any) -> Any:
-        probs, weights = as_rows(data.probs, xp), data.weights
-        residual = residuals(data, xp)
+        weights, residual = data.weights, residuals(data, xp)
         if self.estimator == "linear":
-            n = len(probs) // 2 * 2
+            n = len(weights) // 2 * 2
             pairs = weights[0:n:2] * weights[1:n:2]
             return (pairs * self.pairs(data, xp)).sum() / _positive(pairs.sum(), xp)
-        every = self._all_pairs(probs, residual, weights, xp)
+        if xp is np:
+            every = self.quadratic_forms(data, weights[:, None])[0]
+        else:
+            probs, weighted = as_rows(data.probs, jnp), residual * weights[:, None]
+
+            def one(row: Any) -> Any:
+                point, own = row
+                near = self.similarity(lengths(point - probs, self.distance, jnp), jnp)
+                return near @ (weighted @ own)
+
+            every = jax.lax.map(one, (probs, weighted), batch_size=16).sum()
         total = weights.sum()
         if self.estimator == "biased":
             return every / total**2
@@ -187,26 +196,6 @@ class KernelError(DirectMetric):
         """Return the kernel at given distances."""
         scaled = gaps / self.bandwidth
         return xp.exp(-scaled) if self.kernel == "exponential" else xp.exp(-(scaled**2) / 2)
-
-    def _all_pairs(self, probs: Any, residual: Any, weights: Any, xp: Any) -> Any:
-        """Return the weighted sum over all ordered pairs, in blocks."""
-        weighted = residual * weights[:, None]
-        if xp is jnp:
-
-            def one(row: Any) -> Any:
-                point, own = row
-                near = self.similarity(lengths(point - probs, self.distance, jnp), jnp)
-                return near @ (weighted @ own)
-
-            return jax.lax.map(one, (probs, weighted), batch_size=16).sum()
-
-        def block(first: int, last: int, gaps: np.ndarray) -> float:
-            near = self.similarity(gaps, np)
-            near *= weighted[first:last] @ weighted[first:].T
-            # Pairs with later cases stand for themselves and their reverse.
-            return float(2 * near.sum() - near[:, : last - first].sum())
-
-        return sum(over_pairs(probs, self.distance, block))
 
 
 def _positive(value: Any, xp: Any) -> Any:

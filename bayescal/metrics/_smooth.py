@@ -18,10 +18,8 @@ from bayescal.metrics._fourier import (
     gaussian,
     integral,
     smooth,
-    smooth_many,
     split_nodes,
     transform,
-    transform_many,
 )
 from bayescal.metrics.inputs import Predictions, check_positive, check_predictions
 from bayescal.metrics.sums import Piece, SumMetric, compute
@@ -107,14 +105,11 @@ class SmoothError(SumMetric):
 
     kind: str
     bandwidth: float | None = None
+    rows = 2
 
     @property
     def cells(self) -> int:
         return GRID + 1
-
-    @property
-    def rows(self) -> int:
-        return 2
 
     def width(self, columns: int) -> int:
         return columns + 4
@@ -129,24 +124,24 @@ class SmoothError(SumMetric):
         spectrum = transform(sums[0] / sums[1, 0], xp)
 
         def error(width: Any) -> Any:
-            return integral(xp.abs(smooth(spectrum, gaussian(width, xp), xp)), xp)
+            return integral(xp.abs(smooth(spectrum * gaussian(width, xp), xp)), xp)
 
         if self.bandwidth is not None:
             return error(self.bandwidth)
         if xp is np:
-            return _fixed_point(error)
-        width = jax.lax.stop_gradient(_fixed_point_jax(error, spectrum.real.dtype))
+            return _fixed_points(lambda width: np.array([error(width[0])]), 1, _TOLERANCE)[0]
+        width = jax.lax.stop_gradient(_fixed_point_jax(error, spectrum.dtype))
         value, slope = jax.jvp(error, (width,), (jnp.ones_like(width),))
         # Newton's step changes nothing but the derivative, which is that of the fixed point.
         return width + (value - width) / (1 - jax.lax.stop_gradient(slope))
 
     def values(self, sums: np.ndarray) -> np.ndarray:
-        spectrum = transform_many(sums[:, 0] / sums[:, 1, :1])
+        spectrum = transform(sums[:, 0] / sums[:, 1, :1], np)
         if self.bandwidth is not None:
             return _errors(spectrum, np.full(len(sums), self.bandwidth))
         # Widths from few frequencies, and one step of Newton's method with all of them.
         few = spectrum[:, : _COARSE + 1]
-        width = _fixed_points(few)
+        width = _fixed_points(lambda width: _errors(few, width), len(few), 1e-9)
         nearby = width * (1 + 1e-4)
         slope = (_errors(few, nearby) - _errors(few, width)) / np.where(
             width > 0, nearby - width, 1
@@ -157,29 +152,6 @@ class SmoothError(SumMetric):
         return found
 
 
-def _fixed_point(error: Callable[[Any], Any]) -> float:
-    """Return the width that equals its error, by the Illinois rule between 0 and 1."""
-    low, high = 0.0, 1.0
-    above, below = error(low), error(high) - 1.0
-    if above <= 0:
-        return 0.0
-    side = 0
-    for _ in range(_STEPS):
-        width = (low * below - high * above) / (below - above)
-        excess = error(width) - width
-        if excess > 0:
-            low, above = width, excess
-            below = below / 2 if side > 0 else below
-            side = 1
-        else:
-            high, below = width, excess
-            above = above / 2 if side < 0 else above
-            side = -1
-        if abs(excess) < _TOLERANCE or high - low < _TOLERANCE:
-            return float(width)
-    return float((low + high) / 2)
-
-
 def _errors(spectra: np.ndarray, width: np.ndarray) -> np.ndarray:
     """Return the smooth error (b,) from coefficients (b, m), for as many widths."""
     frequency = np.pi * np.arange(spectra.shape[1])
@@ -188,20 +160,21 @@ def _errors(spectra: np.ndarray, width: np.ndarray) -> np.ndarray:
     damped = np.zeros_like(spectra)
     factors = np.exp(-((frequency[:used] * width[:, None]) ** 2) / 2)
     damped[:, :used] = spectra[:, :used] * factors
-    return integral(np.abs(smooth_many(damped)), np)
+    return integral(np.abs(smooth(damped, np)), np)
 
 
-def _fixed_points(spectra: np.ndarray) -> np.ndarray:
-    """Return the widths (b,) that equal their errors, by the Illinois rule between 0 and 1."""
-    low, high = np.zeros(len(spectra)), np.ones(len(spectra))
-    above, below = _errors(spectra, low), _errors(spectra, high) - 1
-    side = np.zeros(len(spectra))
-    width = low
+def _fixed_points(
+    errors: Callable[[np.ndarray], np.ndarray], count: int, tolerance: float
+) -> np.ndarray:
+    """Return widths (count,) that equal their errors, by the Illinois rule between 0 and 1."""
+    low, high = np.zeros(count), np.ones(count)
+    above, below = errors(low), errors(high) - 1
+    side, width = np.zeros(count), low
     for _ in range(_STEPS):
         gap = below - above
         width = np.where(gap < 0, (low * below - high * above) / np.where(gap < 0, gap, 1), 0)
-        excess = _errors(spectra, width) - width
-        if (np.abs(excess) < 1e-9).all():
+        excess = errors(width) - width
+        if ((np.abs(excess) < tolerance) | (high - low < tolerance)).all():
             break
         up = excess > 0
         below = np.where(up, np.where(side > 0, below / 2, below), excess)

@@ -69,18 +69,10 @@ def _make_log_loss(columns: int | None, *, eps: Any = None) -> LogLoss:
     return LogLoss(None if eps is None else check_eps(eps, 0.0))
 
 
-def _make_brier(columns: int | None) -> BrierScore:
-    return BrierScore()
-
-
-def _make_accuracy(columns: int | None) -> Accuracy:
-    return Accuracy()
-
-
 METRICS: dict[str, Entry] = {
     "log_loss": Entry(log_loss, make=_make_log_loss, best="low"),
-    "brier_score": Entry(brier_score, make=_make_brier, best="low"),
-    "accuracy": Entry(accuracy, make=_make_accuracy, best="high"),
+    "brier_score": Entry(brier_score, make=lambda columns: BrierScore(), best="low"),
+    "accuracy": Entry(accuracy, make=lambda columns: Accuracy(), best="high"),
     "ece": Entry(ece, make=make_ece),
     "debiased_ece": Entry(debiased_ece, make=make_debiased, counts=True),
     "smooth_ece": Entry(smooth_ece, make=make_smooth),

@@ -9,7 +9,8 @@ in blocks of rows, and JAX, to be mapped and compiled.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,7 @@ from bayescal.metrics.inputs import Predictions
 
 __all__ = [
     "DirectMetric",
+    "MeanMetric",
     "Metric",
     "Piece",
     "SumMetric",
@@ -61,15 +63,13 @@ class Metric:
 class SumMetric(Metric, ABC):
     """A metric that is a function of weighted sums: ``pieces``, ``value`` and ``cells``."""
 
-    @property
-    @abstractmethod
-    def cells(self) -> int:
-        """Number of cells of each row of sums."""
+    #: Number of rows of sums.
+    rows: ClassVar[int]
 
     @property
-    @abstractmethod
-    def rows(self) -> int:
-        """Number of rows of sums."""
+    def cells(self) -> int:
+        """Number of cells of each row of sums."""
+        return 1
 
     @abstractmethod
     def pieces(self, data: Predictions, xp: Any) -> tuple[Piece, ...]:
@@ -90,6 +90,22 @@ class SumMetric(Metric, ABC):
     def bound(self, sums: np.ndarray) -> float:
         """Return how far the value may be from that of a metric which looks at single cases."""
         return 0.0
+
+
+class MeanMetric(SumMetric):
+    """A weighted mean over cases: a subclass writes what each case costs."""
+
+    rows = 2
+
+    @abstractmethod
+    def cost(self, data: Predictions, xp: Any) -> Any:
+        """Return the cost of each case, (n,)."""
+
+    def pieces(self, data: Predictions, xp: Any) -> tuple[Piece, ...]:
+        return Piece(None, self.cost(data, xp)), Piece(None, None)
+
+    def value(self, sums: Any, xp: Any) -> Any:
+        return sums[0, 0] / sums[1, 0]
 
 
 class DirectMetric(Metric, ABC):
@@ -140,13 +156,18 @@ def collect(metric: SumMetric, data: Predictions, xp: Any = np) -> Any:
         pieces = metric.pieces(data, xp)
         return jnp.stack([_segment_sum(p, data.weights, metric.cells) for p in pieces])
     sums = np.zeros((metric.rows, metric.cells))
-    n = len(data.y)
-    step = max(_BLOCK // max(metric.width(data.probs.size // n), 1), 16)
-    for first in range(0, n, step):
-        block = data.part(slice(first, first + step))
+    for part in _parts(metric, data, _BLOCK):
+        block = data.part(part)
         for row, piece in zip(sums, metric.pieces(block, np), strict=True):
             _add(row, piece, block.weights)
     return sums
+
+
+def _parts(metric: SumMetric, data: Predictions, numbers: int) -> Iterator[slice]:
+    """Yield blocks of cases that take about so many numbers at work."""
+    n = len(data.y)
+    step = max(numbers // max(metric.width(data.probs.size // n), 1), 16)
+    return (slice(first, first + step) for first in range(0, n, step))
 
 
 def collect_many(metric: SumMetric, data: Predictions, factors: np.ndarray) -> np.ndarray:
@@ -154,11 +175,8 @@ def collect_many(metric: SumMetric, data: Predictions, factors: np.ndarray) -> n
 
     What cases add is computed once.
     """
-    n, b = factors.shape
-    sums = np.zeros((metric.rows, metric.cells, b))
-    step = max(_MANY // max(metric.width(data.probs.size // n), 1), 16)
-    for first in range(0, n, step):
-        part = slice(first, first + step)
+    sums = np.zeros((metric.rows, metric.cells, factors.shape[1]))
+    for part in _parts(metric, data, _MANY):
         block = data.part(part)
         weights = factors[part] * block.weights[:, None]
         for own, piece in zip(sums, metric.pieces(block, np), strict=True):
@@ -176,29 +194,24 @@ def standard_error(metric: SumMetric, data: Predictions) -> float:
     sums = collect(metric, data)
     with float64():
         slope = np.asarray(jax.grad(lambda s: metric.value(s, jnp))(jnp.asarray(sums)))
-    whole = bool((data.weights == np.floor(data.weights)).all())
-    n = len(data.y)
-    step = max(_BLOCK // max(metric.width(data.probs.size // n), 1), 16)
     total = 0.0
-    for first in range(0, n, step):
-        block = data.part(slice(first, first + step))
+    for rows in _parts(metric, data, _BLOCK):
+        block = data.part(rows)
         influence = np.zeros(len(block.y))
         for row, piece in zip(slope, metric.pieces(block, np), strict=True):
             part = row[0] if piece.cell is None else row[piece.cell]
             part = part if piece.value is None else part * piece.value
             part = np.broadcast_to(part, (len(influence),) if np.ndim(part) < 1 else part.shape)
             influence += part if part.ndim == 1 else part.sum(axis=1)
-        weights = block.weights if whole else block.weights**2
+        weights = block.weights if data.whole else block.weights**2
         total += float(weights @ influence**2)
     return float(np.sqrt(total))
 
 
 def size_pieces(cell: Any, weights: Any) -> tuple[Piece, Piece]:
     """Return what :func:`sizes` needs besides the sum of weights: squares, and whole or not."""
-    fraction = (weights != weights.round()).astype(weights.dtype)
-    return Piece(cell, weights if cell is None or cell.ndim == 1 else weights[:, None]), Piece(
-        None, fraction
-    )
+    own = weights if cell is None or cell.ndim == 1 else weights[:, None]
+    return Piece(cell, own), Piece(None, (weights != weights.round()).astype(weights.dtype))
 
 
 def sizes(mass: Any, squares: Any, fractions: Any, xp: Any) -> Any:
@@ -211,19 +224,13 @@ def _add(row: np.ndarray, piece: Piece, weights: np.ndarray) -> None:
     """Add a block's piece to a row of sums, in place."""
     cell, value = piece
     if cell is None:
-        if value is None:
-            row[0] += weights.sum()
-        else:
-            row[0] += (weights @ value).sum()
+        row[0] += weights.sum() if value is None else (weights @ value).sum()
         return
     if cell is ...:
         row += weights @ value
         return
-    if cell.ndim == 2:
-        weighted = weights[:, None] if value is None else weights[:, None] * value
-        weighted = np.broadcast_to(weighted, cell.shape)
-    else:
-        weighted = weights if value is None else weights * value
+    own = weights if cell.ndim == 1 else weights[:, None]
+    weighted = np.broadcast_to(own if value is None else own * value, cell.shape)
     row += np.bincount(cell.ravel(), weighted.ravel(), minlength=len(row))
 
 

@@ -177,7 +177,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
             entry = own.name.removesuffix("_")
             if own.init or own.name in ("classes_", "status_"):
                 continue
-            self.__dict__.pop(own.name, None)  # of an earlier fit
+            vars(self).pop(own.name, None)  # of an earlier fit
             if entry in state:
                 value = state[entry]
                 setattr(self, own.name, value.item() if value.ndim == 0 else value)
@@ -233,9 +233,10 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
             scores = np.asarray(scores)
         if len(scores.shape) == 1:
             scores = np.asarray(scores).reshape(-1, 1)
-        return validate_data(
+        rows: Any = validate_data(
             self, scores, reset=reset, dtype="numeric", ensure_min_samples=1, force_writeable=False
         )
+        return rows
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

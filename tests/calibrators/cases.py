@@ -59,7 +59,7 @@ def other_values(default: Any, hint: Any) -> list[Any]:
     values: list[Any] = [v for part in parts for v in get_args(part) if isinstance(v, str | int)]
     values += [None] * (type(None) in parts) + [3] * (int in parts)
     if float in parts:
-        values.append(default + 0.25 if isinstance(default, float) else 0.25)
+        values.append((default + 0.25 if default else 0.1) if isinstance(default, float) else 0.25)
     if tuple[int, int] in parts:
         values.append((2, 2))
     return [value for value in values if value != default]

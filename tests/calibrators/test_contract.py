@@ -224,7 +224,7 @@ def test_what_is_monotone_never_falls(case: Case) -> None:
         for label in (y, 1 - y, np.random.default_rng(seed).integers(0, 2, len(y))):
             found = quietly_fit(case(), p, label, w).predict_proba(FINE)[:, 1]
             # Rounding of log odds is no fall.
-            assert bool(np.all(np.diff(found) > -1e-15))
+            assert np.diff(found).min() > -1e-15
 
 
 @each([case for case in CASES if case.calibrator.keeps != "nothing"])
@@ -236,7 +236,7 @@ def test_the_order_of_classes_is_kept_where_promised(case: Case) -> None:
         if case.calibrator.keeps == "order":
             order = np.argsort(new, axis=1)
             steps = np.diff(np.take_along_axis(probs, order, axis=1), axis=1)
-            assert (steps > -1e-12).all()
+            assert steps.min() > -1e-12
         top = np.take_along_axis(probs, new.argmax(axis=1)[:, None], axis=1)[:, 0]
         assert (top > probs.max(axis=1) - 1e-12).all()
 

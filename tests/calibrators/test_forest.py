@@ -74,8 +74,6 @@ def test_trees_are_those_grown_node_by_node(
     assert state["leaf_values"].shape == (6, state["bins"], 4)
     order = canonical_order(p, y, weights)
     trees = [plain_tree(p, order, bins, 11, tree).root for tree in range(6)]
-        plain_tree(p, canonical_order(p, y, weights), bins, 11, tree).root for tree in range(6)
-    ]
     value, expected = values(p, y, assumption), []
     for query in queries:
         means = []

@@ -104,7 +104,7 @@ def test_diagonal_function_is_the_same_for_all_classes() -> None:
             return values[-1] + slope * (x - knots[-1])
         i = np.flatnonzero(knots <= x)[-1]
         part = (x - knots[i]) / (knots[i + 1] - knots[i])
-        return (1 - part) * values[i] + part * values[i + 1]
+        return float((1 - part) * values[i] + part * values[i + 1])
 
     z = np.random.default_rng(1).normal(size=(40, 4)) * 12
     expected = softmax(np.array([[g(x) for x in row] for row in z]))
@@ -190,7 +190,7 @@ def test_weights_are_repetition_where_copies_share_a_fold(family: Family) -> Non
     state = chosen._fit_folds(z, y, count.astype(float), 0, folds)
     order = np.random.default_rng(1).permutation(count.sum())
     repeated = [part.repeat(count, 0)[order] for part in (z, y, folds)]
-    other = chosen._fit_folds(*repeated[:2], np.ones(count.sum()), 0, repeated[2])
+    other = chosen._fit_folds(repeated[0], repeated[1], np.ones(count.sum()), 0, repeated[2])
     assert other["n_iter"] == state["n_iter"]
     np.testing.assert_allclose(other["cv_losses"], state["cv_losses"], rtol=1e-5)
     np.testing.assert_allclose(chosen.apply(other, z), chosen.apply(state, z), atol=1e-5)

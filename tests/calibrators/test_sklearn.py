@@ -23,7 +23,7 @@ class OneColumn:
     """Checks the whole table, and calibrates its last column, turned round."""
 
     def _check_rows(self, scores: Any, reset: bool) -> np.ndarray:
-        rows = validate_data(self, scores, reset=reset, dtype="numeric", ensure_min_samples=1)
+        rows: Any = validate_data(self, scores, reset=reset, dtype="numeric", ensure_min_samples=1)
         return -rows[:, -1:].astype(float)
 
     def __sklearn_tags__(self) -> Any:

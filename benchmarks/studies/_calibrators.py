@@ -36,7 +36,7 @@ SECONDS = ("fit_seconds", "predict_seconds")
 #: The name of what is done without any calibration.
 NONE = "uncalibrated"
 _AFTER = "temperature+"
-#: Variants beside the default options of each map: name, and options.
+#: Variants beside the default options.
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "temperature_ece": ("temperature", {"objective": "adaptive_ece"}),
     "matrix_odir": ("matrix", {"off_diagonal": "cv", "intercept": "cv"}),

@@ -162,4 +162,4 @@ def show_labels(console: Console, name: str, facts: dict, found: dict) -> None:
 def say_missing(console: Console, found: dict) -> None:
     """Print which variants of maps could not be run."""
     if found["not_registered"]:
-        say(console, f"not in the registry: {', '.join(found['not_registered'])}")
+        say(console, f"not there: {', '.join(found['not_registered'])}")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from bayescal.logistic import method
+from bayescal.regression import method
 from scipy import optimize, stats
 from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
@@ -310,7 +310,7 @@ def test_scikit_learns_checks(options: dict[str, Any]) -> None:
 
 
 def test_a_mode_that_is_not_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    from bayescal.logistic import _posterior
+    from bayescal.regression import posterior as _posterior
 
     x, y, _ = data(30)
     newton = _posterior.newton

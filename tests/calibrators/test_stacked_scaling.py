@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bayescal.study.arena import find_experiments, read_experiment
+from benchmarks.studies.arena import find_experiments, read_experiment
 from scipy import optimize
 from scipy.special import log_softmax, softmax
 

@@ -12,7 +12,6 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 
 import bayescal as bc
-from bayescal.maps.multiclass import MULTICLASS
 from benchmarks.studies import _calibrators, _networks, _published, cnn
 from benchmarks.studies._binary_tables import split_rows
 
@@ -71,16 +70,17 @@ def test_all_registered_maps_are_there_once() -> None:
     methods, missing = _calibrators.find_methods()
     names = [method.name for method in methods]
     assert len(set(names)) == len(names)
-    assert {"uncalibrated", *MULTICLASS, "isotonic", "temperature+knn"} <= set(names)
+    assert {"uncalibrated", *_calibrators.registered(), "isotonic", "temperature+knn"} <= set(names)
     assert set(_calibrators.VARIANTS) == set(missing) | (set(_calibrators.VARIANTS) & set(names))
     random = {method.name for method in methods if method.random}
-    assert {"forest", "knn", "matrix_odir", "temperature+kernel"} <= random
-    assert not {"uncalibrated", "temperature", "matrix", "isotonic"} & random
+    assert {"forest", "decision_cv", "order_preserving", "temperature+forest"} <= random
+    assert not {"uncalibrated", "temperature", "matrix_odir", "isotonic", "knn"} & random
     assert len({method.question() for method in methods}) == len(methods)
 
 
 def test_maps_that_are_not_registered_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(MULTICLASS, "knn")
+    rest = {name: own for name, own in _calibrators.registered().items() if name != "knn"}
+    monkeypatch.setattr(_calibrators, "registered", lambda: rest)
     methods, missing = _calibrators.find_methods()
     assert missing == ["knn_euclidean"]
     assert not [method for method in methods if "knn" in method.name]
@@ -101,7 +101,7 @@ def test_results_are_those_of_estimators_and_scipy() -> None:
         "temperature": scaled,
         "temperature+knn": knn.predict_proba(temperature.predict_proba(test_z)),
     }
-    fixed = _calibrators.Method("temperature+knn", MULTICLASS["knn"](k=64), True)  # type: ignore[call-arg]
+    fixed = _calibrators.Method("temperature+knn", bc.KNN(64), True)
     outcome = _calibrators.run_method(fixed, z, y, test_z, "logits", 0)
     np.testing.assert_allclose(outcome.probs, probs["temperature+knn"], atol=1e-9)
     for name in ("uncalibrated", "temperature"):

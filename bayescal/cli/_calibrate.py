@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 
 import bayescal as bc
-from bayescal.cli._columns import Columns, Labels, by_name, find_columns, parse_models, read_labels
+from bayescal.cli._columns import choose_models, read_labels
 from bayescal.cli._errors import CommandError, library_call, say
 from bayescal.cli._files import (
     Table,
+    append_columns,
+    check_new_columns,
     check_target,
     enumerate_names,
     is_standard_output,
@@ -21,34 +24,46 @@ from bayescal.cli._files import (
     read_table,
     write_table,
 )
+from bayescal.cli._options import Label, Scores, Seed, Weights
 
 #: Calibrators that cannot be made by their name alone.
 _OTHER = {"Calibrator", "OneVsRest"}
 
 
 def fit_file(
-    file: Path,
+    file: Scores,
     *,
-    label: str,
-    columns: str | None,
-    classes: str | None,
-    inputs: str,
-    weights: str | None,
-    method: str,
-    seed: int,
-    out: Path,
+    label: Label,
+    out: Annotated[Path, typer.Option(help="File for the calibrator; usually NAME.npz.")],
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of the second class, or one for each class with commas between. By "
+            "default all other columns of numbers, if these can only be the scores."
+        ),
+    ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(help="Labels with commas between, in the order of the columns."),
+    ] = None,
+    inputs: Annotated[
+        str, typer.Option(help="What the columns hold: probs, logits or scores.")
+    ] = "probs",
+    weights: Weights = None,
+    method: Annotated[str, typer.Option(help="A calibrator's class, as Temperature.")] = "Auto",
+    seed: Seed = 0,
 ) -> None:
-    """Read labels and scores, fit, write the calibrator, and say what to expect of it."""
+    """Learn to calibrate scores from a CSV file, and say what to expect."""
     if inputs not in ("probs", "logits", "scores"):
         raise CommandError(f"--inputs must be probs, logits or scores, got {inputs!r}")
-    if seed < 0:
-        raise CommandError(f"--seed must not be negative, got {seed}")
     if is_standard_output(out):
         raise CommandError("--out must be a file, got -")
     check_target(out)
     table = read_table(file)
     labels = read_labels(table, label, classes)
-    names = _choose_columns(table, label, columns, weights, labels)
+    named = [] if columns is None else [f"scores={columns}"]
+    (model,) = choose_models(table, named, label, weights, labels.classes)
+    names = model.ordered(labels.classes)
     scores = _read(table, names)
     own = None if weights is None else numeric_column(table, weights, "--weights")
     start = time.perf_counter()
@@ -62,8 +77,20 @@ def fit_file(
     say(f"{len(table.rows):,} rows of {', '.join(names)}, {seconds:.1f} s; written: {out}")
 
 
-def apply_file(calibrator: Path, file: Path, *, out: Path, prefix: str) -> None:
-    """Read a calibrator and scores, and write the rows with calibrated probabilities."""
+def apply_file(
+    calibrator: Annotated[Path, typer.Argument(help="Written by fit.", show_default=False)],
+    file: Annotated[
+        Path, typer.Argument(help="CSV file with the same columns of scores.", show_default=False)
+    ],
+    *,
+    out: Annotated[
+        Path, typer.Option(help="File to write: the rows and their probabilities; - prints.")
+    ],
+    prefix: Annotated[
+        str, typer.Option(help="Of the new columns, before the names of the classes.")
+    ] = "calibrated_",
+) -> None:
+    """Calibrate the scores in a CSV file."""
     check_target(out)
     try:
         with library_call():
@@ -76,36 +103,11 @@ def apply_file(calibrator: Path, file: Path, *, out: Path, prefix: str) -> None:
     del fitted.feature_names_in_
     table = read_table(file)
     added = [f"{prefix}{label}" for label in fitted.classes_]
-    for name in added:
-        if name in [own.strip() for own in table.header]:
-            raise CommandError(
-                f"{file}: the file has a column {name!r} already; choose another --prefix"
-            )
+    check_new_columns(table, dict.fromkeys(added, "choose another --prefix"))
     with library_call():
         probs = fitted.predict_proba(_read(table, names))
-
-    def rows() -> Iterator[list[str]]:
-        for row, values in zip(table.rows, probs, strict=True):
-            yield [*row, *(repr(float(value)) for value in values)]
-
-    write_table(out, [*table.header, *added], rows())
+    write_table(out, [*table.header, *added], append_columns(table, probs))
     say(f"{len(table.rows):,} rows with columns {enumerate_names(added)}")
-
-
-def _choose_columns(
-    table: Table, label: str, columns: str | None, weights: str | None, labels: Labels
-) -> list[str]:
-    """Return the columns of the scores, in the order of the classes where they are named so."""
-    if columns is None:
-        apart = [label.strip(), *([] if weights is None else [weights.strip()])]
-        model, left_out = find_columns(table, apart, labels.classes)
-        if left_out:
-            say(f"columns without numbers are left out: {enumerate_names(left_out)}")
-    else:
-        model: Columns = parse_models([f"scores={columns}"], labels.classes)[0]
-    if len(model.columns) == 1:
-        return model.columns
-    return by_name(model.columns, labels.classes) or model.columns
 
 
 def _read(table: Table, names: Sequence[str]) -> np.ndarray:

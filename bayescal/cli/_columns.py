@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.numerics import softmax
-from bayescal.cli._errors import CommandError
+from bayescal.cli._errors import CommandError, say
 from bayescal.cli._files import Table, enumerate_names, is_number, numeric_column, text_column
 
 _ADVICE = (
@@ -30,6 +30,23 @@ class Columns(NamedTuple):
 
     name: str
     columns: list[str]
+
+    def ordered(self, classes: Sequence[str]) -> list[str]:
+        """Return the columns, in the order of the classes where they are named like these."""
+        return (len(self.columns) > 1 and by_name(self.columns, classes)) or self.columns
+
+
+def choose_models(
+    table: Table, given: Sequence[str], label: str, weights: str | None, classes: Sequence[str]
+) -> list[Columns]:
+    """Return the models that were named, or the one that there is beside labels and weights."""
+    if given:
+        return parse_models(given, classes)
+    apart = [name.strip() for name in (label, weights) if name is not None]
+    found, left_out = find_columns(table, apart, classes)
+    if left_out:
+        say(f"columns without numbers are left out: {enumerate_names(left_out)}")
+    return [found]
 
 
 def read_labels(table: Table, name: str, classes: str | None) -> Labels:
@@ -127,9 +144,7 @@ def read_probabilities(
     table: Table, model: Columns, classes: Sequence[str], inputs: str, normalise: bool
 ) -> tuple[np.ndarray, list[str]]:
     """Return probabilities (n,) or (n, k), and the columns in the order of the classes."""
-    order = model.columns
-    if len(order) > 1:
-        order = by_name(order, classes) or order
+    order = model.ordered(classes)
     values = np.stack([numeric_column(table, name, "--model") for name in order], axis=1)
     if inputs == "logits":
         if values.shape[1] == 1:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from bayescal import metrics
-from bayescal.cli._errors import CommandError, library_call, quality
+from bayescal.cli._errors import CommandError, library_call, quality, running
 from bayescal.cli._files import write_atomically
+from bayescal.cli._options import Integrator, NumSamples, Seed
 from bayescal.cli._prior_syntax import parse_prior
 from bayescal.posterior import posterior
 
@@ -31,26 +32,25 @@ class Scores(NamedTuple):
     test_labels: np.ndarray
 
 
-def demo(*, out: Path, seed: int, num_samples: int, integrator: str) -> None:
-    """Fit, calibrate, print a table and write a reliability diagram."""
-    if seed < 0:
-        raise CommandError(f"--seed must not be negative, got {seed}")
-    console, progress_console = Console(), Console(stderr=True)
+def demo(
+    *,
+    out: Annotated[Path, typer.Option(help="Folder for the figure; made if it is missing.")] = Path(
+        "bayescal-demo"
+    ),
+    seed: Seed = 0,
+    num_samples: NumSamples = 100_000,
+    integrator: Integrator = "importance",
+) -> None:
+    """Calibrate a linear SVM on a built-in data set: a table and a reliability diagram."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CommandError(f"{out}: cannot make the folder: {error.strerror}") from error
     steps = 3 + len(_METHODS)
-    with Progress(
-        TextColumn("{task.description:<34}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        console=progress_console,
-        transient=True,
-    ) as progress:
-        task = progress.add_task("training a linear SVM", total=steps)
+    with running() as progress:
+        progress("training a linear SVM", 0, steps)
         raw = _svm_scores(seed)
-        progress.update(task, advance=1, description="conditioning the prior")
+        progress("conditioning the prior", 1, steps)
         scores = _standardise(raw)
         base_rate = float(raw.calibration_labels.mean())
         start = time.perf_counter()
@@ -65,24 +65,20 @@ def demo(*, out: Path, seed: int, num_samples: int, integrator: str) -> None:
             )
         seconds: dict[str, float] = {"conditioning": time.perf_counter() - start}
         probs = {"uncalibrated": 1 / (1 + np.exp(-raw.test))}
-        for method in _METHODS:
-            progress.update(task, advance=1, description=f"predicting: {method}")
+        for done, method in enumerate(_METHODS, start=2):
+            progress(f"predicting: {method}", done, steps)
             start = time.perf_counter()
             with library_call():
                 probs[method] = np.asarray(post.predict(scores.test, method=method).probs)
             seconds[method] = time.perf_counter() - start
-        progress.update(task, advance=1, description="drawing")
+        progress("drawing", steps - 1, steps)
         figure = out / "reliability.png"
         _draw(figure, {n: probs[n] for n in ("uncalibrated", "predictive")}, raw.test_labels)
-        progress.update(task, advance=1)
-    console.print(_explain(raw, base_rate), highlight=False, markup=False)
+    console = Console(highlight=False, markup=False)
+    console.print(_explain(raw, base_rate))
     console.print(_table(probs, raw.test_labels, seconds))
-    console.print(
-        f"{integrator}{quality(post)}, {seconds['conditioning']:.1f} s to condition",
-        highlight=False,
-        markup=False,
-    )
-    console.print(f"reliability diagram: {figure}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"{integrator}{quality(post)}, {seconds['conditioning']:.1f} s to condition")
+    console.print(f"reliability diagram: {figure}", soft_wrap=True)
 
 
 def _svm_scores(seed: int) -> Scores:

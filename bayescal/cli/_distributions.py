@@ -7,51 +7,29 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 
-class Argument(NamedTuple):
-    """Name of an argument, whether it must be positive, and its default if it has one."""
-
-    name: str
-    positive: bool = False
-    default: float | None = None
-    required: bool = True
-
-
 class Entry(NamedTuple):
-    """Name of the class in NumPyro, and its arguments in order."""
+    """Name of the class in NumPyro, its arguments in order, and the optional ones with defaults."""
 
     numpyro: str
-    arguments: tuple[Argument, ...]
+    required: tuple[str, ...]
+    optional: tuple[tuple[str, float | None], ...] = ()
 
 
-_LOC, _SCALE = Argument("loc"), Argument("scale", positive=True)
-_RATE, _CONCENTRATION = Argument("rate", positive=True), Argument("concentration", positive=True)
+_POSITIVE = {"scale", "rate", "concentration", "concentration0", "concentration1", "df"}
 
 DISTRIBUTIONS: dict[str, Entry] = {
-    "uniform": Entry("Uniform", (Argument("low"), Argument("high"))),
-    "normal": Entry("Normal", (_LOC, _SCALE)),
-    "halfnormal": Entry("HalfNormal", (_SCALE,)),
-    "lognormal": Entry("LogNormal", (_LOC, _SCALE)),
-    "gamma": Entry("Gamma", (_CONCENTRATION, _RATE)),
-    "inversegamma": Entry("InverseGamma", (_CONCENTRATION, _RATE)),
-    "exponential": Entry("Exponential", (_RATE,)),
-    "beta": Entry(
-        "Beta",
-        (Argument("concentration1", positive=True), Argument("concentration0", positive=True)),
-    ),
-    "cauchy": Entry("Cauchy", (_LOC, _SCALE)),
-    "halfcauchy": Entry("HalfCauchy", (_SCALE,)),
-    "studentt": Entry(
-        "StudentT",
-        (
-            Argument("df", positive=True),
-            Argument("loc", default=0.0, required=False),
-            Argument("scale", positive=True, default=1.0, required=False),
-        ),
-    ),
-    "truncatednormal": Entry(
-        "TruncatedNormal",
-        (_LOC, _SCALE, Argument("low", required=False), Argument("high", required=False)),
-    ),
+    "uniform": Entry("Uniform", ("low", "high")),
+    "normal": Entry("Normal", ("loc", "scale")),
+    "halfnormal": Entry("HalfNormal", ("scale",)),
+    "lognormal": Entry("LogNormal", ("loc", "scale")),
+    "gamma": Entry("Gamma", ("concentration", "rate")),
+    "inversegamma": Entry("InverseGamma", ("concentration", "rate")),
+    "exponential": Entry("Exponential", ("rate",)),
+    "beta": Entry("Beta", ("concentration1", "concentration0")),
+    "cauchy": Entry("Cauchy", ("loc", "scale")),
+    "halfcauchy": Entry("HalfCauchy", ("scale",)),
+    "studentt": Entry("StudentT", ("df",), (("loc", 0.0), ("scale", 1.0))),
+    "truncatednormal": Entry("TruncatedNormal", ("loc", "scale"), (("low", None), ("high", None))),
 }
 
 
@@ -108,12 +86,12 @@ def multiply(left: Value, right: Value) -> Value:
 
 def build(name: str, positional: list[float], named: dict[str, float]) -> Scaled:
     """Return a distribution, or raise ValueError if the arguments do not fit."""
-    arguments = DISTRIBUTIONS[name].arguments
-    names = [argument.name for argument in arguments]
-    shown = [a.name if a.required else f"[{a.name}]" for a in arguments]
-    usage = f"{name}({', '.join(shown)})"
-    if len(positional) > len(arguments):
-        raise ValueError(f"{usage} has {len(arguments)} arguments, got {len(positional)}")
+    entry = DISTRIBUTIONS[name]
+    optional = dict(entry.optional)
+    names = [*entry.required, *optional]
+    usage = f"{name}({', '.join([*entry.required, *(f'[{each}]' for each in optional)])})"
+    if len(positional) > len(names):
+        raise ValueError(f"{usage} has {len(names)} arguments, got {len(positional)}")
     values = dict(zip(names, positional, strict=False))
     for key, value in named.items():
         if key not in names:
@@ -121,16 +99,14 @@ def build(name: str, positional: list[float], named: dict[str, float]) -> Scaled
         if key in values:
             raise ValueError(f"argument {key!r} of {usage} is given twice")
         values[key] = value
-    missing = [a.name for a in arguments if a.required and a.name not in values]
+    missing = [each for each in entry.required if each not in values]
     if missing:
         raise ValueError(f"{usage} lacks {', '.join(missing)}")
-    for argument in arguments:
-        if argument.default is not None:
-            values.setdefault(argument.name, argument.default)
-        value = values.get(argument.name, 1.0)
-        _finite(value)
-        if argument.positive and value <= 0:
-            raise ValueError(f"{argument.name} of {usage} must be positive, got {value:g}")
+    defaults = {key: value for key, value in optional.items() if value is not None}
+    values = defaults | values
+    for key, value in values.items():
+        if _finite(value) <= 0 and key in _POSITIVE:
+            raise ValueError(f"{key} of {usage} must be positive, got {value:g}")
     if values.get("low", -math.inf) >= values.get("high", math.inf):
         raise ValueError(
             f"low must be below high in {usage}, got {values['low']:g} and {values['high']:g}"

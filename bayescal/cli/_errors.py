@@ -1,12 +1,15 @@
-"""How the command line speaks of errors and warnings: one line on standard error."""
+"""What goes to standard error: progress, and errors and warnings in one line each."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning
 
@@ -36,6 +39,27 @@ def library_call() -> Iterator[None]:
             yield
         except (TypeError, ValueError) as error:
             raise CommandError(str(error)) from error
+
+
+@contextlib.contextmanager
+def running() -> Iterator[Callable[[str, int, int], None]]:
+    """Show progress on standard error, if that is a terminal."""
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description:<40}", markup=False),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as progress:
+        task = progress.add_task("reading", total=None)
+
+        def show(name: str, done: int, total: int) -> None:
+            # The resamples are one long step: until it ends nothing is known of its length.
+            progress.update(task, description=name, completed=done, total=total if done else None)
+
+        yield show
 
 
 def quality(posterior: Any) -> str:

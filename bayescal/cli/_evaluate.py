@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bayescal.cli._columns import (
-    Columns,
-    Labels,
-    find_columns,
-    parse_models,
-    read_labels,
-    read_probabilities,
-)
-from bayescal.cli._errors import CommandError, library_call, say
+from bayescal.cli._columns import Labels, choose_models, read_labels, read_probabilities
+from bayescal.cli._errors import CommandError, library_call, running, say
 from bayescal.cli._files import (
     Table,
     check_target,
-    enumerate_names,
     is_standard_output,
     numeric_column,
     read_table,
     write_atomically,
 )
+from bayescal.cli._options import Label, Seed, Weights
 from bayescal.evaluation import Evaluation, evaluate
 
-_PLAIN: dict[str, Any] = {"highlight": False, "markup": False, "soft_wrap": True}
 #: Columns of one model that are named one by one.
 _LISTED = 12
 #: Cases drawn for intervals that take minutes.
@@ -40,36 +30,58 @@ _MANY_DRAWS = 10**9
 
 
 def evaluate_file(
-    file: Path,
+    file: Annotated[
+        Path,
+        typer.Argument(help="CSV file with probabilities and labels; .gz too.", show_default=False),
+    ],
     *,
-    label: str,
-    model: Sequence[str],
-    classes: str | None,
-    inputs: str,
-    normalise: bool,
-    weights: str | None,
-    level: float,
-    replicates: int,
-    bins: int,
-    seed: int,
-    html: Path | None,
-    json_file: Path | None,
+    label: Label,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME=COLUMN, the probability of the second class, or NAME=COLUMN,COLUMN,... with "
+            "a column for each class; may be given several times. By default all other columns of "
+            "numbers, if they can only be one model.",
+        ),
+    ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            help="Labels with commas between, in the order of the columns; by default sorted. "
+            "Columns that are named like the classes go by their names."
+        ),
+    ] = None,
+    inputs: Annotated[str, typer.Option(help="What the columns hold: probs or logits.")] = "probs",
+    normalise: Annotated[
+        bool, typer.Option("--normalise", help="Divide the columns of each row by their sum.")
+    ] = False,
+    weights: Weights = None,
+    level: Annotated[float, typer.Option(help="Level of the confidence intervals.")] = 0.9,
+    replicates: Annotated[
+        int, typer.Option(help="Resamples for intervals; fewer are faster on very many rows.")
+    ] = 1000,
+    bins: Annotated[int, typer.Option(help="Bins of calibration errors and diagrams.")] = 15,
+    seed: Seed = 0,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page with figures, tables and explanations.")
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the numbers as JSON; - prints them.")
+    ] = None,
 ) -> None:
-    """Read, measure, print a table, and write the files that are asked for."""
+    """Judge probabilities: metrics with intervals, tests, and a self-contained HTML page."""
     if inputs not in ("probs", "logits"):
         raise CommandError(f"--inputs must be probs or logits, got {inputs!r}")
-    if seed < 0:
-        raise CommandError(f"--seed must not be negative, got {seed}")
     if html is not None and is_standard_output(html):
         raise CommandError("--html must be a file, got -")
     for target in (html, json_file):
         if target is not None:
             check_target(target)
-    with _running() as progress:
+    with running() as progress:
         progress("reading", 0, 1)
         table = read_table(file)
         labels = read_labels(table, label, classes)
-        models = _models(table, model, label, weights, labels.classes)
+        models = choose_models(table, model or [], label, weights, labels.classes)
         own = None if weights is None else _weights(table, weights)
         probs, columns = {}, {}
         for each in models:
@@ -105,19 +117,6 @@ def evaluate_file(
     for target in (html, json_file):
         if target is not None and not is_standard_output(target):
             say(f"written: {target}")
-
-
-def _models(
-    table: Table, given: Sequence[str], label: str, weights: str | None, classes: list[str]
-) -> list[Columns]:
-    """Return the models that were named, or the one that there is."""
-    if given:
-        return parse_models(given, classes)
-    apart = [label.strip(), *([] if weights is None else [weights.strip()])]
-    found, left_out = find_columns(table, apart, classes)
-    if left_out:
-        say(f"columns without numbers are left out: {enumerate_names(left_out)}")
-    return [found]
 
 
 def _weights(table: Table, name: str) -> np.ndarray:
@@ -162,12 +161,12 @@ def _show(found: Evaluation, about: dict[str, str]) -> None:
     table = found.report.table()
     width = console.measure(table, options=console.options.update(width=10_000)).maximum
     # A terminal wraps lines that are too long; a table that is cut loses figures.
-    console = Console(width=max(console.width, width))
+    console = Console(width=max(console.width, width), highlight=False, markup=False)
     for name, said in about.items():
-        console.print(f"{name}: {said}", **_PLAIN)
+        console.print(f"{name}: {said}", soft_wrap=True)
     console.print()
     for name, said in found.summary().items():
-        console.print(f"{name}: {said}", highlight=False, markup=False)
+        console.print(f"{name}: {said}")
     console.print()
     console.print(table)
 
@@ -178,24 +177,3 @@ def _write_json(path: Path, values: dict[str, Any]) -> None:
         print(text, end="")
         return
     write_atomically(path, lambda stream: stream.write(text.encode()))
-
-
-@contextlib.contextmanager
-def _running() -> Iterator[Callable[[str, int, int], None]]:
-    """Show progress on standard error, if that is a terminal."""
-    console = Console(stderr=True)
-    with Progress(
-        TextColumn("{task.description:<40}", markup=False),
-        BarColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as progress:
-        task = progress.add_task("reading", total=None)
-
-        def show(name: str, done: int, total: int) -> None:
-            # The resamples are one long step: until it ends nothing is known of its length.
-            progress.update(task, description=name, completed=done, total=total if done else None)
-
-        yield show

@@ -9,7 +9,7 @@ import io
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -36,15 +36,11 @@ def read_table(path: Path) -> Table:
     """Read a CSV file with a header, plain or compressed with gzip."""
     text = _read_text(path)
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    header: list[str] = []
     rows, lines = [], []
     try:
-        for row in reader:
-            if not row:
-                continue
-            if not header:
-                header = row
-                continue
+        full = filter(None, reader)
+        header = next(full, [])
+        for row in full:
             if len(row) != len(header):
                 raise CommandError(
                     f"{path}: every row must have {len(header)} cells as the header has, got "
@@ -118,6 +114,20 @@ def check_target(path: Path) -> None:
     folder = path.resolve().parent
     if not folder.is_dir():
         raise CommandError(f"{path}: the folder {folder} does not exist")
+
+
+def check_new_columns(table: Table, advice: Mapping[str, str]) -> None:
+    """Raise if the table has one of the columns already; ``advice`` says by name what to do."""
+    header = [column.strip() for column in table.header]
+    for name, remedy in advice.items():
+        if name in header:
+            raise CommandError(f"{table.path}: the file has a column {name!r} already; {remedy}")
+
+
+def append_columns(table: Table, values: np.ndarray) -> Iterator[list[str]]:
+    """Yield the rows of a table, each with its own of the values (n, columns)."""
+    for row, own in zip(table.rows, values.tolist(), strict=True):
+        yield [*row, *map(repr, own)]
 
 
 def write_table(path: Path, header: Sequence[str], rows: Iterator[Sequence[str]]) -> None:

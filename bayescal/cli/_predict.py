@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
 import jax
 import numpy as np
+import typer
 
 from bayescal.cli._errors import CommandError, library_call, quality, say
 from bayescal.cli._files import (
+    append_columns,
+    check_new_columns,
     check_target,
     is_standard_output,
     label_column,
@@ -18,27 +21,40 @@ from bayescal.cli._files import (
     read_table,
     write_table,
 )
+from bayescal.cli._options import Integrator, NumSamples, Scores, Seed
 from bayescal.cli._prior_syntax import parse_prior
 from bayescal.posterior import posterior_predict
 
 
 def predict(
-    scores: Path,
+    scores: Scores,
     *,
-    label: str,
-    score: str,
-    prior: str,
-    new: Path,
-    out: Path,
-    method: str,
-    integrator: str,
-    num_samples: int,
-    class_prior: float,
-    seed: int,
-    interval: float | None,
-    column: str,
+    label: Annotated[str, typer.Option(help="Column of SCORES with the labels, 0 or 1.")],
+    score: Annotated[str, typer.Option(help="Column with the scores, in both files.")],
+    prior: Annotated[
+        str,
+        typer.Option(
+            help="Family and priors of its parameters, such as "
+            "'gaussian:mu0=uniform(-2.5,0),mu1=1+beta(2,5),sigma=1'."
+        ),
+    ],
+    new: Annotated[Path, typer.Option(help="CSV file with the scores to predict at.")],
+    out: Annotated[
+        Path,
+        typer.Option(help="File to write: the rows of --new and their probabilities; - prints."),
+    ],
+    method: Annotated[str, typer.Option(help="predictive, preds, coeffs or map.")] = "predictive",
+    integrator: Integrator = "montecarlo",
+    num_samples: NumSamples = 100_000,
+    class_prior: Annotated[float, typer.Option(help="Probability of class 1 in --new.")] = 0.5,
+    seed: Seed = 0,
+    interval: Annotated[
+        float | None,
+        typer.Option(help="Add columns lower and upper: a credible interval of this level."),
+    ] = None,
+    column: Annotated[str, typer.Option(help="Name of the new column.")] = "prob",
 ) -> None:
-    """Read both files, predict, and write the rows of ``new`` with their probabilities."""
+    """Add calibrated probabilities to the rows of a CSV file."""
     model = parse_prior(prior)
     check_target(out)
     if interval is not None and not 0 < interval < 1:
@@ -49,13 +65,8 @@ def predict(
     wanted = read_table(new)
     points = numeric_column(wanted, score, "--score")
     added = [column] if interval is None else [column, "lower", "upper"]
-    for name in added:
-        if name in [column_name.strip() for column_name in wanted.header]:
-            raise CommandError(
-                f"{new}: the file has a column {name!r} already; rename it"
-                + (" or choose another name with --column" if name == column else "")
-            )
-
+    advice = dict.fromkeys(added, "rename it")
+    check_new_columns(wanted, advice | {column: "rename it or choose another name with --column"})
     start = time.perf_counter()
     # Files are for keeping: all digits, at the speed that a file can be read.
     with library_call(), jax.enable_x64(True):
@@ -78,17 +89,10 @@ def predict(
             f"the integrator {integrator!r} did not reach finite probabilities with this prior; "
             "use another --integrator or another prior"
         )
-
-    def rows() -> Iterator[list[str]]:
-        for row, *values in zip(wanted.rows, *columns, strict=True):
-            yield [*row, *(repr(float(value)) for value in values)]
-
-    write_table(out, [*wanted.header, *added], rows())
+    rows = append_columns(wanted, np.stack(columns, axis=1))
+    write_table(out, [*wanted.header, *added], rows)
+    place = "standard output" if is_standard_output(out) else str(out)
     say(
-        f"{len(points):,} rows written to {_shown(out)}; {integrator}{quality(result.posterior)}, "
+        f"{len(points):,} rows written to {place}; {integrator}{quality(result.posterior)}, "
         f"{seconds:.1f} s"
     )
-
-
-def _shown(out: Path) -> str:
-    return "standard output" if is_standard_output(out) else str(out)

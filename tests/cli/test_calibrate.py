@@ -81,7 +81,7 @@ def test_errors(binary: tuple[Path, Array, Array], tmp_path: Path) -> None:
     fit = ["fit", str(file), "--label", "truth", "--columns", "p"]
     check_error([*fit, "--method", "Magic", *out], "--method must be one of Auto, AveragedBeta")
     check_error([*fit, "--inputs", "percent", *out], "--inputs must be")
-    check_error([*fit, "--seed", "-1", *out], "--seed must not be negative")
+    check_error([*fit, "--seed", "-1", *out], "Invalid value for '--seed'")
     check_error([*fit, "--out", "-"], "--out must be a file")
     check_error([*fit, "--columns", "q", *out], "no column named 'q'")
     check_error([*fit, "--inputs", "logits", "--method", "Histogram", "--weights", "name", *out],

@@ -258,7 +258,10 @@ def test_very_many_draws_are_announced(folder: Path, monkeypatch: pytest.MonkeyP
         ),
         (("probs.csv", "--label", "y", "--model", "p", "--weights", "m"), "not negative, got -1"),
         (("probs.csv", "--label", "y", "--model", "p", "--inputs", "x"), "--inputs must be probs"),
-        (("probs.csv", "--label", "y", "--model", "p", "--seed", "-1"), "--seed must not be neg"),
+        (
+            ("probs.csv", "--label", "y", "--model", "p", "--seed", "-1"),
+            "Invalid value for '--seed'",
+        ),
         (("probs.csv", "--label", "y", "--model", "p", "--level", "2"), "level must lie strictly"),
         (("probs.csv", "--label", "y", "--model", "p", "--bins", "0"), "bins must be at least 1"),
         (("probs.csv", "--label", "y", "--model", "p", "--html", "-"), "--html must be a file"),

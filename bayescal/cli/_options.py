@@ -1,0 +1,17 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Scores = Annotated[
+    Path, typer.Argument(help="CSV file with scores and labels; .gz too.", show_default=False)
+]
+Label = Annotated[str, typer.Option(help="Column of FILE with the labels, of any kind.")]
+Weights = Annotated[str | None, typer.Option(help="Column of FILE with case weights.")]
+Integrator = Annotated[str, typer.Option(help="montecarlo, sobol, importance, quadrature or nuts.")]
+NumSamples = Annotated[int, typer.Option(help="Number of draws from the prior.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")]

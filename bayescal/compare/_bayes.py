@@ -223,7 +223,7 @@ def posterior_of(
 
 
 def _error(share: np.ndarray, draws: int) -> np.ndarray:
-    """Return standard errors of shares of draws, as if half a draw had gone each way besides."""
+    """Return standard errors of shares of draws, with half a draw added on either side."""
     centre = (share * draws + 0.5) / (draws + 1)
     return np.sqrt(centre * (1 - centre) / draws)
 
@@ -261,7 +261,7 @@ class _Plan:
         """
         rows = len(weights)
         sums, (ordered, part) = work[0], work[1:, :rows]
-        # With "clip" NumPy writes to where it is told at once; no index is out of range.
+        # With "clip" NumPy writes directly into the output; no index is out of range.
         np.take(weights, self.order, axis=0, out=ordered, mode="clip")
         sums[0] = 0
         np.cumsum(ordered, axis=0, out=sums[1:])

@@ -120,9 +120,9 @@ def friedman(scores: Any, *, lower_is_better: bool = True) -> Friedman:
 
 def ranks_of(values: np.ndarray) -> np.ndarray:
     """Return ranks along rows, 1 for the least; equals share the mean of theirs."""
-    below = (values[:, None, :] < values[:, :, None]).sum(axis=2)
-    equal = (values[:, None, :] == values[:, :, None]).sum(axis=2)
-    return below + (equal + 1) / 2
+    from scipy.stats import rankdata
+
+    return rankdata(values, axis=1)
 
 
 def friedman_of(ranks: np.ndarray) -> Friedman:
@@ -135,18 +135,16 @@ def friedman_of(ranks: np.ndarray) -> Friedman:
     # Ranks are multiples of a half: sums of squares are exact, and 0 only where all is tied.
     spread = np.square(centred).sum()
     if spread == 0:
-        none = 0.0 if n > 1 else np.nan
-        return Friedman(0.0, 1.0, none, 1.0 if n > 1 else np.nan, dof)
+        return Friedman(0.0, 1.0, *((0.0, 1.0) if n > 1 else (np.nan, np.nan)), dof)
     # The correction for ties divides by the ranks' own variance, which is this.
-    between = np.square(centred.sum(axis=0)).sum() / n
-    statistic = n * (k - 1) * between / spread
-    p_value = float(chdtrc(k - 1, statistic))
+    between = np.square(centred.sum(axis=0)).sum()
+    within = n * spread - between
+    chi_square = float((k - 1) * between / spread)
     if n == 1:
-        return Friedman(float(statistic), p_value, np.nan, np.nan, dof)
-    within = n * spread - np.square(centred.sum(axis=0)).sum()
-    if within == 0:
-        return Friedman(float(statistic), p_value, np.inf, 0.0, dof)
-    f_statistic = (n - 1) * n * between / within
-    return Friedman(
-        float(statistic), p_value, float(f_statistic), float(fdtrc(*dof, f_statistic)), dof
-    )
+        f_statistic, f_p_value = np.nan, np.nan
+    elif within == 0:
+        f_statistic, f_p_value = np.inf, 0.0
+    else:
+        f_statistic = float((n - 1) * between / within)
+        f_p_value = float(fdtrc(*dof, f_statistic))
+    return Friedman(chi_square, float(chdtrc(k - 1, chi_square)), f_statistic, f_p_value, dof)

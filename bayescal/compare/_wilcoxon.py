@@ -39,7 +39,7 @@ def wilcoxon(scores: Any, *, lower_is_better: bool = True) -> Wilcoxon:
 
     For each pair, absolute differences are ranked over data sets; under the null hypothesis each
     has either sign with probability one half. Equal ones share the mean of their ranks. Zeros are
-    ranked with the rest and take part on neither side (J. W. Pratt's way; splitting them between
+    ranked with the rest and take part on neither side (J. W. Pratt's method; splitting them between
     the sides, as is also done, gives the same p-values). Differences that are equal up to rounding
     errors of the scores count as equal.
 
@@ -109,9 +109,8 @@ def signed_rank_test(difference: np.ndarray) -> tuple[float, float, float]:
     from scipy.stats import rankdata
 
     ranks = rankdata(np.abs(difference))
-    positive = float(ranks[difference > 0].sum())
-    negative = float(ranks[difference < 0].sum())
-    zeros = float(ranks[difference == 0].sum())
+    signs = difference < 0, difference == 0, difference > 0
+    negative, zeros, positive = (float(ranks[sign].sum()) for sign in signs)
     signed = ranks[difference != 0]
     if len(signed) == 0:
         p = 1.0

@@ -49,12 +49,11 @@ def read_table(
         )
     labels = _check_names(names, array.shape[1])
     array = array.astype(np.float64)
-    bad = ~np.isfinite(array) if finite else np.isnan(array)
+    missing = np.isnan(array)
+    bad = missing | (finite & np.isinf(array))
     if bad.any():
-        row, column = np.argwhere(bad)[0]
-        kind = "NaN" if np.isnan(array[bad]).any() else "infinity"
-        if kind == "NaN":
-            row, column = np.argwhere(np.isnan(array))[0]
+        row, column = np.argwhere(missing if missing.any() else bad)[0]
+        kind = "NaN" if missing.any() else "infinity"
         raise ValueError(
             f"scores must {'be finite' if finite else 'not be NaN'}, got {kind} for method "
             f"{labels[column]!r} on data set {row} ({int(bad.sum())} in all)"

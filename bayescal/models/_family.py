@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 
@@ -55,6 +56,11 @@ class Family(abc.ABC):
         self, params: Mapping[str, jax.Array], labels: jax.Array, key: jax.Array
     ) -> jax.Array:
         """Draw one observation for each of the ``labels`` (n,)."""
+
+    @staticmethod
+    def of_label(params: Mapping[str, jax.Array], name: str, labels: jax.Array) -> jax.Array:
+        """Return ``name`` with 0 or 1 at its end, the parameter of each label's class (n,)."""
+        return jnp.where(labels == 1, params[f"{name}1"], params[f"{name}0"])
 
     def check_support(self, x: np.ndarray, name: str) -> None:  # noqa: B027
         """Raise ``ValueError`` if a point lies outside the densities' support."""

@@ -37,8 +37,7 @@ class BetaFamily(Family):
     def sample(
         self, params: Mapping[str, jax.Array], labels: jax.Array, key: jax.Array
     ) -> jax.Array:
-        a = jnp.where(labels == 1, params["alpha1"], params["alpha0"])
-        b = jnp.where(labels == 1, params["beta1"], params["beta0"])
+        a, b = (self.of_label(params, name, labels) for name in ("alpha", "beta"))
         return jax.random.beta(key, a, b)
 
     def check_support(self, x: np.ndarray, name: str) -> None:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal.models._family import Family
-from bayescal.models.prior import Prior, make_prior
+from bayescal.models.prior import Prior, make_prior, model_sites
 
 __all__ = ["GaussianPrior", "SharedGaussian", "UnequalGaussian"]
 
@@ -22,6 +22,8 @@ _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 class _Gaussian(Family):
     """Common to both: features 1, r, r**2 of r = x - origin."""
 
+    name = "GaussianPrior"
+
     def features(self, x: Any, origin: Any, xp: ModuleType) -> Any:
         r = x - origin
         return xp.stack([xp.ones_like(r), r, r * r], axis=-1)
@@ -29,49 +31,36 @@ class _Gaussian(Family):
     def origin(self, x: np.ndarray, mask: np.ndarray) -> np.ndarray:
         return np.asarray(x[mask].mean())
 
-    def coefficients(self, mu: jax.Array, sigma: jax.Array, origin: jax.Array) -> jax.Array:
-        """Return the coefficients (3,) of one class."""
-        mu = mu - origin
-        sigma = jnp.where(sigma > 0, sigma, jnp.nan)
-        precision = 1 / sigma**2
-        constant = -0.5 * mu**2 * precision - jnp.log(sigma) - _LOG_SQRT_2PI
-        return jnp.stack([constant, mu * precision, -0.5 * precision])
+    def natural(self, params: Mapping[str, jax.Array], origin: jax.Array) -> jax.Array:
+        rows = []
+        for y in (0, 1):
+            mu = params[f"mu{y}"] - origin
+            sigma = params["sigma" if "sigma" in params else f"sigma{y}"]
+            sigma = jnp.where(sigma > 0, sigma, jnp.nan)
+            precision = 1 / sigma**2
+            constant = -0.5 * mu**2 * precision - jnp.log(sigma) - _LOG_SQRT_2PI
+            rows.append(jnp.stack([constant, mu * precision, -0.5 * precision]))
+        return jnp.stack(rows)
+
+    def sample(
+        self, params: Mapping[str, jax.Array], labels: jax.Array, key: jax.Array
+    ) -> jax.Array:
+        mu = self.of_label(params, "mu", labels)
+        shared = "sigma" in params
+        sigma = params["sigma"] if shared else self.of_label(params, "sigma", labels)
+        return mu + sigma * jax.random.normal(key, labels.shape, mu.dtype)
 
 
 class SharedGaussian(_Gaussian):
     """x | y ~ N(mu_y, sigma**2): log odds linear in x, that is logistic calibration."""
 
-    name = "GaussianPrior"
     parameters = ("mu0", "mu1", "sigma")
-
-    def natural(self, params: Mapping[str, jax.Array], origin: jax.Array) -> jax.Array:
-        sigma = params["sigma"]
-        return jnp.stack([self.coefficients(params[m], sigma, origin) for m in ("mu0", "mu1")])
-
-    def sample(
-        self, params: Mapping[str, jax.Array], labels: jax.Array, key: jax.Array
-    ) -> jax.Array:
-        mu = jnp.where(labels == 1, params["mu1"], params["mu0"])
-        return mu + params["sigma"] * jax.random.normal(key, labels.shape, mu.dtype)
 
 
 class UnequalGaussian(_Gaussian):
     """x | y ~ N(mu_y, sigma_y**2): log odds quadratic in x."""
 
-    name = "GaussianPrior"
     parameters = ("mu0", "mu1", "sigma0", "sigma1")
-
-    def natural(self, params: Mapping[str, jax.Array], origin: jax.Array) -> jax.Array:
-        return jnp.stack(
-            [self.coefficients(params[f"mu{y}"], params[f"sigma{y}"], origin) for y in (0, 1)]
-        )
-
-    def sample(
-        self, params: Mapping[str, jax.Array], labels: jax.Array, key: jax.Array
-    ) -> jax.Array:
-        mu = jnp.where(labels == 1, params["mu1"], params["mu0"])
-        sigma = jnp.where(labels == 1, params["sigma1"], params["sigma0"])
-        return mu + sigma * jax.random.normal(key, labels.shape, mu.dtype)
 
 
 SHARED = SharedGaussian()
@@ -134,21 +123,10 @@ def GaussianPrior(
     unequal = sigma0 is not None or sigma1 is not None
     if unequal and sigma is not None:
         raise ValueError("sigma must not be given together with sigma0 or sigma1")
-    values = {"mu0": mu0, "mu1": mu1}
-    if unequal:
-        values |= {"sigma0": sigma0, "sigma1": sigma1}
-    else:
-        values |= {"sigma": sigma}
+    spread = {"sigma0": sigma0, "sigma1": sigma1} if unequal else {"sigma": sigma}
+    values = {"mu0": mu0, "mu1": mu1, **spread}
     if model is not None:
-        family = _family_of_model(model, hyperparameters)
-    else:
-        family = UNEQUAL if unequal else SHARED
+        unequal = "sigma0" in model_sites(model, hyperparameters or {})
+    family = UNEQUAL if unequal else SHARED
     positive = ("sigma", "sigma0", "sigma1")
     return make_prior(family, values, model, hyperparameters, positive=positive)
-
-
-def _family_of_model(model: Callable[..., None], hyper: Mapping[str, Any] | None) -> Family:
-    """Return the family whose parameter names the model's sites carry."""
-    from bayescal.models.prior import model_sites
-
-    return UNEQUAL if "sigma0" in model_sites(model, hyper or {}) else SHARED

@@ -47,8 +47,8 @@ class NormalInverseGammaForms:
 
     def update(self, values: dict[str, Any], sums: jax.Array, origin: jax.Array) -> _Updated:
         """Return the posterior's parameters; means are relative to ``origin``."""
-        mean = jnp.stack([values["mean0"], values["mean1"]]) - origin
-        kappa = jnp.stack([values["kappa0"], values["kappa1"]])
+        mean = _pair(values, "mean") - origin
+        kappa = _pair(values, "kappa")
         count, total, square = sums[:, 0], sums[:, 1], sums[:, 2]
         new_kappa = kappa + count
         new_mean = (kappa * mean + total) / new_kappa
@@ -62,7 +62,7 @@ class NormalInverseGammaForms:
     def log_evidence(self, values: dict[str, Any], sums: jax.Array, origin: jax.Array) -> jax.Array:
         """Return log p(data)."""
         new = self.update(values, sums, origin)
-        kappa = jnp.stack([values["kappa0"], values["kappa1"]])
+        kappa = _pair(values, "kappa")
         alpha, beta = values["alpha"], values["beta"]
         return (
             0.5 * jnp.log(kappa / new.kappa).sum()
@@ -93,8 +93,8 @@ class NormalInverseGammaForms:
         variance = new.beta / gamma
         normal = jax.random.normal(second, (2, num_samples), variance.dtype)
         mu = new.mean[:, None] + jnp.sqrt(variance / new.kappa[:, None]) * normal + origin
-        mean = jnp.stack([values["mean0"], values["mean1"]])[:, None]
-        kappa = jnp.stack([values["kappa0"], values["kappa1"]])[:, None]
+        mean = _pair(values, "mean")[:, None]
+        kappa = _pair(values, "kappa")[:, None]
         log_means = norm.logpdf(mu, mean, jnp.sqrt(variance / kappa)).sum(axis=0)
         alpha, beta = values["alpha"], values["beta"]
         log_variance = (
@@ -110,6 +110,11 @@ class NormalInverseGammaForms:
         """Return the mode of the joint density of the means and the variance."""
         sigma = jnp.sqrt(new.beta / (new.alpha + 2))
         return {"mu0": new.mean[0] + origin, "mu1": new.mean[1] + origin, "sigma": sigma}
+
+
+def _pair(values: dict[str, Any], name: str) -> jax.Array:
+    """Return a hyperparameter (2,) of the classes 0 and 1."""
+    return jnp.stack([values[f"{name}0"], values[f"{name}1"]])
 
 
 FORMS = NormalInverseGammaForms()
@@ -155,14 +160,8 @@ def NormalInverseGammaPrior(
     >>> NormalInverseGammaPrior(-1, 1, kappa0=1, kappa1=1, alpha=2, beta=2)
     NormalInverseGammaPrior(mean0=-1.0, mean1=1.0, kappa0=1.0, kappa1=1.0, alpha=2.0, beta=2.0)
     """
-    given = {
-        "mean0": mean0,
-        "mean1": mean1,
-        "kappa0": kappa0,
-        "kappa1": kappa1,
-        "alpha": alpha,
-        "beta": beta,
-    }
+    given = {"mean0": mean0, "mean1": mean1, "kappa0": kappa0, "kappa1": kappa1}
+    given |= {"alpha": alpha, "beta": beta}
     values = {}
     for name, value in given.items():
         try:

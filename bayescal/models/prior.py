@@ -1,11 +1,12 @@
 """A prior over the parameters of a family: independent distributions, or a NumPyro model.
 
-Both are walked in the same way: ``walk`` visits each random site in order, lets a callback choose
+Both are walked alike: ``walk`` visits each random site in order, lets a callback choose
 its value, and returns the parameters.  Drawing, densities and changes of variables are callbacks.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -245,8 +246,8 @@ def draw(prior: Prior, key: jax.Array, num_samples: int) -> tuple[dict[str, Any]
         Parameters, each with a leading axis of ``num_samples``, and their log prior density.
     """
 
-    def one(key: jax.Array, shape: tuple[int, ...]) -> tuple[dict[str, Any], list[Site]]:
-        count = iter(range(1 << 30))
+    def walked(key: jax.Array, shape: tuple[int, ...]) -> tuple[dict[str, Any], list[Site]]:
+        count = itertools.count()
 
         def choose(name: str, distribution: Any) -> Any:
             value = distribution.sample(jax.random.fold_in(key, next(count)), shape)
@@ -254,14 +255,14 @@ def draw(prior: Prior, key: jax.Array, num_samples: int) -> tuple[dict[str, Any]
 
         return walk(prior, choose)
 
-    def vectors(key: jax.Array) -> tuple[dict[str, Any], jax.Array]:
-        params, sites = one(key, ())
+    def one(key: jax.Array) -> tuple[dict[str, Any], jax.Array]:
+        params, sites = walked(key, ())
         return params, log_density(sites)
 
     if prior.model is not None:
-        return jax.vmap(vectors)(jax.random.split(key, num_samples))
+        return jax.vmap(one)(jax.random.split(key, num_samples))
     # Independent sites are drawn all at once, which compiles to less.
-    params, sites = one(key, (num_samples,))
+    params, sites = walked(key, (num_samples,))
     random = {site.name for site in sites}
     params = {
         name: v if name in random else jnp.broadcast_to(v, (num_samples, *jnp.shape(v)))

@@ -13,7 +13,7 @@ import numpy as np
 from bayescal._core.precision import float64
 from bayescal.sweeps._cells import Cell, fold_in_text, keys_of
 from bayescal.sweeps._data import draw_block
-from bayescal.sweeps._measure import of_lines, of_log_odds
+from bayescal.sweeps._measure import measure
 from bayescal.sweeps._methods import Recipe
 
 #: Data sets of a block. Programs are compiled for this number, which may change results only in
@@ -30,7 +30,7 @@ class Task(NamedTuple):
     key : array
         Data of a JAX key, that of the whole sweep.
     key_impl : str
-        The kind of that key.
+        The algorithm of that key.
     first, count, wanted : int
         The first data set, how many there are in the block, and how many of them count.
     recipes : dict of Recipe
@@ -92,12 +92,9 @@ def _run_block(task: Task) -> Result:
     draws = fold_in_text(key, f"draws {task.cell.sizes}")
     for name, recipe in task.recipes.items():
         found = recipe.answer(task.cell, block, draws, shared)
-        jax.block_until_ready((found.lines, found.log_odds))
+        jax.block_until_ready(found.log_odds)
         stop(name)
-        if found.lines is not None:
-            values[name] = of_lines(task.metrics, found.lines, block.test_x, block.test_y)
-        else:
-            values[name] = of_log_odds(task.metrics, found.log_odds, block.test_y)
+        values[name] = measure(task.metrics, found.log_odds, block.test_y)
         status[name] = np.asarray(found.status, np.int8)
         stop("metrics")
     return Result(values, status, dict(seconds))

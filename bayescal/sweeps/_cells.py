@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import itertools
 import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -119,10 +120,8 @@ def as_cells(
 ) -> dict[tuple[str, int, float], Cell]:
     """Return all combinations."""
     return {
-        (name, n, ratio): Cell(prior, n, ratio, n_test)
-        for name, prior in priors.items()
-        for n in n_train
-        for ratio in class_ratio
+        (name, n, ratio): Cell(priors[name], n, ratio, n_test)
+        for name, n, ratio in itertools.product(priors, n_train, class_ratio)
     }
 
 

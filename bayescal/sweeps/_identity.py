@@ -1,4 +1,4 @@
-"""What tells functions apart: their code, and the values that they carry."""
+"""What distinguishes functions: their code, and the values that they carry."""
 
 from __future__ import annotations
 

@@ -23,15 +23,10 @@ FOLDS = 10
 
 
 class Lines(NamedTuple):
-    """Log odds intercept + slope x.
+    """Log odds intercept + slope x, and the status of each fit; all of shape (b,)."""
 
-    Attributes
-    ----------
-    coefficients : array of shape (b, 2)
-    status : integer array of shape (b,)
-    """
-
-    coefficients: Any
+    intercept: Any
+    slope: Any
     status: Any
 
 
@@ -39,17 +34,13 @@ def fit_lines(name: str, x: jax.Array, y: np.ndarray) -> Lines:
     """Fit a preset of logistic regression to scores (b, n), all with the labels (n,)."""
     with float64():
         if name in ("smoothed", "L1", "L2"):
-            found = _cross_validated(
-                x, jnp.asarray(y, float), _grid(name, y), _folds(y), name == "L1"
-            )
-            return Lines(*found)
-        scores, back = x, None
-        if name == "cauchy_map":
-            scores, *back = _standardise(x)
+            # Classes are spread evenly over folds: rows of a class are in any order.
+            folds = jnp.arange(len(y)) % FOLDS
+            return _cross_validated(x, jnp.asarray(y, float), _grid(name, y), folds, name == "L1")
+        scores, mean, scale = _standardise(x) if name == "cauchy_map" else (x, 0.0, 1.0)
         if name == "ibls":
-            ones = jnp.ones(x.shape)
             labels = jnp.broadcast_to(jnp.asarray(y), x.shape)
-            targets = _instance(x[..., None], labels, ones)
+            targets = _instance(x[..., None], labels, jnp.ones(x.shape))
         else:
             own = platt_targets(y) if name == "platt" else y.astype(float)
             targets = jnp.broadcast_to(jnp.asarray(own), x.shape)
@@ -58,17 +49,8 @@ def fit_lines(name: str, x: jax.Array, y: np.ndarray) -> Lines:
         if name == "cauchy_map":
             problem = problem._replace(prior=CAUCHY, intercept_prior=INTERCEPT)
         found = fit_many(problem)
-        slope, intercept = found.coef[:, 0], found.intercept
-        if back is not None:
-            mean, scale = back
-            slope = slope / scale
-            intercept = intercept - slope * mean
-        return Lines(jnp.stack([intercept, slope], axis=1), found.status)
-
-
-def _folds(y: np.ndarray) -> jax.Array:
-    """Return the fold (n,) of each row, classes spread evenly: rows of a class are in any order."""
-    return jnp.arange(len(y)) % FOLDS
+        slope = found.coef[:, 0] / scale
+        return Lines(found.intercept - slope * mean, slope, found.status)
 
 
 def _grid(name: str, y: np.ndarray) -> Grid:
@@ -81,12 +63,10 @@ def _grid(name: str, y: np.ndarray) -> Grid:
 
 
 @partial(jax.jit, static_argnames="lasso")
-def _cross_validated(
-    x: jax.Array, y: jax.Array, grid: Grid, fold: jax.Array, lasso: bool
-) -> tuple[jax.Array, jax.Array]:
-    def one(own: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _cross_validated(x: jax.Array, y: jax.Array, grid: Grid, fold: jax.Array, lasso: bool) -> Lines:
+    def one(own: jax.Array) -> Lines:
         found = choose(own[:, None], y, jnp.ones(len(own)), fold, grid, FOLDS, lasso).fit
-        return jnp.stack([found.intercept[0], found.coef[0, 0]]), found.status[0]
+        return Lines(found.intercept[0], found.coef[0, 0], found.status[0])
 
     return jax.lax.map(one, x)
 

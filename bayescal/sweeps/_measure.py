@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -51,42 +51,19 @@ def make_metric(name: str, options: Mapping[str, Any]) -> Metric:
     return make(None, **options)
 
 
-def of_lines(
-    chosen: Mapping[str, tuple[str, Mapping[str, Any]]], coefficients: Any, x: Any, y: np.ndarray
-) -> np.ndarray:
-    """Return metrics (b, metrics) of log odds intercept + slope x: (b, 2), (b, m), (m,)."""
-    with float64():
-        found = _lines(_made(chosen), coefficients, x, jnp.asarray(y))
-        return np.asarray(found)
-
-
-def of_log_odds(
-    chosen: Mapping[str, tuple[str, Mapping[str, Any]]], log_odds: Any, y: np.ndarray
-) -> np.ndarray:
+def measure(chosen: Choices, log_odds: Any, y: np.ndarray) -> np.ndarray:
     """Return metrics (b, metrics) of log odds (b, m) with labels (m,)."""
-    with float64():
-        return np.asarray(_odds(_made(chosen), jnp.asarray(log_odds, float), jnp.asarray(y)))
-
-
-def _made(chosen: Mapping[str, tuple[str, Mapping[str, Any]]]) -> tuple[Metric | str, ...]:
-    """Return metrics, which compiled programs are told apart by."""
-    return tuple(
+    # Compiled programs are distinguished by the metrics.
+    made = tuple(
         name if name == "log_loss" and not options else make_metric(name, options)
         for name, options in chosen.values()
     )
+    with float64():
+        return np.asarray(_measure(made, jnp.asarray(log_odds, float), jnp.asarray(y)))
 
 
 @partial(jax.jit, static_argnums=0)
-def _lines(made: tuple[Metric | str, ...], coefficients: Any, x: Any, y: Any) -> jax.Array:
-    def one(item: tuple[jax.Array, jax.Array]) -> jax.Array:
-        own, points = item
-        return _all(made, own[0] + own[1] * points, y)
-
-    return jax.lax.map(one, (coefficients, x))
-
-
-@partial(jax.jit, static_argnums=0)
-def _odds(made: tuple[Metric | str, ...], log_odds: Any, y: Any) -> jax.Array:
+def _measure(made: tuple[Metric | str, ...], log_odds: Any, y: Any) -> jax.Array:
     return jax.lax.map(lambda own: _all(made, own, y), log_odds)
 
 
@@ -101,6 +78,3 @@ def _all(made: tuple[Metric | str, ...], log_odds: jax.Array, y: jax.Array) -> j
         else:
             values.append(jnp.asarray(compute(metric, data, jnp), float))
     return jnp.stack(values)
-
-
-Measure = Callable[[Any], np.ndarray]

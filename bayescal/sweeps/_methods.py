@@ -33,15 +33,12 @@ class Answer(NamedTuple):
 
     Attributes
     ----------
-    lines : array of shape (b, 2) or None
-        Intercepts and slopes, where log odds are linear in the score.
-    log_odds : array of shape (b, m) or None
-        Of the test points, where they are not.
+    log_odds : array of shape (b, m)
+        Of the test points.
     status : integer array of shape (b,)
         A ``Status`` of each fit.
     """
 
-    lines: Any
     log_odds: Any
     status: np.ndarray
 
@@ -83,7 +80,9 @@ class Logistic(Recipe):
 
     def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[Any, Any]) -> Answer:
         found = fit_lines(self.name, block.x, block.y)
-        return Answer(found.coefficients, None, np.asarray(found.status))
+        with float64():
+            log_odds = found.intercept[:, None] + found.slope[:, None] * block.test_x
+        return Answer(log_odds, np.asarray(found.status))
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ class Informed(Recipe):
                 shared[place] = posterior(prior, data, **options)
             with float64():
                 found = shared[place].predict(block.test_x, method=self.method)
-        return Answer(None, found.log_odds, _no_status(block))
+        return Answer(found.log_odds, _no_status(block))
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ class Optimal(Recipe):
     def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[Any, Any]) -> Answer:
         with float64():
             log_odds = _known(cell.prior.family, block.parameters, block.test_x)
-        return Answer(None, log_odds, _no_status(block))
+        return Answer(log_odds, _no_status(block))
 
 
 class Estimator(Recipe):
@@ -145,9 +144,8 @@ class Estimator(Recipe):
 
     @property
     def identity(self) -> Any:
-        kind = type(self.estimator)
-        options = describe(self.estimator.get_params())
-        return ["estimator", f"{kind.__module__}.{kind.__qualname__}", options]
+        cls, options = type(self.estimator), describe(self.estimator.get_params())
+        return ["estimator", f"{cls.__module__}.{cls.__qualname__}", options]
 
     def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[Any, Any]) -> Answer:
         from sklearn.base import clone
@@ -158,10 +156,9 @@ class Estimator(Recipe):
             model = _seeded(clone(self.estimator), own)
             with ignored():
                 model.fit(own[:, None], block.y)
-            said = getattr(model, "status_", "converged")
-            status[i] = Status[str(said).upper()]
+            status[i] = Status[str(getattr(model, "status_", "converged")).upper()]
             log_odds[i] = _log_odds_of(model, test[i][:, None])
-        return Answer(None, log_odds, status)
+        return Answer(log_odds, status)
 
 
 class Function(Recipe):
@@ -189,7 +186,7 @@ class Function(Recipe):
             )
         log_odds = np.zeros(test.shape)
         log_odds[: block.wanted] = found
-        return Answer(None, log_odds, _no_status(block))
+        return Answer(log_odds, _no_status(block))
 
 
 def as_recipes(methods: Sequence[Any] | Mapping[str, Any]) -> dict[str, Recipe]:

@@ -58,14 +58,12 @@ class Run:
         self._recipes, self._metrics = dict(recipes), dict(metrics)
         self._version, self._num_datasets = version("bayescal"), num_datasets
         self._key, self._key_impl = key_data(key), str(jax.random.key_impl(key))
-        shape = num_datasets, len(self._metrics)
-        self.values = {
-            name: {method: np.full(shape, np.nan) for method in recipes} for name in cells
-        }
-        self.status = {
-            name: {method: np.full(num_datasets, -1, np.int8) for method in recipes}
-            for name in cells
-        }
+
+        def filled(value: Any, *shape: int) -> dict[Any, dict[str, np.ndarray]]:
+            return {name: {method: np.full(shape, value) for method in recipes} for name in cells}
+
+        self.values = filled(np.nan, num_datasets, len(self._metrics))
+        self.status = filled(np.int8(-1), num_datasets)
         self.seconds: defaultdict[str, float] = defaultdict(float)
         # All are whole, the last of a configuration too: so they share compiled programs, numbers
         # do not depend on how many data sets there are, and longer runs use what shorter ones kept.
@@ -154,9 +152,9 @@ class Run:
 
     def _set(self, block: Any, method: str, values: np.ndarray, status: np.ndarray) -> None:
         name, _, first = block
-        own = self.values[name][method][first : first + SIZE]
-        own[:] = values[: len(own)]
-        self.status[name][method][first : first + SIZE] = status[: len(own)]
+        for all_, own in ((self.values, values), (self.status, status)):
+            part = all_[name][method][first : first + SIZE]
+            part[:] = own[: len(part)]
 
     def _question(self, block: Any, method: str) -> dict[str, Any]:
         _, cell, first = block

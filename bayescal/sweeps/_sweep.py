@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -102,7 +103,7 @@ def sweep(
     Raises
     ------
     TypeError, ValueError
-        For arguments of the wrong kind, empty or repeated settings, families of several features
+        For arguments of the wrong type, empty or repeated settings, families of several features
         or classes, and methods that cannot be sent to the executor's processes.
     concurrent.futures.BrokenExecutor
         If the executor loses a worker and cannot replace it. With ``store``, another run goes on
@@ -122,12 +123,12 @@ def sweep(
     Several devices are dealt whole blocks, each the next when it is free, not shards of one block:
     a block's fits end at different times and are partly prepared on the host, so devices never wait
     for each other, and a data set is computed by the same program on one device as on many. Blocks
-    of one kind of device and one version of JAX are equal to the last bit. In a computation of
+    of one type of device and one version of JAX are equal to the last bit. In a computation of
     several JAX processes (``jax.distributed``) each does its share of the blocks, and all return
     the whole result.
 
     A file of ``store`` has a digest of its content: what is cut short or damaged is computed again.
-    Two runs may use one store at once. Functions are told apart by their code and by the values
+    Two runs may use one store at once. Functions are distinguished by their code and by the values
     that they carry, not by the functions that they call: remove the store if those change.
 
     References
@@ -161,8 +162,7 @@ def sweep(
     if not all(0 < ratio < 1 for ratio in ratios):
         raise ValueError(f"class_ratio must lie in (0, 1), got {ratios}")
     recipes, chosen = as_recipes(methods), choose_metrics(metrics)
-    num_datasets = check_count(num_datasets, "num_datasets")
-    n_test = check_count(n_test, "n_test")
+    num_datasets, n_test = check_count(num_datasets, "num_datasets"), check_count(n_test, "n_test")
     if n_test < 2:
         raise ValueError(f"n_test must be at least 2, got {n_test}")
     seed = as_key(key)
@@ -170,7 +170,7 @@ def sweep(
     run = Run(cells, recipes, chosen, num_datasets, seed)
     with _showing(progress) as report:
         run.finish(executor, None if store is None else Store(store), report)
-    coordinates: dict[str, Any] = {
+    coordinates = {
         "prior": list(named),
         "n_train": sizes,
         "class_ratio": ratios,
@@ -197,20 +197,12 @@ def _dataset(
     from bayescal.sweeps import _accessor
 
     assert _accessor  # registers ``.bayescal``
-    shape = [len(coordinates[name]) for name in ("prior", "n_train", "class_ratio", "method")]
-    data, metrics = len(coordinates["dataset"]), len(coordinates["metric"])
-    methods = coordinates["method"]
-    values = np.stack([run.values[cell][m] for cell in cells for m in methods])
-    status = np.stack([run.status[cell][m] for cell in cells for m in methods])
-    dims = list(coordinates)
-    return xr.Dataset(
-        {
-            "value": (dims, values.reshape(*shape, data, metrics)),
-            "status": (dims[:-1], status.reshape(*shape, data)),
-        },
-        coordinates,
-        about,
-    )
+    dims, shape = list(coordinates), [len(each) for each in coordinates.values()]
+    pairs = list(itertools.product(cells, coordinates["method"]))
+    values = np.stack([run.values[cell][method] for cell, method in pairs]).reshape(shape)
+    status = np.stack([run.status[cell][method] for cell, method in pairs]).reshape(shape[:-1])
+    variables = {"value": (dims, values), "status": (dims[:-1], status)}
+    return xr.Dataset(variables, coordinates, about)
 
 
 def _priors(priors: Any) -> dict[str, Prior]:
@@ -233,14 +225,14 @@ def _priors(priors: Any) -> dict[str, Prior]:
     return {str(name): prior for name, prior in named.items()}
 
 
-def _settings(value: Any, name: str, kind: type) -> list[Any]:
+def _settings(value: Any, name: str, number: type) -> list[Any]:
     """Return one setting or several as a list of different numbers."""
     many = np.atleast_1d(np.asarray(value))
     if many.ndim != 1 or many.size == 0 or many.dtype.kind not in "iuf":
         raise TypeError(f"{name} must be a number or a sequence of numbers, got {value!r}")
-    if kind is int and not (many == np.floor(many)).all():
+    if number is int and not (many == np.floor(many)).all():
         raise ValueError(f"{name} must hold whole numbers, got {value!r}")
-    found = [kind(each) for each in many]
+    found = [number(each) for each in many]
     if len(set(found)) < len(found):
         raise ValueError(f"{name} must hold different numbers, got {value!r}")
     return found

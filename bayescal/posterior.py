@@ -136,10 +136,10 @@ def posterior(
         use = stack_priors(shaped + shaped[-1:] * (padded - count)) if stacked else shaped[0]
         sums = jax.device_put(pad_axis(sums, padded, 0))
         origin = jax.device_put(origin)
-        state = rule.prepare(use, sums, origin, as_key(key), num_samples, stacked)
+        problem = Problem(use, sums, origin, jax.device_put(log_prior))
+        state = rule.prepare(problem, as_key(key), num_samples, stacked)
         setup = Setup(rule, rule.realised_size(state, num_samples), stacked)
-        problem = Problem(use, state, sums, origin, jax.device_put(log_prior))
-        problem = keep_draws(setup, problem)
+        problem = keep_draws(setup, problem._replace(state=state))
         none, stated = np.full(count, np.nan), rule.stated(state)
         if stated is None:
             problem, found = condition(setup, problem)

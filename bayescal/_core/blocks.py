@@ -1,6 +1,9 @@
-"""Sizes of the blocks in which large sums are streamed."""
+"""Sizes of the blocks in which large sums are streamed, and maps over a batch."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import jax
 
@@ -19,3 +22,11 @@ def even_block(n: int, most: int) -> int:
     """Return the size of equal blocks of at most ``most``, so that padding costs little."""
     count = -(-n // max(1, most))
     return -(-n // count)
+
+
+def map_batch(function: Callable[[Any], Any], items: Any, size: int, rows: int) -> Any:
+    """Map over the leading axis (size,) of all leaves, ``rows`` at a time; one without a loop."""
+    if size > 1:
+        return jax.lax.map(function, items, batch_size=rows)
+    result = function(jax.tree.map(lambda leaf: leaf[0], items))
+    return jax.tree.map(lambda leaf: leaf[None], result)

@@ -19,7 +19,7 @@ import numpy as np
 from bayescal._core import checks
 from bayescal._core.keys import as_key
 from bayescal._core.precision import float64
-from bayescal.inference import Quadrature
+from bayescal.inference import Problem, Quadrature
 from bayescal.models import Family, GaussianPrior, Prior
 from bayescal.models.gaussian import SHARED
 from bayescal.models.prior import draw, fit_shapes
@@ -257,11 +257,10 @@ def bayes_optimal_log_loss(prior: Prior) -> float:
     with float64():
         rule.check(prior)
         # Sums of no observations: the nodes are those of the prior.
-        sums, origin = jnp.zeros((1, 2, 3)), jnp.zeros(())
-        boxes = rule.prepare(prior, sums, origin, as_key(0), 1, False)
-        size = rule.realised_size(boxes, 1)
+        problem = Problem(prior, jnp.zeros((1, 2, 3)), jnp.zeros(()))
+        boxes = rule.prepare(problem, as_key(0), 1, False)
         box = jax.tree.map(lambda leaf: leaf[0], boxes)
-        nodes = rule.realise(prior, box, sums[0], origin, size)
+        nodes = rule.realise(problem._replace(state=box), rule.realised_size(boxes, 1))
         weights = jax.nn.softmax(nodes.log_base)
         gap = (nodes.params["mu1"] - nodes.params["mu0"]) / nodes.params["sigma"]
         return float(jnp.sum(weights * _expected_loss(jnp.broadcast_to(gap, weights.shape))))

@@ -2,8 +2,8 @@
 
 from bayescal.inference._arviz import to_arviz
 from bayescal.inference._diagnostics import pareto_k
-from bayescal.inference._engine import Problem, Setup, Summary, condition, keep_draws
-from bayescal.inference._integrator import Integrator
+from bayescal.inference._engine import Setup, Summary, condition, keep_draws
+from bayescal.inference._integrator import Integrator, Problem
 from bayescal.inference.closed_form import ClosedForm
 from bayescal.inference.importance import Importance
 from bayescal.inference.montecarlo import MonteCarlo

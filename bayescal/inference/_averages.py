@@ -109,9 +109,14 @@ def weighted_sum(weights: jax.Array, values: jax.Array) -> jax.Array:
 def weight_blocks(log_weights: jax.Array, block: int) -> jax.Array:
     """Split (b, n) log weights into (blocks, b, block), padded with zero weight."""
     b, n = log_weights.shape
-    count = -(-n // block)
-    padded = jnp.pad(log_weights, ((0, 0), (0, count * block - n)), constant_values=-jnp.inf)
-    return padded.reshape(b, count, block).swapaxes(0, 1)
+    padded = jnp.pad(log_weights, ((0, 0), (0, -n % block)), constant_values=-jnp.inf)
+    return padded.reshape(b, -1, block).swapaxes(0, 1)
+
+
+def draw_blocks(draws: Draws, log_weights: jax.Array, block: int) -> tuple[Any, jax.Array]:
+    """Split parameters and their log weights (n,) into blocks."""
+    blocks = weight_blocks(log_weights[None], block)[:, 0]
+    return in_blocks(draws.params, log_weights.shape[0], block), blocks
 
 
 def natural_block(
@@ -237,8 +242,9 @@ def mean_natural(
     family: Family, draws: Draws, log_weights: jax.Array, origin: jax.Array
 ) -> jax.Array:
     """Return the weighted mean (classes, p) of the coefficients, summed in blocks."""
-    n = log_weights.shape[0]
-    block = min(n, max(1, (1 << 22) // _natural_size(family, draws, origin)))
+    first = jax.tree.map(lambda leaf: leaf[0], draws.params)
+    one = jax.eval_shape(lambda: family.natural(first, origin))
+    block = min(log_weights.shape[0], max(1, (1 << 22) // one.size))
 
     def add(total: jax.Array, item: Any) -> tuple[jax.Array, None]:
         params, logs = item
@@ -247,19 +253,7 @@ def mean_natural(
         flat = jnp.matmul(jnp.exp(logs), natural.reshape(block, -1), precision="highest")
         return total + flat.reshape(natural.shape[1:]), None
 
-    padded = jnp.pad(log_weights, (0, -n % block), constant_values=-jnp.inf)
-    items = in_blocks(draws.params, n, block), padded.reshape(-1, block)
+    items = draw_blocks(draws, log_weights, block)
     if items[1].shape[0] == 1:
-        first = jax.tree.map(lambda leaf: leaf[0], items)
-        return add(jnp.zeros(()), first)[0]
-    shape = jax.eval_shape(lambda: family.natural(_first(draws.params), origin)).shape
-    return jax.lax.scan(add, jnp.zeros(shape), items)[0]
-
-
-def _first(params: dict[str, Any]) -> dict[str, Any]:
-    return jax.tree.map(lambda leaf: leaf[0], params)
-
-
-def _natural_size(family: Family, draws: Draws, origin: jax.Array) -> int:
-    """Return the number of coefficients of one draw."""
-    return jax.eval_shape(lambda: family.natural(_first(draws.params), origin)).size
+        return add(jnp.zeros(()), jax.tree.map(lambda leaf: leaf[0], items))[0]
+    return jax.lax.scan(add, jnp.zeros(one.shape), items)[0]

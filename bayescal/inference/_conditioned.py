@@ -14,7 +14,8 @@ from bayescal._core.keys import as_key
 from bayescal._core.precision import default_dtype, float64
 from bayescal._core.tables import html_table
 from bayescal.inference._arviz import to_arviz
-from bayescal.inference._engine import Problem, Setup, Summary, find_modes, select
+from bayescal.inference._engine import Setup, Summary, find_modes, select
+from bayescal.inference._integrator import Problem
 from bayescal.inference._uncertainty import sample_posterior, sample_prior, weighted_draws
 from bayescal.models import Prior
 

@@ -16,8 +16,8 @@ from bayescal._core.numerics import effective_sample_size
 from bayescal._core.structure import cached_by_structure
 from bayescal.inference._averages import Draws, log_likelihood, mean_natural, weigh
 from bayescal.inference._diagnostics import largest_log_weights
-from bayescal.inference._integrator import Integrator
-from bayescal.models import Family, Prior
+from bayescal.inference._integrator import Integrator, Problem
+from bayescal.models import Family
 
 _ROWS_TIMES_DRAWS = 1 << 23
 _KEPT_NUMBERS = 1 << 25
@@ -25,35 +25,6 @@ _KEPT_NUMBERS = 1 << 25
 #: 100,000 draws, 0.9 s instead of 0.5 to condition, and nothing in what follows; of one, nothing,
 #: and 12 to 28 ms instead of 31 to predict.
 _KEPT_WEIGHTS = 1 << 20
-
-
-class Problem(NamedTuple):
-    """What the compiled programs take: a prior, an integrator's state and the data's sums.
-
-    Drawing is compiled once where the draws fit in memory; what follows takes them as arrays.
-
-    Attributes
-    ----------
-    prior : Prior
-        With a leading axis of data sets on its leaves where ``Setup.stacked``.
-    state : pytree
-        The integrator's, with a leading axis of data sets unless it is shared.
-    sums : array of shape (batch, classes, p)
-    origin : array
-    log_class_prior : array of shape (classes,)
-    draws : Draws or None
-        Draws already made, with a leading axis of data sets unless they are common.
-    log_weights : array of shape (batch, n) or None
-        Normalised log weights of the draws, where they are kept.
-    """
-
-    prior: Prior
-    state: Any
-    sums: jax.Array
-    origin: jax.Array
-    log_class_prior: jax.Array
-    draws: Draws | None = None
-    log_weights: jax.Array | None = None
 
 
 class Setup(NamedTuple):
@@ -99,14 +70,12 @@ def select(problem: Problem, setup: Setup, b: int) -> Problem:
 
 def _mapped(problem: Problem, setup: Setup) -> Problem:
     """Return the parts of a problem that have an axis of data sets; None for the others."""
-    return Problem(
-        problem.prior if setup.stacked else None,  # type: ignore[arg-type]
-        None if setup.integrator.shared else problem.state,
-        problem.sums,
-        None,  # type: ignore[arg-type]
-        None,  # type: ignore[arg-type]
-        None if setup.common_draws else problem.draws,
-        problem.log_weights,
+    return problem._replace(
+        prior=problem.prior if setup.stacked else None,
+        state=None if setup.integrator.shared else problem.state,
+        origin=None,
+        log_class_prior=None,
+        draws=None if setup.common_draws else problem.draws,
     )
 
 
@@ -139,9 +108,18 @@ def realise(setup: Setup, problem: Problem) -> Draws:
     """Return the draws of one data set."""
     if problem.draws is not None:
         return problem.draws
-    return setup.integrator.realise(
-        problem.prior, problem.state, problem.sums, problem.origin, setup.size
-    )
+    return setup.integrator.realise(problem, setup.size)
+
+
+def map_draws(function: Any, problem: Problem, setup: Setup) -> Any:
+    """Map ``function(problem of one data set, its draws)`` over the batch."""
+    common = realise(setup, problem) if setup.common_draws else None
+
+    def one(problem: Problem, _: Any) -> Any:
+        return function(problem, realise(setup, problem) if common is None else common)
+
+    rows = rows_at_once(setup.size, problem.sums.shape[0])
+    return map_rows(one, problem, setup, None, rows)
 
 
 def keep_draws(setup: Setup, problem: Problem) -> Problem:
@@ -183,12 +161,10 @@ def condition(setup: Setup, problem: Problem) -> tuple[Problem, Summary]:
 @partial(jax.jit, static_argnums=(0, 1))
 def _weigh_all(setup: Setup, keep: bool, problem: Problem) -> tuple[Summary, jax.Array | None]:
     """Return evidence and diagnostics for each data set, and the weights (batch, n) to keep."""
-    family, integrator = problem.prior.family, setup.integrator
-    common = realise(setup, problem) if setup.common_draws else None
+    integrator = setup.integrator
 
-    def one(problem: Problem, _: Any) -> tuple[Summary, jax.Array | None]:
-        draws = realise(setup, problem) if common is None else common
-        log_weights, evidence = weigh(family, draws, problem.sums, problem.origin)
+    def one(problem: Problem, draws: Draws) -> tuple[Summary, jax.Array | None]:
+        log_weights, evidence = weigh(problem.prior.family, draws, problem.sums, problem.origin)
         missing = jnp.full((), jnp.nan)
         weighted = integrator.weighted
         summary = Summary(
@@ -198,41 +174,34 @@ def _weigh_all(setup: Setup, keep: bool, problem: Problem) -> tuple[Summary, jax
         )
         return summary, log_weights if keep else None
 
-    rows = rows_at_once(setup.size, problem.sums.shape[0])
-    return map_rows(one, problem, setup, None, rows)
+    return map_draws(one, problem, setup)
 
 
 @partial(jax.jit, static_argnums=0)
 def mean_coefficients(setup: Setup, problem: Problem) -> jax.Array:
     """Return the posterior mean (batch, classes, p) of the coefficients."""
-    family = problem.prior.family
-    common = realise(setup, problem) if setup.common_draws else None
 
-    def one(problem: Problem, _: Any) -> jax.Array:
-        draws = realise(setup, problem) if common is None else common
-        return mean_natural(family, draws, weights_of(problem, draws), problem.origin)
+    def one(problem: Problem, draws: Draws) -> jax.Array:
+        log_weights = weights_of(problem, draws)
+        return mean_natural(problem.prior.family, draws, log_weights, problem.origin)
 
-    rows = rows_at_once(setup.size, problem.sums.shape[0])
-    return map_rows(one, problem, setup, None, rows)
+    return map_draws(one, problem, setup)
 
 
 @partial(jax.jit, static_argnums=0)
 def find_modes(setup: Setup, problem: Problem) -> dict[str, Any]:
     """Return the parameters (batch, ...) at which likelihood times prior density is largest."""
-    family, integrator = problem.prior.family, setup.integrator
-    common = realise(setup, problem) if setup.common_draws else None
 
-    def one(problem: Problem, _: Any) -> dict[str, Any]:
-        best = integrator.mode(problem.prior, problem.state, problem.sums, problem.origin)
+    def one(problem: Problem, draws: Draws) -> dict[str, Any]:
+        best = setup.integrator.mode(problem)
         if best is not None:
             return best
-        draws = realise(setup, problem) if common is None else common
+        family = problem.prior.family
         log_lik = log_likelihood(family, draws.params, problem.sums, problem.origin)
         index = jnp.argmax(log_lik + draws.log_prior)
         return jax.tree.map(lambda leaf: leaf[index], draws.params)
 
-    rows = rows_at_once(setup.size, problem.sums.shape[0])
-    return map_rows(one, problem, setup, None, rows)
+    return map_draws(one, problem, setup)
 
 
 @partial(jax.jit, static_argnums=0)

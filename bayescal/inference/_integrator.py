@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +12,38 @@ from bayescal.inference._averages import Draws
 from bayescal.models import Prior
 
 
+class Problem(NamedTuple):
+    """What integrators and the compiled programs take.
+
+    Drawing is compiled once where the draws fit in memory; what follows takes them as arrays.
+
+    Attributes
+    ----------
+    prior : Prior
+        With a leading axis of data sets on its leaves where ``Setup.stacked``.
+    sums : array of shape (batch, classes, p)
+        Sums of the features by class.
+    origin : array
+    log_class_prior : array of shape (classes,)
+    state : pytree
+        The integrator's, with a leading axis of data sets unless it is shared.
+    draws : Draws or None
+        Draws already made, with a leading axis of data sets unless they are common.
+    log_weights : array of shape (batch, n) or None
+        Normalised log weights of the draws, where they are kept.
+    """
+
+    prior: Any
+    sums: jax.Array
+    origin: Any
+    log_class_prior: Any = None
+    state: Any = None
+    draws: Draws | None = None
+    log_weights: jax.Array | None = None
+
+
 class Integrator(abc.ABC):
-    """A way to integrate over the posterior; stateless, so that it can be static under ``jit``.
+    """A method of integration over the posterior; stateless, so it can be static under ``jit``.
 
     A new integrator writes ``prepare`` for a batch, once, and ``realise`` for one data set in pure
     JAX; streaming, predictions, errors and diagnostics come from elsewhere.
@@ -43,27 +73,17 @@ class Integrator(abc.ABC):
         return num_samples
 
     @abc.abstractmethod
-    def prepare(
-        self,
-        prior: Prior,
-        sums: jax.Array,
-        origin: jax.Array,
-        key: jax.Array,
-        num_samples: int,
-        stacked: bool,
-    ) -> Any:
+    def prepare(self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool) -> Any:
         """Return what ``realise`` needs to know, a pytree.
 
         Parameters
         ----------
-        prior : Prior
-            With a leading axis of data sets on every leaf where ``stacked``.
-        sums : array of shape (batch, classes, p)
-            Sums of the features by class.
-        origin : array
+        problem : Problem
+            The whole batch, without a state.
         key : JAX key, the same for all data sets, so that each has the numbers that it has alone.
         num_samples : int
         stacked : bool
+            Whether leaves of the prior have a leading axis of data sets.
 
         Returns
         -------
@@ -81,19 +101,10 @@ class Integrator(abc.ABC):
         return jax.lax.map(lambda s: function(prior, s), sums, batch_size=16)
 
     @abc.abstractmethod
-    def realise(
-        self, prior: Prior, state: Any, sums: jax.Array, origin: jax.Array, num_samples: int
-    ) -> Draws:
+    def realise(self, problem: Problem, num_samples: int) -> Draws:
         """Return draws or nodes for one data set; called wherever they are needed."""
 
-    def posterior_draws(
-        self,
-        prior: Prior,
-        state: Any,
-        sums: jax.Array,
-        origin: jax.Array,
-        num_samples: int,
-    ) -> Draws | None:
+    def posterior_draws(self, problem: Problem, num_samples: int) -> Draws | None:
         """Return draws in place of a rule's nodes, or None where ``realise`` gives draws."""
         return None
 
@@ -101,15 +112,11 @@ class Integrator(abc.ABC):
         """Return a rule's log evidence and its relative error (batch,), None for random draws."""
         return None
 
-    def mode(
-        self, prior: Prior, state: Any, sums: jax.Array, origin: jax.Array
-    ) -> dict[str, Any] | None:
+    def mode(self, problem: Problem) -> dict[str, Any] | None:
         """Return the exact posterior mode, or None: then the best draw stands for it."""
         return None
 
-    def log_predictive(
-        self, prior: Prior, state: Any, sums: jax.Array, origin: jax.Array, x: jax.Array
-    ) -> jax.Array | None:
+    def log_predictive(self, problem: Problem, x: jax.Array) -> jax.Array | None:
         """Return the exact log density (classes, m) of new points by class, or None."""
         return None
 

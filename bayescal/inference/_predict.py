@@ -16,7 +16,6 @@ import numpy as np
 from bayescal._core.interpolate import interpolate, interpolation_error, make_grid
 from bayescal.inference._averages import in_blocks, in_chunks, linear, mixture, weigh
 from bayescal.inference._engine import (
-    Problem,
     Setup,
     map_rows,
     realise,
@@ -24,6 +23,7 @@ from bayescal.inference._engine import (
     select,
     weights_of,
 )
+from bayescal.inference._integrator import Problem
 from bayescal.models import Family
 
 
@@ -63,9 +63,7 @@ def _log_class_probabilities(
         points = x if shared_x else row
         exact = None
         if method == "predictive":
-            exact = setup.integrator.log_predictive(
-                problem.prior, problem.state, problem.sums, problem.origin, points
-            )
+            exact = setup.integrator.log_predictive(problem, points)
         if exact is not None:
             return exact + problem.log_class_prior[:, None]
         draws = realise(setup, problem) if common is None else common

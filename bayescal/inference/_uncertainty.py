@@ -12,14 +12,16 @@ from bayescal._core.blocks import block_elements, even_block
 from bayescal._core.numerics import normalise_log_weights, two_class_probabilities
 from bayescal.inference._averages import (
     Draws,
-    in_blocks,
+    draw_blocks,
+    in_chunks,
     linear,
     mean_natural,
     mixture,
     natural_block,
     weigh,
 )
-from bayescal.inference._engine import Problem, Setup, realise, weights_of
+from bayescal.inference._engine import Setup, realise, weights_of
+from bayescal.inference._integrator import Problem
 from bayescal.models import Prior
 from bayescal.models.prior import draw
 
@@ -32,19 +34,11 @@ def _posterior_draws(setup: Setup, problem: Problem, num_samples: int) -> tuple[
 
     Predictions may use nodes of a rule; these are draws there, too.
     """
-    parts = problem.prior, problem.state, problem.sums, problem.origin
-    drawn = setup.integrator.posterior_draws(*parts, num_samples)
+    drawn = setup.integrator.posterior_draws(problem, num_samples)
     if drawn is None:
         drawn = realise(setup, problem)
         return drawn, weights_of(problem, drawn)
     return drawn, weigh(problem.prior.family, drawn, problem.sums, problem.origin)[0]
-
-
-def _pieces(draws: Draws, log_weights: jax.Array, block: int) -> Any:
-    """Split draws and their log weights into blocks."""
-    n = log_weights.shape[0]
-    padded = jnp.pad(log_weights, (0, -n % block), constant_values=-jnp.inf)
-    return in_blocks(draws.params, n, block), padded.reshape(-1, block)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -58,13 +52,9 @@ def standard_error(setup: Setup, method: str, problem: Problem, x: jax.Array) ->
     draws = realise(setup, problem)
     log_weights = weights_of(problem, draws)
     function = _between_replicates if setup.integrator.replicates else _delta_method
-    m = x.shape[0]
-    width = min(m, _CHUNK)
-    parts = jax.lax.map(
-        lambda part: function(setup, method, problem, draws, log_weights, part),
-        in_blocks(x, m, width),
+    return in_chunks(
+        lambda part: function(setup, method, problem, draws, log_weights, part), x, _CHUNK
     )
-    return jnp.moveaxis(parts, 0, 1).reshape(parts.shape[1], -1)[:, :m]
 
 
 def _between_replicates(
@@ -138,7 +128,7 @@ def _delta_method(
         return total + jnp.sum(part**2, axis=1), None
 
     total, _ = jax.lax.scan(
-        add, jnp.zeros((family.classes, x.shape[0])), _pieces(draws, log_weights, block)
+        add, jnp.zeros((family.classes, x.shape[0])), draw_blocks(draws, log_weights, block)
     )
     return jnp.sqrt(total)
 
@@ -169,10 +159,7 @@ def credible_bounds(
             return jnp.concatenate(two_class_probabilities(-quantiles), axis=1)
         return quantiles
 
-    m = x.shape[0]
-    width = int(max(1, min(m, (1 << 22) // (num_samples * family.classes))))
-    parts = jax.lax.map(chunk, in_blocks(x, m, width))
-    return jnp.moveaxis(parts, 0, 2).reshape(*parts.shape[1:3], -1)[..., :m]
+    return in_chunks(chunk, x, max(1, (1 << 22) // (num_samples * family.classes)))
 
 
 def _quantile(values: jax.Array, weights: jax.Array, level: jax.Array) -> jax.Array:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from bayescal.inference._averages import Draws, log_likelihood
-from bayescal.inference._integrator import Integrator, equal_base
+from bayescal.inference._integrator import Integrator, Problem, equal_base
 from bayescal.models import Prior
 
 __all__ = ["ClosedForm"]
@@ -31,30 +31,23 @@ class ClosedForm(Integrator):
             )
 
     def prepare(
-        self,
-        prior: Prior,
-        sums: jax.Array,
-        origin: jax.Array,
-        key: jax.Array,
-        num_samples: int,
-        stacked: bool,
+        self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool
     ) -> jax.Array:
-        return jnp.broadcast_to(key, (sums.shape[0],))
+        return jnp.broadcast_to(key, (len(problem.sums),))
 
-    def realise(
-        self, prior: Prior, state: jax.Array, sums: jax.Array, origin: jax.Array, num_samples: int
-    ) -> Draws:
+    def realise(self, problem: Problem, num_samples: int) -> Draws:
+        prior, sums, origin = problem[:3]
         forms = prior.closed_form
-        params, log_prior = forms.draw(prior.values, sums, origin, state, num_samples)
+        params, log_prior = forms.draw(prior.values, sums, origin, problem.state, num_samples)
         log_lik = log_likelihood(prior.family, params, sums, origin)
         evidence = forms.log_evidence(prior.values, sums, origin)
         return Draws(params, log_prior, equal_base(num_samples) + evidence - log_lik)
 
-    def mode(self, prior: Prior, state: Any, sums: jax.Array, origin: jax.Array) -> dict[str, Any]:
+    def mode(self, problem: Problem) -> dict[str, Any]:
+        prior, sums, origin = problem[:3]
         return prior.closed_form.mode(prior.closed_form.update(prior.values, sums, origin), origin)
 
-    def log_predictive(
-        self, prior: Prior, state: Any, sums: jax.Array, origin: jax.Array, x: jax.Array
-    ) -> jax.Array:
+    def log_predictive(self, problem: Problem, x: jax.Array) -> jax.Array:
+        prior, sums, origin = problem[:3]
         new = prior.closed_form.update(prior.values, sums, origin)
         return prior.closed_form.log_predictive(new, x - origin)

@@ -12,7 +12,7 @@ from jax.scipy.special import gammaln
 
 from bayescal._core.numerics import effective_sample_size, normalise_log_weights
 from bayescal.inference._averages import Draws, log_likelihood
-from bayescal.inference._integrator import Integrator
+from bayescal.inference._integrator import Integrator, Problem
 from bayescal.inference._space import constrain, random_sites, unconstrain
 from bayescal.models import Prior
 from bayescal.models.prior import walk
@@ -118,15 +118,9 @@ class Importance(Integrator):
             raise ValueError("integrator='importance' needs at least one random parameter")
 
     def prepare(
-        self,
-        prior: Prior,
-        sums: jax.Array,
-        origin: jax.Array,
-        key: jax.Array,
-        num_samples: int,
-        stacked: bool,
+        self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool
     ) -> Proposal:
-        return _fit_proposals(self, prior, sums, origin, key, stacked)
+        return _fit_proposals(self, *problem[:3], key, stacked)
 
     def fit(self, prior: Prior, sums: jax.Array, origin: jax.Array, key: jax.Array) -> Proposal:
         """Adapt the proposal to one data set."""
@@ -169,9 +163,8 @@ class Importance(Integrator):
         start = jnp.full((), -1), jnp.zeros((), int), unused
         return jax.lax.while_loop(unfinished, one_round, start)[2]
 
-    def realise(
-        self, prior: Prior, state: Proposal, sums: jax.Array, origin: jax.Array, num_samples: int
-    ) -> Draws:
+    def realise(self, problem: Problem, num_samples: int) -> Draws:
+        prior, state = problem.prior, problem.state
         from_prior = max(1, round(_DEFENSIVE * num_samples)) if num_samples > 1 else 0
         defensive, adapted = jax.random.split(state.key)
         v = _student_vectors(state, adapted, num_samples - from_prior)

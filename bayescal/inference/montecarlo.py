@@ -5,8 +5,7 @@ from __future__ import annotations
 import jax
 
 from bayescal.inference._averages import Draws
-from bayescal.inference._integrator import Integrator, equal_base
-from bayescal.models import Prior
+from bayescal.inference._integrator import Integrator, Problem, equal_base
 from bayescal.models.prior import draw
 
 __all__ = ["MonteCarlo"]
@@ -22,18 +21,10 @@ class MonteCarlo(Integrator):
     shared = True
 
     def prepare(
-        self,
-        prior: Prior,
-        sums: jax.Array,
-        origin: jax.Array,
-        key: jax.Array,
-        num_samples: int,
-        stacked: bool,
+        self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool
     ) -> jax.Array:
         return key
 
-    def realise(
-        self, prior: Prior, state: jax.Array, sums: jax.Array, origin: jax.Array, num_samples: int
-    ) -> Draws:
-        params, log_prior = draw(prior, state, num_samples)
+    def realise(self, problem: Problem, num_samples: int) -> Draws:
+        params, log_prior = draw(problem.prior, problem.state, num_samples)
         return Draws(params, log_prior, equal_base(num_samples))

@@ -12,7 +12,7 @@ import numpy as np
 from bayescal._core.numerics import nan_to_minus_inf
 from bayescal._core.nuts import run_chains
 from bayescal.inference._averages import Draws, log_likelihood
-from bayescal.inference._integrator import Integrator, equal_base
+from bayescal.inference._integrator import Integrator, Problem, equal_base
 from bayescal.inference._space import constrain, random_sites
 from bayescal.inference.importance import Importance
 from bayescal.models import Prior
@@ -57,19 +57,12 @@ class Nuts(Integrator):
         """Return the number of chains: a power of two from 4 to 32."""
         return int(2 ** np.clip(np.ceil(np.log2(num_samples / 1000)), 2, 5))
 
-    def prepare(
-        self,
-        prior: Prior,
-        sums: jax.Array,
-        origin: jax.Array,
-        key: jax.Array,
-        num_samples: int,
-        stacked: bool,
-    ) -> Chains:
+    def prepare(self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool) -> Chains:
         from numpyro.diagnostics import effective_sample_size
 
         start_key, run_key = jax.random.split(key)
-        proposal = Importance().prepare(prior, sums, origin, start_key, num_samples, stacked)
+        proposal = Importance().prepare(problem, start_key, num_samples, stacked)
+        prior, sums, origin = problem[:3]
         chains = self.chains(num_samples)
         vectors, effective = [], []
         for b in range(sums.shape[0]):
@@ -96,10 +89,9 @@ class Nuts(Integrator):
             effective.append(np.min(effective_sample_size(np.asarray(draws))))
         return Chains(jnp.stack(vectors), jnp.asarray(np.array(effective)))
 
-    def realise(
-        self, prior: Prior, state: Chains, sums: jax.Array, origin: jax.Array, num_samples: int
-    ) -> Draws:
-        params, log_prior, _ = jax.vmap(lambda v: constrain(prior, v))(state.vectors)
+    def realise(self, problem: Problem, num_samples: int) -> Draws:
+        prior, sums, origin = problem[:3]
+        params, log_prior, _ = jax.vmap(lambda v: constrain(prior, v))(problem.state.vectors)
         # Taking the likelihood out leaves equal weights once it is multiplied in again.
         log_lik = log_likelihood(prior.family, params, sums, origin)
         return Draws(params, log_prior, equal_base(num_samples) - log_lik)

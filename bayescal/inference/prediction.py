@@ -14,7 +14,7 @@ from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import default_dtype, float64
 from bayescal._core.tables import html_table
 from bayescal.inference._conditioned import Conditioned
-from bayescal.inference._engine import Problem
+from bayescal.inference._integrator import Problem
 from bayescal.inference._uncertainty import credible_bounds, standard_error
 
 __all__ = ["Prediction"]

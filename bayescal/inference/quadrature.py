@@ -21,7 +21,7 @@ from bayescal.inference._box import (
     relative_gap,
     unsheared,
 )
-from bayescal.inference._integrator import Integrator
+from bayescal.inference._integrator import Integrator, Problem
 from bayescal.inference._space import random_sites
 from bayescal.inference._track import track_box
 from bayescal.inference._window import (
@@ -76,15 +76,9 @@ class Quadrature(Integrator):
             )
         ranges(prior)
 
-    def prepare(
-        self,
-        prior: Prior,
-        sums: jax.Array,
-        origin: jax.Array,
-        key: jax.Array,
-        num_samples: int,
-        stacked: bool,
-    ) -> Box:
+    def prepare(self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool) -> Box:
+        prior, sums, origin = problem[:3]
+
         def improve(step: Any, boxes: Box) -> Box:
             return _improve_rough(step, prior if stacked else None, sums, boxes)
 
@@ -153,10 +147,9 @@ class Quadrature(Integrator):
     def stated(self, state: Box) -> tuple[Any, Any]:
         return np.asarray(state.evidence)[:, 0], state.error
 
-    def realise(
-        self, prior: Prior, state: Box, sums: jax.Array, origin: jax.Array, num_samples: int
-    ) -> Draws:
+    def realise(self, problem: Problem, num_samples: int) -> Draws:
         """Return the nodes; ``num_samples`` is the number of nodes for each parameter."""
+        prior, state = problem.prior, problem.state
         if state.low.size == 0:
             params, _ = walk(prior, lambda name, d: None)
             return Draws(jax.tree.map(lambda v: v[None], params), jnp.zeros(1), jnp.zeros(1))
@@ -166,25 +159,20 @@ class Quadrature(Integrator):
         params, log_prior, log_jacobian = at_points(density, columns)
         return Draws(params, log_prior, log_prior + log_jacobian + log_rule.ravel())
 
-    def mode(self, prior: Prior, state: Box, sums: jax.Array, origin: jax.Array) -> dict[str, Any]:
+    def mode(self, problem: Problem) -> dict[str, Any]:
         """Return the parameters at which prior density times likelihood is largest."""
+        (prior, sums, origin), state = problem[:3], problem.state
         if state.low.size == 0:
             return walk(prior, lambda name, d: None)[0]
         target = log_target(prior, sums, origin, state.peak, state.shear, jacobian=False)
         best = maximise(target, state.low, state.high)
         return unsheared(prior, state.peak, state.shear, best)[0]
 
-    def posterior_draws(
-        self,
-        prior: Prior,
-        state: Box,
-        sums: jax.Array,
-        origin: jax.Array,
-        num_samples: int,
-    ) -> Draws:
+    def posterior_draws(self, problem: Problem, num_samples: int) -> Draws:
         """Draw a cell of the rule by its weight and a point within it, reweighted exactly."""
+        (prior, sums, origin), state = problem[:3], problem.state
         if state.low.size == 0:
-            return self.realise(prior, state, sums, origin, 1)
+            return self.realise(problem, 1)
         m = _COMPARED[-1]
         axes, log_rule = product_rule(state.low, state.high, m)
         target = log_target(prior, sums, origin, state.peak, state.shear)

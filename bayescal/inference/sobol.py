@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.numerics import nan_to_minus_inf
 from bayescal.inference._averages import Draws, broadcast_params
-from bayescal.inference._integrator import Integrator, equal_base
+from bayescal.inference._integrator import Integrator, Problem, equal_base
 from bayescal.inference._quantile import quantile
 from bayescal.inference._space import random_sites
 from bayescal.models import Prior
@@ -47,17 +45,12 @@ class Sobol(Integrator):
         return _SCRAMBLES * (1 << (each - 1).bit_length())
 
     def prepare(
-        self,
-        prior: Prior,
-        sums: jax.Array,
-        origin: jax.Array,
-        key: jax.Array,
-        num_samples: int,
-        stacked: bool,
+        self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool
     ) -> jax.Array:
         """Return the points (num_samples, dimension) in the open unit cube, from SciPy."""
         from scipy.stats import qmc
 
+        prior = problem.prior
         one = jax.tree.map(lambda leaf: leaf[0], prior) if stacked else prior
         dimension = len(random_sites(one))
         if dimension == 0:
@@ -68,11 +61,9 @@ class Sobol(Integrator):
         parts = [qmc.Sobol(dimension, rng=np.random.default_rng(s)).random(each) for s in streams]
         return jnp.asarray(np.clip(np.concatenate(parts), 2.0**-53, 1 - 2.0**-53))
 
-    def realise(
-        self, prior: Prior, state: Any, sums: jax.Array, origin: jax.Array, num_samples: int
-    ) -> Draws:
-        columns = iter(range(state.shape[1]))
-        params, sites = walk(prior, lambda _, d: quantile(d, state[:, next(columns)]))
+    def realise(self, problem: Problem, num_samples: int) -> Draws:
+        columns = iter(problem.state.T)
+        params, sites = walk(problem.prior, lambda _, d: quantile(d, next(columns)))
         with jax.numpy_dtype_promotion("standard"):
             log_prior = sum((s.distribution.log_prob(s.value) for s in sites), jnp.zeros(()))
         params = broadcast_params(params, num_samples, {s.name for s in sites})

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal import posterior
+from bayescal import inference, posterior
 from bayescal._core.checks import check_count
 from bayescal._core.keys import as_key
 from bayescal._core.precision import float64
@@ -211,7 +211,9 @@ def _sequence(prior: Prior, integrator: str, most: int, key: jax.Array) -> np.nd
             order = slice(None)
         else:
             rule, none = Sobol(), jnp.zeros(())
-            params = _at_points(prior, rule.prepare(prior, none, none, key, most, False))
+            params = _at_points(
+                prior, rule.prepare(inference.Problem(prior, none, none), key, most, False)
+            )
             # Scrambles lie one after the other: in turn, a prefix holds as much of each.
             order = np.arange(most).reshape(rule.replicates, -1).T.ravel()
         return np.stack([np.asarray(params[m])[order] for m in ("mu0", "mu1")], axis=1)
@@ -221,7 +223,8 @@ def _sequence(prior: Prior, integrator: str, most: int, key: jax.Array) -> np.nd
 def _at_points(prior: Prior, points: jax.Array) -> dict[str, Any]:
     """Return the parameters at points of the unit square."""
     none = jnp.zeros(())
-    return Sobol().realise(prior, points, none, none, len(points)).params
+    problem = inference.Problem(prior, none, none, state=points)
+    return Sobol().realise(problem, len(points)).params
 
 
 def _judge(sizes: list[int], losses: np.ndarray, exact: float, tolerance: float) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Figures: reliability diagrams, calibration curves, parameters, costs, comparisons of methods.
 
-Matplotlib is imported when a figure is drawn. Colours are told apart by colour-blind readers,
-markers and lines also in grey.
+Matplotlib is imported when a figure is drawn. Colour-blind readers can distinguish the colours,
+and markers and lines differ also in grey.
 """
 
 from bayescal.plots._by_size import by_size

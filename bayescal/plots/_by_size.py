@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayescal._core.checks import as_numpy, check_finite
+from bayescal._core.checks import as_numpy
+from bayescal.plots._inputs import read_vector
 from bayescal.plots.style import label_axes, new_axes, next_style, tidy
 
 if TYPE_CHECKING:
@@ -78,10 +79,7 @@ def by_size(
     >>> [line.get_label() for line in ax.lines]
     ['Platt', 'isotonic', 'best possible']
     """
-    x = as_numpy(sizes, "sizes").astype(np.float64)
-    if x.ndim != 1 or x.size == 0:
-        raise ValueError(f"sizes must have shape (s,) with s > 0, got {x.shape}")
-    check_finite(x, "sizes")
+    x = read_vector(sizes, "sizes", "s")
     if logx and (x <= 0).any():
         raise ValueError(f"sizes must be positive, got {x.min():g}; or pass logx=False")
     labels, table = _table(values, names, len(x))
@@ -106,23 +104,9 @@ def by_size(
         y = table[:, j]
         if half is not None:
             error = half[order, j]
-            ax.fill_between(
-                x, y - error, y + error, color=style.color, alpha=0.18, linewidth=0, zorder=2
-            )
-        (line,) = ax.plot(
-            x,
-            y,
-            color=style.color,
-            marker=style.marker,
-            linestyle=style.linestyle,
-            linewidth=1.5,
-            markersize=5,
-            markeredgecolor="white",
-            markeredgewidth=0.6,
-            zorder=3,
-            gid=style.group,
-            label=f"_{j}" if labels is None else labels[j],
-        )
+            style.fill(ax, x, y - error, y + error, alpha=0.18)
+        label = f"_{j}" if labels is None else labels[j]
+        line = style.draw(ax, x, y, linewidth=1.5, markersize=5, label=label, **style.markers)
         known = np.flatnonzero(np.isfinite(y))
         if labels is not None and len(known):
             ends.add(ax, line, style.linestyle, float(y[known[-1]]))
@@ -140,18 +124,8 @@ def _table(values: Any, names: Sequence[Any] | None, s: int) -> tuple[list[str] 
     if isinstance(values, Mapping):
         if names is not None:
             raise ValueError("names must be left out where values is a mapping: its keys are them")
-        if not values:
-            raise ValueError("values must not be an empty mapping")
         names = list(values)
-        table = np.stack([_column(column, f"values[{n!r}]", s) for n, column in values.items()], 1)
-    else:
-        table = as_numpy(values, "values").astype(np.float64)
-        if table.ndim != 2 or len(table) != s or table.shape[1] == 0:
-            raise ValueError(
-                f"values must have shape ({s}, k), one row for each size, got {table.shape}"
-            )
-    if np.isinf(table).any():
-        raise ValueError("values must be finite, or NaN where they are missing")
+    table = _columns(values, "values", s)
     labels = None if names is None else [str(name) for name in names]
     if labels is not None and len(labels) != table.shape[1]:
         raise ValueError(f"names must be {table.shape[1]}, one for each method, got {len(labels)}")
@@ -165,21 +139,37 @@ def _errors(errors: Any, values: Any, shape: tuple[int, ...]) -> np.ndarray:
     if isinstance(errors, Mapping):
         if set(errors) != set(values):
             raise ValueError(f"errors must have the names of values, got {list(errors)}")
-        half = np.stack([_column(errors[n], f"errors[{n!r}]", shape[0]) for n in values], axis=1)
-    else:
-        half = as_numpy(errors, "errors").astype(np.float64)
+        errors = {name: errors[name] for name in values}
+    half = _columns(errors, "errors", shape[0])
     if half.shape != shape:
         raise ValueError(f"errors must have shape {shape} to match values, got {half.shape}")
-    if (half < 0).any() or np.isinf(half).any():
+    if (half < 0).any():
         raise ValueError("errors must be finite and not negative")
     return half
 
 
-def _column(column: Any, name: str, s: int) -> np.ndarray:
-    array = as_numpy(column, name).astype(np.float64)
-    if array.shape != (s,):
-        raise ValueError(f"{name} must have shape ({s},) to match sizes, got {array.shape}")
-    return array
+def _columns(given: Any, name: str, s: int) -> np.ndarray:
+    """Return an array (s, k), or the columns (s,) of a mapping side by side."""
+    if isinstance(given, Mapping):
+        if not given:
+            raise ValueError(f"{name} must not be an empty mapping")
+        columns = {f"{name}[{key!r}]": column for key, column in given.items()}
+        arrays = [as_numpy(column, place) for place, column in columns.items()]
+        for place, array in zip(columns, arrays, strict=True):
+            if array.shape != (s,):
+                raise ValueError(
+                    f"{place} must have shape ({s},) to match sizes, got {array.shape}"
+                )
+        table = np.stack(arrays, axis=1)
+    else:
+        table = as_numpy(given, name)
+        if table.ndim != 2 or len(table) != s or table.shape[1] == 0:
+            raise ValueError(
+                f"{name} must have shape ({s}, k), one row for each size, got {table.shape}"
+            )
+    if np.isinf(table).any():
+        raise ValueError(f"{name} must be finite, or NaN where they are missing")
+    return table.astype(np.float64)
 
 
 class _Labels:
@@ -253,16 +243,11 @@ def _apart(wanted: np.ndarray, distance: float, height: float) -> np.ndarray:
 
     In order, places less multiples of the distance must not fall: an isotonic regression.
     """
+    from scipy.optimize import isotonic_regression
+
     order = np.argsort(wanted, kind="stable")
     steps = distance * np.arange(len(wanted))
-    blocks: list[list[float]] = []
-    for value in wanted[order] - steps:
-        blocks.append([float(value), 1.0])
-        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
-            mean, count = blocks.pop()
-            blocks[-1][0] = (blocks[-1][0] * blocks[-1][1] + mean * count) / (blocks[-1][1] + count)
-            blocks[-1][1] += count
-    found = np.concatenate([np.full(int(count), mean) for mean, count in blocks])
+    found = isotonic_regression(wanted[order] - steps).x
     highest = max(height - distance / 2 - steps[-1], distance / 2)
     placed = np.empty(len(wanted))
     placed[order] = np.clip(found, distance / 2, highest) + steps

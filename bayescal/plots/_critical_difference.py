@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -140,7 +141,7 @@ def critical_difference(
                 ha="left" if right else "right", va="center",
             )
         )  # fmt: skip
-    fit = _Fit(ax, sides, ticks, small, thick, (low - stub, high + stub), height)
+    fit = _Fit(ax, sides, ticks, ticks + small, thick, (low - stub, high + stub), height)
     fit(ax, None)
     ax.set_axes_locator(fit)
     return ax
@@ -211,25 +212,20 @@ def _draw_critical(ax: Axes, low: int, high: int, critical: float) -> Text:
     return ax.text(low, y + 3, f"CD = {critical:.2f}", ha="left", va="bottom")
 
 
+@dataclass(eq=False)
 class _Fit:
     """Gives names their room: sizes of text and limits of the axes, whenever they are placed.
 
     Matplotlib asks for the place of the axes before it draws them, and after each change of size.
     """
 
-    def __init__(
-        self,
-        ax: Axes,
-        sides: tuple[list[Text], list[Text]],
-        ticks: list[Text],
-        small: list[Text],
-        bars: list[Line2D],
-        ends: tuple[float, float],
-        height: float,
-    ) -> None:
-        self.axes = ax
-        self.sides, self.ticks, self.small = sides, ticks, ticks + small
-        self.bars, self.ends, self.height = bars, ends, height
+    axes: Axes
+    sides: tuple[list[Text], list[Text]]
+    ticks: list[Text]
+    small: list[Text]
+    bars: list[Line2D]
+    ends: tuple[float, float]
+    height: float
 
     def get_subplotspec(self) -> SubplotSpec | None:
         """Return the place in a grid, which a tight layout asks for here."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayescal._core.checks import as_numpy, check_finite
+from bayescal.plots._inputs import read_vector
 from bayescal.plots.style import label_axes, new_axes, next_style, tidy
 
 if TYPE_CHECKING:
@@ -57,12 +57,10 @@ def curve(
     >>> ax.lines[0].get_xdata().tolist()
     [0.0, 1.0, 2.0]
     """
-    given = {"x": x, "mean": mean}
     if (lower is None) != (upper is None):
         raise ValueError("lower and upper must be given together")
-    if lower is not None:
-        given |= {"lower": lower, "upper": upper}
-    arrays = {name: _vector(value, name) for name, value in given.items()}
+    given = {"x": x, "mean": mean, "lower": lower, "upper": upper}
+    arrays = {name: read_vector(each, name) for name, each in given.items() if each is not None}
     n = len(arrays["x"])
     for name, array in arrays.items():
         if len(array) != n:
@@ -70,42 +68,16 @@ def curve(
     if lower is not None and (arrays["lower"] > arrays["upper"]).any():
         raise ValueError("lower must not exceed upper")
     order = np.argsort(arrays["x"], kind="stable")
-    arrays = {name: array[order] for name, array in arrays.items()}
+    at, middle, *band = (array[order] for array in arrays.values())
     if ax is None:
         ax = new_axes(4.2, 3.0)
         ax.set_ylim(-0.02, 1.02)
         tidy(ax)
     label_axes(ax, "Score", "Probability of class 1")
     style = next_style(ax)
-    if lower is not None:
-        ax.fill_between(
-            arrays["x"],
-            arrays["lower"],
-            arrays["upper"],
-            color=style.color,
-            alpha=0.2,
-            linewidth=0,
-            zorder=2,
-        )
-    ax.plot(
-        arrays["x"],
-        arrays["mean"],
-        color=style.color,
-        linestyle=style.linestyle,
-        linewidth=1.6,
-        label=label,
-        zorder=3,
-        gid=style.group,
-    )
+    if band:
+        style.fill(ax, at, *band, alpha=0.2)
+    style.draw(ax, at, middle, linewidth=1.6, label=label)
     if label is not None:
         ax.legend(frameon=False, handlelength=2.6)
     return ax
-
-
-def _vector(value: Any, name: str) -> np.ndarray:
-    """Return a finite float64 vector."""
-    array = as_numpy(value, name)
-    if array.ndim != 1 or array.size == 0:
-        raise ValueError(f"{name} must have shape (n,) with n > 0, got {array.shape}")
-    check_finite(array, name)
-    return array.astype(np.float64)

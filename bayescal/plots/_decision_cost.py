@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayescal._core.checks import as_numpy, check_finite
+from bayescal._core.checks import as_numpy
 from bayescal.metrics import brier_score
+from bayescal.plots._inputs import read_models, read_vector
 from bayescal.plots.style import label_axes, new_axes, next_style, tidy
 
 if TYPE_CHECKING:
@@ -82,17 +82,15 @@ def decision_cost(
     >>> ax.lines[-1].get_ydata()
     array([0.  , 0.333])
     """
-    if isinstance(probs, Mapping) and label is not None:
-        raise ValueError("label must be left out where probs is a mapping: its keys are the labels")
-    given = probs if isinstance(probs, Mapping) else {label: probs}
-    if not given:
-        raise ValueError("probs must not be an empty mapping")
-    models = [
-        (None if name is None else str(name), _probabilities(array, y))
-        for name, array in given.items()
-    ]
+    models = [(name, _probabilities(array, y)) for name, array in read_models(probs, label)]
     happened = as_numpy(y, "y") == 1
-    t = np.linspace(0, 1, _POINTS) if ratios is None else _ratios(ratios)
+    t = (
+        np.linspace(0, 1, _POINTS)
+        if ratios is None
+        else np.sort(read_vector(ratios, "ratios", "m"))
+    )
+    if t[0] < 0 or t[-1] > 1:
+        raise ValueError(f"ratios must lie in [0, 1], got {t[0]:g} to {t[-1]:g}")
     costs = [_cost(p, happened, t) for _, p in models]
     if ax is None:
         ax = new_axes(4.2, 3.2)
@@ -101,39 +99,19 @@ def decision_cost(
     label_axes(ax, "Cost ratio t: act where p > t", "Expected cost")
     _draw_defaults(ax, float(happened.mean()))
     for (name, p), cost in zip(models, costs, strict=True):
-        style = next_style(ax)
         score = np.mean((p - happened) ** 2)
-        ax.plot(
-            t,
-            cost,
-            color=style.color,
-            linestyle=style.linestyle,
-            linewidth=1.5,
-            label=None if name is None else f"{name}  {score:.3f}",
-            zorder=3,
-            gid=style.group,
-        )
+        shown = None if name is None else f"{name}  {score:.3f}"
+        next_style(ax).draw(ax, t, cost, linewidth=1.5, label=shown)
     _make_room(ax)
     return ax
 
 
-def _probabilities(probs: Any, y: Any) -> np.ndarray:
+def _probabilities(array: np.ndarray, y: Any) -> np.ndarray:
     """Return P(y = 1) of shape (n,), checked with the labels."""
-    array = as_numpy(probs, "probs")
     if array.ndim == 2 and array.shape[1] > 2:
         raise ValueError(f"probs must be of two classes, got shape {array.shape}")
     brier_score(array, y)
     return np.clip((array if array.ndim == 1 else array[:, 1]).astype(np.float64), 0, 1)
-
-
-def _ratios(ratios: Any) -> np.ndarray:
-    t = as_numpy(ratios, "ratios").astype(np.float64)
-    if t.ndim != 1 or t.size == 0:
-        raise ValueError(f"ratios must have shape (m,) with m > 0, got {t.shape}")
-    check_finite(t, "ratios")
-    if t.min() < 0 or t.max() > 1:
-        raise ValueError(f"ratios must lie in [0, 1], got {t.min():g} to {t.max():g}")
-    return np.sort(t)
 
 
 def _cost(p: np.ndarray, happened: np.ndarray, t: np.ndarray) -> np.ndarray:

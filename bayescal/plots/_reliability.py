@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayescal._core.checks import as_numpy
 from bayescal.metrics import ReliabilityCurve, reliability_curve
+from bayescal.plots._inputs import read_models
 from bayescal.plots._reliability_curves import Estimate, check_options, estimate
 from bayescal.plots.style import Style, new_axes, next_style, tidy
 
@@ -131,7 +130,7 @@ def reliability(
     >>> ax.lines[1].get_xydata().tolist()
     [[0.1, 0.0], [0.2, 0.5], [0.4, 0.5], [0.9, 1.0]]
     """
-    models = _named(probs, label)
+    models = read_models(probs, label)
     options = check_options(method, band, level, bins, binning, bandwidth, seed)
     kinds = {kind or ("binary" if array.ndim == 1 else "confidence") for _, array in models}
     if len(kinds) > 1:
@@ -152,7 +151,10 @@ def reliability(
         style = next_style(ax)
         if level is not None:
             (_draw_bars if method == "binned" else _draw_band)(ax, curve, band, style)
-        _draw_curve(ax, curve, name, style, method == "binned")
+        look: dict[str, Any] = {"linewidth": 1.6}
+        if method == "binned":
+            look = {"linewidth": 1.3, "markersize": 5.5, "clip_on": False, **style.markers}
+        style.draw(ax, curve.x, curve.y, label=name, **look)
         if histogram:
             _draw_strip(ax, strip, style)
     if any(name is not None for name, _ in models):
@@ -166,17 +168,6 @@ def reliability(
             borderaxespad=0.2,
         )
     return ax
-
-
-def _named(probs: Any, label: str | None) -> list[tuple[str | None, np.ndarray]]:
-    """Return names and arrays of the models."""
-    if not isinstance(probs, Mapping):
-        return [(label, as_numpy(probs, "probs"))]
-    if label is not None:
-        raise ValueError("label must be left out where probs is a mapping: its keys are the labels")
-    if not probs:
-        raise ValueError("probs must not be an empty mapping")
-    return [(str(name), as_numpy(array, f"probs[{name!r}]")) for name, array in probs.items()]
 
 
 def _frame(ax: Axes, kind: str, method: str) -> None:
@@ -206,12 +197,9 @@ def _make_room(ax: Axes) -> None:
 
 def _draw_bars(ax: Axes, curve: Estimate, band: str, style: Style) -> None:
     """Draw a bar for each bin: pale and broad around the diagonal, thin around the marker."""
-    look: dict[str, Any] = (
-        {"alpha": 0.25, "linewidth": 5} if band == "consistency" else {"linewidth": 1.1}
-    )
-    ax.vlines(curve.at, curve.lower, curve.upper, color=style.color, zorder=2, **look).set_capstyle(
-        "butt"
-    )
+    alpha, width = (0.25, 5) if band == "consistency" else (None, 1.1)
+    bars = ax.vlines(curve.at, curve.lower, curve.upper, color=style.color, zorder=2)
+    bars.set(alpha=alpha, linewidth=width, capstyle="butt")
 
 
 def _draw_band(ax: Axes, curve: Estimate, band: str, style: Style) -> None:
@@ -227,35 +215,10 @@ def _draw_band(ax: Axes, curve: Estimate, band: str, style: Style) -> None:
     )
 
 
-def _draw_curve(ax: Axes, curve: Estimate, name: str | None, style: Style, bins: bool) -> None:
-    """Draw the line, with markers if it joins bins."""
-    look: dict[str, Any] = {"linewidth": 1.6}
-    if bins:
-        look = {
-            "marker": style.marker,
-            "linewidth": 1.3,
-            "markersize": 5.5,
-            "markeredgecolor": "white",
-            "markeredgewidth": 0.6,
-            "clip_on": False,
-        }
-    ax.plot(
-        curve.x,
-        curve.y,
-        color=style.color,
-        linestyle=style.linestyle,
-        label=name,
-        zorder=3,
-        gid=style.group,
-        **look,
-    )
-
-
 def _draw_strip(ax: Axes, strip: ReliabilityCurve, style: Style) -> None:
     """Draw the distribution of the predictions on top."""
-    counts = np.zeros(_STRIP_BINS)
     place = np.clip(np.ceil(strip.predicted * _STRIP_BINS) - 1, 0, _STRIP_BINS - 1)
-    np.add.at(counts, place.astype(int), strip.weight)
+    counts = np.bincount(place.astype(int), strip.weight, _STRIP_BINS)
     top: Any = next((child for child in ax.child_axes if child.get_label() == _STRIP), None)
     if top is None:
         bounds = (-_MARGIN, _STRIP_BOTTOM, 1 + 2 * _MARGIN, _STRIP_HEIGHT)

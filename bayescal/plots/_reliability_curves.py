@@ -23,6 +23,9 @@ _NARROWEST = 2
 _LEAST_CASES = 1 - 1e-9
 
 
+_NOWHERE = np.empty(0)
+
+
 class Options(NamedTuple):
     """How the frequency is estimated, checked."""
 
@@ -43,9 +46,9 @@ class Estimate(NamedTuple):
 
     x: np.ndarray
     y: np.ndarray
-    at: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
+    at: np.ndarray = _NOWHERE
+    lower: np.ndarray = _NOWHERE
+    upper: np.ndarray = _NOWHERE
 
 
 class _Cells(NamedTuple):
@@ -96,7 +99,7 @@ def _binned(probs: np.ndarray, y: Any, kind: Any, options: Options) -> Estimate:
     curve = reliability_curve(probs, y, bins=options.bins, binning=options.binning, kind=kind)
     x, observed = curve.predicted, curve.observed
     if options.level is None:
-        return Estimate(x, observed, x[:0], x[:0], x[:0])
+        return Estimate(x, observed)
     if options.band == "confidence":
         return Estimate(x, observed, x, *_wilson(observed, curve.weight, options.level))
     from scipy.stats import binom
@@ -115,9 +118,7 @@ def _wilson(share: np.ndarray, cases: np.ndarray, level: float) -> tuple[np.ndar
     centre = (share * cases + z**2 / 2) / (cases + z**2)
     half = z * np.sqrt(share * (1 - share) * cases + z**2 / 4) / (cases + z**2)
     # At 0 and 1 they end there, but for rounding.
-    return np.minimum(np.maximum(centre - half, 0), share), np.maximum(
-        np.minimum(centre + half, 1), share
-    )
+    return np.clip(centre - half, 0, share), np.clip(centre + half, share, 1)
 
 
 def _corp(predicted: np.ndarray, happened: np.ndarray, options: Options) -> Estimate:
@@ -129,7 +130,7 @@ def _corp(predicted: np.ndarray, happened: np.ndarray, options: Options) -> Esti
     ends = np.append(True, change) | np.append(change, True)
     x, y = place[ends], curve[ends]
     if options.level is None:
-        return Estimate(x, y, x[:0], x[:0], x[:0])
+        return Estimate(x, y)
     if len(place) > _MOST_CELLS:
         before = np.cumsum(cells.cases) - cells.cases
         pool = np.unique(before * _MOST_CELLS // len(predicted), return_inverse=True)[1]
@@ -160,7 +161,7 @@ def _smooth(predicted: np.ndarray, happened: np.ndarray, options: Options) -> Es
     known = mass * _GRID * width * np.sqrt(2 * np.pi) >= _LEAST_CASES
     y = np.where(known, curve, np.nan)
     if options.level is None:
-        return Estimate(x, y, x[:0], x[:0], x[:0])
+        return Estimate(x, y)
     drawn = _regress(*_resample(cells, options), factors)[1]
     ends = np.full((2, len(x)), np.nan)
     # A resample may have no case near a place where there is one.
@@ -172,35 +173,25 @@ def _regress(
     cases: np.ndarray, happened: np.ndarray, factors: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the mass (..., m) of cases around the nodes drawn, and the share that happened."""
-    mass, hits = (
-        np.maximum(_at_nodes(_spectrum(part) * factors)[..., ::_STRIDE], 0)
-        for part in (cases, happened)
-    )
+    mass, hits = (_smoothed(part, factors)[..., ::_STRIDE] for part in (cases, happened))
     # Less is rounding.
     found = mass > 1e-12 * mass.max(axis=-1, keepdims=True)
     share = np.where(found, hits, np.nan) / np.where(found, mass, 1)
     return mass, np.minimum(share, 1)
 
 
-def _spectrum(values: np.ndarray) -> np.ndarray:
-    """Return the Fourier coefficients (..., m) of masses at nodes, reflected at 0 and 1.
+def _smoothed(values: np.ndarray, factors: np.ndarray) -> np.ndarray:
+    """Apply a kernel to masses (..., m) at nodes, reflected at 0 and 1.
 
-    Each coefficient is multiplied by the characteristic function of a kernel to apply it.
+    ``factors`` (m,) of the Fourier coefficients are the kernel's characteristic function.
     """
-    from scipy.fft import dct
+    from scipy.fft import dct, idct
 
     # A mass at an end coincides with its image.
     values = values.astype(float)
     values[..., [0, -1]] *= 2
-    found: Any = dct(values, type=1)
-    return found
-
-
-def _at_nodes(spectrum: np.ndarray) -> np.ndarray:
-    from scipy.fft import idct
-
-    found: Any = idct(spectrum, type=1)
-    return found
+    found: Any = idct(np.asarray(dct(values, type=1)) * factors, type=1)
+    return np.maximum(found, 0)
 
 
 def _count(predicted: np.ndarray, happened: np.ndarray, index: np.ndarray, cells: int) -> _Cells:

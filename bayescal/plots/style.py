@@ -1,11 +1,12 @@
-"""Colours, markers and lines: told apart by colour-blind readers and in grey."""
+"""Colours, markers and lines that colour-blind readers can distinguish, also in grey."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
 
 __all__ = ["COLORS", "Style", "label_axes", "new_axes", "next_style", "style_of", "tidy"]
 
@@ -24,7 +25,20 @@ class Style(NamedTuple):
     color: str
     marker: str
     linestyle: str | tuple
-    group: str = _GROUP
+
+    @property
+    def markers(self) -> dict[str, Any]:
+        """Options of a line with markers."""
+        return {"marker": self.marker, "markeredgecolor": "white", "markeredgewidth": 0.6}
+
+    def draw(self, ax: Axes, x: Any, y: Any, **options: Any) -> Line2D:
+        """Draw the line of the series, which takes part in the count."""
+        look = {"color": self.color, "linestyle": self.linestyle, "zorder": 3}
+        return ax.plot(x, y, gid=_GROUP, **look, **options)[0]
+
+    def fill(self, ax: Axes, x: Any, lower: Any, upper: Any, alpha: float) -> None:
+        """Draw a band without an edge."""
+        ax.fill_between(x, lower, upper, color=self.color, alpha=alpha, linewidth=0, zorder=2)
 
 
 def next_style(ax: Axes) -> Style:
@@ -34,11 +48,8 @@ def next_style(ax: Axes) -> Style:
 
 def style_of(series: int) -> Style:
     """Return the style of the series of that number, from 0."""
-    return Style(
-        COLORS[series % len(COLORS)],
-        _MARKERS[series % len(_MARKERS)],
-        _LINES[series % len(_LINES)],
-    )
+    color, marker = COLORS[series % len(COLORS)], _MARKERS[series % len(_MARKERS)]
+    return Style(color, marker, _LINES[series % len(_LINES)])
 
 
 def new_axes(width: float, height: float) -> Axes:

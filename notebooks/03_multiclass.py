@@ -66,11 +66,9 @@ calibrators = {
     "structured vector": bc.StructuredVector(),
     "structured matrix": bc.StructuredMatrix(),
     "Dirichlet, cross-validated": bc.Dirichlet("cv", "cv", random_state=0),
-    "isotonic, one versus rest": bc.OneVsRest(
-        bc.Isotonic(),
-    ),
-    "temperature, then kernel": bc.compose(bc.Temperature(), bc.Kernel(random_state=0)),
-    "temperature, then neighbours": bc.compose(bc.Temperature(), bc.KNN(random_state=0)),
+    "isotonic, one versus rest": bc.OneVsRest(bc.Isotonic()),
+    "temperature, then kernel": bc.compose(bc.Temperature(), bc.Kernel()),
+    "temperature, then neighbours": bc.compose(bc.Temperature(), bc.KNN()),
 }
 probs = {"uncalibrated": p_test}
 for name, calibrator in calibrators.items():
@@ -134,7 +132,7 @@ maps = {
     "the truth": simplex.true_probabilities,
     "temperature": bc.Temperature().fit(data.probs, data.y),
     "Dirichlet": bc.Dirichlet().fit(data.probs, data.y),
-    "kernel": bc.Kernel(random_state=0).fit(data.probs, data.y),
+    "kernel": bc.Kernel().fit(data.probs, data.y),
 }
 fig, axes = plt.subplots(2, 2, figsize=(9, 7.4), layout="constrained")
 for ax, (name, calibration) in zip(axes.flat, maps.items(), strict=True):

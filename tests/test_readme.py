@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bayescal import calibrators
 from tests.test_architecture import LAYERS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -68,3 +69,21 @@ def test_a_wrong_picture_is_seen(tmp_path: Path) -> None:
         "_core/_new is not named",
         "_core/_gone does not exist",
     ]
+
+
+def test_tables_show_every_calibrator_with_its_own_defaults() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    start = text.index("\n## Calibrate a classifier\n")
+    part = text[start : text.index("\n## ", start + 1)]
+    rows = re.findall(r"^\| (`[A-Z]\w+\(.*?`) \|", part, re.MULTILINE)
+    codes = [code for row in rows for code in re.findall(r"`(.+?)`", row)]
+    shown = {code: eval(code, vars(calibrators).copy()) for code in codes}
+    for code, calibrator in shown.items():
+        if not isinstance(calibrator, calibrators.OneVsRest):
+            assert calibrator.get_params() == type(calibrator)().get_params(), code
+    exported = {
+        value
+        for value in vars(calibrators).values()
+        if isinstance(value, type) and issubclass(value, calibrators.Calibrator)
+    }
+    assert {type(c) for c in shown.values()} == exported - {calibrators.Calibrator}

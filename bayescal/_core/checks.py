@@ -55,11 +55,11 @@ def _from_objects(array: np.ndarray, name: str) -> np.ndarray:
     """Convert Python objects to floats; text is not read as a number, as NumPy would."""
     types = {type(value) for value in array.flat}
     try:
-        if not any(issubclass(kind, (str, bytes)) for kind in types):
+        if not any(issubclass(each, (str, bytes)) for each in types):
             return array.astype(np.float64)
     except (TypeError, ValueError):
         pass
-    found = ", ".join(sorted(kind.__name__ for kind in types))
+    found = ", ".join(sorted(each.__name__ for each in types))
     raise TypeError(f"{name} must be numeric, got values of type {found}")
 
 
@@ -67,11 +67,11 @@ def check_finite(array: np.ndarray, name: str) -> None:
     """Raise if ``array`` holds NaN or an infinity."""
     bad = ~np.isfinite(array)
     if bad.any():
-        kind = "NaN" if np.isnan(array[bad]).any() else "infinity"
+        what = "NaN" if np.isnan(array[bad]).any() else "infinity"
         where = tuple(int(i) for i in np.argwhere(bad)[0])
         position = where[0] if len(where) == 1 else where
         raise ValueError(
-            f"{name} must be finite, got {kind} at position {position} ({int(bad.sum())} in all)"
+            f"{name} must be finite, got {what} at position {position} ({int(bad.sum())} in all)"
         )
 
 
@@ -111,6 +111,12 @@ def check_count(value: Any, name: str) -> int:
     if value < 1:
         raise ValueError(f"{name} must be at least 1, got {value}")
     return int(value)
+
+
+def check_real(value: Any, name: str, wanted: str = "a number") -> None:
+    """Raise unless ``value`` is a number of Python or NumPy."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+        raise TypeError(f"{name} must be {wanted}, got {value!r}")
 
 
 def check_choice(value: Any, name: str, choices: Sequence[Any]) -> Any:

@@ -188,7 +188,7 @@ def conjugate_gradients(
         image = product(direction)
         curvature = direction @ image
         good = curvature > 0
-        # Where rounding hides that the first direction bends upwards, it is better than no step,
+        # Where rounding hides that the first direction has curvature, it is better than no step,
         # which would look like the minimum.
         otherwise = xp.where(number == 0, 1.0, 0.0).astype(step.dtype)
         length = xp.where(good, power / xp.where(good, curvature, 1), otherwise)

@@ -268,4 +268,5 @@ def newton_on_interval(
 
     state = (start, evaluate(start), lower, math.inf, -1)
     number, x, here, *_, status = iterate(once, state, max_iterations, np)
-    return IntervalMinimum(x, *here, int(number), Status(int(status)))
+    value, slope, curvature = here
+    return IntervalMinimum(x, value, slope, curvature, int(number), Status(int(status)))

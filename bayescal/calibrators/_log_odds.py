@@ -16,7 +16,7 @@ from bayescal.calibrators._base import State
 from bayescal.calibrators._parametric import ParametricCalibrator
 from bayescal.regression.fit import fit_single
 from bayescal.regression.objective import Design, Prior, Problem
-from bayescal.regression.posterior import Draws, Points, Target, laplace, nuts
+from bayescal.regression.posterior import Draws, ScoreColumns, Target, laplace, nuts
 
 #: Gelman et al. (2008): for features of standard deviation 0.5, and for the intercept.
 SLOPE_SCALE, INTERCEPT_SCALE = 2.5, 10.0
@@ -143,8 +143,8 @@ class LogOddsCalibrator(ParametricCalibrator):
         if self.inference == "laplace":
             draws = laplace(target, self.num_samples, seed)
         else:
-            points = Points(scores, basis.columns) if self._smooth else None
-            draws = nuts(target, self.num_samples, seed, points)
+            scored = ScoreColumns(scores, basis.columns) if self._smooth else None
+            draws = nuts(target, self.num_samples, seed, scored)
         return draws._replace(coefficients=basis.back(draws.coefficients))
 
 

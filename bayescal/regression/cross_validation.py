@@ -56,19 +56,6 @@ class Choice(NamedTuple):
     fit: Fit
 
 
-def stratified_folds(y: np.ndarray, folds: int, seed: int = 0) -> np.ndarray:
-    """Return the fold (n,) of each row: shuffled, and classes spread evenly over folds.
-
-    Rows of a class are dealt out in turn, and each class starts where the one before ended, so that
-    folds differ by one row at most, for each class and altogether.
-    """
-    order = np.random.default_rng(seed).permutation(len(y))
-    order = order[np.argsort(y[order], kind="stable")]
-    fold = np.empty(len(y), int)
-    fold[order] = np.arange(len(y)) % folds
-    return fold
-
-
 @partial(jax.jit, static_argnames=("folds", "lasso"))
 def choose(
     x: Any,

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.blocks import map_batch
 from bayescal._core.directions import lasso_step, newton_step
 from bayescal._core.optimise import Minimum, Quadratic, newton
 from bayescal._core.padding import pad_axis, padded_length
@@ -17,10 +18,9 @@ from bayescal.regression.host import MANY, fit_on_host
 from bayescal.regression.objective import (
     Prior,
     Problem,
+    add_penalties,
     cross_entropy,
-    hold_fixed,
     movement,
-    smooth_penalty,
     start,
     units,
 )
@@ -63,13 +63,8 @@ def fit_one(problem: Problem, lasso: bool, max_iterations: int = 100) -> Minimum
     strength = jnp.concatenate([jnp.zeros(1), l1]) / unit
 
     def objective(beta: jax.Array) -> Quadratic:
-        parts = cross_entropy(problem, beta), smooth_penalty(problem, unit, beta)
-        total = Quadratic(*(a + b for a, b in zip(*parts, strict=True)))
-        if problem.free is not None:
-            total = hold_fixed(problem.free, total)
-        if not lasso:
-            return total
-        return total._replace(value=total.value + jnp.sum(strength * jnp.abs(beta)))
+        loss = cross_entropy(problem, beta)
+        return add_penalties(problem, unit, strength if lasso else None, loss, beta)
 
     def moved(beta: jax.Array, step: jax.Array) -> jax.Array:
         # Not one product of both: two columns are slower than one twice.
@@ -133,12 +128,7 @@ def fit_many(problems: Problem, lasso: bool = False, max_iterations: int = 100) 
         full = problem._replace(prior=priors[0], intercept_prior=priors[1])
         return fit_one(full, lasso, max_iterations)
 
-    rows = rows_at_once(batch, n, d)
-    if batch == 1:
-        found = jax.tree.map(lambda leaf: leaf[None], one(jax.tree.map(lambda leaf: leaf[0], each)))
-    else:
-        found = jax.lax.map(one, each, batch_size=rows)
-    return as_fit(found)
+    return as_fit(map_batch(one, each, batch, rows_at_once(batch, n, d)))
 
 
 def fit_single(problem: Problem, lasso: bool = False, max_iterations: int = 100) -> Minimum:
@@ -160,8 +150,14 @@ def fit_single(problem: Problem, lasso: bool = False, max_iterations: int = 100)
         with np.errstate(all="ignore"):
             return fit_on_host(problem, max_iterations)
     with float64():
-        found = _fit_compiled(_padded(problem), lasso, max_iterations)
-        return jax.tree.map(np.asarray, found)
+        # Rows without weight are added, so that nearby sizes share a compilation.
+        length = padded_length(len(problem.x))
+        padded = problem._replace(
+            x=pad_axis(problem.x, length, 0),
+            targets=pad_axis(problem.targets, length, 0),
+            weights=np.pad(problem.weights, (0, length - len(problem.x))),
+        )
+        return jax.tree.map(np.asarray, _fit_compiled(padded, lasso, max_iterations))
 
 
 def on_host(x: np.ndarray, newton: bool) -> bool:
@@ -170,17 +166,4 @@ def on_host(x: np.ndarray, newton: bool) -> bool:
     return few and (x.size < _LARGE or jax.default_backend() == "cpu")
 
 
-def _padded(problem: Problem) -> Problem:
-    """Add rows without weight, so that nearby sizes share a compilation."""
-    length = padded_length(len(problem.x))
-    missing = length - len(problem.x)
-    return problem._replace(
-        x=pad_axis(problem.x, length, 0),
-        targets=pad_axis(problem.targets, length, 0),
-        weights=np.pad(problem.weights, (0, missing)),
-    )
-
-
-@partial(jax.jit, static_argnames=("lasso", "max_iterations"))
-def _fit_compiled(problem: Problem, lasso: bool, max_iterations: int) -> Minimum:
-    return fit_one(problem, lasso, max_iterations)
+_fit_compiled = jax.jit(fit_one, static_argnames=("lasso", "max_iterations"))

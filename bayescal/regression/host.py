@@ -11,12 +11,11 @@ from bayescal.regression.lasso import lasso_step_on_host
 from bayescal.regression.objective import (
     Design,
     Problem,
+    add_penalties,
     cross_entropy_on_host,
-    hold_fixed,
     loss_and_gradient_on_host,
     movement,
     penalty_terms,
-    smooth_penalty,
     start,
     units,
 )
@@ -82,11 +81,8 @@ def _newton(
     strength = np.append(0.0, np.broadcast_to(problem.l1, len(unit) - 1)) / unit
 
     def objective(beta: np.ndarray) -> Quadratic:
-        parts = cross_entropy_on_host(design, beta), smooth_penalty(problem, unit, beta, np)
-        total = Quadratic(*(a + b for a, b in zip(*parts, strict=True)))
-        if problem.free is not None:
-            total = hold_fixed(problem.free, total, np)
-        return total._replace(value=total.value + strength @ np.abs(beta)) if lasso else total
+        loss = cross_entropy_on_host(design, beta)
+        return add_penalties(problem, unit, strength if lasso else None, loss, beta, np)
 
     def moved(beta: np.ndarray, step: np.ndarray) -> Any:
         # Hardly ever is there need to look at the rows.

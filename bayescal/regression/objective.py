@@ -6,6 +6,7 @@ compiled: ``xp`` is the one or the other.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -66,8 +67,8 @@ class Prior(NamedTuple):
         constant = xp.log(self.scale) + xp.where(heavy, np.log(np.pi), 0.5 * np.log(2 * np.pi))
         value = constant + xp.where(heavy, xp.log1p(square), 0.5 * square)
         slope = z * xp.where(heavy, 2 / (1 + square), 1.0) / self.scale
-        bend = xp.where(heavy, 2 * (1 - square) / (1 + square) ** 2, 1.0) / self.scale**2
-        return value, slope, bend
+        curvature = xp.where(heavy, 2 * (1 - square) / (1 + square) ** 2, 1.0) / self.scale**2
+        return value, slope, curvature
 
 
 def row_terms(line: Any, targets: Any, weights: Any, xp: Any) -> tuple[Any, Any, Any]:
@@ -126,13 +127,9 @@ class Design(NamedTuple):
 
 def cross_entropy_on_host(design: Design, beta: np.ndarray) -> Quadratic:
     """Do as :func:`cross_entropy` with NumPy, in blocks that stay in the processor's cache."""
-    p, n = design.columns.shape
+    p = len(beta)
     value, gradient, hessian = 0.0, np.zeros(p), np.zeros((p, p))
-    for first in range(0, n, _BLOCK):
-        part = slice(first, first + _BLOCK)
-        columns = design.columns[:, part]
-        terms = row_terms(beta @ columns, design.targets[part], design.weights[part], np)
-        loss, residual, curvature = terms
+    for columns, (loss, residual, curvature) in _blocks(design, beta):
         value += loss.sum()
         gradient += columns @ residual
         root = columns * np.sqrt(curvature)
@@ -142,15 +139,19 @@ def cross_entropy_on_host(design: Design, beta: np.ndarray) -> Quadratic:
 
 def loss_and_gradient_on_host(design: Design, beta: np.ndarray) -> tuple[float, np.ndarray]:
     """Return the cross-entropy and its gradient (p,), in blocks."""
-    p, n = design.columns.shape
-    value, gradient = 0.0, np.zeros(p)
-    for first in range(0, n, _BLOCK):
+    value, gradient = 0.0, np.zeros(len(beta))
+    for columns, (loss, residual, _) in _blocks(design, beta):
+        value += loss.sum()
+        gradient += columns @ residual
+    return float(value), gradient
+
+
+def _blocks(design: Design, beta: np.ndarray) -> Iterator[tuple[np.ndarray, Any]]:
+    """Yield columns and :func:`row_terms` of blocks of rows."""
+    for first in range(0, design.columns.shape[1], _BLOCK):
         part = slice(first, first + _BLOCK)
         columns = design.columns[:, part]
-        terms = row_terms(beta @ columns, design.targets[part], design.weights[part], np)
-        value += terms[0].sum()
-        gradient += columns @ terms[1]
-    return float(value), gradient
+        yield columns, row_terms(beta @ columns, design.targets[part], design.weights[part], np)
 
 
 def penalty_terms(problem: Problem, unit: Any, beta: Any, xp: Any) -> tuple[Any, Any, Any]:
@@ -175,10 +176,22 @@ def penalty_terms(problem: Problem, unit: Any, beta: Any, xp: Any) -> tuple[Any,
     return value, gradient, diagonal
 
 
-def smooth_penalty(problem: Problem, unit: Any, beta: Any, xp: Any = jnp) -> Quadratic:
-    """Return the :func:`penalty_terms`, the second derivatives as a matrix."""
+def add_penalties(
+    problem: Problem, unit: Any, strength: Any, loss: Quadratic, beta: Any, xp: Any = jnp
+) -> Quadratic:
+    """Add the :func:`penalty_terms`, and the absolute penalty to the value only.
+
+    ``strength`` (1 + d,) is that of the absolute penalty of ``beta``, None to leave it out. What is
+    not free is taken out of the derivatives.
+    """
     value, gradient, diagonal = penalty_terms(problem, unit, beta, xp)
-    return Quadratic(value, gradient, xp.diag(diagonal))
+    hessian = loss.hessian + xp.diag(diagonal)
+    total = Quadratic(loss.value + value, loss.gradient + gradient, hessian)
+    if problem.free is not None:
+        total = hold_fixed(problem.free, total, xp)
+    if strength is None:
+        return total
+    return total._replace(value=total.value + xp.sum(strength * abs(beta)))
 
 
 def prior_loss(law: Any, b: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -206,10 +219,10 @@ def units(largest: Any, xp: Any = jnp) -> tuple[Any, Any]:
     In such units no square underflows or overflows. The intercept's is one. Features below 1e-150
     count as nothing: their inverse is zero.
     """
-    felt = largest > _NOTHING
-    power = xp.round(xp.log2(xp.where(felt, xp.minimum(largest, 1 / _NOTHING), 1)))
+    used = largest > _NOTHING
+    power = xp.round(xp.log2(xp.where(used, xp.minimum(largest, 1 / _NOTHING), 1)))
     unit = xp.concatenate([xp.ones(1), xp.exp2(power)])
-    return unit, xp.where(felt, xp.exp2(-power), 0.0)
+    return unit, xp.where(used, xp.exp2(-power), 0.0)
 
 
 def start(problem: Problem, xp: Any = jnp) -> Any:

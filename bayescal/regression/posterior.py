@@ -18,10 +18,7 @@ from bayescal._core.optimise import Minimum, Quadratic, newton
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
 from bayescal.regression.compress import NODES, compress
-from bayescal.regression.objective import (
-    cross_entropy_on_host,
-    prior_loss,
-)
+from bayescal.regression.objective import cross_entropy_on_host, prior_loss
 
 CHAINS = 4
 _WARMUP = 200
@@ -50,7 +47,7 @@ class Target(NamedTuple):
     distributed: Any = None
 
 
-class Points(NamedTuple):
+class ScoreColumns(NamedTuple):
     """Scores (n,) of which all columns are smooth functions: ``columns(scores)`` (p, n)."""
 
     scores: np.ndarray
@@ -142,8 +139,13 @@ def laplace(target: Target, num_samples: int, seed: int) -> Draws:
     mode, hessian = find_mode(target)
     factor = triangle(hessian)
     theta = _constrain(target, antithetic(mode.x, factor, num_samples, seed))
-    ess = np.full(len(factor), float(num_samples))
-    return Draws(theta[None], ess, np.ones(len(factor)), 0, int(mode.status))
+    return independent_draws(theta, mode)
+
+
+def independent_draws(theta: np.ndarray, mode: Minimum) -> Draws:
+    """Return independent draws (num_samples, p), and what is known of them."""
+    n, p = theta.shape
+    return Draws(theta[None], np.full(p, float(n)), np.ones(p), 0, int(mode.status))
 
 
 def _constrain(target: Target, u: np.ndarray) -> np.ndarray:
@@ -224,15 +226,15 @@ def antithetic(mode: np.ndarray, factor: np.ndarray, num_samples: int, seed: int
     return mode + noise @ factor.T
 
 
-def nuts(target: Target, num_samples: int, seed: int, points: Points | None = None) -> Draws:
+def nuts(target: Target, num_samples: int, seed: int, scored: ScoreColumns | None = None) -> Draws:
     """Return draws by the no-U-turn sampler, four chains side by side.
 
-    ``points`` (optional) are the scores that the columns are functions of: then sums over rows are
+    ``scored`` (optional) are the scores that the columns are functions of: then sums over rows are
     replaced by sums over nodes, where these are as good.
     """
     mode, hessian = find_mode(target)
     factor = triangle(hessian)
-    sums = _sums(target, mode.x, factor, points)
+    sums = _sums(target, mode.x, factor, scored)
     arguments = (sums, target._replace(design=None))
     u, ess, r_hat, divergences = sample_whitened(
         _potential, arguments, mode.x, factor, num_samples, seed
@@ -240,13 +242,15 @@ def nuts(target: Target, num_samples: int, seed: int, points: Points | None = No
     return Draws(_constrain(target, u), ess, r_hat, divergences, int(mode.status))
 
 
-def _sums(target: Target, mode: np.ndarray, factor: np.ndarray, points: Points | None) -> Sums:
+def _sums(
+    target: Target, mode: np.ndarray, factor: np.ndarray, scored: ScoreColumns | None
+) -> Sums:
     """Return the sums over rows, over nodes where the likelihood is the same to 1e-6."""
     design = target.design
     linear = design.columns @ (design.weights * design.targets)
-    if points is not None and len(points.scores) > 4 * NODES:
-        nodes, weights = compress(points.scores, design.weights)
-        columns = points.columns(nodes)
+    if scored is not None and len(scored.scores) > 4 * NODES:
+        nodes, weights = compress(scored.scores, design.weights)
+        columns = scored.columns(nodes)
         where = [mode, *(mode + 3 * s * direction for direction in factor.T for s in (-1, 1))]
         thetas = np.stack([_constrain(target, u) for u in where])
         exact = _softplus_sums(thetas, design.columns, design.weights)

@@ -22,7 +22,7 @@ from bayescal.regression.softmax_objective import (
 
 #: Up to this many parameters the whole Hessian is inverted.
 _WHOLE = 300
-#: Penalties that bend so much more than the data leave little to approximate.
+#: Penalties whose curvature is so much larger than that of the data leave little to approximate.
 _FIRM = 30.0
 #: Up to this many multiplications for the blocks of all classes.
 _PRODUCTS = 4e10
@@ -30,7 +30,7 @@ _TINY = 1e-10
 
 
 class Preconditioner(NamedTuple):
-    """A way to approximate the Hessian.
+    """A method to approximate the Hessian.
 
     Attributes
     ----------
@@ -100,18 +100,16 @@ def _invert_whole(data: Any, penalty: Any, sizes: Any) -> Any:
     return xp.linalg.inv(_ridge(matrix, xp))
 
 
-def _apply_whole(inverse: Any, vector: Any, sizes: Any) -> Any:
-    return inverse @ vector
-
-
-WHOLE = Preconditioner(_measure_whole, _invert_whole, _apply_whole, 8)
+WHOLE = Preconditioner(
+    _measure_whole, _invert_whole, lambda inverse, vector, sizes: inverse @ vector, 8
+)
 
 
 # --- its diagonal ---------------------------------------------------------------------------------
 
 
 def _shrinkage(design: Design, penalty: np.ndarray) -> float:
-    """Return how much more the penalty bends than the data do, for most of the matrix."""
+    """Return the curvature of the penalty beside that of the data, for most of the matrix."""
     k = design.sizes[0]
     squares = design.weights @ design.features**2
     usual = np.maximum(squares * (k - 1) / k**2, 1e-300)
@@ -121,9 +119,9 @@ def _shrinkage(design: Design, penalty: np.ndarray) -> float:
 def _measure_diagonal(design: Design, probs: Any) -> Any:
     xp = _xp(probs)
     stride, design, probs = _thin(design, probs)
-    felt = _felt(design, probs)
-    matrix = stride * (felt.T @ design.features**2)
-    own = _own_curvature(design, felt, stride, xp)
+    variances = _variances(design, probs)
+    matrix = stride * (variances.T @ design.features**2)
+    own = _own_curvature(design, variances, stride, xp)
     return Parameters(matrix, own, stride * _shared_gram(design, probs, xp))
 
 
@@ -167,7 +165,7 @@ def _invert_shared(shared: Any, penalty: Any, xp: Any) -> Any:
     return xp.linalg.inv(_ridge(shared + penalty * xp.eye(len(penalty), dtype=shared.dtype), xp))
 
 
-def _felt(design: Design, probs: Any) -> Any:
+def _variances(design: Design, probs: Any) -> Any:
     return probs * (1 - probs) * design.weights[:, None]
 
 
@@ -181,27 +179,26 @@ def _shared_gram(design: Design, probs: Any, xp: Any) -> Any:
     return (design.shared * spread[:, None]).T @ design.shared
 
 
-def _own_curvature(design: Design, felt: Any, stride: int, xp: Any) -> Any:
+def _own_curvature(design: Design, variances: Any, stride: int, xp: Any) -> Any:
     """Return the second derivatives (k,), or none, by the diagonal."""
     if design.x is None:
-        return xp.zeros(0, felt.dtype)
-    return stride * xp.einsum("ij,ij,ij->j", felt, design.x, design.x)
+        return xp.zeros(0, variances.dtype)
+    return stride * xp.einsum("ij,ij,ij->j", variances, design.x, design.x)
 
 
-def _narrow(design: Design, felt: Any) -> tuple[Design, Any]:
+def _narrow(design: Design, variances: Any) -> tuple[Design, Any]:
     """Return many features in single precision, which is enough here and takes half the time."""
-    if _xp(felt) is not np or design.sizes[1] <= FEW:
-        return design, felt
+    if _xp(variances) is not np or design.sizes[1] <= FEW:
+        return design, variances
     x = None if design.x is None else design.x.astype(np.float32)
-    return design._replace(features=design.features.astype(np.float32), x=x), felt.astype(
-        np.float32
-    )
+    narrow = design._replace(features=design.features.astype(np.float32), x=x)
+    return narrow, variances.astype(np.float32)
 
 
 def _measure_blocks(design: Design, probs: Any) -> Any:
     xp = _xp(probs)
     stride, design, probs = _thin(design, probs)
-    blocks = stride * class_grams(*_narrow(design, _felt(design, probs)), xp)
+    blocks = stride * class_grams(*_narrow(design, _variances(design, probs)), xp)
     return blocks, stride * _shared_gram(design, probs, xp)
 
 
@@ -233,15 +230,15 @@ def _measure_kronecker(design: Design, probs: Any) -> Any:
     xp = _xp(probs)
     k = design.sizes[0]
     stride, design, probs = _thin(design, probs)
-    felt = _felt(design, probs)
-    by_row = xp.sum(felt, axis=1)
+    variances = _variances(design, probs)
+    by_row = xp.sum(variances, axis=1)
     total = xp.sum(by_row)
     by_row = by_row / xp.where(total > 0, total, 1)
     # Summed over rows, diag(p) - p p': classes that are confused with each other move apart only.
     weighted = probs * design.weights[:, None]
     classes = xp.sum(weighted, axis=0) * xp.eye(k, dtype=weighted.dtype) - weighted.T @ probs
     features = (design.features * by_row[:, None]).T @ design.features
-    diagonal = _own_curvature(design, felt, stride, xp)
+    diagonal = _own_curvature(design, variances, stride, xp)
     shared = stride * _shared_gram(design, probs, xp)
     return (*xp.linalg.eigh(stride * classes), *xp.linalg.eigh(features), diagonal, shared)
 
@@ -250,9 +247,9 @@ def _invert_kronecker(data: Any, penalty: Any, sizes: Any) -> Any:
     classes, turn_classes, features, turn_features, diagonal, shared = data
     xp = _xp(classes)
     parts = split(penalty, sizes)
-    bend = xp.maximum(classes, 0)[:, None] * xp.maximum(features, 0) + xp.mean(parts.matrix)
-    least = _TINY * xp.max(bend)
-    inverse = 1 / xp.maximum(bend, xp.where(least > 0, least, 1.0))
+    curvature = xp.maximum(classes, 0)[:, None] * xp.maximum(features, 0) + xp.mean(parts.matrix)
+    least = _TINY * xp.max(curvature)
+    inverse = 1 / xp.maximum(curvature, xp.where(least > 0, least, 1.0))
     own = diagonal + parts.diagonal
     own = 1 / xp.where(own > 0, own, 1.0)
     return turn_classes, turn_features, inverse, own, _invert_shared(shared, parts.shared, xp)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bayescal._core.optimise import Status, iterate
+from bayescal.regression.objective import row_terms
 
 #: The gain by the last step, in nats for each case; convergence is quadratic.
 _ITERATIONS, _TOLERANCE = 50, 1e-10
@@ -118,10 +119,6 @@ def _evaluate(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return values (fits,), slopes (fits, p) and curvatures (fits, n)."""
     line = theta @ columns
-    small = np.exp(-np.abs(line))
-    larger = 1 / (1 + small)
-    probability = np.where(line >= 0, larger, small * larger)
-    loss = train * (np.maximum(line, 0) + np.log1p(small))
+    loss, rise, curvature = row_terms(line, 0.0, train, np)
     value = loss.sum(axis=1) + (0.5 * strengths * theta**2 - wanted * theta).sum(axis=1)
-    slope = (train * probability) @ columns.T - wanted + strengths * theta
-    return value, slope, train * small * larger**2
+    return value, rise @ columns.T - wanted + strengths * theta, curvature

@@ -66,7 +66,7 @@ def _side_by_side(
 ) -> np.ndarray:
     g, f = len(penalties), len(numbers)
     weights = np.stack([np.where(folds == number, 0.0, design.weights) for number in numbers])
-    lane, fold = (part.ravel() for part in np.meshgrid(range(g), range(f), indexing="ij"))
+    candidate, fold = (part.ravel() for part in np.meshgrid(range(g), range(f), indexing="ij"))
     step = min(g * f, max(1, _AT_ONCE // (8 * design.offset.size)))
     losses = np.empty(g * f)
     with float64():
@@ -75,7 +75,7 @@ def _side_by_side(
             # The last block is filled up, so that all share one compilation.
             part = np.minimum(np.arange(first, first + step), g * f - 1)
             starts = np.broadcast_to(start, (step, len(start)))
-            found = fit_many(held, weights[fold[part]], penalties[lane[part]], starts)
+            found = fit_many(held, weights[fold[part]], penalties[candidate[part]], starts)
             for index, theta in zip(part, np.asarray(found.x), strict=True):
                 losses[index] = mean_loss(design.rows(folds == numbers[fold[index]]), theta)
     return losses.reshape(g, f)

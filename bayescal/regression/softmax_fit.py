@@ -23,16 +23,16 @@ _TOLERANCE = 1e-10
 class Prepared(NamedTuple):
     """How the Hessian is approximated: sums over rows, and inverses with the penalty."""
 
-    kind: Preconditioner
+    method: Preconditioner
     data: Any
     inverse: Any
 
 
 def _is_unbounded(design: Design, penalty: Any, theta: Any, here: Point) -> Any:
     """Return whether a Newton step, about, would still change logits by a hundredth."""
-    kind, sizes = choices(design, penalty)[0], design.sizes
-    inverse = kind.invert(kind.measure(design, here.state), penalty, sizes)
-    step = kind.apply(inverse, -here.gradient, sizes)
+    method, sizes = choices(design, penalty)[0], design.sizes
+    inverse = method.invert(method.measure(design, here.state), penalty, sizes)
+    step = method.apply(inverse, -here.gradient, sizes)
     xp = np if isinstance(theta, np.ndarray) else jnp
     return movement(design, theta, step, xp) > 0.01
 
@@ -52,29 +52,29 @@ def fit_on_host(
     there is no finite minimum is looked into only if ``limits``: that takes the Hessian once more.
     """
     sizes = design.sizes
-    kinds = choices(design, penalty)
-    if prepared is not None and prepared.kind not in kinds:
+    methods = choices(design, penalty)
+    if prepared is not None and prepared.method not in methods:
         prepared = None
     if prepared is not None:
-        kinds = kinds[kinds.index(prepared.kind) :]
+        methods = methods[methods.index(prepared.method) :]
 
     def prepare(probs: np.ndarray) -> Prepared:
         # What is cheap comes first, what is precise when that has not sufficed.
-        kind = kinds.pop(0) if len(kinds) > 1 else kinds[0]
-        data = kind.measure(design, probs)
-        return Prepared(kind, data, kind.invert(data, penalty, sizes))
+        method = methods.pop(0) if len(methods) > 1 else methods[0]
+        data = method.measure(design, probs)
+        return Prepared(method, data, method.invert(data, penalty, sizes))
 
     def precondition(ready: Prepared, vector: np.ndarray) -> np.ndarray:
-        return ready.kind.apply(ready.inverse, vector, sizes)
+        return ready.method.apply(ready.inverse, vector, sizes)
 
     free = limits and not penalty.all()
     with np.errstate(all="ignore"), single_threaded_blas(), Host(design, penalty) as host:
         if prepared is not None:
-            kind, data, _ = prepared
-            prepared = Prepared(kind, data, kind.invert(data, penalty, sizes))
+            method, data, _ = prepared
+            prepared = Prepared(method, data, method.invert(data, penalty, sizes))
         return newton_cg(
             host.evaluate,
-            Curvature(host.multiply, prepare, precondition, kinds[0].patience, MAX_PRODUCTS),
+            Curvature(host.multiply, prepare, precondition, methods[0].patience, MAX_PRODUCTS),
             np.zeros_like(penalty) if start is None else start,
             scale=design.weights.sum(),
             unbounded=partial(_is_unbounded, design, penalty) if free else None,
@@ -90,16 +90,16 @@ def fit_one(
     design: Design, penalty: jax.Array, start: jax.Array, max_iterations: int = 100
 ) -> Minimum:
     """Do the same with JAX, to be mapped and compiled."""
-    kind, sizes = choices(design, penalty)[-1], design.sizes
+    method, sizes = choices(design, penalty)[-1], design.sizes
 
     def prepare(probs: jax.Array) -> Any:
-        return kind.invert(kind.measure(design, probs), penalty, sizes)
+        return method.invert(method.measure(design, probs), penalty, sizes)
 
     def precondition(inverse: Any, vector: jax.Array) -> jax.Array:
-        return kind.apply(inverse, vector, sizes)
+        return method.apply(inverse, vector, sizes)
 
     curvature = Curvature(
-        partial(multiply, design, penalty), prepare, precondition, kind.patience, MAX_PRODUCTS
+        partial(multiply, design, penalty), prepare, precondition, method.patience, MAX_PRODUCTS
     )
     return newton_cg(
         partial(evaluate, design, penalty),

@@ -173,10 +173,10 @@ class Host:
         self._blocks = [design.rows(part) for part in self._parts]
         self._pool = ThreadPoolExecutor(cores) if threads else None
         # Directions need no more than single precision, which takes half the time.
-        felt = [leaf for leaf in (design.features, design.x, design.shared) if leaf is not None]
-        fits = n * k > _SMALL and all(np.abs(leaf).max(initial=0) < _NARROW for leaf in felt)
+        inputs = [leaf for leaf in (design.features, design.x, design.shared) if leaf is not None]
+        fits = n * k > _SMALL and all(np.abs(leaf).max(initial=0) < _NARROW for leaf in inputs)
         self._type = np.dtype(np.float32 if fits else np.float64)
-        kept = (design.weights, *felt)
+        kept = (design.weights, *inputs)
         narrow = {id(leaf): leaf.astype(self._type, copy=False) for leaf in kept}
         rough = Design(*(narrow.get(id(leaf), leaf) for leaf in design))
         self._rough = [rough.rows(part) for part in self._parts]
@@ -303,16 +303,16 @@ def full_hessian(design: Design, probs: Any, xp: Any) -> Any:
     Logits of a row have the derivative J (k, p): it is the sum of J' diag(p) J - (J' p)(J' p)'.
     """
     k, m, d, r = design.sizes
-    felt = probs * design.weights[:, None]
+    weighted = probs * design.weights[:, None]
     eye = xp.eye(k, dtype=probs.dtype)
-    grams = class_grams(design, felt, xp)
+    grams = class_grams(design, weighted, xp)
     square = (grams[:, :m, None, :m] * eye[:, None, :, None]).reshape(k * m, k * m)
     rows = [[square]]
     if d:
         across = (grams[:, :m, m:] * eye[:, None, :]).reshape(k * m, k)
         rows = [[square, across], [across.T, grams[:, m, m] * eye]]
     if r:
-        pulled = felt * design.x
+        pulled = weighted * design.x
         outer = (design.features[:, :, None] * design.shared[:, None, :]).reshape(-1, m * r)
         side = (pulled.T @ outer).reshape(k * m, r)
         below = (pulled * design.x).T @ design.shared
@@ -342,8 +342,8 @@ def pull(design: Design, probs: Any, xp: Any) -> Any:
     return xp.concatenate(parts, axis=1)
 
 
-def class_grams(design: Design, felt: Any, xp: Any) -> Any:
-    """Return for each class the sum over rows of felt (n, k) * g g', as (k, m + d', m + d').
+def class_grams(design: Design, weighted: Any, xp: Any) -> Any:
+    """Return for each class the sum over rows of weighted (n, k) * g g', as (k, m + d', m + d').
 
     g are the features and, where there is a diagonal (d' = 1), the class's own x.
     """
@@ -351,18 +351,18 @@ def class_grams(design: Design, felt: Any, xp: Any) -> Any:
     f = design.features
     if m <= FEW:
         pairs = (f[:, :, None] * f[:, None, :]).reshape(-1, m * m)
-        square = (felt.T @ pairs).reshape(k, m, m)
+        square = (weighted.T @ pairs).reshape(k, m, m)
     elif xp is np:
-        square = np.empty((k, m, m), felt.dtype)
-        for i, root in enumerate(np.sqrt(felt.T)):
+        square = np.empty((k, m, m), weighted.dtype)
+        for i, root in enumerate(np.sqrt(weighted.T)):
             # A matrix times its own transpose takes half the time.
             own = f * root[:, None]
             np.matmul(own.T, own, out=square[i])
     else:
-        square = jax.lax.map(lambda own: (f * own[:, None]).T @ f, felt.T)
+        square = jax.lax.map(lambda own: (f * own[:, None]).T @ f, weighted.T)
     if not d:
         return square
-    pulled = felt * design.x
+    pulled = weighted * design.x
     cross = (pulled.T @ f)[:, :, None]
     own = xp.einsum("ij,ij->j", pulled, design.x)[:, None, None]
     upper = xp.concatenate([square, cross], axis=2)

@@ -10,8 +10,13 @@ import numpy as np
 
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.newton_cg import conjugate_gradients
-from bayescal._core.optimise import Status
-from bayescal.regression.posterior import Draws, antithetic, sample_whitened, triangle
+from bayescal.regression.posterior import (
+    Draws,
+    antithetic,
+    independent_draws,
+    sample_whitened,
+    triangle,
+)
 from bayescal.regression.precondition import WHOLE
 from bayescal.regression.softmax_fit import MAX_PRODUCTS, Prepared, fit_on_host
 from bayescal.regression.softmax_objective import Design, Host, evaluate, gather
@@ -56,16 +61,15 @@ def sample(
     mode, prepared = fit_on_host(design, penalty, start)
     if p > MAX_PARAMETERS:
         theta = mode.x + _solve_draws(design, penalty, mode.x, prepared, num_samples, seed)
-        return Draws(theta[None], np.full(p, float(num_samples)), np.ones(p), 0, int(mode.status))
+        return independent_draws(theta, mode)
     with single_threaded_blas():
         factor = triangle(_hessian(design, mode.x) + np.diag(penalty))
     if inference == "laplace":
-        theta = antithetic(mode.x, factor, num_samples, seed)[None]
-        return Draws(theta, np.full(p, float(num_samples)), np.ones(p), 0, int(mode.status))
+        return independent_draws(antithetic(mode.x, factor, num_samples, seed), mode)
     theta, ess, r_hat, divergences = sample_whitened(
         _potential, (design, penalty), mode.x, factor, num_samples, seed
     )
-    return Draws(theta, ess, r_hat, divergences, int(Status(int(mode.status))))
+    return Draws(theta, ess, r_hat, divergences, int(mode.status))
 
 
 def _solve_draws(
@@ -86,8 +90,8 @@ def _solve_draws(
     half = -(-num_samples // 2)
     with np.errstate(all="ignore"), single_threaded_blas(), Host(design, penalty) as host:
         probs = host.evaluate(theta).state
-        kind, sizes = prepared.kind, design.sizes
-        inverse = kind.invert(kind.measure(design, probs), penalty, sizes)
+        method, sizes = prepared.method, design.sizes
+        inverse = method.invert(method.measure(design, probs), penalty, sizes)
         root = np.sqrt(probs)
         scale = np.sqrt(design.weights)[:, None]
         for number in range(half):
@@ -97,7 +101,7 @@ def _solve_draws(
             vector += np.sqrt(penalty) * rng.standard_normal(len(theta))
             draws[number], _ = conjugate_gradients(
                 partial(host.multiply, probs),
-                lambda each: kind.apply(inverse, each, sizes),
+                lambda each: method.apply(inverse, each, sizes),
                 vector,
                 lambda _: _ERROR**2,
                 MAX_PRODUCTS,

@@ -28,3 +28,11 @@ def make(n: int, k: int, seed: int, kind: str = "matrix") -> Design:
 def size(design: Design) -> int:
     k, m, d, r = design.sizes
     return k * m + d + r
+
+
+def even_folds(y: np.ndarray, folds: int) -> np.ndarray:
+    """Return the fold (n,) of each row, with as many of each class in every fold."""
+    order = np.random.default_rng(0).permutation(len(y))
+    fold = np.empty(len(y), int)
+    fold[order[np.argsort(y[order], kind="stable")]] = np.arange(len(y)) % folds
+    return fold

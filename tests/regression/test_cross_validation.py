@@ -8,13 +8,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
-from bayescal.regression.cross_validation import (
-    Choice,
-    Grid,
-    choose,
-    choose_on_host,
-    stratified_folds,
-)
+from bayescal.regression.cross_validation import Choice, Grid, choose, choose_on_host
+from tests.regression.problems import even_folds
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -32,7 +27,7 @@ def make(n: int = 80, d: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def run(
     x: np.ndarray, y: np.ndarray, w: np.ndarray, targets: np.ndarray, l1: np.ndarray, l2: np.ndarray
 ) -> Choice:
-    fold = stratified_folds(y, FOLDS)
+    fold = even_folds(y, FOLDS)
     grid = Grid(*map(jnp.asarray, (targets, l1, l2)))
     arrays = [jnp.asarray(a, jnp.float64) for a in (x, y, w)]
     return choose(*arrays, jnp.asarray(fold), grid, FOLDS, lasso=bool((l1 > 0).any()))
@@ -42,7 +37,7 @@ def run_somewhere(on_host: bool, *arguments: np.ndarray) -> tuple[int, np.ndarra
     """Return the best candidate and all losses, of the host or of the compiled program."""
     if on_host:
         x, y, w, *grid = arguments
-        return choose_on_host(x, y, w, stratified_folds(y, FOLDS), Grid(*grid), FOLDS)
+        return choose_on_host(x, y, w, even_folds(y, FOLDS), Grid(*grid), FOLDS)
     found = run(*arguments)
     return int(found.best), np.asarray(found.losses)
 
@@ -57,7 +52,7 @@ def test_losses_are_those_of_single_fits(penalty: str, on_host: bool) -> None:
     zero = np.zeros_like(STRENGTHS)
     l1, l2 = (STRENGTHS, zero) if penalty == "l1" else (zero, STRENGTHS)
     best, losses = run_somewhere(on_host, x, y, w, y[None].astype(float), l1, l2)
-    fold = stratified_folds(y, FOLDS)
+    fold = even_folds(y, FOLDS)
     expected = np.zeros((len(STRENGTHS), FOLDS))
     options = {"l1_ratio": 1.0, "solver": "saga"} if penalty == "l1" else {"solver": "newton-cg"}
     for i, strength in enumerate(STRENGTHS):
@@ -89,7 +84,7 @@ def test_smoothing_factors_are_candidates_too(on_host: bool) -> None:
     factors = np.array([1e-5, 1e-2, 0.1, 0.4])
     targets = np.where(y == 1, 1 - factors[:, None], factors[:, None])
     _, losses = run_somewhere(on_host, x, y, w, targets, np.zeros(4), np.zeros(4))
-    fold = stratified_folds(y, FOLDS)
+    fold = even_folds(y, FOLDS)
     for i in range(len(factors)):
         use, out = fold != 0, fold == 0
         model = LogisticRegression(C=np.inf, tol=1e-10, solver="newton-cg", max_iter=1000)
@@ -99,17 +94,6 @@ def test_smoothing_factors_are_candidates_too(on_host: bool) -> None:
         model.fit(np.concatenate([x[use], x[use]]), labels, sample_weight=both)
         expected = log_loss(y[out], model.predict_proba(x[out]), sample_weight=w[out])
         assert float(losses[i, 0]) == pytest.approx(expected, rel=1e-6)
-
-
-@pytest.mark.parametrize("counts", [(50, 50), (3, 40), (7, 0), (1, 1)])
-def test_folds_are_even_for_each_class_and_altogether(counts: tuple[int, int]) -> None:
-    y = np.random.default_rng(0).permutation(np.repeat([0, 1], counts))
-    fold = stratified_folds(y, FOLDS)
-    for part in (fold, fold[y == 0], fold[y == 1]):
-        sizes = np.bincount(part, minlength=FOLDS)
-        assert sizes.max() - sizes.min() <= 1
-    assert (fold == stratified_folds(y, FOLDS)).all()
-    assert counts[0] < 40 or (fold != stratified_folds(y, FOLDS, seed=1)).any()
 
 
 def test_another_grid_of_the_same_size_compiles_nothing() -> None:

@@ -15,10 +15,11 @@ from scipy.special import expit
 
 from bayescal._core.optimise import Status
 from bayescal.regression import cross_validation
-from bayescal.regression.cross_validation import Grid, choose_on_host, stratified_folds
+from bayescal.regression.cross_validation import Grid, choose_on_host
 from bayescal.regression.fit import fit_many, fit_single
 from bayescal.regression.lasso import lasso_step_on_host
 from bayescal.regression.objective import Problem
+from tests.regression.problems import even_folds
 
 Array = np.ndarray
 
@@ -166,7 +167,7 @@ def test_every_fit_of_a_path_is_optimal(
 
     monkeypatch.setattr(cross_validation, "_path", spy)
     x, t, w = make(kind)
-    fold = stratified_folds(t.astype(int), 4)
+    fold = even_folds(t.astype(int), 4)
     grid = grid_of(name, t)
     choose_on_host(x, t, w, fold, grid, 4)
     assert len(paths) == 5
@@ -178,7 +179,7 @@ def test_every_fit_of_a_path_is_optimal(
 
 def test_losses_do_not_depend_on_the_order_of_rows_or_on_rows_without_weight() -> None:
     x, t, w = make("nearly")
-    fold, grid = stratified_folds(t.astype(int), 4), grid_of("l1", t)
+    fold, grid = even_folds(t.astype(int), 4), grid_of("l1", t)
     best, losses = choose_on_host(x, t, w, fold, grid, 4)
     order = np.random.default_rng(1).permutation(len(t))
     mixed = Grid(t[None, order], grid.l1, grid.l2)
@@ -197,7 +198,7 @@ def test_losses_do_not_depend_on_the_order_of_rows_or_on_rows_without_weight() -
 def test_of_equal_candidates_the_first_is_best() -> None:
     x, t, w = make("plain")
     strengths = np.geomspace(1e4, 1e9, 6)
-    fold = stratified_folds(t.astype(int), 4)
+    fold = even_folds(t.astype(int), 4)
     best, losses = choose_on_host(x, t, w, fold, Grid(t[None], strengths, 0 * strengths), 4)
     # No coefficient is left: the share of the other folds is what remains.
     for out in range(4):

@@ -14,7 +14,7 @@ from scipy.special import expit
 from bayescal._core.optimise import Status
 from bayescal.regression.compress import NODES, compress
 from bayescal.regression.objective import Design, Prior
-from bayescal.regression.posterior import Points, Target, _sums, find_mode, laplace, nuts
+from bayescal.regression.posterior import ScoreColumns, Target, _sums, find_mode, laplace, nuts
 
 Array = np.ndarray
 
@@ -261,7 +261,7 @@ def test_the_posterior_over_nodes_is_that_over_rows(kind: str) -> None:
     goal = target(columns(z), y, w, [0, 1, 1], laws)
     found, hessian = find_mode(goal)
     factor = np.linalg.inv(np.linalg.cholesky(hessian)).T
-    few = _sums(goal, found.x, factor, Points(z, columns))
+    few = _sums(goal, found.x, factor, ScoreColumns(z, columns))
     assert (len(few.weights) == NODES) == (kind == "spread")
     assert len(few.weights) == NODES or len(few.weights) >= n
     for noise in np.random.default_rng(0).normal(size=(20, 3)):

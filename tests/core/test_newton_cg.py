@@ -25,11 +25,13 @@ def test_solves_a_system(xp: Any, x64: None) -> None:
 
 
 @pytest.mark.parametrize("xp", [np, jnp])
-@pytest.mark.parametrize("bend", [0.0, -1e-12])
-def test_a_first_direction_that_seems_flat_is_taken_whole(bend: float, xp: Any, x64: None) -> None:
+@pytest.mark.parametrize("curvature", [0.0, -1e-12])
+def test_a_first_direction_that_seems_flat_is_taken_whole(
+    curvature: float, xp: Any, x64: None
+) -> None:
     vector = xp.asarray([3.0, -4.0])
     found, steps = conjugate_gradients(
-        lambda v: bend * v, lambda v: v / 2, vector, lambda power: 1e-6, 10, xp
+        lambda v: curvature * v, lambda v: v / 2, vector, lambda power: 1e-6, 10, xp
     )
     np.testing.assert_allclose(found, [1.5, -2.0])
     assert int(steps) == 1

@@ -1,0 +1,77 @@
+"""The loop of iterations, and Newton's method on an interval, against SciPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+from scipy.special import expit
+
+from bayescal._core.optimise import Status, iterate, newton_on_interval
+
+SLOPES = np.random.default_rng(0).normal(0.5, 2, 40)
+
+
+def logistic(ridge: float, centre: float) -> Callable[[float], tuple[float, float, float]]:
+    """Return value and derivatives of a sum of logistic losses and a squared penalty."""
+
+    def evaluate(x: float) -> tuple[float, float, float]:
+        p = expit(-SLOPES * x)
+        value = np.logaddexp(0, -SLOPES * x).sum() + ridge * (x - centre) ** 2 / 2
+        slope = -(SLOPES * p).sum() + ridge * (x - centre)
+        return value, slope, (SLOPES**2 * p * (1 - p)).sum() + ridge
+
+    return evaluate
+
+
+@pytest.mark.parametrize("ridge", [0.0, 1.0, 1e4])
+@pytest.mark.parametrize("start", [0.0, 0.3, 50.0])
+def test_newton_on_an_interval_finds_the_minimum(ridge: float, start: float) -> None:
+    evaluate = logistic(ridge, 3.0)
+    found = newton_on_interval(evaluate, start, scale=len(SLOPES))
+    expected = minimize_scalar(
+        lambda x: evaluate(x)[0], bounds=(0, 100), method="bounded", options={"xatol": 1e-9}
+    )
+    assert found.status == Status.CONVERGED
+    assert found.x == pytest.approx(expected.x, rel=1e-6)
+    assert (found.value, found.slope, found.curvature) == evaluate(found.x)
+    assert found.value <= expected.fun + 1e-12 * abs(expected.fun)
+
+
+@pytest.mark.parametrize("lower", [0.0, 1.5])
+@pytest.mark.parametrize("away", [0.0, 0.7, 20.0])
+def test_newton_stops_at_the_lower_bound(lower: float, away: float) -> None:
+    evaluate = logistic(10.0, -4.0)
+    found = newton_on_interval(evaluate, lower + away, scale=len(SLOPES), lower=lower)
+    expected = minimize_scalar(lambda x: evaluate(x)[0], bounds=(lower, 60), method="bounded")
+    assert found.status == Status.CONVERGED
+    assert found.x == pytest.approx(lower, abs=1e-12) == pytest.approx(expected.x, abs=1e-4)
+    assert found.slope > 0
+
+
+@pytest.mark.parametrize("start", [0.0, 5.0])
+def test_newton_says_that_there_is_no_minimum(start: float) -> None:
+    found = newton_on_interval(lambda x: (np.exp(-x), -np.exp(-x), np.exp(-x)), start, scale=1.0)
+    assert found.status == Status.UNBOUNDED
+    assert found.x > 30
+
+
+@pytest.mark.parametrize("xp", [np, jnp])
+@pytest.mark.parametrize("most", [3, 100])
+def test_iterations_end_by_their_status_or_their_number(xp: Any, most: int, x64: None) -> None:
+    def heron(state: tuple[Any, Any]) -> tuple[Any, Any]:
+        new = (state[0] + 2 / state[0]) / 2
+        return new, xp.where(abs(new - state[0]) < 1e-12, Status.CONVERGED, -1)
+
+    number, root, status = iterate(heron, (xp.asarray(100.0), xp.asarray(-1)), most, xp)
+    expected, count = [100.0], 0
+    while count < most and (count == 0 or abs(expected[-1] - expected[-2]) >= 1e-12):
+        expected.append((expected[-1] + 2 / expected[-1]) / 2)
+        count += 1
+    assert int(number) == count
+    assert float(root) == pytest.approx(expected[-1], rel=1e-14)
+    assert int(status) == (Status.LIMIT if most == 3 else Status.CONVERGED)

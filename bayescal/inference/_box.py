@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -53,26 +52,9 @@ class Box(NamedTuple):
     error: jax.Array
 
 
-def _coordinates(
-    prior: Prior, t: Sequence[jax.Array]
-) -> tuple[dict[str, Any], jax.Array, jax.Array]:
-    """Return parameters, log prior density and log Jacobian at d coordinates."""
-    coordinates = iter(t)
-    log_jacobian = jnp.zeros(())
-
-    def choose(name: str, d: Any) -> jax.Array:
-        nonlocal log_jacobian
-        value, log_slope = line_value(d, next(coordinates))
-        log_jacobian = log_jacobian + log_slope
-        return value
-
-    params, sites = walk(prior, choose)
-    return params, log_density(sites), log_jacobian
-
-
 @cached_by_structure
 def ranges(prior: Prior) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the ends of the coordinates' ranges, which depend on kinds of supports alone."""
+    """Return the ends of the coordinates' ranges, which depend on the supports alone."""
     ends: list[tuple[float, float]] = []
 
     def run(key: jax.Array) -> int:
@@ -90,15 +72,26 @@ def ranges(prior: Prior) -> tuple[tuple[float, ...], tuple[float, ...]]:
 def unsheared(
     prior: Prior, peak: jax.Array, shear: jax.Array, u: jax.Array
 ) -> tuple[dict[str, Any], jax.Array, jax.Array]:
-    """Return ``_coordinates`` at t = peak + shear (u - peak); outside the ranges no density."""
+    """Return parameters, log prior density and log Jacobian at t = peak + shear (u - peak).
+
+    Outside the ranges there is no density.
+    """
     inside, kept = jnp.ones((), bool), []
     # Number by number: with matrix products and sums of rows it compiles to several times as much.
     for i, (low, high) in enumerate(zip(*ranges(prior), strict=True)):
         t = peak[i] + sum(shear[i, j] * (u[j] - peak[j]) for j in range(u.shape[0]))
         inside &= (t >= low) & (t <= high)
         kept.append(jnp.clip(t, low, high))
-    params, log_prior, log_jacobian = _coordinates(prior, kept)
-    return params, jnp.where(inside, log_prior, -jnp.inf), log_jacobian
+    coordinates, log_jacobian = iter(kept), jnp.zeros(())
+
+    def choose(name: str, d: Any) -> jax.Array:
+        nonlocal log_jacobian
+        value, log_slope = line_value(d, next(coordinates))
+        log_jacobian = log_jacobian + log_slope
+        return value
+
+    params, sites = walk(prior, choose)
+    return params, jnp.where(inside, log_density(sites), -jnp.inf), log_jacobian
 
 
 def log_target(

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.blocks import map_batch
 from bayescal._core.numerics import effective_sample_size
 from bayescal._core.structure import cached_by_structure
 from bayescal.inference._averages import Draws, log_likelihood, mean_natural, weigh
@@ -98,10 +99,7 @@ def map_rows(function: Any, problem: Problem, setup: Setup, extra: Any, rows: in
         row, own = item
         return function(_rejoin(problem, setup, row), own)
 
-    if problem.sums.shape[0] == 1:
-        result = one(jax.tree.map(lambda leaf: leaf[0], mapped))
-        return jax.tree.map(lambda leaf: leaf[None], result)
-    return jax.lax.map(one, mapped, batch_size=rows)
+    return map_batch(one, mapped, problem.sums.shape[0], rows)
 
 
 def realise(setup: Setup, problem: Problem) -> Draws:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from bayescal._core.blocks import map_batch
 from bayescal.inference._averages import Draws
 from bayescal.models import Prior
 
@@ -93,12 +94,10 @@ class Integrator(abc.ABC):
 
     def batched(self, function: Any, prior: Prior, sums: jax.Array, stacked: bool) -> Any:
         """Map ``function(prior, sums)`` of one data set over the batch, a few at a time."""
-        if sums.shape[0] == 1:
-            one = jax.tree.map(lambda leaf: leaf[0], prior) if stacked else prior
-            return jax.tree.map(lambda leaf: leaf[None], function(one, sums[0]))
-        if stacked:
-            return jax.lax.map(lambda args: function(*args), (prior, sums), batch_size=16)
-        return jax.lax.map(lambda s: function(prior, s), sums, batch_size=16)
+        items = prior if stacked else None, sums
+        return map_batch(
+            lambda item: function(item[0] if stacked else prior, item[1]), items, len(sums), 16
+        )
 
     @abc.abstractmethod
     def realise(self, problem: Problem, num_samples: int) -> Draws:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.blocks import map_batch
 from bayescal._core.interpolate import interpolate, interpolation_error, make_grid
 from bayescal.inference._averages import in_blocks, in_chunks, linear, mixture, weigh
 from bayescal.inference._engine import (
@@ -163,12 +164,7 @@ def predict_by_nodes(
         return found.values, found.probs
 
     items = values, None if shared_x else z
-    if values.shape[0] == 1:
-        log_odds, probs = jax.tree.map(
-            lambda leaf: leaf[None], one(jax.tree.map(lambda leaf: leaf[0], items))
-        )
-    else:
-        log_odds, probs = jax.lax.map(one, items, batch_size=16)
+    log_odds, probs = map_batch(one, items, values.shape[0], 16)
     return Predicted(log_odds, probs, jnp.max(miss), jnp.max(log_miss))
 
 

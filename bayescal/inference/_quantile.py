@@ -10,7 +10,7 @@ import numpy as np
 
 from bayescal._core.numerics import nan_to_minus_inf
 from bayescal.inference._space import line_range, line_value
-from bayescal.inference._window import shrink_window
+from bayescal.inference._track import track_box
 
 _PANELS = 512
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
@@ -36,7 +36,7 @@ def quantile(distribution: Any, u: jax.Array) -> jax.Array:
         return jnp.log(density(t[0]))
 
     low, high = (jnp.full(1, end) for end in line_range(distribution))
-    low, high = shrink_window(log_target, low, high)
+    low, high, _ = track_box(log_target, low, high)
     edges = jnp.linspace(low[0], high[0], _PANELS + 1)
     width = edges[1] - edges[0]
     nodes, weights = (jnp.asarray(0.5 * v)[:, None] for v in (_NODES + 1, _WEIGHTS))

@@ -9,9 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal.inference._window import at_points
+from bayescal.inference._window import DEPTH, at_points
 
-_DEPTH = 34.0
 _POINTS = {1: 48, 2: 24, 3: 12}
 _ROUNDS = 40
 _SHRINK = 3.0
@@ -47,7 +46,7 @@ def track_box(
         step = (right - left) / m
         values = at_points(log_target, [left[i] + step[i] * columns[i] for i in range(d)])
         best = jnp.argmax(values)
-        keep = (values >= values[best] - _DEPTH)[:, None]
+        keep = (values >= values[best] - DEPTH)[:, None]
         first = jnp.min(jnp.where(keep, flat, m), axis=0)
         last = jnp.max(jnp.where(keep, flat, 0), axis=0)
         top = flat[best]

@@ -229,22 +229,6 @@ def find_window(
     return Window(low, high, mass, points)
 
 
-def shrink_window(
-    log_target: LogDensity, low: jax.Array, high: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Return the box in which a density of one coordinate lies, from its ranges alone."""
-
-    def body(_: int, box: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        axes = cells(*box)
-        values = grid_values(log_target, axes)
-        best = jnp.unravel_index(jnp.argmax(values), values.shape)
-        peak = jnp.stack([axis[best[i]] for i, axis in enumerate(axes)])
-        new_low, new_high = _reach(values, axes, peak, jnp.max(values))
-        return jnp.maximum(box[0], new_low), jnp.minimum(box[1], new_high)
-
-    return jax.lax.fori_loop(0, 10, body, (low, high))
-
-
 def maximise(
     log_target: Callable[[jax.Array], jax.Array], low: jax.Array, high: jax.Array
 ) -> jax.Array:

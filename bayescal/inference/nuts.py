@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,17 +16,10 @@ from bayescal.inference._space import constrain, random_sites
 from bayescal.inference.importance import Importance
 from bayescal.models import Prior
 
-__all__ = ["Chains", "Nuts"]
+__all__ = ["Nuts"]
 
 _REPLICATES = 32
 _WARMUP = 500
-
-
-class Chains(NamedTuple):
-    """Unconstrained draws (n, d), chain after chain, and their effective number."""
-
-    vectors: jax.Array
-    ess: jax.Array
 
 
 class Nuts(Integrator):
@@ -57,14 +49,15 @@ class Nuts(Integrator):
         """Return the number of chains: a power of two from 4 to 32."""
         return int(2 ** np.clip(np.ceil(np.log2(num_samples / 1000)), 2, 5))
 
-    def prepare(self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool) -> Chains:
-        from numpyro.diagnostics import effective_sample_size
-
+    def prepare(
+        self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool
+    ) -> jax.Array:
+        """Return unconstrained draws (batch, n, d), chain after chain."""
         start_key, run_key = jax.random.split(key)
         proposal = Importance().prepare(problem, start_key, num_samples, stacked)
         prior, sums, origin = problem[:3]
         chains = self.chains(num_samples)
-        vectors, effective = [], []
+        vectors = []
         for b in range(sums.shape[0]):
             each = jax.tree.map(lambda leaf: leaf[b], prior) if stacked else prior  # noqa: B023
             centre, factor = proposal.centre[b], proposal.factor[b]
@@ -84,14 +77,12 @@ class Nuts(Integrator):
                     "the prior must allow the data, but none of the parameters tried gives "
                     f"them a positive density (data set {b}); check its support"
                 )
-            draws = centre + z @ factor.T
-            vectors.append(draws.reshape(-1, len(centre)))
-            effective.append(np.min(effective_sample_size(np.asarray(draws))))
-        return Chains(jnp.stack(vectors), jnp.asarray(np.array(effective)))
+            vectors.append((centre + z @ factor.T).reshape(-1, len(centre)))
+        return jnp.stack(vectors)
 
     def realise(self, problem: Problem, num_samples: int) -> Draws:
         prior, sums, origin = problem[:3]
-        params, log_prior, _ = jax.vmap(lambda v: constrain(prior, v))(problem.state.vectors)
+        params, log_prior, _ = jax.vmap(lambda v: constrain(prior, v))(problem.state)
         # Taking the likelihood out leaves equal weights once it is multiplied in again.
         log_lik = log_likelihood(prior.family, params, sums, origin)
         return Draws(params, log_prior, equal_base(num_samples) - log_lik)

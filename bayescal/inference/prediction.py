@@ -14,7 +14,6 @@ from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import default_dtype, float64
 from bayescal._core.tables import html_table
 from bayescal.inference._conditioned import Conditioned
-from bayescal.inference._integrator import Problem
 from bayescal.inference._uncertainty import credible_bounds, standard_error
 
 __all__ = ["Prediction"]
@@ -103,10 +102,7 @@ class Prediction:
         if post.integrator == "quadrature" or exact:
             return jnp.zeros_like(self.probs)
 
-        def function(problem: Problem, x: jax.Array) -> jax.Array:
-            return standard_error(post.setup, self.method, problem, x)[None]
-
-        return self._rows(function)[0]
+        return self._rows(lambda *at: standard_error(post.setup, self.method, *at)[None])[0]
 
     def interval(self, level: float = 0.9) -> tuple[jax.Array, jax.Array]:
         """Return the ends of the central credible interval of f*(x; theta) at each point.
@@ -136,13 +132,9 @@ class Prediction:
         True
         """
         tail = (1 - checks.check_level(level)) / 2
-        post = self.posterior
-
-        def function(problem: Problem, x: jax.Array) -> jax.Array:
-            levels = jnp.asarray([tail, 1 - tail])
-            return credible_bounds(post.setup, problem, x, levels, post.posterior_size())
-
-        lower, upper = self._rows(function)
+        post, ends = self.posterior, np.array([tail, 1 - tail])
+        size = post.posterior_size()
+        lower, upper = self._rows(lambda *at: credible_bounds(post.setup, *at, ends, size))
         return lower, upper
 
     def _rows(self, function: Any) -> list[jax.Array]:

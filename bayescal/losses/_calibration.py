@@ -7,9 +7,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from bayescal._core.checks import check_count
+from bayescal._core.checks import check_count, check_real
 from bayescal.losses._rows import Rows, ratio, read_rows, root, scalar
 
 
@@ -154,14 +153,13 @@ def soft_ece(
     """
     rows = read_rows(logits, labels, weights, mask, soft=False)
     bins = check_count(bins, "bins")
-    if isinstance(order, bool) or not isinstance(order, (int, float, np.number)):
-        raise TypeError(f"order must be a number, got {order!r}")
+    check_real(order, "order")
     if not 1 <= order < math.inf:
         raise ValueError(f"order must be at least 1 and finite, got {order:g}")
-    warmth = scalar(temperature, "temperature", rows.logits)
+    temperature = scalar(temperature, "temperature", rows.logits)
     confidence, gap, share = _confidences(rows)
     centres = (jnp.arange(bins, dtype=confidence.dtype) + 0.5) / bins
-    belongs = jax.nn.log_softmax(-((confidence[:, None] - centres) ** 2) / warmth)
+    belongs = jax.nn.log_softmax(-((confidence[:, None] - centres) ** 2) / temperature)
     # Means within bins on a log scale: those of empty bins are finite, and weigh nothing.
     kept = share > 0
     least = jnp.finfo(share.dtype).min / 2

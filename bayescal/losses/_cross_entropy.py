@@ -273,8 +273,10 @@ def distillation(
     """
     rows = read_rows(logits, targets, weights, mask, soft=True, name="targets")
     teacher = read_teacher(teacher_logits, rows)
-    warmth = scalar(temperature, "temperature", rows.logits)
+    temperature = scalar(temperature, "temperature", rows.logits)
     alpha = scalar(share, "share", rows.logits)
-    soft = weighted_log(jax.nn.softmax(teacher / warmth), jax.nn.log_softmax(rows.logits / warmth))
+    soft = weighted_log(
+        jax.nn.softmax(teacher / temperature), jax.nn.log_softmax(rows.logits / temperature)
+    )
     hard = weighted_log(rows.targets, jax.nn.log_softmax(rows.logits))
-    return reduce(-alpha * warmth**2 * soft - (1 - alpha) * hard, rows, reduction)
+    return reduce(-alpha * temperature**2 * soft - (1 - alpha) * hard, rows, reduction)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.checks import check_choice
+from bayescal._core.checks import check_choice, check_real
 
 Reduction = Literal["mean", "sum", "none"]
 REDUCTIONS = "mean", "sum", "none"
@@ -115,9 +115,9 @@ def check_number(value: Any, name: str) -> None:
             raise TypeError(f"{name} must be a number, got dtype {value.dtype}")
         if value.shape != ():
             raise ValueError(f"{name} must be a scalar, got shape {value.shape}")
-    elif isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    elif not inside(float(value)):
+        return
+    check_real(value, name)
+    if not inside(float(value)):
         raise ValueError(f"{name} must {wanted}, got {value:g}")
 
 

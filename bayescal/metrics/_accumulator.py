@@ -165,8 +165,7 @@ class Accumulator:
 
     def _check(self, probs: Any, y: Any, weights: Any) -> Predictions:
         checked = (check_many_labels if self._many else check_predictions)(probs, y, weights)
-        columns = checked.probs.shape[1] if checked.probs.ndim == 2 else None
-        if columns != self._classes:
+        if checked.columns != self._classes:
             wanted = "(n,)" if self._classes is None else f"(n, {self._classes})"
             raise ValueError(f"probs must have shape {wanted}, got {checked.probs.shape}")
         return checked

@@ -275,13 +275,12 @@ def prepare(
     entry = METRICS[metric]
     several = entry.shapes == ("multilabel",)
     data = (check_many_labels if several else check_predictions)(probs, y, weights)
-    columns = None if data.probs.ndim == 1 else data.probs.shape[1]
     if metric == "skce":
         return data, make_skce(data, **options)
     if entry.make is None:
         able = ", ".join(name for name, each in METRICS.items() if each.make is not None)
         raise ValueError(f"metric must be one of {able}, skce, got {metric!r}")
-    return data, entry.make(columns, **options)
+    return data, entry.make(data.columns, **options)
 
 
 def normal_interval(value: float, error: float, level: float) -> Interval:

@@ -10,10 +10,17 @@ import numpy as np
 
 from bayescal._core.binning import binned_error
 from bayescal._core.checks import check_choice, check_count
-from bayescal.metrics._events import Kind, find_events, number_of_groups, resolve_kind
-from bayescal.metrics._mass import Group, MassMetric, event_groups, event_pieces
+from bayescal.metrics._events import SINGLE, Kind, find_events, number_of_groups, resolve_kind
+from bayescal.metrics._mass import (
+    BinMetric,
+    Group,
+    MassMetric,
+    WidthMetric,
+    event_groups,
+    event_pieces,
+)
 from bayescal.metrics.inputs import Predictions, check_norm, check_predictions
-from bayescal.metrics.sums import Metric, Piece, SumMetric, collect, compute
+from bayescal.metrics.sums import Piece, collect, compute
 
 __all__ = ["ReliabilityCurve", "ece", "reliability_curve"]
 
@@ -95,10 +102,9 @@ def reliability_curve(
     """
     bins = check_count(bins, "bins")
     check_choice(binning, "binning", BINNINGS)
-    if kind is not None:
-        check_choice(kind, "kind", ("binary", "confidence"))
     checked = check_predictions(probs, y, weights)
-    metric = make_ece(checked.columns, bins=bins, binning=binning, kind=kind)
+    chosen, _ = resolve_kind(kind, None, checked.columns, SINGLE)
+    metric = make_ece(checked.columns, bins=bins, binning=binning, kind=chosen)
     sums = metric.sums(checked, np) if isinstance(metric, MassMetric) else collect(metric, checked)
     sums = sums[:, sums[0] > 0]
     return ReliabilityCurve(sums[1] / sums[0], sums[2] / sums[0], sums[0])
@@ -204,39 +210,13 @@ def make_ece(
 
 
 @dataclass(frozen=True)
-class _Binned(Metric):
+class _Binned(BinMetric):
     bins: int
     kind: str
     ranks: int
     parts: int
     labels: int
     norm: float
-
-
-@dataclass(frozen=True)
-class BinnedError(_Binned, SumMetric):
-    """The error over bins of equal width."""
-
-    rows = 3
-
-    @property
-    def cells(self) -> int:
-        return self.parts * self.labels * self.bins
-
-    def width(self, columns: int) -> int:
-        return columns + self.parts
-
-    def pieces(self, data: Predictions, xp: Any) -> tuple[Piece, ...]:
-        events = find_events(data, self.kind, self.ranks, xp)
-        return event_pieces(events, self.bins, self.labels, xp)
-
-    def value(self, sums: Any, xp: Any) -> Any:
-        return binned_error(sums, self.norm, xp)
-
-
-@dataclass(frozen=True)
-class EqualMassError(_Binned, MassMetric):
-    """The error over bins of equal mass."""
 
     @property
     def groups(self) -> int:
@@ -246,9 +226,22 @@ class EqualMassError(_Binned, MassMetric):
         events = find_events(data, self.kind, self.ranks, xp)
         return event_groups(events, data.weights, self.labels, xp)
 
-    def cell_pieces(self, data: Predictions, cells: int, xp: Any) -> tuple[Piece, Piece, Piece]:
+    def by_cell(self, data: Predictions, cells: int, xp: Any) -> tuple[Piece, Piece, Piece]:
         events = find_events(data, self.kind, self.ranks, xp)
         return event_pieces(events, cells, self.labels, xp)
 
     def finish(self, sums: Any, ratio: Any, xp: Any) -> Any:
         return binned_error(sums, self.norm, xp)
+
+
+@dataclass(frozen=True)
+class BinnedError(_Binned, WidthMetric):
+    """The error over bins of equal width."""
+
+    def width(self, columns: int) -> int:
+        return columns + self.parts
+
+
+@dataclass(frozen=True)
+class EqualMassError(_Binned, MassMetric):
+    """The error over bins of equal mass."""

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from bayescal._core.checks import check_choice
-from bayescal.metrics._events import find_events, resolve_kind
+from bayescal.metrics._events import SINGLE, find_events, resolve_kind
 from bayescal.metrics.inputs import check_eps, check_predictions
 
 __all__ = ["Corp", "corp"]
@@ -105,11 +105,10 @@ def corp(
     from scipy.optimize import isotonic_regression
 
     check_choice(score, "score", ("brier", "log_loss"))
-    if kind is not None:
-        check_choice(kind, "kind", ("binary", "confidence"))
     checked = check_predictions(probs, y, weights)
     eps = check_eps(eps, checked.eps)
-    events = find_events(checked, resolve_kind(kind, None, checked.columns)[0], 1, np)
+    chosen, _ = resolve_kind(kind, None, checked.columns, SINGLE)
+    events = find_events(checked, chosen, 1, np)
     order = np.argsort(events.predicted)
     predicted = events.predicted[order]
     starts = np.flatnonzero(np.append(True, predicted[1:] != predicted[:-1]))

@@ -98,17 +98,11 @@ def debiased_ece(
 
 
 def make_debiased(
-    columns: int | None,
-    *,
-    bins: Any = 15,
-    binning: Any = "equal_mass",
-    kind: Any = None,
-    k: Any = None,
-    norm: Any = 2,
+    columns: int | None, *, binning: Any = "equal_mass", norm: Any = 2, **options: Any
 ) -> DebiasedError | DebiasedMassError:
     """Check options, and return the metric for probabilities with so many columns."""
     check_choice(norm, "norm", (2, 1))
-    made = make_ece(columns, bins=bins, binning=binning, kind=kind, k=k, norm=norm)
+    made = make_ece(columns, binning=binning, norm=norm, **options)
     cls = DebiasedError if isinstance(made, BinnedError) else DebiasedMassError
     return cls(made.bins, made.kind, made.ranks, made.parts, made.labels, int(norm))
 

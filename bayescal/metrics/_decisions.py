@@ -160,9 +160,8 @@ def loss_gap(
         checked = checked._replace(probs=rows, y=truth)
     else:
         checked = check_predictions(probs, labels, weights)
-    columns = checked.probs.shape[1] if checked.probs.ndim == 2 else None
     metric = make_loss_gap(
-        columns, losses=losses, functions=functions, decisions=decisions, seed=seed
+        checked.columns, losses=losses, functions=functions, decisions=decisions, seed=seed
     )
     return compute(metric, checked)
 

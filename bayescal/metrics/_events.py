@@ -12,6 +12,8 @@ from bayescal.metrics.inputs import Predictions
 
 Kind = Literal["binary", "confidence", "classwise", "top_label", "top_k_confidence", "top_k_label"]
 KINDS = "binary", "confidence", "classwise", "top_label", "top_k_confidence", "top_k_label"
+#: Of one event for each case.
+SINGLE = "binary", "confidence"
 _BY_LABEL = "top_label", "top_k_label"
 
 
@@ -39,14 +41,16 @@ class Events(NamedTuple):
     which: Any
 
 
-def resolve_kind(kind: Any, k: Any, columns: int | None) -> tuple[str, int]:
+def resolve_kind(
+    kind: Any, k: Any, columns: int | None, kinds: tuple[str, ...] = KINDS
+) -> tuple[str, int]:
     """Return the kind of events, by default that which fits the shape, and the number of ranks.
 
     ``columns`` is the number of columns of the probabilities, None for shape (n,).
     """
     if kind is None:
         kind = "binary" if columns is None else "confidence"
-    check_choice(kind, "kind", KINDS)
+    check_choice(kind, "kind", kinds)
     if kind == "binary" and columns not in (None, 2):
         raise ValueError(f"kind must be 'confidence' for {columns} classes, got 'binary'")
     if not kind.startswith("top_k"):

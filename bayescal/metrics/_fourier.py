@@ -13,17 +13,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.checks import check_choice
-from bayescal.metrics._events import resolve_kind
-
 #: Cells of the grid; there is one node more.
 GRID = 1 << 14
-
-
-def check_smooth_kind(kind: Any, columns: int | None) -> str:
-    if kind is not None:
-        check_choice(kind, "kind", ("binary", "confidence"))
-    return resolve_kind(kind, None, columns)[0]
 
 
 def split_nodes(predicted: Any, xp: Any) -> tuple[Any, Any]:

@@ -8,10 +8,9 @@ from typing import Any, Literal
 import numpy as np
 
 from bayescal._core.checks import check_choice
-from bayescal.metrics._events import find_events
+from bayescal.metrics._events import SINGLE, find_events, resolve_kind
 from bayescal.metrics._fourier import (
     GRID,
-    check_smooth_kind,
     gaussian,
     integral,
     smooth,
@@ -109,7 +108,7 @@ def make_kde(
     norm: Any = 1,
 ) -> DensityError:
     """Check options, and return the metric for probabilities with so many columns."""
-    kind = check_smooth_kind(kind, columns)
+    kind, _ = resolve_kind(kind, None, columns, SINGLE)
     check_choice(kernel, "kernel", ("triweight", "gaussian"))
     check_choice(norm, "norm", (1, 2))
     width = None if bandwidth is None else check_positive(bandwidth, "bandwidth")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,14 +14,14 @@ from bayescal._core.binning import cut_cells, equal_mass_sums, equal_width_cell,
 from bayescal.metrics._events import Events, at_hit
 from bayescal.metrics._mass_many import mass_sums_many
 from bayescal.metrics.inputs import Predictions
-from bayescal.metrics.sums import DirectMetric, Piece, SumMetric, size_pieces
+from bayescal.metrics.sums import DirectMetric, Metric, Piece, SumMetric, size_pieces
 
 #: Predictions, outcomes and weights that are binned together.
 Group = tuple[Any, Any, Any]
 
 
-class MassMetric(DirectMetric):
-    """A function of sums (3, groups * bins) over bins of equal mass, apart for each group."""
+class BinMetric(Metric, ABC):
+    """A function of sums (3, groups * bins) over bins, apart for each group."""
 
     bins: int
 
@@ -35,12 +35,32 @@ class MassMetric(DirectMetric):
         """Yield the groups; NumPy may leave out those that are empty."""
 
     @abstractmethod
-    def cell_pieces(self, data: Predictions, cells: int, xp: Any) -> tuple[Piece, Piece, Piece]:
+    def by_cell(self, data: Predictions, cells: int, xp: Any) -> tuple[Piece, Piece, Piece]:
         """Return weights, predictions and outcomes by cell of equal width, group after group."""
 
     @abstractmethod
     def finish(self, sums: Any, ratio: Any, xp: Any) -> Any:
         """Return the metric; ``ratio`` is the number of cases for a weight of one."""
+
+
+class WidthMetric(BinMetric, SumMetric):
+    """Such a function, over bins of equal width."""
+
+    rows = 3
+
+    @property
+    def cells(self) -> int:
+        return self.groups * self.bins
+
+    def pieces(self, data: Predictions, xp: Any) -> tuple[Piece, ...]:
+        return self.by_cell(data, self.bins, xp)
+
+    def value(self, sums: Any, xp: Any) -> Any:
+        return self.finish(sums, None, xp)
+
+
+class MassMetric(BinMetric, DirectMetric):
+    """Such a function, over bins of equal mass."""
 
     def sums(self, data: Predictions, xp: Any) -> Any:
         """Return the sums over bins."""
@@ -87,7 +107,7 @@ class MassHistogram(SumMetric):
         return 2 * columns
 
     def pieces(self, data: Predictions, xp: Any) -> tuple[Piece, ...]:
-        found = self.metric.cell_pieces(data, self.width_cells, xp)
+        found = self.metric.by_cell(data, self.width_cells, xp)
         return *found, *size_pieces(None, data.weights), Piece(None, None)
 
     def value(self, sums: Any, xp: Any) -> Any:

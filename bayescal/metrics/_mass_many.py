@@ -17,12 +17,17 @@ class _Buckets(NamedTuple):
 
     Attributes
     ----------
+    predicted, observed, rows : arrays of shape (cases,)
+        Predictions, outcomes, and the rows of weights that are theirs.
     start : int array of shape (m + 1,)
         Where buckets begin, and the end of the last.
     flat : bool array of shape (m,)
         Whether all predictions of a bucket are the same.
     """
 
+    predicted: np.ndarray
+    observed: np.ndarray
+    rows: np.ndarray
     start: np.ndarray
     flat: np.ndarray
 
@@ -41,10 +46,8 @@ def mass_sums_many(
     the bucket in which a border lies; single cases are looked at only there.
     """
     order = np.argsort(predicted)
-    predicted, observed = predicted[order], observed[order]
-    rows = np.asarray(rows)[order]
-    buckets = _divide(predicted)
-    totals = _by_bucket(predicted, observed, rows, weights, buckets)
+    buckets = _divide(predicted[order], observed[order], np.asarray(rows)[order])
+    totals = _by_bucket(buckets, weights)
     before = np.zeros((3, len(buckets.flat) + 1, weights.shape[1]))
     np.cumsum(totals, axis=1, out=before[:, 1:])
     mass = np.ascontiguousarray(before[0].T)
@@ -53,7 +56,7 @@ def mass_sums_many(
     place = np.clip(place, 0, len(buckets.flat) - 1)
     replicate = np.arange(len(mass))[:, None]
     need = borders - mass[replicate, place]
-    inside = _inside(predicted, observed, rows, weights, buckets, place, need)
+    inside = _inside(buckets, weights, place, need)
     extent = totals[:, place, replicate]
     share = np.clip(need / np.where(extent[0] > 0, extent[0], 1), 0, 1)
     inside = np.where(buckets.flat[place], share * extent[1:], inside)
@@ -61,7 +64,7 @@ def mass_sums_many(
     return np.diff(np.stack([borders, *at_border], axis=1), axis=2)
 
 
-def _divide(predicted: np.ndarray) -> _Buckets:
+def _divide(predicted: np.ndarray, observed: np.ndarray, rows: np.ndarray) -> _Buckets:
     """Return buckets of whole ties: many ties are a bucket alone, few are put together."""
     n = len(predicted)
     tie = np.flatnonzero(np.append(True, predicted[1:] != predicted[:-1]))
@@ -70,40 +73,26 @@ def _divide(predicted: np.ndarray) -> _Buckets:
     # A bucket begins with each large tie, after it, and where so many rows are full.
     new = large | np.append(True, large[:-1]) | np.append(True, np.diff(tie // _BUCKET) > 0)
     start = tie[new]
-    return _Buckets(np.append(start, n), np.add.reduceat(size, np.flatnonzero(new)) == size[new])
+    flat = np.add.reduceat(size, np.flatnonzero(new)) == size[new]
+    return _Buckets(predicted, observed, rows, np.append(start, n), flat)
 
 
-def _by_bucket(
-    predicted: np.ndarray,
-    observed: np.ndarray,
-    rows: np.ndarray,
-    weights: np.ndarray,
-    buckets: _Buckets,
-) -> np.ndarray:
+def _by_bucket(buckets: _Buckets, weights: np.ndarray) -> np.ndarray:
     """Return sums (3, m, b) of weights, predictions and outcomes."""
     from scipy.sparse import csr_array
 
-    shape = len(buckets.flat), len(weights)
-    return np.stack(
-        [
-            csr_array((values, rows, buckets.start), shape=shape) @ weights
-            for values in (np.ones(len(rows)), predicted, observed)
-        ]
-    )
+    predicted, observed, rows, start, flat = buckets
+    parts = (np.ones(len(rows)), predicted, observed)
+    shape = len(flat), len(weights)
+    return np.stack([csr_array((part, rows, start), shape=shape) @ weights for part in parts])
 
 
 def _inside(
-    predicted: np.ndarray,
-    observed: np.ndarray,
-    rows: np.ndarray,
-    weights: np.ndarray,
-    buckets: _Buckets,
-    place: np.ndarray,
-    need: np.ndarray,
+    buckets: _Buckets, weights: np.ndarray, place: np.ndarray, need: np.ndarray
 ) -> np.ndarray:
     """Return sums (2, b, borders) of predictions and outcomes up to a mass within a bucket."""
-    first, last = buckets.start[place], buckets.start[place + 1]
-    many = buckets.flat[place]
+    predicted, observed, rows, start, flat = buckets
+    first, last, many = start[place], start[place + 1], flat[place]
     width = int(np.where(many, 1, last - first).max())
     position = first[..., None] + np.arange(width)
     # A bucket of many ties is left to its sums.
@@ -125,6 +114,6 @@ def _inside(
     found = []
     for values in (value, outcome):
         sums = np.concatenate([zero, np.cumsum(own * values, axis=2)], axis=2)
-        start, stop = (np.take_along_axis(sums, edge, axis=2) for edge in (low, high))
-        found.append((start + share * (stop - start))[..., 0])
+        begin, end = (np.take_along_axis(sums, edge, axis=2) for edge in (low, high))
+        found.append((begin + share * (end - begin))[..., 0])
     return np.stack(found)

@@ -9,9 +9,9 @@ from typing import Any, Literal
 from bayescal._core.binning import binned_error, equal_width_cell
 from bayescal._core.checks import check_choice, check_count, check_level
 from bayescal.metrics._calibration import BINNINGS, Binning
-from bayescal.metrics._mass import Group, MassMetric
+from bayescal.metrics._mass import BinMetric, Group, MassMetric, WidthMetric
 from bayescal.metrics.inputs import Predictions, check_many_labels, check_norm
-from bayescal.metrics.sums import MeanMetric, Metric, Piece, SumMetric, compute
+from bayescal.metrics.sums import MeanMetric, Piece, compute
 
 __all__ = ["hamming_loss", "multilabel_ece"]
 
@@ -143,53 +143,11 @@ def make_hamming(columns: int | None, *, threshold: Any = 0.5) -> HammingLoss:
 
 
 @dataclass(frozen=True)
-class _Labels(Metric):
+class _Labels(BinMetric):
     labels: int
     average: str
     bins: int
     norm: float
-
-    def combine(self, sums: Any, xp: Any) -> Any:
-        """Return the metric for sums (3, labels * bins)."""
-        by_label = sums[:3].reshape(3, self.labels, self.bins)
-        errors = xp.stack([binned_error(by_label[:, j], self.norm, xp) for j in range(self.labels)])
-        if self.average == "mean":
-            return errors.mean()
-        if self.average == "total":
-            return errors.sum()
-        return (errors * by_label[2].sum(axis=1) / by_label[0].sum(axis=1)).sum()
-
-    def by_cell(self, data: Predictions, cells: int, xp: Any) -> tuple[Piece, Piece, Piece]:
-        """Return weights, predictions and outcomes by cell of equal width, label after label."""
-        cell = equal_width_cell(data.probs, cells, xp)
-        cell = cell + cells * xp.arange(self.labels).astype(cell.dtype)
-        happened = data.y.astype(data.probs.dtype)
-        return Piece(cell, None), Piece(cell, data.probs), Piece(cell, happened)
-
-
-@dataclass(frozen=True)
-class LabelError(_Labels, SumMetric):
-    """The errors over bins of equal width."""
-
-    rows = 3
-
-    @property
-    def cells(self) -> int:
-        return self.labels * self.bins
-
-    def width(self, columns: int) -> int:
-        return 2 * columns
-
-    def pieces(self, data: Predictions, xp: Any) -> tuple[Piece, ...]:
-        return self.by_cell(data, self.bins, xp)
-
-    def value(self, sums: Any, xp: Any) -> Any:
-        return self.combine(sums, xp)
-
-
-@dataclass(frozen=True)
-class LabelMassError(_Labels, MassMetric):
-    """The errors over bins of equal mass."""
 
     @property
     def groups(self) -> int:
@@ -199,11 +157,33 @@ class LabelMassError(_Labels, MassMetric):
         for j in range(self.labels):
             yield data.probs[:, j], data.y[:, j].astype(data.probs.dtype), data.weights
 
-    def cell_pieces(self, data: Predictions, cells: int, xp: Any) -> tuple[Piece, Piece, Piece]:
-        return self.by_cell(data, cells, xp)
+    def by_cell(self, data: Predictions, cells: int, xp: Any) -> tuple[Piece, Piece, Piece]:
+        cell = equal_width_cell(data.probs, cells, xp)
+        cell = cell + cells * xp.arange(self.labels).astype(cell.dtype)
+        happened = data.y.astype(data.probs.dtype)
+        return Piece(cell, None), Piece(cell, data.probs), Piece(cell, happened)
 
     def finish(self, sums: Any, ratio: Any, xp: Any) -> Any:
-        return self.combine(sums, xp)
+        by_label = sums[:3].reshape(3, self.labels, self.bins)
+        errors = xp.stack([binned_error(by_label[:, j], self.norm, xp) for j in range(self.labels)])
+        if self.average == "mean":
+            return errors.mean()
+        if self.average == "total":
+            return errors.sum()
+        return (errors * by_label[2].sum(axis=1) / by_label[0].sum(axis=1)).sum()
+
+
+@dataclass(frozen=True)
+class LabelError(_Labels, WidthMetric):
+    """The errors over bins of equal width."""
+
+    def width(self, columns: int) -> int:
+        return 2 * columns
+
+
+@dataclass(frozen=True)
+class LabelMassError(_Labels, MassMetric):
+    """The errors over bins of equal mass."""
 
 
 @dataclass(frozen=True)

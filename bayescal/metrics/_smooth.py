@@ -11,10 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal.metrics._events import find_events
+from bayescal.metrics._events import SINGLE, find_events, resolve_kind
 from bayescal.metrics._fourier import (
     GRID,
-    check_smooth_kind,
     gaussian,
     integral,
     smooth,
@@ -95,7 +94,7 @@ def smooth_ece(
 
 def make_smooth(columns: int | None, *, kind: Any = None, bandwidth: Any = None) -> SmoothError:
     """Check options, and return the metric for probabilities with so many columns."""
-    kind = check_smooth_kind(kind, columns)
+    kind, _ = resolve_kind(kind, None, columns, SINGLE)
     return SmoothError(kind, None if bandwidth is None else check_positive(bandwidth, "bandwidth"))
 
 

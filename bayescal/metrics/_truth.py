@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bayescal._core.checks import as_numpy, check_choice
-from bayescal.metrics._events import largest, resolve_kind
+from bayescal._core.checks import as_numpy
+from bayescal.metrics._events import SINGLE, largest, resolve_kind
 from bayescal.metrics.inputs import check_norm, check_predictions, check_truth
 
 __all__ = ["true_calibration_error"]
@@ -67,9 +67,7 @@ def true_calibration_error(
     shape = as_numpy(probs, "probs").shape
     checked = check_predictions(probs, np.zeros(shape[:1], np.int64), weights)
     truth = check_truth(true_probs, checked.probs, weights)
-    if kind is not None:
-        check_choice(kind, "kind", ("binary", "confidence", "classwise"))
-    chosen, _ = resolve_kind(kind, None, checked.columns)
+    chosen, _ = resolve_kind(kind, None, checked.columns, (*SINGLE, "classwise"))
     predicted = checked.probs
     if chosen == "binary":
         predicted, truth = (a if a.ndim == 1 else a[:, 1] for a in (predicted, truth))

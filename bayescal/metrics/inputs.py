@@ -12,6 +12,7 @@ from bayescal._core.checks import (
     as_numpy,
     check_finite,
     check_labels,
+    check_real,
     check_row_sums,
     check_weights,
 )
@@ -77,7 +78,6 @@ def check_predictions(probs: Any, y: Any, weights: Any = None) -> Predictions:
     if y.shape != probs.shape[:1]:
         raise ValueError(f"y must have shape ({len(probs)},) to match probs, got {y.shape}")
     eps = _precision(probs.dtype)
-    weights = check_weights(weights, len(probs), "weights", match="probs")
     probs, y, weights = _counted(probs, y, weights)
     classes = 2 if probs.ndim == 1 else probs.shape[1]
     return Predictions(_check_probs(probs, eps), check_labels(y, classes, "y"), weights, eps)
@@ -93,9 +93,7 @@ def check_many_labels(probs: Any, y: Any, weights: Any = None) -> Predictions:
     if y.shape != probs.shape:
         raise ValueError(f"y must have shape {probs.shape} to match probs, got {y.shape}")
     eps = _precision(probs.dtype)
-    probs, y, weights = _counted(
-        probs, y, check_weights(weights, len(probs), "weights", match="probs")
-    )
+    probs, y, weights = _counted(probs, y, weights)
     return Predictions(_check_range(probs), check_labels(y, 2, "y"), weights, eps)
 
 
@@ -110,9 +108,10 @@ def check_truth(truth: Any, probs: np.ndarray, weights: Any) -> np.ndarray:
 
 
 def _counted(
-    probs: np.ndarray, y: np.ndarray, weights: np.ndarray
+    probs: np.ndarray, y: np.ndarray, weights: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Leave out the cases of weight zero; copy nothing that need not be."""
+    """Check weights and leave out the cases of weight zero; copy nothing that need not be."""
+    weights = check_weights(weights, len(probs), "weights", match="probs")
     if not weights.all():
         counted = weights > 0
         probs, y, weights = probs[counted], y[counted], weights[counted]
@@ -123,8 +122,7 @@ def check_eps(eps: Any, default: float) -> float:
     """Return the distance from 0 and 1 at which probabilities are clipped."""
     if eps is None:
         return default
-    if isinstance(eps, bool) or not isinstance(eps, (int, float, np.number)):
-        raise TypeError(f"eps must be a number, got {eps!r}")
+    check_real(eps, "eps")
     if not 0 <= eps < 0.5:
         raise ValueError(f"eps must lie in [0, 0.5), got {eps}")
     return float(eps)
@@ -132,10 +130,10 @@ def check_eps(eps: Any, default: float) -> float:
 
 def check_norm(norm: Any) -> float:
     """Return the order of a norm, at least one; infinity is the maximum."""
-    if isinstance(norm, bool) or not isinstance(norm, (int, float, np.number)):
-        raise TypeError(f"norm must be a number of at least 1 or math.inf, got {norm!r}")
+    wanted = "a number of at least 1 or math.inf"
+    check_real(norm, "norm", wanted)
     if math.isnan(norm) or norm < 1:
-        raise ValueError(f"norm must be a number of at least 1 or math.inf, got {norm}")
+        raise ValueError(f"norm must be {wanted}, got {norm}")
     return float(norm)
 
 
@@ -151,8 +149,9 @@ def _check_range(probs: np.ndarray, name: str = "probs") -> np.ndarray:
         check_finite(probs, name)
     if low < -_RANGE_TOLERANCE or high > 1 + _RANGE_TOLERANCE:
         wrong = low if low < -_RANGE_TOLERANCE else high
-        advice = "pass probabilities, not scores"
-        raise ValueError(f"{name} must lie in [0, 1], got {wrong:g}; {advice}")
+        raise ValueError(
+            f"{name} must lie in [0, 1], got {wrong:g}; pass probabilities, not scores"
+        )
     return probs if low >= 0 and high <= 1 else np.clip(probs, 0.0, 1.0)
 
 
@@ -165,8 +164,7 @@ def _check_probs(probs: np.ndarray, eps: float, name: str = "probs") -> np.ndarr
 
 def check_positive(value: Any, name: str) -> float:
     """Return a positive, finite number."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-        raise TypeError(f"{name} must be a positive number, got {value!r}")
+    check_real(value, name, "a positive number")
     if not 0 < value < math.inf:
         raise ValueError(f"{name} must be positive, got {value}")
     return float(value)

@@ -189,7 +189,7 @@ PAIR = np.array([[0.5, 0.5], [0.3, 0.8]])
             PAIR,
             "probs",
             "order",
-            r"rows that sum to one for inputs='probs', got \[0.3 0.8\] in row 1",
+            "rows that sum to one, got a sum of 1.1 in row 1; say inputs='logits'",
         ),
     ],
 )

@@ -133,6 +133,7 @@ def test_whole_weights_are_repetitions(preset: str) -> None:
     np.testing.assert_allclose(one.predict_proba(x), other.predict_proba(x), atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["smoothed", "L2", "L1"])
 def test_cross_validation_of_large_data_is_compiled(
     preset: str, monkeypatch: pytest.MonkeyPatch
@@ -148,6 +149,7 @@ def test_cross_validation_of_large_data_is_compiled(
     np.testing.assert_allclose(compiled.coef_, host.coef_, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_a_numpyro_prior() -> None:
     x, y, w = data(50)
     model = bc.LogisticRegression(coef_prior=dist.StudentT(3.0, 0.0, 0.5)).fit(x, y, w)

@@ -430,7 +430,7 @@ def check(draws: Array, expected: float) -> None:
 def check_curves(draws: Array, name: str, at: Array, grid: Grid, theta: Array) -> None:
     """Compare probabilities and their credible intervals with those over the grid."""
     mean, lower, upper = MAPS[name]._summary({"theta_draws": draws}, at, 0.8)
-    probs = expit(theta @ columns(name, at))
+    probs = expit(theta @ pytest.mark.slow @ columns(name, at))
     curves = expit(draws @ columns(name, at))
     for j in range(len(at)):
         np.testing.assert_allclose(mean[j], [(1 - curves[..., j]).mean(), curves[..., j].mean()])
@@ -484,6 +484,7 @@ def test_chains_of_more_coefficients_against_quadrature(name: str, width: int, p
         check((found - exact) ** 2, grid.average((grid.u[:, j] - exact) ** 2))
 
 
+@pytest.mark.slow
 def test_chains_of_many_rows_against_quadrature() -> None:
     """So many rows that their sums are taken over nodes; tied, so that a grid costs little."""
     rng = np.random.default_rng(2)

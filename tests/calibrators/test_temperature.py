@@ -161,7 +161,7 @@ def test_the_least_error_is_what_metrics_report(k: int, weighted: bool) -> None:
     assert model.objective_ == pytest.approx(reported, rel=1e-9)
 
 
-@pytest.mark.parametrize("inference", ["laplace", "nuts"])
+@pytest.mark.parametrize("inference", ["laplace", pytest.param("nuts", marks=pytest.mark.slow)])
 def test_posterior_against_quadrature(inference: Inference) -> None:
     z, y, w = make(30, 4)
     u = np.linspace(-6, 3, 3001)

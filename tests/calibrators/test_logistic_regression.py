@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from bayescal.regression import method
 from scipy import optimize, stats
 from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
@@ -20,6 +19,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import bayescal as bc
 from bayescal._core.folds import content_folds, feature_keys
+from bayescal.regression import method
 from bayescal.regression.method import PRESETS, SMOOTHINGS, STRENGTHS
 
 Array = np.ndarray

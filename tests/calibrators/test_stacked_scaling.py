@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.studies.arena import find_experiments, read_experiment
 from scipy import optimize
 from scipy.special import log_softmax, softmax
 
@@ -19,6 +18,7 @@ from bayescal.calibrators import StackedScaling
 from bayescal.calibrators._member import Member, confidence_features, penalties
 from bayescal.calibrators._stack import mix
 from bayescal.calibrators.stacked_scaling import MEMBERS, PLAIN
+from benchmarks.studies.arena import find_experiments, read_experiment
 
 Array = np.ndarray
 

@@ -1,4 +1,4 @@
-"""What is to be said of one model: whether it is calibrated, and in which way it is not."""
+"""What is to be said of one model: whether it is calibrated, and if not, how it errs."""
 
 from __future__ import annotations
 
@@ -132,6 +132,7 @@ def describe(found: Finding, ece: float, event: str) -> str:
         f"mean confidence {found.confidence:.3f}, accuracy {found.accuracy:.3f}, "
         f"ECE {ece:.3f}; Spiegelhalter's z = {z + 0.0:.2f} ({p_text(p)})"
     )
+    consistency = f"{numbers}; consistency of the ECE {p_text(found.consistency.p_value)}"
     said = {
         "too high": f"Too high: probabilities of {event} exceed its frequency on the whole; "
         f"{numbers}.",
@@ -141,10 +142,9 @@ def describe(found: Finding, ece: float, event: str) -> str:
         f"{numbers}.",
         "under-confident": f"Under-confident: predictions are less extreme than they could be; "
         f"{numbers}.",
-        "miscalibrated": f"Miscalibrated, but not simply over- or under-confident; {numbers}; "
-        f"consistency of the ECE {p_text(found.consistency.p_value)}.",
-        "no evidence": f"No evidence of miscalibration; {numbers}; consistency of the ECE "
-        f"{p_text(found.consistency.p_value)}. That is no proof of calibration.",
+        "miscalibrated": f"Miscalibrated, but not simply over- or under-confident; {consistency}.",
+        "no evidence": f"No evidence of miscalibration; {consistency}. "
+        "That is no proof of calibration.",
     }[found.verdict]
     if found.predicted is not None:
         said += (

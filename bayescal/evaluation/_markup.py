@@ -17,19 +17,25 @@ class Picture(NamedTuple):
     caption: str
 
 
-def section(heading: str, *parts: str) -> Html:
+def element(tag: str, inner: str, css_class: str = "") -> Html:
+    """Return an element around what is markup already."""
+    attribute = f' class="{css_class}"' if css_class else ""
+    return Html(f"<{tag}{attribute}>{inner}</{tag}>")
+
+
+def section(title: str, *parts: str) -> Html:
     """Return a section of the page."""
-    return Html(f"<section><h2>{markup(heading)}</h2>{''.join(map(markup, parts))}</section>")
+    return element("section", f"<h2>{markup(title)}</h2>{''.join(map(markup, parts))}")
 
 
-def paragraph(value: str) -> Html:
+def paragraph(value: str, css_class: str = "") -> Html:
     """Return a paragraph."""
-    return Html(f"<p>{markup(value)}</p>")
+    return element("p", markup(value), css_class)
 
 
 def heading(value: str) -> Html:
     """Return a heading within a section."""
-    return Html(f"<h3>{markup(value)}</h3>")
+    return element("h3", markup(value))
 
 
 def number(value: float, form: str = ".4f") -> str:
@@ -43,41 +49,35 @@ def number(value: float, form: str = ".4f") -> str:
 def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Html:
     """Return a table that scrolls within itself; the first cell of a row is its heading."""
     return Html(
-        f'<p class="caption">{markup(caption)}</p>'
+        f"{paragraph(caption, 'caption')}"
         f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(caption)}">'
         f"{html_table(rows, heads, label=caption)}</div>"
     )
 
 
-def terms(pairs: Mapping[str, str], kind: str = "") -> Html:
+def terms(pairs: Mapping[str, str], css_class: str = "") -> Html:
     """Return a list of terms and what is to be said of each."""
-    items = "".join(
-        f"<dt>{markup(key)}</dt><dd>{markup(value)}</dd>" for key, value in pairs.items()
-    )
-    return Html(f'<dl class="{kind}">{items}</dl>' if kind else f"<dl>{items}</dl>")
+    inner = (element("dt", markup(key)) + element("dd", markup(pairs[key])) for key in pairs)
+    return element("dl", "".join(inner), css_class)
 
 
-def items(values: Iterable[str], kind: str = "") -> Html:
+def items(values: Iterable[str], css_class: str = "") -> Html:
     """Return a list."""
-    inner = "".join(f"<li>{markup(value)}</li>" for value in values)
-    return Html(f'<ul class="{kind}">{inner}</ul>' if kind else f"<ul>{inner}</ul>")
+    return element("ul", "".join(element("li", markup(value)) for value in values), css_class)
 
 
 def details(summary: str, inner: Html) -> Html:
     """Return what is shown only when asked for."""
-    return Html(f"<details><summary>{markup(summary)}</summary>{inner}</details>")
+    return element("details", element("summary", markup(summary)) + inner)
 
 
-def figure(picture: Picture, kind: str = "") -> Html:
+def figure(picture: Picture, css_class: str = "") -> Html:
     """Return a figure with its heading and caption."""
-    head = f'<p class="name">{markup(picture.heading)}</p>' if picture.heading else ""
-    opened = f'<figure class="{kind}">' if kind else "<figure>"
-    return Html(
-        f"{opened}{head}{picture.svg}<figcaption>{markup(picture.caption)}</figcaption></figure>"
-    )
+    head = paragraph(picture.heading, "name") if picture.heading else ""
+    caption = element("figcaption", markup(picture.caption))
+    return element("figure", f"{head}{picture.svg}{caption}", css_class)
 
 
-def group(kind: str, parts: Iterable[str]) -> Html:
+def group(css_class: str, parts: Iterable[str]) -> Html:
     """Return parts in a box of that class."""
-    opened = f'<div class="{kind}">' if kind else "<div>"
-    return Html(f"{opened}{''.join(parts)}</div>")
+    return element("div", "".join(parts), css_class)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from importlib import metadata, resources
 
@@ -103,11 +103,9 @@ def _summary(found: Measured) -> Html:
         rest = said[size:].replace("p = ", "p\xa0=\xa0").replace("p < ", "p\xa0<\xa0")
         rest = escape(rest.replace("z = -", "z = \N{MINUS SIGN}"))
         sentence = Html(f"<strong>{escape(said[:size])}</strong>{rest}")
-        title = Html(f"{_figures.key(place)}{escape(name)}") if len(found.models) > 1 else name
-        cards.append(
-            f'<div class="verdict {verdict.replace(" ", "-")}">{heading(title)}'
-            f"{paragraph(sentence)}</div>"
-        )
+        title = _keyed(place, name) if len(found.models) > 1 else name
+        parts = heading(title), paragraph(sentence)
+        cards.append(group(f"verdict {verdict.replace(' ', '-')}", parts))
     best = ""
     if len(found.models) > 1:
         losses = {name: own["log loss"].value for name, own in found.report.intervals.items()}
@@ -118,10 +116,7 @@ def _summary(found: Measured) -> Html:
 
 def _metrics(found: Measured) -> Html:
     report, names = found.report, list(found.models)
-    rows = [
-        [metric, *(_interval(report.intervals[name][metric]) for name in names)]
-        for metric in report.intervals[names[0]]
-    ]
+    rows = _interval_rows(report.intervals, names)
     eps = check_predictions(found.models[names[0]], found.labels).eps
     event = _event(found)
     shown = table(f"With {report.level:.0%} confidence intervals", ["Metric", *names], rows)
@@ -140,10 +135,7 @@ def _metrics(found: Measured) -> Html:
 def _differences(found: Measured) -> Html:
     report = found.report
     first, *others = found.models
-    rows = [
-        [metric, *(_interval(report.differences[name][metric], "+") for name in others)]
-        for metric in report.intervals[first]
-    ]
+    rows = _interval_rows(report.differences, others, "+")
     return section(
         f"Differences to {first}",
         table(f"Each model less {first}, on the same cases", ["Metric", *others], rows),
@@ -157,17 +149,12 @@ def _differences(found: Measured) -> Html:
 
 
 def _diagrams(found: Measured, diagrams: dict, cases: _figures.Cases) -> Html:
-    parts = [
-        paragraph(said)
-        for said in _text.explain_diagrams(
-            len(found.classes), found.bins, found.report.level, _event(found)
-        )
-    ]
-    if cases.note:
-        parts.append(paragraph(cases.note))
+    k, level = len(found.classes), found.report.level
+    said = [*_text.explain_diagrams(k, found.bins, level, _event(found)), cases.note]
+    parts = [paragraph(each) for each in said if each]
     for place, (name, pictures) in enumerate(diagrams.items()):
         if len(diagrams) > 1:
-            parts.append(heading(Html(f"{_figures.key(place)}{escape(name)}")))
+            parts.append(heading(_keyed(place, name)))
         parts.append(group("figures", map(figure, pictures)))
         curve = reliability_curve(
             found.models[name], found.labels, bins=found.bins, weights=found.weights
@@ -184,14 +171,12 @@ def _diagrams(found: Measured, diagrams: dict, cases: _figures.Cases) -> Html:
 
 def _tests(found: Measured) -> Html:
     own = list(found.findings.values())
+    binary = len(found.classes) == 2
     rows = [
         ["Spiegelhalter's z", *(_tested(each.spiegelhalter, ".2f") for each in own)],
         ["ECE (consistency)", *(_tested(each.consistency, ".4f") for each in own)],
-    ]
-    binary = len(found.classes) == 2
-    if binary:
-        tests = [each.bias for each in own if each.bias is not None]
-        rows.append(["z in the large", *(_tested(test, ".2f") for test in tests)])
+        ["z in the large", *(_tested(each.bias, ".2f") for each in own if each.bias is not None)],
+    ][: 3 if binary else 2]
     return section(
         "Tests of calibration",
         table("Of the hypothesis that predictions are calibrated", ["Test", *found.models], rows),
@@ -275,9 +260,12 @@ def _keys(found: Measured) -> Html:
     """Return the key of figures that show several models; one needs none."""
     if len(found.models) == 1:
         return Html("")
-    return items(
-        [Html(f"{_figures.key(j)}{escape(name)}") for j, name in enumerate(found.models)], "keys"
-    )
+    return items((_keyed(place, name) for place, name in enumerate(found.models)), "keys")
+
+
+def _keyed(place: int, name: str) -> Html:
+    """Return a model's line and name."""
+    return Html(f"{_figures.key(place)}{escape(name)}")
 
 
 def _event(found: Measured) -> str:
@@ -285,7 +273,17 @@ def _event(found: Measured) -> str:
     return f"class {found.classes[-1]}"
 
 
-def _interval(own: Interval, sign: str = "") -> Html:
+def _interval_rows(
+    intervals: Mapping[str, Mapping[str, Interval]], names: Sequence[str], sign: str = ""
+) -> list[list[str]]:
+    """Return a row for each metric, with a cell for each model."""
+    return [
+        [metric, *(_interval(intervals[name][metric], sign) for name in names)]
+        for metric in intervals[names[0]]
+    ]
+
+
+def _interval(own: Interval, sign: str) -> Html:
     form = f"{sign}.4f"
     lines = [f"[{number(own.lower, form)}, {number(own.upper, form)}]"]
     if own.p_value is not None:

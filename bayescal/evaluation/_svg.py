@@ -36,17 +36,10 @@ def plain_style() -> Iterator[None]:
 
 
 def to_svg(figure: Figure, description: str, prefix: str, series: int = 0) -> str:
-    """Return a figure as an SVG element.
+    """Return a figure as an SVG element, with a description for readers who do not see it.
 
-    Parameters
-    ----------
-    figure : matplotlib Figure
-    description : str
-        For readers who do not see it.
-    prefix : str
-        Makes the names of its parts unique within the page.
-    series : int
-        What place the first colour of the figure has among the page's colours.
+    The prefix makes the names of its parts unique within the page; the series is the place of the
+    figure's first colour among the page's colours.
     """
     from matplotlib.text import Text
 
@@ -135,7 +128,7 @@ def _declarations(style: str, series: int) -> Iterator[str]:
 
 
 def _thin(path: str) -> str:
-    """Return a path of lines without the points that no eye tells from those before them."""
+    """Return a path of lines without the points that no eye can separate from those before them."""
     if path.count("L") <= _MANY_POINTS or path.count("M") > 1 or "C" in path or "Q" in path:
         return " ".join(path.split())
     kept: list[str] = []

@@ -238,13 +238,7 @@ def model_sites(model: Callable[..., None], hyperparameters: Mapping[str, Any]) 
 
 
 def draw(prior: Prior, key: jax.Array, num_samples: int) -> tuple[dict[str, Any], jax.Array]:
-    """Draw parameters from the prior.
-
-    Returns
-    -------
-    tuple
-        Parameters, each with a leading axis of ``num_samples``, and their log prior density.
-    """
+    """Draw parameters, with a leading axis of ``num_samples``, and their log prior density."""
 
     def walked(key: jax.Array, shape: tuple[int, ...]) -> tuple[dict[str, Any], list[Site]]:
         count = itertools.count()

@@ -141,23 +141,9 @@ def masked_instance_targets(
 ) -> jax.Array:
     """Return the targets of :func:`instance_targets` for one data set with padding, in pure JAX.
 
-    To be mapped and compiled by the caller, who checks the input; rule and scale are static.
-
-    Parameters
-    ----------
-    x : array of shape (n,) or (n, d)
-        Anything where the weight is zero, NaN too.
-    y : array of shape (n,)
-        Labels in {0, 1}, integers.
-    weights : array of shape (n,)
-        Zero where masked.
-    number : scalar
-        Bandwidth factor for the rule "number"; otherwise not used.
-
-    Returns
-    -------
-    array of shape (n,)
-        Targets, the label itself where masked.
+    To be mapped and compiled by the caller, who checks the input; rule and scale are static. Masked
+    cases have weight zero, any ``x``, NaN too, and the label itself as target. ``number`` is the
+    bandwidth factor for the rule "number", otherwise not used.
     """
     x = x if x.ndim == 2 else x[:, None]
     real = weights > 0

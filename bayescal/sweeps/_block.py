@@ -22,44 +22,23 @@ SIZE = 125
 
 
 class Task(NamedTuple):
-    """A block of data sets of one configuration, and what is to be computed for them.
-
-    Attributes
-    ----------
-    cell : Cell
-    key : array
-        Data of a JAX key, that of the whole sweep.
-    key_impl : str
-        The algorithm of that key.
-    first, count, wanted : int
-        The first data set, how many there are in the block, and how many of them count.
-    recipes : dict of Recipe
-    metrics : dict
-        Names and options by title.
-    """
+    """A block of data sets of one configuration, and what is to be computed for them."""
 
     cell: Cell
+    #: Data and algorithm of the JAX key of the whole sweep.
     key: np.ndarray
     key_impl: str
+    #: The first data set, how many there are in the block, and how many of them count.
     first: int
     size: int
     wanted: int
     recipes: dict[str, Recipe]
+    #: Names and options by title.
     metrics: dict[str, tuple[str, dict[str, Any]]]
 
 
 class Result(NamedTuple):
-    """What came out.
-
-    Attributes
-    ----------
-    values : dict of arrays of shape (count, metrics)
-        By method.
-    status : dict of integer arrays of shape (count,)
-        By method.
-    seconds : dict of float
-        By stage: "data", each method, "metrics".
-    """
+    """Values (size, metrics) and statuses (size,) by method, and seconds by stage."""
 
     values: dict[str, np.ndarray]
     status: dict[str, np.ndarray]

@@ -24,14 +24,7 @@ _INSIDE = "base_dist", "transforms", "mixing_distribution", "component_distribut
 class Cell(NamedTuple):
     """One configuration: where data come from, and how many of them there are.
 
-    Attributes
-    ----------
-    prior : Prior
-    n_train : int
-    class_ratio : float
-        Share of class 1 among the training data.
-    n_test : int
-        Test data have as many of both classes.
+    ``class_ratio`` is the share of class 1 among the training data; test data have as many of both.
     """
 
     prior: Prior
@@ -41,7 +34,7 @@ class Cell(NamedTuple):
 
     @property
     def sizes(self) -> str:
-        """What tells training sets of this configuration from others with the same prior."""
+        """What distinguishes training sets of this configuration from others of its prior."""
         return f"{self.n_train} {self.class_ratio!r}"
 
 
@@ -126,7 +119,7 @@ def as_cells(
 
 
 def describe(value: Any) -> Any:
-    """Return options in a form that JSON can hold and that tells them apart."""
+    """Return options in a form that JSON can hold and that differs where they do."""
     if isinstance(value, dict):
         return {str(key): describe(inside) for key, inside in sorted(value.items())}
     if isinstance(value, list | tuple):

@@ -16,25 +16,17 @@ from bayescal.sweeps._cells import Cell, Keys, class_counts
 
 
 class Block(NamedTuple):
-    """Some data sets of a configuration.
+    """Some data sets of a configuration: scores (b, n) and (b, m), labels (n,) and (m,).
 
-    Attributes
-    ----------
-    x : array of shape (b, n)
-    y : integer array of shape (n,)
-        Labels, the same for all: class counts are fixed, and the rows of a class exchangeable.
-    test_x : array of shape (b, m)
-    test_y : integer array of shape (m,)
-    parameters : dict of arrays of shape (b, ...)
-        What the data were drawn with.
-    wanted : int
-        So many of the first data sets; the others only fill the block.
+    All have the same labels: class counts are fixed, and the rows of a class exchangeable. Of the
+    data sets the first ``wanted`` count; the others only fill the block.
     """
 
     x: jax.Array
     y: np.ndarray
     test_x: jax.Array
     test_y: np.ndarray
+    #: Arrays (b, ...) that the data were drawn with.
     parameters: dict[str, jax.Array]
     wanted: int
 

@@ -22,14 +22,7 @@ Choices = Mapping[str, tuple[str, Mapping[str, Any]]]
 
 
 def choose_metrics(metrics: Sequence[str] | Choices) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Return names and options by title, checked.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For texts instead of sequences, unknown names, and metrics that are not one number of the
-        probabilities of one column and labels.
-    """
+    """Return names and options by title, checked."""
     if isinstance(metrics, str):
         raise TypeError(f"metrics must be names in a sequence, got the text {metrics!r}")
     pairs = metrics.items() if isinstance(metrics, Mapping) else ((m, (m, {})) for m in metrics)

@@ -29,36 +29,22 @@ OPTIMAL = "optimal"
 
 
 class Answer(NamedTuple):
-    """What a method predicts for a block of data sets.
-
-    Attributes
-    ----------
-    log_odds : array of shape (b, m)
-        Of the test points.
-    status : integer array of shape (b,)
-        A ``Status`` of each fit.
-    """
+    """Log odds (b, m) of the test points of a block of data sets, and a ``Status`` (b,) each."""
 
     log_odds: Any
     status: np.ndarray
 
 
 class Recipe(ABC):
-    """A method; equal recipes give equal answers.
+    """A method; equal recipes give equal answers."""
 
-    Attributes
-    ----------
-    one_by_one : bool
-        Whether it answers for the wanted data sets of a block only, one after the other; else for
-        all of them at once.
-    """
-
+    #: Whether it answers for the wanted data sets only, one after the other; else for all at once.
     one_by_one: ClassVar[bool] = False
 
     @property
     @abstractmethod
     def identity(self) -> Any:
-        """What tells it from others, as JSON can hold it."""
+        """What distinguishes it from others, as JSON can hold it."""
 
     @abstractmethod
     def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[Any, Any]) -> Answer:
@@ -190,13 +176,7 @@ class Function(Recipe):
 
 
 def as_recipes(methods: Sequence[Any] | Mapping[str, Any]) -> dict[str, Recipe]:
-    """Return the methods by name.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For what is no method, and for two of one name.
-    """
+    """Return the methods by name, checked."""
     if isinstance(methods, str):
         raise TypeError(f"methods must be in a sequence or mapping, got the text {methods!r}")
     pairs = list(methods.items()) if isinstance(methods, Mapping) else [(m, m) for m in methods]

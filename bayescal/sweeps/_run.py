@@ -33,19 +33,7 @@ Report = Callable[[str, int, int], None]
 
 
 class Run:
-    """All blocks of some configurations.
-
-    Parameters
-    ----------
-    cells : dict of Cell
-        By any name.
-    recipes : dict of Recipe
-    metrics : dict
-        Names and options by title.
-    num_datasets : int
-        For each configuration.
-    key : JAX key
-    """
+    """All blocks of some configurations, of ``num_datasets`` data sets each."""
 
     def __init__(
         self,
@@ -75,17 +63,7 @@ class Run:
         ]
 
     def finish(self, executor: Executor | None, store: Store | None, report: Report | None) -> None:
-        """Compute what the store does not hold.
-
-        Raises
-        ------
-        BrokenExecutor
-            If a worker is lost.
-        OSError
-            If a block cannot be kept.
-        TypeError, ValueError
-            For what cannot be sent to the executor's processes, and for processes made by forking.
-        """
+        """Compute what the store does not hold; errors are those of :func:`bayescal.sweep`."""
         todo = []
         for number, block in enumerate(self._blocks):
             task = self._task(block, self._recall(block, store))

@@ -33,39 +33,21 @@ class Store:
     followed by a digest of the question and of the archive, which is checked before anything is
     read. It is written beside its place and moved there in one step: whoever reads sees all of it
     or nothing. Two writers of one block write the same; the last to come replaces the other's.
-
-    Parameters
-    ----------
-    folder : path
-        Made if it is missing.
-
-    Raises
-    ------
-    OSError
-        If the folder cannot be made.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self._folder = Path(folder)
+        self.folder = Path(folder)
         with self._explained():
-            if self._folder.exists() and not self._folder.is_dir():
+            if self.folder.exists() and not self.folder.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, "it is a file")
-            self._folder.mkdir(parents=True, exist_ok=True)
-
-    @property
-    def folder(self) -> Path:
-        """Where the files are."""
-        return self._folder
+            self.folder.mkdir(parents=True, exist_ok=True)
 
     def prepare(self) -> None:
         """See that files can be written, and remove what killed processes left half-written.
 
-        Raises
-        ------
-        OSError
-            If they cannot: better at once than after the first hour.
+        An error comes at once, not after the first hour.
         """
-        probe = partial_path(self._folder / "probe")
+        probe = partial_path(self.folder / "probe")
         with self._explained():
             try:
                 probe.write_bytes(b"probe")
@@ -73,7 +55,7 @@ class Store:
                 now = probe.stat().st_mtime
             finally:
                 _remove(probe)
-            for left in self._folder.glob(".*.partial"):
+            for left in self.folder.glob(".*.partial"):
                 # Another run may remove it at the same time.
                 with contextlib.suppress(FileNotFoundError):
                     if _PARTIAL.fullmatch(left.name) and now - left.stat().st_mtime > _ABANDONED:
@@ -92,13 +74,7 @@ class Store:
             return {name: file[name] for name in file.files}
 
     def put(self, question: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        """Keep arrays for a question.
-
-        Raises
-        ------
-        OSError
-            If the file cannot be written. What was kept before stays.
-        """
+        """Keep arrays for a question; where this fails, what was kept before stays."""
         buffer = io.BytesIO()
         np.savez(buffer, **arrays)  # type: ignore[arg-type]
         archive = buffer.getvalue()
@@ -118,7 +94,7 @@ class Store:
                     raise
 
     def _place(self, question: Mapping[str, Any]) -> Path:
-        return self._folder / f"{hashlib.sha256(_text(question)).hexdigest()[:32]}{_SUFFIX}"
+        return self.folder / f"{hashlib.sha256(_text(question)).hexdigest()[:32]}{_SUFFIX}"
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -127,7 +103,7 @@ class Store:
             yield
         except OSError as error:
             said = f"store must be a folder in which files can be written: {error.strerror}"
-            raise OSError(error.errno, said, str(self._folder)) from error
+            raise OSError(error.errno, said, str(self.folder)) from error
 
 
 def _remove(path: Path) -> None:

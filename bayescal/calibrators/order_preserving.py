@@ -141,8 +141,8 @@ class OrderPreserving(Calibrator):
         inverses = _inverses(z, y, nets.train[:, : nets.train.shape[1] // len(sizes)])
         slopes = np.maximum(np.tile(inverses, len(sizes)) * scale, _LEAST_SLOPE)
         unit: State = {"center": np.asarray(center), "scale": np.asarray(scale)}
+        knots = _knots(z, distinct)
         if self.family == "diagonal":
-            knots = _knots(z, distinct)
             start = network.start_diagonal(nets.hidden, np.log(slopes), seed)
             data = _tabulated(z, y, knots, center, scale)
         else:

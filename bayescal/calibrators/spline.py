@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -98,6 +98,8 @@ class Spline(LogOddsCalibrator):
     strength_: float = field(init=False)
     knots_: np.ndarray = field(init=False)
 
+    _smooth: ClassVar[bool] = False
+
     def _check_options(self) -> None:
         check_choice(self.rescale, "rescale", (None, "compact_logit"))
         check_choice(self.penalty, "penalty", ("curvature", "coefficients"))
@@ -116,10 +118,6 @@ class Spline(LogOddsCalibrator):
     @property
     def domain(self) -> Domain:
         return "probability"
-
-    @property
-    def _smooth(self) -> bool:
-        return False
 
     def _prepare(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> State:
         state: State = {}

@@ -117,11 +117,11 @@ def _read(table: Table, names: Sequence[str]) -> np.ndarray:
 def _make(method: str, inputs: str, classes: Sequence[str], seed: int) -> Any:
     """Return a calibrator by the name of its class."""
     known: dict[str, Any] = {n: getattr(bc, n) for n in bc.__all__ if n not in _OTHER}
-    able = {n: k for n, k in known.items() if isinstance(k, type) and issubclass(k, bc.Calibrator)}
-    able |= {"Auto": known["Auto"]}
+    able = [n for n, k in known.items() if isinstance(k, type) and issubclass(k, bc.Calibrator)]
+    able.append("Auto")
     if method not in able:
         raise CommandError(f"--method must be one of {', '.join(sorted(able))}, got {method!r}")
-    made = able[method](inputs=inputs, classes=tuple(classes))
+    made = known[method](inputs=inputs, classes=tuple(classes))
     if "random_state" in made.get_params():
         made.set_params(random_state=seed)
     return made

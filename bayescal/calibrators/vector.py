@@ -28,6 +28,8 @@ class Vector(LinearCalibrator):
     ----------
     coef_, intercept_ : arrays of shape (k,)
         Of the classes that occur.
+    gradient_norm_ : float
+        Largest entry of the gradient of the mean loss.
 
     References
     ----------
@@ -44,6 +46,7 @@ class Vector(LinearCalibrator):
 
     coef_: np.ndarray = field(init=False)
     intercept_: np.ndarray = field(init=False)
+    gradient_norm_: float = field(init=False)
 
     @property
     def domain(self) -> Domain:

@@ -52,19 +52,16 @@ def choose_models(
 def read_labels(table: Table, name: str, classes: str | None) -> Labels:
     """Read labels of any kind; classes are sorted, numbers as such, or in the order given."""
     cells = [cell.strip() for cell in text_column(table, name, "--label")]
-    for i, cell in enumerate(cells):
-        if not cell:
-            raise CommandError(
-                f"{table.path}: column {name!r} must hold labels, got an empty cell in row {i + 1} "
-                f"(line {table.lines[i]})"
-            )
+    if "" in cells:
+        raise CommandError(
+            f"{table.path}: column {name!r} must hold labels, got an empty cell in "
+            f"{table.place(cells.index(''))}"
+        )
     listed = None if classes is None else split_names(classes, "--classes")
-    if all(map(is_number, {*cells, *(listed or [])})):
-        values: dict[str, str] = {cell: _plain(cell) for cell in {*cells, *(listed or [])}}
-        found = sorted(set(values[cell] for cell in cells), key=float)
-    else:
-        values = {cell: cell for cell in {*cells, *(listed or [])}}
-        found = sorted(set(cells))
+    texts = {*cells, *(listed or [])}
+    numeric = all(map(is_number, texts))
+    values = {text: _plain(text) if numeric else text for text in texts}
+    found = sorted({values[cell] for cell in cells}, key=float if numeric else None)
     order = found if listed is None else [values[cell] for cell in listed]
     if len(set(order)) < len(order):
         raise CommandError(f"--classes must be different labels, got {classes!r}")
@@ -162,7 +159,7 @@ def read_probabilities(
         i = int(wrong[0])
         raise CommandError(
             f"{table.path}: the probabilities of model {model.name!r} must add up to one, got "
-            f"{sums[i]:g} in row {i + 1} (line {table.lines[i]}); where they were rounded, pass "
+            f"{sums[i]:g} in {table.place(i)}; where they were rounded, pass "
             "--normalise"
         )
     return values, order
@@ -171,13 +168,10 @@ def read_probabilities(
 def split_names(text: str, option: str) -> list[str]:
     """Split names at commas; those that hold commas are quoted as in a CSV file."""
     try:
-        (names,) = csv.reader([text], strict=True, skipinitialspace=True)
+        (names,) = filter(None, csv.reader([text], strict=True, skipinitialspace=True))
     except (csv.Error, ValueError):
         raise CommandError(f"{option} must be names with commas between, got {text!r}") from None
-    names = [name.strip() for name in names]
-    if not names:
-        raise CommandError(f"{option} must be names with commas between, got {text!r}")
-    return names
+    return [name.strip() for name in names]
 
 
 def _check_range(table: Table, model: Columns, order: list[str], values: np.ndarray) -> None:
@@ -186,7 +180,7 @@ def _check_range(table: Table, model: Columns, order: list[str], values: np.ndar
         i, j = map(int, wrong[0])
         raise CommandError(
             f"{table.path}: column {order[j]!r} of model {model.name!r} must hold probabilities, "
-            f"got {values[i, j]:g} in row {i + 1} (line {table.lines[i]}); for logits pass "
+            f"got {values[i, j]:g} in {table.place(i)}; for logits pass "
             f"--inputs logits, and if the column is something else, {_ADVICE}"
         )
 

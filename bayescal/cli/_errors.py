@@ -18,9 +18,9 @@ class CommandError(Exception):
     """Wrong input from the user; the message says what to change."""
 
 
-def say(message: object, kind: str = "") -> None:
+def say(message: object, severity: str = "") -> None:
     """Print one line to standard error."""
-    prefix = f"bayescal: {kind}: " if kind else "bayescal: "
+    prefix = f"bayescal: {severity}: " if severity else "bayescal: "
     print(prefix + " ".join(str(message).split()), file=sys.stderr)
 
 

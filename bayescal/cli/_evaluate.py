@@ -125,7 +125,7 @@ def _weights(table: Table, name: str) -> np.ndarray:
         i = int(np.flatnonzero(values < 0)[0])
         raise CommandError(
             f"{table.path}: column {name!r} must hold weights that are not negative, got "
-            f"{values[i]:g} in row {i + 1} (line {table.lines[i]})"
+            f"{values[i]:g} in {table.place(i)}"
         )
     return values
 
@@ -139,7 +139,6 @@ def _describe(
     weights: str | None,
 ) -> dict[str, str]:
     """Return what was read, by what it is called."""
-    kind = {"probs": "probabilities", "logits": "logits"}[inputs]
     about = {"File": table.path.name, "Rows": f"{len(table.rows):,}", "Label column": label}
     for name, own in columns.items():
         if len(own) == 1:
@@ -148,7 +147,8 @@ def _describe(
         else:
             pairs = [f"{c} = {k}" for c, k in zip(own, labels.classes, strict=True)]
             more = f" and {len(pairs) - _LISTED} more" if len(pairs) > _LISTED else ""
-            said = f"{kind} of classes: {', '.join(pairs[:_LISTED])}{more}"
+            what = "probabilities" if inputs == "probs" else inputs
+            said = f"{what} of classes: {', '.join(pairs[:_LISTED])}{more}"
         about[f"Model {name}" if len(columns) > 1 else "Columns"] = said
     if weights is not None:
         about["Weight column"] = weights

@@ -31,6 +31,10 @@ class Table(NamedTuple):
     rows: list[list[str]]
     lines: list[int]
 
+    def place(self, row: int) -> str:
+        """Return which row it is, for messages."""
+        return f"row {row + 1} (line {self.lines[row]})"
+
 
 def read_table(path: Path) -> Table:
     """Read a CSV file with a header, plain or compressed with gzip."""
@@ -44,7 +48,7 @@ def read_table(path: Path) -> Table:
             if len(row) != len(header):
                 raise CommandError(
                     f"{path}: every row must have {len(header)} cells as the header has, got "
-                    f"{len(row)} in {_place(len(rows), reader.line_num)}"
+                    f"{len(row)} in row {len(rows) + 1} (line {reader.line_num})"
                 )
             rows.append(row)
             lines.append(reader.line_num)
@@ -67,7 +71,7 @@ def numeric_column(table: Table, name: str, option: str) -> np.ndarray:
         except ValueError:
             raise CommandError(
                 f"{table.path}: column {name!r} must hold finite numbers, got "
-                f"{_shorten(row[index])!r} in {_place(i, table.lines[i])}"
+                f"{_shorten(row[index])!r} in {table.place(i)}"
             ) from None
     return values
 
@@ -95,7 +99,7 @@ def label_column(table: Table, name: str, option: str) -> np.ndarray:
         i = int(wrong[0])
         raise CommandError(
             f"{table.path}: column {name!r} must hold labels 0 or 1, got {values[i]:g} in "
-            f"{_place(i, table.lines[i])}"
+            f"{table.place(i)}"
         )
     return values.astype(np.int64)
 
@@ -219,10 +223,6 @@ def _number(cell: str) -> float:
     if not np.isfinite(value):
         raise ValueError(cell)
     return value
-
-
-def _place(row: int, line: int) -> str:
-    return f"row {row + 1} (line {line})"
 
 
 def _shorten(text: str, length: int = 40) -> str:

@@ -108,7 +108,7 @@ def test_drawing_again_goes_on() -> None:
         (np.ones((4, 1)), {"sizes": [[1]]}, ValueError, r"sizes must have shape \(s,\)"),
     ],
 )
-def test_wrong_arguments_are_told(
+def test_wrong_arguments_are_errors(
     values: Any, options: dict, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):

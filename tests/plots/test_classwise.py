@@ -108,7 +108,7 @@ def test_nothing_overlaps_or_is_cut(forecasts: Any) -> None:
         ),
     ],
 )
-def test_wrong_arguments_are_told(
+def test_wrong_arguments_are_errors(
     forecasts: Any, options: dict, error_type: type[Exception], message: str
 ) -> None:
     probs, y = forecasts

@@ -97,7 +97,7 @@ def test_one_class() -> None:
         (([0.5, 0.5], [0, 1]), {"ratios": [np.nan]}, "ratios must be finite"),
     ],
 )
-def test_wrong_arguments_are_told(arguments: tuple, options: dict, message: str) -> None:
+def test_wrong_arguments_are_errors(arguments: tuple, options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         plots.decision_cost(*arguments, **options)
     assert not plt.get_fignums()

@@ -97,7 +97,7 @@ def test_very_many_rows() -> None:
         (posterior(a=np.zeros((1, 5, 2, 2, 2))), {}, ValueError, "at most two axes"),
     ],
 )
-def test_wrong_arguments_are_told(
+def test_wrong_arguments_are_errors(
     given: Any, options: dict, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):

@@ -61,7 +61,7 @@ def test_a_calibrator_of_three_classes() -> None:
         (halved, {"arrows": 0}, ValueError, "arrows must be at least 1"),
     ],
 )
-def test_wrong_arguments_are_told(
+def test_wrong_arguments_are_errors(
     calibration: Any, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):

@@ -7,14 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bayescal.losses._rows import (
-    Reduction,
-    read_rows,
-    read_teacher,
-    reduce,
-    scalar,
-    weighted_log,
-)
+from bayescal.losses._rows import Reduction, read_rows, read_teacher, reduce, scalar, weighted_log
 
 
 def cross_entropy(

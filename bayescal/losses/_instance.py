@@ -190,18 +190,8 @@ def with_instance_targets(
     """
     check_number(smoothing, "smoothing")
     check_number(offset, "offset")
-    return _stream(batches, teacher, smoothing, offset)
-
-
-def _stream(
-    batches: Iterable[tuple[Any, Any]],
-    teacher: Callable[[Any], Any],
-    smoothing: Any,
-    offset: Any,
-) -> Iterator[tuple[Any, jax.Array]]:
     compiled = jax.jit(instance_targets)
-    for inputs, labels in batches:
-        yield inputs, compiled(teacher(inputs), labels, smoothing, offset)
+    return ((x, compiled(teacher(x), labels, smoothing, offset)) for x, labels in batches)
 
 
 def _move(logits: jax.Array, hot: jax.Array, eps: jax.Array, offset: jax.Array) -> jax.Array:

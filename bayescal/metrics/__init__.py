@@ -17,11 +17,7 @@ from bayescal.metrics._kde import kde_ece
 from bayescal.metrics._multilabel import hamming_loss, multilabel_ece
 from bayescal.metrics._report import Report, report
 from bayescal.metrics._scores import accuracy, brier_score, log_loss
-from bayescal.metrics._significance import (
-    CalibrationTest,
-    consistency_test,
-    spiegelhalter_test,
-)
+from bayescal.metrics._significance import CalibrationTest, consistency_test, spiegelhalter_test
 from bayescal.metrics._skce import skce
 from bayescal.metrics._skce_test import skce_test
 from bayescal.metrics._smooth import smooth_ece

@@ -12,8 +12,6 @@ from bayescal.metrics.inputs import Predictions, check_many_labels, check_predic
 from bayescal.metrics.registry import METRICS, streamed
 from bayescal.metrics.sums import collect
 
-__all__ = ["Accumulator"]
-
 #: A name, or a name and options of the function of that name.
 Choice = str | tuple[str, Mapping[str, Any]]
 
@@ -61,9 +59,7 @@ class Accumulator:
     """
 
     def __init__(
-        self,
-        metrics: Sequence[Choice] | Mapping[str, Choice],
-        classes: int | None = None,
+        self, metrics: Sequence[Choice] | Mapping[str, Choice], classes: int | None = None
     ) -> None:
         if classes is not None:
             classes = check_count(classes, "classes")

@@ -16,8 +16,6 @@ from bayescal.metrics.inputs import Predictions, check_many_labels, check_predic
 from bayescal.metrics.registry import METRICS
 from bayescal.metrics.sums import Metric, SumMetric, compute, standard_error
 
-__all__ = ["Interval", "bootstrap", "difference", "interval"]
-
 _UNBIASED = "debiased_ece", "skce"
 
 
@@ -254,7 +252,9 @@ class Measured:
                 raise ValueError(
                     f"method must be 'bootstrap' for {self._name}, which is no sum over cases"
                 )
-            return normal_interval(self.value, standard_error(self._metric, self._data), level)
+            error = standard_error(self._metric, self._data)
+            half = NormalDist().inv_cdf((1 + level) / 2) * error
+            return Interval(self.value, self.value - half, self.value + half, error, level)
         return from_replicates(self.value, self.replicates, level, self._biased, not self._means)
 
     def less(self, other: Measured, level: float) -> Interval:
@@ -281,12 +281,6 @@ def prepare(
         able = ", ".join(name for name, each in METRICS.items() if each.make is not None)
         raise ValueError(f"metric must be one of {able}, skce, got {metric!r}")
     return data, entry.make(data.columns, **options)
-
-
-def normal_interval(value: float, error: float, level: float) -> Interval:
-    """Return the interval of a normal estimate."""
-    half = NormalDist().inv_cdf((1 + level) / 2) * error
-    return Interval(value, value - half, value + half, error, level)
 
 
 def from_replicates(

@@ -22,8 +22,6 @@ from bayescal.metrics._mass import (
 from bayescal.metrics.inputs import Predictions, check_norm, check_predictions
 from bayescal.metrics.sums import Piece, collect, compute
 
-__all__ = ["ReliabilityCurve", "ece", "reliability_curve"]
-
 Binning = Literal["equal_width", "equal_mass"]
 BINNINGS = "equal_width", "equal_mass"
 

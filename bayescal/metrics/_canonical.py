@@ -11,11 +11,9 @@ import numpy as np
 
 from bayescal._core.binning import equal_width_cell
 from bayescal._core.checks import check_choice, check_count
-from bayescal.metrics._residuals import lengths, residuals
+from bayescal.metrics._distances import lengths, residuals
 from bayescal.metrics.inputs import Predictions, check_predictions
 from bayescal.metrics.sums import DirectMetric, compute, sum_matrix
-
-__all__ = ["canonical_ece"]
 
 
 def canonical_ece(
@@ -114,10 +112,8 @@ class CanonicalError(DirectMetric):
         """Return the number (n,) of the cell of each case."""
         place = equal_width_cell(data.probs, self.bins, xp)
         if place.ndim == 1:
-            return place if xp is jnp and self.bins <= len(place) else _number(place[:, None], xp)
-        return _number(place, xp)
-
-
-def _number(place: Any, xp: Any) -> Any:
-    size = {"size": len(place)} if xp is jnp else {}
-    return xp.unique(place, axis=0, return_inverse=True, **size)[1].reshape(-1)
+            if xp is jnp and self.bins <= len(place):
+                return place
+            place = place[:, None]
+        size = {"size": len(place)} if xp is jnp else {}
+        return xp.unique(place, axis=0, return_inverse=True, **size)[1].reshape(-1)

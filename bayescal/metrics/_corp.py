@@ -10,8 +10,6 @@ from bayescal._core.checks import check_choice
 from bayescal.metrics._events import SINGLE, find_events, resolve_kind
 from bayescal.metrics.inputs import check_eps, check_predictions
 
-__all__ = ["Corp", "corp"]
-
 
 class Corp(NamedTuple):
     """A mean score and its parts: score = miscalibration - discrimination + uncertainty.

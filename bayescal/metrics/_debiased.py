@@ -15,8 +15,6 @@ from bayescal.metrics._events import Kind
 from bayescal.metrics.inputs import Predictions, check_predictions
 from bayescal.metrics.sums import Piece, compute, size_pieces, sizes
 
-__all__ = ["debiased_ece"]
-
 
 def debiased_ece(
     probs: Any,
@@ -150,13 +148,8 @@ def debiased_error(sums: Any, size: Any, norm: int, xp: Any) -> Any:
     spread = variance / xp.where(size > 0, size, 1)
     deviation = xp.sqrt(xp.where(spread > 0, spread, 1))
     z = xp.abs(gap) / deviation
-    folded = deviation * (math.sqrt(2 / math.pi) * xp.exp(-(z**2) / 2) + z * _erf(z, xp))
+    erf = np.vectorize(math.erf, otypes=[float]) if xp is np else jax.scipy.special.erf
+    inside = erf(z / math.sqrt(2))
+    folded = deviation * (math.sqrt(2 / math.pi) * xp.exp(-(z**2) / 2) + z * inside)
     corrected = 2 * xp.abs(gap) - xp.where(spread > 0, folded, xp.abs(gap))
     return xp.maximum((share * corrected).sum(), 0)
-
-
-def _erf(z: Any, xp: Any) -> Any:
-    """Return erf(z / sqrt 2)."""
-    if xp is np:
-        return np.vectorize(math.erf, otypes=[float])(z / math.sqrt(2))
-    return jax.scipy.special.erf(z / math.sqrt(2))

@@ -8,11 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bayescal._core.checks import as_numpy, check_count, check_finite
-from bayescal.metrics._residuals import as_rows
+from bayescal.metrics._distances import as_rows
 from bayescal.metrics.inputs import Predictions, check_predictions, check_truth
 from bayescal.metrics.sums import Piece, SumMetric, compute
-
-__all__ = ["DecisionCost", "decision_cost", "loss_gap"]
 
 
 class DecisionCost(NamedTuple):

@@ -1,15 +1,16 @@
-"""Distances of all pairs of probability vectors, in blocks, and their median."""
+"""Outcomes less probabilities, their lengths, and distances of all pairs of probabilities."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from bayescal._core.blas import single_threaded_blas
+from bayescal.metrics.inputs import Predictions
 
 T = TypeVar("T")
 #: Pairs of a block: what the processor's cache holds.
@@ -17,6 +18,25 @@ _BLOCK = 1 << 17
 #: Up to so many cases the distances of all pairs are sorted at once.
 _FEW = 1000
 _CELLS = 1 << 16
+
+
+def as_rows(probs: Any, xp: Any = np) -> Any:
+    """Return probabilities (n, k), of P(y = 1) as of two classes."""
+    return probs if probs.ndim == 2 else xp.stack([1 - probs, probs], axis=1)
+
+
+def residuals(data: Predictions, xp: Any = np) -> Any:
+    """Return outcomes less probabilities, (n, k)."""
+    probs = as_rows(data.probs, xp)
+    return (data.y[:, None] == xp.arange(probs.shape[1])).astype(probs.dtype) - probs
+
+
+def lengths(difference: Any, distance: str, xp: Any) -> Any:
+    """Return the lengths (...) of differences (..., k)."""
+    if distance == "total_variation":
+        return xp.abs(difference).sum(axis=-1) / 2
+    squares = (difference**2).sum(axis=-1)
+    return xp.where(squares > 0, xp.sqrt(xp.where(squares > 0, squares, 1)), 0)
 
 
 def over_pairs(

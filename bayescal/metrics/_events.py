@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.checks import check_choice, check_count
@@ -109,8 +108,11 @@ def largest(probs: Any, xp: Any) -> tuple[Any, Any]:
 
 def at_hit(events: Events, values: Any, xp: Any) -> Any:
     """Return what stands in ``values`` (n,) or (n, parts) at the part that happened."""
-    if values.ndim == 1:
-        return values
-    if xp is jnp:
-        return jnp.take_along_axis(values, events.which[:, None], axis=1)[:, 0]
-    return values[np.arange(len(values)), events.which]
+    return values if values.ndim == 1 else of_class(values, events.which, xp)
+
+
+def of_class(probs: Any, y: Any, xp: Any) -> Any:
+    """Return the probability (n,) of the class that happened."""
+    if xp is np:
+        return probs[np.arange(len(y)), y]
+    return xp.take_along_axis(probs, y[:, None], axis=1)[:, 0]

@@ -9,23 +9,14 @@ import numpy as np
 
 from bayescal._core.checks import check_choice
 from bayescal.metrics._events import SINGLE, find_events, resolve_kind
-from bayescal.metrics._fourier import (
-    GRID,
-    gaussian,
-    integral,
-    smooth,
-    split_nodes,
-    transform,
-)
+from bayescal.metrics._fourier import GRID, gaussian, integral, smooth, split_nodes, transform
 from bayescal.metrics.inputs import Predictions, check_positive, check_predictions
 from bayescal.metrics.sums import Piece, SumMetric, compute, size_pieces, sizes
-
-__all__ = ["kde_ece"]
 
 #: The least standard deviation of a kernel, in cells.
 _NARROWEST = 4
 #: For replicates: beyond this the triweight kernel's characteristic function is below 1e-11.
-_FAR = 700.0
+_HIGHEST = 700.0
 
 
 def kde_ece(
@@ -151,13 +142,13 @@ class DensityError(SumMetric):
         return self._norm(sums, self._factors(sums[2:, 0], xp), xp)
 
     def values(self, sums: np.ndarray) -> np.ndarray:
-        factors = np.stack([self._factors(each, np, _FAR) for each in sums[:, 2:, 0]])
+        factors = np.stack([self._factors(each, np, _HIGHEST) for each in sums[:, 2:, 0]])
         return self._norm(np.moveaxis(sums, 1, 0), factors, np)
 
-    def _factors(self, totals: Any, xp: Any, far: float = np.inf) -> Any:
+    def _factors(self, totals: Any, xp: Any, highest: float = np.inf) -> Any:
         """Return the kernel's characteristic function for sums (5,) over all cases.
 
-        Frequencies of more than ``far`` standard deviations are left at zero.
+        Frequencies of more than ``highest`` standard deviations are left at zero.
         """
         mass, first, second, squares, fractions = totals
         width = self.bandwidth
@@ -167,7 +158,7 @@ class DensityError(SumMetric):
         width = xp.maximum(width, _NARROWEST / GRID)
         if self.kernel == "gaussian":
             return gaussian(width, xp)
-        return _triweight(width, xp, far)
+        return _triweight(width, xp, highest)
 
     def _norm(self, sums: Any, factors: Any, xp: Any) -> Any:
         """Return the error for sums (rows, ..., nodes) and factors (..., nodes) of frequencies."""
@@ -183,12 +174,12 @@ class DensityError(SumMetric):
         return xp.sqrt(integral(xp.where(filled, gap**2 / xp.where(filled, density, 1), 0), xp))
 
 
-def _triweight(width: Any, xp: Any, far: float) -> Any:
+def _triweight(width: Any, xp: Any, highest: float) -> Any:
     """Return that of a triweight kernel, 105 j_3(s) / s**3 with a spherical Bessel function."""
     frequency = xp.asarray(np.pi * np.arange(GRID + 1), dtype=float)
     s = 3 * width * frequency
     if xp is np:
-        near, end = (int(place) for place in np.searchsorted(s, (1, 3 * far)))
+        near, end = (int(place) for place in np.searchsorted(s, (1, 3 * highest)))
         parts = _triweight_near(s[:near]), _triweight_far(s[near:end], np), np.zeros(len(s) - end)
         return np.concatenate(parts)
     near = s < 1

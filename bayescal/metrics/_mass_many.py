@@ -45,9 +45,14 @@ def mass_sums_many(
     Predictions and outcomes are those of some ``rows``. Sums over buckets of some neighbours find
     the bucket in which a border lies; single cases are looked at only there.
     """
+    from scipy.sparse import csr_array
+
     order = np.argsort(predicted)
     buckets = _divide(predicted[order], observed[order], np.asarray(rows)[order])
-    totals = _by_bucket(buckets, weights)
+    predicted, observed, rows, start, flat = buckets
+    parts = (np.ones(len(rows)), predicted, observed)
+    shape = len(flat), len(weights)
+    totals = np.stack([csr_array((part, rows, start), shape=shape) @ weights for part in parts])
     before = np.zeros((3, len(buckets.flat) + 1, weights.shape[1]))
     np.cumsum(totals, axis=1, out=before[:, 1:])
     mass = np.ascontiguousarray(before[0].T)
@@ -75,16 +80,6 @@ def _divide(predicted: np.ndarray, observed: np.ndarray, rows: np.ndarray) -> _B
     start = tie[new]
     flat = np.add.reduceat(size, np.flatnonzero(new)) == size[new]
     return _Buckets(predicted, observed, rows, np.append(start, n), flat)
-
-
-def _by_bucket(buckets: _Buckets, weights: np.ndarray) -> np.ndarray:
-    """Return sums (3, m, b) of weights, predictions and outcomes."""
-    from scipy.sparse import csr_array
-
-    predicted, observed, rows, start, flat = buckets
-    parts = (np.ones(len(rows)), predicted, observed)
-    shape = len(flat), len(weights)
-    return np.stack([csr_array((part, rows, start), shape=shape) @ weights for part in parts])
 
 
 def _inside(

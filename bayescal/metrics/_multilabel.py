@@ -13,8 +13,6 @@ from bayescal.metrics._mass import BinMetric, Group, MassMetric, WidthMetric
 from bayescal.metrics.inputs import Predictions, check_many_labels, check_norm
 from bayescal.metrics.sums import MeanMetric, Piece, compute
 
-__all__ = ["hamming_loss", "multilabel_ece"]
-
 
 def multilabel_ece(
     probs: Any,

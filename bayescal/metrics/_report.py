@@ -16,8 +16,6 @@ from bayescal.metrics._significance import CalibrationTest, spiegelhalter_test
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["Report", "report"]
-
 #: A metric's name and options, by what it is called in the table.
 Choices = Mapping[str, tuple[str, Mapping[str, Any]]]
 _BINARY: dict[str, tuple[str, dict[str, Any]]] = {
@@ -73,7 +71,8 @@ class Report:
         names = list(self.intervals)
         heads, rows = ["metric", *names], []
         for metric in self.intervals[names[0]]:
-            cells = [_shown(self.intervals[name][metric]) for name in names]
+            own = [self.intervals[name][metric] for name in names]
+            cells = [f"{each.value:.4f} [{each.lower:.4f}, {each.upper:.4f}]" for each in own]
             rows.append([metric, *cells])
             if self.differences:
                 gaps = [self.differences[name][metric] for name in names[1:]]
@@ -174,10 +173,6 @@ def _choices(metrics: Choices | Sequence[str] | None, probs: np.ndarray) -> Choi
     if isinstance(metrics, Mapping):
         return metrics
     return {name: (name, {}) for name in metrics}
-
-
-def _shown(found: Interval) -> str:
-    return f"{found.value:.4f} [{found.lower:.4f}, {found.upper:.4f}]"
 
 
 def _p(value: float | None) -> str:

@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from bayescal.metrics._events import largest
+from bayescal.metrics._events import largest, of_class
 from bayescal.metrics.inputs import Predictions, check_eps, check_predictions
 from bayescal.metrics.sums import MeanMetric, compute
-
-__all__ = ["accuracy", "brier_score", "log_loss"]
 
 
 def log_loss(probs: Any, y: Any, *, weights: Any = None, eps: float | None = None) -> float:
@@ -178,10 +176,3 @@ class Accuracy(MeanMetric):
         probs, y = data.probs, data.y
         decided = (probs > 0.5).astype(y.dtype) if probs.ndim == 1 else largest(probs, xp)[1]
         return (decided == y).astype(probs.dtype)
-
-
-def of_class(probs: Any, y: Any, xp: Any) -> Any:
-    """Return the probability (n,) of the class that happened."""
-    if xp is np:
-        return probs[np.arange(len(y)), y]
-    return xp.take_along_axis(probs, y[:, None], axis=1)[:, 0]

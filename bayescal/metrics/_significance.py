@@ -9,12 +9,10 @@ import numpy as np
 
 from bayescal._core.checks import check_count
 from bayescal.metrics._bootstrap import prepare
-from bayescal.metrics._residuals import as_rows
+from bayescal.metrics._distances import as_rows
 from bayescal.metrics.inputs import Predictions, check_predictions
 from bayescal.metrics.registry import METRICS
 from bayescal.metrics.sums import compute
-
-__all__ = ["CalibrationTest", "consistency_test", "spiegelhalter_test"]
 
 #: Probabilities held at once.
 _ELEMENTS = 1 << 20

@@ -10,12 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.checks import check_choice
-from bayescal.metrics._distances import median_distance, over_pairs
-from bayescal.metrics._residuals import as_rows, lengths, residuals
+from bayescal.metrics._distances import as_rows, lengths, median_distance, over_pairs, residuals
 from bayescal.metrics.inputs import Predictions, check_positive, check_predictions
 from bayescal.metrics.sums import DirectMetric, compute
-
-__all__ = ["skce"]
 
 #: Pairs of a block that is multiplied by many columns.
 _TALL = 1 << 21

@@ -14,8 +14,6 @@ from bayescal.metrics._skce import KernelError, make_skce
 from bayescal.metrics.inputs import Predictions, check_predictions
 from bayescal.metrics.sums import compute
 
-__all__ = ["skce_test"]
-
 #: Numbers that are drawn at once: 128 MiB.
 _ELEMENTS = 1 << 24
 #: The largest |h| of two cases: residuals are at most of length root two.

@@ -12,18 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal.metrics._events import SINGLE, find_events, resolve_kind
-from bayescal.metrics._fourier import (
-    GRID,
-    gaussian,
-    integral,
-    smooth,
-    split_nodes,
-    transform,
-)
+from bayescal.metrics._fourier import GRID, gaussian, integral, smooth, split_nodes, transform
 from bayescal.metrics.inputs import Predictions, check_positive, check_predictions
 from bayescal.metrics.sums import Piece, SumMetric, compute
-
-__all__ = ["smooth_ece"]
 
 #: Cells of the grid on which many widths are found.
 _COARSE = 1 << 11

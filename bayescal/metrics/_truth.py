@@ -11,8 +11,6 @@ from bayescal._core.checks import as_numpy
 from bayescal.metrics._events import SINGLE, largest, resolve_kind
 from bayescal.metrics.inputs import check_norm, check_predictions, check_truth
 
-__all__ = ["true_calibration_error"]
-
 
 def true_calibration_error(
     probs: Any,

@@ -13,12 +13,7 @@ from bayescal.metrics._debiased import debiased_ece, make_debiased
 from bayescal.metrics._decisions import decision_cost, loss_gap, make_loss_gap
 from bayescal.metrics._kde import kde_ece, make_kde
 from bayescal.metrics._mass import MassHistogram, MassMetric
-from bayescal.metrics._multilabel import (
-    hamming_loss,
-    make_hamming,
-    make_multilabel,
-    multilabel_ece,
-)
+from bayescal.metrics._multilabel import hamming_loss, make_hamming, make_multilabel, multilabel_ece
 from bayescal.metrics._scores import Accuracy, BrierScore, LogLoss, accuracy, brier_score, log_loss
 from bayescal.metrics._skce import skce
 from bayescal.metrics._smooth import make_smooth, smooth_ece

@@ -58,13 +58,7 @@ class Choice(NamedTuple):
 
 @partial(jax.jit, static_argnames=("folds", "lasso"))
 def choose(
-    x: Any,
-    y: Any,
-    weights: Any,
-    fold: Any,
-    grid: Grid,
-    folds: int,
-    lasso: bool = False,
+    x: Any, y: Any, weights: Any, fold: Any, grid: Grid, folds: int, lasso: bool = False
 ) -> Choice:
     """Fit every candidate without every fold, and the best candidate to everything.
 

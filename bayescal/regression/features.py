@@ -8,8 +8,6 @@ import numpy as np
 
 from bayescal.regression.objective import Prior
 
-__all__ = ["CAUCHY", "INTERCEPT", "Scaling", "of"]
-
 #: Gelman et al. (2008).
 CAUCHY = Prior(0.0, 2.5, 1.0)
 INTERCEPT = Prior(0.0, 10.0, 1.0)

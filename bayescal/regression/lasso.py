@@ -93,11 +93,7 @@ def _minimise(
 
 
 def _share(
-    block: np.ndarray,
-    drift: np.ndarray,
-    move: np.ndarray,
-    here: np.ndarray,
-    strength: np.ndarray,
+    block: np.ndarray, drift: np.ndarray, move: np.ndarray, here: np.ndarray, strength: np.ndarray
 ) -> tuple[float, np.ndarray]:
     """Return how much of a move is best, all or up to where a coordinate becomes zero; and which.
 

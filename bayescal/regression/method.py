@@ -13,17 +13,11 @@ from bayescal._core.optimise import Minimum
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
 from bayescal.regression import features
-from bayescal.regression.cross_validation import (
-    Grid,
-    choose,
-    choose_on_host,
-)
+from bayescal.regression.cross_validation import Grid, choose, choose_on_host
 from bayescal.regression.fit import fit_single, on_host
 from bayescal.regression.objective import Design, Prior, Problem
 from bayescal.regression.posterior import Draws, Target, laplace, nuts
 from bayescal.smoothing import instance_targets, platt_targets
-
-__all__ = ["PRESETS", "SMOOTHINGS", "STRENGTHS", "Method", "Settled"]
 
 #: The methods of the study by their names there.
 PRESETS: dict[str, dict[str, Any]] = {

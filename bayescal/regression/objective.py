@@ -188,7 +188,11 @@ def add_penalties(
     hessian = loss.hessian + xp.diag(diagonal)
     total = Quadratic(loss.value + value, loss.gradient + gradient, hessian)
     if problem.free is not None:
-        total = hold_fixed(problem.free, total, xp)
+        # No step moves what is not free.
+        moves = xp.asarray(problem.free) > 0
+        both = moves[:, None] & moves
+        hessian = xp.where(both, hessian, xp.diag(xp.where(moves, 0.0, 1.0)))
+        total = Quadratic(total.value, xp.where(moves, total.gradient, 0.0), hessian)
     if strength is None:
         return total
     return total._replace(value=total.value + xp.sum(strength * abs(beta)))
@@ -203,14 +207,6 @@ def prior_loss(law: Any, b: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]
 
     slope = jax.grad(loss)
     return jax.vmap(loss)(b), jax.vmap(slope)(b), jax.vmap(jax.grad(slope))(b)
-
-
-def hold_fixed(free: Any, total: Quadratic, xp: Any = jnp) -> Quadratic:
-    """Take what is not ``free`` (p,) out of the derivatives: no step moves it."""
-    moves = xp.asarray(free) > 0
-    both = moves[:, None] & moves
-    hessian = xp.where(both, total.hessian, xp.diag(xp.where(moves, 0.0, 1.0)))
-    return Quadratic(total.value, xp.where(moves, total.gradient, 0.0), hessian)
 
 
 def units(largest: Any, xp: Any = jnp) -> tuple[Any, Any]:

@@ -78,9 +78,6 @@ def _xp(array: Any) -> Any:
     return np if isinstance(array, np.ndarray) else jnp
 
 
-# --- the whole Hessian ----------------------------------------------------------------------------
-
-
 def _measure_whole(design: Design, probs: Any) -> Any:
     xp = _xp(probs)
     if xp is not np:
@@ -103,9 +100,6 @@ def _invert_whole(data: Any, penalty: Any, sizes: Any) -> Any:
 WHOLE = Preconditioner(
     _measure_whole, _invert_whole, lambda inverse, vector, sizes: inverse @ vector, 8
 )
-
-
-# --- its diagonal ---------------------------------------------------------------------------------
 
 
 def _shrinkage(design: Design, penalty: np.ndarray) -> float:
@@ -144,9 +138,6 @@ def _apply_diagonal(inverse: Any, vector: Any, sizes: Any) -> Any:
 
 
 DIAGONAL = Preconditioner(_measure_diagonal, _invert_diagonal, _apply_diagonal, 40)
-
-
-# --- a block for each class -----------------------------------------------------------------------
 
 
 def _rows_needed(m: int) -> int:
@@ -223,9 +214,6 @@ def _apply_blocks(inverse: Any, vector: Any, sizes: Any) -> Any:
 BLOCKS = Preconditioner(_measure_blocks, _invert_blocks, _apply_blocks, 40)
 
 
-# --- the product of one matrix for classes and one for features -----------------------------------
-
-
 def _measure_kronecker(design: Design, probs: Any) -> Any:
     xp = _xp(probs)
     k = design.sizes[0]
@@ -267,21 +255,9 @@ def _apply_kronecker(inverse: Any, vector: Any, sizes: Any) -> Any:
 KRONECKER = Preconditioner(_measure_kronecker, _invert_kronecker, _apply_kronecker, 40)
 
 
-# --- the mean of the last two ---------------------------------------------------------------------
-
-
-def _measure_both(design: Design, probs: Any) -> Any:
-    return _measure_blocks(design, probs), _measure_kronecker(design, probs)
-
-
-def _invert_both(data: Any, penalty: Any, sizes: Any) -> Any:
-    blocks, product = data
-    return _invert_blocks(blocks, penalty, sizes), _invert_kronecker(product, penalty, sizes)
-
-
-def _apply_both(inverse: Any, vector: Any, sizes: Any) -> Any:
-    blocks, product = inverse
-    return 0.5 * (_apply_blocks(blocks, vector, sizes) + _apply_kronecker(product, vector, sizes))
-
-
-BOTH = Preconditioner(_measure_both, _invert_both, _apply_both, 40)
+BOTH = Preconditioner(
+    lambda design, probs: (_measure_blocks(design, probs), _measure_kronecker(design, probs)),
+    lambda data, *rest: (_invert_blocks(data[0], *rest), _invert_kronecker(data[1], *rest)),
+    lambda both, *rest: 0.5 * (_apply_blocks(both[0], *rest) + _apply_kronecker(both[1], *rest)),
+    40,
+)

@@ -58,11 +58,7 @@ def mean_loss(design: Design, theta: np.ndarray) -> float:
 
 
 def _side_by_side(
-    design: Design,
-    penalties: np.ndarray,
-    folds: np.ndarray,
-    numbers: np.ndarray,
-    start: np.ndarray,
+    design: Design, penalties: np.ndarray, folds: np.ndarray, numbers: np.ndarray, start: np.ndarray
 ) -> np.ndarray:
     g, f = len(penalties), len(numbers)
     weights = np.stack([np.where(folds == number, 0.0, design.weights) for number in numbers])

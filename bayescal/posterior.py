@@ -14,15 +14,7 @@ from bayescal._core.keys import as_key
 from bayescal._core.padding import pad_axis
 from bayescal._core.precision import float64
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning
-from bayescal.inference import (
-    INTEGRATORS,
-    Problem,
-    Setup,
-    Summary,
-    condition,
-    keep_draws,
-    pareto_k,
-)
+from bayescal.inference import INTEGRATORS, Problem, Setup, Summary, condition, keep_draws, pareto_k
 from bayescal.inference.prediction import Prediction
 from bayescal.inference.result import METHODS, Posterior
 from bayescal.models import Prior
@@ -132,7 +124,9 @@ def posterior(
         shaped = [widen(fit_shapes(p, dim)) for p in priors]
         rule.check(shaped[0])
         count = len(sums)
-        padded = _padded_batch(count) if rule.vectorised else count
+        padded = count
+        if rule.vectorised:  # So that batches share compilations.
+            padded = 1 << (count - 1).bit_length() if count <= 64 else -(-count // 64) * 64
         use = stack_priors(shaped + shaped[-1:] * (padded - count)) if stacked else shaped[0]
         sums = jax.device_put(pad_axis(sums, padded, 0))
         origin = jax.device_put(origin)
@@ -253,11 +247,6 @@ def _class_sums(family: Any, batch: checks.Batch, origin: np.ndarray) -> np.ndar
     return np.einsum("bnk,bnp->bkp", member.astype(np.float64), phi, optimize=True)
 
 
-def _padded_batch(count: int) -> int:
-    """Return the number of data sets to compute, so that batches share compilations."""
-    return 1 << (count - 1).bit_length() if count <= 64 else -(-count // 64) * 64
-
-
 def _judge(rule: Any, summary: Summary, size: int, single: bool) -> None:
     """Raise if the prior excludes the data; warn if the integration is not to be trusted."""
     impossible = np.flatnonzero(np.isneginf(summary.log_evidence))
@@ -281,13 +270,12 @@ def _judge(rule: Any, summary: Summary, size: int, single: bool) -> None:
     if bad.any():
         worst = int(np.argmin(np.where(bad, summary.ess, np.inf)))
         where = "" if single else f" for {int(bad.sum())} of {len(bad)} data sets; the worst has"
-        advice = {
-            "importance": "use integrator='nuts', or more samples",
-        }.get(rule.name, "use integrator='importance', 'quadrature' or 'nuts', or more samples")
+        others = "'nuts'" if rule.name == "importance" else "'importance', 'quadrature' or 'nuts'"
         warnings.warn(
             f"few draws carry the weight{where}: effective sample size {summary.ess[worst]:.0f} "
             f"of {size} and Pareto k {summary.pareto_k[worst]:.2f} (want at least "
-            f"{_FEWEST_EFFECTIVE} and at most {_LARGEST_K}); {advice}",
+            f"{_FEWEST_EFFECTIVE} and at most {_LARGEST_K}); use integrator={others}, or more "
+            "samples",
             SamplingWarning,
             stacklevel=3,
         )

@@ -96,10 +96,7 @@ def prepare_keys(
 
 
 def attend(
-    queries: np.ndarray,
-    keys: Keys,
-    bandwidths: np.ndarray,
-    groups: np.ndarray | None = None,
+    queries: np.ndarray, keys: Keys, bandwidths: np.ndarray, groups: np.ndarray | None = None
 ) -> np.ndarray:
     r"""Return averages of values, with weights that fall off with the score of key and query.
 

@@ -216,21 +216,15 @@ def check_data(data: Any, univariate: bool, classes: int) -> Batch:
     if x.size == 0 or not mask.any(axis=-1).all():
         raise ValueError("data must not be empty: every data set needs at least one observation")
     # What the mask hides is replaced before anything else looks at it.
-    x = np.where(mask if univariate else mask[..., None], x, _first_real(x, mask, row_axes))
+    index = np.argmax(mask, axis=-1)
+    first = x[index] if row_axes == 1 else x[np.arange(len(x)), index][:, None]
+    x = np.where(mask if univariate else mask[..., None], x, first)
     check_finite(x, "x")
     y = check_labels(np.where(mask, y, 0), classes)
     single = row_axes == 1
     if single:
         x, y, mask = x[None], y[None], mask[None]
     return Batch(x.astype(np.float64), y, mask, single)
-
-
-def _first_real(x: np.ndarray, mask: np.ndarray, row_axes: int) -> np.ndarray:
-    """Return, for each data set, its first real observation, shaped to broadcast over rows."""
-    index = np.argmax(mask, axis=-1)
-    if row_axes == 1:
-        return x[index]
-    return x[np.arange(x.shape[0]), index][:, None]
 
 
 def _check_list(data: list, univariate: bool, classes: int) -> Batch:

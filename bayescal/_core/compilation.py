@@ -7,8 +7,6 @@ from pathlib import Path
 
 import jax
 
-__all__ = ["cache_compilations"]
-
 
 def cache_compilations(folder: str | os.PathLike[str] | None = None) -> Path:
     """Keep what JAX compiles in a folder, so that later processes need not compile it again.

@@ -45,8 +45,7 @@ def solve_positive(matrix: Any, vector: Any, xp: Any = jnp) -> Any:
     solution: list[Any] = [None] * p
     for i in reversed(range(p)):
         done = sum(
-            (factor[k][i] * solution[k] for k in range(i + 1, p)),
-            start=jnp.zeros((), vector.dtype),
+            (factor[k][i] * solution[k] for k in range(i + 1, p)), start=jnp.zeros((), vector.dtype)
         )
         solution[i] = (forward[i] - done) / factor[i][i]
     return jnp.stack(solution)

@@ -30,9 +30,6 @@ _UNROLLED_FEATURES = 8
 _GRID = 2.0 ** np.linspace(-3, 3, 25)
 
 
-# --- bandwidth and scale ------------------------------------------------------------------------
-
-
 def effective_size(weights: jax.Array) -> jax.Array:
     """Return Kish's (sum w)**2 / sum w**2, the size where weights are shares; 0 without weight."""
     top = jnp.max(weights)
@@ -165,9 +162,6 @@ def bandwidth_factor(
     return cross_validated_bandwidth(x, weights, scale, silverman * jnp.asarray(_GRID, x.dtype))
 
 
-# --- density ------------------------------------------------------------------------------------
-
-
 def gaussian_log_density(
     x: jax.Array, weights: jax.Array, scale: jax.Array, x_new: jax.Array
 ) -> jax.Array:
@@ -273,9 +267,6 @@ def kernel_log_density(
             counts=counts,
         )
         return np.asarray(found)[: len(x_new)]
-
-
-# --- sums over kernels --------------------------------------------------------------------------
 
 
 def _range(x: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:

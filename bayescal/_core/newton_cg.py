@@ -110,7 +110,11 @@ def newton_cg(
         x, here, prepared, then, used, slow, _, _ = carry
         # Also where the loss has fallen far: then the curvature has too.
         stale = (used > curvature.patience) | (here.value < 0.5 * then)
-        prepared = _when(stale, curvature.prepare, here.state, prepared, xp)
+        if xp is np:
+            prepared = curvature.prepare(here.state) if stale else prepared
+        else:
+            old, state = prepared, here.state
+            prepared = jax.lax.cond(stale, lambda: curvature.prepare(state), lambda: old)
         then = xp.where(stale, here.value, then)
         step, used = _solve(here, curvature, prepared, scale, tolerance, xp)
         slope = here.gradient @ step
@@ -243,9 +247,3 @@ def _search(
     kept = lower(size, there)
     there = jax.tree.map(lambda new, old: jnp.where(kept, new, old), there, here)
     return jnp.where(kept, size, 0), there
-
-
-def _when(condition: Any, make: Any, state: Any, otherwise: Any, xp: Any) -> Any:
-    if xp is np:
-        return make(state) if condition else otherwise
-    return jax.lax.cond(condition, lambda: make(state), lambda: otherwise)

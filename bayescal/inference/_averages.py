@@ -229,13 +229,8 @@ def in_chunks(function: Any, x: jax.Array, width: int = POINTS_PER_CHUNK) -> Any
     if m <= width:
         return function(x)
     parts = jax.lax.map(function, in_blocks(x, m, width))
-    return jax.tree.map(lambda part: _join(part)[..., :m], parts)
-
-
-def _join(part: jax.Array) -> jax.Array:
-    """Turn (chunks, ..., width) into (..., chunks * width)."""
-    moved = jnp.moveaxis(part, 0, -2)
-    return moved.reshape(*moved.shape[:-2], -1)
+    moved = jnp.moveaxis(parts, 0, -2)
+    return moved.reshape(*moved.shape[:-2], -1)[..., :m]
 
 
 def mean_natural(

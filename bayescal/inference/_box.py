@@ -143,16 +143,6 @@ def product_rule(low: jax.Array, high: jax.Array, m: int) -> tuple[list[jax.Arra
     return axes, total
 
 
-def _typical(sums: jax.Array) -> jax.Array:
-    """Return features (classes, p) of a typical observation of each class.
-
-    That is the average over the class, or over all data for a class without observations.
-    """
-    count = sums[:, :1]
-    overall = sums.sum(axis=0) / jnp.maximum(count.sum(), 1)
-    return jnp.where(count > 0, sums / jnp.maximum(count, 1), overall)
-
-
 def find_evidence(
     prior: Prior, sums: jax.Array, origin: jax.Array, box: Box, orders: tuple[int, ...]
 ) -> tuple[list[jax.Array], jax.Array]:
@@ -162,7 +152,10 @@ def find_evidence(
         axes, log_rule = product_rule(box.low, box.high, m)
         nodes.append([column.ravel() for column in jnp.meshgrid(*axes, indexing="ij")])
         logs.append(log_rule.ravel())
-    more = _typical(sums)
+    # A typical observation of each class: the average over it, or over all if it has none.
+    count = sums[:, :1]
+    overall = sums.sum(axis=0) / jnp.maximum(count.sum(), 1)
+    more = jnp.where(count > 0, sums / jnp.maximum(count, 1), overall)
 
     def one(u: jax.Array) -> list[jax.Array]:
         params, log_prior, log_jacobian = unsheared(prior, box.peak, box.shear, u)

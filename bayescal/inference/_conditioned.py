@@ -78,16 +78,17 @@ class Conditioned(ABC):
 
         They describe the posterior together with ``log_weights``. Quadrature gives its nodes.
         """
-        out = default_dtype()
-        with float64():
-            params, _ = weighted_draws(self.setup, self.problem_of(index))
-            return {name: value.astype(out) for name, value in params.items()}
+        return self._weighted(index)[0]
 
     def log_weights(self, index: int = 0) -> jax.Array:
         """Return the normalised log weights (n,) of ``draws`` for data set ``index``."""
+        return self._weighted(index)[1]
+
+    def _weighted(self, index: int) -> Any:
         out = default_dtype()
         with float64():
-            return weighted_draws(self.setup, self.problem_of(index))[1].astype(out)
+            found = weighted_draws(self.setup, self.problem_of(index))
+            return jax.tree.map(lambda leaf: leaf.astype(out), found)
 
     def sample(self, num_draws: int, *, key: int | jax.Array = 0, index: int = 0) -> dict[str, Any]:
         """Return ``num_draws`` equally weighted draws from the posterior, each (num_draws, ...).

@@ -11,17 +11,16 @@ import numpy as np
 _AT_ONCE = 64
 
 
-def tail_length(n: int) -> int:
-    """Return how many of ``n`` weights count as their tail: min(n / 5, 3 sqrt(n))."""
-    return math.ceil(min(0.2 * n, 3 * math.sqrt(n)))
-
-
 def largest_log_weights(log_weights: jax.Array) -> jax.Array:
-    """Return the tail of log weights (n,) and the weight below it, descending, largest at zero."""
+    """Return the tail of log weights (n,) and the weight below it, descending, largest at zero.
+
+    So many count as the tail: min(n / 5, 3 sqrt(n)).
+    """
+    n = log_weights.shape[0]
     top = jnp.max(log_weights)
     shifted = log_weights - jnp.where(jnp.isfinite(top), top, 0)
     # Selection needs no more than float32, where it is fast.
-    count = min(tail_length(log_weights.shape[0]) + 1, log_weights.shape[0])
+    count = min(math.ceil(min(0.2 * n, 3 * math.sqrt(n))) + 1, n)
     return jax.lax.top_k(shifted.astype(jnp.float32), count)[0]
 
 

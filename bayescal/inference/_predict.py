@@ -16,14 +16,7 @@ import numpy as np
 from bayescal._core.blocks import map_batch
 from bayescal._core.interpolate import interpolate, interpolation_error, make_grid
 from bayescal.inference._averages import in_blocks, in_chunks, linear, mixture, weigh
-from bayescal.inference._engine import (
-    Setup,
-    map_rows,
-    realise,
-    rows_at_once,
-    select,
-    weights_of,
-)
+from bayescal.inference._engine import Setup, map_rows, realise, rows_at_once, select, weights_of
 from bayescal.inference._integrator import Problem
 from bayescal.models import Family
 

@@ -13,16 +13,8 @@ from bayescal._core.interpolate import centre_and_scale
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import bulk_dtype, default_dtype, float64
 from bayescal.inference._conditioned import Conditioned
-from bayescal.inference._engine import (
-    mean_coefficients,
-    natural_rows,
-)
-from bayescal.inference._predict import (
-    Predicted,
-    predict_by_nodes,
-    predict_exactly,
-    predict_linear,
-)
+from bayescal.inference._engine import mean_coefficients, natural_rows
+from bayescal.inference._predict import Predicted, predict_by_nodes, predict_exactly, predict_linear
 from bayescal.inference.prediction import LONG, Prediction
 
 __all__ = ["METHODS", "Posterior"]

@@ -16,7 +16,7 @@ from benchmarks.studies import _calibrators, _networks, _published, cnn
 from benchmarks.studies._binary_tables import split_rows
 
 RECORDED = Path(__file__).resolve().parents[2] / "benchmarks" / "results" / "study_cnn.json"
-QUICK = ("uncalibrated", "temperature", "knn", "temperature+knn")
+QUICK = ("uncalibrated", "temperature", "forest", "temperature+forest")
 
 
 def draw(seed: int, n: int, k: int = 3) -> tuple[np.ndarray, np.ndarray]:
@@ -139,7 +139,7 @@ def test_run_writes_rows_and_what_they_say(folder: Path, tmp_path: Path) -> None
         progress=lambda *facts: seen.append(facts),
     )
     assert seen[0] == ("north: uncalibrated", 0, 12)
-    assert seen[-2:] == [("south: temperature+knn", 11, 12), ("", 12, 12)]
+    assert seen[-2:] == [("south: temperature+forest", 11, 12), ("", 12, 12)]
     assert sorted(os.listdir(out)) == ["cnn.csv", "cnn.json", "parts"]
     assert json.loads((out / "cnn.json").read_text()) == summary
     rows = read(out / "cnn.csv")
@@ -153,7 +153,7 @@ def test_run_writes_rows_and_what_they_say(folder: Path, tmp_path: Path) -> None
                 assert found[key] == pytest.approx(np.mean(values))
                 if "spread" in found:
                     assert found["spread"][key] == [min(values), max(values)]
-            assert ("spread" in found) == ("knn" in name)
+            assert ("spread" in found) == ("forest" in name)
     north, south = (summary["networks"][name] for name in ("north", "south"))
     assert north["rows"] == {"calibration": 120, "test": 150}
     assert north["split"] == "validation rows"
@@ -196,7 +196,7 @@ def test_run_goes_on_where_it_was_stopped(folder: Path, tmp_path: Path, counted:
     (parts / names[1]).write_text((parts / names[1]).read_text()[:100])
     counted.clear()
     found = cnn.run(folder, stopped, maps=QUICK)
-    assert [made[:2] for made in counted[:2]] == [(120, "temperature"), (120, "temperature+knn")]
+    assert [made[:2] for made in counted[:2]] == [(120, "temperature"), (120, "temperature+forest")]
     assert len(counted) == 2 + 4
     expected = json.loads((whole / "cnn.json").read_text())
     for name in ("north", "south"):

@@ -167,7 +167,7 @@ def network(folder: Path) -> Path:
 
 def test_cnn_prints_metrics_and_published_figures(network: Path) -> None:
     line = ["cnn", "--data", "nets", "--out", "new/out", "--seeds", "2"]
-    line += ["--maps", "uncalibrated", "--maps", "temperature", "--maps", "knn"]
+    line += ["--maps", "uncalibrated", "--maps", "temperature", "--maps", "forest"]
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 0, result.stderr
     assert result.stderr == ""
@@ -185,8 +185,8 @@ def test_cnn_prints_metrics_and_published_figures(network: Path) -> None:
     assert valk[-2] == f"{found['log_loss']:.3f}/0.225"
     assert valk[1] == f"{100 * found['ece_mass']:.3f}/0.924"
     assert kull[-1] == f"{found['log_loss']:.4f}/0.2251"
-    least, greatest = facts["maps"]["knn"]["spread"]["log_loss"]
-    assert cells(result.stdout, "knn")[1][2] == f"{least:.4f} to {greatest:.4f}"
+    least, greatest = facts["maps"]["forest"]["spread"]["log_loss"]
+    assert cells(result.stdout, "forest")[1][2] == f"{least:.4f} to {greatest:.4f}"
     shown = " ".join(result.stdout.split())
     for words in ("90 rows to calibrate (validation rows), 120 to test", "means over 2 seeds"):
         assert words in shown

@@ -53,9 +53,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 #: Names of the calibrators that are run after temperature scaling too, with their variants.
 COMPOSED = ("decision", "forest", "knn", "kernel")
-#: Calibrators that need no random numbers unless an option is "cv"; of others this is not known. They come
-#: first, in this order.
-_DETERMINISTIC = (
+#: They come first, in this order.
+_FIRST = (
     "temperature",
     "ensemble_temperature",
     "vector",
@@ -137,7 +136,7 @@ def find_methods(names: Sequence[str] | None = None) -> tuple[list[Method], list
 def _all_methods() -> tuple[dict[str, Method], list[str]]:
     classes = registered()
     made: dict[str, bc.Calibrator] = {}
-    first = [name for name in _DETERMINISTIC if name in classes]
+    first = [name for name in _FIRST if name in classes]
     for base in dict.fromkeys([*first, *classes]):
         made[base] = classes[base]()
         for name, (own, options) in VARIANTS.items():

@@ -10,8 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import bayescal
-from benchmarks.studies import _calibrators
-from benchmarks.studies import adult, real
+from benchmarks.studies import _calibrators, adult, real
 from benchmarks.studies.app import app
 from tests.cli.printed import cells
 from tests.studies.failing import check_error

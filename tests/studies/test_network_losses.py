@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax, softmax
 
-from benchmarks.studies import training
-from benchmarks.studies import networks
+from benchmarks.studies import networks, training
 from benchmarks.studies.training import made_images
 
 Array = np.ndarray

@@ -29,7 +29,7 @@ def read_rows(
 
 
 def read_labels(y: Any, n: int, classes: Any, columns: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    """Return the classes (columns,), sorted or as told, and labels (n,) as their positions."""
+    """Return the classes (columns,), sorted or as given, and labels (n,) as their positions."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
     if hasattr(y, "detach"):
@@ -51,18 +51,18 @@ def read_labels(y: Any, n: int, classes: Any, columns: int = 2) -> tuple[np.ndar
         if len(found) != columns:
             raise ValueError(_wrong_number(found, columns))
         return found, position
-    told = np.asarray(classes)
-    if told.shape != (columns,) or len(np.unique(told)) < columns:
+    given = np.asarray(classes)
+    if given.shape != (columns,) or len(np.unique(given)) < columns:
         binary = "; for more, take Auto, a map of several classes or OneVsRest of this one"
         raise ValueError(
             f"classes must be {_NUMBERS.get(columns, columns)} different labels, got {classes!r}"
-            f"{binary if columns == 2 < told.size else ''}"
+            f"{binary if columns == 2 < given.size else ''}"
         )
-    strange = found[~np.isin(found, told)]
+    strange = found[~np.isin(found, given)]
     if len(strange):
-        raise ValueError(f"y must hold only the classes {told.tolist()}, got {strange[0]!r}")
-    order = np.argsort(told, kind="stable")
-    return told, order[np.searchsorted(told[order], found)][position]
+        raise ValueError(f"y must hold only the classes {given.tolist()}, got {strange[0]!r}")
+    order = np.argsort(given, kind="stable")
+    return given, order[np.searchsorted(given[order], found)][position]
 
 
 def frames_to_caller() -> int:

@@ -27,8 +27,8 @@ class OneVsRest(Calibrator):
     Parameters
     ----------
     calibrator : Calibrator, optional
-        Of two classes, as ``Isotonic()``; its own ``inputs`` and ``classes`` do not matter, and
-        it cannot have a posterior. By default ``Logistic()``.
+        Of two classes, as ``Isotonic()``, or of logits, as ``Temperature()``; its own ``inputs``
+        and ``classes`` do not matter, and it cannot have a posterior. By default ``Logistic()``.
 
     Attributes
     ----------
@@ -63,9 +63,10 @@ class OneVsRest(Calibrator):
 
     def _check_options(self) -> None:
         one = self._one
-        if not (isinstance(one, Calibrator) and one.binary):
+        if not (isinstance(one, Calibrator) and (one.binary or one.domain == "logits")):
             raise TypeError(
-                f"calibrator must be a calibrator of binary scores, as Isotonic(), got {one!r}"
+                "calibrator must be a calibrator of binary scores, as Isotonic(), or of logits, as "
+                f"Temperature(), got {one!r}"
             )
         inference = getattr(one, "inference", "map")
         if inference != "map":
@@ -101,7 +102,7 @@ class OneVsRest(Calibrator):
         return np.where(total > 0, found / np.where(total > 0, total, 1), probs)
 
     def _against_others(self, scores: np.ndarray, j: int) -> np.ndarray:
-        """Return what the calibrator of class j works on (n,)."""
+        """Return what the calibrator of class j works on (n,), or two logits (n, 2)."""
         own = scores[:, j].astype(float)
         if self._one.domain in ("probability", "order"):
             return np.exp(own)
@@ -109,4 +110,6 @@ class OneVsRest(Calibrator):
         others = np.delete(scores, j, axis=1).astype(float)
         top = others.max(axis=1)
         rest = top + np.log(np.exp(others - top[:, None]).sum(axis=1))
+        if self._one.domain == "logits":
+            return np.stack([rest, own], axis=1)
         return own - rest

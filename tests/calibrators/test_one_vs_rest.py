@@ -70,10 +70,19 @@ def test_rows_of_which_no_class_is_likely_keep_their_probabilities() -> None:
 
 
 def test_what_it_takes() -> None:
-    for bad in (bc.Vector(), "isotonic", bc.Isotonic):
+    for bad in (bc.KNN(), "isotonic", bc.Isotonic):
         with pytest.raises(TypeError, match="calibrator of binary scores, as Isotonic"):
             bc.OneVsRest(bad).fit(P, Y)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="inference='map' within OneVsRest, got 'laplace'"):
         bc.OneVsRest(bc.Beta(inference="laplace")).fit(P, Y)
     with pytest.raises(ValueError, match="bins must be at least 1, got 0"):
         bc.OneVsRest(bc.Histogram(0)).fit(P, Y)
+
+
+def test_logits_are_calibrated_as_log_odds() -> None:
+    rng = np.random.default_rng(0)
+    probs, y = rng.dirichlet(np.ones(3), 200), rng.integers(0, 3, 200)
+    found = bc.OneVsRest(bc.Temperature()).fit(probs, y).predict_proba(probs)
+    # Beta calibration of one parameter is temperature scaling of two classes.
+    same = bc.OneVsRest(bc.Beta(1)).fit(probs, y).predict_proba(probs)
+    np.testing.assert_allclose(found, same, atol=1e-6)

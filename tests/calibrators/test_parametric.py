@@ -430,7 +430,7 @@ def check(draws: Array, expected: float) -> None:
 def check_curves(draws: Array, name: str, at: Array, grid: Grid, theta: Array) -> None:
     """Compare probabilities and their credible intervals with those over the grid."""
     mean, lower, upper = MAPS[name]._summary({"theta_draws": draws}, at, 0.8)
-    probs = expit(theta @ pytest.mark.slow @ columns(name, at))
+    probs = expit(theta @ columns(name, at))
     curves = expit(draws @ columns(name, at))
     for j in range(len(at)):
         np.testing.assert_allclose(mean[j], [(1 - curves[..., j]).mean(), curves[..., j].mean()])
@@ -442,6 +442,7 @@ def check_curves(draws: Array, name: str, at: Array, grid: Grid, theta: Array) -
             assert abs(below - level) < 4.5 * error + grid.mass.max()
 
 
+@pytest.mark.slow
 def test_chains_of_one_slope_against_quadrature() -> None:
     z, y, w = make(25, seed=1, slope=0.5)
     fitted = Beta(1, inputs="logits", inference="nuts", num_samples=4000, random_state=0).fit(

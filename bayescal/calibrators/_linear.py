@@ -150,7 +150,8 @@ def _unit(scores: np.ndarray) -> float:
     largest = float(np.abs(scores).max(initial=0))
     if 1e-4 < largest < 1e4 or largest == 0:
         return 1.0
-    return float(2.0 ** np.round(np.log2(largest)))
+    # Its square is a number too.
+    return float(2.0 ** np.clip(np.round(np.log2(largest)), -500, 500))
 
 
 def _missing(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, present: np.ndarray) -> State:

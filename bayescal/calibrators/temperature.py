@@ -129,11 +129,14 @@ class Temperature(ParametricCalibrator):
 
 
 def scaled_softmax(logits: np.ndarray, inverse: float) -> np.ndarray:
-    """Return softmax(inverse * logits) (m, k); differences come first, which huge logits lose."""
-    if logits.shape[1] == 2:
-        scaled = inverse * log_odds(logits)
-        return np.stack([sigmoid(-scaled), sigmoid(scaled)], axis=1)
-    return softmax(differences(logits, -np.finfo(float).max) * inverse)
+    """Return softmax(inverse * logits) (m, k)."""
+    # Of subnormal logits the inverse may be infinite, and zero times that is not a number.
+    inverse = min(inverse, np.finfo(float).max)
+    with np.errstate(over="ignore"):
+        if logits.shape[1] == 2:
+            scaled = inverse * log_odds(logits)
+            return np.stack([sigmoid(-scaled), sigmoid(scaled)], axis=1)
+        return softmax(differences(logits) * inverse)
 
 
 class InverseTemperature(NamedTuple):

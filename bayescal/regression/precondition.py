@@ -94,7 +94,11 @@ def _measure_whole(design: Design, probs: Any) -> Any:
 def _invert_whole(data: Any, penalty: Any, sizes: Any) -> Any:
     xp = _xp(data)
     matrix = data + penalty * xp.eye(len(penalty), dtype=data.dtype)
-    return xp.linalg.inv(_ridge(matrix, xp))
+    matrix = _ridge(matrix, xp)
+    try:
+        return xp.linalg.inv(matrix)
+    except np.linalg.LinAlgError:  # singular to the last digit, as of rows of hardly any weight
+        return np.linalg.pinv(matrix, hermitian=True)
 
 
 WHOLE = Preconditioner(

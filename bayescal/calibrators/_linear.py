@@ -12,7 +12,7 @@ from bayescal._core.numerics import softmax
 from bayescal._core.optimise import Minimum, Status
 from bayescal.calibrators._base import State
 from bayescal.calibrators._parametric import ParametricCalibrator
-from bayescal.calibrators.temperature import fit_inverse_temperature
+from bayescal.calibrators.temperature import fit_inverse_temperature, scaled_softmax
 from bayescal.regression.posterior import Draws
 from bayescal.regression.softmax_fit import fit_on_host
 from bayescal.regression.softmax_objective import Design
@@ -134,7 +134,7 @@ class LinearCalibrator(ParametricCalibrator):
         known = softmax(self._logits(named, scores[:, present]))
         if present.all():
             return known
-        lost = softmax(scores * state["missing_inverse"]) * state["missing_factor"]
+        lost = scaled_softmax(scores, float(state["missing_inverse"])) * state["missing_factor"]
         probs = np.empty((*known.shape[:-1], scores.shape[1]))
         probs[..., ~present] = lost[:, ~present]
         probs[..., present] = known * (1 - lost[:, ~present].sum(axis=1, keepdims=True))
@@ -161,7 +161,7 @@ def _missing(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, present: np
     a prior of Gamma(1, 1), of which so many labels as were expected showed none.
     """
     inverse = fit_inverse_temperature(scores, y, weights).inverse
-    expected = weights @ softmax(scores * inverse)
+    expected = weights @ scaled_softmax(scores, inverse)
     return {
         "missing_inverse": np.asarray(inverse),
         "missing_factor": np.where(present, 1.0, 1 / (1 + expected)),

@@ -14,7 +14,8 @@ from bayescal.calibrators.temperature import LOG_SCALE, differences
 from bayescal.regression.posterior import Draws, antithetic, sample_whitened, triangle
 
 _ITERATIONS = 100
-_TINY = 1e-300
+#: Its inverse has a square.
+_TINY = 1e-100
 _RIDGE = 1e-9
 _STEP = 1e-4
 

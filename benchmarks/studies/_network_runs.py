@@ -166,12 +166,12 @@ class Trainings:
 
         eps, offset = (part.ravel() for part in np.meshgrid(smoothing, offsets, indexing="ij"))
         runs = {"smoothing": eps.astype(float), "offset": offset.astype(float)}
-        told = plain_teacher.logits["train"]
-        extras = {"teacher": PerRun(np.tile(told, (len(eps), 1, 1)))}
+        teacher_logits = plain_teacher.logits["train"]
+        extras = {"teacher": PerRun(np.tile(teacher_logits, (len(eps), 1, 1)))}
         trained = self.fit("teacher", "instance-based smoothing", instance, runs, extras)
         return self._settings("instance", trained, runs)
 
-    def students(self, told: np.ndarray) -> np.ndarray:
+    def students(self, teacher_logits: np.ndarray) -> np.ndarray:
         """Return test logits (teachers, m, k) of students of logits (teachers, seeds, n, k).
 
         A student has the seed of its teacher.
@@ -185,8 +185,8 @@ class Trainings:
                 logits, labels, extras["teacher"], temperature, share, weights=weights
             )
 
-        runs = {"teacher": np.arange(len(told))}
-        extras = {"teacher": PerRun(told.reshape(-1, *told.shape[2:]))}
+        runs = {"teacher": np.arange(len(teacher_logits))}
+        extras = {"teacher": PerRun(teacher_logits.reshape(-1, *teacher_logits.shape[2:]))}
         trained = self.fit("student", "students", loss, runs, extras)
         return _by_setting(trained.logits(self.images.test_images), len(self.options.seeds))
 

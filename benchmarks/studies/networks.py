@@ -224,7 +224,7 @@ def _measure(
     labels = trainings.images.test_labels
     known = trainings.split.validation_labels
     scales = {m: inverse_temperatures(t, known) for m, t in best.items()}
-    told, results = [], {}
+    teacher_logits, results = [], {}
     plain = [similarity(z, labels) for z in best["none"].logits["test"]]
     for method, teacher in best.items():
         structure = kept([similarity(z, labels) for z in teacher.logits["test"]], plain)
@@ -234,8 +234,8 @@ def _measure(
             each = [measure(z, labels) for z in teacher.logits["test"] * factor]
             own = {key: np.array([facts[key] for facts in each]) for key in each[0]}
             results[method, scaled] = {**own, "structure": structure, "inverse_temperature": by}
-            told.append((teacher.logits["train"] * factor).astype(np.float32))
-    students = trainings.students(np.stack(told))
+            teacher_logits.append((teacher.logits["train"] * factor).astype(np.float32))
+    students = trainings.students(np.stack(teacher_logits))
     for own, every in zip(results.values(), students, strict=True):
         each = [measure(z, labels) for z in every]
         for key in ("accuracy", "log_loss"):

@@ -227,8 +227,8 @@ def test_two_rows_constant_features_and_one_class() -> None:
     np.testing.assert_allclose(flat.predict_proba([[1.0, 1.0]])[0, 1], (3 * 0.8 + 1 / 3) / 4)
     with pytest.raises(ValueError, match="got only one class, 1; .* classes="):
         platt.fit([[0.0], [1.0]], [1, 1])
-    told = bc.LogisticRegression.preset("cauchy_map", classes=(0, 1)).fit([[0.0], [1.0]], [1, 1])
-    assert 0.5 < told.predict_proba([[0.0]])[0, 1] < 1
+    fitted = bc.LogisticRegression.preset("cauchy_map", classes=(0, 1)).fit([[0.0], [1.0]], [1, 1])
+    assert 0.5 < fitted.predict_proba([[0.0]])[0, 1] < 1
 
 
 def test_predictions_are_right_at_both_ends() -> None:

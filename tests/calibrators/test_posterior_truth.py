@@ -100,10 +100,10 @@ def test_vector_by_laplace(n: int, k: int) -> None:
 
     mode = optimize.minimize(negative, np.zeros(2 * k), method="BFGS", options={"gtol": 1e-7}).x
     # Of intercepts only differences matter: they are given centred.
-    told = np.eye(2 * k)
-    told[:k, :k] -= 1 / k
-    mean = told @ mode
-    covariance = told @ np.linalg.inv(hessian(negative, mode)) @ told.T
+    transform = np.eye(2 * k)
+    transform[:k, :k] -= 1 / k
+    mean = transform @ mode
+    covariance = transform @ np.linalg.inv(hessian(negative, mode)) @ transform.T
     model = bc.Vector(inputs="logits", inference="laplace", num_samples=DRAWS, random_state=0)
     drawn = model.fit(z, y).posterior_.draws
     theta = np.concatenate([drawn["intercept"][0], drawn["coef"][0] - 1], axis=1)

@@ -141,13 +141,13 @@ def test_numbers_go_into_json() -> None:
 
 def test_progress_is_told() -> None:
     p, y = forecasts(50)
-    told: list[tuple[str, int, int]] = []
-    found = bayescal.evaluate(p, y, replicates=20, progress=lambda *step: told.append(step))
-    assert told[0] == ("20 resamples of 50 cases", 0, 2)
-    assert told[-1][1:] == (2, 2)
-    told.clear()
-    found.to_html(progress=lambda *step: told.append(step))
-    assert [step[1] for step in told] == [0, 1, 2]
+    steps: list[tuple[str, int, int]] = []
+    found = bayescal.evaluate(p, y, replicates=20, progress=lambda *step: steps.append(step))
+    assert steps[0] == ("20 resamples of 50 cases", 0, 2)
+    assert steps[-1][1:] == (2, 2)
+    steps.clear()
+    found.to_html(progress=lambda *step: steps.append(step))
+    assert [step[1] for step in steps] == [0, 1, 2]
 
 
 def test_p_values_are_written_as_in_the_field() -> None:

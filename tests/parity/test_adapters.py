@@ -38,9 +38,9 @@ def test_it_is_one_of_theirs(k: int, inner: object) -> None:
     np.testing.assert_allclose(model.fit(probs, y).predict_proba(probs), expected, atol=1e-9)
     again = pickle.loads(pickle.dumps(clone(model).fit(probs, y)))
     np.testing.assert_allclose(again.predict_proba(probs), expected, atol=1e-9)
-    told = CategoricalProbs(torch.as_tensor(probs))
-    model.fit_torch(told, torch.as_tensor(y))
-    found = model.predict_proba_torch(told).get_probs().numpy()
+    target = CategoricalProbs(torch.as_tensor(probs))
+    model.fit_torch(target, torch.as_tensor(y))
+    found = model.predict_proba_torch(target).get_probs().numpy()
     np.testing.assert_allclose(found, expected, atol=1e-6)
     # A class that the rows lack, and single precision.
     few = model.fit(probs[y > 0].astype(np.float32), y[y > 0]).predict_proba(probs)

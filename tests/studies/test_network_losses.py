@@ -30,8 +30,8 @@ class Pretended:
         return rng.normal(size=(len(self.best_epoch), len(images), 4)).astype(np.float32)
 
 
-@pytest.mark.parametrize("told", [{}, {"temperature": 3.0, "share": 0.2}])
-def test_losses(told: dict[str, float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("options", [{}, {"temperature": 3.0, "share": 0.2}])
+def test_losses(options: dict[str, float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     losses: list[Any] = []
 
     def train(make_network: Any, data: Any, **options: Any) -> Pretended:
@@ -48,7 +48,7 @@ def test_losses(told: dict[str, float], tmp_path: Path, monkeypatch: pytest.Monk
         smoothing=(0.1,),
         offsets=(1,),
         projection="pca",
-        **told,  # type: ignore[arg-type]
+        **options,  # type: ignore[arg-type]
     )
     rng = np.random.default_rng(1)
     z, v = 2 * rng.normal(size=(2, 6, 4)).astype(np.float32)
@@ -62,7 +62,7 @@ def test_losses(told: dict[str, float], tmp_path: Path, monkeypatch: pytest.Monk
 
     logs = log_softmax(z.astype(float), axis=1)
     plain = -logs[np.arange(6), y]
-    t, share = told.get("temperature", 2.0), told.get("share", 0.5)
+    t, share = options.get("temperature", 2.0), options.get("share", 0.5)
     soft = -(softmax(v / t, axis=1) * log_softmax(z / t, axis=1)).sum(axis=1)
     expected = [plain, 0.8 * plain - 0.2 * logs.mean(axis=1)]
     found = [float(loss(*given)) for loss in losses]

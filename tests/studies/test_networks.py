@@ -191,9 +191,9 @@ def test_what_is_trained_and_measured(pretended: Any, tmp_path: Path) -> None:
     assert pixels.mean() == pytest.approx(0, abs=1e-5)
     assert pixels.std() == pytest.approx(1, abs=1e-5)
     # The targets of each run are those of the network without smoothing of the same seed.
-    told = Pretended(None, range(SEEDS), {80: images.split().train_labels}, 3.0)
+    network = Pretended(None, range(SEEDS), {80: images.split().train_labels}, 3.0)
     for run, values in enumerate(instance["extras"]["teacher"].values):
-        np.testing.assert_array_equal(values, told.logits(images.split().train_images)[run % 2])
+        np.testing.assert_array_equal(values, network.logits(images.split().train_images)[run % 2])
     assert students["extras"]["teacher"].values.shape == (3 * 2 * SEEDS, 80, 4)
 
     # The best settings are the last ones; the first rows are those of no smoothing.

@@ -14,11 +14,12 @@ from bayescal.compare._cliques import cliques
 from bayescal.compare._nemenyi import Nemenyi, nemenyi
 from bayescal.compare._ranks import Friedman, average_ranks, friedman
 from bayescal.compare._wilcoxon import Wilcoxon, wilcoxon
-from bayescal.compare.comparison import Comparison, compare
+from bayescal.compare.comparison import Comparison, Improvement, compare
 
 __all__ = [
     "Comparison",
     "Friedman",
+    "Improvement",
     "Nemenyi",
     "SignedRankMatrix",
     "SignedRankPosterior",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,9 +20,26 @@ from bayescal.compare.table import read_table
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["TESTS", "Comparison", "compare", "significant_gaps"]
+__all__ = ["TESTS", "Comparison", "Improvement", "compare", "significant_gaps"]
 
 TESTS = ("wilcoxon", "nemenyi")
+
+
+class Improvement(NamedTuple):
+    """By how much methods are better than a baseline.
+
+    Attributes
+    ----------
+    mean, error : arrays of shape (k,)
+        Mean over data sets, positive where the method is better, and its standard error, NaN for a
+        single data set.
+    wins : array of shape (k,)
+        Share of data sets on which it is better, ties being half.
+    """
+
+    mean: np.ndarray
+    error: np.ndarray
+    wins: np.ndarray
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -57,6 +74,37 @@ class Comparison:
     level: float
     margin: float
     lower_is_better: bool
+    baseline: str | None = None
+
+    @property
+    def win_rates(self) -> np.ndarray:
+        """How often a method beats another, of all others and data sets, ties being half (k,)."""
+        return (len(self.names) - self.ranks) / (len(self.names) - 1)
+
+    @property
+    def improvement(self) -> Improvement:
+        """By how much each method is better than the baseline.
+
+        If this is what classifiers give before calibration, and scores are a proper loss, it is
+        the post-hoc improvement.
+
+        Raises
+        ------
+        AttributeError
+            If no baseline was named.
+
+        References
+        ----------
+        E. Berta, D. Holzmüller, F. Bach and M. I. Jordan (2026), CalArena: a large-scale post-hoc
+        calibration benchmark.
+        """
+        if self.baseline is None:
+            raise AttributeError("the improvement needs a baseline: compare(scores, baseline=name)")
+        gaps = self.scores[:, [self.names.index(self.baseline)]] - self.scores
+        gaps = gaps if self.lower_is_better else -gaps
+        n = len(gaps)
+        error = gaps.std(axis=0, ddof=1) / np.sqrt(n) if n > 1 else np.full(len(gaps[0]), np.nan)
+        return Improvement(gaps.mean(axis=0), error, (0.5 + 0.5 * np.sign(gaps)).mean(axis=0))
 
     def significant(self, test: str = "wilcoxon") -> np.ndarray:
         """Return which pairs differ by "wilcoxon" (with Holm's correction) or "nemenyi", (k, k)."""
@@ -78,11 +126,17 @@ class Comparison:
         order = np.argsort(self.ranks, kind="stable")
         best = order[0]
         title = f"{len(self.names)} methods on {_count(len(self.scores), 'data set')}"
-        heads = ["method", "rank", "mean", "Wilcoxon-Holm", "Nemenyi", "better", "equal", "worse"]
+        heads = ["method", "rank", "win rate", "mean"]
+        heads += ["improvement"] if self.baseline is not None else []
+        heads += ["Wilcoxon-Holm", "Nemenyi", "better", "equal", "worse"]
         means = self.scores.mean(axis=0)
         rows = []
         for i in order.tolist():
-            cells = [self.names[i], f"{self.ranks[i]:.2f}", f"{means[i]:.4g}"]
+            cells = [self.names[i], f"{self.ranks[i]:.2f}", f"{self.win_rates[i]:.2f}"]
+            cells += [f"{means[i]:.4g}"]
+            if self.baseline is not None:
+                found = self.improvement
+                cells += [f"{found.mean[i]:.2g} ± {found.error[i]:.1g}"]
             if i == best:
                 cells += ["–"] * 5
             else:
@@ -123,6 +177,7 @@ def compare(
     level: float = 0.05,
     margin: float = 0.0,
     lower_is_better: bool = True,
+    baseline: str | None = None,
     draws: int = 20_000,
     seed: int = 0,
 ) -> Comparison:
@@ -140,14 +195,16 @@ def compare(
         Differences up to this, in the unit of the scores, are practically nothing: for the
         Bayesian test only.
     lower_is_better : bool, default True
+    baseline : str, optional
+        The method that the others improve on, as classifiers before calibration.
     draws, seed
         Of the Bayesian test, see :func:`bayesian_signed_rank`.
 
     Returns
     -------
     Comparison
-        ``ranks``, ``friedman``, ``wilcoxon``, ``nemenyi``, ``bayesian``; ``significant(test)``,
-        ``cliques(test)``; ``table()`` for people.
+        ``ranks``, ``friedman``, ``wilcoxon``, ``nemenyi``, ``bayesian``, ``win_rates`` and, of a
+        baseline, ``improvement``; ``significant(test)``, ``cliques(test)``; ``table()`` for people.
 
     Raises
     ------
@@ -171,11 +228,15 @@ def compare(
     Comparison(2 methods, 6 data sets, Friedman p 0.014, best beta with rank 1.00)
     >>> result.cliques()
     []
+    >>> compare(loss, baseline="raw").improvement.mean.round(3).tolist()
+    [0.0, 0.267]
     >>> result.table().row_count
     2
     """
     level = check_level(level)
     table = read_table(scores, names, lower_is_better=lower_is_better)
+    if baseline is not None:
+        check_choice(baseline, "baseline", table.names)
     ranks = ranks_of(table.values)
     return Comparison(
         names=table.names,
@@ -188,6 +249,7 @@ def compare(
         level=level,
         margin=float(margin),
         lower_is_better=lower_is_better,
+        baseline=baseline,
     )
 
 

@@ -58,16 +58,18 @@ def _show(console: Console, part: str, opponents: dict[str, Any], found: dict[st
     method, means = found["method"], found["means"][part]
     caption = (
         "Win rate, ties half; mean difference of log loss in units of 0.0001, standard error "
-        f"over groups. Means over the {means['experiments']} experiments that all have."
+        "over groups. Improvement: of log loss and Brier score on the uncalibrated scores, in the "
+        f"same unit. Means over the {means['experiments']} experiments that all have, and win "
+        "rates there against all others."
     )
-    headings = ("n", "log loss: wins", "difference", "Brier: wins", "ECE: wins", "log loss")
+    headings = ("n", "log loss: wins", "difference", "Brier: wins", "ECE: wins")
+    headings += ("improvement", "of Brier", "log loss", "win rate")
     rows = []
     order = sorted(opponents, key=lambda name: opponents[name]["log_loss"]["difference"])
     for name in order:
         own = opponents[name]
         loss = own["log_loss"]
         error = "" if loss["error"] is None else f" ± {loss['error'] / _UNIT:.0f}"
-        mean = means["methods"].get(name, {}).get("log_loss")
         row = (
             name,
             str(loss["experiments"]),
@@ -75,10 +77,24 @@ def _show(console: Console, part: str, opponents: dict[str, Any], found: dict[st
             f"{loss['difference'] / _UNIT:+.0f}{error}",
             f"{own['brier_score']['win_rate']:.2f}",
             f"{own['ece']['win_rate']:.2f}",
-            "" if mean is None else f"{mean:.4f}",
+            *_gains(part, name, found),
         )
         rows.append(row)
-    mean = means["methods"].get(method, {}).get("log_loss")
-    last = () if mean is None else (method, "", "", "", "", "", f"{mean:.4f}")
+    last = (method, "", "", "", "", "", *_gains(part, method, found))
     title = f"{part}: {method} against"
     show_table(console, title, ("opponent", *headings), rows, caption=caption, last=last)
+
+
+def _gains(part: str, method: str, found: dict[str, Any]) -> tuple[str, str, str, str]:
+    """Return the cells that say how good a method is by itself."""
+    gains = found["improvements"][part].get(method)
+    means = found["means"][part]["methods"].get(method)
+    first = [""] * 2
+    if gains is not None:
+        first = [
+            f"{gains[name]['difference'] / _UNIT:+.0f}" for name in ("log_loss", "brier_score")
+        ]
+    last = [""] * 2
+    if means is not None:
+        last = [f"{means['log_loss']:.4f}", f"{means.get('log_loss_win_rate', float('nan')):.2f}"]
+    return first[0], first[1], last[0], last[1]

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from bayescal._core.warnings import ignored
+from bayescal.compare import average_ranks
 from benchmarks.studies._measures import MEASURES
 from benchmarks.studies.data import array_names, check_folder, read_arrays
 from benchmarks.studies.store import Progress, Results, counted
@@ -259,13 +260,21 @@ def run(
     -------
     dict
         The content of ``arena.json``: ``comparisons`` by part ("binary", "several classes", and
-        both by size), opponent and measure, as from :func:`compare`; ``means`` of losses by part
-        and method, over the experiments that all methods and peers have.
+        both by size), opponent and measure, as from :func:`compare`; ``improvements`` by part,
+        method and measure: by how much it is lower than that of the uncalibrated scores (post-hoc
+        improvement), mean over groups and standard error, and how often; ``means`` of losses by
+        part and method, and the share of the other methods and experiments that it beats, ties
+        being half, over the experiments that all methods and peers have.
 
     Notes
     -----
     Log losses clip probabilities at 1e-15; the Brier score is summed over classes; the expected
     calibration error is that of the most probable class in 15 bins of equal width.
+
+    References
+    ----------
+    E. Berta, D. Holzmüller, F. Bach and M. I. Jordan (2026), CalArena: a large-scale post-hoc
+    calibration benchmark.
     """
     names = tuple(methods or METHODS)
     for name in names:
@@ -296,6 +305,7 @@ def run(
         "method": names[0],
         "experiments": len(paths),
         "comparisons": _compare_all(everyone, names[0], groups, kinds),
+        "improvements": _improvements(everyone, groups, kinds),
         "means": _means(everyone, kinds),
     }
     return kept.summary("arena", summary)
@@ -337,20 +347,43 @@ def _compare_all(
     found: dict[str, Any] = {}
     for part, names in _parts(kinds).items():
         for other, theirs in everyone.items():
-            if other == method:
-                continue
-            common = [n for n in names if n in theirs and n in everyone[method]]
-            if not common:
-                continue
-            for measure in MEASURED:
-                mine, others = (
-                    {n: each[n][measure] for n in common} for each in (everyone[method], theirs)
-                )
-                own = found.setdefault(part, {}).setdefault(other, {})
-                own[measure] = {
-                    key: value if value == value else None
-                    for key, value in compare(mine, others, groups).items()
+            own = _compare_one(everyone[method], theirs, names, groups)
+            if other != method and own:
+                found.setdefault(part, {})[other] = own
+    return found
+
+
+def _improvements(
+    everyone: Mapping[str, Mapping[str, Mapping[str, float]]],
+    groups: Mapping[str, str],
+    kinds: Mapping[str, tuple[int, int]],
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for part, names in _parts(kinds).items():
+        for method, own in everyone.items():
+            gains = _compare_one(own, everyone["uncalibrated"], names, groups)
+            if method != "uncalibrated" and gains:
+                found.setdefault(part, {})[method] = {
+                    measure: {**gain, "difference": -gain["difference"]}
+                    for measure, gain in gains.items()
                 }
+    return found
+
+
+def _compare_one(
+    own: Mapping[str, Mapping[str, float]],
+    other: Mapping[str, Mapping[str, float]],
+    names: Sequence[str],
+    groups: Mapping[str, str],
+) -> dict[str, Any]:
+    """Return comparisons by measure over the experiments that both have."""
+    common = [n for n in names if n in own and n in other]
+    found = {}
+    for measure in MEASURED if common else ():
+        each = ({n: losses[n][measure] for n in common} for losses in (own, other))
+        found[measure] = {
+            key: value if value == value else None for key, value in compare(*each, groups).items()
+        }
     return found
 
 
@@ -371,4 +404,9 @@ def _means(
                 if common
             },
         }
+        for name in MEASURED if common and len(able) > 1 else ():
+            table = {m: np.array([own[n][name] for n in common]) for m, own in able.items()}
+            rates = (len(table) - average_ranks(table)) / (len(table) - 1)
+            for m, rate in zip(table, rates.tolist(), strict=True):
+                found[part]["methods"][m][f"{name}_win_rate"] = rate
     return found

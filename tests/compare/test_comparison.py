@@ -144,3 +144,30 @@ def test_bad_options(options: dict, error: type[Exception], message: str) -> Non
         c.compare([[1.0, 2], [2, 3]], **options)
     with pytest.raises(ValueError, match="names must be left out"):
         c.compare({"a": [1.0], "b": [2.0]}, names=["a", "b"])
+
+
+def test_win_rates_count_pairs_and_improvements_are_of_the_baseline(scores: Any) -> None:
+    scores["e"] = scores["a"].copy()  # ties
+    x = np.stack(list(scores.values()), axis=1)
+    wins = np.mean(np.sign(x[:, None, :] - x[:, :, None]) / 2 + 0.5, axis=0)
+    expected = (wins.sum(axis=1) - 0.5) / 4
+    for sign in (1, -1):
+        signed = {name: sign * column for name, column in scores.items()}
+        result = c.compare(signed, baseline="b", draws=200, lower_is_better=sign == 1)
+        np.testing.assert_allclose(result.win_rates, expected, rtol=1e-12)
+        for place, column in enumerate(scores.values()):
+            gap = scores["b"] - column
+            assert result.improvement.mean[place] == pytest.approx(gap.mean(), abs=1e-15)
+            error = np.std(gap, ddof=1) / np.sqrt(15)
+            assert result.improvement.error[place] == pytest.approx(error, abs=1e-15)
+        np.testing.assert_allclose(result.improvement.wins, wins[:, 1], rtol=1e-12)
+    stream = io.StringIO()
+    Console(file=stream, width=120).print(result.table())
+    assert f"{gap.mean():.2g} ± {error:.1g}" in stream.getvalue()
+
+
+def test_a_baseline_is_a_method(scores: Any) -> None:
+    with pytest.raises(ValueError, match="baseline must be one of"):
+        c.compare(scores, baseline="raw", draws=200)
+    with pytest.raises(AttributeError, match="needs a baseline"):
+        _ = c.compare(scores, draws=200).improvement

@@ -78,6 +78,21 @@ def test_command(folder: Path, tmp_path: Path) -> None:
     against = summary["comparisons"]["binary"]
     assert against["peer good"]["log_loss"]["win_rate"] == 0
     assert against["peer good"]["brier_score"]["win_rate"] == 1
+    loss = {
+        method: np.array(
+            [float(r["log_loss"]) for r in rows if r["method"] == method and r["classes"] == "2"]
+        )
+        for method in ("uncalibrated", "auto", "temperature")
+    }
+    gain = summary["improvements"]["binary"]["auto"]["log_loss"]
+    tables = (loss["uncalibrated"] - loss["auto"]).reshape(2, 2).mean(axis=1)
+    assert gain["difference"] == pytest.approx(tables.mean(), abs=1e-15)
+    assert gain["error"] == pytest.approx(np.std(tables, ddof=1) / np.sqrt(2), abs=1e-15)
+    loss["peer good"] = np.full(4, 0.01)
+    auto = loss.pop("auto")
+    wins = [np.mean(np.sign(other - auto) / 2 + 0.5) for other in loss.values()]
+    means = summary["means"]["binary"]["methods"]
+    assert means["auto"]["log_loss_win_rate"] == pytest.approx(np.mean(wins))
     assert against["uncalibrated"]["log_loss"]["win_rate"] == 1
     data = arena.read_experiment("tab-one-a", folder / "tab-one-a.npz")
     probs = bc.AveragedBeta(0.5).fit(data.scores, data.y).predict_proba(data.test_scores)

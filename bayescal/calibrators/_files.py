@@ -2,49 +2,45 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
-import zipfile
-import zlib
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.files import write_atomically
+from bayescal.calibrators.classifier import CalibratedClassifier
 
 __all__ = ["load", "save"]
 
 _FORMAT = "bayescal calibrator"
-_VERSION = 2
-#: What reading a file raises that is damaged, or of another kind.
-_DAMAGED = (
-    ArithmeticError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    NotImplementedError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+_VERSION = 3
+#: What reading what a header describes may raise.
+_DAMAGED = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+#: Of a ``CalibratedClassifier``: what belongs to another library.
+_CLASSIFIERS = "estimator", "estimators_"
+#: Kinds of arrays that are kept as they are: booleans, integers and real numbers.
+_NUMBERS = "biuf"
 
 
 def save(calibrator: Any, path: str | os.PathLike[str]) -> None:
-    """Write a fitted calibrator or ``LogisticRegression`` to one file of arrays and JSON.
+    """Write a fitted calibrator to one file: its arrays in the safetensors format, options in JSON.
 
     Parameters
     ----------
     calibrator : fitted calibrator
-        Any of this package but ``CalibratedClassifier``: that holds a classifier of another
-        library, so save that library's way the classifier, and here ``calibrators_``.
+        Any of this package, ``LogisticRegression`` and ``CalibratedClassifier`` too: but the
+        classifier in that, which is another library's, is to be saved apart.
     path : str or path
-        Usually ``NAME.npz``; nothing is appended.
+        Usually ``NAME.safetensors``; nothing is appended. A file there is replaced in one moment;
+        if anything fails it stays, and nothing else does.
 
     Raises
     ------
@@ -62,31 +58,39 @@ def save(calibrator: Any, path: str | os.PathLike[str]) -> None:
     >>> import bayescal as bc
     >>> calibrator = bc.Isotonic().fit([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder) / "isotonic.npz"
+    ...     path = pathlib.Path(folder) / "isotonic.safetensors"
     ...     bc.save(calibrator, path)
     ...     again = bc.load(path)
     >>> again.predict_proba([0.5]).tolist() == calibrator.predict_proba([0.5]).tolist()
     True
     """
+    import safetensors.numpy
+
     if not _is_ours(type(calibrator)):
         raise TypeError(
             f"calibrator must be a fitted calibrator of bayescal, got {type(calibrator).__name__}"
         )
     check_is_fitted(calibrator)
     writer = _Writer()
-    content = writer.encode(calibrator, "calibrator")
-    header = {"format": _FORMAT, "version": _VERSION, "calibrator": content}
-    arrays: dict[str, Any] = {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}
-    with write_atomically(path) as partial, partial.open("wb") as file:
-        np.savez_compressed(file, **arrays, **writer.arrays)
+    described = json.dumps(writer.encode(calibrator, "calibrator"))
+    metadata = {
+        "format": _FORMAT,
+        "version": str(_VERSION),
+        "calibrator": described,
+        "sha256": _digest(described, writer.arrays),
+    }
+    with write_atomically(path) as partial:
+        partial.write_bytes(safetensors.numpy.save(writer.arrays, metadata))
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: str | os.PathLike[str], *, estimators: Sequence[Any] | None = None) -> Any:
     """Read a calibrator written by :func:`save`. A file cannot run code.
 
     Parameters
     ----------
     path : str or path
+    estimators : sequence of fitted classifiers, optional
+        Of a ``CalibratedClassifier``: its ``estimators_``, which the file does not hold.
 
     Returns
     -------
@@ -95,9 +99,15 @@ def load(path: str | os.PathLike[str]) -> Any:
     Raises
     ------
     ValueError
-        If the file is none of these, or of another version of the format.
+        If the file is none of these, is damaged (it holds a digest of everything in it) or is of
+        another version of the format, or if it lacks other classifiers than those given.
     OSError
         If it cannot be read.
+
+    Notes
+    -----
+    Sizes are stated at the file's head and checked before anything is read; nothing is compressed,
+    so that a calibrator takes no more memory than its file.
 
     Examples
     --------
@@ -109,26 +119,52 @@ def load(path: str | os.PathLike[str]) -> Any:
     ...
     ValueError: path must be a file written by bayescal.save, whole, got ...
     """
+    from safetensors import SafetensorError, safe_open
+
     wrong = f"path must be a file written by bayescal.save, whole, got {os.fspath(path)}"
-    with Path(path).open("rb") as file:
-        try:
-            with np.load(file, allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in archive.files}
-            header = json.loads(arrays.pop("header").tobytes().decode())
-            format_, version = header["format"], header["version"]
-        except _DAMAGED as error:
-            raise ValueError(wrong) from error
-    if format_ != _FORMAT or type(version) is not int:
+    wrong = f"{wrong}; fit and save the calibrator again, or fetch the file again"
+    with Path(path).open("rb"):  # raises what a path that cannot be read should raise
+        pass
+    try:
+        with safe_open(os.fspath(path), framework="numpy") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}
+        format_, version = metadata["format"], int(metadata["version"])
+    except (*_DAMAGED, SafetensorError) as error:
+        raise ValueError(wrong) from error
+    if format_ != _FORMAT:
         raise ValueError(wrong)
     if version != _VERSION:
         remedy = "install a newer bayescal" if version > _VERSION else "fit and save it again"
         raise ValueError(f"path must hold format version {_VERSION}, got {version}; {remedy}")
     try:
-        calibrator = _decode(header["calibrator"], arrays)
+        if metadata["sha256"] != _digest(metadata["calibrator"], arrays):
+            raise ValueError("another digest")
+        calibrator = _decode(json.loads(metadata["calibrator"]), arrays)
         check_is_fitted(calibrator)
     except _DAMAGED as error:
         raise ValueError(wrong) from error
+    given = list(estimators or ())
+    lacking = len(calibrator.calibrators_) if isinstance(calibrator, CalibratedClassifier) else 0
+    if len(given) != lacking:
+        raise ValueError(
+            f"estimators must be the {lacking} fitted classifiers that {os.fspath(path)} does not "
+            f"hold, got {len(given)}"
+        )
+    if lacking:
+        calibrator.set_params(estimator=clone(given[0]))
+        calibrator.estimators_ = given
     return calibrator
+
+
+def _digest(described: str, arrays: dict[str, np.ndarray]) -> str:
+    """Return a digest of the version and of all that is in a file."""
+    digest = hashlib.sha256(f"{_VERSION}\n{len(described)}\n{described}".encode())
+    for name in sorted(arrays):
+        value = arrays[name]
+        digest.update(f"{name} {value.dtype.name} {value.shape}\n".encode())
+        digest.update(np.ascontiguousarray(value))
+    return digest.hexdigest()
 
 
 class _Writer:
@@ -157,22 +193,26 @@ class _Writer:
             )
         options = _options(type(value))
         fitted = [own for own in vars(value) if own not in options and own[0] != "_"]
+        if isinstance(value, CalibratedClassifier):
+            options, fitted = (
+                [n for n in names if n not in _CLASSIFIERS] for names in (options, fitted)
+            )
         return {
             "class": type(value).__name__,
             "options": {own: self.encode(getattr(value, own), own) for own in options},
             "fitted": {own: self.encode(getattr(value, own), own) for own in fitted},
         }
 
-    def _encode_array(self, value: np.ndarray, name: str) -> dict[str, str]:
-        # Attributes are often entries of the state; the array is kept, and with it its address.
-        key = self._known.setdefault(id(value), (f"array{len(self._known)}", value))[0]
-        if value.dtype != object:
-            self.arrays[key] = value
+    def _encode_array(self, value: np.ndarray, name: str) -> dict[str, Any]:
+        if value.dtype.kind in _NUMBERS and value.dtype.itemsize <= 8:
+            # Attributes are often entries of the state; the array is kept, and with it its address.
+            key = self._known.setdefault(id(value), (f"array{len(self._known)}", value))[0]
+            self.arrays[key] = np.asarray(value, value.dtype.newbyteorder("="), order="C")
             return {"array": key}
         if not all(isinstance(entry, str) for entry in value.flat):
             raise TypeError(f"{name} must hold numbers or strings to be saved")
-        self.arrays[key] = value.astype(str)
-        return {"objects": key}
+        kind = "objects" if value.dtype == object else "strings"
+        return {kind: value.tolist()}
 
 
 def _decode(content: Any, arrays: dict[str, np.ndarray]) -> Any:
@@ -182,8 +222,7 @@ def _decode(content: Any, arrays: dict[str, np.ndarray]) -> Any:
         cls = _find(content["class"])
         if not (isinstance(cls, type) and _is_ours(cls)):
             raise ValueError(f"no calibrator: {content['class']}")
-        options = {name: _decode(own, arrays) for name, own in content["options"].items()}
-        value = cls(**options)
+        value = cls(**{name: _decode(own, arrays) for name, own in content["options"].items()})
         for name, own in content["fitted"].items():
             if not name.endswith("_") or name.startswith("_"):
                 raise ValueError(f"no fitted attribute: {name}")
@@ -192,8 +231,8 @@ def _decode(content: Any, arrays: dict[str, np.ndarray]) -> Any:
     ((kind, inner),) = content.items()
     if kind == "array":
         return arrays[inner]
-    if kind == "objects":
-        return arrays[inner].astype(object)
+    if kind in ("strings", "objects"):
+        return np.array(inner, object if kind == "objects" else str)
     if kind == "dict":
         return {name: _decode(own, arrays) for name, own in inner.items()}
     if kind in ("list", "tuple"):

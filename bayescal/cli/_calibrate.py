@@ -34,7 +34,7 @@ def fit_file(
     file: Scores,
     *,
     label: Label,
-    out: Annotated[Path, typer.Option(help="File for the calibrator; usually NAME.npz.")],
+    out: Annotated[Path, typer.Option(help="File for the calibrator; usually NAME.safetensors.")],
     columns: Annotated[
         str | None,
         typer.Option(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,14 @@ import numpy as np
 import numpyro.distributions as dist
 import pandas as pd
 import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file as load_arrays
+from safetensors.numpy import save as save_arrays
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression as Plain
 
 import bayescal as bc
+from bayescal.calibrators import _files
 
 FRESH = np.linspace(0.01, 0.99, 50)
 
@@ -62,6 +66,44 @@ def test_logistic_regression(inference: Any, tmp_path: Path) -> None:
         np.testing.assert_array_equal(again.predict_interval(X), model.predict_interval(X))
 
 
+@pytest.mark.parametrize("ensemble", [False, True])
+def test_calibrated_classifiers_without_their_classifiers(ensemble: bool, tmp_path: Path) -> None:
+    p, y = data()
+    X, path = p[:, None], tmp_path / "c"
+    model = bc.CalibratedClassifier(Plain(), bc.Beta(), cv=3, ensemble=ensemble).fit(X, y)
+    bc.save(model, path)
+    again = bc.load(path, estimators=model.estimators_)
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert (again.predict(X) == model.predict(X)).all()
+    assert str(again) == str(model)
+    for wrong in (None, [*model.estimators_, Plain()]):
+        with pytest.raises(ValueError, match=rf"must be the {3 if ensemble else 1} fitted class"):
+            bc.load(path, estimators=wrong)
+    bc.save(bc.Beta().fit(p, y), path)
+    with pytest.raises(ValueError, match="estimators must be the 0 fitted"):
+        bc.load(path, estimators=model.estimators_)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [True, False],
+        [3, 7],
+        np.array([1, 2], np.uint8),
+        ["no", "yes"],
+        np.array(["no", "yes"], object),
+        [1.0, 2.0],
+    ],
+    ids=str,
+)
+def test_labels_of_any_kind(labels: Any, tmp_path: Path) -> None:
+    fitted = bc.Isotonic().fit([0.1, 0.4, 0.35, 0.8], np.asarray(labels)[[0, 0, 1, 1]])
+    bc.save(fitted, tmp_path / "m")
+    again = bc.load(tmp_path / "m")
+    same(fitted, again, FRESH)
+    assert again.classes_.dtype == fitted.classes_.dtype
+
+
 def test_what_cannot_be_saved(tmp_path: Path) -> None:
     p, y = data()
     X = p[:, None]
@@ -71,9 +113,9 @@ def test_what_cannot_be_saved(tmp_path: Path) -> None:
     ):
         bc.save(Plain().fit(X, y), tmp_path / "a")
     with pytest.raises(
-        TypeError, match="estimator must be a number, .* to be saved, got LogisticRegression"
+        TypeError, match="calibrator must be a number, .* to be saved, got LogisticRegression"
     ):
-        bc.save(bc.CalibratedClassifier(Plain()).fit(X, y), tmp_path / "a")
+        bc.save(bc.CalibratedClassifier(Plain(), Plain()).fit(X, y), tmp_path / "a")
     with pytest.raises(NotFittedError):
         bc.save(bc.Beta(), tmp_path / "a")
     with pytest.raises(TypeError, match="coef_prior must be a number"):
@@ -100,31 +142,30 @@ def test_foreign_files(tmp_path: Path) -> None:
         bc.load(tmp_path / "none")
 
 
-def test_a_file_runs_no_code(tmp_path: Path) -> None:
-    """An array of objects would be unpickled: it is refused."""
-
-    class Trap:
-        def __reduce__(self) -> Any:
-            return (Path.touch, (tmp_path / "trapped",))
-
-    path = tmp_path / "x.npz"
+def with_header(path: Path, content: Any = None, digest: bool = True, **changes: Any) -> None:
+    """Write a saved calibrator with another header, and with the digest of that."""
     bc.save(bc.Isotonic().fit(*data()), path)
-    with np.load(path) as file:
-        arrays = dict(file)
-    arrays["array0"] = np.array([Trap()], dtype=object)
-    np.savez(path, **arrays)
-    with pytest.raises(ValueError, match="path must be a file written by"):
-        bc.load(path)
-    assert not (tmp_path / "trapped").exists()
+    arrays = load_arrays(path)
+    with safe_open(path, framework="numpy") as file:
+        metadata = file.metadata()
+    if content is not None:
+        metadata["calibrator"] = content if isinstance(content, str) else json.dumps(content)
+    if digest:
+        metadata["sha256"] = _files._digest(metadata["calibrator"], arrays)
+    kept = {name: own for name, own in (metadata | changes).items() if own is not None}
+    path.write_bytes(save_arrays(arrays, kept))
+
+
+WRONG = "path must be a file written by bayescal.save, whole, got .*x.npz; fit and save"
 
 
 @pytest.mark.parametrize(
     ("version", "message"),
     [
-        (1, "format version 2, got 1; fit and save it again"),
-        (99, "format version 2, got 99; install a newer bayescal"),
-        ("2", "path must be a file written by bayescal.save, whole"),
-        (None, "path must be a file written by bayescal.save, whole"),
+        ("2", "format version 3, got 2; fit and save it again"),
+        ("99", "format version 3, got 99; install a newer bayescal"),
+        ("two", WRONG),
+        (None, WRONG),
     ],
 )
 def test_other_versions_are_refused(version: Any, message: str, tmp_path: Path) -> None:
@@ -134,45 +175,118 @@ def test_other_versions_are_refused(version: Any, message: str, tmp_path: Path) 
         bc.load(path)
 
 
-def with_header(path: Path, **changes: Any) -> None:
-    """Write a saved calibrator with another header."""
-    bc.save(bc.Isotonic().fit(*data()), path)
-    with np.load(path) as file:
-        arrays = dict(file)
-    header = json.loads(arrays["header"].tobytes()) | changes
-    arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
-    np.savez(path, **arrays)
+ISOTONIC = {"class": "Isotonic", "options": {}, "fitted": {}}
 
 
 @pytest.mark.parametrize(
     "content",
     [
-        None,
+        "null",
+        "{",
+        "[" * 100_000,
         {"class": "Isotonic"},
-        {"class": "Calibrator", "options": {}, "fitted": {}},
-        {"class": "save", "options": {}, "fitted": {}},
-        {"class": "Isotonic", "options": {"bins": 3}, "fitted": {}},
-        {"class": "Isotonic", "options": {}, "fitted": {"predict_proba": 3}},
-        {"class": "Isotonic", "options": {}, "fitted": {"state_": {"array": "none"}}},
+        ISOTONIC,
+        {**ISOTONIC, "class": "Calibrator"},
+        {**ISOTONIC, "class": "save"},
+        {**ISOTONIC, "class": "CalibratedClassifier"},
+        {**ISOTONIC, "options": {"bins": 3}},
+        {**ISOTONIC, "fitted": {"predict_proba": 3}},
+        {**ISOTONIC, "fitted": {"state_": {"array": "none"}}},
         {"code": "print()"},
     ],
-    ids=str,
+    ids=lambda content: str(content)[:60],
 )
 def test_headers_that_describe_no_calibrator(content: Any, tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
-    with_header(path, calibrator=content)
-    with pytest.raises(ValueError, match="path must be a file written by bayescal.save, whole"):
+    with_header(path, content)
+    with pytest.raises(ValueError, match=WRONG):
         bc.load(path)
+
+
+def test_what_is_forged_without_its_digest(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    with_header(path)
+    assert bc.load(path).status_ == "converged"
+    with_header(path, sha256=None)
+    with pytest.raises(ValueError, match=WRONG):
+        bc.load(path)
+    with_header(path, ISOTONIC, digest=False)
+    with pytest.raises(ValueError, match=WRONG):
+        bc.load(path)
+    # An array more, an array less, another value, another type.
+    with_header(path)
+    arrays = load_arrays(path)
+    with safe_open(path, framework="numpy") as file:
+        metadata = file.metadata()
+    for change in (
+        {"more": np.zeros(3)},
+        {"array0": arrays["array0"] + 1e-9},
+        {"array0": arrays["array0"].astype(np.float32)},
+        {"array0": arrays["array0"][:, None]},
+    ):
+        path.write_bytes(save_arrays(arrays | change, metadata))
+        with pytest.raises(ValueError, match=WRONG):
+            bc.load(path)
+    path.write_bytes(save_arrays({k: v for k, v in arrays.items() if k != "array0"}, metadata))
+    with pytest.raises(ValueError, match=WRONG):
+        bc.load(path)
+
+
+@pytest.mark.parametrize("size", [1 << 45, 1 << 63, -1])
+def test_sizes_are_checked_before_anything_is_read(size: int, tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    head = {"array0": {"dtype": "F64", "shape": [size], "data_offsets": [0, 8 * size]}}
+    text = json.dumps(head).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(800))
+    with pytest.raises(ValueError, match=WRONG):
+        bc.load(path)
+    path.write_bytes((1 << 60).to_bytes(8, "little") + text + bytes(800))
+    with pytest.raises(ValueError, match=WRONG):
+        bc.load(path)
+
+
+def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    fitted = bc.Beta(inference="laplace", num_samples=5, random_state=0).fit(*data())
+    bc.save(fitted, path)
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    places = [*rng.integers(len(whole), size=200), *range(64), len(whole) - 1]
+    for place in places:
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << rng.integers(8)
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=WRONG):
+            bc.load(path)
 
 
 def test_files_that_lack_their_end(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
     bc.save(bc.Isotonic().fit(*data()), path)
     whole = path.read_bytes()
-    for length in (1, 30, len(whole) // 2, len(whole) - 1):
+    for length in (0, 1, 7, 8, 9, 30, 100, len(whole) // 2, len(whole) - 8, len(whole) - 1):
         path.write_bytes(whole[:length])
-        with pytest.raises(ValueError, match="path must be a file written by bayescal.save, whole"):
+        with pytest.raises(ValueError, match=WRONG):
             bc.load(path)
+    path.write_bytes(whole + b"more")
+    with pytest.raises(ValueError, match=WRONG):
+        bc.load(path)
+
+
+def test_savers_side_by_side_publish_whole_files(tmp_path: Path) -> None:
+    path, (p, y) = tmp_path / "m", data()
+    fitted = [bc.Beta(parameters=3).fit(p, y), bc.Isotonic().fit(p, y), bc.Logistic().fit(p, y)]
+    bc.save(fitted[0], path)
+
+    def work(task: int) -> str:
+        if task % 4:
+            bc.save(fitted[task % 4 - 1], path)
+        return type(bc.load(path)).__name__
+
+    with ThreadPoolExecutor(4) as pool:
+        seen = set(pool.map(work, range(120)))
+    assert seen <= {"Beta", "Isotonic", "Logistic"}
+    assert [own.name for own in tmp_path.iterdir()] == ["m"]
 
 
 def test_an_interrupted_save_leaves_the_old_file(
@@ -185,8 +299,8 @@ def test_an_interrupted_save_leaves_the_old_file(
     def fail(*_: Any, **__: Any) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(np, "savez_compressed", fail)
+    monkeypatch.setattr(Path, "write_bytes", fail)
     with pytest.raises(OSError, match="disk full"):
         bc.save(bc.Isotonic().fit(FRESH, FRESH > 0.5), path)
-    assert zipfile.is_zipfile(path)
+    assert [own.name for own in tmp_path.iterdir()] == ["x.npz"]
     same(first, bc.load(path), FRESH)

@@ -163,7 +163,7 @@ def _digest(described: str, arrays: dict[str, np.ndarray]) -> str:
     for name in sorted(arrays):
         value = arrays[name]
         digest.update(f"{name} {value.dtype.name} {value.shape}\n".encode())
-        digest.update(np.ascontiguousarray(value))
+        digest.update(np.ascontiguousarray(value).data)
     return digest.hexdigest()
 
 

@@ -19,7 +19,8 @@ def content_folds(key: np.ndarray, y: np.ndarray, count: int, seed: int = 0) -> 
     Parameters
     ----------
     key : array of shape (n,)
-        One number for the content of each row, from :func:`score_keys` or :func:`feature_keys`.
+        One number for the content of each row, from :func:`score_keys`, :func:`probability_keys`
+        or :func:`feature_keys`.
     y : integer array of shape (n,)
         Labels, by which folds are stratified.
     count : int
@@ -74,6 +75,11 @@ def score_keys(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
     scores = _bounded(scores)
     own = scores[np.arange(len(y)), y]
     return np.sort(scores, axis=1) @ np.sqrt(np.arange(1, k + 1)) + np.pi * own
+
+
+def probability_keys(probs: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return keys (n,) of probabilities (n, k): of logarithms, which tell confident rows apart."""
+    return score_keys(np.log(np.maximum(probs, np.finfo(np.float32).tiny)), y)
 
 
 def feature_keys(x: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from bayescal._core.checks import check_level
-from bayescal._core.folds import content_folds, score_keys
+from bayescal._core.folds import content_folds, probability_keys
 from bayescal.calibrators._base import State
 from bayescal.calibrators._inputs import FLOOR
 
@@ -120,7 +120,7 @@ def calibrated(
 
 def deal_folds(scores: np.ndarray, y: np.ndarray) -> np.ndarray | None:
     """Return the fold (n,) of each row, of at most ten; None if there is only one."""
-    folds = content_folds(score_keys(scores, y), y, _FOLDS)
+    folds = content_folds(probability_keys(scores, y), y, _FOLDS)
     return folds if folds.any() else None
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from bayescal._core.checks import check_count
-from bayescal._core.folds import content_folds, score_keys
+from bayescal._core.folds import content_folds, probability_keys
 from bayescal._core.optimise import Status
 from bayescal.calibrators._base import Calibrator, State
 from bayescal.calibrators._inputs import Domain
@@ -159,7 +159,7 @@ class Decision(Calibrator):
         self, rows: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int, crop: float
     ) -> np.ndarray:
         """Return the mean Brier score of held-out rows after each number of steps from 0."""
-        folds = content_folds(score_keys(rows, y), y, _FOLDS)
+        folds = content_folds(probability_keys(rows, y), y, _FOLDS)
         if folds.max() == 0:
             return np.zeros(1)
         held = [folds == fold for fold in range(folds.max() + 1)]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bayescal._core.folds import content_folds, feature_keys, score_keys
+from bayescal._core.folds import content_folds, feature_keys, probability_keys, score_keys
 
 
 def scores(n: int, k: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -72,3 +72,16 @@ def test_log_odds_of_two_classes() -> None:
 
 def test_equal_rows_share_one_fold() -> None:
     assert content_folds(np.ones(9), np.zeros(9, int), 5).max() == 0
+
+
+def test_folds_of_confident_rows_are_even() -> None:
+    """Probabilities next to one differ, though not by much."""
+    rng = np.random.default_rng(0)
+    z = 10 * rng.normal(size=(500, 3)) + [20, 0, 0]
+    probs = np.exp(z - z.max(axis=1, keepdims=True))
+    probs /= probs.sum(axis=1, keepdims=True)
+    y = rng.integers(0, 3, 500)
+    folds = content_folds(probability_keys(probs, y), y, 5)
+    np.testing.assert_array_equal(np.bincount(folds), 100)
+    again = content_folds(probability_keys(probs[:, ::-1], 2 - y), 2 - y, 5)
+    np.testing.assert_array_equal(again, folds)

@@ -1,4 +1,4 @@
-"""Random keys: an integer seed or a JAX key, made into a typed JAX key."""
+"""Random keys and seeds: from integers, JAX keys and states as of scikit-learn."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import operator
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 
 def as_key(key: int | jax.Array) -> jax.Array:
@@ -24,3 +25,12 @@ def as_key(key: int | jax.Array) -> jax.Array:
     if seed < 0:
         raise ValueError(f"key must be non-negative, got {seed}")
     return jax.random.key(seed % 2**32)
+
+
+def seed_of(random_state: int | np.random.RandomState | None) -> int:
+    """Return a seed. None gives a fresh one: NumPy's global generator is left alone."""
+    if random_state is None:
+        return int(np.random.default_rng().integers(2**31 - 1))
+    from sklearn.utils import check_random_state
+
+    return int(check_random_state(random_state).randint(2**31 - 1))

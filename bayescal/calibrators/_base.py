@@ -11,10 +11,11 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayescal._core.checks import as_numpy, check_choice
+from bayescal._core.keys import seed_of
 from bayescal._core.optimise import Status
 from bayescal.calibrators._inputs import (
     INPUTS,
@@ -184,8 +185,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         self.state_ = state
 
     def _seed(self) -> int:
-        random_state = getattr(self, "random_state", 0)
-        return int(check_random_state(random_state).randint(2**31 - 1))
+        return seed_of(getattr(self, "random_state", 0))
 
     def predict_proba(self, scores: Any) -> np.ndarray:
         """Return the calibrated probabilities of all classes.

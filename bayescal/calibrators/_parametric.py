@@ -36,6 +36,7 @@ class ParametricCalibrator(Calibrator):
     num_samples : int
         Draws from the posterior, of all chains.
     random_state : int, RandomState or None
+        None is a fresh seed for every fit.
 
     Attributes
     ----------

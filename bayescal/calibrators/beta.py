@@ -21,7 +21,8 @@ class Beta(LogOddsCalibrator):
 
     .. math:: \operatorname{logit} \hat p = a \ln p - b \ln (1 - p) + c, \qquad a, b \ge 0
 
-    With two parameters c = 0; with one, also a = b, which is temperature scaling with T = 1 / a.
+    With two parameters c = (a - b) ln 2, so that one half stays. With one, also a = b, which is
+    temperature scaling with T = 1 / a.
     (Two parameters a = b and c are :class:`Logistic` on log odds.) If the likelihood is greatest
     where a or b is negative, the optimum with that one at zero is found. Fitting is O(n).
 
@@ -71,13 +72,15 @@ class Beta(LogOddsCalibrator):
             return scores[None]
         # ln p and -ln(1 - p) from log odds: neither is ever one minus the other.
         small = np.log1p(np.exp(-np.abs(scores)))
-        logs = [np.minimum(scores, 0) - small, np.maximum(scores, 0) + small]
-        return np.stack([np.ones_like(scores), *logs] if self.parameters == 3 else logs)
+        logs = np.minimum(scores, 0) - small, np.maximum(scores, 0) + small
+        if self.parameters == 2:
+            return np.stack([logs[0] + np.log(2), logs[1] - np.log(2)])
+        return np.stack([np.ones_like(scores), *logs])
 
     def _positive(self, p: int) -> np.ndarray:
         return np.arange(p) >= p - min(p, 2)
 
     def _describe(self, state: State, theta: np.ndarray) -> State:
         slopes = theta[..., 1:] if self.parameters == 3 else theta
-        c = theta[..., 0] if self.parameters == 3 else np.zeros_like(theta[..., 0])
-        return {"a": slopes[..., 0], "b": slopes[..., -1], "c": c}
+        a, b = slopes[..., 0], slopes[..., -1]
+        return {"a": a, "b": b, "c": theta[..., 0] if self.parameters == 3 else np.log(2) * (a - b)}

@@ -10,10 +10,10 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayescal._core.checks import as_numpy, check_choice, check_level
+from bayescal._core.keys import seed_of
 from bayescal._core.numerics import sigmoid
 from bayescal._core.optimise import Status
 from bayescal.calibrators._labels import frames_to_caller, read_rows
@@ -183,7 +183,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         self.state_ = {"theta": theta}
         status = Status(int(found.status))
         if self.inference != "map":
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            seed = seed_of(self.random_state)
             draws = method.sample(X, weights, settled, seed)
             if self.inference == "nuts":
                 warn_of_chains(self, draws)

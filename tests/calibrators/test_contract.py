@@ -22,6 +22,7 @@ from sklearn.exceptions import ConvergenceWarning, DataConversionWarning, NotFit
 from sklearn.model_selection import cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import check_random_state
 
 import bayescal as bc
 from bayescal.calibrators import Calibrator
@@ -466,3 +467,12 @@ def test_separable_scores_warn_and_say_what_to_do() -> None:
         fitted = bc.Logistic().fit(p, [0, 0, 1, 1])
     assert fitted.status_ == "unbounded" and found[0].filename == __file__
     assert fitted.predict(p).tolist() == [0, 0, 1, 1]
+
+
+@each([case for case in DEFAULTS if "random_state" in case().get_params()])
+def test_the_global_generator_is_left_alone(case: Case) -> None:
+    before = check_random_state(None).get_state(legacy=False)
+    p, y, w, _ = data_of(case.binary)
+    case().set_params(random_state=None).fit(p, y, w)
+    after = check_random_state(None).get_state(legacy=False)
+    assert str(before) == str(after)

@@ -39,7 +39,7 @@ def columns(name: str, z: Array) -> Array:
             "logistic": [one, z],
             "quadratic": [one, z, z**2],
             "beta 3": [one, np.log(p), -np.log1p(-p)],
-            "beta 2": [np.log(p), -np.log1p(-p)],
+            "beta 2": [np.log(2 * p), -np.log(2) - np.log1p(-p)],
             "beta 1": [z],
         }[name]
     )
@@ -211,9 +211,12 @@ def test_saturated_maps_by_hand() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-8)
     p = np.array([0.2, 0.8])
     state = Beta(2)._fit(*shares(logit(p), [(2, 1), (1, 3)]), 0)
-    design = np.stack([np.log(p), -np.log1p(-p)], axis=1)
+    design = np.stack([np.log(2 * p), -np.log(2 - 2 * p)], axis=1)
     a, b = np.linalg.solve(design, np.log([1 / 2, 3]))
     np.testing.assert_allclose([float(state["a"]), float(state["b"])], [a, b], rtol=1e-8)
+    assert float(state["c"]) == pytest.approx((a - b) * np.log(2), rel=1e-8)
+    half = Beta(2).fit([0.1, 0.4, 0.35, 0.8, 0.7], [0, 0, 1, 1, 1]).predict_proba([0.5])
+    np.testing.assert_allclose(half, 0.5, rtol=1e-15)
     p = np.array([0.2, 0.5, 0.9])
     state = Beta(3)._fit(*shares(logit(p), [(5, 1), (2, 1), (1, 6)]), 0)
     design = np.stack([np.log(p), -np.log1p(-p), np.ones(3)], axis=1)

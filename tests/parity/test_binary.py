@@ -54,7 +54,9 @@ def quiet() -> Any:
 @pytest.mark.parity("betacal")
 @pytest.mark.usefixtures("quiet")
 class TestBetacal:
-    @pytest.mark.parametrize(("theirs", "own"), [("abm", bc.Beta(3)), ("am", bc.Logistic())])
+    @pytest.mark.parametrize(
+        ("theirs", "own"), [("abm", bc.Beta(3)), ("ab", bc.Beta(2)), ("am", bc.Logistic())]
+    )
     def test_same_model_same_optimum(self, theirs: str, own: Any) -> None:
         import betacal
 

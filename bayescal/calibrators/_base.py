@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bayescal._core.checks import as_numpy, check_choice
+from bayescal._core.checks import as_numpy, check_choice, column_names, in_order
 from bayescal._core.keys import seed_of
 from bayescal._core.optimise import Status
 from bayescal.calibrators._inputs import (
@@ -125,7 +125,8 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         scores : array-like of shape (n,), (n, 1) or (n, k)
             As ``inputs`` says: probabilities or logits, a column for each class in sorted order, or
             in that of ``classes``; of two classes also the probability or log odds of the second
-            alone; or raw scores.
+            alone; or raw scores. Columns of a data frame that are named like the classes may stand
+            in any order.
         y : array-like of shape (n,)
             Labels, of any k values.
         sample_weight : array-like of shape (n,), optional
@@ -138,8 +139,9 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         Raises
         ------
         ValueError
-            If scores contradict ``inputs``, are not finite, or labels hold another number of
-            classes than the scores, without ``classes``.
+            If scores contradict ``inputs``, are not finite, or have columns named like some of the
+            classes only; or if labels hold another number of classes than the scores, without
+            ``classes``.
 
         Warns
         -----
@@ -148,11 +150,13 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         """
         check_choice(self.inputs, "inputs", INPUTS)
         self._check_options()
+        names = column_names(scores)
         rows = self._check_rows(scores, reset=True)
         columns = 2 if self.binary else max(2, rows.shape[1])
         self.classes_, rows, labels, weights = read_rows(
             rows, y, sample_weight, self.classes, columns
         )
+        rows = in_order(rows, names, self.classes_, "scores")
         values, least = convert(rows, self.inputs, self.domain)
         learned = self._learn(values, labels, weights, self._seed())
         state = {name: np.asarray(value) for name, value in learned.items()}
@@ -222,7 +226,14 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
     def _values(self, scores: Any) -> np.ndarray:
         """Return new scores in the domain of the fitted calibrator."""
         check_is_fitted(self)
-        rows = self._check_rows(scores, reset=False)
+        names = column_names(scores)
+        fitted = getattr(self, "feature_names_in_", None)
+        if names is not None and fitted is not None and len(scores.shape) == 2:
+            if set(fitted) == set(names) == {str(label) for label in self.classes_}:
+                # scikit-learn wants the order of the fit.
+                names = list(fitted)
+                scores = scores[names]
+        rows = in_order(self._check_rows(scores, reset=False), names, self.classes_, "scores")
         return convert(rows, self.inputs, self.domain, self.state_.get("least_probabilities"))[0]
 
     def _check_rows(self, scores: Any, reset: bool) -> np.ndarray:

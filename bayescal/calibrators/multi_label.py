@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.checks import as_numpy, check_weights
+from bayescal._core.checks import as_numpy, check_weights, column_names, in_order
 from bayescal.calibrators._combination import Combination, has_intervals
 
 __all__ = ["MultiLabel"]
@@ -67,7 +67,8 @@ class MultiLabel(Combination):
         Parameters
         ----------
         scores : array-like of shape (n, labels)
-            A column for each label, as the ``inputs`` of the calibrator says.
+            A column for each label, as the ``inputs`` of the calibrator says. Columns of two data
+            frames are matched by their names, if these are equal.
         Y : array-like of shape (n, labels)
             One where the label is present, zero where it is not.
         sample_weight : array-like of shape (n,), optional
@@ -81,8 +82,8 @@ class MultiLabel(Combination):
         ValueError
             If shapes differ, or ``Y`` holds anything but zeros and ones.
         """
-        rows = self._rows(scores)
-        names = getattr(Y, "columns", None)
+        names = column_names(Y)
+        rows = self._rows(scores, names)
         present = np.asarray(as_numpy(Y, "Y") if hasattr(Y, "detach") else Y)
         if present.shape != rows.shape:
             raise ValueError(
@@ -122,7 +123,7 @@ class MultiLabel(Combination):
 
     def _fitted_rows(self, scores: Any) -> np.ndarray:
         check_is_fitted(self)
-        rows = self._rows(scores)
+        rows = self._rows(scores, self.label_names_)
         if rows.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"scores must have {self.n_features_in_} columns as at the fit, got {rows.shape[1]}"
@@ -130,8 +131,9 @@ class MultiLabel(Combination):
         return rows
 
     @staticmethod
-    def _rows(scores: Any) -> np.ndarray:
+    def _rows(scores: Any, labels: Any) -> np.ndarray:
+        names = column_names(scores)
         rows = as_numpy(scores, "scores") if hasattr(scores, "detach") else np.asarray(scores)
         if rows.ndim != 2:
             raise ValueError(f"scores must have shape (n, labels), got {rows.shape}")
-        return rows
+        return rows if labels is None else in_order(rows, names, labels, "scores")

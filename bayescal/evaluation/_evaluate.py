@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.checks import as_numpy, check_count, check_level
+from bayescal._core.checks import as_numpy, check_count, check_level, column_names, in_order
 from bayescal.evaluation import _page
 from bayescal.evaluation._findings import find
 from bayescal.evaluation._measured import Measured
@@ -136,7 +136,8 @@ def evaluate(
     y : array of shape (n,)
         Labels in {0, 1}, or class codes in {0, ..., k - 1}.
     classes : sequence, optional
-        Names of the classes, in the order of their codes; by default the codes.
+        Names of the classes, in the order of their codes; by default the codes. Columns of a data
+        frame that are named like them may stand in any order.
     weights : array of shape (n,), optional
         Non-negative case weights. Whole ones are counts, the same as repeating cases. Cases of
         weight zero are left out.
@@ -182,7 +183,7 @@ def evaluate(
     given = dict(probs) if isinstance(probs, Mapping) else {"model": probs}
     if not given:
         raise ValueError("probs must not be an empty mapping")
-    models = {str(name): _columns(own, y, weights) for name, own in given.items()}
+    models = {str(name): _columns(own, y, weights, classes) for name, own in given.items()}
     if len(models) < len(given):
         raise ValueError("probs must have names that differ as text")
     shapes = {own.shape[1:] for own in models.values()}
@@ -221,9 +222,11 @@ def evaluate(
     )
 
 
-def _columns(probs: Any, y: Any, weights: Any) -> np.ndarray:
+def _columns(probs: Any, y: Any, weights: Any, classes: Sequence[Any] | None) -> np.ndarray:
     """Return probabilities, checked: (n, k), or (n,) of two classes."""
     array = as_numpy(probs, "probs")
+    codes = range(array.shape[1] if array.ndim == 2 else 2)
+    array = in_order(array, column_names(probs), codes if classes is None else classes)
     check_predictions(array, y, weights)
     array = array[:, 1] if array.ndim == 2 and array.shape[1] == 2 else array
     # Rounding that is forgiven ends here.

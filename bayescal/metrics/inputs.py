@@ -15,6 +15,8 @@ from bayescal._core.checks import (
     check_real,
     check_row_sums,
     check_weights,
+    column_names,
+    in_order,
 )
 
 __all__ = [
@@ -64,7 +66,11 @@ class Predictions(NamedTuple):
 
 
 def check_predictions(probs: Any, y: Any, weights: Any = None) -> Predictions:
-    """Check probabilities, labels and weights; leave out the cases of weight zero."""
+    """Check probabilities, labels and weights; leave out the cases of weight zero.
+
+    Columns of a data frame that have the classes' codes as names may stand in any order.
+    """
+    names = column_names(probs)
     probs, y = as_numpy(probs, "probs"), as_numpy(y, "y")
     if probs.ndim not in (1, 2):
         raise ValueError(f"probs must have shape (n,) or (n, k), got {probs.shape}")
@@ -78,13 +84,18 @@ def check_predictions(probs: Any, y: Any, weights: Any = None) -> Predictions:
     if y.shape != probs.shape[:1]:
         raise ValueError(f"y must have shape ({len(probs)},) to match probs, got {y.shape}")
     eps = _precision(probs.dtype)
-    probs, y, weights = _counted(probs, y, weights)
     classes = 2 if probs.ndim == 1 else probs.shape[1]
+    probs = in_order(probs, names, range(classes))
+    probs, y, weights = _counted(probs, y, weights)
     return Predictions(_check_probs(probs, eps), check_labels(y, classes, "y"), weights, eps)
 
 
 def check_many_labels(probs: Any, y: Any, weights: Any = None) -> Predictions:
-    """Check probabilities (n, l) and labels (n, l) that do not exclude each other, and weights."""
+    """Check probabilities (n, l) and labels (n, l) that do not exclude each other, and weights.
+
+    Columns of two data frames are matched by their names, if these are equal.
+    """
+    names, labels = column_names(probs), column_names(y)
     probs, y = as_numpy(probs, "probs"), as_numpy(y, "y")
     if probs.ndim != 2:
         raise ValueError(f"probs must have shape (n, labels), got {probs.shape}")
@@ -93,6 +104,8 @@ def check_many_labels(probs: Any, y: Any, weights: Any = None) -> Predictions:
     if y.shape != probs.shape:
         raise ValueError(f"y must have shape {probs.shape} to match probs, got {y.shape}")
     eps = _precision(probs.dtype)
+    if labels is not None:
+        probs = in_order(probs, names, labels)
     probs, y, weights = _counted(probs, y, weights)
     return Predictions(_check_range(probs), check_labels(y, 2, "y"), weights, eps)
 

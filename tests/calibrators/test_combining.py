@@ -170,3 +170,17 @@ def test_decision_values_of_several_classes() -> None:
     assert foreign.score(X, y) > 0.9
     with pytest.raises(ValueError, match="OneVsRest\\(Beta\\(\\)\\)"):
         bc.CalibratedClassifier(GaussianNB(), bc.Beta()).fit(X, y)
+
+
+def test_labels_are_matched_by_their_names() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.random((80, 3))
+    scores = pd.DataFrame(p, columns=["a", "b", "c"])
+    present = (pd.DataFrame(rng.random((80, 3)), columns=["a", "b", "c"]) < scores).astype(int)
+    expected = bc.MultiLabel(bc.Beta()).fit(p, present).predict_proba(p)
+    turned = scores[["c", "a", "b"]]
+    fitted = bc.MultiLabel(bc.Beta()).fit(turned, present)
+    for rows in (turned, scores, p):
+        np.testing.assert_array_equal(fitted.predict_proba(rows), expected)
+    with pytest.raises(ValueError, match="scores must have columns named like all"):
+        bc.MultiLabel(bc.Beta()).fit(scores.rename(columns={"a": "x"}), present)

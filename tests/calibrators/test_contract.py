@@ -15,6 +15,7 @@ from typing import Any
 import joblib
 import numpy as np
 import pandas as pd
+import polars
 import pytest
 import sklearn
 from sklearn.base import clone
@@ -366,6 +367,44 @@ def test_lists_series_and_frames(case: Case) -> None:
     assert fitted.feature_names_in_.tolist() == frame.columns.tolist()
     with pytest.raises(ValueError, match="feature names should match those that were passed"):
         fitted.predict_proba(at.add_prefix("other"))
+
+
+@each([case for case in DEFAULTS if not case.binary])
+@pytest.mark.parametrize("frame", [pd.DataFrame, polars.DataFrame], ids=["pandas", "polars"])
+def test_columns_named_like_the_classes_are_matched(case: Case, frame: Any) -> None:
+    p, y, w, new = data_of(case.binary)
+    labels = np.array(["b", "c", "a"])[y]
+
+    def named(probs: Array, names: str) -> Any:
+        return frame({name: probs[:, "bca".index(name)] for name in names})
+
+    expected = case().fit(p[:, [2, 0, 1]], labels, w).predict_proba(new[:, [2, 0, 1]])
+    for names in ("abc", "cab"):
+        fitted = case().fit(named(p, names), labels, w)
+        for others in ("abc", "bca"):
+            found = fitted.predict_proba(named(new, others))
+            np.testing.assert_array_equal(found, expected)
+    with pytest.raises(ValueError, match="scores must have columns named like all of the classes"):
+        case().fit(named(p, "abc").rename(**renamed(frame)), labels, w)
+
+
+def renamed(frame: Any) -> dict[str, Any]:
+    mapping = {"a": "x"}
+    return {"columns": mapping} if frame is pd.DataFrame else {"mapping": mapping}
+
+
+@each([case for case in DEFAULTS if case.binary])
+def test_a_column_alone_is_of_the_second_class(case: Case) -> None:
+    p, y, *_ = data_of(case.binary)
+    labels = np.array(["no", "yes"])[y]
+    expected = case().fit(p, labels).predict_proba(p)
+    for name in ("yes", "score"):
+        for scores in (pd.DataFrame({name: p}), pd.Series(p, name=name)):
+            found = case().fit(scores, labels).predict_proba(scores)
+            np.testing.assert_array_equal(found, expected)
+    for scores in (pd.DataFrame({"no": p}), pd.Series(p, name="no")):
+        with pytest.raises(ValueError, match="got .'no'.; give the column of the second class"):
+            case().fit(scores, labels)
 
 
 @each_default

@@ -446,3 +446,24 @@ def test_rows_must_sum_to_one(total: float, eps: float, passes: bool) -> None:
     text = f"p must have rows that sum to one, got a sum of {total:g} in row 1; do"
     with pytest.raises(ValueError, match=says(text)):
         checks.check_row_sums(rows, "p", eps=eps, advice="do")
+
+
+def test_columns_by_their_names() -> None:
+    rows = np.arange(6.0).reshape(2, 3)
+    turned = rows[:, [2, 0, 1]]
+    frame = pd.DataFrame(rows)
+    assert checks.column_names(frame) is None  # a range is no name
+    assert checks.column_names(rows) is None
+    assert checks.column_names(frame[[2, 0, 1]]) == [2, 0, 1]
+    for names in ([2, 0, 1], ["2", "0", "1"]):
+        np.testing.assert_array_equal(checks.in_order(turned, names, range(3)), rows)
+    for names in (["x", "y", "z"], None, [0, 1, 2]):
+        np.testing.assert_array_equal(checks.in_order(rows, names, range(3)), rows)
+    for names in ([0, 1, 3], [0, 1, 1], ["0", "x", "y"], [0, 1]):
+        with pytest.raises(ValueError, match="probs must have columns named like all"):
+            checks.in_order(rows, names, range(3))
+    one = np.ones((4, 1))
+    for name in ("b", "p", 0, 1):
+        assert checks.in_order(one, [name], ["a", "b"]) is one
+    with pytest.raises(ValueError, match="give the column of the second class"):
+        checks.in_order(one, ["a"], ["a", "b"])

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import norm
 
@@ -177,3 +178,14 @@ def test_p_values_are_written_as_in_the_field() -> None:
 def test_bad_input_is_an_error(probs: Any, options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         bayescal.evaluate(probs, [0, 1], **options)
+
+
+def test_columns_named_like_the_classes_are_matched() -> None:
+    rng = np.random.default_rng(0)
+    p, y = rng.dirichlet([1, 1, 1], 60), rng.integers(0, 3, 60)
+    frame = pd.DataFrame(p, columns=["no", "yes", "maybe"])[["yes", "maybe", "no"]]
+    options: dict[str, Any] = {"classes": ["no", "yes", "maybe"], "replicates": 20}
+    found, expected = (bayescal.evaluate(own, y, **options) for own in (frame, p))
+    assert found.to_dict() == expected.to_dict()
+    with pytest.raises(ValueError, match="probs must have columns named like all of the classes"):
+        bayescal.evaluate(frame, y, **{**options, "classes": ["no", "yes", "perhaps"]})

@@ -4,6 +4,7 @@ import math
 
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn.metrics
 
@@ -90,3 +91,16 @@ def test_precision_of_bfloat16_is_known() -> None:
 def test_bad_eps_is_an_error(eps: object, error: type[Exception]) -> None:
     with pytest.raises(error, match=r"eps must"):
         metrics.log_loss([0.5], [1], eps=eps)  # type: ignore[arg-type]
+
+
+def test_columns_named_like_the_codes_are_matched() -> None:
+    rng = np.random.default_rng(0)
+    p, y = rng.dirichlet([1, 1, 1], 50), rng.integers(0, 3, 50)
+    frame = pd.DataFrame(p, columns=["0", "1", "2"])[["2", "0", "1"]]
+    assert metrics.log_loss(frame, y) == metrics.log_loss(p, y)
+    assert metrics.log_loss(pd.DataFrame(p[:, ::-1]), y) == metrics.log_loss(p[:, ::-1], y)
+    with pytest.raises(ValueError, match="probs must have columns named like all of the classes"):
+        metrics.log_loss(pd.DataFrame(p, columns=["1", "2", "3"]), y)
+    many, present = pd.DataFrame(p, columns=list("abc")), pd.DataFrame(p > 0.4, columns=list("abc"))
+    expected = metrics.hamming_loss(p, p > 0.4)
+    assert metrics.hamming_loss(many[["c", "a", "b"]], present) == expected

@@ -66,7 +66,7 @@ class Nuts(Integrator):
                     _potential,
                     (each, sums[b], origin, centre, factor),
                     centre,
-                    run_key,
+                    jax.random.fold_in(run_key, b),
                     chains=chains,
                     warmup=_WARMUP,
                     draws=num_samples // chains,

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.optimise import Status
 from bayescal._core.precision import float64
 from bayescal.sweeps._cells import Cell, fold_in_text, keys_of
 from bayescal.sweeps._data import draw_block
@@ -74,7 +75,8 @@ def _run_block(task: Task) -> Result:
         jax.block_until_ready(found.log_odds)
         stop(name)
         values[name] = measure(task.metrics, found.log_odds, block.test_y)
-        status[name] = np.asarray(found.status, np.int8)
+        wrong = np.isnan(found.log_odds).any(axis=1)
+        status[name] = np.where(wrong, Status.INVALID, found.status).astype(np.int8)
         stop("metrics")
     return Result(values, status, dict(seconds))
 

@@ -70,4 +70,5 @@ def _all(made: tuple[Metric | str, ...], log_odds: jax.Array, y: jax.Array) -> j
             values.append(jax.nn.softplus(signed).mean())
         else:
             values.append(jnp.asarray(compute(metric, data, jnp), float))
-    return jnp.stack(values)
+    # NaN lies in no bin, and would be no error there.
+    return jnp.where(jnp.isnan(log_odds).any(), jnp.nan, jnp.stack(values))

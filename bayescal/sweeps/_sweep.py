@@ -96,7 +96,8 @@ def sweep(
     -------
     xarray.Dataset
         ``value`` with dimensions prior, n_train, class_ratio, method, dataset and metric; and
-        ``status``, how each fit ended: 0 converged, 1 stopped early, 2 without a finite optimum.
+        ``status``, how each fit ended: 0 converged, 1 stopped early, 2 without a finite optimum, 3
+        where a method predicts NaN: all its values are NaN there.
         Attributes name versions, device and key, and the seconds that each stage took. Its accessor
         ``.bayescal`` has tables, ranks and plots.
 

@@ -731,3 +731,12 @@ def test_three_classes_in_a_batch() -> None:
     np.testing.assert_allclose(result.probs.sum(axis=-1), 1, atol=1e-6)
     assert "2 x 6 x 3" in repr(result)
     assert "2 data sets of 6 to 6 observations" in repr(post)
+
+
+def test_chains_of_a_batch_are_independent() -> None:
+    """Equal data have other draws, or errors would not average out over data sets."""
+    prior = bc.GaussianPrior(mu0=dist.Normal(-1, 1), mu1=1.0, sigma=1.0)
+    data = [([-1.2, 0.3, 1.1], [0, 0, 1])] * 2
+    post = bc.posterior(prior, data, integrator="nuts", num_samples=400)
+    first, second = (np.asarray(post.draws(index)["mu0"]) for index in (0, 1))
+    assert abs(np.corrcoef(first, second)[0, 1]) < 0.3

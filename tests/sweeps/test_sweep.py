@@ -310,6 +310,21 @@ def test_what_is_refused() -> None:
         bc.sweep(WIDE, methods={"bad": lambda x, y, t: 0.0}, **SMALL)
 
 
+def test_a_method_that_predicts_nan_has_no_values() -> None:
+    def lost(x: np.ndarray, y: np.ndarray, points: np.ndarray) -> np.ndarray:
+        return np.where(np.arange(len(points)) == 3, np.nan, x[0] > 0)
+
+    def sure(x: np.ndarray, y: np.ndarray, points: np.ndarray) -> np.ndarray:
+        return np.full(len(points), np.inf)
+
+    metrics = {"ece": ("ece", {}), "log_loss": ("log_loss", {})}
+    found = bc.sweep(WIDE, methods={"lost": lost, "sure": sure}, metrics=metrics, **SMALL)
+    assert np.isnan(found.value.sel({"method": "lost"})).all()
+    assert (found.status.sel({"method": "lost"}) == 3).all()
+    assert not np.isnan(found.value.sel({"method": "sure", "metric": "ece"})).any()
+    assert (found.status.sel({"method": "sure"}) == 0).all()
+
+
 def test_progress_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     said: list[tuple[str, int, int]] = []
     bc.sweep(

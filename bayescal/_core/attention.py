@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
+from bayescal._core.arrays import Arrays
 from bayescal._core.blocks import POINTS_PER_CHUNK, block_elements, even_block
 from bayescal._core.numerics import subtract_maximum
 from bayescal._core.padding import padded_length
@@ -153,16 +154,14 @@ def _attention(
     lowest = float(np.finfo(np.float64).min)
     levels, size = inverse.shape[0], keys.values.shape[2]
 
-    def add(
-        some: tuple[jax.Array, jax.Array | None], place: jax.Array, carry: tuple[jax.Array, ...]
-    ) -> tuple[jax.Array, ...]:
+    def add(some: tuple[jax.Array, jax.Array | None], place: jax.Array, carry: Arrays) -> Arrays:
         rows, own = some
         products = jnp.matmul(rows, keys.keys[place].T, precision="highest")
         if own is not None and keys.groups is not None:
             products = jnp.where(own[:, None] == keys.groups[place], -jnp.inf, products)
         values = keys.values[place]
 
-        def level(of: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
+        def level(of: Arrays) -> tuple[jax.Array, jax.Array]:
             inverse, bias, top, sums = of
             scores = products * inverse + bias
             new_top = jnp.maximum(top, jnp.max(scores, axis=1))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from types import ModuleType
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +27,7 @@ _MANY = 20_000
 #: Cells by the exponent and seven binary digits: as fine beside 0 and 1 as between.
 _SHIFT = 45
 _HALF = 0x3FE << 7
+_Flag: TypeAlias = Array | bool
 
 
 def equal_width_cell(predicted: ArrayT, bins: int, xp: ModuleType) -> ArrayT:
@@ -41,12 +43,7 @@ def equal_width_cell(predicted: ArrayT, bins: int, xp: ModuleType) -> ArrayT:
 
 
 def equal_mass_sums(
-    predicted: ArrayT,
-    observed: ArrayT,
-    weights: ArrayT,
-    bins: int,
-    whole: Array | bool,
-    xp: ModuleType,
+    predicted: ArrayT, observed: ArrayT, weights: ArrayT, bins: int, whole: _Flag, xp: ModuleType
 ) -> ArrayT:
     """Return sums (3, bins) over bins of equal mass.
 
@@ -72,7 +69,7 @@ def equal_mass_sums(
 
 
 def _condense(
-    predicted: np.ndarray, observed: np.ndarray, weights: np.ndarray, bins: int, whole: Array | bool
+    predicted: np.ndarray, observed: np.ndarray, weights: np.ndarray, bins: int, whole: _Flag
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """Return predictions in ascending order, and weights times 1, predictions and outcomes.
 
@@ -105,7 +102,7 @@ def _condense(
     )
 
 
-def cut_cells(sums: ArrayT, bins: int, whole: Array | bool, xp: ModuleType) -> ArrayT:
+def cut_cells(sums: ArrayT, bins: int, whole: _Flag, xp: ModuleType) -> ArrayT:
     """Return sums (3, bins) over bins of equal mass from sums (3, cells), as if those were ties."""
     position = xp.arange(sums.shape[1])
     return _read_off(tuple(sums), position, position, bins, whole, xp)
@@ -124,7 +121,7 @@ def shift_bound(mass: np.ndarray, bins: int, whole: bool) -> float:
     return float(mass[cell[split]].sum())
 
 
-def mass_borders(total: ArrayT, bins: int, whole: Array | bool, xp: ModuleType) -> ArrayT:
+def mass_borders(total: ArrayT, bins: int, whole: _Flag, xp: ModuleType) -> ArrayT:
     """Return the cumulative masses (bins + 1,) at which bins begin and end."""
     steps = xp.arange(bins + 1).astype(total.dtype)
     size = xp.floor(total / bins)
@@ -133,12 +130,7 @@ def mass_borders(total: ArrayT, bins: int, whole: Array | bool, xp: ModuleType) 
 
 
 def _read_off(
-    rows: tuple[ArrayT, ...],
-    first: Array,
-    last: Array,
-    bins: int,
-    whole: Array | bool,
-    xp: ModuleType,
+    rows: tuple[ArrayT, ...], first: Array, last: Array, bins: int, whole: _Flag, xp: ModuleType
 ) -> ArrayT:
     """Return what lies between borders; rows ``first`` to ``last`` of each row are tied."""
     n = len(rows[0])

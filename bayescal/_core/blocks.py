@@ -13,7 +13,7 @@ _ELEMENTS_ACCELERATOR = 1 << 26
 POINTS_PER_CHUNK = 512
 
 Item = TypeVar("Item")
-Result = TypeVar("Result")
+Out = TypeVar("Out")
 
 
 def block_elements() -> int:
@@ -27,7 +27,7 @@ def even_block(n: int, most: int) -> int:
     return -(-n // count)
 
 
-def map_batch(function: Callable[[Item], Result], items: Item, size: int, rows: int) -> Result:
+def map_batch(function: Callable[[Item], Out], items: Item, size: int, rows: int) -> Out:
     """Map over the leading axis (size,) of all leaves, ``rows`` at a time; one without a loop."""
     if size > 1:
         return jax.lax.map(function, items, batch_size=rows)

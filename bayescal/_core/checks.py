@@ -7,13 +7,19 @@ Messages have the form ``<argument> must ..., got ...``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 
 Choice = TypeVar("Choice")
+#: One data set ``(x, y)`` or ``(x, y, mask)``, or a list of data sets ``(x, y)``.
+Data: TypeAlias = (
+    tuple[ArrayLike, ArrayLike]
+    | tuple[ArrayLike, ArrayLike, ArrayLike | None]
+    | Sequence[tuple[ArrayLike, ArrayLike]]
+)
 
 #: By how much the sum of a row of probabilities may differ from one.
 SUM_TOLERANCE = 1e-3
@@ -138,15 +144,12 @@ def check_level(value: float, name: str = "level") -> float:
     return number
 
 
-def check_strength(value: object, name: str = "strength") -> None:
+def check_strength(value: float | str, name: str = "strength") -> None:
     """Raise unless ``value`` is "cv" or a finite number of at least zero."""
     if isinstance(value, str) and value == "cv":
         return
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float, np.number))
-        or not 0 <= float(value) < np.inf
-    ):
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not number or not 0 <= float(value) < np.inf:
         raise ValueError(f"{name} must be 'cv' or not negative, got {value!r}")
 
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.arrays import Array, ArrayT
+from bayescal._core.arrays import Array, Arrays, ArrayT
 
 #: So many equations are solved in the open, more by the library.
 _UNROLLED = 4
@@ -73,7 +73,7 @@ def lasso_step(strength: jax.Array) -> Direction[jax.Array]:
     ) -> tuple[jax.Array, jax.Array]:
         diagonal = jnp.diagonal(hessian)
 
-        def coordinate(j: int, carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        def coordinate(j: int, carry: Arrays) -> Arrays:
             z, slope, moved = carry
             curvature = diagonal[j]
             free = z[j] - slope[j] / curvature
@@ -82,13 +82,13 @@ def lasso_step(strength: jax.Array) -> Direction[jax.Array]:
             moved = jnp.maximum(moved, jnp.sqrt(curvature) * jnp.abs(change))
             return z.at[j].set(new), slope + hessian[:, j] * change, moved
 
-        def sweep(carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        def sweep(carry: Arrays) -> Arrays:
             number, z, slope, _ = carry
             zero = jnp.zeros((), x.dtype)
             z, slope, moved = jax.lax.fori_loop(0, x.shape[0], coordinate, (z, slope, zero))
             return number + 1, z, slope, moved
 
-        def unsettled(carry: tuple[jax.Array, ...]) -> jax.Array:
+        def unsettled(carry: Arrays) -> jax.Array:
             return (carry[0] < _SWEEPS) & (carry[3] > _SETTLED)
 
         start = jnp.zeros((), int), x, gradient, jnp.full((), jnp.inf, x.dtype)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 
+from bayescal._core.arrays import Arrays
+
 if TYPE_CHECKING:
     from numpyro.infer.hmc import HMCState
 
@@ -65,10 +67,10 @@ def run_chains(
         def draw(number: jax.Array) -> jax.Array:
             return jax.random.normal(jax.random.fold_in(own, number), centre.shape, centre.dtype)
 
-        def unfinished(carry: tuple[jax.Array, ...]) -> jax.Array:
+        def unfinished(carry: Arrays) -> jax.Array:
             return (carry[0] < _TRIES) & ~carry[2]
 
-        def again(carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        def again(carry: Arrays) -> Arrays:
             z = draw(carry[0])
             return carry[0] + 1, z, usable(z)
 

@@ -101,10 +101,7 @@ def while_loop(
 
 
 def iterate(
-    step: Callable[[State], State],
-    state: State,
-    max_iterations: int,
-    xp: ModuleType = jnp,
+    step: Callable[[State], State], state: State, max_iterations: int, xp: ModuleType = jnp
 ) -> State:
     """Repeat ``step`` on a state (what is iterated, ..., status) while its status is negative.
 

@@ -12,21 +12,19 @@ import numpy as np
 _MAX_ENTRIES = 256
 
 Tree = TypeVar("Tree")
-Found = TypeVar("Found")
-Static = TypeVarTuple("Static")
+Out = TypeVar("Out")
+Rest = TypeVarTuple("Rest")
 
 
-def cached_by_structure(
-    function: Callable[[Tree, *Static], Found],
-) -> Callable[[Tree, *Static], Found]:
+def cached_by_structure(function: Callable[[Tree, *Rest], Out]) -> Callable[[Tree, *Rest], Out]:
     """Cache ``function(tree, *static)`` by the tree's structure, shapes and dtypes.
 
     For facts found by abstract tracing, which costs milliseconds each time.
     """
-    found: dict[Hashable, Found] = {}
+    found: dict[Hashable, Out] = {}
 
     @functools.wraps(function)
-    def wrapper(tree: Tree, *static: *Static) -> Found:
+    def wrapper(tree: Tree, *static: *Rest) -> Out:
         leaves, structure = jax.tree.flatten(tree)
         shapes = tuple((np.shape(leaf), str(getattr(leaf, "dtype", type(leaf)))) for leaf in leaves)
         key = structure, shapes, static

@@ -59,6 +59,6 @@ def _names_of(module: ModuleType) -> list[str]:
     return [name for name, value in vars(module).items() if _is_public(name, value)]
 
 
-def _is_public(name: str, value: Any) -> bool:
+def _is_public(name: str, value: object) -> bool:
     """Return whether a name is for users: what this package defines, but modules."""
     return name[0] != "_" and str(getattr(value, "__module__", "")).startswith("bayescal")

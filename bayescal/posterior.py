@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import numpy as np
 
 from bayescal._core import checks
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.keys import as_key
 from bayescal._core.padding import pad_axis
 from bayescal._core.precision import float64
@@ -17,7 +17,7 @@ from bayescal._core.warnings import AccuracyWarning, SamplingWarning
 from bayescal.inference import INTEGRATORS, Problem, Setup, Summary, condition, keep_draws, pareto_k
 from bayescal.inference.prediction import Prediction
 from bayescal.inference.result import METHODS, Posterior
-from bayescal.models import Prior
+from bayescal.models import Family, Prior
 from bayescal.models.prior import fit_shapes, stack_priors, widen
 
 __all__ = ["posterior", "posterior_predict"]
@@ -28,11 +28,11 @@ _LARGEST_K = 0.7
 
 def posterior(
     prior: Prior | Sequence[Prior],
-    data: Any,
+    data: checks.Data,
     *,
     integrator: str = "montecarlo",
     num_samples: int = 100_000,
-    class_prior: Any = 0.5,
+    class_prior: ArrayLike = 0.5,
     key: int | jax.Array = 0,
 ) -> Posterior:
     r"""Condition a generative model on labelled data, once; predict from the result, often.
@@ -130,32 +130,31 @@ def posterior(
         use = stack_priors(shaped + shaped[-1:] * (padded - count)) if stacked else shaped[0]
         sums = jax.device_put(pad_axis(sums, padded, 0))
         origin = jax.device_put(origin)
-        problem = Problem(use, sums, origin, jax.device_put(log_prior))
+        problem = Problem(use, sums, origin, jax.device_put(log_prior), None)
         state = rule.prepare(problem, as_key(key), num_samples, stacked)
         setup = Setup(rule, rule.realised_size(state, num_samples), stacked)
         problem = keep_draws(setup, problem._replace(state=state))
         none, stated = np.full(count, np.nan), rule.stated(state)
         if stated is None:
             problem, found = condition(setup, problem)
-            found = found._replace(quadrature_error=none)
         else:
             found = Summary(stated[0], none, none, stated[1])
         summary = Summary(*(np.asarray(value)[:count] for value in found))
     if rule.weighted:
         summary = summary._replace(pareto_k=pareto_k(summary.pareto_k))
-    _judge(rule, summary, setup.size, batch.single)
+    _judge(setup, summary, batch.single)
     return Posterior(priors if stacked else priors[0], batch, setup, problem, summary, num_samples)
 
 
 def posterior_predict(
     prior: Prior | Sequence[Prior],
-    data: Any,
-    x: Any = None,
+    data: checks.Data,
+    x: ArrayLike | None = None,
     *,
     method: str = "predictive",
     integrator: str = "montecarlo",
     num_samples: int = 100_000,
-    class_prior: Any = 0.5,
+    class_prior: ArrayLike = 0.5,
     key: int | jax.Array = 0,
 ) -> Prediction:
     r"""Predict optimally from a known generative model and labelled data.
@@ -227,7 +226,7 @@ def posterior_predict(
     return post.predict(x, method=method)
 
 
-def _check_prior(prior: Any) -> tuple[list[Prior], bool]:
+def _check_prior(prior: object) -> tuple[list[Prior], bool]:
     """Return a list of priors, and whether the user gave one for each data set."""
     if isinstance(prior, Prior):
         return [prior], False
@@ -240,15 +239,16 @@ def _check_prior(prior: Any) -> tuple[list[Prior], bool]:
     )
 
 
-def _class_sums(family: Any, batch: checks.Batch, origin: np.ndarray) -> np.ndarray:
+def _class_sums(family: Family, batch: checks.Batch, origin: np.ndarray) -> np.ndarray:
     """Return the sums (batch, classes, p) of the features over each class, in float64."""
     phi = family.features(batch.x, origin, np)
     member = (batch.y[..., None] == np.arange(family.classes)) & batch.mask[..., None]
     return np.einsum("bnk,bnp->bkp", member.astype(np.float64), phi, optimize=True)
 
 
-def _judge(rule: Any, summary: Summary, size: int, single: bool) -> None:
+def _judge(setup: Setup, summary: Summary[np.ndarray], single: bool) -> None:
     """Raise if the prior excludes the data; warn if the integration is not to be trusted."""
+    rule, size = setup.integrator, setup.size
     impossible = np.flatnonzero(np.isneginf(summary.log_evidence))
     if impossible.size:
         where = "" if single else f" (data set {impossible[0]})"

@@ -12,12 +12,14 @@ of them, exponentials and averages, may be float32.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
+from bayescal._core.arrays import Arrays
 from bayescal._core.blocks import POINTS_PER_CHUNK, block_elements, even_block
 from bayescal._core.numerics import subtract_maximum
 from bayescal._core.padding import padded_length
@@ -53,7 +55,7 @@ def prepare_keys(
     keys: np.ndarray,
     bias: np.ndarray,
     values: np.ndarray,
-    dtype: Any,
+    dtype: npt.DTypeLike,
     groups: np.ndarray | None = None,
 ) -> Keys:
     """Copy keys to the device, split into blocks.
@@ -73,7 +75,7 @@ def prepare_keys(
     block = even_block(padded, block_elements() // POINTS_PER_CHUNK)
     count = -(-padded // block)
 
-    def blocks(array: np.ndarray, fill: float, dtype: Any, ones: int = 0) -> jax.Array:
+    def blocks(array: np.ndarray, fill: float, dtype: npt.DTypeLike, ones: int = 0) -> jax.Array:
         """Return the rows in blocks, the last one filled up, with columns of ones added."""
         if array.ndim == 1:
             whole = np.full(count * block, fill, dtype)
@@ -152,14 +154,14 @@ def _attention(
     lowest = float(np.finfo(np.float64).min)
     levels, size = inverse.shape[0], keys.values.shape[2]
 
-    def add(some: Any, place: Any, carry: Any) -> Any:
+    def add(some: tuple[jax.Array, jax.Array | None], place: jax.Array, carry: Arrays) -> Arrays:
         rows, own = some
         products = jnp.matmul(rows, keys.keys[place].T, precision="highest")
         if own is not None and keys.groups is not None:
             products = jnp.where(own[:, None] == keys.groups[place], -jnp.inf, products)
         values = keys.values[place]
 
-        def level(of: Any) -> Any:
+        def level(of: Arrays) -> tuple[jax.Array, jax.Array]:
             inverse, bias, top, sums = of
             scores = products * inverse + bias
             new_top = jnp.maximum(top, jnp.max(scores, axis=1))
@@ -171,7 +173,7 @@ def _attention(
 
         return jax.lax.map(level, (inverse, keys.bias[place], *carry))
 
-    def chunk(some: Any) -> jax.Array:
+    def chunk(some: tuple[jax.Array, jax.Array | None]) -> jax.Array:
         start = (
             jnp.full((levels, width), lowest, np.float64),
             jnp.zeros((levels, width, size), dtype),

@@ -13,20 +13,24 @@ in a calibrator (:func:`equal_mass_cuts`), the border moves to the nearer end of
 from __future__ import annotations
 
 import math
-from typing import Any
+from types import ModuleType
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from bayescal._core.arrays import Array, ArrayT
 
 #: Of more cases than this, only those near a border of bins are sorted.
 _MANY = 20_000
 #: Cells by the exponent and seven binary digits: as fine beside 0 and 1 as between.
 _SHIFT = 45
 _HALF = 0x3FE << 7
+_Flag: TypeAlias = Array | bool
 
 
-def equal_width_cell(predicted: Any, bins: int, xp: Any) -> Any:
+def equal_width_cell(predicted: ArrayT, bins: int, xp: ModuleType) -> ArrayT:
     """Return the bin (j / bins, (j + 1) / bins] of each prediction, with 0 in the first.
 
     The border j / bins is the quotient as it is rounded: 0.2 lies on the border 3 / 15.
@@ -39,8 +43,8 @@ def equal_width_cell(predicted: Any, bins: int, xp: Any) -> Any:
 
 
 def equal_mass_sums(
-    predicted: Any, observed: Any, weights: Any, bins: int, whole: Any, xp: Any
-) -> Any:
+    predicted: ArrayT, observed: ArrayT, weights: ArrayT, bins: int, whole: _Flag, xp: ModuleType
+) -> ArrayT:
     """Return sums (3, bins) over bins of equal mass.
 
     Cumulative sums over distinct predictions, straight in between, are read off at the borders:
@@ -48,7 +52,9 @@ def equal_mass_sums(
     hold one more where the number does not divide.
     """
     if xp is np and len(predicted) > _MANY:
-        value, rows = _condense(predicted, observed, weights, bins, whole)
+        value, rows = _condense(
+            np.asarray(predicted), np.asarray(observed), np.asarray(weights), bins, whole
+        )
     else:
         order = xp.argsort(predicted)
         value, weights = predicted[order], weights[order]
@@ -63,7 +69,7 @@ def equal_mass_sums(
 
 
 def _condense(
-    predicted: np.ndarray, observed: np.ndarray, weights: np.ndarray, bins: int, whole: Any
+    predicted: np.ndarray, observed: np.ndarray, weights: np.ndarray, bins: int, whole: _Flag
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """Return predictions in ascending order, and weights times 1, predictions and outcomes.
 
@@ -96,7 +102,7 @@ def _condense(
     )
 
 
-def cut_cells(sums: Any, bins: int, whole: Any, xp: Any) -> Any:
+def cut_cells(sums: ArrayT, bins: int, whole: _Flag, xp: ModuleType) -> ArrayT:
     """Return sums (3, bins) over bins of equal mass from sums (3, cells), as if those were ties."""
     position = xp.arange(sums.shape[1])
     return _read_off(tuple(sums), position, position, bins, whole, xp)
@@ -115,7 +121,7 @@ def shift_bound(mass: np.ndarray, bins: int, whole: bool) -> float:
     return float(mass[cell[split]].sum())
 
 
-def mass_borders(total: Any, bins: int, whole: Any, xp: Any) -> Any:
+def mass_borders(total: ArrayT, bins: int, whole: _Flag, xp: ModuleType) -> ArrayT:
     """Return the cumulative masses (bins + 1,) at which bins begin and end."""
     steps = xp.arange(bins + 1).astype(total.dtype)
     size = xp.floor(total / bins)
@@ -123,7 +129,9 @@ def mass_borders(total: Any, bins: int, whole: Any, xp: Any) -> Any:
     return xp.where(whole, counted, steps / bins * total)
 
 
-def _read_off(rows: Any, first: Any, last: Any, bins: int, whole: Any, xp: Any) -> Any:
+def _read_off(
+    rows: tuple[ArrayT, ...], first: Array, last: Array, bins: int, whole: _Flag, xp: ModuleType
+) -> ArrayT:
     """Return what lies between borders; rows ``first`` to ``last`` of each row are tied."""
     n = len(rows[0])
     zero = xp.zeros(1, rows[0].dtype)
@@ -138,8 +146,8 @@ def _read_off(rows: Any, first: Any, last: Any, bins: int, whole: Any, xp: Any) 
     return xp.stack([values[1:] - values[:-1] for values in (borders, *at_border)])
 
 
-def _running_max(values: Any, xp: Any) -> Any:
-    return np.maximum.accumulate(values) if xp is np else jax.lax.cummax(values)
+def _running_max(values: Array, xp: ModuleType) -> Array:
+    return np.maximum.accumulate(values) if xp is np else jax.lax.cummax(jnp.asarray(values))
 
 
 def equal_mass_cuts(mass: np.ndarray, bins: np.ndarray, whole: bool) -> np.ndarray:
@@ -182,7 +190,7 @@ def equal_mass_cuts(mass: np.ndarray, bins: np.ndarray, whole: bool) -> np.ndarr
     return np.where(step == number, len(mass) - 1, above - lower)
 
 
-def binned_error(sums: Any, norm: float, xp: Any) -> Any:
+def binned_error(sums: ArrayT, norm: float, xp: ModuleType) -> ArrayT:
     """Return the norm over bins of the gap of mean prediction and outcome, weighted by mass."""
     mass = sums[0]
     gap = xp.abs(sums[1] - sums[2]) / xp.where(mass > 0, mass, 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import jax
 
@@ -11,6 +11,9 @@ import jax
 _ELEMENTS = {"cpu": 1 << 19}
 _ELEMENTS_ACCELERATOR = 1 << 26
 POINTS_PER_CHUNK = 512
+
+Item = TypeVar("Item")
+Out = TypeVar("Out")
 
 
 def block_elements() -> int:
@@ -24,7 +27,7 @@ def even_block(n: int, most: int) -> int:
     return -(-n // count)
 
 
-def map_batch(function: Callable[[Any], Any], items: Any, size: int, rows: int) -> Any:
+def map_batch(function: Callable[[Item], Out], items: Item, size: int, rows: int) -> Out:
     """Map over the leading axis (size,) of all leaves, ``rows`` at a time; one without a loop."""
     if size > 1:
         return jax.lax.map(function, items, batch_size=rows)

@@ -7,9 +7,19 @@ Messages have the form ``<argument> must ..., got ...``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
+
+from bayescal._core.arrays import ArrayLike
+
+Choice = TypeVar("Choice")
+#: One data set ``(x, y)`` or ``(x, y, mask)``, or a list of data sets ``(x, y)``.
+Data: TypeAlias = (
+    tuple[ArrayLike, ArrayLike]
+    | tuple[ArrayLike, ArrayLike, ArrayLike | None]
+    | Sequence[tuple[ArrayLike, ArrayLike]]
+)
 
 #: By how much the sum of a row of probabilities may differ from one.
 SUM_TOLERANCE = 1e-3
@@ -33,13 +43,12 @@ class Batch(NamedTuple):
     single: bool
 
 
-def as_numpy(value: Any, name: str) -> np.ndarray:
+def as_numpy(value: ArrayLike, name: str) -> np.ndarray:
     """Convert NumPy, pandas, polars, JAX or PyTorch input to a numeric NumPy array."""
-    if hasattr(value, "detach"):
-        value = value.detach().cpu()
-        if "bfloat16" in str(value.dtype):
-            value = value.float()
-        value = value.numpy()
+    detach = getattr(value, "detach", None)
+    if detach is not None:
+        tensor = detach().cpu()
+        value = (tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy()
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -104,7 +113,7 @@ def check_labels(labels: np.ndarray, classes: int, name: str = "labels") -> np.n
     return labels.astype(np.int64)
 
 
-def check_count(value: Any, name: str) -> int:
+def check_count(value: object, name: str) -> int:
     """Return ``value`` as an integer of at least one."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name} must be an integer, got {value!r}")
@@ -113,13 +122,13 @@ def check_count(value: Any, name: str) -> int:
     return int(value)
 
 
-def check_real(value: Any, name: str, wanted: str = "a number") -> None:
+def check_real(value: object, name: str, wanted: str = "a number") -> None:
     """Raise unless ``value`` is a number of Python or NumPy."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
         raise TypeError(f"{name} must be {wanted}, got {value!r}")
 
 
-def check_choice(value: Any, name: str, choices: Sequence[Any]) -> Any:
+def check_choice(value: Choice, name: str, choices: Sequence[Choice]) -> Choice:
     """Return ``value`` if it is one of ``choices``."""
     if value not in choices:
         options = ", ".join(repr(c) for c in choices)
@@ -127,7 +136,7 @@ def check_choice(value: Any, name: str, choices: Sequence[Any]) -> Any:
     return value
 
 
-def check_level(value: Any, name: str = "level") -> float:
+def check_level(value: float, name: str = "level") -> float:
     """Return ``value`` as a float strictly between 0 and 1."""
     number = float(value)
     if not 0 < number < 1:
@@ -135,7 +144,7 @@ def check_level(value: Any, name: str = "level") -> float:
     return number
 
 
-def check_strength(value: Any, name: str = "strength") -> None:
+def check_strength(value: float | str, name: str = "strength") -> None:
     """Raise unless ``value`` is "cv" or a finite number of at least zero."""
     if isinstance(value, str) and value == "cv":
         return
@@ -145,7 +154,7 @@ def check_strength(value: Any, name: str = "strength") -> None:
 
 
 def check_weights(
-    weights: Any, n: int, name: str = "sample_weight", *, match: str = "y"
+    weights: ArrayLike | None, n: int, name: str = "sample_weight", *, match: str = "y"
 ) -> np.ndarray:
     """Return (n,) weights of rows in float64: ones where none are given, not all zero."""
     if weights is None:
@@ -161,7 +170,7 @@ def check_weights(
     return array
 
 
-def check_class_prior(value: Any, classes: int) -> np.ndarray:
+def check_class_prior(value: ArrayLike, classes: int) -> np.ndarray:
     """Return the (classes,) vector of class probabilities.
 
     A number is the probability of class 1 of two; 0.5 means equally likely classes for any number.
@@ -185,7 +194,7 @@ def check_class_prior(value: Any, classes: int) -> np.ndarray:
     return array / array.sum()
 
 
-def check_data(data: Any, univariate: bool, classes: int) -> Batch:
+def check_data(data: object, univariate: bool, classes: int) -> Batch:
     """Check one data set ``(x, y)``, a padded batch ``(x, y, mask)`` or a list of data sets."""
     if isinstance(data, list):
         return _check_list(data, univariate, classes)
@@ -261,7 +270,7 @@ def _check_list(data: list, univariate: bool, classes: int) -> Batch:
     )
 
 
-def check_points(x: Any, data: Batch, univariate: bool) -> np.ndarray:
+def check_points(x: ArrayLike, data: Batch, univariate: bool) -> np.ndarray:
     """Check test points and return them as (1 or batch, m) or (1 or batch, m, d).
 
     A leading axis of one means that all data sets share the points.

@@ -6,18 +6,21 @@ Conjugate gradients, for Hessians that are never formed, are in ``newton_cg``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from types import ModuleType
+from typing import TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from bayescal._core.arrays import Array, Arrays, ArrayT
 
 #: So many equations are solved in the open, more by the library.
 _UNROLLED = 4
 _SWEEPS, _SETTLED = 1000, 1e-12
 
 
-def solve_positive(matrix: Any, vector: Any, xp: Any = jnp) -> Any:
+def solve_positive(matrix: Array, vector: Array, xp: ModuleType = jnp) -> Array:
     """Solve for a symmetric positive definite ``matrix`` (p, p); NaN where it is not.
 
     Few unknowns are eliminated in the open, which under ``vmap`` is far faster than a library call
@@ -32,35 +35,37 @@ def solve_positive(matrix: Any, vector: Any, xp: Any = jnp) -> Any:
         return np.linalg.solve(triangle.T, np.linalg.solve(triangle, vector))
     if p > _UNROLLED:
         return jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(matrix, lower=True), vector)
-    factor: list[list[Any]] = [[None] * p for _ in range(p)]
-    forward: list[Any] = []
+    factor: list[list[jax.Array]] = [[] for _ in range(p)]
+    forward: list[jax.Array] = []
     for i in range(p):
         for j in range(i + 1):
             rest = matrix[i, j] - sum(
                 (factor[i][k] * factor[j][k] for k in range(j)), start=jnp.zeros((), matrix.dtype)
             )
-            factor[i][j] = jnp.sqrt(rest) if i == j else rest / factor[j][j]
+            factor[i].append(jnp.sqrt(rest) if i == j else rest / factor[j][j])
         done = sum((factor[i][k] * forward[k] for k in range(i)), start=jnp.zeros((), vector.dtype))
         forward.append((vector[i] - done) / factor[i][i])
-    solution: list[Any] = [None] * p
+    solution: dict[int, jax.Array] = {}
     for i in reversed(range(p)):
         done = sum(
             (factor[k][i] * solution[k] for k in range(i + 1, p)), start=jnp.zeros((), vector.dtype)
         )
         solution[i] = (forward[i] - done) / factor[i][i]
-    return jnp.stack(solution)
+    return jnp.stack([solution[i] for i in range(p)])
 
 
-Direction = Callable[[Any, Any, Any], tuple[Any, Any]]
+Direction: TypeAlias = Callable[[ArrayT, ArrayT, ArrayT], tuple[ArrayT, ArrayT]]
 
 
-def newton_step(hessian: Any, gradient: Any, x: Any, xp: Any = jnp) -> tuple[Any, Any]:
+def newton_step(
+    hessian: ArrayT, gradient: ArrayT, x: ArrayT, xp: ModuleType = jnp
+) -> tuple[ArrayT, ArrayT]:
     """Return the step to subtract, and what it promises to gain, to first order."""
-    step = solve_positive(hessian, gradient, xp)
+    step = cast(ArrayT, solve_positive(hessian, gradient, xp))
     return step, gradient @ step
 
 
-def lasso_step(strength: jax.Array) -> Direction:
+def lasso_step(strength: jax.Array) -> Direction[jax.Array]:
     """Return the step of a quadratic model plus ``sum(strength * |x|)``, by coordinate descent."""
 
     def direction(
@@ -68,7 +73,7 @@ def lasso_step(strength: jax.Array) -> Direction:
     ) -> tuple[jax.Array, jax.Array]:
         diagonal = jnp.diagonal(hessian)
 
-        def coordinate(j: int, carry: Any) -> Any:
+        def coordinate(j: int, carry: Arrays) -> Arrays:
             z, slope, moved = carry
             curvature = diagonal[j]
             free = z[j] - slope[j] / curvature
@@ -77,13 +82,13 @@ def lasso_step(strength: jax.Array) -> Direction:
             moved = jnp.maximum(moved, jnp.sqrt(curvature) * jnp.abs(change))
             return z.at[j].set(new), slope + hessian[:, j] * change, moved
 
-        def sweep(carry: Any) -> Any:
+        def sweep(carry: Arrays) -> Arrays:
             number, z, slope, _ = carry
             zero = jnp.zeros((), x.dtype)
             z, slope, moved = jax.lax.fori_loop(0, x.shape[0], coordinate, (z, slope, zero))
             return number + 1, z, slope, moved
 
-        def unsettled(carry: Any) -> jax.Array:
+        def unsettled(carry: Arrays) -> jax.Array:
             return (carry[0] < _SWEEPS) & (carry[3] > _SETTLED)
 
         start = jnp.zeros((), int), x, gradient, jnp.full((), jnp.inf, x.dtype)

@@ -9,7 +9,7 @@ mapped and compiled by the caller.  Nothing of size (n, m) is held: memory is O(
 from __future__ import annotations
 
 import functools
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -254,7 +254,7 @@ def kernel_log_density(
     n, d = x.shape
     weights = np.ones(n) if weights is None else weights
     length = padded_length(n)
-    rule: Any = bandwidth if isinstance(bandwidth, str) else "number"
+    rule = bandwidth if isinstance(bandwidth, str) else "number"
     with float64():
         found = _fitted_log_density(
             pad_axis(np.asarray(x, np.float64), length, 0),
@@ -286,7 +286,7 @@ def _centre(x: jax.Array, weights: jax.Array) -> jax.Array:
     return jnp.where(high >= low, low + high, 0) / 2
 
 
-def _whitened(x: jax.Array, scale: jax.Array, centre: jax.Array, dtype: Any) -> jax.Array:
+def _whitened(x: jax.Array, scale: jax.Array, centre: jax.Array, dtype: np.dtype) -> jax.Array:
     """Return points between which a kernel is exp(-distance**2), relative to the centre.
 
     Points too far for the square of their distance to be a number are drawn nearer.
@@ -321,7 +321,9 @@ def _log_sums(
     dtype = points.dtype
 
     def chunk(some: jax.Array) -> jax.Array:
-        def add(carry: Any, item: Any) -> tuple[Any, None]:
+        def add(
+            carry: tuple[jax.Array, jax.Array], item: tuple[jax.Array, jax.Array]
+        ) -> tuple[tuple[jax.Array, jax.Array], None]:
             top, total = carry
             distance = _squared_distance(item[0], some)
             if left_out_factor is not None:

@@ -7,29 +7,34 @@ for one problem, with ``xp=numpy`` on the host or else for ``vmap`` and one comp
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.optimise import Minimum, Status, iterate, negligible, while_loop
+from bayescal._core.arrays import Array, ArrayT
+from bayescal._core.optimise import Minimum, State, Status, iterate, negligible, while_loop
 
 #: Of the residual of the linear system, in the norm of the preconditioner, at most.
 _LOOSEST, _TIGHTEST = 0.1, 1e-4
 _HALVINGS = 40
 _SLOW = 1e-2
 
+At = TypeVar("At")
+Prepared = TypeVar("Prepared")
 
-class Point(NamedTuple):
+
+class Point(NamedTuple, Generic[ArrayT, At]):
     """A function's value and gradient (p,) at a point, and what products with its Hessian need."""
 
-    value: Any
-    gradient: Any
-    state: Any
+    value: ArrayT
+    gradient: ArrayT
+    state: At
 
 
-class Curvature(NamedTuple):
+class Curvature(NamedTuple, Generic[ArrayT, At, Prepared]):
     """How to use the Hessian.
 
     Attributes
@@ -46,26 +51,26 @@ class Curvature(NamedTuple):
         Products in one step, at most.
     """
 
-    product: Callable[[Any, Any], Any]
-    prepare: Callable[[Any], Any]
-    precondition: Callable[[Any, Any], Any]
+    product: Callable[[At, ArrayT], ArrayT]
+    prepare: Callable[[At], Prepared]
+    precondition: Callable[[Prepared, ArrayT], ArrayT]
     patience: int
     most: int
 
 
 def newton_cg(
-    evaluate: Callable[[Any], Point],
-    curvature: Curvature,
-    start: Any,
+    evaluate: Callable[[ArrayT], Point[ArrayT, At]],
+    curvature: Curvature[ArrayT, At, Prepared],
+    start: ArrayT,
     *,
-    scale: Any,
-    unbounded: Callable[[Any, Point], Any] | None = None,
+    scale: ArrayT | float,
+    unbounded: Callable[[ArrayT, Point[ArrayT, At]], Array | bool] | None = None,
     tolerance: float = 1e-10,
     max_iterations: int = 100,
     max_slow: int | None = None,
-    prepared: Any = None,
-    xp: Any = jnp,
-) -> tuple[Minimum, Any]:
+    prepared: Prepared | None = None,
+    xp: ModuleType = jnp,
+) -> tuple[Minimum[ArrayT], Prepared]:
     """Minimise a convex function by Newton steps that conjugate gradients find, each downhill.
 
     Parameters
@@ -106,7 +111,7 @@ def newton_cg(
             prepared = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     eps = float(xp.finfo(start.dtype).eps)
 
-    def once(carry: Any) -> Any:
+    def once(carry: State) -> State:
         x, here, prepared, then, used, slow, _, _ = carry
         # Also where the loss has fallen far: then the curvature has too.
         stale = (used > curvature.patience) | (here.value < 0.5 * then)
@@ -136,19 +141,24 @@ def newton_cg(
     zero = xp.zeros((), int)
     state = (start, first, prepared, then, used, zero, nothing, status)
     found = iterate(once, state, max_iterations, xp)
-    number, x, here, prepared, *_, decrement, status = found
+    number, x, here, ready, *_, decrement, status = found
     if unbounded is not None and (xp is not np or status <= Status.LIMIT):
         runaway = (status <= Status.LIMIT) & unbounded(x, here)
         status = xp.where(runaway, Status.UNBOUNDED, status)
-    return Minimum(x, here.value, decrement, number, status, here.gradient), prepared
+    return Minimum(x, here.value, decrement, number, status, here.gradient), ready
 
 
 def _solve(
-    here: Point, curvature: Curvature, prepared: Any, scale: Any, tolerance: float, xp: Any
-) -> Any:
+    here: Point[ArrayT, At],
+    curvature: Curvature[ArrayT, At, Prepared],
+    prepared: Prepared,
+    scale: ArrayT | float,
+    tolerance: float,
+    xp: ModuleType,
+) -> tuple[ArrayT, ArrayT]:
     """Return a step (p,) by preconditioned conjugate gradients, and how many products it took."""
 
-    def share(power: Any) -> Any:
+    def share(power: ArrayT) -> ArrayT:
         # Precise near the minimum, where precision is rewarded; but not beyond the tolerance.
         promise = power / (abs(here.value) + 1e-3 * scale)
         needed = 0.01 * tolerance / xp.where(promise > tolerance, promise, 1.0)
@@ -166,13 +176,13 @@ def _solve(
 
 
 def conjugate_gradients(
-    product: Callable[[Any], Any],
-    precondition: Callable[[Any], Any],
-    vector: Any,
-    share: Callable[[Any], Any],
+    product: Callable[[ArrayT], ArrayT],
+    precondition: Callable[[ArrayT], ArrayT],
+    vector: ArrayT,
+    share: Callable[[ArrayT], ArrayT | float],
     most: int,
-    xp: Any = jnp,
-) -> tuple[Any, Any]:
+    xp: ModuleType = jnp,
+) -> tuple[ArrayT, ArrayT]:
     """Return what a positive matrix turns into ``vector`` (p,), and how many products it took.
 
     Parameters
@@ -187,7 +197,7 @@ def conjugate_gradients(
         Products, at most.
     """
 
-    def once(carry: Any) -> Any:
+    def once(carry: State) -> State:
         number, step, residual, direction, power, _ = carry
         image = product(direction)
         curvature = direction @ image
@@ -207,7 +217,7 @@ def conjugate_gradients(
     power = vector @ toward
     enough = share(power) * power
 
-    def unfinished(carry: Any) -> Any:
+    def unfinished(carry: State) -> Array:
         return (carry[0] < most) & (carry[4] > enough) & carry[5]
 
     begin = (xp.zeros((), int), xp.zeros_like(vector), vector, toward, power, power > 0)
@@ -216,27 +226,27 @@ def conjugate_gradients(
 
 
 def _search(
-    evaluate: Callable[[Any], Point],
-    x: Any,
-    step: Any,
-    here: Point,
-    slope: Any,
-    scale: Any,
+    evaluate: Callable[[ArrayT], Point[ArrayT, At]],
+    x: ArrayT,
+    step: ArrayT,
+    here: Point[ArrayT, At],
+    slope: ArrayT,
+    scale: ArrayT | float,
     eps: float,
-    xp: Any,
-) -> tuple[Any, Point]:
+    xp: ModuleType,
+) -> tuple[ArrayT, Point[ArrayT, At]]:
     """Return how much of the step to take, by halving, and the point there; 0 if none is lower."""
 
-    def lower(size: Any, there: Point) -> Any:
+    def lower(size: ArrayT, there: Point[ArrayT, At]) -> Array:
         slack = 8 * eps * (abs(here.value) + scale)
         valid = xp.isfinite(there.value) & xp.isfinite(there.gradient).all()
         return valid & (there.value <= here.value + 1e-4 * size * slope + slack)
 
-    def halve(carry: Any) -> Any:
+    def halve(carry: State) -> State:
         number, size, _ = carry
         return number + 1, size / 2, evaluate(x + size / 2 * step)
 
-    def unfinished(carry: Any) -> Any:
+    def unfinished(carry: State) -> Array:
         return (carry[0] < _HALVINGS) & ((carry[0] == 0) | ~lower(carry[1], carry[2]))
 
     # From twice the step, so that there is one place that evaluates.
@@ -246,4 +256,4 @@ def _search(
         return (size, there) if lower(size, there) else (0.0 * size, here)
     kept = lower(size, there)
     there = jax.tree.map(lambda new, old: jnp.where(kept, new, old), there, here)
-    return jnp.where(kept, size, 0), there
+    return xp.where(kept, size, 0), there

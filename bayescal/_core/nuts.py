@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
+
+from bayescal._core.arrays import Arrays
+
+if TYPE_CHECKING:
+    from numpyro.infer.hmc import HMCState
 
 #: A start of a chain where the density is zero is drawn anew up to so many times.
 _TRIES = 20
@@ -15,8 +20,8 @@ _TRIES = 20
 
 @partial(jax.jit, static_argnames=("potential", "chains", "warmup", "draws", "adapt_mass_matrix"))
 def run_chains(
-    potential: Callable[..., Any],
-    arguments: Any,
+    potential: Callable[..., Callable[[jax.Array], jax.Array]],
+    arguments: tuple[object, ...],
     centre: jax.Array,
     key: jax.Array,
     *,
@@ -59,21 +64,22 @@ def run_chains(
         return jnp.isfinite(value) & jnp.isfinite(slope).all()
 
     def start(own: jax.Array) -> tuple[jax.Array, jax.Array]:
-        def draw(number: Any) -> jax.Array:
+        def draw(number: jax.Array) -> jax.Array:
             return jax.random.normal(jax.random.fold_in(own, number), centre.shape, centre.dtype)
 
-        def unfinished(carry: Any) -> Any:
+        def unfinished(carry: Arrays) -> jax.Array:
             return (carry[0] < _TRIES) & ~carry[2]
 
-        def again(carry: Any) -> Any:
+        def again(carry: Arrays) -> Arrays:
             z = draw(carry[0])
             return carry[0] + 1, z, usable(z)
 
         nothing = jnp.zeros((), int), jnp.zeros_like(centre), jnp.zeros((), bool)
-        return jax.lax.while_loop(unfinished, again, nothing)[1:]
+        _, z, positive = jax.lax.while_loop(unfinished, again, nothing)
+        return z, positive
 
     def chain(begin: jax.Array, own: jax.Array) -> tuple[jax.Array, jax.Array]:
-        def step(state: Any, _: Any) -> Any:
+        def step(state: HMCState, _: None) -> tuple[HMCState, tuple[jax.Array, jax.Array]]:
             state = sample(state, arguments)
             return state, (state.z, state.diverging)
 

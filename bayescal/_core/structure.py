@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import TypeVar, TypeVarTuple
 
 import jax
 import numpy as np
 
 _MAX_ENTRIES = 256
 
+Tree = TypeVar("Tree")
+Out = TypeVar("Out")
+Rest = TypeVarTuple("Rest")
 
-def cached_by_structure(function: Callable[..., Any]) -> Callable[..., Any]:
+
+def cached_by_structure(function: Callable[[Tree, *Rest], Out]) -> Callable[[Tree, *Rest], Out]:
     """Cache ``function(tree, *static)`` by the tree's structure, shapes and dtypes.
 
     For facts found by abstract tracing, which costs milliseconds each time.
     """
-    found: dict[Any, Any] = {}
+    found: dict[Hashable, Out] = {}
 
     @functools.wraps(function)
-    def wrapper(tree: Any, *static: Any) -> Any:
+    def wrapper(tree: Tree, *static: *Rest) -> Out:
         leaves, structure = jax.tree.flatten(tree)
         shapes = tuple((np.shape(leaf), str(getattr(leaf, "dtype", type(leaf)))) for leaf in leaves)
         key = structure, shapes, static

@@ -97,7 +97,7 @@ class LinearCalibrator(ParametricCalibrator):
             "penalty": penalty,
             "unit": np.asarray(unit),
             "objective": np.asarray(found.value / total),
-            "gradient_norm": np.asarray(np.abs(found.gradient).max(initial=0) / total),
+            "gradient_norm": np.asarray(np.abs(np.asarray(found.gradient)).max(initial=0) / total),
             "n_iter": np.asarray(int(found.iterations)),
             "status": np.asarray(int(found.status)),
         }

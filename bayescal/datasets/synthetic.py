@@ -257,7 +257,7 @@ def bayes_optimal_log_loss(prior: Prior) -> float:
     with float64():
         rule.check(prior)
         # Sums of no observations: the nodes are those of the prior.
-        problem = Problem(prior, jnp.zeros((1, 2, 3)), jnp.zeros(()))
+        problem: Problem = Problem(prior, jnp.zeros((1, 2, 3)), jnp.zeros(()), jnp.zeros(2), None)
         boxes = rule.prepare(problem, as_key(0), 1, False)
         box = jax.tree.map(lambda leaf: leaf[0], boxes)
         nodes = rule.realise(problem._replace(state=box), rule.realised_size(boxes, 1))

@@ -11,7 +11,7 @@ import numpy as np
 def to_arviz(
     posterior: Mapping[str, np.ndarray],
     prior: Mapping[str, np.ndarray] | None,
-    attributes: Mapping[str, Any],
+    attributes: Mapping[str, object],
 ) -> Any:
     """Put draws, each of shape (chains, draws, ...), into ArviZ's container.
 

@@ -7,12 +7,15 @@ O(draws * points); memory O(block + data sets * points).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import Params
 from bayescal._core.blocks import POINTS_PER_CHUNK, block_elements, even_block
 from bayescal._core.numerics import (
     nan_to_minus_inf,
@@ -23,6 +26,10 @@ from bayescal._core.numerics import (
 from bayescal.models import Family
 
 _DIRECT = 1 << 24
+
+Tree = TypeVar("Tree")
+#: Largest exponents (classes, m), and sums on their scale (classes, b, m).
+_Sums: TypeAlias = tuple[jax.Array, jax.Array]
 
 
 class Draws(NamedTuple):
@@ -37,23 +44,21 @@ class Draws(NamedTuple):
         Log weight without the likelihood, scaled so that the weights sum to the evidence.
     """
 
-    params: dict[str, Any]
+    params: Params
     log_prior: jax.Array
     log_base: jax.Array
 
 
-def log_likelihood(
-    family: Family, params: dict[str, Any], sums: jax.Array, origin: jax.Array
-) -> jax.Array:
+def log_likelihood(family: Family, params: Params, sums: jax.Array, origin: jax.Array) -> jax.Array:
     """Return the log likelihood (n,) of the parameters given the sums (classes, p) of features.
 
     O(n * classes * p), whatever the number of observations; ``-inf`` where parameters are invalid.
     """
 
-    def one(params: dict[str, Any]) -> jax.Array:
+    def one(params: Params) -> jax.Array:
         return family.natural(params, origin).ravel()
 
-    def rows(params: dict[str, Any]) -> jax.Array:
+    def rows(params: Params) -> jax.Array:
         return jnp.matmul(jax.vmap(one)(params), sums.ravel(), precision="highest")
 
     n = jax.tree.leaves(params)[0].shape[0]
@@ -72,7 +77,7 @@ def weigh(
     return normalise_log_weights(total)
 
 
-def in_blocks(tree: Any, n: int, block: int) -> Any:
+def in_blocks(tree: Tree, n: int, block: int) -> Tree:
     """Split the leading axis ``n`` of every leaf into blocks, repeating the last entry."""
     count = -(-n // block)
 
@@ -83,7 +88,7 @@ def in_blocks(tree: Any, n: int, block: int) -> Any:
     return jax.tree.map(split, tree)
 
 
-def broadcast_params(params: dict[str, Any], n: int, sampled: set[str]) -> dict[str, Any]:
+def broadcast_params(params: Params, n: int, sampled: set[str]) -> Params:
     """Repeat the fixed parameters ``n`` times, beside those that are sampled."""
     return {
         name: value if name in sampled else jnp.broadcast_to(value, (n, *jnp.shape(value)))
@@ -113,15 +118,13 @@ def weight_blocks(log_weights: jax.Array, block: int) -> jax.Array:
     return padded.reshape(b, -1, block).swapaxes(0, 1)
 
 
-def draw_blocks(draws: Draws, log_weights: jax.Array, block: int) -> tuple[Any, jax.Array]:
+def draw_blocks(draws: Draws, log_weights: jax.Array, block: int) -> tuple[Params, jax.Array]:
     """Split parameters and their log weights (n,) into blocks."""
     blocks = weight_blocks(log_weights[None], block)[:, 0]
     return in_blocks(draws.params, log_weights.shape[0], block), blocks
 
 
-def natural_block(
-    family: Family, params: dict[str, Any], origin: jax.Array, dtype: np.dtype
-) -> jax.Array:
+def natural_block(family: Family, params: Params, origin: jax.Array, dtype: np.dtype) -> jax.Array:
     """Return the finite coefficients (classes, n, p) of a block; invalid draws weigh nothing."""
     natural = jax.vmap(family.natural, in_axes=(0, None))(params, origin)
     return jnp.where(jnp.isfinite(natural), natural, 0).astype(dtype).swapaxes(0, 1)
@@ -130,7 +133,7 @@ def natural_block(
 def mixture(
     family: Family,
     method: str,
-    params: dict[str, Any],
+    params: Params,
     log_weights: jax.Array,
     x: jax.Array,
     origin: jax.Array,
@@ -162,18 +165,18 @@ def mixture(
     k, m = family.classes, phi.shape[0]
     block = even_block(n, block_elements() // (m * k))
     log_prior = log_class_prior.astype(dtype)
-    step = _predictive_step if method == "predictive" else _preds_step
+    step = _predictive_step if method == "predictive" else partial(_preds_step, log_prior)
     # The envelope over data sets keeps what is shared between them free of their weights.
     envelope = jnp.max(log_weights, axis=0, keepdims=True)
     safe = jnp.where(jnp.isfinite(envelope), envelope, 0)
     relative = weight_blocks(log_weights - safe, block) if b > 1 else None
     inputs = in_blocks(params, n, block), relative, weight_blocks(envelope, block)[:, 0]
 
-    def body(carry: Any, item: Any) -> tuple[Any, None]:
+    def body(carry: _Sums, item: tuple[Params, jax.Array | None, jax.Array]) -> tuple[_Sums, None]:
         blk, relative, ref = item
         natural = natural_block(family, blk, origin, dtype)
         own = None if relative is None else jnp.exp(relative).astype(dtype)
-        return step(carry, natural, phi, own, ref, log_prior), None
+        return step(carry, natural, phi, own, ref), None
 
     lowest = jnp.full((k, m), jnp.finfo(dtype).min, dtype)
     start = (lowest, jnp.zeros((k, b, m), dtype))
@@ -189,7 +192,14 @@ def mixture(
     return log_total
 
 
-def _preds_step(carry: Any, natural: Any, phi: Any, relative: Any, ref: Any, log_prior: Any) -> Any:
+def _preds_step(
+    log_prior: jax.Array,
+    carry: _Sums,
+    natural: jax.Array,
+    phi: jax.Array,
+    relative: jax.Array | None,
+    ref: jax.Array,
+) -> _Sums:
     """Add a block to the weighted sums of the optimal predictions."""
     top, total = carry
     weights = jnp.exp(ref).astype(phi.dtype)[None]
@@ -210,8 +220,8 @@ def _preds_step(carry: Any, natural: Any, phi: Any, relative: Any, ref: Any, log
 
 
 def _predictive_step(
-    carry: Any, natural: Any, phi: Any, relative: Any, ref: Any, log_prior: Any
-) -> Any:
+    carry: _Sums, natural: jax.Array, phi: jax.Array, relative: jax.Array | None, ref: jax.Array
+) -> _Sums:
     """Add a block to the weighted sums of the densities of each class, on a running scale."""
     top, total = carry
     log_density = linear(natural, phi) + ref.astype(phi.dtype)[:, None]
@@ -223,7 +233,9 @@ def _predictive_step(
     return new_top, total * shrink + weighted_sum(relative, scaled)
 
 
-def in_chunks(function: Any, x: jax.Array, width: int = POINTS_PER_CHUNK) -> Any:
+def in_chunks(
+    function: Callable[[jax.Array], jax.Array], x: jax.Array, width: int = POINTS_PER_CHUNK
+) -> jax.Array:
     """Apply ``function`` to chunks of points ``x`` (m, ...) and join results on their last axis."""
     m = x.shape[0]
     if m <= width:
@@ -241,7 +253,7 @@ def mean_natural(
     one = jax.eval_shape(lambda: family.natural(first, origin))
     block = min(log_weights.shape[0], max(1, (1 << 22) // one.size))
 
-    def add(total: jax.Array, item: Any) -> tuple[jax.Array, None]:
+    def add(total: jax.Array, item: tuple[Params, jax.Array]) -> tuple[jax.Array, None]:
         params, logs = item
         natural = jax.vmap(family.natural, in_axes=(0, None))(params, origin)
         natural = jnp.where(jnp.isfinite(natural), natural, 0)

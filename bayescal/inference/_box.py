@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import Params
 from bayescal._core.numerics import nan_to_minus_inf, normalise_log_weights
 from bayescal._core.structure import cached_by_structure
 from bayescal.inference._space import UNIT_RANGE, line_range, line_value
-from bayescal.inference._window import at_points
+from bayescal.inference._window import LogDensity, at_points
 from bayescal.models import Prior
 from bayescal.models.prior import log_density, walk
+
+if TYPE_CHECKING:
+    from numpyro.distributions import Distribution
 
 #: A box must reach so many nats below the peak: what lies beyond weighs less than the tolerance.
 _DEEP = 28.0
@@ -58,9 +62,9 @@ def ranges(prior: Prior) -> tuple[tuple[float, ...], tuple[float, ...]]:
     ends: list[tuple[float, float]] = []
 
     def run(key: jax.Array) -> int:
-        def choose(name: str, d: Any) -> Any:
+        def choose(name: str, d: Distribution) -> jax.Array:
             ends.append(line_range(d))
-            return d.sample(jax.random.fold_in(key, len(ends)))
+            return jnp.asarray(d.sample(jax.random.fold_in(key, len(ends))))
 
         walk(prior, choose)
         return 0
@@ -71,7 +75,7 @@ def ranges(prior: Prior) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 def unsheared(
     prior: Prior, peak: jax.Array, shear: jax.Array, u: jax.Array
-) -> tuple[dict[str, Any], jax.Array, jax.Array]:
+) -> tuple[Params, jax.Array, jax.Array]:
     """Return parameters, log prior density and log Jacobian at t = peak + shear (u - peak).
 
     Outside the ranges there is no density.
@@ -84,7 +88,7 @@ def unsheared(
         kept.append(jnp.clip(t, low, high))
     coordinates, log_jacobian = iter(kept), jnp.zeros(())
 
-    def choose(name: str, d: Any) -> jax.Array:
+    def choose(name: str, d: Distribution) -> jax.Array:
         nonlocal log_jacobian
         value, log_slope = line_value(d, next(coordinates))
         log_jacobian = log_jacobian + log_slope
@@ -101,7 +105,7 @@ def log_target(
     peak: jax.Array,
     shear: jax.Array,
     jacobian: bool = True,
-) -> Any:
+) -> LogDensity:
     """Return the function u -> log of prior times likelihood, by coordinate by default."""
 
     def function(u: jax.Array) -> jax.Array:

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from bayescal._core import checks
+from bayescal._core.arrays import ArrayLike, Params
 from bayescal._core.keys import as_key
 from bayescal._core.precision import default_dtype, float64
 from bayescal._core.tables import html_table
@@ -33,7 +34,7 @@ class Conditioned(ABC):
         data: checks.Batch,
         setup: Setup,
         problem: Problem,
-        summary: Summary,
+        summary: Summary[np.ndarray],
         num_samples: int,
     ) -> None:
         self.prior = prior
@@ -46,7 +47,7 @@ class Conditioned(ABC):
         self.pareto_k = self._per_data_set(summary.pareto_k)
         self.quadrature_error = self._per_data_set(summary.quadrature_error)
 
-    def _per_data_set(self, values: np.ndarray) -> Any:
+    def _per_data_set(self, values: np.ndarray) -> float | np.ndarray:
         return float(values[0]) if self.data.single else values
 
     @property
@@ -55,16 +56,16 @@ class Conditioned(ABC):
         return None if self.data.single else len(self.data.x)
 
     @abstractmethod
-    def predict(self, x: Any = None, *, method: str = "predictive") -> Any:
+    def predict(self, x: ArrayLike | None = None, *, method: str = "predictive") -> Any:
         """Predict the class probabilities at points ``x``."""
 
     @functools.cached_property
-    def _modes(self) -> dict[str, jax.Array]:
+    def _modes(self) -> Params:
         with float64():
             return find_modes(self.setup, self.problem)
 
     @property
-    def mode(self) -> dict[str, Any]:
+    def mode(self) -> dict[str, np.ndarray]:
         """Parameters with the highest posterior density: exact by quadrature, else the best draw.
 
         The density is the one over the prior's own random sites.
@@ -73,7 +74,7 @@ class Conditioned(ABC):
         modes = {name: np.asarray(value)[:count] for name, value in self._modes.items()}
         return {n: v[0] if self.data.single else v for n, v in modes.items()}
 
-    def draws(self, index: int = 0) -> dict[str, jax.Array]:
+    def draws(self, index: int = 0) -> Params:
         """Return the parameters drawn for data set ``index``, each with a leading axis of draws.
 
         They describe the posterior together with ``log_weights``. Quadrature gives its nodes.
@@ -84,13 +85,13 @@ class Conditioned(ABC):
         """Return the normalised log weights (n,) of ``draws`` for data set ``index``."""
         return self._weighted(index)[1]
 
-    def _weighted(self, index: int) -> Any:
+    def _weighted(self, index: int) -> tuple[Params, jax.Array]:
         out = default_dtype()
         with float64():
             found = weighted_draws(self.setup, self.problem_of(index))
             return jax.tree.map(lambda leaf: leaf.astype(out), found)
 
-    def sample(self, num_draws: int, *, key: int | jax.Array = 0, index: int = 0) -> dict[str, Any]:
+    def sample(self, num_draws: int, *, key: int | jax.Array = 0, index: int = 0) -> Params:
         """Return ``num_draws`` equally weighted draws from the posterior, each (num_draws, ...).
 
         Weighted draws are resampled, so draws repeat where the effective sample size is small.
@@ -100,7 +101,7 @@ class Conditioned(ABC):
             params = self._sample(num_draws, as_key(key), index)
             return {name: value.astype(out) for name, value in params.items()}
 
-    def _sample(self, num_draws: int, key: jax.Array, index: int) -> dict[str, Any]:
+    def _sample(self, num_draws: int, key: jax.Array, index: int) -> Params:
         size = self.posterior_size()
         return sample_posterior(self.setup, self.problem_of(index), key, num_draws, size)
 
@@ -154,7 +155,7 @@ class Conditioned(ABC):
             after = self._sample(total, first, index)
             before = sample_prior(alone.prior, second, total)
 
-        def shape(params: dict[str, Any]) -> dict[str, np.ndarray]:
+        def shape(params: Params) -> dict[str, np.ndarray]:
             arrays = {n: np.asarray(v) for n, v in params.items()}
             moving = {n: v for n, v in arrays.items() if (v != v[:1]).any()}
             return {n: v.reshape(chains, per_chain, *v.shape[1:]) for n, v in moving.items()}

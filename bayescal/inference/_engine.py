@@ -5,14 +5,16 @@ Each is one ``jit`` over the whole batch.  Draws that data sets share are made o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.blocks import map_batch
+from bayescal._core.arrays import ArrayT, Params
+from bayescal._core.blocks import Out, map_batch
 from bayescal._core.numerics import effective_sample_size
 from bayescal._core.structure import cached_by_structure
 from bayescal.inference._averages import Draws, log_likelihood, mean_natural, weigh
@@ -26,6 +28,8 @@ _KEPT_NUMBERS = 1 << 25
 #: 100,000 draws, 0.9 s instead of 0.5 to condition, and nothing in what follows; of one, nothing,
 #: and 12 to 28 ms instead of 31 to predict.
 _KEPT_WEIGHTS = 1 << 20
+
+Row = TypeVar("Row")
 
 
 class Setup(NamedTuple):
@@ -41,7 +45,7 @@ class Setup(NamedTuple):
         return self.integrator.shared and not self.stacked
 
 
-class Summary(NamedTuple):
+class Summary(NamedTuple, Generic[ArrayT]):
     """One entry for each data set.
 
     Attributes
@@ -49,13 +53,13 @@ class Summary(NamedTuple):
     log_evidence, ess, pareto_k : arrays of shape (batch,)
         The compiled program gives the tails (batch, tail + 1) of log weights in place of k.
     quadrature_error : array of shape (batch,)
-        What the rule says of itself; the compiled program leaves it out.
+        What a rule says of itself; NaN for draws.
     """
 
-    log_evidence: Any
-    ess: Any
-    pareto_k: Any
-    quadrature_error: Any = None
+    log_evidence: ArrayT
+    ess: ArrayT
+    pareto_k: ArrayT
+    quadrature_error: ArrayT
 
 
 def rows_at_once(size: int, batch: int) -> int:
@@ -91,11 +95,13 @@ def _rejoin(problem: Problem, setup: Setup, row: Problem) -> Problem:
     )
 
 
-def map_rows(function: Any, problem: Problem, setup: Setup, extra: Any, rows: int) -> Any:
+def map_rows(
+    function: Callable[[Problem, Row], Out], problem: Problem, setup: Setup, extra: Row, rows: int
+) -> Out:
     """Map ``function(problem of one data set, extra row)`` over the batch, ``rows`` at a time."""
     mapped = _mapped(problem, setup), extra
 
-    def one(item: Any) -> Any:
+    def one(item: tuple[Problem, Row]) -> Out:
         row, own = item
         return function(_rejoin(problem, setup, row), own)
 
@@ -109,11 +115,11 @@ def realise(setup: Setup, problem: Problem) -> Draws:
     return setup.integrator.realise(problem, setup.size)
 
 
-def map_draws(function: Any, problem: Problem, setup: Setup) -> Any:
+def map_draws(function: Callable[[Problem, Draws], Out], problem: Problem, setup: Setup) -> Out:
     """Map ``function(problem of one data set, its draws)`` over the batch."""
     common = realise(setup, problem) if setup.common_draws else None
 
-    def one(problem: Problem, _: Any) -> Any:
+    def one(problem: Problem, _: None) -> Out:
         return function(problem, realise(setup, problem) if common is None else common)
 
     rows = rows_at_once(setup.size, problem.sums.shape[0])
@@ -169,6 +175,7 @@ def _weigh_all(setup: Setup, keep: bool, problem: Problem) -> tuple[Summary, jax
             evidence if integrator.has_evidence else missing,
             effective_sample_size(log_weights) if weighted else missing,
             largest_log_weights(log_weights) if weighted else missing,
+            missing,
         )
         return summary, log_weights if keep else None
 
@@ -187,10 +194,10 @@ def mean_coefficients(setup: Setup, problem: Problem) -> jax.Array:
 
 
 @partial(jax.jit, static_argnums=0)
-def find_modes(setup: Setup, problem: Problem) -> dict[str, Any]:
+def find_modes(setup: Setup, problem: Problem) -> Params:
     """Return the parameters (batch, ...) at which likelihood times prior density is largest."""
 
-    def one(problem: Problem, draws: Draws) -> dict[str, Any]:
+    def one(problem: Problem, draws: Draws) -> Params:
         best = setup.integrator.mode(problem)
         if best is not None:
             return best
@@ -203,6 +210,6 @@ def find_modes(setup: Setup, problem: Problem) -> dict[str, Any]:
 
 
 @partial(jax.jit, static_argnums=0)
-def natural_rows(family: Family, params: dict[str, Any], origin: jax.Array) -> jax.Array:
+def natural_rows(family: Family, params: Params, origin: jax.Array) -> jax.Array:
     """Return the coefficients (batch, classes, p) of one parameter vector for each data set."""
     return jax.vmap(family.natural, in_axes=(0, None))(params, origin)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from bayescal._core.blocks import map_batch
+from bayescal._core.arrays import Params
+from bayescal._core.blocks import Out, map_batch
 from bayescal.inference._averages import Draws
 from bayescal.models import Prior
 
+State = TypeVar("State")
 
-class Problem(NamedTuple):
+
+class Problem(NamedTuple, Generic[State]):
     """What integrators and the compiled programs take.
 
     Drawing is compiled once where the draws fit in memory; what follows takes them as arrays.
@@ -34,16 +39,16 @@ class Problem(NamedTuple):
         Normalised log weights of the draws, where they are kept.
     """
 
-    prior: Any
+    prior: Prior
     sums: jax.Array
-    origin: Any
-    log_class_prior: Any = None
-    state: Any = None
+    origin: jax.Array
+    log_class_prior: jax.Array
+    state: State
     draws: Draws | None = None
     log_weights: jax.Array | None = None
 
 
-class Integrator(abc.ABC):
+class Integrator(abc.ABC, Generic[State]):
     """A method of integration over the posterior; stateless, so it can be static under ``jit``.
 
     A new integrator writes ``prepare`` for a batch, once, and ``realise`` for one data set in pure
@@ -62,19 +67,19 @@ class Integrator(abc.ABC):
     #: Whether log weights sum to the evidence.
     has_evidence: bool = True
 
-    def check(self, prior: Prior) -> None:  # noqa: B027
+    def check(self, prior: Prior) -> None:
         """Raise ``ValueError`` if this integrator cannot handle ``prior``."""
 
     def sample_size(self, num_samples: int) -> int:
         """Return the number of draws made when ``num_samples`` are asked for."""
         return num_samples
 
-    def realised_size(self, state: Any, num_samples: int) -> int:
+    def realised_size(self, state: State, num_samples: int) -> int:
         """Return the static size argument of ``realise``, once ``state`` is known."""
         return num_samples
 
     @abc.abstractmethod
-    def prepare(self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool) -> Any:
+    def prepare(self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool) -> State:
         """Return what ``realise`` needs to know, a pytree.
 
         Parameters
@@ -92,30 +97,32 @@ class Integrator(abc.ABC):
             With a leading axis of data sets unless ``shared``.
         """
 
-    def batched(self, function: Any, prior: Prior, sums: jax.Array, stacked: bool) -> Any:
-        """Map ``function(prior, sums)`` of one data set over the batch, a few at a time."""
+    def batched(
+        self, each: Callable[[Prior, jax.Array], Out], prior: Prior, sums: jax.Array, stacked: bool
+    ) -> Out:
+        """Map ``each(prior, sums)`` of one data set over the batch, a few at a time."""
         items = prior if stacked else None, sums
         return map_batch(
-            lambda item: function(item[0] if stacked else prior, item[1]), items, len(sums), 16
+            lambda item: each(prior if item[0] is None else item[0], item[1]), items, len(sums), 16
         )
 
     @abc.abstractmethod
-    def realise(self, problem: Problem, num_samples: int) -> Draws:
+    def realise(self, problem: Problem[State], num_samples: int) -> Draws:
         """Return draws or nodes for one data set; called wherever they are needed."""
 
-    def posterior_draws(self, problem: Problem, num_samples: int) -> Draws | None:
+    def posterior_draws(self, problem: Problem[State], num_samples: int) -> Draws | None:
         """Return draws in place of a rule's nodes, or None where ``realise`` gives draws."""
         return None
 
-    def stated(self, state: Any) -> tuple[Any, Any] | None:
+    def stated(self, state: State) -> tuple[np.ndarray, np.ndarray] | None:
         """Return a rule's log evidence and its relative error (batch,), None for random draws."""
         return None
 
-    def mode(self, problem: Problem) -> dict[str, Any] | None:
+    def mode(self, problem: Problem[State]) -> Params | None:
         """Return the exact posterior mode, or None: then the best draw stands for it."""
         return None
 
-    def log_predictive(self, problem: Problem, x: jax.Array) -> jax.Array | None:
+    def log_predictive(self, problem: Problem[State], x: jax.Array) -> jax.Array | None:
         """Return the exact log density (classes, m) of new points by class, or None."""
         return None
 

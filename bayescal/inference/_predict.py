@@ -7,7 +7,7 @@ data sets are taken a few at a time.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -53,8 +53,8 @@ def _log_class_probabilities(
         parts = jax.lax.map(chunk, in_blocks(each, batch, rows))
         return jnp.moveaxis(parts, 2, 1).reshape(-1, *parts.shape[1:2], x.shape[0])[:batch]
 
-    def one(problem: Problem, row: Any) -> jax.Array:
-        points = x if shared_x else row
+    def one(problem: Problem, row: jax.Array | None) -> jax.Array:
+        points = x if row is None else row
         exact = None
         if method == "predictive":
             exact = setup.integrator.log_predictive(problem, points)
@@ -151,9 +151,9 @@ def predict_by_nodes(
     z = z.astype(dtype)
     grid = jax.tree.map(lambda leaf: leaf.astype(dtype), grid)
 
-    def one(item: Any) -> Any:
+    def one(item: tuple[jax.Array, jax.Array | None]) -> tuple[jax.Array, jax.Array]:
         row, own = item
-        found = _from_log_odds(interpolate(grid, row.astype(dtype), z if shared_x else own), out)
+        found = _from_log_odds(interpolate(grid, row.astype(dtype), z if own is None else own), out)
         return found.values, found.probs
 
     items = values, None if shared_x else z
@@ -174,7 +174,7 @@ def predict_linear(
 ) -> Predicted:
     """Evaluate the optimal model at coefficients (batch, classes, p)."""
 
-    def one(item: Any) -> jax.Array:
+    def one(item: tuple[jax.Array, jax.Array | None]) -> jax.Array:
         coefficients, own = item
 
         def chunk(points: jax.Array) -> jax.Array:
@@ -182,6 +182,6 @@ def predict_linear(
             centred = coefficients - coefficients[:1]
             return (linear(centred, phi) + log_class_prior[:, None]).astype(dtype)
 
-        return in_chunks(chunk, x if shared_x else own, 1 << 14)
+        return in_chunks(chunk, x if own is None else own, 1 << 14)
 
     return normalise(jax.lax.map(one, (natural, None if shared_x else x)), out)

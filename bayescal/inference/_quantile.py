@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import Arrays
 from bayescal._core.numerics import nan_to_minus_inf
 from bayescal.inference._space import line_range, line_value
 from bayescal.inference._track import track_box
+
+if TYPE_CHECKING:
+    from numpyro.distributions import Distribution
 
 _PANELS = 512
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
@@ -19,7 +23,7 @@ _STEPS = 40
 _CLOSE = 1e-13
 
 
-def quantile(distribution: Any, u: jax.Array) -> jax.Array:
+def quantile(distribution: Distribution, u: jax.Array) -> jax.Array:
     """Return the values at which the distribution function reaches ``u`` (n,).
 
     The density is integrated by Gauss rules on 512 panels of the range that holds all but about
@@ -30,7 +34,7 @@ def quantile(distribution: Any, u: jax.Array) -> jax.Array:
     def density(t: jax.Array) -> jax.Array:
         with jax.numpy_dtype_promotion("standard"):
             value, log_slope = line_value(distribution, t)
-            return jnp.exp(nan_to_minus_inf(distribution.log_prob(value) + log_slope))
+            return jnp.exp(nan_to_minus_inf(log_slope + distribution.log_prob(value)))
 
     def log_target(t: jax.Array) -> jax.Array:
         return jnp.log(density(t[0]))
@@ -49,11 +53,11 @@ def quantile(distribution: Any, u: jax.Array) -> jax.Array:
     panel = jnp.clip(jnp.searchsorted(cumulative, target, side="right") - 1, 0, _PANELS - 1)
     start, rest = edges[panel], target - cumulative[panel]
 
-    def unfinished(carry: Any) -> jax.Array:
+    def unfinished(carry: Arrays) -> jax.Array:
         n, settled, *_ = carry
         return (n < _STEPS) & ~settled
 
-    def step(carry: Any) -> Any:
+    def step(carry: Arrays) -> Arrays:
         n, _, below, above, s = carry
         excess = mass(start, s) - rest
         below, above = jnp.where(excess < 0, s, below), jnp.where(excess < 0, above, s)

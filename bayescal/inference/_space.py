@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import Params
 from bayescal._core.numerics import nan_to_minus_inf
 from bayescal._core.structure import cached_by_structure
 from bayescal.models import Prior
 from bayescal.models.prior import Site, log_density, walk
+
+if TYPE_CHECKING:
+    from numpyro.distributions import Distribution
+    from numpyro.distributions.transforms import Transform
 
 #: The range of the coordinate of a bounded support; its ends are the support's.
 UNIT_RANGE = 0.0, 1.0
@@ -34,14 +39,14 @@ class SiteInfo(NamedTuple):
     size: int
 
 
-def _unscaled(distribution: Any) -> tuple[Any, list[Any]]:
+def _unscaled(distribution: Distribution) -> tuple[Distribution, list[Transform]]:
     """Return the distribution under shifts and scales, and these, in the order of application.
 
     NumPyro reports the whole line as the support of any shifted or scaled distribution.
     """
     from numpyro.distributions import TransformedDistribution, transforms
 
-    steps: list[Any] = []
+    steps: list[Transform] = []
     while isinstance(distribution, TransformedDistribution) and all(
         type(step) is transforms.AffineTransform for step in distribution.transforms
     ):
@@ -50,7 +55,7 @@ def _unscaled(distribution: Any) -> tuple[Any, list[Any]]:
     return distribution, steps
 
 
-def _bijection(distribution: Any) -> Any:
+def _bijection(distribution: Distribution) -> Transform:
     """Return the bijection from unconstrained vectors to the support."""
     from numpyro.distributions import biject_to, transforms
 
@@ -59,7 +64,7 @@ def _bijection(distribution: Any) -> Any:
     return transforms.ComposeTransform([inner, *steps]) if steps else inner
 
 
-def _bounds(support: Any) -> tuple[Any, Any] | None:
+def _bounds(support: object) -> tuple[jax.Array | float, jax.Array | float] | None:
     """Return the ends of a bounded interval, or None for any other support."""
     low, high = getattr(support, "lower_bound", None), getattr(support, "upper_bound", None)
     if low is not None and high is not None:
@@ -75,11 +80,11 @@ def random_sites(prior: Prior) -> list[SiteInfo]:
     found: list[SiteInfo] = []
 
     def run(key: jax.Array) -> int:
-        def choose(name: str, d: Any) -> Any:
+        def choose(name: str, d: Distribution) -> jax.Array:
             shape = tuple(d.shape())
             inner = _bijection(d).inverse_shape(shape)
             found.append(SiteInfo(name, shape, math.prod(inner)))
-            return d.sample(jax.random.fold_in(key, len(found)))
+            return jnp.asarray(d.sample(jax.random.fold_in(key, len(found))))
 
         walk(prior, choose)
         return 0
@@ -88,7 +93,7 @@ def random_sites(prior: Prior) -> list[SiteInfo]:
     return found
 
 
-def constrain(prior: Prior, vector: jax.Array) -> tuple[dict[str, Any], jax.Array, jax.Array]:
+def constrain(prior: Prior, vector: jax.Array) -> tuple[Params, jax.Array, jax.Array]:
     """Map an unconstrained vector (d,) to parameters.
 
     Returns
@@ -100,14 +105,14 @@ def constrain(prior: Prior, vector: jax.Array) -> tuple[dict[str, Any], jax.Arra
     start = 0
     log_jacobian = jnp.zeros((), vector.dtype)
 
-    def choose(name: str, d: Any) -> Any:
+    def choose(name: str, d: Distribution) -> jax.Array:
         nonlocal start, log_jacobian
         bijection = _bijection(d)
         inner = bijection.inverse_shape(tuple(d.shape()))
         size = math.prod(inner)
         piece = vector[start : start + size].reshape(inner)
         start += size
-        value = bijection(piece)
+        value = jnp.asarray(bijection(piece))
         log_jacobian = log_jacobian + jnp.sum(bijection.log_abs_det_jacobian(piece, value))
         return value
 
@@ -123,7 +128,7 @@ def unconstrain(sites: Sequence[Site]) -> jax.Array:
     return jnp.concatenate([jnp.ravel(p) for p in pieces])
 
 
-def line_range(distribution: Any) -> tuple[float, float]:
+def line_range(distribution: Distribution) -> tuple[float, float]:
     """Return the range of the coordinate of a scalar site; depends on the kind of support only."""
     support = _unscaled(distribution)[0].support
     if _bounds(support) is not None:
@@ -138,17 +143,17 @@ def line_range(distribution: Any) -> tuple[float, float]:
     raise ValueError(f"quadrature needs scalar parameters on intervals, got support {support}")
 
 
-def line_value(distribution: Any, t: jax.Array) -> tuple[jax.Array, jax.Array]:
+def line_value(distribution: Distribution, t: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Map coordinate ``t`` to a value of a scalar site; return also log |dvalue / dt|."""
     base, steps = _unscaled(distribution)
     value, log_slope = _base_value(base, t)
     for step in steps:
         log_slope = log_slope + step.log_abs_det_jacobian(value, None)
-        value = step(value)
+        value = jnp.asarray(step(value))
     return value, log_slope
 
 
-def _base_value(distribution: Any, t: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _base_value(distribution: Distribution, t: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return ``line_value`` for a distribution that is not shifted or scaled."""
     support = distribution.support
     bounds = _bounds(support)
@@ -181,17 +186,17 @@ def _hyperbolic(t: jax.Array) -> tuple[jax.Array, jax.Array]:
     return 0.5 * (grown - shrunk), jnp.log(0.5 * (grown + shrunk))
 
 
-def _centre_and_scale(distribution: Any, dtype: np.dtype) -> tuple[jax.Array, jax.Array]:
+def _centre_and_scale(distribution: Distribution, dtype: np.dtype) -> tuple[jax.Array, jax.Array]:
     """Return mean and deviation where they are finite, else location and scale, or 0 and 1."""
 
-    def first_finite(values: list[Any], default: float) -> jax.Array:
+    def first_finite(values: list[jax.Array], default: float) -> jax.Array:
         result = jnp.asarray(default, dtype)
         for value in reversed(values):
             value = jnp.asarray(value, dtype)
             result = jnp.where(jnp.isfinite(value), value, result)
         return result
 
-    def moment(name: str) -> list[Any]:
+    def moment(name: str) -> list[jax.Array]:
         try:
             return [getattr(distribution, name)]
         except (AttributeError, NotImplementedError, ZeroDivisionError):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import Arrays
 from bayescal.inference._window import DEPTH, at_points
 
 _POINTS = {1: 48, 2: 24, 3: 12}
@@ -41,7 +41,7 @@ def track_box(
     flat = jnp.asarray(mesh.reshape(-1, d))
     columns = [jnp.asarray(column) for column in mesh.reshape(-1, d).T]
 
-    def once(carry: Any) -> Any:
+    def once(carry: Arrays) -> Arrays:
         n, _, left, right, _ = carry
         step = (right - left) / m
         values = at_points(log_target, [left[i] + step[i] * columns[i] for i in range(d)])

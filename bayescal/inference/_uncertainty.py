@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from bayescal._core.arrays import Params
 from bayescal._core.blocks import block_elements, even_block
 from bayescal._core.numerics import normalise_log_weights, two_class_probabilities
 from bayescal.inference._averages import (
@@ -119,7 +119,7 @@ def _delta_method(
 
     block = even_block(log_weights.shape[0], block_elements() // (x.shape[0] * family.classes))
 
-    def add(total: jax.Array, item: Any) -> tuple[jax.Array, None]:
+    def add(total: jax.Array, item: tuple[Params, jax.Array]) -> tuple[jax.Array, None]:
         params, logs = item
         change = influence(natural_block(family, params, origin, dtype))
         weights = jnp.exp(logs)[None, :, None]
@@ -179,7 +179,7 @@ def _quantile(values: jax.Array, weights: jax.Array, level: jax.Array) -> jax.Ar
 
 
 @partial(jax.jit, static_argnums=0)
-def weighted_draws(setup: Setup, problem: Problem) -> tuple[dict[str, Any], jax.Array]:
+def weighted_draws(setup: Setup, problem: Problem) -> tuple[Params, jax.Array]:
     """Return the parameters drawn for one data set, and their normalised log weights."""
     draws = realise(setup, problem)
     log_weights = weights_of(problem, draws)
@@ -189,7 +189,7 @@ def weighted_draws(setup: Setup, problem: Problem) -> tuple[dict[str, Any], jax.
 @partial(jax.jit, static_argnums=(0, 3, 4))
 def sample_posterior(
     setup: Setup, problem: Problem, key: jax.Array, num_draws: int, num_samples: int
-) -> dict[str, Any]:
+) -> Params:
     """Resample ``num_draws`` parameter vectors with equal weights, systematically, shuffled."""
     own, log_weights = _posterior_draws(setup, problem, num_samples)
     first, second = jax.random.split(key)
@@ -201,6 +201,6 @@ def sample_posterior(
 
 
 @partial(jax.jit, static_argnums=2)
-def sample_prior(prior: Prior, key: jax.Array, num_draws: int) -> dict[str, Any]:
+def sample_prior(prior: Prior, key: jax.Array, num_draws: int) -> Params:
     """Draw ``num_draws`` parameter vectors from the prior."""
     return draw(prior, key, num_draws)[0]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import Arrays
+from bayescal._core.blocks import Out
 from bayescal._core.numerics import effective_sample_size, normalise_log_weights
 
 #: What lies this many nats below the peak is left out: exp(-34) is 2e-15.
@@ -38,7 +40,9 @@ class Window(NamedTuple):
     points: jax.Array
 
 
-LogDensity = Callable[[jax.Array], jax.Array]
+LogDensity: TypeAlias = Callable[[jax.Array], jax.Array]
+#: How many there were before it and since the box settled; ends of the box, mass and points.
+_Round: TypeAlias = tuple[jax.Array, jax.Array, tuple[jax.Array, jax.Array], jax.Array, jax.Array]
 
 
 def grid_values(log_target: LogDensity, axes: list[jax.Array]) -> jax.Array:
@@ -48,7 +52,7 @@ def grid_values(log_target: LogDensity, axes: list[jax.Array]) -> jax.Array:
     return values.reshape(mesh[0].shape)
 
 
-def at_points(function: Callable[[jax.Array], Any], columns: Sequence[jax.Array]) -> Any:
+def at_points(function: Callable[[jax.Array], Out], columns: Sequence[jax.Array]) -> Out:
     """Evaluate a function of a vector at points given by their coordinates, d arrays of (n,).
 
     With one array for each coordinate the compiler joins all steps of a density into few loops.
@@ -124,21 +128,21 @@ def find_peak(
     moves = np.stack([np.pad(m, ((0, length - len(m)), (0, 0))) for m in (pattern, sides, crosses)])
     moves = jnp.asarray(moves)
 
-    def climb(carry: tuple[Any, ...], f: jax.Array, points: jax.Array) -> tuple[Any, ...]:
+    def climb(carry: Arrays, f: jax.Array, points: jax.Array) -> Arrays:
         _, radius, scale, shear, _ = carry
         best = jnp.argmax(f)
         at_end = jnp.abs(moves[0][best]) == 1
         radius = jnp.where(at_end, jnp.minimum(2 * radius, width), radius / 2)
         return points[best], radius, scale, shear, f[best]
 
-    def measure(carry: tuple[Any, ...], f: jax.Array, points: jax.Array) -> tuple[Any, ...]:
+    def measure(carry: Arrays, f: jax.Array, points: jax.Array) -> Arrays:
         peak, radius, _, shear, height = carry
         drop = height - f[: len(sides)].reshape(2, -1, d).mean(axis=0)
         sizes = jnp.asarray(_SIZES)[:, None] * width
         scale = jnp.max(jnp.where(drop <= 1, sizes, sizes[0]), axis=0)
         return peak, radius, scale, shear, height
 
-    def straighten(carry: tuple[Any, ...], f: jax.Array, points: jax.Array) -> tuple[Any, ...]:
+    def straighten(carry: Arrays, f: jax.Array, points: jax.Array) -> Arrays:
         peak, radius, scale, _, height = carry
         curve = jnp.diag(2 * height - f[:d] - f[d : 2 * d])
         for n, (i, j) in enumerate(pairs):
@@ -150,7 +154,7 @@ def find_peak(
         shear = jnp.where(jnp.isfinite(shear).all(), shear, unit)
         return peak, jnp.maximum(radius, scale), scale, shear, height
 
-    def once(n: jax.Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
+    def once(n: jax.Array, carry: Arrays) -> Arrays:
         peak, radius, scale, shear, _ = carry
         kind = jnp.maximum(n % (_STEPS + 2) - _STEPS + 1, 0)
         bases = jnp.stack([shear * radius, unit * width, unit * scale])
@@ -204,10 +208,10 @@ def find_window(
     peak; until the box settles.
     """
 
-    def unsettled(carry: tuple[Any, ...]) -> jax.Array:
+    def unsettled(carry: _Round) -> jax.Array:
         return (carry[0] < _ROUNDS) & (carry[1] < 2)
 
-    def once(carry: tuple[Any, ...]) -> tuple[Any, ...]:
+    def once(carry: _Round) -> _Round:
         n, settled, (old_low, old_high), *_ = carry
         margin = jnp.where(settled == 0, 0.25, 0) * (old_high - old_low)
         axes = cells(jnp.maximum(low, old_low - margin), jnp.minimum(high, old_high + margin))

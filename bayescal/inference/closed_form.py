@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
+from bayescal._core.arrays import Params
 from bayescal.inference._averages import Draws, log_likelihood
 from bayescal.inference._integrator import Integrator, Problem, equal_base
 from bayescal.models import Prior
@@ -14,7 +13,7 @@ from bayescal.models import Prior
 __all__ = ["ClosedForm"]
 
 
-class ClosedForm(Integrator):
+class ClosedForm(Integrator[jax.Array]):
     """The normal-inverse-gamma prior's Student predictive and mode; its draws are exact.
 
     ``preds`` and ``coeffs`` are averages over independent draws from the posterior itself.
@@ -43,7 +42,7 @@ class ClosedForm(Integrator):
         evidence = forms.log_evidence(prior.values, sums, origin)
         return Draws(params, log_prior, equal_base(num_samples) + evidence - log_lik)
 
-    def mode(self, problem: Problem) -> dict[str, Any]:
+    def mode(self, problem: Problem) -> Params:
         prior, sums, origin = problem[:3]
         return prior.closed_form.mode(prior.closed_form.update(prior.values, sums, origin), origin)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,9 @@ from bayescal.inference._integrator import Integrator, Problem
 from bayescal.inference._space import constrain, random_sites, unconstrain
 from bayescal.models import Prior
 from bayescal.models.prior import walk
+
+if TYPE_CHECKING:
+    from numpyro.distributions import Distribution
 
 __all__ = ["Importance", "Proposal"]
 
@@ -41,7 +44,7 @@ def _prior_vectors(prior: Prior, key: jax.Array, n: int) -> jax.Array:
     def one(key: jax.Array) -> jax.Array:
         count = iter(range(1 << 30))
 
-        def choose(name: str, d: Any) -> Any:
+        def choose(name: str, d: Distribution) -> jax.Array:
             value = d.sample(jax.random.fold_in(key, next(count)))
             return jnp.asarray(value, jnp.result_type(float))
 
@@ -102,7 +105,7 @@ def _soften(log_weights: jax.Array) -> tuple[jax.Array, jax.Array]:
     return raised(power), power
 
 
-class Importance(Integrator):
+class Importance(Integrator[Proposal]):
     """Importance sampling from a Student proposal fitted to the posterior in rounds.
 
     Each round makes 4,096 draws and refits centre and covariance, in unconstrained coordinates, to
@@ -143,11 +146,13 @@ class Importance(Integrator):
         first, rounds, last = jax.random.split(key, 3)
         pilot = _prior_vectors(prior, first, _PILOT)
 
-        def unfinished(carry: Any) -> jax.Array:
+        def unfinished(carry: tuple[jax.Array, jax.Array, Proposal]) -> jax.Array:
             number, settled, _ = carry
             return (number < _ROUNDS) & (settled < 3)
 
-        def one_round(carry: Any) -> Any:
+        def one_round(
+            carry: tuple[jax.Array, jax.Array, Proposal],
+        ) -> tuple[jax.Array, jax.Array, Proposal]:
             # The round before the first has the prior's draws: in the same loop, they compile once.
             number, settled, proposal = carry
             adapted = number >= 0
@@ -163,7 +168,7 @@ class Importance(Integrator):
         start = jnp.full((), -1), jnp.zeros((), int), unused
         return jax.lax.while_loop(unfinished, one_round, start)[2]
 
-    def realise(self, problem: Problem, num_samples: int) -> Draws:
+    def realise(self, problem: Problem[Proposal], num_samples: int) -> Draws:
         prior, state = problem.prior, problem.state
         from_prior = max(1, round(_DEFENSIVE * num_samples)) if num_samples > 1 else 0
         defensive, adapted = jax.random.split(state.key)

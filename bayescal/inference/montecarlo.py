@@ -11,7 +11,7 @@ from bayescal.models.prior import draw
 __all__ = ["MonteCarlo"]
 
 
-class MonteCarlo(Integrator):
+class MonteCarlo(Integrator[jax.Array]):
     """Draws theta_i from the prior have weights p(data | theta_i).
 
     The prior density is not multiplied in again: it is in the draws already.

@@ -22,7 +22,7 @@ _REPLICATES = 32
 _WARMUP = 500
 
 
-class Nuts(Integrator):
+class Nuts(Integrator[jax.Array]):
     """The no-U-turn sampler from NumPyro, its chains run side by side.
 
     There are 4 chains, and more (up to 32) for more than 4,000 draws. Starting points come from

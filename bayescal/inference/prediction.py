@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,11 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core import checks
+from bayescal._core.arrays import Params
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import default_dtype, float64
 from bayescal._core.tables import html_table
 from bayescal.inference._conditioned import Conditioned
+from bayescal.inference._integrator import Problem
 from bayescal.inference._uncertainty import credible_bounds, standard_error
+from bayescal.models import Family
 
 __all__ = ["Prediction"]
 
@@ -137,7 +141,7 @@ class Prediction:
         lower, upper = self._rows(lambda *at: credible_bounds(post.setup, *at, ends, size))
         return lower, upper
 
-    def _rows(self, function: Any) -> list[jax.Array]:
+    def _rows(self, function: Callable[[Problem, jax.Array], jax.Array]) -> list[jax.Array]:
         """Apply ``function`` of one data set and its points, giving (r, classes, m), to each.
 
         Returns ``r`` arrays shaped as ``probs``.
@@ -161,22 +165,22 @@ class Prediction:
         return [jax.device_put(part) for part in stacked.astype(default_dtype())]
 
     @property
-    def ess(self) -> Any:
+    def ess(self) -> float | np.ndarray:
         """Effective sample size of the weights, for each data set."""
         return self.posterior.ess
 
     @property
-    def pareto_k(self) -> Any:
+    def pareto_k(self) -> float | np.ndarray:
         """Shape of the weights' tail, for each data set."""
         return self.posterior.pareto_k
 
     @property
-    def log_evidence(self) -> Any:
+    def log_evidence(self) -> float | np.ndarray:
         """Log marginal likelihood, for each data set."""
         return self.posterior.log_evidence
 
     @property
-    def draws(self) -> dict[str, jax.Array]:
+    def draws(self) -> Params:
         """Draws of the first data set; ``posterior.draws(index)`` for another."""
         return self.posterior.draws()
 
@@ -206,7 +210,9 @@ class Prediction:
         return html_table(self._facts() + self.posterior.facts(), caption="Prediction")
 
 
-def _nodes(points: np.ndarray, family: Any) -> tuple[np.ndarray, tuple[np.ndarray, Any] | None]:
+def _nodes(
+    points: np.ndarray, family: Family
+) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray] | None]:
     """Return the points to evaluate, and how to interpolate between them where they are many."""
     if not family.univariate or len(points) < LONG:
         return points, None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import Params
 from bayescal._core.numerics import normalise_log_weights
 from bayescal.inference._averages import Draws
 from bayescal.inference._box import (
@@ -43,6 +45,9 @@ _COMPARED = (32, 40, 48)
 _MORE = {1: (64, 128, 256, 512, 1024, 2048), 2: (64, 128, 256, 512), 3: (64, 96)}
 _TOLERANCE = 1e-10
 
+#: Of a prior for each data set or None, of sums and boxes: better boxes.
+_Step: TypeAlias = Callable[[Prior | None, jax.Array, Box], Box]
+
 
 def _second_is_better(windows: Window) -> jax.Array:
     """Choose between two boxes: that which its grid resolves, holds more mass, or is smaller."""
@@ -53,7 +58,7 @@ def _second_is_better(windows: Window) -> jax.Array:
     return jnp.where(resolved[0] == resolved[1], by_mass, resolved[1])
 
 
-class Quadrature(Integrator):
+class Quadrature(Integrator[Box]):
     """A product Gauss-Legendre rule on the box that holds the posterior.
 
     The box is found by grids that close in on it, in coordinates that suit each prior's support:
@@ -79,14 +84,14 @@ class Quadrature(Integrator):
     def prepare(self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool) -> Box:
         prior, sums, origin = problem[:3]
 
-        def improve(step: Any, boxes: Box) -> Box:
+        def improve(step: _Step, boxes: Box) -> Box:
             return _improve_rough(step, prior if stacked else None, sums, boxes)
 
-        def search(quick: bool, own: Any, sums: jax.Array, boxes: Box | None) -> Box:
-            return _find_boxes(self, own if stacked else prior, sums, origin, stacked, quick)
+        def search(quick: bool, own: Prior | None, sums: jax.Array, boxes: Box | None) -> Box:
+            return _find_boxes(self, prior if own is None else own, sums, origin, stacked, quick)
 
-        def refine(order: int, own: Any, sums: jax.Array, boxes: Box) -> Box:
-            return _refine(own if stacked else prior, sums, origin, boxes, order, stacked)
+        def refine(order: int, own: Prior | None, sums: jax.Array, boxes: Box) -> Box:
+            return _refine(prior if own is None else own, sums, origin, boxes, order, stacked)
 
         # The quick search compiles and runs in a fraction of the thorough one, which straightens
         # correlated parameters and takes over where more nodes do not settle the digits.
@@ -144,14 +149,14 @@ class Quadrature(Integrator):
             evidence=second, gap=gap, error=estimate_error(gap, relative_gap(least, first), closed)
         )
 
-    def stated(self, state: Box) -> tuple[Any, Any]:
-        return np.asarray(state.evidence)[:, 0], state.error
+    def stated(self, state: Box) -> tuple[np.ndarray, np.ndarray]:
+        return np.asarray(state.evidence)[:, 0], np.asarray(state.error)
 
-    def realise(self, problem: Problem, num_samples: int) -> Draws:
+    def realise(self, problem: Problem[Box], num_samples: int) -> Draws:
         """Return the nodes; ``num_samples`` is the number of nodes for each parameter."""
         prior, state = problem.prior, problem.state
         if state.low.size == 0:
-            params, _ = walk(prior, lambda name, d: None)
+            params, _ = walk(prior, lambda name, d: jnp.zeros(()))
             return Draws(jax.tree.map(lambda v: v[None], params), jnp.zeros(1), jnp.zeros(1))
         axes, log_rule = product_rule(state.low, state.high, num_samples)
         columns = [column.ravel() for column in jnp.meshgrid(*axes, indexing="ij")]
@@ -159,16 +164,16 @@ class Quadrature(Integrator):
         params, log_prior, log_jacobian = at_points(density, columns)
         return Draws(params, log_prior, log_prior + log_jacobian + log_rule.ravel())
 
-    def mode(self, problem: Problem) -> dict[str, Any]:
+    def mode(self, problem: Problem[Box]) -> Params:
         """Return the parameters at which prior density times likelihood is largest."""
         (prior, sums, origin), state = problem[:3], problem.state
         if state.low.size == 0:
-            return walk(prior, lambda name, d: None)[0]
+            return walk(prior, lambda name, d: jnp.zeros(()))[0]
         target = log_target(prior, sums, origin, state.peak, state.shear, jacobian=False)
         best = maximise(target, state.low, state.high)
         return unsheared(prior, state.peak, state.shear, best)[0]
 
-    def posterior_draws(self, problem: Problem, num_samples: int) -> Draws:
+    def posterior_draws(self, problem: Problem[Box], num_samples: int) -> Draws:
         """Draw a cell of the rule by its weight and a point within it, reweighted exactly."""
         (prior, sums, origin), state = problem[:3], problem.state
         if state.low.size == 0:
@@ -196,7 +201,7 @@ class Quadrature(Integrator):
         return Draws(params, log_prior, log_base - jnp.log(float(num_samples)))
 
 
-def _improve_rough(step: Any, prior: Prior | None, sums: jax.Array, boxes: Box) -> Box:
+def _improve_rough(step: _Step, prior: Prior | None, sums: jax.Array, boxes: Box) -> Box:
     """Apply ``step(prior, sums, boxes)`` to the data sets that have not reached the tolerance.
 
     A new box is kept where its error is smaller. ``prior`` is None unless each has its own.
@@ -236,9 +241,11 @@ def _refine(
 ) -> Box:
     """Apply a rule of more nodes to the same boxes."""
 
-    def one(item: Any) -> Box:
+    def one(item: tuple[Prior | None, jax.Array, Box]) -> Box:
         own, sums, box = item
-        (evidence,), closed = find_evidence(own if stacked else prior, sums, origin, box, (order,))
+        (evidence,), closed = find_evidence(
+            prior if own is None else own, sums, origin, box, (order,)
+        )
         gap = relative_gap(box.evidence, evidence)
         return box._replace(
             order=jnp.full_like(box.order, order),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core import checks
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.interpolate import centre_and_scale
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import bulk_dtype, default_dtype, float64
@@ -58,7 +59,11 @@ class Posterior(Conditioned):
     """
 
     def predict(
-        self, x: Any = None, *, method: str = "predictive", interpolate: bool | None = None
+        self,
+        x: ArrayLike | None = None,
+        *,
+        method: str = "predictive",
+        interpolate: bool | None = None,
     ) -> Prediction:
         """Predict the class probabilities at points ``x``.
 
@@ -163,8 +168,8 @@ def _trim(array: jax.Array, count: int, m: int, single: bool, mask: np.ndarray |
     On a processor through NumPy, which compiles nothing for each new size.
     """
     on_processor = all(device.platform == "cpu" for device in array.devices())
-    xp: Any = np if on_processor else jnp
-    array = xp.asarray(array)[:count, :m]
+    xp: ModuleType = np if on_processor else jnp
+    cut = xp.asarray(array)[:count, :m]
     if mask is not None and not mask.all():
-        array = xp.where(mask.reshape(mask.shape + (1,) * (array.ndim - 2)), array, np.nan)
-    return jax.device_put((array[0] if single else array).astype(default_dtype()))
+        cut = xp.where(mask.reshape(mask.shape + (1,) * (cut.ndim - 2)), cut, np.nan)
+    return jax.device_put((cut[0] if single else cut).astype(default_dtype()))

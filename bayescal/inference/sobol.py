@@ -19,7 +19,7 @@ __all__ = ["Sobol"]
 _SCRAMBLES = 16
 
 
-class Sobol(Integrator):
+class Sobol(Integrator[jax.Array]):
     """Sixteen independently scrambled Sobol sequences; their spread is the Monte-Carlo error."""
 
     name = "sobol"
@@ -67,5 +67,5 @@ class Sobol(Integrator):
         with jax.numpy_dtype_promotion("standard"):
             log_prior = sum((s.distribution.log_prob(s.value) for s in sites), jnp.zeros(()))
         params = broadcast_params(params, num_samples, {s.name for s in sites})
-        log_prior = jnp.broadcast_to(nan_to_minus_inf(log_prior), (num_samples,))
+        log_prior = jnp.broadcast_to(nan_to_minus_inf(jnp.asarray(log_prior)), (num_samples,))
         return Draws(params, log_prior, equal_base(num_samples))

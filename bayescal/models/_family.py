@@ -11,13 +11,13 @@ of the features in each class, and one implementation of every integrator serves
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
 from types import ModuleType
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from bayescal._core.arrays import Array, ArrayT, Params
 
 
 class Family(abc.ABC):
@@ -41,35 +41,33 @@ class Family(abc.ABC):
         return hash((type(self), *sorted(vars(self).items())))
 
     @abc.abstractmethod
-    def features(self, x: Any, origin: Any, xp: ModuleType) -> Any:
+    def features(self, x: ArrayT, origin: Array, xp: ModuleType) -> ArrayT:
         """Return the features (..., p) of points ``x`` (...) or (..., d); the first is 1."""
 
     @abc.abstractmethod
-    def natural(self, params: Mapping[str, jax.Array], origin: jax.Array) -> jax.Array:
+    def natural(self, params: Params, origin: jax.Array) -> jax.Array:
         """Return the (classes, p) coefficients of the features for one parameter vector.
 
         Parameters outside their domain give NaN, which counts as a likelihood of zero.
         """
 
     @abc.abstractmethod
-    def sample(
-        self, params: Mapping[str, jax.Array], labels: jax.Array, key: jax.Array
-    ) -> jax.Array:
+    def sample(self, params: Params, labels: jax.Array, key: jax.Array) -> jax.Array:
         """Draw one observation for each of the ``labels`` (n,)."""
 
     @staticmethod
-    def of_label(params: Mapping[str, jax.Array], name: str, labels: jax.Array) -> jax.Array:
+    def of_label(params: Params, name: str, labels: jax.Array) -> jax.Array:
         """Return ``name`` with 0 or 1 at its end, the parameter of each label's class (n,)."""
         return jnp.where(labels == 1, params[f"{name}1"], params[f"{name}0"])
 
     def check_support(self, x: np.ndarray, name: str) -> None:  # noqa: B027
         """Raise ``ValueError`` if a point lies outside the densities' support."""
 
-    def coordinate(self, x: Any, xp: ModuleType) -> Any:
+    def coordinate(self, x: ArrayT, xp: ModuleType) -> ArrayT:
         """Map univariate ``x`` to the line on which log odds are smooth with bounded slope."""
         return x
 
-    def from_coordinate(self, z: Any, xp: ModuleType) -> Any:
+    def from_coordinate(self, z: ArrayT, xp: ModuleType) -> ArrayT:
         """Invert ``coordinate``."""
         return z
 

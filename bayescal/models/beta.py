@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import betaln
 
+from bayescal._core.arrays import Array, ArrayT, Params
 from bayescal.models._family import Family
-from bayescal.models.prior import Prior, make_prior
+from bayescal.models.prior import Parameter, Prior, make_prior
 
 __all__ = ["BetaFamily", "BetaPrior"]
 
@@ -23,10 +23,10 @@ class BetaFamily(Family):
     name = "BetaPrior"
     parameters = ("alpha0", "beta0", "alpha1", "beta1")
 
-    def features(self, x: Any, origin: Any, xp: ModuleType) -> Any:
+    def features(self, x: ArrayT, origin: Array, xp: ModuleType) -> ArrayT:
         return xp.stack([xp.ones_like(x), xp.log(x), xp.log1p(-x)], axis=-1)
 
-    def natural(self, params: Mapping[str, jax.Array], origin: jax.Array) -> jax.Array:
+    def natural(self, params: Params, origin: jax.Array) -> jax.Array:
         rows = []
         for y in (0, 1):
             a, b = params[f"alpha{y}"], params[f"beta{y}"]
@@ -34,9 +34,7 @@ class BetaFamily(Family):
             rows.append(jnp.stack([-betaln(a, b), a - 1, b - 1]))
         return jnp.stack(rows)
 
-    def sample(
-        self, params: Mapping[str, jax.Array], labels: jax.Array, key: jax.Array
-    ) -> jax.Array:
+    def sample(self, params: Params, labels: jax.Array, key: jax.Array) -> jax.Array:
         a, b = (self.of_label(params, name, labels) for name in ("alpha", "beta"))
         return jax.random.beta(key, a, b)
 
@@ -49,10 +47,10 @@ class BetaFamily(Family):
                 "with GaussianPrior"
             )
 
-    def coordinate(self, x: Any, xp: ModuleType) -> Any:
+    def coordinate(self, x: ArrayT, xp: ModuleType) -> ArrayT:
         return xp.log(x) - xp.log1p(-x)
 
-    def from_coordinate(self, z: Any, xp: ModuleType) -> Any:
+    def from_coordinate(self, z: ArrayT, xp: ModuleType) -> ArrayT:
         # Kept off the ends, where the features have no finite value.
         tiny = xp.finfo(z.dtype).eps / 4
         return xp.clip(1 / (1 + xp.exp(-z)), tiny, 1 - 2 * tiny)
@@ -62,13 +60,13 @@ BETA = BetaFamily()
 
 
 def BetaPrior(
-    alpha0: Any = None,
-    beta0: Any = None,
-    alpha1: Any = None,
-    beta1: Any = None,
+    alpha0: Parameter = None,
+    beta0: Parameter = None,
+    alpha1: Parameter = None,
+    beta1: Parameter = None,
     *,
     model: Callable[..., None] | None = None,
-    hyperparameters: Mapping[str, Any] | None = None,
+    hyperparameters: Mapping[str, object] | None = None,
 ) -> Prior:
     r"""Prior over two beta-distributed classes of scores in (0, 1).
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 
+from bayescal._core.arrays import Array, ArrayT, Params
 from bayescal._core.checks import check_row_sums
 from bayescal.models._family import Family
-from bayescal.models.prior import Prior, make_prior
+from bayescal.models.prior import Parameter, Prior, make_prior
 
 __all__ = ["DirichletFamily", "DirichletPrior"]
 
@@ -32,18 +32,16 @@ class DirichletFamily(Family):
         """One vector of concentrations for each class."""
         return tuple(f"alpha{y}" for y in range(self.classes))
 
-    def features(self, x: Any, origin: Any, xp: ModuleType) -> Any:
+    def features(self, x: ArrayT, origin: Array, xp: ModuleType) -> ArrayT:
         return xp.concatenate([xp.ones_like(x[..., :1]), xp.log(x)], axis=-1)
 
-    def natural(self, params: Mapping[str, jax.Array], origin: jax.Array) -> jax.Array:
+    def natural(self, params: Params, origin: jax.Array) -> jax.Array:
         alpha = jnp.stack([params[name] for name in self.parameters])
         alpha = jnp.where(alpha > 0, alpha, jnp.nan)
         constant = gammaln(alpha.sum(axis=-1)) - gammaln(alpha).sum(axis=-1)
         return jnp.concatenate([constant[:, None], alpha - 1], axis=-1)
 
-    def sample(
-        self, params: Mapping[str, jax.Array], labels: jax.Array, key: jax.Array
-    ) -> jax.Array:
+    def sample(self, params: Params, labels: jax.Array, key: jax.Array) -> jax.Array:
         alpha = jnp.stack([params[name] for name in self.parameters])
         return jax.random.dirichlet(key, alpha[labels])
 
@@ -64,11 +62,11 @@ class DirichletFamily(Family):
 
 
 def DirichletPrior(
-    alpha: Sequence[Any] | None = None,
+    alpha: Sequence[Parameter] | np.ndarray | None = None,
     *,
     classes: int | None = None,
     model: Callable[..., None] | None = None,
-    hyperparameters: Mapping[str, Any] | None = None,
+    hyperparameters: Mapping[str, object] | None = None,
 ) -> Prior:
     r"""Prior over k Dirichlet-distributed classes of probability vectors.
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import Array, ArrayT, Params
 from bayescal.models._family import Family
-from bayescal.models.prior import Prior, make_prior, model_sites
+from bayescal.models.prior import Parameter, Prior, make_prior, model_sites
 
 __all__ = ["GaussianPrior", "SharedGaussian", "UnequalGaussian"]
 
@@ -24,14 +24,14 @@ class _Gaussian(Family):
 
     name = "GaussianPrior"
 
-    def features(self, x: Any, origin: Any, xp: ModuleType) -> Any:
+    def features(self, x: ArrayT, origin: Array, xp: ModuleType) -> ArrayT:
         r = x - origin
         return xp.stack([xp.ones_like(r), r, r * r], axis=-1)
 
     def origin(self, x: np.ndarray, mask: np.ndarray) -> np.ndarray:
         return np.asarray(x[mask].mean())
 
-    def natural(self, params: Mapping[str, jax.Array], origin: jax.Array) -> jax.Array:
+    def natural(self, params: Params, origin: jax.Array) -> jax.Array:
         rows = []
         for y in (0, 1):
             mu = params[f"mu{y}"] - origin
@@ -42,9 +42,7 @@ class _Gaussian(Family):
             rows.append(jnp.stack([constant, mu * precision, -0.5 * precision]))
         return jnp.stack(rows)
 
-    def sample(
-        self, params: Mapping[str, jax.Array], labels: jax.Array, key: jax.Array
-    ) -> jax.Array:
+    def sample(self, params: Params, labels: jax.Array, key: jax.Array) -> jax.Array:
         mu = self.of_label(params, "mu", labels)
         shared = "sigma" in params
         sigma = params["sigma"] if shared else self.of_label(params, "sigma", labels)
@@ -68,14 +66,14 @@ UNEQUAL = UnequalGaussian()
 
 
 def GaussianPrior(
-    mu0: Any = None,
-    mu1: Any = None,
-    sigma: Any = None,
+    mu0: Parameter = None,
+    mu1: Parameter = None,
+    sigma: Parameter = None,
     *,
-    sigma0: Any = None,
-    sigma1: Any = None,
+    sigma0: Parameter = None,
+    sigma1: Parameter = None,
     model: Callable[..., None] | None = None,
-    hyperparameters: Mapping[str, Any] | None = None,
+    hyperparameters: Mapping[str, object] | None = None,
 ) -> Prior:
     r"""Prior over two Gaussian classes on the line.
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import Array, ArrayT, Params
 from bayescal.models._family import Family
-from bayescal.models.prior import Prior, make_prior
+from bayescal.models.prior import Parameter, Prior, make_prior
 
 __all__ = ["MultivariateGaussian", "MultivariateGaussianPrior"]
 
@@ -24,12 +24,12 @@ class MultivariateGaussian(Family):
     parameters = ("mu0", "mu1", "cov")
     univariate = False
 
-    def features(self, x: Any, origin: Any, xp: ModuleType) -> Any:
+    def features(self, x: ArrayT, origin: Array, xp: ModuleType) -> ArrayT:
         r = x - origin
         products = (r[..., :, None] * r[..., None, :]).reshape(*r.shape[:-1], -1)
         return xp.concatenate([xp.ones_like(r[..., :1]), r, products], axis=-1)
 
-    def natural(self, params: Mapping[str, jax.Array], origin: jax.Array) -> jax.Array:
+    def natural(self, params: Params, origin: jax.Array) -> jax.Array:
         dim = origin.shape[0]
         cov = params["cov"]
         if cov.ndim == 0:
@@ -46,9 +46,7 @@ class MultivariateGaussian(Family):
             rows.append(jnp.concatenate([constant[None], slope, -0.5 * precision.ravel()]))
         return jnp.stack(rows)
 
-    def sample(
-        self, params: Mapping[str, jax.Array], labels: jax.Array, key: jax.Array
-    ) -> jax.Array:
+    def sample(self, params: Params, labels: jax.Array, key: jax.Array) -> jax.Array:
         mu = jnp.where(labels[:, None] == 1, params["mu1"], params["mu0"])
         cov = params["cov"]
         dim = mu.shape[-1]
@@ -66,12 +64,12 @@ MULTIVARIATE = MultivariateGaussian()
 
 
 def MultivariateGaussianPrior(
-    mu0: Any = None,
-    mu1: Any = None,
-    cov: Any = None,
+    mu0: Parameter = None,
+    mu1: Parameter = None,
+    cov: Parameter = None,
     *,
     model: Callable[..., None] | None = None,
-    hyperparameters: Mapping[str, Any] | None = None,
+    hyperparameters: Mapping[str, object] | None = None,
 ) -> Prior:
     r"""Prior over two Gaussian classes in d dimensions with one covariance matrix.
 

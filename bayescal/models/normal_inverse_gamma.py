@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,13 +13,16 @@ from jax.scipy.special import gammaln
 from jax.scipy.stats import norm
 from jax.scipy.stats import t as student_t
 
+from bayescal._core.arrays import Params
 from bayescal.models.gaussian import SHARED
 from bayescal.models.prior import Prior
 
 __all__ = ["NormalInverseGammaForms", "NormalInverseGammaPrior"]
 
 
-def _model(mean0: Any, mean1: Any, kappa0: Any, kappa1: Any, alpha: Any, beta: Any) -> None:
+def _model(
+    mean0: float, mean1: float, kappa0: float, kappa1: float, alpha: float, beta: float
+) -> None:
     """NumPyro model of the prior: the variance first, then the means given the variance."""
     import numpyro
     import numpyro.distributions as dist
@@ -45,7 +48,7 @@ class NormalInverseGammaForms:
 
     name: str = "NormalInverseGammaPrior"
 
-    def update(self, values: dict[str, Any], sums: jax.Array, origin: jax.Array) -> _Updated:
+    def update(self, values: Params, sums: jax.Array, origin: jax.Array) -> _Updated:
         """Return the posterior's parameters; means are relative to ``origin``."""
         mean = _pair(values, "mean") - origin
         kappa = _pair(values, "kappa")
@@ -59,7 +62,7 @@ class NormalInverseGammaForms:
         beta = values["beta"] + 0.5 * (within + between).sum()
         return _Updated(new_mean, new_kappa, alpha, beta)
 
-    def log_evidence(self, values: dict[str, Any], sums: jax.Array, origin: jax.Array) -> jax.Array:
+    def log_evidence(self, values: Params, sums: jax.Array, origin: jax.Array) -> jax.Array:
         """Return log p(data)."""
         new = self.update(values, sums, origin)
         kappa = _pair(values, "kappa")
@@ -79,13 +82,8 @@ class NormalInverseGammaForms:
         return student_t.logpdf(r, 2 * new.alpha, new.mean[:, None], scale[:, None])
 
     def draw(
-        self,
-        values: dict[str, Any],
-        sums: jax.Array,
-        origin: jax.Array,
-        key: jax.Array,
-        num_samples: int,
-    ) -> tuple[dict[str, jax.Array], jax.Array]:
+        self, values: Params, sums: jax.Array, origin: jax.Array, key: jax.Array, num_samples: int
+    ) -> tuple[Params, jax.Array]:
         """Draw from the posterior; return parameters (n,) and their log prior density."""
         new = self.update(values, sums, origin)
         first, second = jax.random.split(key)
@@ -106,13 +104,13 @@ class NormalInverseGammaForms:
         params = {"mu0": mu[0], "mu1": mu[1], "sigma": jnp.sqrt(variance)}
         return params, log_means + log_variance
 
-    def mode(self, new: _Updated, origin: jax.Array) -> dict[str, jax.Array]:
+    def mode(self, new: _Updated, origin: jax.Array) -> Params:
         """Return the mode of the joint density of the means and the variance."""
         sigma = jnp.sqrt(new.beta / (new.alpha + 2))
         return {"mu0": new.mean[0] + origin, "mu1": new.mean[1] + origin, "sigma": sigma}
 
 
-def _pair(values: dict[str, Any], name: str) -> jax.Array:
+def _pair(values: Params, name: str) -> jax.Array:
     """Return a hyperparameter (2,) of the classes 0 and 1."""
     return jnp.stack([values[f"{name}0"], values[f"{name}1"]])
 

@@ -10,16 +10,22 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike, Params
 from bayescal._core.numerics import nan_to_minus_inf
 from bayescal.models._family import Family
 
+if TYPE_CHECKING:
+    from numpyro.distributions import Distribution
+
 __all__ = [
+    "Choose",
+    "Parameter",
     "Prior",
     "Site",
     "draw",
@@ -34,12 +40,18 @@ __all__ = [
 ]
 
 
+#: From users; None where it is left out.
+Parameter: TypeAlias = "Distribution | ArrayLike | None"
+#: Of a site's name and distribution: its value.
+Choose: TypeAlias = "Callable[[str, Distribution], jax.Array]"
+
+
 class Site(NamedTuple):
     """One random site met on a walk: its distribution and the value chosen."""
 
     name: str
-    distribution: Any
-    value: Any
+    distribution: Distribution
+    value: jax.Array
 
 
 @partial(
@@ -89,9 +101,9 @@ class Prior:
 
 def make_prior(
     family: Family,
-    values: Mapping[str, Any],
+    values: Mapping[str, Parameter],
     model: Callable[..., None] | None,
-    hyperparameters: Mapping[str, Any] | None,
+    hyperparameters: Mapping[str, object] | None,
     positive: Sequence[str] = (),
 ) -> Prior:
     """Check the arguments of a public prior and build it; ``positive`` names scale parameters."""
@@ -115,7 +127,7 @@ def make_prior(
     return Prior(family, hyper, model)
 
 
-def _check_value(name: str, value: Any, positive: Sequence[str]) -> Any:
+def _check_value(name: str, value: Any, positive: Sequence[str]) -> object:
     """Return a distribution or a finite number or array given for one parameter."""
     if value is None:
         raise TypeError(f"{name} must be given: a number or a NumPyro distribution")
@@ -142,7 +154,7 @@ def _check_value(name: str, value: Any, positive: Sequence[str]) -> Any:
     return float(array) if array.ndim == 0 else array
 
 
-def is_distribution(value: Any) -> bool:
+def is_distribution(value: object) -> bool:
     """Whether ``value`` is a NumPyro distribution; imports nothing."""
     return callable(getattr(value, "log_prob", None)) and hasattr(value, "batch_shape")
 
@@ -171,10 +183,7 @@ def _describe(value: Any) -> str:
     return f"{type(value).__name__}({', '.join(inside)})"
 
 
-Choose = Callable[[str, Any], Any]
-
-
-def walk(prior: Prior, choose: Choose) -> tuple[dict[str, Any], list[Site]]:
+def walk(prior: Prior, choose: Choose) -> tuple[Params, list[Site]]:
     """Visit the random sites; return all parameters and the sites with their chosen values.
 
     ``choose(name, distribution)`` returns the value of a site.  Works under any JAX transformation.
@@ -193,7 +202,7 @@ def walk(prior: Prior, choose: Choose) -> tuple[dict[str, Any], list[Site]]:
         return params, sites
 
 
-def _walk_model(prior: Prior, choose: Choose) -> tuple[dict[str, Any], list[Site]]:
+def _walk_model(prior: Prior, choose: Choose) -> tuple[Params, list[Site]]:
     """Run the NumPyro model with the values that ``choose`` gives."""
     from numpyro import handlers
     from numpyro.primitives import Messenger
@@ -220,7 +229,7 @@ def _walk_model(prior: Prior, choose: Choose) -> tuple[dict[str, Any], list[Site
     return params, sites
 
 
-def model_sites(model: Callable[..., None], hyperparameters: Mapping[str, Any]) -> set[str]:
+def model_sites(model: Callable[..., None], hyperparameters: Mapping[str, object]) -> set[str]:
     """Return the names of a model's sites, without running it on numbers."""
     from numpyro import handlers
 
@@ -237,19 +246,19 @@ def model_sites(model: Callable[..., None], hyperparameters: Mapping[str, Any]) 
     return names
 
 
-def draw(prior: Prior, key: jax.Array, num_samples: int) -> tuple[dict[str, Any], jax.Array]:
+def draw(prior: Prior, key: jax.Array, num_samples: int) -> tuple[Params, jax.Array]:
     """Draw parameters, with a leading axis of ``num_samples``, and their log prior density."""
 
-    def walked(key: jax.Array, shape: tuple[int, ...]) -> tuple[dict[str, Any], list[Site]]:
+    def walked(key: jax.Array, shape: tuple[int, ...]) -> tuple[Params, list[Site]]:
         count = itertools.count()
 
-        def choose(name: str, distribution: Any) -> Any:
+        def choose(name: str, distribution: Distribution) -> jax.Array:
             value = distribution.sample(jax.random.fold_in(key, next(count)), shape)
             return jnp.asarray(value, jnp.result_type(float))
 
         return walk(prior, choose)
 
-    def one(key: jax.Array) -> tuple[dict[str, Any], jax.Array]:
+    def one(key: jax.Array) -> tuple[Params, jax.Array]:
         params, sites = walked(key, ())
         return params, log_density(sites)
 
@@ -308,7 +317,7 @@ def widen(prior: Prior) -> Prior:
     Distributions built without 64-bit types hold some of their arguments as float32 arrays.
     """
 
-    def cast(leaf: Any) -> Any:
+    def cast(leaf: object) -> object:
         dtype = getattr(leaf, "dtype", None)
         if dtype is not None and jnp.issubdtype(dtype, jnp.floating):
             return np.asarray(leaf, np.float64)

@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_choice
 from bayescal._core.optimise import Status
 from bayescal.calibrators._inputs import (
@@ -73,7 +74,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
     """
 
     inputs: Inputs = "probs"
-    classes: Sequence[Any] | np.ndarray | None = None
+    classes: Sequence[object] | np.ndarray | None = None
 
     classes_: np.ndarray = field(init=False)
     status_: str = field(init=False)
@@ -116,7 +117,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
     def _check_options(self) -> None:
         """Raise where an option is not allowed."""
 
-    def fit(self, scores: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, scores: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the calibrator.
 
         Parameters
@@ -187,7 +188,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         random_state = getattr(self, "random_state", 0)
         return int(check_random_state(random_state).randint(2**31 - 1))
 
-    def predict_proba(self, scores: Any) -> np.ndarray:
+    def predict_proba(self, scores: ArrayLike) -> np.ndarray:
         """Return the calibrated probabilities of all classes.
 
         Parameters
@@ -202,13 +203,13 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         values = self._values(scores)
         return self.apply(self.state_, values)
 
-    def predict(self, scores: Any) -> np.ndarray:
+    def predict(self, scores: ArrayLike) -> np.ndarray:
         """Return the most probable class (m,) for each row of scores."""
         best = np.argmax(self.predict_proba(scores), axis=1)
         return self.classes_[best]
 
     @staticmethod
-    def combine(calibrators: list[Any], scores: list[Any]) -> np.ndarray:
+    def combine(calibrators: list[Any], scores: list[np.ndarray]) -> np.ndarray:
         """Return the probabilities (m, k) of an ensemble, each with scores of its own: the mean.
 
         Parameters
@@ -219,7 +220,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         parts = [c.predict_proba(s) for c, s in zip(calibrators, scores, strict=True)]
         return np.mean(parts, axis=0)
 
-    def _values(self, scores: Any) -> np.ndarray:
+    def _values(self, scores: ArrayLike) -> np.ndarray:
         """Return new scores in the domain of the fitted calibrator."""
         check_is_fitted(self)
         rows = self._check_rows(scores, reset=False)

@@ -13,8 +13,8 @@ from bayescal._core.arrays import ArrayT
 from bayescal.regression.fit import Fit, as_fit, fit_one, rows_at_once
 from bayescal.regression.host import design_of, fit_design, span_of
 from bayescal.regression.objective import (
-    Design,
-    Problem,
+    BinaryDesign,
+    Regression,
     loss_and_gradient_on_host,
     penalty_terms,
     start,
@@ -89,9 +89,9 @@ def choose(
     """
     candidates = grid.l1.shape[0]
 
-    def problem(candidate: jax.Array, use: jax.Array) -> Problem[jax.Array]:
+    def problem(candidate: jax.Array, use: jax.Array) -> Regression[jax.Array]:
         row = jnp.minimum(candidate, grid.targets.shape[0] - 1)
-        return Problem(x, grid.targets[row], use, grid.l1[candidate], grid.l2[candidate])
+        return Regression(x, grid.targets[row], use, grid.l1[candidate], grid.l2[candidate])
 
     def one(index: jax.Array) -> tuple[jax.Array, jax.Array]:
         candidate, out = index // folds, index % folds
@@ -130,7 +130,7 @@ def choose_on_host(
     candidates, some = len(grid.l1), weights > 0
     x, y, weights, fold = x[some], y[some], weights[some], fold[some]
     targets = np.broadcast_to(grid.targets[:, some], (candidates, len(y)))
-    design, unit = design_of(Problem(x, targets[0], weights, 0.0, 0.0))
+    design, unit = design_of(Regression(x, targets[0], weights, 0.0, 0.0))
     losses, total = np.zeros((candidates, folds)), np.zeros(candidates)
     with np.errstate(all="ignore"):
         near = _path(design, targets, unit, grid, None)
@@ -141,7 +141,7 @@ def choose_on_host(
             beta = np.zeros_like(near)
             if kept.any():
                 columns = np.ascontiguousarray(design.columns[:, kept])
-                part = Design(columns, targets[0, kept], weights[kept])
+                part = BinaryDesign(columns, targets[0, kept], weights[kept])
                 beta = _path(part, targets[:, kept], unit, grid, near)
             line = beta @ design.columns[:, held]
             loss = (np.logaddexp(0, line) - y[held] * line) @ weights[held]
@@ -152,7 +152,7 @@ def choose_on_host(
 
 
 def _path(
-    design: Design,
+    design: BinaryDesign,
     targets: np.ndarray,
     unit: np.ndarray,
     grid: Grid[np.ndarray],
@@ -162,7 +162,7 @@ def _path(
 
     ``near`` (candidates, 1 + d) are coefficients that may be near.
     """
-    whole = Problem(design.columns[1:].T, targets[-1], design.weights, 0.0, 0.0)
+    whole = Regression(design.columns[1:].T, targets[-1], design.weights, 0.0, 0.0)
     free = (grid.l1 == 0) & (grid.l2 == 0)
     span = span_of(whole, design) if free.any() else None
     result = np.empty((len(targets), len(unit)))
@@ -178,7 +178,7 @@ def _path(
 
 
 def _value(
-    problem: Problem[np.ndarray], design: Design, unit: np.ndarray, beta: np.ndarray
+    problem: Regression[np.ndarray], design: BinaryDesign, unit: np.ndarray, beta: np.ndarray
 ) -> float:
     """Return the objective at coefficients in the design's units."""
     absolute = problem.l1 * np.sum(np.abs(beta / unit)[1:])

@@ -18,7 +18,7 @@ from bayescal._core.precision import float64
 from bayescal.regression.host import MANY, fit_on_host
 from bayescal.regression.objective import (
     Prior,
-    Problem,
+    Regression,
     add_penalties,
     cross_entropy,
     movement,
@@ -52,7 +52,7 @@ class Fit(NamedTuple, Generic[ArrayT]):
 
 
 def fit_one(
-    problem: Problem[jax.Array], lasso: bool, max_iterations: int = 100
+    problem: Regression[jax.Array], lasso: bool, max_iterations: int = 100
 ) -> Minimum[jax.Array]:
     """Fit one regression; ``lasso`` says whether to heed the absolute penalty."""
     alone = problem.x.shape[1] == 1 and problem.free is None
@@ -88,7 +88,7 @@ def fit_one(
     return found._replace(x=found.x / unit)
 
 
-def _with_known_sign(problem: Problem[jax.Array]) -> Problem[jax.Array]:
+def _with_known_sign(problem: Regression[jax.Array]) -> Regression[jax.Array]:
     """Return a smooth problem with the same optimum, for one column and an absolute penalty.
 
     The slope of the loss at a coefficient of zero tells the sign of the best one, or that it is
@@ -122,14 +122,14 @@ def rows_at_once(batch: int, n: int, d: int) -> int:
 
 @partial(jax.jit, static_argnames=("lasso", "max_iterations"))
 def fit_many(
-    problems: Problem[jax.Array], lasso: bool = False, max_iterations: int = 100
+    problems: Regression[jax.Array], lasso: bool = False, max_iterations: int = 100
 ) -> Fit[jax.Array]:
     """Fit a batch; leaves of ``problems`` have a leading axis of fits, save the priors'."""
     batch, n, d = problems.x.shape
     priors = problems.prior, problems.intercept_prior
     each = problems._replace(prior=None, intercept_prior=None)
 
-    def one(problem: Problem[jax.Array]) -> Minimum[jax.Array]:
+    def one(problem: Regression[jax.Array]) -> Minimum[jax.Array]:
         full = problem._replace(prior=priors[0], intercept_prior=priors[1])
         return fit_one(full, lasso, max_iterations)
 
@@ -137,7 +137,7 @@ def fit_many(
 
 
 def fit_single(
-    problem: Problem[np.ndarray], lasso: bool = False, max_iterations: int = 100
+    problem: Regression[np.ndarray], lasso: bool = False, max_iterations: int = 100
 ) -> Minimum[np.ndarray]:
     """Fit one regression given as NumPy arrays; the minimum is in NumPy too.
 
@@ -150,7 +150,7 @@ def fit_single(
     some = problem.weights > 0
     if not some.all():
         rows = (problem.x[some], problem.targets[some], problem.weights[some])
-        problem = Problem(*rows, *problem[3:])
+        problem = Regression(*rows, *problem[3:])
     priors = (problem.prior, problem.intercept_prior)
     written = all(law is None or isinstance(law, Prior) for law in priors)
     if written and on_host(problem.x, newton=lasso):

@@ -15,7 +15,7 @@ from bayescal._core.precision import float64
 from bayescal.regression import features
 from bayescal.regression.cross_validation import Grid, choose, choose_on_host
 from bayescal.regression.fit import fit_single, on_host
-from bayescal.regression.objective import Design, Distribution, Prior, Problem
+from bayescal.regression.objective import BinaryDesign, Distribution, Prior, Regression
 from bayescal.regression.posterior import Draws, Target, laplace, nuts
 from bayescal.smoothing import instance_targets, platt_targets
 
@@ -153,7 +153,7 @@ class Method:
     def fit(self, x: np.ndarray, weights: np.ndarray, settled: Settled) -> Minimum[np.ndarray]:
         """Return the optimum, at coefficients (1 + d,) of the features as they are."""
         scaling = features.of(x, weights, self.coef_prior)
-        problem = Problem(scaling.apply(x), settled.targets, weights, settled.l1, settled.l2)
+        problem = Regression(scaling.apply(x), settled.targets, weights, settled.l1, settled.l2)
         if self.coef_prior is not None:
             prior = features.CAUCHY if self._is_cauchy else self.coef_prior
             problem = problem._replace(prior=prior, intercept_prior=features.INTERCEPT)
@@ -177,7 +177,7 @@ class Method:
             np.r_[features.INTERCEPT.scale, np.full(d, spread)],
             np.concatenate([[1.0], np.full(d, heavy)]),
         )
-        target = Target(Design(columns, settled.targets, weights), np.zeros(1 + d), prior)
+        target = Target(BinaryDesign(columns, settled.targets, weights), np.zeros(1 + d), prior)
         if self.coef_prior is not None and not self._is_cauchy:
             own = np.concatenate([[0.0], np.ones(d)])
             target = target._replace(distribution=self.coef_prior, distributed=own)

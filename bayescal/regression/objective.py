@@ -29,7 +29,7 @@ class Distribution(Protocol):
     def log_prob(self, value: Array) -> jax.Array: ...
 
 
-class Problem(NamedTuple, Generic[ArrayT]):
+class Regression(NamedTuple, Generic[ArrayT]):
     """One regression.
 
     Attributes
@@ -101,7 +101,7 @@ def row_terms(
     return loss, residual, curvature
 
 
-def cross_entropy(problem: Problem[jax.Array], beta: jax.Array) -> Quadratic[jax.Array]:
+def cross_entropy(problem: Regression[jax.Array], beta: jax.Array) -> Quadratic[jax.Array]:
     """Return the weighted cross-entropy at (intercept, coef...) with its derivatives."""
     x, d = problem.x, problem.x.shape[1]
     # A sum over columns, elementwise, is fast for few and small problems under ``vmap``.
@@ -123,8 +123,8 @@ def cross_entropy(problem: Problem[jax.Array], beta: jax.Array) -> Quadratic[jax
     return Quadratic(jnp.sum(loss), gradient, hessian)
 
 
-class Design(NamedTuple):
-    """A problem as NumPy computes it: features in their units, in columns after one of ones.
+class BinaryDesign(NamedTuple):
+    """Two classes as NumPy computes them: features in their units, in columns after one of ones.
 
     Attributes
     ----------
@@ -137,7 +137,7 @@ class Design(NamedTuple):
     weights: np.ndarray
 
 
-def cross_entropy_on_host(design: Design, beta: np.ndarray) -> Quadratic[np.ndarray]:
+def cross_entropy_on_host(design: BinaryDesign, beta: np.ndarray) -> Quadratic[np.ndarray]:
     """Do as :func:`cross_entropy` with NumPy, in blocks that stay in the processor's cache."""
     p = len(beta)
     value, gradient, hessian = 0.0, np.zeros(p), np.zeros((p, p))
@@ -149,7 +149,7 @@ def cross_entropy_on_host(design: Design, beta: np.ndarray) -> Quadratic[np.ndar
     return Quadratic(np.asarray(value), gradient, hessian)
 
 
-def loss_and_gradient_on_host(design: Design, beta: np.ndarray) -> tuple[float, np.ndarray]:
+def loss_and_gradient_on_host(design: BinaryDesign, beta: np.ndarray) -> tuple[float, np.ndarray]:
     """Return the cross-entropy and its gradient (p,), in blocks."""
     value, gradient = 0.0, np.zeros(len(beta))
     for columns, (loss, residual, _) in _blocks(design, beta):
@@ -158,7 +158,9 @@ def loss_and_gradient_on_host(design: Design, beta: np.ndarray) -> tuple[float, 
     return float(value), gradient
 
 
-def _blocks(design: Design, beta: np.ndarray) -> Iterator[tuple[np.ndarray, Terms[np.ndarray]]]:
+def _blocks(
+    design: BinaryDesign, beta: np.ndarray
+) -> Iterator[tuple[np.ndarray, Terms[np.ndarray]]]:
     """Yield columns and :func:`row_terms` of blocks of rows."""
     for first in range(0, design.columns.shape[1], _BLOCK):
         part = slice(first, first + _BLOCK)
@@ -167,7 +169,7 @@ def _blocks(design: Design, beta: np.ndarray) -> Iterator[tuple[np.ndarray, Term
 
 
 def penalty_terms(
-    problem: Problem[ArrayT], unit: ArrayT, beta: ArrayT, xp: ModuleType
+    problem: Regression[ArrayT], unit: ArrayT, beta: ArrayT, xp: ModuleType
 ) -> Terms[ArrayT]:
     """Return squared penalty and negative log priors of ``beta / unit``, and two derivatives.
 
@@ -191,7 +193,7 @@ def penalty_terms(
 
 
 def add_penalties(
-    problem: Problem[ArrayT],
+    problem: Regression[ArrayT],
     unit: ArrayT,
     strength: ArrayT | None,
     loss: Quadratic[ArrayT],
@@ -240,7 +242,7 @@ def units(largest: ArrayT, xp: ModuleType = jnp) -> tuple[ArrayT, ArrayT]:
     return unit, xp.where(used, xp.exp2(-power), 0.0)
 
 
-def start(problem: Problem[ArrayT], xp: ModuleType = jnp) -> ArrayT:
+def start(problem: Regression[ArrayT], xp: ModuleType = jnp) -> ArrayT:
     """Return no slope, and the intercept of the mean target."""
     total = xp.sum(problem.weights)
     mean = problem.weights @ problem.targets / xp.where(total > 0, total, 1)

@@ -20,7 +20,7 @@ from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
 from bayescal.regression.compress import NODES, compress
 from bayescal.regression.objective import (
-    Design,
+    BinaryDesign,
     Distribution,
     Prior,
     Terms,
@@ -37,7 +37,7 @@ class Target(NamedTuple):
 
     Attributes
     ----------
-    design : Design
+    design : BinaryDesign
         Columns (p, n), targets and weights; where there is an intercept, one column is ones.
         Left out where the likelihood is given by its ``Sums``.
     positive : array of shape (p,)
@@ -49,7 +49,7 @@ class Target(NamedTuple):
     distributed : array of shape (p,) or None
     """
 
-    design: Design
+    design: BinaryDesign
     positive: Array
     prior: Prior
     distribution: Distribution | None = None

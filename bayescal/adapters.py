@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    ProbmetricsCalibrator: Any
+    ProbmetricsCalibrator: type
 
 # Nothing that every installation has.
 __all__: list[str] = []
@@ -62,7 +62,7 @@ def _doubled(probs: np.ndarray) -> np.ndarray:
     return np.stack([1 - probs[:, 1], probs[:, 1]], axis=1) if probs.shape[1] == 2 else probs
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> type:
     if name == "ProbmetricsCalibrator":
         return _make()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -106,15 +106,15 @@ def fitter(method: str, x: np.ndarray, t: np.ndarray, strength: float) -> Callab
         import jax
 
         from bayescal.regression.fit import fit_many, fit_single
-        from bayescal.regression.objective import Problem
+        from bayescal.regression.objective import Regression
 
         def call() -> np.ndarray:
             batch = len(x)
             if batch == 1:
-                return fit_single(Problem(x[0], t[0], np.ones_like(t[0]), 0.0, strength)).x[None]
+                return fit_single(Regression(x[0], t[0], np.ones_like(t[0]), 0.0, strength)).x[None]
             zero, ridge = np.zeros(batch), np.full(batch, strength)
             with jax.enable_x64(True):
-                problem = jax.device_put(Problem(x, t, np.ones_like(t), zero, ridge))
+                problem = jax.device_put(Regression(x, t, np.ones_like(t), zero, ridge))
                 found = fit_many(problem)
                 return np.column_stack([found.intercept, found.coef])
 

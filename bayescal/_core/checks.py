@@ -292,7 +292,7 @@ def check_points(x: ArrayLike, data: Batch, univariate: bool) -> np.ndarray:
     return array
 
 
-def column_names(scores: Any) -> list[Any] | None:
+def column_names(scores: object) -> list[object] | None:
     """Return the names of a data frame's columns, or that of a series; None where there are none.
 
     A range of numbers, which pandas gives to columns without names, is none.
@@ -307,8 +307,8 @@ def column_names(scores: Any) -> list[Any] | None:
 
 def in_order(
     rows: np.ndarray,
-    names: list[Any] | None,
-    classes: Sequence[Any] | np.ndarray,
+    names: list[object] | None,
+    classes: Sequence[object] | np.ndarray,
     what: str = "probs",
 ) -> np.ndarray:
     """Return rows (n, k) with their columns in the order of the classes that they are named like.

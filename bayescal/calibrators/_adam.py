@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from bayescal._core.arrays import Array
+
+if TYPE_CHECKING:
+    import jax
+
+#: Parameters, or what has their structure.
+Tree = TypeVar("Tree")
 
 _FIRST, _SECOND, _TINY = 0.9, 0.999, 1e-8
 
 
-class Memory(NamedTuple):
+class Memory(NamedTuple, Generic[Tree]):
     """Running means of the gradients and of their squares, and what these still lack to one."""
 
-    mean: Any
-    square: Any
-    lacks_first: Any
-    lacks_second: Any
+    mean: Tree
+    square: Tree
+    lacks_first: jax.Array
+    lacks_second: jax.Array
 
 
-def begin(parameters: Any) -> Memory:
+def begin(parameters: Tree) -> Memory[Tree]:
     """Return the memory before the first step."""
     import jax
     import jax.numpy as jnp
@@ -26,7 +34,9 @@ def begin(parameters: Any) -> Memory:
     return Memory(nothing, nothing, one, one)
 
 
-def step(parameters: Any, gradient: Any, memory: Memory, rate: Any) -> tuple[Any, Memory]:
+def step(
+    parameters: Tree, gradient: Tree, memory: Memory[Tree], rate: Array | float
+) -> tuple[Tree, Memory[Tree]]:
     """Return parameters one step downhill, by about ``rate`` in each of them, and the memory.
 
     D. Kingma and J. Ba (2015), Adam: a method for stochastic optimization.
@@ -38,7 +48,7 @@ def step(parameters: Any, gradient: Any, memory: Memory, rate: Any) -> tuple[Any
     mean = jax.tree.map(lambda m, g: _FIRST * m + (1 - _FIRST) * g, memory.mean, gradient)
     square = jax.tree.map(lambda v, g: _SECOND * v + (1 - _SECOND) * g * g, memory.square, gradient)
 
-    def moved(x: Any, m: Any, v: Any) -> Any:
+    def moved(x: jax.Array, m: jax.Array, v: jax.Array) -> jax.Array:
         return x - rate * (m / (1 - first)) / (jnp.sqrt(v / (1 - second)) + _TINY)
 
     return jax.tree.map(moved, parameters, mean, square), Memory(mean, square, first, second)

@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_choice, column_names, in_order
 from bayescal._core.keys import seed_of
 from bayescal._core.optimise import Status
@@ -74,7 +75,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
     """
 
     inputs: Inputs = "probs"
-    classes: Sequence[Any] | np.ndarray | None = None
+    classes: Sequence[object] | np.ndarray | None = None
 
     classes_: np.ndarray = field(init=False)
     status_: str = field(init=False)
@@ -117,7 +118,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
     def _check_options(self) -> None:
         """Raise where an option is not allowed."""
 
-    def fit(self, scores: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, scores: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the calibrator.
 
         Parameters
@@ -191,7 +192,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
     def _seed(self) -> int:
         return seed_of(getattr(self, "random_state", 0))
 
-    def predict_proba(self, scores: Any) -> np.ndarray:
+    def predict_proba(self, scores: ArrayLike) -> np.ndarray:
         """Return the calibrated probabilities of all classes.
 
         Parameters
@@ -206,13 +207,13 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         values = self._values(scores)
         return self.apply(self.state_, values)
 
-    def predict(self, scores: Any) -> np.ndarray:
+    def predict(self, scores: ArrayLike) -> np.ndarray:
         """Return the most probable class (m,) for each row of scores."""
         best = np.argmax(self.predict_proba(scores), axis=1)
         return self.classes_[best]
 
     @staticmethod
-    def combine(calibrators: list[Any], scores: list[Any]) -> np.ndarray:
+    def combine(calibrators: list[Any], scores: list[np.ndarray]) -> np.ndarray:
         """Return the probabilities (m, k) of an ensemble, each with scores of its own: the mean.
 
         Parameters

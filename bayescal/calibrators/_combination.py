@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 
+from bayescal._core.arrays import ArrayLike
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Combination(MetaEstimatorMixin, BaseEstimator, ABC):
@@ -48,7 +50,7 @@ class Several(ClassifierMixin, Combination):
     """A list of calibrators with the same task."""
 
     calibrators: Sequence[Any]
-    classes: Sequence[Any] | np.ndarray | None = field(default=None, kw_only=True)
+    classes: Sequence[object] | np.ndarray | None = field(default=None, kw_only=True)
 
     classes_: np.ndarray = field(init=False)
 
@@ -82,7 +84,7 @@ class Several(ClassifierMixin, Combination):
         self._keep_features(fitted[0])
         self.classes_ = fitted[0].classes_
 
-    def predict(self, scores: Any) -> np.ndarray:
+    def predict(self, scores: ArrayLike) -> np.ndarray:
         """Return the most probable class (m,) for each row."""
         probs = self.predict_proba(scores)  # type: ignore[attr-defined]
         return self.classes_[np.argmax(probs, axis=1)]

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Any
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_weights
 
+#: Labels in their order, or None for those that are there.
+Classes: TypeAlias = Sequence[object] | np.ndarray | None
 _NUMBERS = {2: "two"}
 
 
 def read_rows(
-    x: np.ndarray, y: Any, sample_weight: Any, classes: Any, columns: int = 2
+    x: np.ndarray, y: ArrayLike, sample_weight: ArrayLike | None, classes: Classes, columns: int = 2
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return the classes, and rows, labels as their positions and weights of used rows."""
     found, label = read_labels(y, len(x), classes, columns)
@@ -28,7 +32,9 @@ def read_rows(
     return found, x, label, weights
 
 
-def read_labels(y: Any, n: int, classes: Any, columns: int = 2) -> tuple[np.ndarray, np.ndarray]:
+def read_labels(
+    y: ArrayLike, n: int, classes: Classes, columns: int = 2
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the classes (columns,), sorted or as given, and labels (n,) as their positions."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")

@@ -15,7 +15,7 @@ from bayescal._core.optimise import Status
 from bayescal.calibrators._base import State
 from bayescal.calibrators._parametric import ParametricCalibrator
 from bayescal.regression.fit import fit_single
-from bayescal.regression.objective import Design, Prior, Problem
+from bayescal.regression.objective import BinaryDesign, Prior, Regression
 from bayescal.regression.posterior import Draws, ScoreColumns, Target, laplace, nuts
 
 #: Gelman et al. (2008): for features of standard deviation 0.5, and for the intercept.
@@ -128,7 +128,7 @@ class LogOddsCalibrator(ParametricCalibrator):
         first = 1 if self._has_intercept else 0
         if not first:
             free = np.concatenate([[0.0], free])
-        found = fit_single(Problem(columns[first:].T, y, weights, 0.0, penalty[first:], free))
+        found = fit_single(Regression(columns[first:].T, y, weights, 0.0, penalty[first:], free))
         theta = np.asarray(found.x)[1 - first :]
         status = Status(int(found.status))
         return _Estimate(theta, float(found.value), int(found.iterations), status)
@@ -138,7 +138,7 @@ class LogOddsCalibrator(ParametricCalibrator):
     ) -> Draws:
         scores = np.clip(scores, -LARGEST_SCORE, LARGEST_SCORE)
         basis = _Standardized(self, state, scores, weights)
-        design = Design(basis.columns(scores), self._targets(scores, y, weights), weights)
+        design = BinaryDesign(basis.columns(scores), self._targets(scores, y, weights), weights)
         target = Target(design, basis.positive.astype(float), basis.prior)
         if self.inference == "laplace":
             draws = laplace(target, self.num_samples, seed)

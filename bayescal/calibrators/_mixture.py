@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -151,10 +152,17 @@ def _loss(
     return float(value), np.concatenate([by_scale, by_ratio[:2]])
 
 
-def _potential(below: Any, own: Any, same: Any, weights: Any, mode: Any, factor: Any) -> Any:
+def _potential(
+    below: jax.Array,
+    own: jax.Array,
+    same: jax.Array,
+    weights: jax.Array,
+    mode: jax.Array,
+    factor: jax.Array,
+) -> Callable[[jax.Array], jax.Array]:
     """Return the negative log posterior in coordinates where Laplace's is standard normal."""
 
-    def potential(z: Any) -> Any:
+    def potential(z: jax.Array) -> jax.Array:
         u = mode + factor @ z
         s = jnp.exp(u[0])
         logs = jax.nn.log_softmax(jnp.concatenate([u[1:], jnp.zeros(1)]))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from scipy.interpolate import BSpline, CubicSpline
 
 #: Smoothest functions of the spline space that are kept: rougher ones never get weight.
 FUNCTIONS = 30
@@ -110,7 +113,9 @@ def _natural(knots: np.ndarray, x: np.ndarray) -> np.ndarray:
     return np.concatenate([x[:, None], d[:, :-1] - d[:, -1:]], axis=1)
 
 
-def _straight_outside(spline: Any, knots: np.ndarray, x: np.ndarray) -> np.ndarray:
+def _straight_outside(
+    spline: BSpline | CubicSpline, knots: np.ndarray, x: np.ndarray
+) -> np.ndarray:
     """Evaluate a spline at x (m,): (m, p); it goes on straight outside the knots."""
     inside = np.clip(x, knots[0], knots[-1])
     result = spline(inside)

@@ -7,15 +7,24 @@ calls and decides when to stop.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from bayescal._core.arrays import ArrayT
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
 from bayescal.calibrators import _adam
+
+if TYPE_CHECKING:
+    import jax
+
+    #: Arrays by name on the device.
+    Named: TypeAlias = dict[str, jax.Array]
+    Data: TypeAlias = tuple[jax.Array, ...]
+    Carry: TypeAlias = tuple[Named, _adam.Memory[Named], Data, Named]
 
 Family = Literal["diagonal", "full"]
 Parameters = dict[str, np.ndarray]
@@ -89,19 +98,24 @@ def start_full(hidden: np.ndarray, log_slope: np.ndarray, seed: int, k: int) -> 
     }
 
 
-def rising(p: Any, t: Any, tanh: Callable[[Any], Any], exp: Callable[[Any], Any]) -> Any:
+def rising(
+    p: Mapping[str, ArrayT],
+    t: ArrayT,
+    tanh: Callable[[ArrayT], ArrayT],
+    exp: Callable[[ArrayT], ArrayT],
+) -> ArrayT:
     """Return the rising function of one network at points t (m,)."""
     inner = tanh(t[:, None] * p["first"] + p["first_bias"])
     return exp(p["log_slope"]) * t + tanh(inner @ p["second"] + p["second_bias"]) @ p["last"]
 
 
-def stretching(p: Any, u: Any, tanh: Callable[[Any], Any]) -> Any:
+def stretching(p: Mapping[str, ArrayT], u: ArrayT, tanh: Callable[[ArrayT], ArrayT]) -> ArrayT:
     """Return what stands in softplus for the factors (m, k - 1) of one network at rows u (m, k)."""
     inner = tanh(u @ p["first"] + p["first_bias"])
     return tanh(inner @ p["second"] + p["second_bias"]) @ p["last"] + p["last_bias"] + UNIT
 
 
-def _diagonal_losses(parameters: Any, data: Any) -> Any:
+def _diagonal_losses(parameters: Named, data: Data) -> jax.Array:
     """Return log losses (n, l); axes are rows, classes, networks."""
     import jax
     import jax.numpy as jnp
@@ -115,14 +129,14 @@ def _diagonal_losses(parameters: Any, data: Any) -> Any:
     return jax.nn.logsumexp(logits, axis=1) - own
 
 
-def _full_losses(parameters: Any, data: Any) -> Any:
+def _full_losses(parameters: Named, data: Data) -> jax.Array:
     """Return log losses (n, l)."""
     import jax
     import jax.numpy as jnp
 
     rows, steps, above = data
 
-    def one(p: Any) -> Any:
+    def one(p: Named) -> jax.Array:
         factors = jax.nn.softplus(stretching(p, rows, jnp.tanh))
         falls = jnp.exp(p["log_slope"]) * steps * factors
         below = -jnp.cumsum(falls, axis=1)
@@ -132,24 +146,28 @@ def _full_losses(parameters: Any, data: Any) -> Any:
 
 
 @cache
-def _program(family: Family) -> Any:
+def _program(
+    family: Family,
+) -> Callable[..., tuple[Named, _adam.Memory[Named], jax.Array, jax.Array]]:
     import jax
     import jax.numpy as jnp
 
     losses = _diagonal_losses if family == "diagonal" else _full_losses
 
-    def both(parameters: Any, data: Any, nets: Any) -> Any:
+    def both(parameters: Named, data: Data, nets: Named) -> tuple[jax.Array, jax.Array]:
         masked = dict(parameters)
         masked["second"] = masked["second"] * nets["mask"]
         masked["last"] = masked["last"] * nets["last_mask"]
         found = losses(masked, data)
         return jnp.sum(nets["train"] * found, axis=0), jnp.sum(nets["held"] * found, axis=0)
 
-    def total(parameters: Any, data: Any, nets: Any) -> Any:
+    def total(
+        parameters: Named, data: Data, nets: Named
+    ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
         train, held = both(parameters, data, nets)
         return jnp.sum(train), (train, held)
 
-    def once(_: Any, carry: Any) -> Any:
+    def once(_: jax.Array, carry: Carry) -> Carry:
         parameters, memory, data, nets = carry
         slope = jax.grad(total, has_aux=True)(parameters, data, nets)[0]
         moved, memory = _adam.step(parameters, slope, memory, _RATES[family])
@@ -157,7 +175,13 @@ def _program(family: Family) -> Any:
             moved[name] = jnp.maximum(moved[name], 0)
         return moved, memory, data, nets
 
-    def advance(parameters: Any, memory: Any, data: Any, nets: Any, number: Any) -> Any:
+    def advance(
+        parameters: Named,
+        memory: _adam.Memory[Named],
+        data: Data,
+        nets: Named,
+        number: jax.Array,
+    ) -> tuple[Named, _adam.Memory[Named], jax.Array, jax.Array]:
         carry = parameters, memory, data, nets
         parameters, memory, *_ = jax.lax.fori_loop(0, number, once, carry)
         return parameters, memory, *both(parameters, data, nets)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_choice, check_count, check_level
 from bayescal._core.warnings import SamplingWarning
 from bayescal.calibrators._base import Calibrator, State
@@ -111,7 +112,9 @@ class ParametricCalibrator(Calibrator):
             )
         return read_posterior(state, self._describe(state, state["theta_draws"]), self.inference)
 
-    def predict_interval(self, scores: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    def predict_interval(
+        self, scores: ArrayLike, level: float = 0.9
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return central credible intervals of the calibrated probabilities.
 
         Parameters
@@ -152,7 +155,7 @@ def read_posterior(state: State, named: State, inference: str) -> ParameterPoste
     return ParameterPosterior(named, inference, state["ess"], state["r_hat"], divergences)
 
 
-def warn_of_chains(estimator: Any, draws: Draws) -> None:
+def warn_of_chains(estimator: object, draws: Draws) -> None:
     """Warn where chains have not mixed, or draws are few."""
     r_hat, ess = draws.r_hat.max(), draws.ess.min()
     if r_hat > 1.05 or ess < 100:

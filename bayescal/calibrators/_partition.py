@@ -6,15 +6,23 @@ of similar size share a compilation.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
+from bayescal._core.arrays import Array
 from bayescal._core.numerics import softmax
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
 from bayescal.calibrators import _adam
+
+if TYPE_CHECKING:
+    import jax
+
+    #: Directions and offsets of all starts.
+    Point: TypeAlias = tuple[jax.Array, jax.Array]
 
 STARTS = 8
 _CLIMB = 100
@@ -41,13 +49,13 @@ def membership(directions: np.ndarray, offsets: np.ndarray, rows: np.ndarray) ->
 
 
 @cache
-def _program() -> Any:
+def _program() -> Callable[..., tuple[Point, jax.Array]]:
     import jax
     import jax.numpy as jnp
 
     rates = _RATE * (1 + np.cos(np.pi * np.arange(_CLIMB) / _CLIMB)) / 2
 
-    def violations(point: Any, rows: Any, errors: Any) -> Any:
+    def violations(point: Point, rows: jax.Array, errors: jax.Array) -> jax.Array:
         """Return the violation (s,) of each start; axes are rows, parts, starts."""
         directions, offsets = point
         parts, starts = offsets.shape
@@ -57,13 +65,15 @@ def _program() -> Any:
         norms = jnp.sqrt(jnp.sum(means**2, axis=1) + _NOTHING)
         return jnp.sum(norms.reshape(parts, starts), axis=0)
 
-    def climb(point: Any, rows: Any, errors: Any) -> Any:
-        def loss(point: Any) -> Any:
+    def climb(point: Point, rows: jax.Array, errors: jax.Array) -> tuple[Point, jax.Array]:
+        def loss(point: Point) -> jax.Array:
             found = violations(point, rows, errors)
             # Each start by its own size, so that all climb alike.
             return -jnp.sum(jnp.log(found))
 
-        def once(carry: Any, rate: Any) -> Any:
+        def once(
+            carry: tuple[Point, _adam.Memory[Point]], rate: Array
+        ) -> tuple[tuple[Point, _adam.Memory[Point]], None]:
             point, memory = carry
             return _adam.step(point, jax.grad(loss)(point), memory, rate), None
 

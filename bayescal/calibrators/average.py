@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from bayescal._core.arrays import ArrayLike
 from bayescal.calibrators._combination import Several
 
 __all__ = ["Average"]
@@ -41,7 +42,7 @@ class Average(Several):
     (12, 3)
     """
 
-    def fit(self, scores: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, scores: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit all to the same rows.
 
         Parameters
@@ -66,7 +67,7 @@ class Average(Several):
         self._keep([self._clone(part).fit(scores, y, sample_weight) for part in parts])
         return self
 
-    def predict_proba(self, scores: Any) -> np.ndarray:
+    def predict_proba(self, scores: ArrayLike) -> np.ndarray:
         """Return the mean probabilities (m, k), columns in the order of ``classes_``."""
         check_is_fitted(self)
         return np.mean([part.predict_proba(scores) for part in self.calibrators_], axis=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from bayescal.calibrators._base import Calibrator, State, two_columns
 from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._isotonic import interpolate
 from bayescal.calibrators._ranking import merge_ties
+
+if TYPE_CHECKING:
+    from scipy.interpolate import CubicSpline
 
 __all__ = ["CDFSpline"]
 
@@ -108,7 +111,7 @@ class CDFSpline(Calibrator):
         return two_columns(slope)
 
 
-def _products(basis: Any, knots: np.ndarray) -> np.ndarray:
+def _products(basis: CubicSpline, knots: np.ndarray) -> np.ndarray:
     """Return the integrals of the products of all pairs of splines, by Gauss's rule: exact."""
     nodes, node_weights = np.polynomial.legendre.leggauss(4)
     half = np.diff(knots)[:, None] / 2
@@ -117,7 +120,7 @@ def _products(basis: Any, knots: np.ndarray) -> np.ndarray:
 
 
 def _against_steps(
-    basis: Any, knots: np.ndarray, t: np.ndarray, rates: np.ndarray, total: float
+    basis: CubicSpline, knots: np.ndarray, t: np.ndarray, rates: np.ndarray, total: float
 ) -> np.ndarray:
     """Return the integrals of the splines times h, which rises at ``rates`` between the t.
 

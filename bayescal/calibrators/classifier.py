@@ -12,6 +12,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv, cross_val_predict
 from sklearn.utils import (
     Bunch,
+    Tags,
     _safe_indexing,
     assert_all_finite,
     column_or_1d,
@@ -23,6 +24,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_weights
 from bayescal.calibrators._base import Calibrator
 from bayescal.calibrators._combination import has_intervals
@@ -94,7 +96,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     estimators_: list[Any] = field(init=False)
     calibrators_: list[Any] = field(init=False)
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> Self:
+    def fit(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, **fit_params: object
+    ) -> Self:
         """Fit classifier and calibrator.
 
         Parameters
@@ -154,7 +158,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 setattr(self, name, getattr(first, name))
         return self
 
-    def _fit_once(self, X: Any, y: np.ndarray, weights: Any, routed: Any) -> None:
+    def _fit_once(self, X: Any, y: np.ndarray, weights: np.ndarray | None, routed: Bunch) -> None:
         """Fit one calibrator to scores of rows left out, and the classifier to all rows."""
         estimator: Any = clone(self.estimator)
         scores = cross_val_predict(
@@ -169,11 +173,11 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.calibrators_ = [self._fit_calibrator(self._shaped(scores), y, weights)]
         self.estimators_ = [estimator.fit(X, y, **routed.estimator.fit)]
 
-    def _fit_pairs(self, X: Any, y: np.ndarray, weights: Any, routed: Any) -> None:
+    def _fit_pairs(self, X: Any, y: np.ndarray, weights: np.ndarray | None, routed: Bunch) -> None:
         """Fit a classifier without each fold, and a calibrator to its scores there."""
         from joblib import Parallel, delayed
 
-        def pair(train: np.ndarray, test: np.ndarray) -> Any:
+        def pair(train: np.ndarray, test: np.ndarray) -> tuple[Any, Any]:
             params = {
                 name: _safe_indexing(value, train) if np.shape(value)[:1] == (len(y),) else value
                 for name, value in routed.estimator.fit.items()
@@ -225,14 +229,14 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def _score(self, estimator: Any, X: Any) -> np.ndarray:
         return self._shaped(getattr(estimator, self._response(estimator))(X))
 
-    def _shaped(self, scores: Any) -> np.ndarray:
+    def _shaped(self, scores: object) -> np.ndarray:
         scores = np.asarray(scores)
         if scores.ndim == 1:
             return scores.reshape(-1, 1)
         both = scores.shape[1] > 2 or getattr(self.calibrator, "inputs", "probs") == "probs"
         return scores if both else scores[:, 1:]
 
-    def _fit_calibrator(self, scores: np.ndarray, y: np.ndarray, weights: Any) -> Any:
+    def _fit_calibrator(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> Any:
         calibrator = self._calibrator(self.estimator)
         if "classes" in calibrator.get_params() and calibrator.classes is None:
             calibrator.set_params(classes=tuple(self.classes_.tolist()))
@@ -261,7 +265,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         return self.calibrators_[0].predict_interval(self._score(self.estimators_[0], X), level)
 
-    def _route(self, sample_weight: Any, fit_params: dict[str, Any]) -> Any:
+    def _route(self, sample_weight: np.ndarray | None, fit_params: dict[str, object]) -> Any:
         """Return what the classifier's fit and the splitter are to be given."""
         if sklearn.get_config()["enable_metadata_routing"]:
             given = {} if sample_weight is None else {"sample_weight": sample_weight}
@@ -280,7 +284,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             splitter=self.cv, method_mapping=to_split
         )
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         if self.estimator is not None:
             own = get_tags(self.estimator).input_tags

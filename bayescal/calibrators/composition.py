@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from bayescal._core.arrays import ArrayLike
 from bayescal.calibrators._combination import Several
 
 __all__ = ["Composition", "compose"]
@@ -45,7 +46,7 @@ class Composition(Several):
     (12, 3)
     """
 
-    def fit(self, scores: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, scores: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit one after the other, to the same rows.
 
         Parameters
@@ -78,12 +79,12 @@ class Composition(Several):
         self._keep(fitted)
         return self
 
-    def predict_proba(self, scores: Any) -> np.ndarray:
+    def predict_proba(self, scores: ArrayLike) -> np.ndarray:
         """Return the calibrated probabilities (m, k), columns in the order of ``classes_``."""
         check_is_fitted(self)
         for part in self.calibrators_:
             scores = part.predict_proba(scores)
-        return scores
+        return np.asarray(scores)
 
 
 def compose(*calibrators: Any) -> Composition:

@@ -10,8 +10,10 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_choice, check_level
 from bayescal._core.keys import seed_of
 from bayescal._core.numerics import sigmoid
@@ -21,6 +23,7 @@ from bayescal.calibrators._parametric import Inference, draws_state, read_poster
 from bayescal.calibrators._posterior import summarize_draws
 from bayescal.inference.parameters import ParameterPosterior
 from bayescal.regression.method import PRESETS, Method
+from bayescal.regression.objective import Distribution
 
 __all__ = ["LogisticRegression"]
 
@@ -114,11 +117,11 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
     penalty: Literal["l1", "l2", "elasticnet"] | None = None
     strength: float | Literal["cv"] = "cv"
     l1_ratio: float = 0.5
-    coef_prior: Any = None
+    coef_prior: Literal["cauchy"] | Distribution | None = None
     inference: Inference = "map"
     folds: int = 10
     num_samples: int = 1000
-    classes: Sequence[Any] | np.ndarray | None = None
+    classes: Sequence[object] | np.ndarray | None = None
     random_state: int | np.random.RandomState | None = None
 
     classes_: np.ndarray = field(init=False)
@@ -143,7 +146,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         check_choice(name, "name", tuple(PRESETS))
         return cls(**{**PRESETS[name], **changes})
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the regression.
 
         Parameters
@@ -202,7 +205,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
     def _method(self) -> Method:
         return Method(**{field.name: getattr(self, field.name) for field in fields(Method)})
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: ArrayLike) -> np.ndarray:
         """Return the log odds (m,) of the second class."""
         check_is_fitted(self)
         if "theta_draws" in self.state_:
@@ -211,7 +214,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
                 return np.log(probability[:, 1]) - np.log(probability[:, 0])
         return self._check_features(X, reset=False) @ self.coef_[0] + self.intercept_[0]
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Return probabilities (m, 2) of the classes in the order of ``classes_``."""
         check_is_fitted(self)
         if "theta_draws" in self.state_:
@@ -219,7 +222,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         line = self.decision_function(X)
         return np.stack([sigmoid(-line), sigmoid(line)], axis=1)
 
-    def predict_log_proba(self, X: Any) -> np.ndarray:
+    def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
         """Return the logarithms of :meth:`predict_proba`."""
         check_is_fitted(self)
         if "theta_draws" not in self.state_:
@@ -228,12 +231,12 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the more probable class (m,) for each row."""
         most = np.argmax(self.predict_proba(X), axis=1)
         return self.classes_[most]
 
-    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    def predict_interval(self, X: ArrayLike, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Return central credible intervals of the probability of the second class.
 
         Parameters
@@ -267,7 +270,9 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         named = {"intercept": theta[..., 0], "coef": theta[..., 1:]}
         return read_posterior(self.state_, named, self.inference)
 
-    def _summary(self, X: Any, level: float | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _summary(
+        self, X: ArrayLike, level: float | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return means (m, 2), and lower and upper ends, over the draws."""
         theta = self.state_["theta_draws"]
         theta = theta.reshape(-1, theta.shape[-1])
@@ -279,13 +284,14 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         rows = self._check_features(X, reset=False)
         return summarize_draws(curves, rows, 2, len(theta), level)
 
-    def _check_features(self, X: Any, reset: bool) -> Any:
+    def _check_features(self, X: Any, reset: bool) -> np.ndarray:
         """Return features (n, d) in float64, and keep or compare their number and names."""
         if hasattr(X, "detach"):
             X = as_numpy(X, "X")
-        return validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=1)
+        rows: Any = validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=1)
+        return rows
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags

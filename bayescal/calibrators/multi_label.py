@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_weights, column_names, in_order
 from bayescal.calibrators._combination import Combination, has_intervals
 
@@ -61,7 +62,7 @@ class MultiLabel(Combination):
         """What the scores are: what the calibrator says."""
         return self.calibrator.inputs
 
-    def fit(self, scores: Any, Y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, scores: ArrayLike, Y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit a calibrator for each label.
 
         Parameters
@@ -102,18 +103,20 @@ class MultiLabel(Combination):
         self._keep([p.fit(r, y, weights) for p, r, y in zip(parts, rows.T, labels, strict=True)])
         return self
 
-    def predict_proba(self, scores: Any) -> np.ndarray:
+    def predict_proba(self, scores: ArrayLike) -> np.ndarray:
         """Return the calibrated probability (m, labels) that each label is present."""
         rows = self._fitted_rows(scores)
         parts = enumerate(self.calibrators_)
         return np.stack([part.predict_proba(rows[:, j])[:, 1] for j, part in parts], axis=1)
 
-    def predict(self, scores: Any) -> np.ndarray:
+    def predict(self, scores: ArrayLike) -> np.ndarray:
         """Return one (m, labels) where a label is more probably present than not."""
         return (self.predict_proba(scores) > 0.5).astype(int)
 
     @available_if(lambda self: has_intervals(self.calibrator))
-    def predict_interval(self, scores: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    def predict_interval(
+        self, scores: ArrayLike, level: float = 0.9
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return lower and upper ends (m, labels) of credible intervals of the probabilities."""
         rows = self._fitted_rows(scores)
         parts = enumerate(self.calibrators_)
@@ -121,7 +124,7 @@ class MultiLabel(Combination):
         lower, upper = (np.stack(end, axis=1) for end in zip(*ends, strict=True))
         return lower, upper
 
-    def _fitted_rows(self, scores: Any) -> np.ndarray:
+    def _fitted_rows(self, scores: ArrayLike) -> np.ndarray:
         check_is_fitted(self)
         rows = self._rows(scores, self.label_names_)
         if rows.shape[1] != self.n_features_in_:
@@ -131,7 +134,7 @@ class MultiLabel(Combination):
         return rows
 
     @staticmethod
-    def _rows(scores: Any, labels: Any) -> np.ndarray:
+    def _rows(scores: ArrayLike, labels: Any) -> np.ndarray:
         names = column_names(scores)
         rows = as_numpy(scores, "scores") if hasattr(scores, "detach") else np.asarray(scores)
         if rows.ndim != 2:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -272,10 +273,12 @@ def differences(logits: np.ndarray, least: float = -1e100) -> np.ndarray:
     return np.maximum(below, least)
 
 
-def _potential(below: Any, own: Any, weights: Any, mode: Any, factor: Any) -> Any:
+def _potential(
+    below: jax.Array, own: jax.Array, weights: jax.Array, mode: jax.Array, factor: jax.Array
+) -> Callable[[jax.Array], jax.Array]:
     """Return the negative log posterior in coordinates where Laplace's is standard normal."""
 
-    def potential(z: Any) -> Any:
+    def potential(z: jax.Array) -> jax.Array:
         u = (mode + factor @ z)[0]
         s = jnp.exp(u)
         losses = jax.nn.logsumexp(s * below, axis=1) - s * own

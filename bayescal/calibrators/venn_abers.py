@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike
 from bayescal.calibrators._base import Calibrator, State, two_columns
 from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._isotonic import pool
@@ -101,7 +102,7 @@ class VennAbers(Calibrator):
         # The same fraction, in a form that no rounding makes decrease.
         return two_columns(1 / (1 + (1 - low) / high))
 
-    def predict_interval(self, scores: Any) -> tuple[np.ndarray, np.ndarray]:
+    def predict_interval(self, scores: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Return the two probabilities of the second class, of which one is calibrated.
 
         Parameters
@@ -127,7 +128,7 @@ class VennAbers(Calibrator):
         return state["lower"][below + at_threshold], state["upper"][below]
 
     @staticmethod
-    def combine(calibrators: list[Any], scores: list[Any]) -> np.ndarray:
+    def combine(calibrators: list[Any], scores: list[np.ndarray]) -> np.ndarray:
         """Return the probabilities (m, 2) of a cross Venn-Abers predictor.
 
         Geometric means over the folds replace the two probabilities of one, which is the

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from bayescal._core import checks
+from bayescal._core.arrays import ArrayLike
 
 __all__ = ["SimplexData", "sample", "true_probabilities"]
 
@@ -33,7 +34,7 @@ class SimplexData(NamedTuple):
     truth: np.ndarray
 
 
-def true_probabilities(probs: Any) -> np.ndarray:
+def true_probabilities(probs: ArrayLike) -> np.ndarray:
     r"""Return the true class probabilities c(p) given predictions p.
 
     Predictions are too certain, less so of class 2 than of class 3, and off along a wave:

@@ -10,13 +10,14 @@ import math
 from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core import checks
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.keys import as_key
 from bayescal._core.precision import float64
 from bayescal.inference import Problem, Quadrature
@@ -98,9 +99,9 @@ def sample(
     num_datasets: int,
     n: int,
     *,
-    class_ratio: Any = 0.5,
+    class_ratio: ArrayLike = 0.5,
     dim: int = 1,
-    parameters: Mapping[str, Any] | None = None,
+    parameters: Mapping[str, ArrayLike] | None = None,
     key: int | jax.Array = 0,
 ) -> SyntheticData:
     """Draw data sets from a generative model, each with parameters of its own from the prior.

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.checks import check_count, check_real
 from bayescal.losses._rows import Rows, ratio, read_rows, root, scalar
 
 
 def mmce(
-    logits: Any, labels: Any, bandwidth: Any = 0.4, *, weights: Any = None, mask: Any = None
+    logits: ArrayLike,
+    labels: ArrayLike,
+    bandwidth: float | Array = 0.4,
+    *,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
 ) -> jax.Array:
     r"""Maximum mean calibration error of a batch.
 
@@ -79,14 +84,14 @@ def mmce(
 
 
 def soft_ece(
-    logits: Any,
-    labels: Any,
+    logits: ArrayLike,
+    labels: ArrayLike,
     bins: int = 15,
-    temperature: Any = 0.01,
+    temperature: float | Array = 0.01,
     order: float = 2,
     *,
-    weights: Any = None,
-    mask: Any = None,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
 ) -> jax.Array:
     r"""Soft-binned expected calibration error of a batch.
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
+from bayescal._core.arrays import Array, ArrayLike
 from bayescal.losses._rows import Reduction, read_rows, read_teacher, reduce, scalar, weighted_log
 
 
 def cross_entropy(
-    logits: Any,
-    targets: Any,
+    logits: ArrayLike,
+    targets: ArrayLike,
     *,
-    weights: Any = None,
-    mask: Any = None,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
     reduction: Reduction = "mean",
 ) -> jax.Array:
     r"""Cross-entropy of softmax probabilities with labels or soft targets.
@@ -88,12 +87,12 @@ def cross_entropy(
 
 
 def smoothed_cross_entropy(
-    logits: Any,
-    labels: Any,
-    smoothing: Any,
+    logits: ArrayLike,
+    labels: ArrayLike,
+    smoothing: float | Array,
     *,
-    weights: Any = None,
-    mask: Any = None,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
     reduction: Reduction = "mean",
 ) -> jax.Array:
     r"""Cross-entropy with targets moved from the labels by a constant.
@@ -150,12 +149,12 @@ def smoothed_cross_entropy(
 
 
 def confidence_penalty(
-    logits: Any,
-    targets: Any,
-    strength: Any = 0.1,
+    logits: ArrayLike,
+    targets: ArrayLike,
+    strength: float | Array = 0.1,
     *,
-    weights: Any = None,
-    mask: Any = None,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
     reduction: Reduction = "mean",
 ) -> jax.Array:
     r"""Cross-entropy less a multiple of the entropy of the prediction.
@@ -206,14 +205,14 @@ def confidence_penalty(
 
 
 def distillation(
-    logits: Any,
-    targets: Any,
-    teacher_logits: Any,
-    temperature: Any = 2.0,
-    share: Any = 0.5,
+    logits: ArrayLike,
+    targets: ArrayLike,
+    teacher_logits: ArrayLike,
+    temperature: float | Array = 2.0,
+    share: float | Array = 0.5,
     *,
-    weights: Any = None,
-    mask: Any = None,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
     reduction: Reduction = "mean",
 ) -> jax.Array:
     r"""Cross-entropy with the softened predictions of a teacher, and with the targets.

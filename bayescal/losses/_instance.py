@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 
+from bayescal._core.arrays import Array, ArrayLike
 from bayescal.losses._rows import (
     Reduction,
     check_number,
@@ -21,9 +22,14 @@ from bayescal.losses._rows import (
     weighted_log,
 )
 
+Inputs = TypeVar("Inputs")
+
 
 def instance_targets(
-    teacher_logits: Any, labels: Any, smoothing: Any, offset: Any = 0.0
+    teacher_logits: ArrayLike,
+    labels: ArrayLike,
+    smoothing: float | Array,
+    offset: float | Array = 0.0,
 ) -> jax.Array:
     r"""Smooth labels by the logits of a network that was trained without smoothing.
 
@@ -81,14 +87,14 @@ def instance_targets(
 
 
 def instance_cross_entropy(
-    logits: Any,
-    labels: Any,
-    teacher_logits: Any,
-    smoothing: Any,
-    offset: Any = 0.0,
+    logits: ArrayLike,
+    labels: ArrayLike,
+    teacher_logits: ArrayLike,
+    smoothing: float | Array,
+    offset: float | Array = 0.0,
     *,
-    weights: Any = None,
-    mask: Any = None,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
     reduction: Reduction = "mean",
 ) -> jax.Array:
     r"""Cross-entropy with labels smoothed by a teacher's logits.
@@ -144,11 +150,11 @@ def instance_cross_entropy(
 
 
 def with_instance_targets(
-    batches: Iterable[tuple[Any, Any]],
-    teacher: Callable[[Any], Any],
-    smoothing: Any,
-    offset: Any = 0.0,
-) -> Iterator[tuple[Any, jax.Array]]:
+    batches: Iterable[tuple[Inputs, ArrayLike]],
+    teacher: Callable[[Inputs], ArrayLike],
+    smoothing: float | Array,
+    offset: float | Array = 0.0,
+) -> Iterator[tuple[Inputs, jax.Array]]:
     r"""Replace the labels of a stream of batches by instance-based targets.
 
     One batch is taken, passed through the teacher and handed on at a time, so that memory does not

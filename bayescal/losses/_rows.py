@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.checks import check_choice, check_real
 
 Reduction = Literal["mean", "sum", "none"]
@@ -40,7 +41,13 @@ class Rows(NamedTuple):
 
 
 def read_rows(
-    logits: Any, targets: Any, weights: Any, mask: Any, *, soft: bool, name: str = "labels"
+    logits: ArrayLike,
+    targets: ArrayLike,
+    weights: ArrayLike | None,
+    mask: ArrayLike | None,
+    *,
+    soft: bool,
+    name: str = "labels",
 ) -> Rows:
     """Check the arguments of a loss; ``soft`` says whether targets may be probabilities."""
     logits = read_logits(logits, "logits")
@@ -81,7 +88,7 @@ def read_rows(
     return Rows(logits, targets, factor, kept)
 
 
-def read_logits(value: Any, name: str) -> jax.Array:
+def read_logits(value: ArrayLike, name: str) -> jax.Array:
     """Return logits (..., k), k at least two, in float32 or wider."""
     logits = jnp.asarray(value)
     if not jnp.issubdtype(logits.dtype, jnp.floating):
@@ -91,7 +98,7 @@ def read_logits(value: Any, name: str) -> jax.Array:
     return logits.astype(jnp.float32) if logits.dtype.itemsize < 4 else logits
 
 
-def read_labels(value: Any, logits: jax.Array) -> jax.Array:
+def read_labels(value: ArrayLike, logits: jax.Array) -> jax.Array:
     """Return integer labels (...) for logits (..., k)."""
     labels = jnp.asarray(value)
     _check_integer(labels, "labels")
@@ -99,7 +106,7 @@ def read_labels(value: Any, logits: jax.Array) -> jax.Array:
     return labels
 
 
-def read_teacher(value: Any, rows: Rows) -> jax.Array:
+def read_teacher(value: ArrayLike, rows: Rows) -> jax.Array:
     """Return logits of a teacher for ``rows``, as constants; zeros for rows that do not count."""
     logits = read_logits(value, "teacher_logits")
     _check_shape(logits, "teacher_logits", rows.logits.shape)
@@ -107,7 +114,7 @@ def read_teacher(value: Any, rows: Rows) -> jax.Array:
     return jnp.where(rows.kept[..., None], logits, 0)
 
 
-def check_number(value: Any, name: str) -> None:
+def check_number(value: float | Array, name: str) -> None:
     """Raise if ``value`` is a Python number outside its bounds, or neither number nor scalar."""
     wanted, inside = _BOUNDS[name]
     if isinstance(value, (jax.Array, np.ndarray)):
@@ -121,7 +128,7 @@ def check_number(value: Any, name: str) -> None:
         raise ValueError(f"{name} must {wanted}, got {value:g}")
 
 
-def scalar(value: Any, name: str, like: jax.Array) -> jax.Array:
+def scalar(value: float | Array, name: str, like: jax.Array) -> jax.Array:
     """Return a checked number, which may be traced, in the dtype of ``like``."""
     check_number(value, name)
     return jnp.asarray(value).astype(like.dtype)
@@ -160,7 +167,7 @@ def root(value: jax.Array, order: float) -> jax.Array:
     return jnp.where(nothing, 0, jnp.where(nothing, 1, value) ** (1 / order))
 
 
-def _is_real(array: Any) -> bool:
+def _is_real(array: Array) -> bool:
     return jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
+from bayescal._core.arrays import Array, ArrayLike
 from bayescal.losses._rows import Reduction, read_rows, reduce, scalar, weighted_log
 
 
 def brier(
-    logits: Any,
-    targets: Any,
+    logits: ArrayLike,
+    targets: ArrayLike,
     *,
-    weights: Any = None,
-    mask: Any = None,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
     reduction: Reduction = "mean",
 ) -> jax.Array:
     r"""Brier score: the squared distance of probabilities and targets.
@@ -61,12 +60,12 @@ def brier(
 
 
 def focal(
-    logits: Any,
-    labels: Any,
-    gamma: Any = 2.0,
+    logits: ArrayLike,
+    labels: ArrayLike,
+    gamma: float | Array = 2.0,
     *,
-    weights: Any = None,
-    mask: Any = None,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
     reduction: Reduction = "mean",
 ) -> jax.Array:
     r"""Focal loss: cross-entropy that counts less where the label is already likely.

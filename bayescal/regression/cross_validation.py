@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import ArrayT
 from bayescal.regression.fit import Fit, as_fit, fit_one, rows_at_once
 from bayescal.regression.host import design_of, fit_design, span_of
 from bayescal.regression.objective import (
-    Design,
-    Problem,
+    BinaryDesign,
+    Regression,
     loss_and_gradient_on_host,
     penalty_terms,
     start,
@@ -24,7 +25,7 @@ _ITERATIONS = 100
 _EQUAL = 1e-9
 
 
-class Grid(NamedTuple):
+class Grid(NamedTuple, Generic[ArrayT]):
     """Candidates to choose from, each with a leading axis of candidates.
 
     Attributes
@@ -33,9 +34,9 @@ class Grid(NamedTuple):
     l1, l2 : arrays of shape (candidates,)
     """
 
-    targets: Any
-    l1: Any
-    l2: Any
+    targets: ArrayT
+    l1: ArrayT
+    l2: ArrayT
 
 
 class Choice(NamedTuple):
@@ -53,12 +54,18 @@ class Choice(NamedTuple):
 
     losses: jax.Array
     best: jax.Array
-    fit: Fit
+    fit: Fit[jax.Array]
 
 
 @partial(jax.jit, static_argnames=("folds", "lasso"))
 def choose(
-    x: Any, y: Any, weights: Any, fold: Any, grid: Grid, folds: int, lasso: bool = False
+    x: jax.Array,
+    y: jax.Array,
+    weights: jax.Array,
+    fold: jax.Array,
+    grid: Grid[jax.Array],
+    folds: int,
+    lasso: bool = False,
 ) -> Choice:
     """Fit every candidate without every fold, and the best candidate to everything.
 
@@ -82,9 +89,9 @@ def choose(
     """
     candidates = grid.l1.shape[0]
 
-    def problem(candidate: jax.Array, use: jax.Array) -> Problem:
+    def problem(candidate: jax.Array, use: jax.Array) -> Regression[jax.Array]:
         row = jnp.minimum(candidate, grid.targets.shape[0] - 1)
-        return Problem(x, grid.targets[row], use, grid.l1[candidate], grid.l2[candidate])
+        return Regression(x, grid.targets[row], use, grid.l1[candidate], grid.l2[candidate])
 
     def one(index: jax.Array) -> tuple[jax.Array, jax.Array]:
         candidate, out = index // folds, index % folds
@@ -104,7 +111,12 @@ def choose(
 
 
 def choose_on_host(
-    x: np.ndarray, y: np.ndarray, weights: np.ndarray, fold: np.ndarray, grid: Grid, folds: int
+    x: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+    fold: np.ndarray,
+    grid: Grid[np.ndarray],
+    folds: int,
 ) -> tuple[int, np.ndarray]:
     """Return the best candidate and the losses (candidates, folds) of :func:`choose`, with NumPy.
 
@@ -118,7 +130,7 @@ def choose_on_host(
     candidates, some = len(grid.l1), weights > 0
     x, y, weights, fold = x[some], y[some], weights[some], fold[some]
     targets = np.broadcast_to(grid.targets[:, some], (candidates, len(y)))
-    design, unit = design_of(Problem(x, targets[0], weights, 0.0, 0.0))
+    design, unit = design_of(Regression(x, targets[0], weights, 0.0, 0.0))
     losses, total = np.zeros((candidates, folds)), np.zeros(candidates)
     with np.errstate(all="ignore"):
         near = _path(design, targets, unit, grid, None)
@@ -129,7 +141,7 @@ def choose_on_host(
             beta = np.zeros_like(near)
             if kept.any():
                 columns = np.ascontiguousarray(design.columns[:, kept])
-                part = Design(columns, targets[0, kept], weights[kept])
+                part = BinaryDesign(columns, targets[0, kept], weights[kept])
                 beta = _path(part, targets[:, kept], unit, grid, near)
             line = beta @ design.columns[:, held]
             loss = (np.logaddexp(0, line) - y[held] * line) @ weights[held]
@@ -140,13 +152,17 @@ def choose_on_host(
 
 
 def _path(
-    design: Design, targets: np.ndarray, unit: np.ndarray, grid: Grid, near: np.ndarray | None
+    design: BinaryDesign,
+    targets: np.ndarray,
+    unit: np.ndarray,
+    grid: Grid[np.ndarray],
+    near: np.ndarray | None,
 ) -> np.ndarray:
     """Return coefficients (candidates, 1 + d) in the design's units, fitted from strong to weak.
 
     ``near`` (candidates, 1 + d) are coefficients that may be near.
     """
-    whole = Problem(design.columns[1:].T, targets[-1], design.weights, 0.0, 0.0)
+    whole = Regression(design.columns[1:].T, targets[-1], design.weights, 0.0, 0.0)
     free = (grid.l1 == 0) & (grid.l2 == 0)
     span = span_of(whole, design) if free.any() else None
     result = np.empty((len(targets), len(unit)))
@@ -161,7 +177,9 @@ def _path(
     return result
 
 
-def _value(problem: Problem, design: Design, unit: np.ndarray, beta: np.ndarray) -> float:
+def _value(
+    problem: Regression[np.ndarray], design: BinaryDesign, unit: np.ndarray, beta: np.ndarray
+) -> float:
     """Return the objective at coefficients in the design's units."""
     absolute = problem.l1 * np.sum(np.abs(beta / unit)[1:])
     smooth = penalty_terms(problem, unit, beta, np)[0]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from bayescal.regression.objective import Prior
+from bayescal.regression.objective import Distribution, Prior
 
 #: Gelman et al. (2008).
 CAUCHY = Prior(0.0, 2.5, 1.0)
@@ -31,7 +31,7 @@ class Scaling(NamedTuple):
         return beta
 
 
-def of(x: np.ndarray, weights: np.ndarray, prior: Any) -> Scaling:
+def of(x: np.ndarray, weights: np.ndarray, prior: str | Distribution | None) -> Scaling:
     """Return the scaling of features (n, d) for a prior.
 
     None leaves them as they are; "cauchy" centres them and makes their standard deviation 1/2, or

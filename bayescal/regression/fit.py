@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import Array, ArrayT
 from bayescal._core.blocks import map_batch
 from bayescal._core.directions import lasso_step, newton_step
 from bayescal._core.optimise import Minimum, Quadratic, newton
@@ -17,7 +18,7 @@ from bayescal._core.precision import float64
 from bayescal.regression.host import MANY, fit_on_host
 from bayescal.regression.objective import (
     Prior,
-    Problem,
+    Regression,
     add_penalties,
     cross_entropy,
     movement,
@@ -30,7 +31,7 @@ _AT_ONCE = 1 << 16
 _LARGE = 1 << 23
 
 
-class Fit(NamedTuple):
+class Fit(NamedTuple, Generic[ArrayT]):
     """Fitted coefficients, with a leading axis of fits.
 
     Attributes
@@ -43,14 +44,16 @@ class Fit(NamedTuple):
         Status is a ``bayescal._core.optimise.Status``.
     """
 
-    intercept: Any
-    coef: Any
-    value: Any
-    iterations: Any
-    status: Any
+    intercept: ArrayT
+    coef: ArrayT
+    value: ArrayT
+    iterations: Array | int
+    status: Array | int
 
 
-def fit_one(problem: Problem, lasso: bool, max_iterations: int = 100) -> Minimum:
+def fit_one(
+    problem: Regression[jax.Array], lasso: bool, max_iterations: int = 100
+) -> Minimum[jax.Array]:
     """Fit one regression; ``lasso`` says whether to heed the absolute penalty."""
     alone = problem.x.shape[1] == 1 and problem.free is None
     if lasso and alone and problem.prior is None and problem.intercept_prior is None:
@@ -62,7 +65,7 @@ def fit_one(problem: Problem, lasso: bool, max_iterations: int = 100) -> Minimum
     l1 = jnp.broadcast_to(problem.l1, (unit.shape[0] - 1,))
     strength = jnp.concatenate([jnp.zeros(1), l1]) / unit
 
-    def objective(beta: jax.Array) -> Quadratic:
+    def objective(beta: jax.Array) -> Quadratic[jax.Array]:
         loss = cross_entropy(problem, beta)
         return add_penalties(problem, unit, strength if lasso else None, loss, beta)
 
@@ -85,7 +88,7 @@ def fit_one(problem: Problem, lasso: bool, max_iterations: int = 100) -> Minimum
     return found._replace(x=found.x / unit)
 
 
-def _with_known_sign(problem: Problem) -> Problem:
+def _with_known_sign(problem: Regression[jax.Array]) -> Regression[jax.Array]:
     """Return a smooth problem with the same optimum, for one column and an absolute penalty.
 
     The slope of the loss at a coefficient of zero tells the sign of the best one, or that it is
@@ -107,7 +110,7 @@ def _with_known_sign(problem: Problem) -> Problem:
     return problem._replace(x=column[:, None], targets=targets, free=free)
 
 
-def as_fit(found: Minimum) -> Fit:
+def as_fit(found: Minimum[ArrayT]) -> Fit[ArrayT]:
     """Return a batch of minima as coefficients."""
     return Fit(found.x[:, 0], found.x[:, 1:], found.value, found.iterations, found.status)
 
@@ -118,20 +121,24 @@ def rows_at_once(batch: int, n: int, d: int) -> int:
 
 
 @partial(jax.jit, static_argnames=("lasso", "max_iterations"))
-def fit_many(problems: Problem, lasso: bool = False, max_iterations: int = 100) -> Fit:
+def fit_many(
+    problems: Regression[jax.Array], lasso: bool = False, max_iterations: int = 100
+) -> Fit[jax.Array]:
     """Fit a batch; leaves of ``problems`` have a leading axis of fits, save the priors'."""
     batch, n, d = problems.x.shape
     priors = problems.prior, problems.intercept_prior
     each = problems._replace(prior=None, intercept_prior=None)
 
-    def one(problem: Problem) -> Minimum:
+    def one(problem: Regression[jax.Array]) -> Minimum[jax.Array]:
         full = problem._replace(prior=priors[0], intercept_prior=priors[1])
         return fit_one(full, lasso, max_iterations)
 
     return as_fit(map_batch(one, each, batch, rows_at_once(batch, n, d)))
 
 
-def fit_single(problem: Problem, lasso: bool = False, max_iterations: int = 100) -> Minimum:
+def fit_single(
+    problem: Regression[np.ndarray], lasso: bool = False, max_iterations: int = 100
+) -> Minimum[np.ndarray]:
     """Fit one regression given as NumPy arrays; the minimum is in NumPy too.
 
     One fit is done on the host, where nothing has to be compiled. JAX takes over for priors that
@@ -143,7 +150,7 @@ def fit_single(problem: Problem, lasso: bool = False, max_iterations: int = 100)
     some = problem.weights > 0
     if not some.all():
         rows = (problem.x[some], problem.targets[some], problem.weights[some])
-        problem = Problem(*rows, *problem[3:])
+        problem = Regression(*rows, *problem[3:])
     priors = (problem.prior, problem.intercept_prior)
     written = all(law is None or isinstance(law, Prior) for law in priors)
     if written and on_host(problem.x, newton=lasso):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from bayescal._core.optimise import Minimum, Quadratic, Status, newton
 from bayescal.regression.lasso import lasso_step_on_host
 from bayescal.regression.objective import (
-    Design,
-    Problem,
+    BinaryDesign,
+    Regression,
     add_penalties,
     cross_entropy_on_host,
     loss_and_gradient_on_host,
@@ -26,7 +24,7 @@ _ROWS_OF_GUESS = 14
 _RANK = 1e-11
 
 
-def fit_on_host(problem: Problem, max_iterations: int) -> Minimum:
+def fit_on_host(problem: Regression[np.ndarray], max_iterations: int) -> Minimum[np.ndarray]:
     """Fit one regression; every row has weight.
 
     Newton's method, or L-BFGS for more than 400 columns, which does not heed ``l1``.
@@ -40,7 +38,7 @@ def fit_on_host(problem: Problem, max_iterations: int) -> Minimum:
     return found._replace(x=found.x / unit)
 
 
-def design_of(problem: Problem) -> tuple[Design, np.ndarray]:
+def design_of(problem: Regression[np.ndarray]) -> tuple[BinaryDesign, np.ndarray]:
     """Return the problem's design, and the units (1 + d,) that its columns are in."""
     n, d = problem.x.shape
     largest = np.maximum(problem.x.max(axis=0), -problem.x.min(axis=0))
@@ -48,17 +46,17 @@ def design_of(problem: Problem) -> tuple[Design, np.ndarray]:
     columns = np.empty((1 + d, n))
     columns[0] = 1
     np.multiply(problem.x.T, inverse[:, None], out=columns[1:])
-    return Design(columns, problem.targets, problem.weights), unit
+    return BinaryDesign(columns, problem.targets, problem.weights), unit
 
 
 def fit_design(
-    problem: Problem,
-    design: Design,
+    problem: Regression[np.ndarray],
+    design: BinaryDesign,
     unit: np.ndarray,
     begin: np.ndarray,
     span: np.ndarray | None,
     max_iterations: int,
-) -> Minimum:
+) -> Minimum[np.ndarray]:
     """Fit from ``begin``, both it and the result in the columns' units.
 
     Of ``problem`` only penalties, priors and ``free`` are read. Columns that depend on each other,
@@ -75,16 +73,20 @@ def fit_design(
 
 
 def _newton(
-    problem: Problem, design: Design, unit: np.ndarray, begin: np.ndarray, max_iterations: int
-) -> Minimum:
+    problem: Regression[np.ndarray],
+    design: BinaryDesign,
+    unit: np.ndarray,
+    begin: np.ndarray,
+    max_iterations: int,
+) -> Minimum[np.ndarray]:
     columns, lasso = design.columns, bool(np.any(problem.l1))
     strength = np.append(0.0, np.broadcast_to(problem.l1, len(unit) - 1)) / unit
 
-    def objective(beta: np.ndarray) -> Quadratic:
+    def objective(beta: np.ndarray) -> Quadratic[np.ndarray]:
         loss = cross_entropy_on_host(design, beta)
         return add_penalties(problem, unit, strength if lasso else None, loss, beta, np)
 
-    def moved(beta: np.ndarray, step: np.ndarray) -> Any:
+    def moved(beta: np.ndarray, step: np.ndarray) -> np.ndarray:
         # Hardly ever is there need to look at the rows.
         most = np.abs(step) @ np.abs(columns).max(axis=1)
         return most if most < 0.01 else movement(beta @ columns, step @ columns, design.weights, np)
@@ -101,19 +103,19 @@ def _newton(
     )
 
 
-def _guess(problem: Problem, max_iterations: int) -> np.ndarray:
+def _guess(problem: Regression[np.ndarray], max_iterations: int) -> np.ndarray:
     """Return coefficients to start from: of a part of the rows, if there are very many."""
     stride = len(problem.x) >> _ROWS_OF_GUESS
     if stride > 4:
         x, targets, weights = (rows[::stride] for rows in problem[:3])
-        part = Problem(x, targets, weights * stride, *problem[3:])
+        part = Regression(x, targets, weights * stride, *problem[3:])
         found = fit_on_host(part, max_iterations)
         if found.status == Status.CONVERGED:
             return found.x
     return start(problem, np)
 
 
-def span_of(problem: Problem, design: Design) -> np.ndarray | None:
+def span_of(problem: Regression[np.ndarray], design: BinaryDesign) -> np.ndarray | None:
     """Return combinations (p, r) of the columns that no other makes up, None for all columns.
 
     It is asked only where no penalty or prior decides between columns that depend on each other.
@@ -132,7 +134,9 @@ def span_of(problem: Problem, design: Design) -> np.ndarray | None:
     return vectors[:, kept] / size[:, None] * np.sqrt(design.weights.sum())
 
 
-def _lbfgs(problem: Problem, design: Design, unit: np.ndarray) -> Minimum:
+def _lbfgs(
+    problem: Regression[np.ndarray], design: BinaryDesign, unit: np.ndarray
+) -> Minimum[np.ndarray]:
     """Minimise without Hessians, by SciPy's L-BFGS-B."""
     from scipy.optimize import minimize
 

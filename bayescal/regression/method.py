@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -15,12 +15,12 @@ from bayescal._core.precision import float64
 from bayescal.regression import features
 from bayescal.regression.cross_validation import Grid, choose, choose_on_host
 from bayescal.regression.fit import fit_single, on_host
-from bayescal.regression.objective import Design, Prior, Problem
+from bayescal.regression.objective import BinaryDesign, Distribution, Prior, Regression
 from bayescal.regression.posterior import Draws, Target, laplace, nuts
 from bayescal.smoothing import instance_targets, platt_targets
 
 #: The methods of the study by their names there.
-PRESETS: dict[str, dict[str, Any]] = {
+PRESETS: dict[str, dict[str, str]] = {
     "normal": {},
     "platt": {"smoothing": "platt"},
     "smoothed": {"smoothing": "cv"},
@@ -64,7 +64,7 @@ class Method:
     penalty: Literal["l1", "l2", "elasticnet"] | None = None
     strength: float | Literal["cv"] = "cv"
     l1_ratio: float = 0.5
-    coef_prior: Any = None
+    coef_prior: Literal["cauchy"] | Distribution | None = None
     inference: Literal["map", "laplace", "nuts"] = "map"
     folds: int = 10
     num_samples: int = 1000
@@ -131,7 +131,7 @@ class Method:
         return y + constant * (1.0 - 2 * y)
 
     def _cross_validate(
-        self, x: np.ndarray, y: np.ndarray, weights: np.ndarray, grid: Grid
+        self, x: np.ndarray, y: np.ndarray, weights: np.ndarray, grid: Grid[np.ndarray]
     ) -> tuple[int, np.ndarray]:
         """Return the best candidate, and the losses of all on the rows held out."""
         fold = content_folds(feature_keys(x), y, self.folds)
@@ -150,10 +150,10 @@ class Method:
             )
             return int(found.best), np.asarray(found.losses)
 
-    def fit(self, x: np.ndarray, weights: np.ndarray, settled: Settled) -> Minimum:
+    def fit(self, x: np.ndarray, weights: np.ndarray, settled: Settled) -> Minimum[np.ndarray]:
         """Return the optimum, at coefficients (1 + d,) of the features as they are."""
         scaling = features.of(x, weights, self.coef_prior)
-        problem = Problem(scaling.apply(x), settled.targets, weights, settled.l1, settled.l2)
+        problem = Regression(scaling.apply(x), settled.targets, weights, settled.l1, settled.l2)
         if self.coef_prior is not None:
             prior = features.CAUCHY if self._is_cauchy else self.coef_prior
             problem = problem._replace(prior=prior, intercept_prior=features.INTERCEPT)
@@ -174,10 +174,10 @@ class Method:
         heavy = 1.0 if settled.l2 == 0 else 0.0
         prior = Prior(
             np.zeros(1 + d),
-            np.concatenate([[features.INTERCEPT.scale], np.full(d, spread)]),
+            np.r_[features.INTERCEPT.scale, np.full(d, spread)],
             np.concatenate([[1.0], np.full(d, heavy)]),
         )
-        target = Target(Design(columns, settled.targets, weights), np.zeros(1 + d), prior)
+        target = Target(BinaryDesign(columns, settled.targets, weights), np.zeros(1 + d), prior)
         if self.coef_prior is not None and not self._is_cauchy:
             own = np.concatenate([[0.0], np.ones(d)])
             target = target._replace(distribution=self.coef_prior, distributed=own)

@@ -7,19 +7,29 @@ compiled: ``xp`` is the one or the other.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import Generic, NamedTuple, Protocol, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import Array, ArrayT
 from bayescal._core.optimise import Quadratic
 
 _NOTHING = 1e-150
 _BLOCK = 1 << 14
+#: What is summed, and its first two derivatives.
+Terms: TypeAlias = tuple[ArrayT, ArrayT, ArrayT]
 
 
-class Problem(NamedTuple):
+class Distribution(Protocol):
+    """A distribution of NumPyro, as far as it is used here."""
+
+    def log_prob(self, value: Array) -> jax.Array: ...
+
+
+class Regression(NamedTuple, Generic[ArrayT]):
     """One regression.
 
     Attributes
@@ -39,14 +49,14 @@ class Problem(NamedTuple):
     intercept_prior : Prior, distribution or None
     """
 
-    x: Any
-    targets: Any
-    weights: Any
-    l1: Any
-    l2: Any
-    free: Any = None
-    prior: Any = None
-    intercept_prior: Any = None
+    x: ArrayT
+    targets: ArrayT
+    weights: ArrayT
+    l1: ArrayT | float
+    l2: ArrayT | float
+    free: ArrayT | None = None
+    prior: Prior | Distribution | None = None
+    intercept_prior: Prior | Distribution | None = None
 
 
 class Prior(NamedTuple):
@@ -55,11 +65,11 @@ class Prior(NamedTuple):
     With no degrees of freedom it is normal, with one Cauchy.
     """
 
-    centre: Any
-    scale: Any
-    cauchy: Any
+    centre: Array | float
+    scale: Array | float
+    cauchy: Array | float
 
-    def loss(self, b: Any, xp: Any) -> tuple[Any, Any, Any]:
+    def loss(self, b: ArrayT, xp: ModuleType) -> Terms[ArrayT]:
         """Return the negative log density at ``b`` and its first two derivatives by ``b``."""
         z = (b - self.centre) / self.scale
         square = z * z
@@ -71,7 +81,9 @@ class Prior(NamedTuple):
         return value, slope, curvature
 
 
-def row_terms(line: Any, targets: Any, weights: Any, xp: Any) -> tuple[Any, Any, Any]:
+def row_terms(
+    line: ArrayT, targets: ArrayT | float, weights: ArrayT, xp: ModuleType
+) -> Terms[ArrayT]:
     """Return the weighted loss (n,) at log odds (n,), and its first two derivatives by them.
 
     The loss of a row is log(1 + exp(f)) - t f, which is the cross-entropy itself: at a soft target
@@ -89,7 +101,7 @@ def row_terms(line: Any, targets: Any, weights: Any, xp: Any) -> tuple[Any, Any,
     return loss, residual, curvature
 
 
-def cross_entropy(problem: Problem, beta: jax.Array) -> Quadratic:
+def cross_entropy(problem: Regression[jax.Array], beta: jax.Array) -> Quadratic[jax.Array]:
     """Return the weighted cross-entropy at (intercept, coef...) with its derivatives."""
     x, d = problem.x, problem.x.shape[1]
     # A sum over columns, elementwise, is fast for few and small problems under ``vmap``.
@@ -111,8 +123,8 @@ def cross_entropy(problem: Problem, beta: jax.Array) -> Quadratic:
     return Quadratic(jnp.sum(loss), gradient, hessian)
 
 
-class Design(NamedTuple):
-    """A problem as NumPy computes it: features in their units, in columns after one of ones.
+class BinaryDesign(NamedTuple):
+    """Two classes as NumPy computes them: features in their units, in columns after one of ones.
 
     Attributes
     ----------
@@ -125,7 +137,7 @@ class Design(NamedTuple):
     weights: np.ndarray
 
 
-def cross_entropy_on_host(design: Design, beta: np.ndarray) -> Quadratic:
+def cross_entropy_on_host(design: BinaryDesign, beta: np.ndarray) -> Quadratic[np.ndarray]:
     """Do as :func:`cross_entropy` with NumPy, in blocks that stay in the processor's cache."""
     p = len(beta)
     value, gradient, hessian = 0.0, np.zeros(p), np.zeros((p, p))
@@ -137,7 +149,7 @@ def cross_entropy_on_host(design: Design, beta: np.ndarray) -> Quadratic:
     return Quadratic(np.asarray(value), gradient, hessian)
 
 
-def loss_and_gradient_on_host(design: Design, beta: np.ndarray) -> tuple[float, np.ndarray]:
+def loss_and_gradient_on_host(design: BinaryDesign, beta: np.ndarray) -> tuple[float, np.ndarray]:
     """Return the cross-entropy and its gradient (p,), in blocks."""
     value, gradient = 0.0, np.zeros(len(beta))
     for columns, (loss, residual, _) in _blocks(design, beta):
@@ -146,7 +158,9 @@ def loss_and_gradient_on_host(design: Design, beta: np.ndarray) -> tuple[float, 
     return float(value), gradient
 
 
-def _blocks(design: Design, beta: np.ndarray) -> Iterator[tuple[np.ndarray, Any]]:
+def _blocks(
+    design: BinaryDesign, beta: np.ndarray
+) -> Iterator[tuple[np.ndarray, Terms[np.ndarray]]]:
     """Yield columns and :func:`row_terms` of blocks of rows."""
     for first in range(0, design.columns.shape[1], _BLOCK):
         part = slice(first, first + _BLOCK)
@@ -154,7 +168,9 @@ def _blocks(design: Design, beta: np.ndarray) -> Iterator[tuple[np.ndarray, Any]
         yield columns, row_terms(beta @ columns, design.targets[part], design.weights[part], np)
 
 
-def penalty_terms(problem: Problem, unit: Any, beta: Any, xp: Any) -> tuple[Any, Any, Any]:
+def penalty_terms(
+    problem: Regression[ArrayT], unit: ArrayT, beta: ArrayT, xp: ModuleType
+) -> Terms[ArrayT]:
     """Return squared penalty and negative log priors of ``beta / unit``, and two derivatives.
 
     ``unit`` (1 + d,) is what the features were divided by; the derivatives (1 + d,) are those by
@@ -177,8 +193,13 @@ def penalty_terms(problem: Problem, unit: Any, beta: Any, xp: Any) -> tuple[Any,
 
 
 def add_penalties(
-    problem: Problem, unit: Any, strength: Any, loss: Quadratic, beta: Any, xp: Any = jnp
-) -> Quadratic:
+    problem: Regression[ArrayT],
+    unit: ArrayT,
+    strength: ArrayT | None,
+    loss: Quadratic[ArrayT],
+    beta: ArrayT,
+    xp: ModuleType = jnp,
+) -> Quadratic[ArrayT]:
     """Add the :func:`penalty_terms`, and the absolute penalty to the value only.
 
     ``strength`` (1 + d,) is that of the absolute penalty of ``beta``, None to leave it out. What is
@@ -198,10 +219,10 @@ def add_penalties(
     return total._replace(value=total.value + xp.sum(strength * abs(beta)))
 
 
-def prior_loss(law: Any, b: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def prior_loss(law: Distribution, b: Array) -> Terms[jax.Array]:
     """Return the negative log density of a NumPyro distribution and two derivatives, at ``b``."""
 
-    def loss(value: jax.Array) -> jax.Array:
+    def loss(value: Array) -> jax.Array:
         with jax.numpy_dtype_promotion("standard"):
             return -law.log_prob(value)
 
@@ -209,7 +230,7 @@ def prior_loss(law: Any, b: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]
     return jax.vmap(loss)(b), jax.vmap(slope)(b), jax.vmap(jax.grad(slope))(b)
 
 
-def units(largest: Any, xp: Any = jnp) -> tuple[Any, Any]:
+def units(largest: ArrayT, xp: ModuleType = jnp) -> tuple[ArrayT, ArrayT]:
     """Return powers of two (1 + d,) near the ``largest`` sizes (d,) of features, and inverses.
 
     In such units no square underflows or overflows. The intercept's is one. Features below 1e-150
@@ -221,7 +242,7 @@ def units(largest: Any, xp: Any = jnp) -> tuple[Any, Any]:
     return unit, xp.where(used, xp.exp2(-power), 0.0)
 
 
-def start(problem: Problem, xp: Any = jnp) -> Any:
+def start(problem: Regression[ArrayT], xp: ModuleType = jnp) -> ArrayT:
     """Return no slope, and the intercept of the mean target."""
     total = xp.sum(problem.weights)
     mean = problem.weights @ problem.targets / xp.where(total > 0, total, 1)
@@ -231,6 +252,6 @@ def start(problem: Problem, xp: Any = jnp) -> Any:
     return beta if problem.free is None else beta * problem.free
 
 
-def movement(line: Any, step: Any, weights: Any, xp: Any = jnp) -> Any:
+def movement(line: ArrayT, step: ArrayT, weights: ArrayT, xp: ModuleType = jnp) -> ArrayT:
     """Return the largest relative change of a row's log odds ``line`` (n,) by ``step`` (n,)."""
     return xp.max(xp.where(weights > 0, abs(step) / (1 + abs(line)), 0))

@@ -7,18 +7,26 @@ itself. The prior is on ``u``, so that the posterior is proper for separable dat
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import Array
 from bayescal._core.nuts import run_chains
 from bayescal._core.optimise import Minimum, Quadratic, newton
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
 from bayescal.regression.compress import NODES, compress
-from bayescal.regression.objective import cross_entropy_on_host, prior_loss
+from bayescal.regression.objective import (
+    BinaryDesign,
+    Distribution,
+    Prior,
+    Terms,
+    cross_entropy_on_host,
+    prior_loss,
+)
 
 CHAINS = 4
 _WARMUP = 200
@@ -29,8 +37,9 @@ class Target(NamedTuple):
 
     Attributes
     ----------
-    design : Design
+    design : BinaryDesign
         Columns (p, n), targets and weights; where there is an intercept, one column is ones.
+        Left out where the likelihood is given by its ``Sums``.
     positive : array of shape (p,)
         One where the coefficient is exp(u).
     prior : Prior
@@ -40,11 +49,11 @@ class Target(NamedTuple):
     distributed : array of shape (p,) or None
     """
 
-    design: Any
-    positive: Any
-    prior: Any
-    distribution: Any = None
-    distributed: Any = None
+    design: BinaryDesign
+    positive: Array
+    prior: Prior
+    distribution: Distribution | None = None
+    distributed: Array | None = None
 
 
 class ScoreColumns(NamedTuple):
@@ -57,9 +66,9 @@ class ScoreColumns(NamedTuple):
 class Sums(NamedTuple):
     """The likelihood as a sampler sees it: theta . linear - sum(weights * softplus(line))."""
 
-    columns: Any
-    weights: Any
-    linear: Any
+    columns: Array
+    weights: Array
+    linear: Array
 
 
 class Draws(NamedTuple):
@@ -76,15 +85,15 @@ class Draws(NamedTuple):
     status: int
 
 
-def find_mode(target: Target) -> tuple[Minimum, np.ndarray]:
+def find_mode(target: Target) -> tuple[Minimum[np.ndarray], np.ndarray]:
     """Return the mode of u, and the Hessian (p, p) of the negative log posterior there."""
     positive = target.positive > 0
 
-    def objective(u: np.ndarray) -> Quadratic:
+    def objective(u: np.ndarray) -> Quadratic[np.ndarray]:
         theta = _constrain(target, u)
         slope = np.where(positive, theta, 1.0)
         loss = cross_entropy_on_host(target.design, theta)
-        value, gradient, diagonal = _prior_terms(target, u, np)
+        value, gradient, diagonal = _prior_terms(target, u)
         curved = np.where(positive, loss.gradient * slope, 0.0)
         return Quadratic(
             loss.value + value,
@@ -105,15 +114,15 @@ def find_mode(target: Target) -> tuple[Minimum, np.ndarray]:
         return found, objective(found.x).hessian
 
 
-def _prior_terms(target: Target, u: Any, xp: Any) -> tuple[Any, Any, Any]:
+def _prior_terms(target: Target, u: np.ndarray) -> Terms[np.ndarray]:
     """Return the negative log prior of ``u`` and its first two derivatives, each (p,) but one."""
-    terms = target.prior.loss(u, xp)
-    if target.distribution is not None:
+    terms = target.prior.loss(u, np)
+    if target.distribution is not None and target.distributed is not None:
         with float64():
             other = _prior_loss_compiled(target.distribution, jnp.asarray(u))
-        where = xp.asarray(target.distributed) > 0
-        terms = [xp.where(where, xp.asarray(b), a) for a, b in zip(terms, other, strict=True)]
-    return xp.sum(terms[0]), terms[1], terms[2]
+        where = np.asarray(target.distributed) > 0
+        terms = [np.where(where, np.asarray(b), a) for a, b in zip(terms, other, strict=True)]
+    return np.sum(terms[0]), terms[1], terms[2]
 
 
 _prior_loss_compiled = jax.jit(prior_loss)
@@ -142,7 +151,7 @@ def laplace(target: Target, num_samples: int, seed: int) -> Draws:
     return independent_draws(theta, mode)
 
 
-def independent_draws(theta: np.ndarray, mode: Minimum) -> Draws:
+def independent_draws(theta: np.ndarray, mode: Minimum[np.ndarray]) -> Draws:
     """Return independent draws (num_samples, p), and what is known of them."""
     n, p = theta.shape
     return Draws(theta[None], np.full(p, float(n)), np.ones(p), 0, int(mode.status))
@@ -159,7 +168,9 @@ def _softplus(line: jax.Array) -> jax.Array:
 
 
 @_softplus.defjvp
-def _softplus_jvp(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+def _softplus_jvp(
+    primals: tuple[jax.Array], tangents: tuple[jax.Array]
+) -> tuple[jax.Array, jax.Array]:
     # By hand, so that one exponential serves the value and the derivative.
     (line,) = primals
     small = jnp.exp(-jnp.abs(line))
@@ -168,7 +179,9 @@ def _softplus_jvp(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
     return jnp.maximum(line, 0) + jnp.log1p(small), probability * tangents[0]
 
 
-def _potential(sums: Sums, target: Target, centre: jax.Array, factor: jax.Array) -> Any:
+def _potential(
+    sums: Sums, target: Target, centre: jax.Array, factor: jax.Array
+) -> Callable[[jax.Array], jax.Array]:
     """Return the negative log posterior in coordinates where Laplace's is standard normal."""
 
     def potential(z: jax.Array) -> jax.Array:
@@ -176,7 +189,7 @@ def _potential(sums: Sums, target: Target, centre: jax.Array, factor: jax.Array)
         positive = target.positive > 0
         theta = jnp.where(positive, jnp.exp(jnp.where(positive, u, 0.0)), u)
         terms = target.prior.loss(u, jnp)[0]
-        if target.distribution is not None:
+        if target.distribution is not None and target.distributed is not None:
             with jax.numpy_dtype_promotion("standard"):
                 other = -target.distribution.log_prob(u)
             terms = jnp.where(target.distributed > 0, other, terms)
@@ -187,8 +200,8 @@ def _potential(sums: Sums, target: Target, centre: jax.Array, factor: jax.Array)
 
 
 def sample_whitened(
-    potential: Callable[..., Any],
-    arguments: Any,
+    potential: Callable[..., Callable[[jax.Array], jax.Array]],
+    arguments: tuple[object, ...],
     mode: np.ndarray,
     factor: np.ndarray,
     num_samples: int,

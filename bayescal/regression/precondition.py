@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import Array, ArrayT
 from bayescal.regression.softmax_objective import (
     FEW,
     Design,
     Parameters,
+    Sizes,
     apart,
     by_class,
     class_grams,
@@ -27,6 +30,10 @@ _FIRM = 30.0
 #: Up to this many multiplications for the blocks of all classes.
 _PRODUCTS = 4e10
 _TINY = 1e-10
+#: Blocks of the classes and of shared parameters.
+Blocks: TypeAlias = tuple[ArrayT, ArrayT]
+#: Curvatures and turns of classes and of features; diagonal; shared. Or of the inverse.
+Factors: TypeAlias = tuple[ArrayT, ...]
 
 
 class Preconditioner(NamedTuple):
@@ -50,7 +57,7 @@ class Preconditioner(NamedTuple):
     patience: int
 
 
-def choices(design: Design, penalty: Any) -> list[Preconditioner]:
+def choices(design: Design[ArrayT], penalty: ArrayT) -> list[Preconditioner]:
     """Return those worth their cost, the cheapest first; ``penalty`` if it is known."""
     k, m, d, r = design.sizes
     if k * m + d + r <= _WHOLE:
@@ -67,31 +74,31 @@ def choices(design: Design, penalty: Any) -> list[Preconditioner]:
     return [KRONECKER, BOTH] if affordable else [KRONECKER]
 
 
-def _ridge(matrix: Any, xp: Any) -> Any:
+def _ridge(matrix: ArrayT, xp: ModuleType) -> ArrayT:
     """Add what makes a singular matrix (..., q, q) invertible, in units of its diagonal."""
     diagonal = xp.diagonal(matrix, axis1=-2, axis2=-1)
     least = xp.where(diagonal > 0, _TINY * diagonal, 1.0)
     return matrix + least[..., None] * xp.eye(matrix.shape[-1], dtype=matrix.dtype)
 
 
-def _xp(array: Any) -> Any:
+def _xp(array: Array) -> ModuleType:
     return np if isinstance(array, np.ndarray) else jnp
 
 
-def _measure_whole(design: Design, probs: Any) -> Any:
+def _measure_whole(design: Design[ArrayT], probs: ArrayT) -> ArrayT:
     xp = _xp(probs)
     if xp is not np:
         return full_hessian(design, probs, xp)
     k, m, d, r = design.sizes
     step = max(256, (1 << 20) // (k * m + d + r))
-    total: Any = 0.0
+    total = xp.zeros((), probs.dtype)
     for first in range(0, len(probs), step):
         part = slice(first, first + step)
         total = total + full_hessian(design.rows(part), probs[part], np)
     return total
 
 
-def _invert_whole(data: Any, penalty: Any, sizes: Any) -> Any:
+def _invert_whole(data: ArrayT, penalty: ArrayT, sizes: Sizes) -> ArrayT:
     xp = _xp(data)
     matrix = data + penalty * xp.eye(len(penalty), dtype=data.dtype)
     matrix = _ridge(matrix, xp)
@@ -106,7 +113,7 @@ WHOLE = Preconditioner(
 )
 
 
-def _shrinkage(design: Design, penalty: np.ndarray) -> float:
+def _shrinkage(design: Design[ArrayT], penalty: ArrayT) -> float:
     """Return the curvature of the penalty beside that of the data, for most of the matrix."""
     k = design.sizes[0]
     squares = design.weights @ design.features**2
@@ -114,7 +121,7 @@ def _shrinkage(design: Design, penalty: np.ndarray) -> float:
     return float(np.median(split(penalty, design.sizes).matrix / usual))
 
 
-def _measure_diagonal(design: Design, probs: Any) -> Any:
+def _measure_diagonal(design: Design[ArrayT], probs: ArrayT) -> Parameters[ArrayT]:
     xp = _xp(probs)
     stride, design, probs = _thin(design, probs)
     variances = _variances(design, probs)
@@ -123,7 +130,7 @@ def _measure_diagonal(design: Design, probs: Any) -> Any:
     return Parameters(matrix, own, stride * _shared_gram(design, probs, xp))
 
 
-def _invert_diagonal(data: Any, penalty: Any, sizes: Any) -> Any:
+def _invert_diagonal(data: Parameters[ArrayT], penalty: ArrayT, sizes: Sizes) -> Parameters[ArrayT]:
     xp = _xp(penalty)
     parts = split(penalty, sizes)
     matrix, diagonal = data.matrix + parts.matrix, data.diagonal + parts.diagonal
@@ -134,7 +141,7 @@ def _invert_diagonal(data: Any, penalty: Any, sizes: Any) -> Any:
     )
 
 
-def _apply_diagonal(inverse: Any, vector: Any, sizes: Any) -> Any:
+def _apply_diagonal(inverse: Parameters[ArrayT], vector: ArrayT, sizes: Sizes) -> ArrayT:
     parts = split(vector, sizes)
     own = inverse.diagonal * parts.diagonal
     found = Parameters(inverse.matrix * parts.matrix, own, inverse.shared @ parts.shared)
@@ -148,25 +155,25 @@ def _rows_needed(m: int) -> int:
     return max(2048, 8 * m)
 
 
-def _thin(design: Design, probs: Any) -> tuple[int, Design, Any]:
+def _thin(design: Design[ArrayT], probs: ArrayT) -> tuple[int, Design[ArrayT], ArrayT]:
     """Return so many rows as suffice, evenly spaced, and how many each of them stands for."""
     stride = max(1, len(probs) // _rows_needed(design.sizes[1]))
     return stride, design.rows(slice(None, None, stride)), probs[::stride]
 
 
-def _invert_shared(shared: Any, penalty: Any, xp: Any) -> Any:
+def _invert_shared(shared: ArrayT, penalty: ArrayT, xp: ModuleType) -> ArrayT:
     if not len(penalty):
         return shared
     return xp.linalg.inv(_ridge(shared + penalty * xp.eye(len(penalty), dtype=shared.dtype), xp))
 
 
-def _variances(design: Design, probs: Any) -> Any:
+def _variances(design: Design[ArrayT], probs: ArrayT) -> ArrayT:
     return probs * (1 - probs) * design.weights[:, None]
 
 
-def _shared_gram(design: Design, probs: Any, xp: Any) -> Any:
+def _shared_gram(design: Design[ArrayT], probs: ArrayT, xp: ModuleType) -> ArrayT:
     """Return the Hessian (r, r) by the shared parameters."""
-    if design.shared is None:
+    if design.x is None or design.shared is None:
         return xp.zeros((0, 0), probs.dtype)
     moved = probs * design.x
     mean = xp.sum(moved, axis=1)
@@ -174,14 +181,16 @@ def _shared_gram(design: Design, probs: Any, xp: Any) -> Any:
     return (design.shared * spread[:, None]).T @ design.shared
 
 
-def _own_curvature(design: Design, variances: Any, stride: int, xp: Any) -> Any:
+def _own_curvature(
+    design: Design[ArrayT], variances: ArrayT, stride: int, xp: ModuleType
+) -> ArrayT:
     """Return the second derivatives (k,), or none, by the diagonal."""
     if design.x is None:
         return xp.zeros(0, variances.dtype)
     return stride * xp.einsum("ij,ij,ij->j", variances, design.x, design.x)
 
 
-def _narrow(design: Design, variances: Any) -> tuple[Design, Any]:
+def _narrow(design: Design[ArrayT], variances: ArrayT) -> tuple[Design[ArrayT], ArrayT]:
     """Return many features in single precision, which is enough here and takes half the time."""
     if _xp(variances) is not np or design.sizes[1] <= FEW:
         return design, variances
@@ -190,14 +199,14 @@ def _narrow(design: Design, variances: Any) -> tuple[Design, Any]:
     return narrow, variances.astype(np.float32)
 
 
-def _measure_blocks(design: Design, probs: Any) -> Any:
+def _measure_blocks(design: Design[ArrayT], probs: ArrayT) -> Blocks[ArrayT]:
     xp = _xp(probs)
     stride, design, probs = _thin(design, probs)
     blocks = stride * class_grams(*_narrow(design, _variances(design, probs)), xp)
     return blocks, stride * _shared_gram(design, probs, xp)
 
 
-def _invert_blocks(data: Any, penalty: Any, sizes: Any) -> Any:
+def _invert_blocks(data: Blocks[ArrayT], penalty: ArrayT, sizes: Sizes) -> Blocks[ArrayT]:
     blocks, shared = data
     xp = _xp(blocks)
     parts = split(penalty, sizes)
@@ -207,7 +216,7 @@ def _invert_blocks(data: Any, penalty: Any, sizes: Any) -> Any:
     return inverse, _invert_shared(shared, parts.shared, xp)
 
 
-def _apply_blocks(inverse: Any, vector: Any, sizes: Any) -> Any:
+def _apply_blocks(inverse: Blocks[ArrayT], vector: ArrayT, sizes: Sizes) -> ArrayT:
     blocks, shared = inverse
     xp = _xp(vector)
     parts = split(vector, sizes)
@@ -218,7 +227,7 @@ def _apply_blocks(inverse: Any, vector: Any, sizes: Any) -> Any:
 BLOCKS = Preconditioner(_measure_blocks, _invert_blocks, _apply_blocks, 40)
 
 
-def _measure_kronecker(design: Design, probs: Any) -> Any:
+def _measure_kronecker(design: Design[ArrayT], probs: ArrayT) -> Factors[ArrayT]:
     xp = _xp(probs)
     k = design.sizes[0]
     stride, design, probs = _thin(design, probs)
@@ -232,10 +241,11 @@ def _measure_kronecker(design: Design, probs: Any) -> Any:
     features = (design.features * by_row[:, None]).T @ design.features
     diagonal = _own_curvature(design, variances, stride, xp)
     shared = stride * _shared_gram(design, probs, xp)
-    return (*xp.linalg.eigh(stride * classes), *xp.linalg.eigh(features), diagonal, shared)
+    turned = (*xp.linalg.eigh(stride * classes), *xp.linalg.eigh(features), diagonal, shared)
+    return cast(Factors[ArrayT], turned)
 
 
-def _invert_kronecker(data: Any, penalty: Any, sizes: Any) -> Any:
+def _invert_kronecker(data: Factors[ArrayT], penalty: ArrayT, sizes: Sizes) -> Factors[ArrayT]:
     classes, turn_classes, features, turn_features, diagonal, shared = data
     xp = _xp(classes)
     parts = split(penalty, sizes)
@@ -247,7 +257,7 @@ def _invert_kronecker(data: Any, penalty: Any, sizes: Any) -> Any:
     return turn_classes, turn_features, inverse, own, _invert_shared(shared, parts.shared, xp)
 
 
-def _apply_kronecker(inverse: Any, vector: Any, sizes: Any) -> Any:
+def _apply_kronecker(inverse: Factors[ArrayT], vector: ArrayT, sizes: Sizes) -> ArrayT:
     turn_classes, turn_features, middle, own, shared = inverse
     parts = split(vector, sizes)
     turned = turn_classes.T @ parts.matrix @ turn_features

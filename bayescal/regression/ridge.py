@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -82,7 +82,7 @@ def _solve(
     theta = theta.copy()
     damping = np.zeros(fits)
 
-    def once(state: tuple[np.ndarray, Any]) -> tuple[np.ndarray, Any]:
+    def once(state: tuple[np.ndarray, int]) -> tuple[np.ndarray, int]:
         active, _ = state
         hessian = np.empty((len(active), p, p))
         entries = curvature[active] @ products

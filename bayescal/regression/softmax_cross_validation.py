@@ -18,7 +18,7 @@ _AT_ONCE = 1 << 28
 
 
 def out_of_fold_losses(
-    design: Design, penalties: np.ndarray, folds: np.ndarray, start: np.ndarray
+    design: Design[np.ndarray], penalties: np.ndarray, folds: np.ndarray, start: np.ndarray
 ) -> np.ndarray:
     """Return mean cross-entropies (g, f) of rows left out, for penalties (g, p) and each fold.
 
@@ -39,7 +39,7 @@ def out_of_fold_losses(
 
 
 def _along(
-    design: Design, penalties: np.ndarray, left_out: np.ndarray, start: np.ndarray
+    design: Design[np.ndarray], penalties: np.ndarray, left_out: np.ndarray, start: np.ndarray
 ) -> np.ndarray:
     """Return losses (g,) on the rows left out, one fit after the other."""
     kept, other = design.rows(~left_out), design.rows(left_out)
@@ -51,14 +51,18 @@ def _along(
     return losses
 
 
-def mean_loss(design: Design, theta: np.ndarray) -> float:
+def mean_loss(design: Design[np.ndarray], theta: np.ndarray) -> float:
     """Return the weighted mean cross-entropy."""
     own = log_softmax(design.offset + change(design, theta))[np.arange(len(design.y)), design.y]
     return float(-(design.weights @ own) / design.weights.sum())
 
 
 def _side_by_side(
-    design: Design, penalties: np.ndarray, folds: np.ndarray, numbers: np.ndarray, start: np.ndarray
+    design: Design[np.ndarray],
+    penalties: np.ndarray,
+    folds: np.ndarray,
+    numbers: np.ndarray,
+    start: np.ndarray,
 ) -> np.ndarray:
     g, f = len(penalties), len(numbers)
     weights = np.stack([np.where(folds == number, 0.0, design.weights) for number in numbers])
@@ -66,7 +70,7 @@ def _side_by_side(
     step = min(g * f, max(1, _AT_ONCE // (8 * design.offset.size)))
     losses = np.empty(g * f)
     with float64():
-        held = Design(*(None if leaf is None else jnp.asarray(leaf) for leaf in design))
+        held = jax.tree.map(jnp.asarray, design)
         for first in range(0, g * f, step):
             # The last block is filled up, so that all share one compilation.
             part = np.minimum(np.arange(first, first + step), g * f - 1)

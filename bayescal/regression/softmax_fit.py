@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import ArrayT
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.newton_cg import Curvature, Point, newton_cg
 from bayescal._core.optimise import Minimum
@@ -24,11 +25,13 @@ class Prepared(NamedTuple):
     """How the Hessian is approximated: sums over rows, and inverses with the penalty."""
 
     method: Preconditioner
-    data: Any
-    inverse: Any
+    data: object
+    inverse: object
 
 
-def _is_unbounded(design: Design, penalty: Any, theta: Any, here: Point) -> Any:
+def _is_unbounded(
+    design: Design[ArrayT], penalty: ArrayT, theta: ArrayT, here: Point[ArrayT, ArrayT]
+) -> ArrayT:
     """Return whether a Newton step, about, would still change logits by a hundredth."""
     method, sizes = choices(design, penalty)[0], design.sizes
     inverse = method.invert(method.measure(design, here.state), penalty, sizes)
@@ -38,14 +41,14 @@ def _is_unbounded(design: Design, penalty: Any, theta: Any, here: Point) -> Any:
 
 
 def fit_on_host(
-    design: Design,
+    design: Design[np.ndarray],
     penalty: np.ndarray,
     start: np.ndarray | None = None,
     prepared: Prepared | None = None,
     tolerance: float = _TOLERANCE,
     max_iterations: int = 100,
     limits: bool = True,
-) -> tuple[Minimum, Prepared]:
+) -> tuple[Minimum[np.ndarray], Prepared]:
     """Minimise sum(weights * cross-entropy) + sum(penalty * theta**2) / 2 with NumPy.
 
     ``prepared`` is of a fit nearby, which has the same sizes and perhaps another penalty. Whether
@@ -87,15 +90,15 @@ def fit_on_host(
 
 
 def fit_one(
-    design: Design, penalty: jax.Array, start: jax.Array, max_iterations: int = 100
-) -> Minimum:
+    design: Design[jax.Array], penalty: jax.Array, start: jax.Array, max_iterations: int = 100
+) -> Minimum[jax.Array]:
     """Do the same with JAX, to be mapped and compiled."""
     method, sizes = choices(design, penalty)[-1], design.sizes
 
-    def prepare(probs: jax.Array) -> Any:
+    def prepare(probs: jax.Array) -> object:
         return method.invert(method.measure(design, probs), penalty, sizes)
 
-    def precondition(inverse: Any, vector: jax.Array) -> jax.Array:
+    def precondition(inverse: object, vector: jax.Array) -> jax.Array:
         return method.apply(inverse, vector, sizes)
 
     curvature = Curvature(
@@ -113,10 +116,12 @@ def fit_one(
 
 
 @jax.jit
-def fit_many(design: Design, weights: jax.Array, penalty: jax.Array, start: jax.Array) -> Minimum:
+def fit_many(
+    design: Design[jax.Array], weights: jax.Array, penalty: jax.Array, start: jax.Array
+) -> Minimum[jax.Array]:
     """Fit a batch to the same rows, with weights (b, n), penalties (b, p) and starts (b, p)."""
 
-    def one(w: jax.Array, strength: jax.Array, begin: jax.Array) -> Minimum:
+    def one(w: jax.Array, strength: jax.Array, begin: jax.Array) -> Minimum[jax.Array]:
         return fit_one(design._replace(weights=w), strength, begin)
 
     return jax.vmap(one)(weights, penalty, start)

@@ -6,13 +6,16 @@ The same formulas serve NumPy, in blocks of rows, and JAX, to be mapped and comp
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import ArrayT
 from bayescal._core.newton_cg import Point
 
 #: Elements of a block of rows on the host: what the processor's cache holds. Threads that change
@@ -28,9 +31,12 @@ _SMALL = 1 << 18
 _MANY = 1 << 22
 #: Logits within this have exponentials that neither overflow nor vanish.
 _MILD = 500.0
+#: Numbers of classes, of features, of diagonal and of shared parameters.
+Sizes: TypeAlias = tuple[int, int, int, int]
+Result = TypeVar("Result")
 
 
-class Design(NamedTuple):
+class Design(NamedTuple, Generic[ArrayT]):
     """Rows, and what their logits depend on.
 
     The logits of a row are ``offset + W f + v x + (t . s) x``, elementwise in x, with parameters
@@ -49,75 +55,86 @@ class Design(NamedTuple):
         s above, common to all classes; needs ``x``.
     """
 
-    offset: Any
-    y: Any
-    weights: Any
-    features: Any
-    x: Any = None
-    shared: Any = None
+    offset: ArrayT
+    y: ArrayT
+    weights: ArrayT
+    features: ArrayT
+    x: ArrayT | None = None
+    shared: ArrayT | None = None
 
     @property
-    def sizes(self) -> tuple[int, int, int, int]:
+    def sizes(self) -> Sizes:
         """Numbers k of classes, m of features, k or 0 of diagonal and r of shared parameters."""
         k, m = self.offset.shape[-1], self.features.shape[-1]
         r = 0 if self.shared is None else self.shared.shape[-1]
         return k, m, k if self.x is not None else 0, r
 
-    def rows(self, part: Any) -> Design:
+    def rows(self, part: slice | ArrayT) -> Design[ArrayT]:
         """Return some of the rows."""
-        return Design(*(None if leaf is None else leaf[part] for leaf in self))
+        return self.each(lambda leaf: leaf[part])
+
+    def each(self, function: Callable[[ArrayT], ArrayT]) -> Design[ArrayT]:
+        """Return what a function makes of the arrays that there are."""
+        return Design(
+            function(self.offset),
+            function(self.y),
+            function(self.weights),
+            function(self.features),
+            None if self.x is None else function(self.x),
+            None if self.shared is None else function(self.shared),
+        )
 
 
-class Parameters(NamedTuple):
+class Parameters(NamedTuple, Generic[ArrayT]):
     """Parameters (..., p) in their parts: W (..., k, m), v (..., k) and t (..., r)."""
 
-    matrix: Any
-    diagonal: Any
-    shared: Any
+    matrix: ArrayT
+    diagonal: ArrayT
+    shared: ArrayT
 
 
-def split(theta: Any, sizes: tuple[int, int, int, int]) -> Parameters:
+def split(theta: ArrayT, sizes: Sizes) -> Parameters[ArrayT]:
     """Return the parts of parameters (..., p)."""
     k, m, d, _ = sizes
     matrix = theta[..., : k * m].reshape(*theta.shape[:-1], k, m)
     return Parameters(matrix, theta[..., k * m : k * m + d], theta[..., k * m + d :])
 
 
-def join(parts: Parameters, xp: Any) -> Any:
+def join(parts: Parameters[ArrayT], xp: ModuleType) -> ArrayT:
     """Return parts (matrices last) as parameters (..., p)."""
     matrix = parts.matrix
     flat = matrix.reshape(*matrix.shape[:-2], -1)
     return xp.concatenate([flat, parts.diagonal, parts.shared], axis=-1)
 
 
-def by_class(parts: Parameters, xp: Any) -> Any:
+def by_class(parts: Parameters[ArrayT], xp: ModuleType) -> ArrayT:
     """Return what belongs to each class (k, m + d'): its row of the matrix and its diagonal."""
     if not parts.diagonal.shape[0]:
         return parts.matrix
     return xp.concatenate([parts.matrix, parts.diagonal[:, None]], axis=1)
 
 
-def apart(own: Any, sizes: tuple[int, int, int, int], shared: Any = None) -> Parameters:
+def apart(own: ArrayT, sizes: Sizes, shared: ArrayT | None = None) -> Parameters[ArrayT]:
     """Return the parts again."""
     _, m, d, _ = sizes
     none = own[0, :0]
     return Parameters(own[:, :m], own[:, m] if d else none, none if shared is None else shared)
 
 
-def change(design: Design, theta: Any) -> Any:
+def change(design: Design[ArrayT], theta: ArrayT) -> ArrayT:
     """Return what parameters add to the logits (n, k)."""
     sizes = design.sizes
     parts = split(theta, sizes)
     added = design.features @ parts.matrix.T
-    if sizes[2]:
+    if design.x is not None:
         factor = parts.diagonal
-        if sizes[3]:
+        if design.shared is not None and sizes[3]:
             factor = factor + (design.shared @ parts.shared)[:, None]
         added = added + design.x * factor
-    return added
+    return cast(ArrayT, added)
 
 
-def gather(design: Design, residual: Any, xp: Any) -> Any:
+def gather(design: Design[ArrayT], residual: ArrayT, xp: ModuleType) -> ArrayT:
     """Return the derivatives (p,) of a function whose derivatives by the logits are (n, k)."""
     _, _, d, r = design.sizes
     matrix = residual.T @ design.features
@@ -129,7 +146,9 @@ def gather(design: Design, residual: Any, xp: Any) -> Any:
     return join(Parameters(matrix, diagonal, shared), xp)
 
 
-def evaluate(design: Design, penalty: Any, theta: Any) -> Point:
+def evaluate(
+    design: Design[jax.Array], penalty: jax.Array, theta: jax.Array
+) -> Point[jax.Array, jax.Array]:
     """Return sum(weights * cross-entropy) + sum(penalty * theta**2) / 2, for JAX.
 
     The state is the probabilities (n, k).
@@ -148,7 +167,9 @@ def evaluate(design: Design, penalty: Any, theta: Any) -> Point:
     return Point(value, gather(design, residual, jnp) + penalty * theta, probs)
 
 
-def multiply(design: Design, penalty: Any, probs: Any, vector: Any) -> Any:
+def multiply(
+    design: Design[jax.Array], penalty: jax.Array, probs: jax.Array, vector: jax.Array
+) -> jax.Array:
     """Return the Hessian times a vector (p,), for JAX."""
     moved = change(design, vector)
     mean = jnp.sum(probs * moved, axis=1, keepdims=True)
@@ -162,7 +183,7 @@ class Host:
     A context, as its threads end with it: many rows are shared among the processor's cores.
     """
 
-    def __init__(self, design: Design, penalty: np.ndarray) -> None:
+    def __init__(self, design: Design[np.ndarray], penalty: np.ndarray) -> None:
         self.design, self.penalty = design, penalty
         n, k = design.offset.shape
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
@@ -178,7 +199,7 @@ class Host:
         self._type = np.dtype(np.float32 if fits else np.float64)
         kept = (design.weights, *inputs)
         narrow = {id(leaf): leaf.astype(self._type, copy=False) for leaf in kept}
-        rough = Design(*(narrow.get(id(leaf), leaf) for leaf in design))
+        rough = design.each(lambda leaf: narrow.get(id(leaf), leaf))
         self._rough = [rough.rows(part) for part in self._parts]
         # With few features a product with the Hessian needs but two products with one matrix; it
         # loses some digits where all labels are certain, as in small separable problems.
@@ -199,15 +220,15 @@ class Host:
         if self._pool is not None:
             self._pool.shutdown()
 
-    def _each(self, work: Any) -> Any:
+    def _each(self, work: Callable[[int], Result]) -> Iterator[Result]:
         """Do ``work(number of the block)`` for all blocks; results come in their order."""
         numbers = range(len(self._parts))
         return map(work, numbers) if self._pool is None else self._pool.map(work, numbers)
 
-    def evaluate(self, theta: np.ndarray) -> Point:
+    def evaluate(self, theta: np.ndarray) -> Point[np.ndarray, np.ndarray]:
         """Do as the function of this name."""
-        probs: Any = np.empty(self.design.offset.shape, self._type)
-        ones = np.ones(probs.shape[1])
+        probs = np.empty(self.design.offset.shape, self._type)
+        ones = np.ones(self.design.offset.shape[1])
 
         def one(number: int) -> tuple[float, np.ndarray]:
             block = self._blocks[number]
@@ -232,7 +253,7 @@ class Host:
             gradient += slope
         return Point(np.asarray(value), gradient, probs)
 
-    def _logits(self, block: Design, theta: np.ndarray) -> np.ndarray:
+    def _logits(self, block: Design[np.ndarray], theta: np.ndarray) -> np.ndarray:
         if self._plain:
             # Only intercepts and factors.
             parts = split(theta, self.design.sizes)
@@ -287,7 +308,7 @@ class _Hessian(NamedTuple):
     grams: np.ndarray
 
 
-def movement(design: Design, theta: Any, step: Any, xp: Any) -> Any:
+def movement(design: Design[ArrayT], theta: ArrayT, step: ArrayT, xp: ModuleType) -> ArrayT:
     """Return the largest change of a row's logits by ``step`` (p,), relative to their size."""
     logits = design.offset + change(design, theta)
     moved = change(design, step)
@@ -297,71 +318,71 @@ def movement(design: Design, theta: Any, step: Any, xp: Any) -> Any:
     return xp.max(xp.where(design.weights[:, None] > 0, relative, 0))
 
 
-def full_hessian(design: Design, probs: Any, xp: Any) -> Any:
+def full_hessian(design: Design[ArrayT], probs: ArrayT, xp: ModuleType) -> ArrayT:
     """Return the Hessian (p, p) of the weighted cross-entropy, without the penalty.
 
     Logits of a row have the derivative J (k, p): it is the sum of J' diag(p) J - (J' p)(J' p)'.
     """
-    k, m, d, r = design.sizes
+    (k, m, _, r), x, shared = design.sizes, design.x, design.shared
     weighted = probs * design.weights[:, None]
     eye = xp.eye(k, dtype=probs.dtype)
     grams = class_grams(design, weighted, xp)
     square = (grams[:, :m, None, :m] * eye[:, None, :, None]).reshape(k * m, k * m)
     rows = [[square]]
-    if d:
+    if x is not None:
         across = (grams[:, :m, m:] * eye[:, None, :]).reshape(k * m, k)
         rows = [[square, across], [across.T, grams[:, m, m] * eye]]
-    if r:
-        pulled = weighted * design.x
-        outer = (design.features[:, :, None] * design.shared[:, None, :]).reshape(-1, m * r)
+    if x is not None and shared is not None and r:
+        pulled = weighted * x
+        outer = (design.features[:, :, None] * shared[:, None, :]).reshape(-1, m * r)
         side = (pulled.T @ outer).reshape(k * m, r)
-        below = (pulled * design.x).T @ design.shared
-        total = xp.sum(pulled * design.x, axis=1)[:, None]
-        corner = (design.shared * total).T @ design.shared
+        below = (pulled * x).T @ shared
+        total = xp.sum(pulled * x, axis=1)[:, None]
+        corner = (shared * total).T @ shared
         rows = [[*rows[0], side], [*rows[1], below], [side.T, below.T, corner]]
     first = xp.concatenate([xp.concatenate(row, axis=1) for row in rows], axis=0)
     pulled = pull(design, probs, xp)
     return first - (pulled * design.weights[:, None]).T @ pulled
 
 
-def pull(design: Design, probs: Any, xp: Any) -> Any:
+def pull(design: Design[ArrayT], probs: ArrayT, xp: ModuleType) -> ArrayT:
     """Return the derivatives (n, p) of each row's logits, averaged over its classes."""
     k, m, d, r = design.sizes
     if m == 1 and not r and xp is np:
         # Without copies.
-        pulled = np.empty((len(probs), k + d), probs.dtype)
-        np.multiply(probs, design.features, out=pulled[:, :k])
+        pulled = xp.empty((len(probs), k + d), probs.dtype)
+        xp.multiply(probs, design.features, out=pulled[:, :k])
         if d:
-            np.multiply(probs, design.x, out=pulled[:, k:])
+            xp.multiply(probs, design.x, out=pulled[:, k:])
         return pulled
     parts = [(probs[:, :, None] * design.features[:, None, :]).reshape(-1, k * m)]
-    if d:
+    if design.x is not None:
         parts.append(probs * design.x)
     if r:
         parts.append(xp.sum(parts[1], axis=1, keepdims=True) * design.shared)
     return xp.concatenate(parts, axis=1)
 
 
-def class_grams(design: Design, weighted: Any, xp: Any) -> Any:
+def class_grams(design: Design[ArrayT], weighted: ArrayT, xp: ModuleType) -> ArrayT:
     """Return for each class the sum over rows of weighted (n, k) * g g', as (k, m + d', m + d').
 
     g are the features and, where there is a diagonal (d' = 1), the class's own x.
     """
-    k, m, d, _ = design.sizes
+    k, m, _, _ = design.sizes
     f = design.features
     if m <= FEW:
         pairs = (f[:, :, None] * f[:, None, :]).reshape(-1, m * m)
         square = (weighted.T @ pairs).reshape(k, m, m)
     elif xp is np:
-        square = np.empty((k, m, m), weighted.dtype)
+        square = xp.empty((k, m, m), weighted.dtype)
         for i, root in enumerate(np.sqrt(weighted.T)):
             # A matrix times its own transpose takes half the time.
             own = f * root[:, None]
             np.matmul(own.T, own, out=square[i])
     else:
         square = jax.lax.map(lambda own: (f * own[:, None]).T @ f, weighted.T)
-    if not d:
-        return square
+    if design.x is None:
+        return cast(ArrayT, square)
     pulled = weighted * design.x
     cross = (pulled.T @ f)[:, :, None]
     own = xp.einsum("ij,ij->j", pulled, design.x)[:, None, None]

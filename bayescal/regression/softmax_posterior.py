@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 import numpy as np
@@ -30,7 +30,7 @@ _ERROR = 0.01
 
 
 def sample(
-    design: Design,
+    design: Design[np.ndarray],
     penalty: np.ndarray,
     start: np.ndarray,
     inference: str,
@@ -73,7 +73,7 @@ def sample(
 
 
 def _solve_draws(
-    design: Design,
+    design: Design[np.ndarray],
     penalty: np.ndarray,
     theta: np.ndarray,
     prepared: Prepared,
@@ -111,21 +111,23 @@ def _solve_draws(
     return draws
 
 
-def _hessian(design: Design, theta: np.ndarray) -> np.ndarray:
+def _hessian(design: Design[np.ndarray], theta: np.ndarray) -> np.ndarray:
     with Host(design, np.zeros_like(theta)) as host:
         probs = host.evaluate(theta).state
     return WHOLE.measure(design, probs.astype(float))
 
 
-def _potential(design: Design, penalty: Any, mode: Any, factor: Any) -> Any:
+def _potential(
+    design: Design[jax.Array], penalty: jax.Array, mode: jax.Array, factor: jax.Array
+) -> Callable[[jax.Array], jax.Array]:
     """Return the negative log posterior in coordinates where Laplace's is standard normal."""
 
     @jax.custom_jvp
-    def potential(z: Any) -> Any:
+    def potential(z: jax.Array) -> jax.Array:
         return evaluate(design, penalty, mode + factor @ z).value
 
     @potential.defjvp
-    def _(primals: Any, tangents: Any) -> Any:
+    def _(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
         # The gradient comes with the value.
         point = evaluate(design, penalty, mode + factor @ primals[0])
         return point.value, (point.gradient @ factor) @ tangents[0]

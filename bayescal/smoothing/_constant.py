@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_count, check_weights
 from bayescal.smoothing._inputs import check_smoothing, check_targets
 
 __all__ = ["constant_targets", "platt_targets", "smoothing_by_class"]
 
 
-def platt_targets(y: Any, sample_weight: Any = None) -> np.ndarray:
+def platt_targets(y: ArrayLike, sample_weight: ArrayLike | None = None) -> np.ndarray:
     r"""Platt's targets, which move further from 0 and 1 the fewer cases a class has.
 
     .. math:: t^+ = 1 - \frac{1}{N^+ + 2}, \qquad t^- = \frac{1}{N^- + 2}
@@ -63,7 +62,7 @@ def smoothing_by_class(y: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return 1 / (np.bincount(y, weights, minlength=2) + 2)
 
 
-def constant_targets(y: Any, smoothing: float, num_classes: int | None = None) -> np.ndarray:
+def constant_targets(y: ArrayLike, smoothing: float, num_classes: int | None = None) -> np.ndarray:
     r"""Targets moved from the labels by a constant.
 
     Without ``num_classes``, labels are binary, and with :math:`\epsilon` = ``smoothing``

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_finite, check_labels
 
+Named = Literal["silverman", "scott", "cv"]
 RULES = ("silverman", "scott", "cv")
 
 
-def check_targets(y: Any, classes: int) -> np.ndarray:
+def check_targets(y: ArrayLike, classes: int) -> np.ndarray:
     """Return the (n,) labels as integers in {0, ..., classes - 1}."""
     array = as_numpy(y, "y")
     if array.ndim != 1:
@@ -22,7 +24,7 @@ def check_targets(y: Any, classes: int) -> np.ndarray:
     return check_labels(array, classes, "y")
 
 
-def check_smoothing(smoothing: Any) -> float:
+def check_smoothing(smoothing: float) -> float:
     """Return a smoothing factor as a float in [0, 1)."""
     number = _number(smoothing, "smoothing")
     if not 0 <= number < 1:
@@ -30,7 +32,7 @@ def check_smoothing(smoothing: Any) -> float:
     return number
 
 
-def check_offset(offset: Any) -> float:
+def check_offset(offset: float) -> float:
     """Return an offset as a finite float of at least zero."""
     number = _number(offset, "offset")
     if not 0 <= number < math.inf:
@@ -38,7 +40,7 @@ def check_offset(offset: Any) -> float:
     return number
 
 
-def check_bandwidth(bandwidth: Any) -> Any:
+def check_bandwidth(bandwidth: Named | float) -> Named | float:
     """Return the name of a rule, or a bandwidth factor as a positive float."""
     wanted = "bandwidth must be 'silverman', 'scott', 'cv' or a positive number"
     if isinstance(bandwidth, str):
@@ -52,7 +54,7 @@ def check_bandwidth(bandwidth: Any) -> Any:
     return float(bandwidth)
 
 
-def check_features(x: Any, n: int) -> np.ndarray:
+def check_features(x: ArrayLike, n: int) -> np.ndarray:
     """Return finite features (n, d), in float32 if they came so or narrower, else in float64."""
     array = as_numpy(x, "x")
     if array.ndim not in (1, 2) or array.shape[1:] == (0,):
@@ -63,7 +65,7 @@ def check_features(x: Any, n: int) -> np.ndarray:
     return array.reshape(n, -1)
 
 
-def check_logits(logits: Any) -> np.ndarray:
+def check_logits(logits: ArrayLike) -> np.ndarray:
     """Return finite logits (n, k), k at least two, in float64."""
     array = as_numpy(logits, "logits")
     if array.ndim != 2 or array.shape[1] < 2:
@@ -72,7 +74,7 @@ def check_logits(logits: Any) -> np.ndarray:
     return array.astype(np.float64)
 
 
-def _number(value: Any, name: str) -> float:
+def _number(value: float, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
         raise TypeError(f"{name} must be a number, got {value!r}")
     return float(value)

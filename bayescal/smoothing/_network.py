@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike
 from bayescal.smoothing._inputs import (
     check_logits,
     check_offset,
@@ -17,7 +16,7 @@ __all__ = ["network_instance_targets"]
 
 
 def network_instance_targets(
-    logits: Any, y: Any, smoothing: float, offset: float = 0.0
+    logits: ArrayLike, y: ArrayLike, smoothing: float, offset: float = 0.0
 ) -> np.ndarray:
     r"""Smooth labels by the logits of a network that was trained without smoothing.
 

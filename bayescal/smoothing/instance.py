@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from types import ModuleType
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike, ArrayT
 from bayescal._core.blocks import block_elements
 from bayescal._core.checks import check_choice, check_weights
 from bayescal._core.kernels import (
@@ -38,9 +40,9 @@ _COVARIANCE: dict[str, Covariance] = {"full": "full", "diagonal": "diagonal", "p
 
 
 def instance_targets(
-    x: Any,
-    y: Any,
-    sample_weight: Any = None,
+    x: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
     bandwidth: Literal["silverman", "scott", "cv"] | float = "silverman",
     scale: Scale = "full",
 ) -> np.ndarray:
@@ -185,7 +187,7 @@ def batched_instance_targets(
     return jax.lax.map(one, (x, y, weights), batch_size=together)
 
 
-def pooled_scale(x: Any, weights: Any, xp: Any) -> Any:
+def pooled_scale(x: ArrayT, weights: ArrayT, xp: ModuleType) -> ArrayT:
     """Return the standard deviations (d,) over both classes, one for features that do not vary.
 
     ``xp`` is NumPy or JAX's version of it; without weight all are one.

@@ -14,7 +14,7 @@ from bayescal.regression.cross_validation import Grid, choose
 from bayescal.regression.features import CAUCHY, INTERCEPT
 from bayescal.regression.fit import fit_many
 from bayescal.regression.method import SMOOTHINGS, STRENGTHS
-from bayescal.regression.objective import Problem
+from bayescal.regression.objective import Regression
 from bayescal.smoothing import platt_targets
 from bayescal.smoothing.instance import batched_instance_targets
 
@@ -45,7 +45,7 @@ def fit_lines(name: str, x: jax.Array, y: np.ndarray) -> Lines:
             own = platt_targets(y) if name == "platt" else y.astype(float)
             targets = jnp.broadcast_to(jnp.asarray(own), x.shape)
         zero = jnp.zeros(len(x))
-        problem = Problem(scores[..., None], targets, jnp.ones(x.shape), zero, zero)
+        problem = Regression(scores[..., None], targets, jnp.ones(x.shape), zero, zero)
         if name == "cauchy_map":
             problem = problem._replace(prior=CAUCHY, intercept_prior=INTERCEPT)
         found = fit_many(problem)

@@ -20,7 +20,7 @@ from bayescal._core.precision import float64
 from bayescal.datasets import synthetic
 from bayescal.models import GaussianPrior
 from bayescal.regression.fit import fit_many
-from bayescal.regression.objective import Problem
+from bayescal.regression.objective import Regression
 from bayescal.smoothing.instance import batched_instance_targets
 from benchmarks.studies._factors_picture import draw_figure
 from benchmarks.studies._known_truth import loss_of_lines
@@ -178,7 +178,7 @@ def _losses(x: jax.Array, y: jax.Array, separation: Any) -> tuple[jax.Array, jax
     every = jnp.broadcast_to(x, targets.shape).reshape(count, -1)
     zero = jnp.zeros(count)
     found = fit_many(
-        Problem(every[..., None], targets.reshape(count, -1), jnp.ones(every.shape), zero, zero)
+        Regression(every[..., None], targets.reshape(count, -1), jnp.ones(every.shape), zero, zero)
     )
     lines = jnp.stack([found.intercept, found.coef[:, 0]], axis=1)
     loss = loss_of_lines(lines, (-separation, separation))

@@ -14,7 +14,7 @@ from bayescal._core.optimise import Status
 from bayescal.calibrators import spline
 from bayescal.calibrators.spline import Spline, compact_logit
 from bayescal.regression.fit import fit_single
-from bayescal.regression.objective import Problem
+from bayescal.regression.objective import Regression
 from bayescal.regression.ridge import RidgePath, ridge_path
 
 Array = np.ndarray
@@ -168,7 +168,7 @@ def test_the_penalty_is_the_integral_of_the_squared_second_derivative() -> None:
 
 def test_strong_and_weak_penalties_have_known_limits() -> None:
     p, y, w = make(150)
-    line = fit_single(Problem(p[:, None], y * 1.0, w, 0.0, 0.0))
+    line = fit_single(Regression(p[:, None], y * 1.0, w, 0.0, 0.0))
     stiff = Spline(penalty="curvature", strength=1e12)
     found = log_odds(stiff, stiff._fit(p, y, w, 0), p)
     np.testing.assert_allclose(found, line.x[0] + line.x[1] * p, atol=1e-5)
@@ -191,7 +191,7 @@ def test_two_distinct_scores_leave_a_line(penalty: Any) -> None:
     p, y = np.repeat([0.2, 0.6], 5), np.array([0, 0, 0, 0, 1, 1, 1, 1, 0, 0])
     state = Spline(penalty=penalty, strength=0.5)._fit(p, y, np.ones(10), 0)
     l2 = 0.5 if penalty == "coefficients" else 0.0
-    best = fit_single(Problem(p[:, None], y * 1.0, np.ones(10), 0.0, l2))
+    best = fit_single(Regression(p[:, None], y * 1.0, np.ones(10), 0.0, l2))
     assert float(state["objective"]) * 10 == pytest.approx(float(best.value), rel=1e-9)
 
 
@@ -294,7 +294,7 @@ def one_by_one(
 
     def fit(cases: Array, ones: Array, strength: Array) -> Array:
         share = ones / np.where(cases > 0, cases, 1)
-        return fit_single(Problem(columns[1:].T, share, cases, 0.0, strength[1:])).x
+        return fit_single(Regression(columns[1:].T, share, cases, 0.0, strength[1:])).x
 
     losses, theta = [], []
     for strength in penalties:

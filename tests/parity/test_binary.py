@@ -272,12 +272,12 @@ def test_cauchy_prior_against_the_published_bioassay() -> None:
     scaled by twice their standard deviation over the four groups.
     """
     from bayescal.regression.fit import fit_single
-    from bayescal.regression.objective import Prior, Problem
+    from bayescal.regression.objective import Prior, Regression
 
     dose = np.array([-0.86, -0.30, -0.05, 0.73])
     z = (dose - dose.mean()) / (2 * dose.std(ddof=1))
     deaths, animals = np.array([0, 1, 3, 5]), np.full(4, 5.0)
-    problem = Problem(z[:, None], deaths / animals, animals, 0.0, 0.0)
+    problem = Regression(z[:, None], deaths / animals, animals, 0.0, 0.0)
     plain = fit_single(problem).x
     assert np.round(plain, 1).tolist() == [-0.1, 10.2]
     wide, narrow = Prior(0.0, 10.0, 1.0), Prior(0.0, 2.5, 1.0)

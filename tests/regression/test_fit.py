@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 
 from bayescal._core.optimise import Status
 from bayescal.regression.fit import Fit, fit_many
-from bayescal.regression.objective import Problem
+from bayescal.regression.objective import Regression
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -37,7 +37,7 @@ def fit(
     """Fit one data set; return (intercept, coef...) and the fit."""
     w = np.ones(len(t)) if w is None else w
     row = [jnp.asarray(a, jnp.float64)[None] for a in (x, t, w, l1, l2)]
-    result = fit_many(Problem(*row, **options), lasso=l1 > 0)
+    result = fit_many(Regression(*row, **options), lasso=l1 > 0)
     return np.concatenate([result.intercept, result.coef[0]]), result
 
 
@@ -195,9 +195,9 @@ def test_a_batch_gives_what_each_gives_alone_in_one_compilation() -> None:
     sets = [make(60, 2, seed) for seed in range(8)]
     l2 = np.geomspace(1e-3, 10, 8)
     columns = [jnp.asarray(np.stack(part)) for part in zip(*sets, strict=True)]
-    batch = fit_many(Problem(*columns, jnp.zeros(8), jnp.asarray(l2)))
+    batch = fit_many(Regression(*columns, jnp.zeros(8), jnp.asarray(l2)))
     before = fit_many._cache_size()
-    fit_many(Problem(*columns, jnp.zeros(8), jnp.asarray(2 * l2)))
+    fit_many(Regression(*columns, jnp.zeros(8), jnp.asarray(2 * l2)))
     assert fit_many._cache_size() == before
     for i, (x, t, w) in enumerate(sets):
         alone, _ = fit(x, t, w, l2=l2[i])

@@ -16,7 +16,7 @@ from scipy.special import expit
 
 from bayescal._core.optimise import Minimum, Status
 from bayescal.regression.fit import Fit, fit_many, fit_single
-from bayescal.regression.objective import Prior, Problem
+from bayescal.regression.objective import Prior, Regression
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -60,15 +60,15 @@ def reference(x: Array, t: Array, w: Array, l2: Any, free: Array) -> float:
     return float(found.fun)
 
 
-def compiled(problem: Problem) -> tuple[Array, Fit]:
+def compiled(problem: Regression) -> tuple[Array, Fit]:
     """Fit the same problem with JAX, as a batch of one."""
     *each, prior, intercept_prior = problem
     leaves = [None if a is None else jnp.asarray(a, jnp.float64)[None] for a in each]
-    result = fit_many(Problem(*leaves, prior, intercept_prior))
+    result = fit_many(Regression(*leaves, prior, intercept_prior))
     return np.concatenate([result.intercept, result.coef[0]]), result
 
 
-def check_same(found: Minimum, problem: Problem) -> None:
+def check_same(found: Minimum, problem: Regression) -> None:
     beta, result = compiled(problem)
     assert int(found.status) == int(result.status[0])
     assert float(found.value) == pytest.approx(float(result.value[0]), rel=1e-11)
@@ -84,7 +84,7 @@ def test_host_reaches_scipys_optimum_and_does_as_the_compiled_fit(l2: Any, mask:
     x, t, w = make(300, 2)
     t = 0.9 * t + 0.02
     free = None if MASKS[mask] is None else np.array(MASKS[mask], float)
-    problem = Problem(x, t, w, 0.0, np.array(l2), free)
+    problem = Regression(x, t, w, 0.0, np.array(l2), free)
     found = fit_single(problem)
     assert int(found.status) == Status.CONVERGED
     moves = np.ones(3, bool) if free is None else free > 0
@@ -100,7 +100,7 @@ def test_host_reaches_scipys_optimum_and_does_as_the_compiled_fit(l2: Any, mask:
 
 def test_nothing_free_is_the_loss_of_one_half() -> None:
     x, t, w = make(50, 2)
-    found = fit_single(Problem(x, t, w, 0.0, 1.0, np.zeros(3)))
+    found = fit_single(Regression(x, t, w, 0.0, 1.0, np.zeros(3)))
     assert int(found.status) == Status.CONVERGED
     assert found.x.tolist() == [0.0, 0.0, 0.0]
     assert float(found.value) == pytest.approx(w.sum() * np.log(2), rel=1e-14)
@@ -108,10 +108,10 @@ def test_nothing_free_is_the_loss_of_one_half() -> None:
 
 def test_a_larger_strength_shrinks_its_own_coefficient_only() -> None:
     x, t, w = make(300, 3)
-    weak = fit_single(Problem(x, t, w, 0.0, np.array([1.0, 1.0, 1e-9]))).x
-    strong = fit_single(Problem(x, t, w, 0.0, np.array([1e12, 1.0, 1e-9]))).x
+    weak = fit_single(Regression(x, t, w, 0.0, np.array([1.0, 1.0, 1e-9]))).x
+    strong = fit_single(Regression(x, t, w, 0.0, np.array([1e12, 1.0, 1e-9]))).x
     assert abs(strong[1]) < 1e-6 * abs(weak[1])
-    without = fit_single(Problem(x[:, 1:], t, w, 0.0, np.array([1.0, 1e-9]))).x
+    without = fit_single(Regression(x[:, 1:], t, w, 0.0, np.array([1.0, 1e-9]))).x
     np.testing.assert_allclose(strong[[0, 2, 3]], without, rtol=1e-4, atol=1e-7)
 
 
@@ -119,9 +119,9 @@ def test_rows_without_weight_are_left_out_and_whole_weights_are_repetitions() ->
     x, t, _ = make(60, 2)
     counts = np.random.default_rng(1).integers(0, 4, 60)
     x[counts == 0] = 1e200
-    found = fit_single(Problem(x, t, counts.astype(float), 0.0, 0.5))
+    found = fit_single(Regression(x, t, counts.astype(float), 0.0, 0.5))
     rows = np.arange(60).repeat(counts)
-    again = fit_single(Problem(x[rows], t[rows], np.ones(len(rows)), 0.0, 0.5))
+    again = fit_single(Regression(x[rows], t[rows], np.ones(len(rows)), 0.0, 0.5))
     np.testing.assert_allclose(found.x, again.x, rtol=1e-9)
     assert float(found.value) == pytest.approx(float(again.value), rel=1e-13)
 
@@ -164,14 +164,14 @@ def test_fits_under_written_priors_against_scipy_and_numpyro(name: str) -> None:
     def total(b: Array) -> float:
         return loss(b, x, t, w) - scipys_wide.logpdf(b[0]) - scipys.logpdf(b[1:]).sum()
 
-    found = fit_single(Problem(x, t, w, 0.0, 0.0, None, written, wide))
+    found = fit_single(Regression(x, t, w, 0.0, 0.0, None, written, wide))
     starts = [np.zeros(3), np.ones(3), -np.ones(3)]
     best = min(optimize.minimize(total, s, options={"gtol": 1e-7}).fun for s in starts)
     assert int(found.status) == Status.CONVERGED
     assert float(found.value) == pytest.approx(total(found.x), rel=1e-12)
     assert total(found.x) <= best + 1e-9 * abs(best)
     # Distributions are fitted by JAX, to padded rows.
-    theirs = fit_single(Problem(x, t, w, 0.0, 0.0, None, law, numpyros))
+    theirs = fit_single(Regression(x, t, w, 0.0, 0.0, None, law, numpyros))
     assert int(theirs.status) == Status.CONVERGED
     assert float(theirs.value) == pytest.approx(float(found.value), rel=1e-11)
     np.testing.assert_allclose(theirs.x, found.x, rtol=1e-5)
@@ -179,7 +179,7 @@ def test_fits_under_written_priors_against_scipy_and_numpyro(name: str) -> None:
 
 def test_the_absolute_penalty_is_left_to_the_compiled_fit() -> None:
     x, t, w = make(77, 3)
-    found = fit_single(Problem(x, t, w, 5.0, 0.1), lasso=True)
+    found = fit_single(Regression(x, t, w, 5.0, 0.1), lasso=True)
     gradient = slope(found.x, x, t, w, 0.1)
     zero = found.x[1:] == 0
     assert 0 < zero.sum() < 3 and abs(gradient[0]) < 1e-5
@@ -208,7 +208,7 @@ def test_a_guess_from_a_part_of_many_rows_changes_nothing(kind: str) -> None:
     elif kind == "part is flat":
         x[part] = 2.0
     w = rng.uniform(0.5, 1.5, N_MANY)
-    found = fit_single(Problem(x, t, w, 0.0, 0.0))
+    found = fit_single(Regression(x, t, w, 0.0, 0.0))
     assert int(found.status) == Status.CONVERGED
     assert float(found.value) == pytest.approx(loss(found.x, x, t, w), rel=1e-12)
     # Newton's step from here would gain next to nothing.
@@ -227,7 +227,7 @@ def test_a_fit_that_only_rounding_stops_has_converged(seed: int) -> None:
     x = rng.normal(size=(60, d))
     x[:, -1] = x[:, :-1].sum(axis=1) + 1e-4 * rng.normal(size=60)
     t, w, l2 = (rng.random(60) < expit(x[:, 0])).astype(float), np.ones(60), 10.0 ** -(8 + seed % 7)
-    found = fit_single(Problem(x, t, w, 0.0, l2))
+    found = fit_single(Regression(x, t, w, 0.0, l2))
     assert int(found.status) == Status.CONVERGED and int(found.iterations) < 30
     gradient = slope(found.x, x, t, w, l2)
     p = expit(found.x[0] + x @ found.x[1:])
@@ -252,11 +252,11 @@ SPECIAL: dict[str, tuple[Any, Any]] = {
 @pytest.mark.parametrize("name", SPECIAL)
 def test_special_data_end_as_in_the_compiled_fit(name: str) -> None:
     x, t = (np.array(part, float) for part in SPECIAL[name])
-    problem = Problem(x[:, None], t, np.ones(len(t)), 0.0, 0.0)
+    problem = Regression(x[:, None], t, np.ones(len(t)), 0.0, 0.0)
     found = fit_single(problem)
     # Rows without weight, so that all compile to the same.
     rows = [np.pad(part, (0, 4 - len(t))) for part in (x, t, np.ones(len(t)))]
-    beta, result = compiled(Problem(rows[0][:, None], *rows[1:], 0.0, 0.0))
+    beta, result = compiled(Regression(rows[0][:, None], *rows[1:], 0.0, 0.0))
     unbounded = name in ("two points", "gap", "ties at the border", "one class")
     assert int(found.status) == (Status.UNBOUNDED if unbounded else Status.CONVERGED)
     assert int(found.status) == int(result.status[0])
@@ -283,7 +283,7 @@ def test_host_and_compiled_fits_agree(rows: list[tuple[float, float, float]], l2
     padded = np.zeros((12, 3))
     padded[: len(rows)] = rows
     x, t, w = padded[:, :1], padded[:, 1], padded[:, 2]
-    problem = Problem(x, t, w, 0.0, l2)
+    problem = Regression(x, t, w, 0.0, l2)
     found = fit_single(problem)
     with jax.enable_x64(True):
         beta, result = compiled(problem)

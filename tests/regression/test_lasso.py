@@ -18,7 +18,7 @@ from bayescal.regression import cross_validation
 from bayescal.regression.cross_validation import Grid, choose_on_host
 from bayescal.regression.fit import fit_many, fit_single
 from bayescal.regression.lasso import lasso_step_on_host
-from bayescal.regression.objective import Problem
+from bayescal.regression.objective import Regression
 from tests.regression.problems import even_folds
 
 Array = np.ndarray
@@ -97,7 +97,7 @@ def test_the_step_is_the_best_of_all_patterns_of_signs(seed: int, p: int, digits
 @pytest.mark.parametrize("kind", KINDS)
 def test_single_fits_meet_the_conditions_of_optimality(kind: str, l1: float, l2: float) -> None:
     x, t, w = make(kind)
-    found = fit_single(Problem(x, t, w, l1, l2), lasso=True)
+    found = fit_single(Regression(x, t, w, l1, l2), lasso=True)
     assert int(found.status) == Status.CONVERGED
     assert violation(found.x, x, t, w, l1, l2) < 1e-8
     line = found.x[0] + x @ found.x[1:]
@@ -109,10 +109,10 @@ def test_single_fits_meet_the_conditions_of_optimality(kind: str, l1: float, l2:
 @pytest.mark.parametrize("kind", ["plain", "twice", "few"])
 def test_host_and_compiled_fits_agree(kind: str) -> None:
     x, t, w = make(kind, n=30)
-    found = fit_single(Problem(x, 0.9 * t + 0.03, w, 0.7, 0.1), lasso=True)
+    found = fit_single(Regression(x, 0.9 * t + 0.03, w, 0.7, 0.1), lasso=True)
     with jax.enable_x64(True):
         rows = [jnp.asarray(a, jnp.float64)[None] for a in (x, 0.9 * t + 0.03, w, 0.7, 0.1)]
-        result = fit_many(Problem(*rows), lasso=True)
+        result = fit_many(Regression(*rows), lasso=True)
     assert int(found.status) == int(result.status[0]) == Status.CONVERGED
     assert float(found.value) == pytest.approx(float(result.value[0]), rel=1e-10)
     np.testing.assert_allclose(found.x[1:], result.coef[0], atol=1e-6)
@@ -121,12 +121,12 @@ def test_host_and_compiled_fits_agree(kind: str) -> None:
 def test_statuses_of_fits_without_optimum_and_of_few_iterations() -> None:
     x = np.array([[-2.0], [-1.0], [0.5], [3.0]])
     t, w = np.array([0.0, 0, 1, 1]), np.ones(4)
-    assert int(fit_single(Problem(x, t, w, 0.0, 0.0), lasso=True).status) == Status.UNBOUNDED
+    assert int(fit_single(Regression(x, t, w, 0.0, 0.0), lasso=True).status) == Status.UNBOUNDED
     # Of one class the intercept grows for ever, whatever the penalty.
-    one = fit_single(Problem(x, w, w, 1.0, 0.0), lasso=True)
+    one = fit_single(Regression(x, w, w, 1.0, 0.0), lasso=True)
     assert int(one.status) == Status.UNBOUNDED and one.x[1] == 0 and np.isfinite(one.x).all()
-    assert int(fit_single(Problem(x, t, w, 0.1, 0.0), lasso=True).status) == Status.CONVERGED
-    early = fit_single(Problem(x, t, w, 1e-4, 0.0), lasso=True, max_iterations=2)
+    assert int(fit_single(Regression(x, t, w, 0.1, 0.0), lasso=True).status) == Status.CONVERGED
+    early = fit_single(Regression(x, t, w, 1e-4, 0.0), lasso=True, max_iterations=2)
     assert int(early.status) == Status.LIMIT
 
 
@@ -134,9 +134,9 @@ def test_fixed_coefficients_stay_zero() -> None:
     x, t, w = make("plain")
     free = np.ones(13)
     free[[1, 4]] = 0
-    found = fit_single(Problem(x, t, w, 0.5, 0.0, free), lasso=True)
+    found = fit_single(Regression(x, t, w, 0.5, 0.0, free), lasso=True)
     some = np.delete(np.arange(12), [0, 3])
-    expected = fit_single(Problem(x[:, some], t, w, 0.5, 0.0), lasso=True)
+    expected = fit_single(Regression(x[:, some], t, w, 0.5, 0.0), lasso=True)
     assert found.x[1] == found.x[4] == 0
     np.testing.assert_allclose(found.x[1 + some], expected.x[1:], atol=1e-9)
 
@@ -233,6 +233,6 @@ def test_more_columns_than_the_host_takes() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(30, 401))
     t = (x[:, 0] > 0).astype(float)
-    found = fit_single(Problem(x, t, np.ones(30), 3.0, 0.0), lasso=True)
+    found = fit_single(Regression(x, t, np.ones(30), 3.0, 0.0), lasso=True)
     assert int(found.status) == Status.CONVERGED
     assert violation(found.x, x, t, np.ones(30), 3.0, 0.0) < 1e-6

@@ -13,7 +13,7 @@ from scipy.special import expit
 
 from bayescal._core.optimise import Status
 from bayescal.regression.compress import NODES, compress
-from bayescal.regression.objective import Design, Prior
+from bayescal.regression.objective import BinaryDesign, Prior
 from bayescal.regression.posterior import ScoreColumns, Target, _sums, find_mode, laplace, nuts
 
 Array = np.ndarray
@@ -33,7 +33,7 @@ def target(
     columns: Array, y: Array, w: Array, positive: list[int], laws: list[tuple[bool, float]]
 ) -> Target:
     heavy, scale = np.array(laws, float).T
-    design = Design(np.asarray(columns, float), y, w)
+    design = BinaryDesign(np.asarray(columns, float), y, w)
     return Target(design, np.array(positive, float), Prior(np.zeros(len(laws)), scale, heavy))
 
 

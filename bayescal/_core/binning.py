@@ -190,7 +190,7 @@ def equal_mass_cuts(mass: np.ndarray, bins: np.ndarray, whole: bool) -> np.ndarr
     return np.where(step == number, len(mass) - 1, above - lower)
 
 
-def binned_error(sums: ArrayT, norm: float, xp: ModuleType) -> ArrayT:
+def binned_error(sums: Array, norm: float, xp: ModuleType) -> Array:
     """Return the norm over bins of the gap of mean prediction and outcome, weighted by mass."""
     mass = sums[0]
     gap = xp.abs(sums[1] - sums[2]) / xp.where(mass > 0, mass, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import typer
@@ -127,7 +127,7 @@ def _explain(raw: Scores, base_rate: float) -> str:
     )
 
 
-def _table(probs: dict[str, Any], y: np.ndarray, seconds: dict[str, float]) -> Table:
+def _table(probs: dict[str, np.ndarray], y: np.ndarray, seconds: dict[str, float]) -> Table:
     """Return the scores of each method on the test cases."""
     table = Table(caption="lower is better")
     table.add_column("method")
@@ -140,7 +140,7 @@ def _table(probs: dict[str, Any], y: np.ndarray, seconds: dict[str, float]) -> T
     return table
 
 
-def _draw(path: Path, probs: dict[str, Any], y: np.ndarray) -> None:
+def _draw(path: Path, probs: dict[str, np.ndarray], y: np.ndarray) -> None:
     """Write the reliability diagram, without a display."""
     from matplotlib.figure import Figure
 

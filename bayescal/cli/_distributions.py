@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from numpyro.distributions import Distribution
 
 
 class Entry(NamedTuple):
@@ -45,7 +48,7 @@ class Scaled:
     def __neg__(self) -> Scaled:
         return replace(self, shift=-self.shift, scale=-self.scale)
 
-    def to_numpyro(self) -> Any:
+    def to_numpyro(self) -> Distribution:
         """Return the NumPyro distribution."""
         import numpyro.distributions as dist
 

@@ -28,7 +28,7 @@ def say(message: object, severity: str = "") -> None:
 def library_call() -> Iterator[None]:
     """Make the library's input errors errors of the command, and its warnings single lines."""
 
-    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+    def show(message: Warning | str, *_: object, **__: object) -> None:
         say(message, "warning")
 
     with warnings.catch_warnings():

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -171,7 +172,7 @@ def _show(found: Evaluation, about: dict[str, str]) -> None:
     console.print(table)
 
 
-def _write_json(path: Path, values: dict[str, Any]) -> None:
+def _write_json(path: Path, values: Mapping[str, object]) -> None:
     text = json.dumps(values, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     if is_standard_output(path):
         print(text, end="")

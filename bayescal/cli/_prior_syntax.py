@@ -14,10 +14,14 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from bayescal.cli._distributions import DISTRIBUTIONS, Scaled, Value, add, build, multiply
 from bayescal.cli._errors import CommandError
+
+if TYPE_CHECKING:
+    from bayescal.models import Prior
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
@@ -38,7 +42,7 @@ class _Token(NamedTuple):
     position: int
 
 
-def parse_prior(text: str) -> Any:
+def parse_prior(text: str) -> Prior:
     """Return the prior that the text describes.
 
     Raises
@@ -79,7 +83,7 @@ class _Parser:
             _fail(f"expected {what}, found {_show(self.next)}", self.next)
         return self.take()
 
-    def prior(self) -> Any:
+    def prior(self) -> Prior:
         family = self.expect_name("a family such as gaussian")
         alternatives = _FAMILIES.get(family.text.lower())
         if alternatives is None:
@@ -87,7 +91,7 @@ class _Parser:
             _fail(f"unknown family {family.text!r}; known: {known}", family)
         self.expect(":", "after the family")
         allowed = list(dict.fromkeys(name for names in alternatives for name in names))
-        given: dict[str, Any] = {}
+        given: dict[str, Value] = {}
         while True:
             name = self.expect_name("the name of a parameter")
             if name.text not in allowed:
@@ -187,14 +191,16 @@ class _Parser:
         except ValueError as error:
             _fail(str(error), name)
 
-    def combine(self, operation: Any, left: Value, right: Value, sign: _Token) -> Value:
+    def combine(
+        self, operation: Callable[[Value, Value], Value], left: Value, right: Value, sign: _Token
+    ) -> Value:
         try:
             return operation(left, right)
         except ValueError as error:
             _fail(str(error), sign)
 
 
-def _tokens(text: str) -> Any:
+def _tokens(text: str) -> Iterator[_Token]:
     """Cut the text into tokens; the last one is the end."""
     position = 0
     stripped = text.rstrip()
@@ -218,7 +224,7 @@ def _fail(message: str, token: _Token) -> NoReturn:
     raise CommandError(f"--prior: {message} (character {token.position + 1})")
 
 
-def _make(family: str, given: dict[str, Value]) -> Any:
+def _make(family: str, given: dict[str, Value]) -> Prior:
     from bayescal.models import BetaPrior, GaussianPrior
 
     values = {n: v.to_numpyro() if isinstance(v, Scaled) else v for n, v in given.items()}

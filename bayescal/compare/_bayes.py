@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_count, check_finite
 from bayescal.compare.table import differences, read_table
 
@@ -67,8 +68,8 @@ class SignedRankMatrix(NamedTuple):
 
 
 def bayesian_signed_rank(
-    a: Any,
-    b: Any,
+    a: ArrayLike,
+    b: ArrayLike,
     *,
     margin: float = 0.0,
     prior_strength: float = 0.5,
@@ -149,7 +150,7 @@ def bayesian_signed_rank(
 
 
 def bayesian_signed_rank_matrix(
-    scores: Any,
+    scores: ArrayLike | Mapping[str, ArrayLike],
     *,
     margin: float = 0.0,
     prior_strength: float = 0.5,

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_finite
 
 __all__ = ["cliques"]
 
 
-def cliques(ranks: Any, significant: Any) -> list[tuple[int, ...]]:
+def cliques(ranks: ArrayLike, significant: ArrayLike) -> list[tuple[int, ...]]:
     """Return the maximal groups of methods, adjacent in rank, of which no pair differs.
 
     These are what the bars of a critical-difference diagram join. A group may lie between two

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_choice, check_level
 from bayescal._core.tables import TextTable
 from bayescal.compare._bayes import SignedRankMatrix, posterior_of
@@ -171,9 +172,9 @@ class Comparison:
 
 
 def compare(
-    scores: Any,
+    scores: ArrayLike | Mapping[str, ArrayLike],
     *,
-    names: Sequence[Any] | None = None,
+    names: Sequence[object] | None = None,
     level: float = 0.05,
     margin: float = 0.0,
     lower_is_better: bool = True,

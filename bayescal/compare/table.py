@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy
 
 __all__ = ["Table", "differences", "read_table"]
@@ -20,8 +21,8 @@ class Table(NamedTuple):
 
 
 def read_table(
-    scores: Any,
-    names: Sequence[Any] | None = None,
+    scores: ArrayLike | Mapping[str, ArrayLike],
+    names: Sequence[object] | None = None,
     *,
     lower_is_better: bool = True,
     finite: bool = True,

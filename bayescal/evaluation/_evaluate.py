@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_count, check_level, column_names, in_order
 from bayescal.evaluation import _page
 from bayescal.evaluation._findings import find
 from bayescal.evaluation._measured import Measured
-from bayescal.metrics import report
+from bayescal.metrics import Interval, report
 from bayescal.metrics.inputs import check_predictions
 
 __all__ = ["Evaluation", "evaluate"]
@@ -46,7 +48,7 @@ class Evaluation(Measured):
     weights : array of shape (n,) or None
     """
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the numbers as what JSON can hold; infinity is None."""
         totals = np.bincount(self.labels, self.weights, len(self.classes)).tolist()
         models = {}
@@ -102,7 +104,7 @@ class Evaluation(Measured):
         """
         return _page.build(self, title, about or {}, progress or _quiet)
 
-    def save_html(self, path: Any, **options: Any) -> None:
+    def save_html(self, path: str | os.PathLike[str], **options: Any) -> None:
         """Write the page of :meth:`to_html`, with its options.
 
         Parameters
@@ -115,11 +117,11 @@ class Evaluation(Measured):
 
 
 def evaluate(
-    probs: Any,
-    y: Any,
+    probs: ArrayLike | Mapping[str, ArrayLike],
+    y: ArrayLike,
     *,
-    classes: Sequence[Any] | None = None,
-    weights: Any = None,
+    classes: Sequence[object] | None = None,
+    weights: ArrayLike | None = None,
     level: float = 0.9,
     replicates: int = 1000,
     bins: int = 15,
@@ -222,7 +224,9 @@ def evaluate(
     )
 
 
-def _columns(probs: Any, y: Any, weights: Any, classes: Sequence[Any] | None) -> np.ndarray:
+def _columns(
+    probs: ArrayLike, y: ArrayLike, weights: ArrayLike | None, classes: Sequence[object] | None
+) -> np.ndarray:
     """Return probabilities, checked: (n, k), or (n,) of two classes."""
     array = as_numpy(probs, "probs")
     codes = range(array.shape[1] if array.ndim == 2 else 2)
@@ -233,9 +237,9 @@ def _columns(probs: Any, y: Any, weights: Any, classes: Sequence[Any] | None) ->
     return np.clip(array if array.dtype.kind == "f" else array.astype(np.float64), 0, 1)
 
 
-def _metrics(k: int, bins: int) -> dict[str, tuple[str, dict[str, Any]]]:
+def _metrics(k: int, bins: int) -> dict[str, tuple[str, dict[str, object]]]:
     """Return the metrics of a report, with these bins."""
-    chosen: dict[str, tuple[str, dict[str, Any]]] = {
+    chosen: dict[str, tuple[str, dict[str, object]]] = {
         "log loss": ("log_loss", {}),
         "Brier score": ("brier_score", {}),
         "accuracy": ("accuracy", {}),
@@ -247,16 +251,16 @@ def _metrics(k: int, bins: int) -> dict[str, tuple[str, dict[str, Any]]]:
     return chosen
 
 
-def _plain(intervals: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(intervals: Mapping[str, Interval]) -> dict[str, object]:
     return {metric: _finite(found._asdict()) for metric, found in intervals.items()}
 
 
-def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
+def _finite(values: Mapping[str, object]) -> dict[str, object]:
     return {
         key: None if isinstance(value, float) and not math.isfinite(value) else value
         for key, value in values.items()
     }
 
 
-def _quiet(*_: Any) -> None:
+def _quiet(*_: object) -> None:
     """Show nothing."""

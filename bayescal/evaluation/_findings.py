@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from statistics import NormalDist
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -63,7 +63,12 @@ class Finding(NamedTuple):
 
 
 def find(
-    probs: np.ndarray, y: np.ndarray, weights: Any, bins: int, resamples: int, seed: int
+    probs: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray | None,
+    bins: int,
+    resamples: int,
+    seed: int,
 ) -> Finding:
     """Return what there is to say of probabilities (n,) or (n, k)."""
     binary = probs.ndim == 1
@@ -95,7 +100,7 @@ def find(
     )
 
 
-def _bias_test(probs: np.ndarray, y: np.ndarray, weights: Any) -> CalibrationTest:
+def _bias_test(probs: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> CalibrationTest:
     """Test whether the mean probability is the frequency; whole weights are counts."""
     w = np.ones(len(y)) if weights is None else weights
     variance = probs * (1 - probs)

@@ -7,7 +7,7 @@ import html
 import io
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from bayescal.plots.style import COLORS
@@ -67,7 +67,7 @@ def theme_color(color: str, series: int = 0) -> str:
     return {"00": "currentColor", "ff": "var(--surface)"}.get(shade, "var(--muted)")
 
 
-def _used(root: Any) -> set[str]:
+def _used(root: ElementTree.Element) -> set[str]:
     """Return the names of parts that others refer to."""
     found = set()
     for element in root.iter():
@@ -78,7 +78,7 @@ def _used(root: Any) -> set[str]:
     return found
 
 
-def _write(element: Any, prefix: str, series: int, used: set[str]) -> str:
+def _write(element: ElementTree.Element, prefix: str, series: int, used: set[str]) -> str:
     """Return an element and what it holds as text."""
     tag = element.tag.split("}")[1]
     if tag in _DROPPED:
@@ -99,7 +99,7 @@ def _write(element: Any, prefix: str, series: int, used: set[str]) -> str:
 
 
 def _attributes(
-    element: Any, prefix: str, series: int, used: set[str]
+    element: ElementTree.Element, prefix: str, series: int, used: set[str]
 ) -> Iterator[tuple[str, str]]:
     for name, value in element.attrib.items():
         key = name.split("}")[-1]

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_count
 from bayescal.metrics.inputs import Predictions, check_many_labels, check_predictions
 from bayescal.metrics.registry import METRICS, streamed
 from bayescal.metrics.sums import collect
 
 #: A name, or a name and options of the function of that name.
-Choice = str | tuple[str, Mapping[str, Any]]
+Choice = str | tuple[str, Mapping[str, object]]
 
 
 class Accumulator:
@@ -69,7 +70,9 @@ class Accumulator:
         }
         self.cases = 0
 
-    def _setup(self, choices: dict[str, tuple[str, dict[str, Any]]], classes: int | None) -> None:
+    def _setup(
+        self, choices: dict[str, tuple[str, dict[str, object]]], classes: int | None
+    ) -> None:
         self._chosen, self._classes = choices, classes
         self._metrics = {
             name: streamed(metric, classes, options) for name, (metric, options) in choices.items()
@@ -83,7 +86,7 @@ class Accumulator:
         if not self._many and classes == 1:
             raise ValueError("classes must be at least 2, or None for P(y = 1); got 1")
 
-    def add(self, probs: Any, y: Any, weights: Any = None) -> None:
+    def add(self, probs: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None) -> None:
         """Add a batch.
 
         Parameters
@@ -159,14 +162,14 @@ class Accumulator:
         if not self.cases:
             raise ValueError("an accumulator must have cases before it has results: call add")
 
-    def _check(self, probs: Any, y: Any, weights: Any) -> Predictions:
+    def _check(self, probs: ArrayLike, y: ArrayLike, weights: ArrayLike | None) -> Predictions:
         checked = (check_many_labels if self._many else check_predictions)(probs, y, weights)
         if checked.columns != self._classes:
             wanted = "(n,)" if self._classes is None else f"(n, {self._classes})"
             raise ValueError(f"probs must have shape {wanted}, got {checked.probs.shape}")
         return checked
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {
             "metrics": self._chosen,
             "classes": self._classes,
@@ -184,7 +187,7 @@ class Accumulator:
 
 def _choices(
     metrics: Sequence[Choice] | Mapping[str, Choice],
-) -> dict[str, tuple[str, dict[str, Any]]]:
+) -> dict[str, tuple[str, dict[str, object]]]:
     """Return metric and options by the name of the result."""
     if isinstance(metrics, str):
         raise TypeError(f"metrics must be a sequence or a mapping, got {metrics!r}")
@@ -195,7 +198,7 @@ def _choices(
         named = [(str(name), choice) for name, choice in metrics.items()]
     else:
         named = [(None, choice) for choice in metrics]
-    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    found: dict[str, tuple[str, dict[str, object]]] = {}
     for given, choice in named:
         metric, options = (choice, {}) if isinstance(choice, str) else choice
         name = given or metric

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_choice, check_count, check_level
 from bayescal.metrics._replicates import replicate
 from bayescal.metrics._skce import make_skce
@@ -44,13 +45,13 @@ class Interval(NamedTuple):
 
 def bootstrap(
     metric: str,
-    probs: Any,
-    y: Any,
+    probs: ArrayLike,
+    y: ArrayLike,
     *,
     replicates: int = 1000,
     seed: int = 0,
-    weights: Any = None,
-    **options: Any,
+    weights: ArrayLike | None = None,
+    **options: object,
 ) -> np.ndarray:
     """Return a metric of cases that are drawn anew, with replacement, again and again.
 
@@ -102,15 +103,15 @@ def bootstrap(
 
 def interval(
     metric: str,
-    probs: Any,
-    y: Any,
+    probs: ArrayLike,
+    y: ArrayLike,
     *,
     level: float = 0.9,
     method: Literal["auto", "analytic", "bootstrap"] = "auto",
     replicates: int = 1000,
     seed: int = 0,
-    weights: Any = None,
-    **options: Any,
+    weights: ArrayLike | None = None,
+    **options: object,
 ) -> Interval:
     r"""Return a metric with a confidence interval.
 
@@ -166,15 +167,15 @@ def interval(
 
 def difference(
     metric: str,
-    first: Any,
-    second: Any,
-    y: Any,
+    first: ArrayLike,
+    second: ArrayLike,
+    y: ArrayLike,
     *,
     level: float = 0.9,
     replicates: int = 1000,
     seed: int = 0,
-    weights: Any = None,
-    **options: Any,
+    weights: ArrayLike | None = None,
+    **options: object,
 ) -> Interval:
     """Return the difference of a metric between two models of the same cases: first less second.
 
@@ -226,9 +227,9 @@ class Measured:
     def __init__(
         self,
         metric: str,
-        probs: Any,
-        y: Any,
-        weights: Any,
+        probs: ArrayLike,
+        y: ArrayLike,
+        weights: ArrayLike | None,
         options: Mapping[str, Any],
         replicates: int,
         seed: int,
@@ -267,7 +268,11 @@ class Measured:
 
 
 def prepare(
-    metric: str, probs: Any, y: Any, weights: Any, options: Mapping[str, Any]
+    metric: str,
+    probs: ArrayLike,
+    y: ArrayLike,
+    weights: ArrayLike | None,
+    options: Mapping[str, Any],
 ) -> tuple[Predictions, Metric]:
     """Return checked predictions, and the metric of that name."""
     if metric not in METRICS:

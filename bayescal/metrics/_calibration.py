@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.binning import binned_error
 from bayescal._core.checks import check_choice, check_count
 from bayescal.metrics._events import SINGLE, Kind, find_events, number_of_groups, resolve_kind
@@ -45,13 +47,13 @@ class ReliabilityCurve(NamedTuple):
 
 
 def reliability_curve(
-    probs: Any,
-    y: Any,
+    probs: ArrayLike,
+    y: ArrayLike,
     *,
     bins: int = 15,
     binning: Binning = "equal_width",
     kind: Literal["binary", "confidence"] | None = None,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
 ) -> ReliabilityCurve:
     r"""Mean predicted and observed frequency, bin by bin.
 
@@ -109,15 +111,15 @@ def reliability_curve(
 
 
 def ece(
-    probs: Any,
-    y: Any,
+    probs: ArrayLike,
+    y: ArrayLike,
     *,
     bins: int = 15,
     binning: Binning = "equal_width",
     kind: Kind | None = None,
     k: int | None = None,
     norm: float = 1,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
 ) -> float:
     r"""Return the expected calibration error: the mean gap of predicted and observed frequency.
 
@@ -192,11 +194,11 @@ def ece(
 def make_ece(
     columns: int | None,
     *,
-    bins: Any = 15,
-    binning: Any = "equal_width",
-    kind: Any = None,
-    k: Any = None,
-    norm: Any = 1,
+    bins: int = 15,
+    binning: str = "equal_width",
+    kind: str | None = None,
+    k: int | None = None,
+    norm: float = 1,
 ) -> BinnedError | EqualMassError:
     """Check options, and return the metric for probabilities with so many columns."""
     norm, bins = check_norm(norm), check_count(bins, "bins")
@@ -220,15 +222,15 @@ class _Binned(BinMetric):
     def groups(self) -> int:
         return self.parts * self.labels
 
-    def split(self, data: Predictions, xp: Any) -> Iterator[Group]:
+    def split(self, data: Predictions, xp: ModuleType) -> Iterator[Group]:
         events = find_events(data, self.kind, self.ranks, xp)
         return event_groups(events, data.weights, self.labels, xp)
 
-    def by_cell(self, data: Predictions, cells: int, xp: Any) -> tuple[Piece, Piece, Piece]:
+    def by_cell(self, data: Predictions, cells: int, xp: ModuleType) -> tuple[Piece, Piece, Piece]:
         events = find_events(data, self.kind, self.ranks, xp)
         return event_pieces(events, cells, self.labels, xp)
 
-    def finish(self, sums: Any, ratio: Any, xp: Any) -> Any:
+    def finish(self, sums: Array, ratio: Any, xp: ModuleType) -> Array:
         return binned_error(sums, self.norm, xp)
 
 

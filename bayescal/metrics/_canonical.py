@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.binning import equal_width_cell
 from bayescal._core.checks import check_choice, check_count
 from bayescal.metrics._distances import lengths, residuals
@@ -17,12 +19,12 @@ from bayescal.metrics.sums import DirectMetric, compute, sum_matrix
 
 
 def canonical_ece(
-    probs: Any,
-    y: Any,
+    probs: ArrayLike,
+    y: ArrayLike,
     *,
     bins: int = 10,
     distance: Literal["total_variation", "euclidean"] = "total_variation",
-    weights: Any = None,
+    weights: ArrayLike | None = None,
 ) -> float:
     r"""Return the calibration error of whole vectors: mean distance of prediction and frequency.
 
@@ -76,7 +78,7 @@ def canonical_ece(
 
 
 def make_canonical(
-    columns: int | None, *, bins: Any = 10, distance: Any = "total_variation"
+    columns: int | None, *, bins: int = 10, distance: str = "total_variation"
 ) -> CanonicalError:
     """Check options, and return the metric for probabilities with so many columns."""
     check_choice(distance, "distance", ("total_variation", "euclidean"))
@@ -90,7 +92,7 @@ class CanonicalError(DirectMetric):
     bins: int
     distance: str
 
-    def compute(self, data: Predictions, xp: Any) -> Any:
+    def compute(self, data: Predictions, xp: ModuleType) -> Array:
         weights = data.weights
         gaps = residuals(data, xp)
         cell = self._cells(data, xp)
@@ -108,7 +110,7 @@ class CanonicalError(DirectMetric):
         sums = np.stack([matrix @ (weights * gap[:, None]) for gap in gaps.T], axis=-1)
         return lengths(sums, self.distance, np).sum(axis=0) / weights.sum(axis=0)
 
-    def _cells(self, data: Predictions, xp: Any) -> Any:
+    def _cells(self, data: Predictions, xp: ModuleType) -> Any:
         """Return the number (n,) of the cell of each case."""
         place = equal_width_cell(data.probs, self.bins, xp)
         if place.ndim == 1:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_choice
 from bayescal.metrics._events import SINGLE, find_events, resolve_kind
 from bayescal.metrics.inputs import check_eps, check_predictions
@@ -42,13 +43,13 @@ class Corp(NamedTuple):
 
 
 def corp(
-    probs: Any,
-    y: Any,
+    probs: ArrayLike,
+    y: ArrayLike,
     *,
     score: Literal["brier", "log_loss"] = "brier",
     kind: Literal["binary", "confidence"] | None = None,
     eps: float | None = None,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
 ) -> Corp:
     r"""Return the decomposition of a score into miscalibration, discrimination and uncertainty.
 

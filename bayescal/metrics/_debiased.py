@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import jax
 import numpy as np
 
+from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.checks import check_choice
 from bayescal.metrics._calibration import BinnedError, Binning, EqualMassError, make_ece
 from bayescal.metrics._events import Kind
@@ -17,15 +19,15 @@ from bayescal.metrics.sums import Piece, compute, size_pieces, sizes
 
 
 def debiased_ece(
-    probs: Any,
-    y: Any,
+    probs: ArrayLike,
+    y: ArrayLike,
     *,
     bins: int = 15,
     binning: Binning = "equal_mass",
     kind: Kind | None = None,
     k: int | None = None,
     norm: int = 2,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
 ) -> float:
     r"""Return the calibration error over bins, corrected for the chance that is in bins.
 
@@ -96,7 +98,7 @@ def debiased_ece(
 
 
 def make_debiased(
-    columns: int | None, *, binning: Any = "equal_mass", norm: Any = 2, **options: Any
+    columns: int | None, *, binning: str = "equal_mass", norm: float = 2, **options: Any
 ) -> DebiasedError | DebiasedMassError:
     """Check options, and return the metric for probabilities with so many columns."""
     check_choice(norm, "norm", (2, 1))
@@ -111,11 +113,11 @@ class DebiasedError(BinnedError):
 
     rows = 5
 
-    def pieces(self, data: Predictions, xp: Any) -> tuple[Piece, ...]:
+    def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
         found = super().pieces(data, xp)
         return *found, *size_pieces(found[0].cell, data.weights)
 
-    def value(self, sums: Any, xp: Any) -> Any:
+    def value(self, sums: Array, xp: ModuleType) -> Array:
         size = sizes(sums[0], sums[3], sums[4, 0], xp)
         return debiased_error(sums[:3], size, int(self.norm), xp)
 
@@ -124,11 +126,11 @@ class DebiasedError(BinnedError):
 class DebiasedMassError(EqualMassError):
     """The debiased error over bins of equal mass."""
 
-    def finish(self, sums: Any, ratio: Any, xp: Any) -> Any:
+    def finish(self, sums: Array, ratio: Any, xp: ModuleType) -> Array:
         return debiased_error(sums, sums[0] * ratio, int(self.norm), xp)
 
 
-def debiased_error(sums: Any, size: Any, norm: int, xp: Any) -> Any:
+def debiased_error(sums: Array, size: Array, norm: int, xp: ModuleType) -> Array:
     """Return the debiased error over bins; ``size`` is the number of cases in each.
 
     With norm 2 the variance of the mean outcome is taken off each squared gap; with norm 1 twice

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 
+from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.checks import as_numpy, check_count, check_finite
 from bayescal.metrics._distances import as_rows
 from bayescal.metrics.inputs import Predictions, check_predictions, check_truth
@@ -34,7 +36,13 @@ class DecisionCost(NamedTuple):
     realised: float | None
 
 
-def decision_cost(probs: Any, y: Any = None, *, costs: Any, weights: Any = None) -> DecisionCost:
+def decision_cost(
+    probs: ArrayLike,
+    y: ArrayLike | None = None,
+    *,
+    costs: ArrayLike,
+    weights: ArrayLike | None = None,
+) -> DecisionCost:
     r"""Return what decisions are expected to cost, which is best, and what it does cost.
 
     .. math:: e_{id} = \sum_j p_{ij} c_{jd}, \qquad \delta_i = \arg\min_d e_{id}, \qquad
@@ -94,14 +102,14 @@ def decision_cost(probs: Any, y: Any = None, *, costs: Any, weights: Any = None)
 
 
 def loss_gap(
-    probs: Any,
-    y: Any,
+    probs: ArrayLike,
+    y: ArrayLike,
     *,
-    losses: Any = None,
+    losses: ArrayLike | None = None,
     functions: int = 500,
     decisions: int = 2,
     seed: int = 0,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
 ) -> float:
     r"""Return the average loss gap: how far expected and actual losses are apart.
 
@@ -167,10 +175,10 @@ def loss_gap(
 def make_loss_gap(
     columns: int | None,
     *,
-    losses: Any = None,
-    functions: Any = 500,
-    decisions: Any = 2,
-    seed: Any = 0,
+    losses: ArrayLike | None = None,
+    functions: int = 500,
+    decisions: int = 2,
+    seed: int = 0,
 ) -> LossGap:
     """Check options, and return the metric for probabilities with so many columns."""
     k = columns or 2
@@ -198,7 +206,7 @@ class LossGap(SumMetric):
     def width(self, columns: int) -> int:
         return self.losses.shape[0] * self.losses.shape[2]
 
-    def pieces(self, data: Predictions, xp: Any) -> tuple[Piece, ...]:
+    def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
         functions, k, decisions = self.losses.shape
         probs = data.probs if data.probs.ndim == 2 else as_rows(data.probs, xp)
         by_class = xp.asarray(np.moveaxis(self.losses, 1, 0).reshape(k, -1), dtype=probs.dtype)
@@ -209,5 +217,5 @@ class LossGap(SumMetric):
         gap = xp.take_along_axis(expected - actual, chosen, axis=2)[:, :, 0]
         return Piece(..., gap), Piece(None, None)
 
-    def value(self, sums: Any, xp: Any) -> Any:
+    def value(self, sums: Array, xp: ModuleType) -> Array:
         return xp.abs(sums[0]).mean() / sums[1, 0]

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
 
+from bayescal._core.arrays import Array
 from bayescal._core.blas import single_threaded_blas
 from bayescal.metrics.inputs import Predictions
 
 T = TypeVar("T")
+A = TypeVar("A", bound=Array)
 #: Pairs of a block: what the processor's cache holds.
 _BLOCK = 1 << 17
 #: Up to so many cases the distances of all pairs are sorted at once.
@@ -20,18 +23,18 @@ _FEW = 1000
 _CELLS = 1 << 16
 
 
-def as_rows(probs: Any, xp: Any = np) -> Any:
+def as_rows(probs: A, xp: ModuleType = np) -> A:
     """Return probabilities (n, k), of P(y = 1) as of two classes."""
     return probs if probs.ndim == 2 else xp.stack([1 - probs, probs], axis=1)
 
 
-def residuals(data: Predictions, xp: Any = np) -> Any:
+def residuals(data: Predictions, xp: ModuleType = np) -> Any:
     """Return outcomes less probabilities, (n, k)."""
     probs = as_rows(data.probs, xp)
     return (data.y[:, None] == xp.arange(probs.shape[1])).astype(probs.dtype) - probs
 
 
-def lengths(difference: Any, distance: str, xp: Any) -> Any:
+def lengths(difference: A, distance: str, xp: ModuleType) -> A:
     """Return the lengths (...) of differences (..., k)."""
     if distance == "total_variation":
         return xp.abs(difference).sum(axis=-1) / 2

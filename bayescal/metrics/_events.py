@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from bayescal._core.arrays import Array
 from bayescal._core.checks import check_choice, check_count
 from bayescal.metrics.inputs import Predictions
 
@@ -35,13 +37,13 @@ class Events(NamedTuple):
     """
 
     predicted: Any
-    label: Any
-    happened: Any
-    which: Any
+    label: Array | None
+    happened: Array
+    which: Array
 
 
 def resolve_kind(
-    kind: Any, k: Any, columns: int | None, kinds: tuple[str, ...] = KINDS
+    kind: str | None, k: int | None, columns: int | None, kinds: tuple[str, ...] = KINDS
 ) -> tuple[str, int]:
     """Return the kind of events, by default that which fits the shape, and the number of ranks.
 
@@ -70,7 +72,7 @@ def number_of_groups(kind: str, ranks: int, columns: int | None) -> tuple[int, i
     return parts, classes if kind in _BY_LABEL else 1
 
 
-def find_events(data: Predictions, kind: str, ranks: int, xp: Any) -> Events:
+def find_events(data: Predictions, kind: str, ranks: int, xp: ModuleType) -> Events:
     """Return the events of a kind; ``xp`` is NumPy or jax.numpy."""
     probs, y = data.probs, data.y
     if kind == "binary":
@@ -91,7 +93,7 @@ def find_events(data: Predictions, kind: str, ranks: int, xp: Any) -> Events:
     return Events(predicted, by_label, hit.any(axis=1), hit.argmax(axis=1))
 
 
-def largest(probs: Any, xp: Any) -> tuple[Any, Any]:
+def largest(probs: Array, xp: ModuleType) -> tuple[Array, Array]:
     """Return the largest of each row, and the lowest class that has it."""
     if xp is not np or probs.shape[1] > 64:
         label = probs.argmax(axis=1)
@@ -106,12 +108,12 @@ def largest(probs: Any, xp: Any) -> tuple[Any, Any]:
     return best, label.astype(np.intp)
 
 
-def at_hit(events: Events, values: Any, xp: Any) -> Any:
+def at_hit(events: Events, values: Array, xp: ModuleType) -> Array:
     """Return what stands in ``values`` (n,) or (n, parts) at the part that happened."""
     return values if values.ndim == 1 else of_class(values, events.which, xp)
 
 
-def of_class(probs: Any, y: Any, xp: Any) -> Any:
+def of_class(probs: Array, y: Array, xp: ModuleType) -> Array:
     """Return the probability (n,) of the class that happened."""
     if xp is np:
         return probs[np.arange(len(y)), y]

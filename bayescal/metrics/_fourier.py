@@ -8,16 +8,20 @@ by the kernel's characteristic function.
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import Array
+
+A = TypeVar("A", bound=Array)
 #: Cells of the grid; there is one node more.
 GRID = 1 << 14
 
 
-def split_nodes(predicted: Any, xp: Any) -> tuple[Any, Any]:
+def split_nodes(predicted: A, xp: ModuleType) -> tuple[A, A]:
     """Return the two nodes (n, 2) beside each prediction, and the share of it at each."""
     place = predicted * GRID
     integer = np.intp if xp is np else jnp.int32
@@ -26,7 +30,7 @@ def split_nodes(predicted: Any, xp: Any) -> tuple[Any, Any]:
     return xp.stack([lower, lower + 1], axis=1), xp.stack([1 - upper, upper], axis=1)
 
 
-def transform(rows: Any, xp: Any) -> Any:
+def transform(rows: Array, xp: ModuleType) -> Any:
     """Return the real Fourier coefficients (..., nodes) of what stands at nodes, continued evenly.
 
     With jax.numpy ``rows`` is a single one.
@@ -42,7 +46,7 @@ def transform(rows: Any, xp: Any) -> Any:
     return xp.fft.rfft(mirrored).real
 
 
-def smooth(spectra: Any, xp: Any) -> Any:
+def smooth(spectra: Array, xp: ModuleType) -> Any:
     """Return densities (..., nodes) from Fourier coefficients (..., nodes)."""
     if xp is np:
         from scipy.fft import dct
@@ -51,13 +55,13 @@ def smooth(spectra: Any, xp: Any) -> Any:
     return xp.fft.irfft(spectra, 2 * GRID)[: GRID + 1] * GRID
 
 
-def integral(values: Any, xp: Any) -> Any:
+def integral(values: Array, xp: ModuleType) -> Any:
     """Return the integral over [0, 1] by the trapezoidal rule."""
     ends = values[..., 0] + values[..., -1]
     return (values.sum(axis=-1) - ends / 2) / (values.shape[-1] - 1)
 
 
-def gaussian(width: Any, xp: Any) -> Any:
+def gaussian(width: Array | float, xp: ModuleType) -> Any:
     """Return the characteristic function of a Gaussian at multiples of pi."""
     frequency = xp.asarray(np.pi * np.arange(GRID + 1), dtype=float)
     return xp.exp(-((frequency * width) ** 2) / 2)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
 
+from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.checks import check_choice
 from bayescal.metrics._events import SINGLE, find_events, resolve_kind
 from bayescal.metrics._fourier import GRID, gaussian, integral, smooth, split_nodes, transform
@@ -20,14 +22,14 @@ _HIGHEST = 700.0
 
 
 def kde_ece(
-    probs: Any,
-    y: Any,
+    probs: ArrayLike,
+    y: ArrayLike,
     *,
     kind: Literal["binary", "confidence"] | None = None,
     kernel: Literal["triweight", "gaussian"] = "triweight",
     bandwidth: float | None = None,
     norm: int = 1,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
 ) -> float:
     r"""Return the calibration error from kernel density estimates.
 
@@ -93,10 +95,10 @@ def kde_ece(
 def make_kde(
     columns: int | None,
     *,
-    kind: Any = None,
-    kernel: Any = "triweight",
-    bandwidth: Any = None,
-    norm: Any = 1,
+    kind: str | None = None,
+    kernel: str = "triweight",
+    bandwidth: float | None = None,
+    norm: float = 1,
 ) -> DensityError:
     """Check options, and return the metric for probabilities with so many columns."""
     kind, _ = resolve_kind(kind, None, columns, SINGLE)
@@ -123,7 +125,7 @@ class DensityError(SumMetric):
     def width(self, columns: int) -> int:
         return columns + 6
 
-    def pieces(self, data: Predictions, xp: Any) -> tuple[Piece, ...]:
+    def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
         events = find_events(data, self.kind, 1, xp)
         node, share = split_nodes(events.predicted, xp)
         happened = events.happened.astype(events.predicted.dtype)
@@ -138,14 +140,14 @@ class DensityError(SumMetric):
             *size_pieces(None, data.weights),
         )
 
-    def value(self, sums: Any, xp: Any) -> Any:
+    def value(self, sums: Array, xp: ModuleType) -> Array:
         return self._norm(sums, self._factors(sums[2:, 0], xp), xp)
 
     def values(self, sums: np.ndarray) -> np.ndarray:
         factors = np.stack([self._factors(each, np, _HIGHEST) for each in sums[:, 2:, 0]])
         return self._norm(np.moveaxis(sums, 1, 0), factors, np)
 
-    def _factors(self, totals: Any, xp: Any, highest: float = np.inf) -> Any:
+    def _factors(self, totals: Array, xp: ModuleType, highest: float = np.inf) -> Any:
         """Return the kernel's characteristic function for sums (5,) over all cases.
 
         Frequencies of more than ``highest`` standard deviations are left at zero.
@@ -160,7 +162,7 @@ class DensityError(SumMetric):
             return gaussian(width, xp)
         return _triweight(width, xp, highest)
 
-    def _norm(self, sums: Any, factors: Any, xp: Any) -> Any:
+    def _norm(self, sums: Array, factors: Array, xp: ModuleType) -> Any:
         """Return the error for sums (rows, ..., nodes) and factors (..., nodes) of frequencies."""
         mass = sums[2, ..., :1]
         density, happened = (
@@ -174,7 +176,7 @@ class DensityError(SumMetric):
         return xp.sqrt(integral(xp.where(filled, gap**2 / xp.where(filled, density, 1), 0), xp))
 
 
-def _triweight(width: Any, xp: Any, highest: float) -> Any:
+def _triweight(width: Array, xp: ModuleType, highest: float) -> Any:
     """Return that of a triweight kernel, 105 j_3(s) / s**3 with a spherical Bessel function."""
     frequency = xp.asarray(np.pi * np.arange(GRID + 1), dtype=float)
     s = 3 * width * frequency
@@ -188,7 +190,7 @@ def _triweight(width: Any, xp: Any, highest: float) -> Any:
     )
 
 
-def _triweight_near(s: Any) -> Any:
+def _triweight_near(s: Array) -> Array:
     series, term = s**0, s**0
     for m in range(1, 10):
         term = term * (-(s**2)) / (2 * m * (2 * m + 7))
@@ -196,7 +198,7 @@ def _triweight_near(s: Any) -> Any:
     return series
 
 
-def _triweight_far(s: Any, xp: Any) -> Any:
+def _triweight_far(s: Array, xp: ModuleType) -> Array:
     inverse = 1 / s
     square = inverse**2
     bessel = (15 * square - 6) * inverse * xp.sin(s) - (15 * square - 1) * xp.cos(s)

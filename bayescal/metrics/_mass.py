@@ -5,11 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import Array
 from bayescal._core.binning import cut_cells, equal_mass_sums, equal_width_cell, shift_bound
 from bayescal.metrics._events import Events, at_hit
 from bayescal.metrics._mass_many import mass_sums_many
@@ -31,15 +33,15 @@ class BinMetric(Metric, ABC):
         """Number of groups."""
 
     @abstractmethod
-    def split(self, data: Predictions, xp: Any) -> Iterator[Group]:
+    def split(self, data: Predictions, xp: ModuleType) -> Iterator[Group]:
         """Yield the groups; NumPy may leave out those that are empty."""
 
     @abstractmethod
-    def by_cell(self, data: Predictions, cells: int, xp: Any) -> tuple[Piece, Piece, Piece]:
+    def by_cell(self, data: Predictions, cells: int, xp: ModuleType) -> tuple[Piece, Piece, Piece]:
         """Return weights, predictions and outcomes by cell of equal width, group after group."""
 
     @abstractmethod
-    def finish(self, sums: Any, ratio: Any, xp: Any) -> Any:
+    def finish(self, sums: Array, ratio: Any, xp: ModuleType) -> Array:
         """Return the metric; ``ratio`` is the number of cases for a weight of one."""
 
 
@@ -52,23 +54,23 @@ class WidthMetric(BinMetric, SumMetric):
     def cells(self) -> int:
         return self.groups * self.bins
 
-    def pieces(self, data: Predictions, xp: Any) -> tuple[Piece, ...]:
+    def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
         return self.by_cell(data, self.bins, xp)
 
-    def value(self, sums: Any, xp: Any) -> Any:
+    def value(self, sums: Array, xp: ModuleType) -> Array:
         return self.finish(sums, None, xp)
 
 
 class MassMetric(BinMetric, DirectMetric):
     """Such a function, over bins of equal mass."""
 
-    def sums(self, data: Predictions, xp: Any) -> Any:
+    def sums(self, data: Predictions, xp: ModuleType) -> Any:
         """Return the sums over bins."""
         whole = (data.weights == xp.floor(data.weights)).all()
         found = [equal_mass_sums(*g, self.bins, whole, xp) for g in self.split(data, xp)]
         return xp.concatenate(found, axis=1)
 
-    def compute(self, data: Predictions, xp: Any) -> Any:
+    def compute(self, data: Predictions, xp: ModuleType) -> Array:
         weights = data.weights
         whole = (weights == xp.floor(weights)).all()
         # Effective sizes of bins, if weights are spread over bins as over all cases.
@@ -106,11 +108,11 @@ class MassHistogram(SumMetric):
     def width(self, columns: int) -> int:
         return 2 * columns
 
-    def pieces(self, data: Predictions, xp: Any) -> tuple[Piece, ...]:
+    def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
         found = self.metric.by_cell(data, self.width_cells, xp)
         return *found, *size_pieces(None, data.weights), Piece(None, None)
 
-    def value(self, sums: Any, xp: Any) -> Any:
+    def value(self, sums: Array, xp: ModuleType) -> Array:
         groups, bins = self.metric.groups, self.metric.bins
         by_group = sums[:3].reshape(3, groups, self.width_cells)
         whole = sums[4, 0] == 0
@@ -126,7 +128,7 @@ class MassHistogram(SumMetric):
         return sum(shift_bound(mass, bins, whole) for mass in by_group) / float(sums[0].sum())
 
 
-def event_groups(events: Events, weights: Any, labels: int, xp: Any) -> Iterator[Group]:
+def event_groups(events: Events, weights: Array, labels: int, xp: ModuleType) -> Iterator[Group]:
     """Yield predictions, outcomes and weights of each part and label."""
     single = events.predicted.ndim == 1
     for j in range(1 if single else events.predicted.shape[1]):
@@ -145,7 +147,9 @@ def event_groups(events: Events, weights: Any, labels: int, xp: Any) -> Iterator
                 yield predicted[own], observed[own], weights[own]
 
 
-def event_pieces(events: Events, bins: int, labels: int, xp: Any) -> tuple[Piece, Piece, Piece]:
+def event_pieces(
+    events: Events, bins: int, labels: int, xp: ModuleType
+) -> tuple[Piece, Piece, Piece]:
     """Return weights, predictions and outcomes by bin of equal width, part and label."""
     cell = equal_width_cell(events.predicted, bins, xp)
     if events.label is not None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Literal
 
+from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.binning import binned_error, equal_width_cell
 from bayescal._core.checks import check_choice, check_count, check_level
 from bayescal.metrics._calibration import BINNINGS, Binning
@@ -15,14 +17,14 @@ from bayescal.metrics.sums import MeanMetric, Piece, compute
 
 
 def multilabel_ece(
-    probs: Any,
-    y: Any,
+    probs: ArrayLike,
+    y: ArrayLike,
     *,
     average: Literal["total", "weighted", "mean"] = "total",
     bins: int = 10,
     binning: Binning = "equal_width",
     norm: float = 1,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
 ) -> float:
     r"""Return the calibration errors of all labels, put together.
 
@@ -80,7 +82,9 @@ def multilabel_ece(
     return compute(metric, checked)
 
 
-def hamming_loss(probs: Any, y: Any, *, threshold: float = 0.5, weights: Any = None) -> float:
+def hamming_loss(
+    probs: ArrayLike, y: ArrayLike, *, threshold: float = 0.5, weights: ArrayLike | None = None
+) -> float:
     r"""Return the share of labels that are wrong.
 
     .. math:: \frac{\sum_i w_i \sum_{l=1}^L [(p_{il} > t) \neq y_{il}]}{L \sum_i w_i}
@@ -123,10 +127,10 @@ def hamming_loss(probs: Any, y: Any, *, threshold: float = 0.5, weights: Any = N
 def make_multilabel(
     columns: int | None,
     *,
-    average: Any = "total",
-    bins: Any = 10,
-    binning: Any = "equal_width",
-    norm: Any = 1,
+    average: str = "total",
+    bins: int = 10,
+    binning: str = "equal_width",
+    norm: float = 1,
 ) -> LabelError | LabelMassError:
     """Check options, and return the metric for so many labels."""
     check_choice(average, "average", ("total", "weighted", "mean"))
@@ -135,7 +139,7 @@ def make_multilabel(
     return cls(columns or 1, average, check_count(bins, "bins"), check_norm(norm))
 
 
-def make_hamming(columns: int | None, *, threshold: Any = 0.5) -> HammingLoss:
+def make_hamming(columns: int | None, *, threshold: float = 0.5) -> HammingLoss:
     """Check options, and return the metric for so many labels."""
     return HammingLoss(columns or 1, check_level(threshold, "threshold"))
 
@@ -151,17 +155,17 @@ class _Labels(BinMetric):
     def groups(self) -> int:
         return self.labels
 
-    def split(self, data: Predictions, xp: Any) -> Iterator[Group]:
+    def split(self, data: Predictions, xp: ModuleType) -> Iterator[Group]:
         for j in range(self.labels):
             yield data.probs[:, j], data.y[:, j].astype(data.probs.dtype), data.weights
 
-    def by_cell(self, data: Predictions, cells: int, xp: Any) -> tuple[Piece, Piece, Piece]:
+    def by_cell(self, data: Predictions, cells: int, xp: ModuleType) -> tuple[Piece, Piece, Piece]:
         cell = equal_width_cell(data.probs, cells, xp)
         cell = cell + cells * xp.arange(self.labels).astype(cell.dtype)
         happened = data.y.astype(data.probs.dtype)
         return Piece(cell, None), Piece(cell, data.probs), Piece(cell, happened)
 
-    def finish(self, sums: Any, ratio: Any, xp: Any) -> Any:
+    def finish(self, sums: Array, ratio: Any, xp: ModuleType) -> Array:
         by_label = sums[:3].reshape(3, self.labels, self.bins)
         errors = xp.stack([binned_error(by_label[:, j], self.norm, xp) for j in range(self.labels)])
         if self.average == "mean":
@@ -191,6 +195,6 @@ class HammingLoss(MeanMetric):
     labels: int
     threshold: float
 
-    def cost(self, data: Predictions, xp: Any) -> Any:
+    def cost(self, data: Predictions, xp: ModuleType) -> Array:
         wrong = (data.probs > self.threshold) != (data.y == 1)
         return wrong.astype(data.probs.dtype).mean(axis=1)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_count, check_level
 from bayescal._core.tables import TextTable
 from bayescal.metrics._bootstrap import Interval, Measured
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 #: A metric's name and options, by what it is called in the table.
-Choices = Mapping[str, tuple[str, Mapping[str, Any]]]
-_BINARY: dict[str, tuple[str, dict[str, Any]]] = {
+Choices = Mapping[str, tuple[str, Mapping[str, object]]]
+_BINARY: dict[str, tuple[str, dict[str, object]]] = {
     "log loss": ("log_loss", {}),
     "Brier score": ("brier_score", {}),
     "accuracy": ("accuracy", {}),
@@ -92,14 +93,14 @@ class Report:
 
 
 def report(
-    probs: Any,
-    y: Any,
+    probs: ArrayLike | Mapping[str, ArrayLike],
+    y: ArrayLike,
     *,
     metrics: Choices | Sequence[str] | None = None,
     level: float = 0.9,
     replicates: int = 1000,
     seed: int = 0,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
 ) -> Report:
     """Measure one model, or several on the same cases, and say how sure that is.
 

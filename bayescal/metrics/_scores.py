@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
+from bayescal._core.arrays import Array, ArrayLike
 from bayescal.metrics._events import largest, of_class
 from bayescal.metrics.inputs import Predictions, check_eps, check_predictions
 from bayescal.metrics.sums import MeanMetric, compute
 
 
-def log_loss(probs: Any, y: Any, *, weights: Any = None, eps: float | None = None) -> float:
+def log_loss(
+    probs: ArrayLike, y: ArrayLike, *, weights: ArrayLike | None = None, eps: float | None = None
+) -> float:
     r"""Logarithmic loss, the mean negative log probability of what happened.
 
     .. math:: -\frac{\sum_i w_i \ln p_{i, y_i}}{\sum_i w_i}
@@ -58,7 +61,7 @@ def log_loss(probs: Any, y: Any, *, weights: Any = None, eps: float | None = Non
     return compute(LogLoss(check_eps(eps, checked.eps)), checked)
 
 
-def brier_score(probs: Any, y: Any, *, weights: Any = None) -> float:
+def brier_score(probs: ArrayLike, y: ArrayLike, *, weights: ArrayLike | None = None) -> float:
     r"""Brier score, the mean squared distance between probability and outcome.
 
     .. math:: \frac{\sum_i w_i (p_i - y_i)^2}{\sum_i w_i}
@@ -100,7 +103,7 @@ def brier_score(probs: Any, y: Any, *, weights: Any = None) -> float:
     return compute(BrierScore(), check_predictions(probs, y, weights))
 
 
-def accuracy(probs: Any, y: Any, *, weights: Any = None) -> float:
+def accuracy(probs: ArrayLike, y: ArrayLike, *, weights: ArrayLike | None = None) -> float:
     r"""Share of cases whose most probable class is the one that happened.
 
     A probability of exactly one half, like all ties, goes to the lowest class.
@@ -142,7 +145,7 @@ class LogLoss(MeanMetric):
 
     eps: float | None = None
 
-    def cost(self, data: Predictions, xp: Any) -> Any:
+    def cost(self, data: Predictions, xp: ModuleType) -> Array:
         eps = data.eps if self.eps is None else self.eps
         probs, y = data.probs, data.y
         clipped = xp.clip(probs if probs.ndim == 1 else of_class(probs, y, xp), eps, 1 - eps)
@@ -158,7 +161,7 @@ class LogLoss(MeanMetric):
 class BrierScore(MeanMetric):
     """The Brier score."""
 
-    def cost(self, data: Predictions, xp: Any) -> Any:
+    def cost(self, data: Predictions, xp: ModuleType) -> Array:
         probs, y = data.probs, data.y
         if probs.ndim == 1:
             return (probs - y.astype(probs.dtype)) ** 2
@@ -172,7 +175,7 @@ class BrierScore(MeanMetric):
 class Accuracy(MeanMetric):
     """The share of cases whose most probable class happened."""
 
-    def cost(self, data: Predictions, xp: Any) -> Any:
+    def cost(self, data: Predictions, xp: ModuleType) -> Array:
         probs, y = data.probs, data.y
         decided = (probs > 0.5).astype(y.dtype) if probs.ndim == 1 else largest(probs, xp)[1]
         return (decided == y).astype(probs.dtype)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_count
 from bayescal.metrics._bootstrap import prepare
 from bayescal.metrics._distances import as_rows
@@ -32,7 +33,9 @@ class CalibrationTest(NamedTuple):
     p_value: float
 
 
-def spiegelhalter_test(probs: Any, y: Any, *, weights: Any = None) -> CalibrationTest:
+def spiegelhalter_test(
+    probs: ArrayLike, y: ArrayLike, *, weights: ArrayLike | None = None
+) -> CalibrationTest:
     r"""Spiegelhalter's z: whether the Brier score is what calibrated predictions would have.
 
     If outcomes have the predicted probabilities, the Brier score :math:`b_i` of a case has a known
@@ -94,13 +97,13 @@ def spiegelhalter_test(probs: Any, y: Any, *, weights: Any = None) -> Calibratio
 
 def consistency_test(
     metric: str,
-    probs: Any,
-    y: Any,
+    probs: ArrayLike,
+    y: ArrayLike,
     *,
     resamples: int = 1000,
     seed: int = 0,
-    weights: Any = None,
-    **options: Any,
+    weights: ArrayLike | None = None,
+    **options: object,
 ) -> CalibrationTest:
     """Test whether a calibration error is as large as those of labels drawn from the predictions.
 

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from types import ModuleType
+from typing import Literal, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.checks import check_choice
 from bayescal.metrics._distances import as_rows, lengths, median_distance, over_pairs, residuals
 from bayescal.metrics.inputs import Predictions, check_positive, check_predictions
 from bayescal.metrics.sums import DirectMetric, compute
 
+A = TypeVar("A", bound=Array)
 #: Pairs of a block that is multiplied by many columns.
 _TALL = 1 << 21
 
 
 def skce(
-    probs: Any,
-    y: Any,
+    probs: ArrayLike,
+    y: ArrayLike,
     *,
     estimator: Literal["unbiased", "linear", "biased"] = "unbiased",
     kernel: Literal["exponential", "gaussian"] = "exponential",
     distance: Literal["total_variation", "euclidean"] = "total_variation",
     bandwidth: float | Literal["median"] = "median",
-    weights: Any = None,
+    weights: ArrayLike | None = None,
 ) -> float:
     r"""Return an estimate of the squared kernel calibration error.
 
@@ -102,10 +105,10 @@ def skce(
 def make_skce(
     checked: Predictions,
     *,
-    estimator: Any = "unbiased",
-    kernel: Any = "exponential",
-    distance: Any = "total_variation",
-    bandwidth: Any = "median",
+    estimator: str = "unbiased",
+    kernel: str = "exponential",
+    distance: str = "total_variation",
+    bandwidth: float | str = "median",
 ) -> KernelError:
     """Check options, and return the metric with the bandwidth for these predictions."""
     check_choice(estimator, "estimator", ("unbiased", "linear", "biased"))
@@ -128,7 +131,7 @@ class KernelError(DirectMetric):
     distance: str
     bandwidth: float
 
-    def compute(self, data: Predictions, xp: Any) -> Any:
+    def compute(self, data: Predictions, xp: ModuleType) -> Array:
         weights, residual = data.weights, residuals(data, xp)
         if self.estimator == "linear":
             n = len(weights) // 2 * 2
@@ -139,7 +142,7 @@ class KernelError(DirectMetric):
         else:
             probs, weighted = as_rows(data.probs, jnp), residual * weights[:, None]
 
-            def one(row: Any) -> Any:
+            def one(row: tuple[jax.Array, jax.Array]) -> jax.Array:
                 point, own = row
                 near = self.similarity(lengths(point - probs, self.distance, jnp), jnp)
                 return near @ (weighted @ own)
@@ -164,7 +167,7 @@ class KernelError(DirectMetric):
         same = factors * (data.weights[:, None] if data.whole else data.weights[:, None] ** 2)
         return (every - self.own(data) @ same) / _positive(total**2 - same.sum(axis=0), np)
 
-    def pairs(self, data: Predictions, xp: Any = np) -> Any:
+    def pairs(self, data: Predictions, xp: ModuleType = np) -> Array:
         """Return the h of cases 1 and 2, 3 and 4, and so on."""
         probs, residual = as_rows(data.probs, xp), residuals(data, xp)
         n = len(probs) // 2 * 2
@@ -189,11 +192,11 @@ class KernelError(DirectMetric):
 
         return sum(over_pairs(probs, self.distance, one, _TALL), np.zeros(factors.shape[1]))
 
-    def similarity(self, gaps: Any, xp: Any) -> Any:
+    def similarity(self, gaps: A, xp: ModuleType) -> A:
         """Return the kernel at given distances."""
         scaled = gaps / self.bandwidth
         return xp.exp(-scaled) if self.kernel == "exponential" else xp.exp(-(scaled**2) / 2)
 
 
-def _positive(value: Any, xp: Any) -> Any:
+def _positive(value: A, xp: ModuleType) -> A:
     return xp.where(value > 0, value, 1)

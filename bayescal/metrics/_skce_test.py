@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from statistics import NormalDist
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_choice, check_count
 from bayescal.metrics._significance import CalibrationTest
 from bayescal.metrics._skce import KernelError, make_skce
@@ -21,8 +22,8 @@ _BOUND = 2.0
 
 
 def skce_test(
-    probs: Any,
-    y: Any,
+    probs: ArrayLike,
+    y: ArrayLike,
     *,
     estimator: Literal["unbiased", "linear", "biased"] = "unbiased",
     method: Literal["asymptotic", "bound"] = "asymptotic",
@@ -31,7 +32,7 @@ def skce_test(
     bandwidth: float | Literal["median"] = "median",
     resamples: int = 1000,
     seed: int = 0,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
 ) -> CalibrationTest:
     r"""Test by the squared kernel calibration error whether whole vectors are calibrated.
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import Array, ArrayLike
 from bayescal.metrics._events import SINGLE, find_events, resolve_kind
 from bayescal.metrics._fourier import GRID, gaussian, integral, smooth, split_nodes, transform
 from bayescal.metrics.inputs import Predictions, check_positive, check_predictions
@@ -23,12 +25,12 @@ _STEPS = 60
 
 
 def smooth_ece(
-    probs: Any,
-    y: Any,
+    probs: ArrayLike,
+    y: ArrayLike,
     *,
     kind: Literal["binary", "confidence"] | None = None,
     bandwidth: float | None = None,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
 ) -> float:
     r"""Return the smooth calibration error: that of residuals smoothed by a Gaussian kernel.
 
@@ -83,7 +85,9 @@ def smooth_ece(
     return compute(make_smooth(checked.columns, kind=kind, bandwidth=bandwidth), checked)
 
 
-def make_smooth(columns: int | None, *, kind: Any = None, bandwidth: Any = None) -> SmoothError:
+def make_smooth(
+    columns: int | None, *, kind: str | None = None, bandwidth: float | None = None
+) -> SmoothError:
     """Check options, and return the metric for probabilities with so many columns."""
     kind, _ = resolve_kind(kind, None, columns, SINGLE)
     return SmoothError(kind, None if bandwidth is None else check_positive(bandwidth, "bandwidth"))
@@ -104,16 +108,16 @@ class SmoothError(SumMetric):
     def width(self, columns: int) -> int:
         return columns + 4
 
-    def pieces(self, data: Predictions, xp: Any) -> tuple[Piece, ...]:
+    def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
         events = find_events(data, self.kind, 1, xp)
         residual = events.predicted - events.happened.astype(events.predicted.dtype)
         node, share = split_nodes(events.predicted, xp)
         return Piece(node, share * residual[:, None]), Piece(None, None)
 
-    def value(self, sums: Any, xp: Any) -> Any:
+    def value(self, sums: Array, xp: ModuleType) -> Array:
         spectrum = transform(sums[0] / sums[1, 0], xp)
 
-        def error(width: Any) -> Any:
+        def error(width: Array | float) -> Any:
             return integral(xp.abs(smooth(spectrum * gaussian(width, xp), xp)), xp)
 
         if self.bandwidth is not None:
@@ -174,10 +178,10 @@ def _fixed_points(
     return width
 
 
-def _fixed_point_jax(error: Callable[[Any], Any], dtype: Any) -> Any:
+def _fixed_point_jax(error: Callable[[jax.Array], Array], dtype: np.dtype) -> jax.Array:
     """Return the same by halving."""
 
-    def halve(_: Any, bounds: Any) -> Any:
+    def halve(_: jax.Array, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         low, high = bounds
         middle = (low + high) / 2
         above = error(middle) > middle

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy
 from bayescal.metrics._events import SINGLE, largest, resolve_kind
 from bayescal.metrics.inputs import check_norm, check_predictions, check_truth
 
 
 def true_calibration_error(
-    probs: Any,
-    true_probs: Any,
+    probs: ArrayLike,
+    true_probs: ArrayLike,
     *,
     kind: Literal["binary", "confidence", "classwise"] | None = None,
     norm: float = 1,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
 ) -> float:
     r"""Return the mean distance of probabilities from what they should be.
 

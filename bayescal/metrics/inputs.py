@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import (
     as_numpy,
     check_finite,
@@ -65,7 +66,9 @@ class Predictions(NamedTuple):
         return bool((self.weights == np.floor(self.weights)).all())
 
 
-def check_predictions(probs: Any, y: Any, weights: Any = None) -> Predictions:
+def check_predictions(
+    probs: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None
+) -> Predictions:
     """Check probabilities, labels and weights; leave out the cases of weight zero.
 
     Columns of a data frame that have the classes' codes as names may stand in any order.
@@ -90,7 +93,9 @@ def check_predictions(probs: Any, y: Any, weights: Any = None) -> Predictions:
     return Predictions(_check_probs(probs, eps), check_labels(y, classes, "y"), weights, eps)
 
 
-def check_many_labels(probs: Any, y: Any, weights: Any = None) -> Predictions:
+def check_many_labels(
+    probs: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None
+) -> Predictions:
     """Check probabilities (n, l) and labels (n, l) that do not exclude each other, and weights.
 
     Columns of two data frames are matched by their names, if these are equal.
@@ -110,7 +115,7 @@ def check_many_labels(probs: Any, y: Any, weights: Any = None) -> Predictions:
     return Predictions(_check_range(probs), check_labels(y, 2, "y"), weights, eps)
 
 
-def check_truth(truth: Any, probs: np.ndarray, weights: Any) -> np.ndarray:
+def check_truth(truth: ArrayLike, probs: np.ndarray, weights: ArrayLike | None) -> np.ndarray:
     """Check probabilities that are compared with ``probs``; weights of zero leave rows out."""
     truth = as_numpy(truth, "true_probs")
     if weights is not None:
@@ -121,7 +126,7 @@ def check_truth(truth: Any, probs: np.ndarray, weights: Any) -> np.ndarray:
 
 
 def _counted(
-    probs: np.ndarray, y: np.ndarray, weights: Any
+    probs: np.ndarray, y: np.ndarray, weights: ArrayLike | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Check weights and leave out the cases of weight zero; copy nothing that need not be."""
     weights = check_weights(weights, len(probs), "weights", match="probs")
@@ -131,7 +136,7 @@ def _counted(
     return probs.astype(np.float64, copy=False), y, weights
 
 
-def check_eps(eps: Any, default: float) -> float:
+def check_eps(eps: float | None, default: float) -> float:
     """Return the distance from 0 and 1 at which probabilities are clipped."""
     if eps is None:
         return default
@@ -141,7 +146,7 @@ def check_eps(eps: Any, default: float) -> float:
     return float(eps)
 
 
-def check_norm(norm: Any) -> float:
+def check_norm(norm: float) -> float:
     """Return the order of a norm, at least one; infinity is the maximum."""
     wanted = "a number of at least 1 or math.inf"
     check_real(norm, "norm", wanted)
@@ -175,7 +180,7 @@ def _check_probs(probs: np.ndarray, eps: float, name: str = "probs") -> np.ndarr
     return clipped
 
 
-def check_positive(value: Any, name: str) -> float:
+def check_positive(value: float, name: str) -> float:
     """Return a positive, finite number."""
     check_real(value, name, "a positive number")
     if not 0 < value < math.inf:

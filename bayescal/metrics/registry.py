@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from bayescal.metrics._calibration import ece, make_ece
 from bayescal.metrics._canonical import canonical_ece, make_canonical
@@ -51,7 +51,7 @@ class Entry:
         Whether it can be accumulated over batches, if it has a ``make``.
     """
 
-    function: Callable[..., Any]
+    function: Callable[..., object]
     shapes: tuple[Shape, ...] = _CLASSES
     make: Callable[..., Metric] | None = None
     best: Literal["low", "high", "zero"] | None = "zero"
@@ -60,7 +60,7 @@ class Entry:
     streams: bool = True
 
 
-def _make_log_loss(columns: int | None, *, eps: Any = None) -> LogLoss:
+def _make_log_loss(columns: int | None, *, eps: float | None = None) -> LogLoss:
     return LogLoss(None if eps is None else check_eps(eps, 0.0))
 
 
@@ -83,7 +83,7 @@ METRICS: dict[str, Entry] = {
 }
 
 
-def streamed(name: str, columns: int | None, options: dict[str, Any]) -> SumMetric:
+def streamed(name: str, columns: int | None, options: dict[str, object]) -> SumMetric:
     """Return a metric as a function of sums: itself, or with bins of equal mass its approximation.
 
     Raises

@@ -10,14 +10,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import Array
 from bayescal._core.precision import float64
 from bayescal.metrics.inputs import Predictions
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 __all__ = [
     "DirectMetric",
@@ -72,11 +77,11 @@ class SumMetric(Metric, ABC):
         return 1
 
     @abstractmethod
-    def pieces(self, data: Predictions, xp: Any) -> tuple[Piece, ...]:
+    def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
         """Return what cases add to each row of the sums; ``xp`` is NumPy or jax.numpy."""
 
     @abstractmethod
-    def value(self, sums: Any, xp: Any) -> Any:
+    def value(self, sums: Array, xp: ModuleType) -> Array:
         """Return the metric for sums of shape (rows, cells)."""
 
     def values(self, sums: np.ndarray) -> np.ndarray:
@@ -98,13 +103,13 @@ class MeanMetric(SumMetric):
     rows = 2
 
     @abstractmethod
-    def cost(self, data: Predictions, xp: Any) -> Any:
+    def cost(self, data: Predictions, xp: ModuleType) -> Array:
         """Return the cost of each case, (n,)."""
 
-    def pieces(self, data: Predictions, xp: Any) -> tuple[Piece, ...]:
+    def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
         return Piece(None, self.cost(data, xp)), Piece(None, None)
 
-    def value(self, sums: Any, xp: Any) -> Any:
+    def value(self, sums: Array, xp: ModuleType) -> Array:
         return sums[0, 0] / sums[1, 0]
 
 
@@ -112,7 +117,7 @@ class DirectMetric(Metric, ABC):
     """A metric that needs all cases at once, as it sorts them or looks at pairs."""
 
     @abstractmethod
-    def compute(self, data: Predictions, xp: Any) -> Any:
+    def compute(self, data: Predictions, xp: ModuleType) -> Array:
         """Return the metric; ``xp`` is NumPy or jax.numpy."""
 
     def compute_many(self, data: Predictions, factors: np.ndarray) -> np.ndarray:
@@ -129,7 +134,11 @@ class DirectMetric(Metric, ABC):
         return np.array(found)
 
 
-def compute(metric: Metric, data: Predictions, xp: Any = np) -> Any:
+@overload
+def compute(metric: Metric, data: Predictions) -> float: ...
+@overload
+def compute(metric: Metric, data: Predictions, xp: ModuleType) -> Array | float: ...
+def compute(metric: Metric, data: Predictions, xp: ModuleType = np) -> Array | float:
     """Return a metric: a float with NumPy, and with jax.numpy a scalar that can be mapped.
 
     Examples
@@ -150,7 +159,11 @@ def compute(metric: Metric, data: Predictions, xp: Any = np) -> Any:
     return float(result) if xp is np else result
 
 
-def collect(metric: SumMetric, data: Predictions, xp: Any = np) -> Any:
+@overload
+def collect(metric: SumMetric, data: Predictions) -> np.ndarray: ...
+@overload
+def collect(metric: SumMetric, data: Predictions, xp: ModuleType) -> Array: ...
+def collect(metric: SumMetric, data: Predictions, xp: ModuleType = np) -> Array:
     """Return the sums (rows, cells) of a metric; they are additive over batches of cases."""
     if xp is not np:
         pieces = metric.pieces(data, xp)
@@ -208,13 +221,13 @@ def standard_error(metric: SumMetric, data: Predictions) -> float:
     return float(np.sqrt(total))
 
 
-def size_pieces(cell: Any, weights: Any) -> tuple[Piece, Piece]:
+def size_pieces(cell: Array | None, weights: Array) -> tuple[Piece, Piece]:
     """Return what :func:`sizes` needs besides the sum of weights: squares, and whole or not."""
     own = weights if cell is None or cell.ndim == 1 else weights[:, None]
     return Piece(cell, own), Piece(None, (weights != weights.round()).astype(weights.dtype))
 
 
-def sizes(mass: Any, squares: Any, fractions: Any, xp: Any) -> Any:
+def sizes(mass: Array, squares: Array, fractions: Array, xp: ModuleType) -> Array:
     """Return numbers of cases: sums of weights that are counts, or else Kish's effective sizes."""
     kish = mass**2 / xp.where(squares > 0, squares, 1)
     return xp.where(fractions > 0, kish, mass)
@@ -256,7 +269,7 @@ def _multiply(value: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.where((weights[~finite] > 0).any(axis=0), np.inf, sums)
 
 
-def sum_matrix(cell: np.ndarray, value: np.ndarray | None, cells: int) -> Any:
+def sum_matrix(cell: np.ndarray, value: np.ndarray | None, cells: int) -> csr_array:
     """Return the sparse matrix (cells, n) that sums the values of cases by cell."""
     from scipy.sparse import csr_array
 

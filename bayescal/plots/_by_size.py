@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy
 from bayescal.plots._inputs import read_vector
 from bayescal.plots.style import label_axes, new_axes, next_style, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.backend_bases import RendererBase
     from matplotlib.lines import Line2D
+    from matplotlib.offsetbox import AnnotationBbox
     from matplotlib.transforms import Bbox
 
 __all__ = ["by_size"]
@@ -28,11 +31,11 @@ _LEADER, _KEY = 14.0, 22.0
 
 
 def by_size(
-    sizes: Any,
-    values: Any,
+    sizes: ArrayLike,
+    values: ArrayLike | Mapping[str, ArrayLike],
     *,
-    names: Sequence[Any] | None = None,
-    errors: Any = None,
+    names: Sequence[object] | None = None,
+    errors: ArrayLike | Mapping[str, ArrayLike] | None = None,
     floor: float | None = None,
     logx: bool = True,
     ax: Axes | None = None,
@@ -119,7 +122,9 @@ def by_size(
     return ax
 
 
-def _table(values: Any, names: Sequence[Any] | None, s: int) -> tuple[list[str] | None, np.ndarray]:
+def _table(
+    values: ArrayLike | Mapping[str, ArrayLike], names: Sequence[object] | None, s: int
+) -> tuple[list[str] | None, np.ndarray]:
     """Return names and values (s, k)."""
     if isinstance(values, Mapping):
         if names is not None:
@@ -132,7 +137,11 @@ def _table(values: Any, names: Sequence[Any] | None, s: int) -> tuple[list[str] 
     return labels, table
 
 
-def _errors(errors: Any, values: Any, shape: tuple[int, ...]) -> np.ndarray:
+def _errors(
+    errors: Any,
+    values: Any,
+    shape: tuple[int, ...],
+) -> np.ndarray:
     """Return half heights (s, k) of bands."""
     if isinstance(errors, Mapping) != isinstance(values, Mapping):
         raise TypeError("errors must be a mapping if and only if values is one")
@@ -148,7 +157,7 @@ def _errors(errors: Any, values: Any, shape: tuple[int, ...]) -> np.ndarray:
     return half
 
 
-def _columns(given: Any, name: str, s: int) -> np.ndarray:
+def _columns(given: ArrayLike | Mapping[str, ArrayLike], name: str, s: int) -> np.ndarray:
     """Return an array (s, k), or the columns (s,) of a mapping side by side."""
     if isinstance(given, Mapping):
         if not given:
@@ -179,7 +188,7 @@ class _Labels:
     """
 
     def __init__(self) -> None:
-        self.boxes: list[Any] = []
+        self.boxes: list[AnnotationBbox] = []
         self.texts: list[Any] = []
         self.values: list[float] = []
 
@@ -218,7 +227,7 @@ class _Labels:
         self.texts.append(name.get_children()[0])
         self.values.append(value)
 
-    def __call__(self, ax: Any, renderer: Any) -> Bbox:
+    def __call__(self, ax: Any, renderer: RendererBase | None) -> Bbox:
         place = ax.get_position(original=True)
         if not self.boxes:
             return place

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_count
 from bayescal.metrics import ece, log_loss
 from bayescal.plots._reliability import reliability
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["classwise"]
 
@@ -19,13 +23,13 @@ _FIXED = "kind", "label", "ax"
 
 
 def classwise(
-    probs: Any,
-    y: Any,
+    probs: ArrayLike | Mapping[str, ArrayLike],
+    y: ArrayLike,
     *,
-    classes: Sequence[Any] | None = None,
+    classes: Sequence[object] | None = None,
     columns: int | None = None,
     max_classes: int = 12,
-    axes: Any = None,
+    axes: Axes | Sequence[Axes] | np.ndarray | None = None,
     **options: Any,
 ) -> np.ndarray:
     r"""Draw one small reliability diagram for each class: its probability against its frequency.
@@ -122,7 +126,7 @@ def classwise(
     return places
 
 
-def _rows(array: Any, y: Any) -> np.ndarray:
+def _rows(array: ArrayLike, y: ArrayLike) -> np.ndarray:
     """Return probabilities (n, k), checked with the labels."""
     rows = as_numpy(array, "probs")
     if rows.ndim != 2:
@@ -131,7 +135,12 @@ def _rows(array: Any, y: Any) -> np.ndarray:
     return np.clip(rows.astype(np.float64), 0, 1)
 
 
-def _places(axes: Any, count: int, columns: int | None, histogram: bool) -> np.ndarray:
+def _places(
+    axes: Axes | Sequence[Axes] | np.ndarray | None,
+    count: int,
+    columns: int | None,
+    histogram: bool,
+) -> np.ndarray:
     """Return the axes (count,), of a new figure if none are given."""
     if axes is not None:
         flat = np.asarray(axes, dtype=object).ravel()
@@ -159,7 +168,7 @@ def _places(axes: Any, count: int, columns: int | None, histogram: bool) -> np.n
     return flat[:count]
 
 
-def _simplify(ax: Any, title: str, first: bool) -> None:
+def _simplify(ax: Axes, title: str, first: bool) -> None:
     """Make a diagram fit for a small place; the first alone says what holds for all."""
     ax.set_title(title, fontsize="small")
     ax.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])

@@ -17,6 +17,7 @@ from bayescal.plots.style import COLORS, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.backend_bases import RendererBase
     from matplotlib.gridspec import SubplotSpec
     from matplotlib.lines import Line2D
     from matplotlib.text import Text
@@ -48,7 +49,7 @@ _GREY = "0.35"
 def critical_difference(
     scores: Any,
     *,
-    names: Sequence[Any] | None = None,
+    names: Sequence[object] | None = None,
     level: float | None = None,
     test: str = "wilcoxon",
     lower_is_better: bool | None = None,
@@ -149,7 +150,7 @@ def critical_difference(
 
 def _statistics(
     scores: Any,
-    names: Sequence[Any] | None,
+    names: Sequence[object] | None,
     level: float | None,
     test: str,
     lower_is_better: bool | None,
@@ -231,7 +232,7 @@ class _Fit:
         """Return the place in a grid, which a tight layout asks for here."""
         return self.axes.get_subplotspec()
 
-    def __call__(self, ax: Any, renderer: Any) -> Bbox:
+    def __call__(self, ax: Any, renderer: RendererBase | None) -> Bbox:
         place = ax.get_position(original=True)
         points = 72 / ax.get_figure(root=True).dpi
         width, height = place.size * ax.figure.bbox.size * points
@@ -267,7 +268,7 @@ class _Fit:
         return place
 
 
-def _resize(texts: list[Text], size: float, renderer: Any = None) -> float:
+def _resize(texts: list[Text], size: float, renderer: RendererBase | None = None) -> float:
     """Give texts a size, and return the width of the widest with its gap, in points."""
     for text in texts:
         if text.get_fontsize() != size:

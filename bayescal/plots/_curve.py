@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike
 from bayescal.plots._inputs import read_vector
 from bayescal.plots.style import label_axes, new_axes, next_style, tidy
 
@@ -16,10 +17,10 @@ __all__ = ["curve"]
 
 
 def curve(
-    x: Any,
-    mean: Any,
-    lower: Any = None,
-    upper: Any = None,
+    x: ArrayLike,
+    mean: ArrayLike,
+    lower: ArrayLike | None = None,
+    upper: ArrayLike | None = None,
     *,
     ax: Axes | None = None,
     label: str | None = None,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy
 from bayescal.metrics import brier_score
 from bayescal.plots._inputs import read_models, read_vector
@@ -23,10 +25,10 @@ _LEGEND_ROW, _LEGEND_PAD = 13.0, 10.0
 
 
 def decision_cost(
-    probs: Any,
-    y: Any,
+    probs: ArrayLike | Mapping[str, ArrayLike],
+    y: ArrayLike,
     *,
-    ratios: Any = None,
+    ratios: ArrayLike | None = None,
     ax: Axes | None = None,
     label: str | None = None,
 ) -> Axes:
@@ -106,7 +108,7 @@ def decision_cost(
     return ax
 
 
-def _probabilities(array: np.ndarray, y: Any) -> np.ndarray:
+def _probabilities(array: np.ndarray, y: ArrayLike) -> np.ndarray:
     """Return P(y = 1) of shape (n,), checked with the labels."""
     if array.ndim == 2 and array.shape[1] > 2:
         raise ValueError(f"probs must be of two classes, got shape {array.shape}")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_finite
 
 
-def read_models(probs: Any, label: str | None) -> list[tuple[str | None, np.ndarray]]:
+def read_models(
+    probs: ArrayLike | Mapping[str, ArrayLike], label: str | None
+) -> list[tuple[str | None, np.ndarray]]:
     """Return names and predictions of one model, or of the models in a mapping."""
     if not isinstance(probs, Mapping):
         return [(label, as_numpy(probs, "probs"))]
@@ -21,7 +23,7 @@ def read_models(probs: Any, label: str | None) -> list[tuple[str | None, np.ndar
     return [(str(name), as_numpy(array, f"probs[{name!r}]")) for name, array in probs.items()]
 
 
-def read_vector(value: Any, name: str, size: str = "n") -> np.ndarray:
+def read_vector(value: ArrayLike, name: str, size: str = "n") -> np.ndarray:
     """Return a finite float64 vector; messages call its length ``size``."""
     array = as_numpy(value, name)
     if array.ndim != 1 or array.size == 0:

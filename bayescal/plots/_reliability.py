@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike
 from bayescal.metrics import ReliabilityCurve, reliability_curve
 from bayescal.plots._inputs import read_models
 from bayescal.plots._reliability_curves import Estimate, check_options, estimate
@@ -30,11 +32,11 @@ _LABELS = {
 
 
 def reliability(
-    probs: Any,
-    y: Any,
+    probs: ArrayLike | Mapping[str, ArrayLike],
+    y: ArrayLike,
     *,
     bins: int = 10,
-    binning: str = "equal_width",
+    binning: Literal["equal_width", "equal_mass"] = "equal_width",
     kind: str | None = None,
     method: str = "binned",
     band: str = "consistency",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_choice, check_level
 from bayescal.metrics import reliability_curve, smooth_ece
 
@@ -32,8 +33,8 @@ class Options(NamedTuple):
     method: str
     band: str
     level: float | None
-    bins: Any
-    binning: Any
+    bins: int
+    binning: Literal["equal_width", "equal_mass"]
     bandwidth: float | None
     seed: int
 
@@ -60,7 +61,13 @@ class _Cells(NamedTuple):
 
 
 def check_options(
-    method: str, band: str, level: Any, bins: Any, binning: Any, bandwidth: Any, seed: int
+    method: str,
+    band: str,
+    level: float | None,
+    bins: int,
+    binning: Literal["equal_width", "equal_mass"],
+    bandwidth: float | None,
+    seed: int,
 ) -> Options:
     """Check what does not depend on the data; bins are left to the metrics."""
     check_choice(method, "method", METHODS)
@@ -74,7 +81,7 @@ def check_options(
     return Options(method, band, level, bins, binning, bandwidth, seed)
 
 
-def estimate(probs: np.ndarray, y: Any, kind: Any, options: Options) -> Estimate:
+def estimate(probs: np.ndarray, y: ArrayLike, kind: Any, options: Options) -> Estimate:
     """Return the curve of one model, after a check of its predictions and the labels."""
     if options.method == "binned":
         return _binned(probs, y, kind, options)
@@ -95,7 +102,7 @@ def _events(probs: np.ndarray, y: np.ndarray, kind: str) -> tuple[np.ndarray, np
     return probs.max(axis=1), (probs.argmax(axis=1) == y).astype(float)
 
 
-def _binned(probs: np.ndarray, y: Any, kind: Any, options: Options) -> Estimate:
+def _binned(probs: np.ndarray, y: ArrayLike, kind: Any, options: Options) -> Estimate:
     curve = reliability_curve(probs, y, bins=options.bins, binning=options.binning, kind=kind)
     x, observed = curve.predicted, curve.observed
     if options.level is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_count, check_finite
 from bayescal.plots.style import new_axes
 
@@ -25,7 +26,7 @@ def simplex(
     calibration: Any,
     *,
     arrows: int = 12,
-    labels: Sequence[Any] = ("class 1", "class 2", "class 3"),
+    labels: Sequence[object] = ("class 1", "class 2", "class 3"),
     limit: float | None = None,
     colorbar: bool = True,
     ax: Axes | None = None,
@@ -140,7 +141,7 @@ def _function(calibration: Any) -> Callable[[np.ndarray], Any]:
     return calibration
 
 
-def _apply(apply: Callable[[np.ndarray], Any], points: np.ndarray) -> np.ndarray:
+def _apply(apply: Callable[[np.ndarray], ArrayLike], points: np.ndarray) -> np.ndarray:
     found = as_numpy(apply(points.copy()), "calibration")
     if found.shape != points.shape:
         raise ValueError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    import numpy as np
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
@@ -31,12 +32,14 @@ class Style(NamedTuple):
         """Options of a line with markers."""
         return {"marker": self.marker, "markeredgecolor": "white", "markeredgewidth": 0.6}
 
-    def draw(self, ax: Axes, x: Any, y: Any, **options: Any) -> Line2D:
+    def draw(self, ax: Axes, x: np.ndarray, y: np.ndarray, **options: Any) -> Line2D:
         """Draw the line of the series, which takes part in the count."""
         look = {"color": self.color, "linestyle": self.linestyle, "zorder": 3}
         return ax.plot(x, y, gid=_GROUP, **look, **options)[0]
 
-    def fill(self, ax: Axes, x: Any, lower: Any, upper: Any, alpha: float) -> None:
+    def fill(
+        self, ax: Axes, x: np.ndarray, lower: np.ndarray, upper: np.ndarray, alpha: float
+    ) -> None:
         """Draw a band without an edge."""
         ax.fill_between(x, lower, upper, color=self.color, alpha=alpha, linewidth=0, zorder=2)
 

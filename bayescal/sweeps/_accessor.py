@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,7 +66,12 @@ class SweepAccessor:
         return SweepTable(TextTable(name, ["configuration", *methods], rows, caption))
 
     def compare(
-        self, metric: str | None = None, *, margin: float = 0.0, level: float = 0.05, **where: Any
+        self,
+        metric: str | None = None,
+        *,
+        margin: float = 0.0,
+        level: float = 0.05,
+        **where: object,
     ) -> Comparison:
         """Compare the methods by rank, over the data sets of all configurations or of some.
 
@@ -85,7 +91,7 @@ class SweepAccessor:
         return compare(table, lower_is_better=lower, level=level, margin=margin)
 
     def plot_by_size(
-        self, metric: str | None = None, *, ax: Axes | None = None, **where: Any
+        self, metric: str | None = None, *, ax: Axes | None = None, **where: object
     ) -> Axes:
         """Draw means of a metric over the size of the training set, with standard errors.
 
@@ -127,7 +133,7 @@ class SweepAccessor:
         return None if found is None else found.best
 
 
-def _cells(values: xr.DataArray) -> Any:
+def _cells(values: xr.DataArray) -> Iterator[tuple[str, xr.DataArray]]:
     """Yield configurations by what tells them apart, and their values (method, dataset)."""
     dims = [dim for dim in ("prior", "n_train", "class_ratio") if dim in values.dims]
     vary = [dim for dim in dims if values.sizes[dim] > 1] or dims[:1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ class Task(NamedTuple):
     wanted: int
     recipes: dict[str, Recipe]
     #: Names and options by title.
-    metrics: dict[str, tuple[str, dict[str, Any]]]
+    metrics: dict[str, tuple[str, dict[str, object]]]
 
 
 class Result(NamedTuple):

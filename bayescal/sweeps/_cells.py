@@ -54,7 +54,7 @@ def digest_of(prior: Prior) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _described(value: Any) -> Any:
+def _described(value: Any) -> object:
     """Return a number, a distribution or a transform as names and numbers."""
     if isinstance(value, dict):
         return {str(name): _described(each) for name, each in value.items()}
@@ -73,7 +73,7 @@ def _described(value: Any) -> Any:
     return np.asarray(value, np.float64).tolist()
 
 
-def _source(function: Callable[..., Any]) -> str:
+def _source(function: Callable[..., object]) -> str:
     try:
         return inspect.getsource(function)
     except (OSError, TypeError):
@@ -118,7 +118,7 @@ def as_cells(
     }
 
 
-def describe(value: Any) -> Any:
+def describe(value: object) -> object:
     """Return options in a form that JSON can hold and that differs where they do."""
     if isinstance(value, dict):
         return {str(key): describe(inside) for key, inside in sorted(value.items())}

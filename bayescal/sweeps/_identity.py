@@ -6,14 +6,13 @@ import functools
 import hashlib
 import json
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import Any
 
 import numpy as np
 
 
-def digest_of_function(function: Callable[..., Any]) -> str:
+def digest_of_function(function: Callable[..., object]) -> str:
     """Return a digest of a function, the same in every process with the same version of Python.
 
     It covers code, defaults, and variables of enclosing functions, so that functions made in a
@@ -22,12 +21,12 @@ def digest_of_function(function: Callable[..., Any]) -> str:
     return hashlib.sha256(json.dumps(_described(function, ())).encode()).hexdigest()
 
 
-def digest_of_captured(function: Callable[..., Any]) -> str:
+def digest_of_captured(function: Callable[..., object]) -> str:
     """Return a digest of the values that a function carries, but not of its own code."""
     return hashlib.sha256(json.dumps(_described(_captured(function), ())).encode()).hexdigest()
 
 
-def _captured(function: Any) -> list[Any]:
+def _captured(function: object) -> list[object]:
     cells = []
     for cell in getattr(function, "__closure__", None) or ():
         try:
@@ -39,7 +38,7 @@ def _captured(function: Any) -> list[Any]:
     return [*cells, *(getattr(function, name, None) for name in names)]
 
 
-def _described(value: Any, around: tuple[int, ...]) -> Any:
+def _described(value: object, around: tuple[int, ...]) -> object:
     if value is None or isinstance(value, bool | int | float | str):
         return [type(value).__name__, repr(value)]
     if id(value) in around:
@@ -47,7 +46,7 @@ def _described(value: Any, around: tuple[int, ...]) -> Any:
         return "itself"
     inside = (*around, id(value))
 
-    def many(values: Any) -> list[Any]:
+    def many(values: Iterable[object]) -> list[object]:
         return [_described(each, inside) for each in values]
 
     if isinstance(value, list | tuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,9 +25,9 @@ FOLDS = 10
 class Lines(NamedTuple):
     """Log odds intercept + slope x, and the status of each fit; all of shape (b,)."""
 
-    intercept: Any
-    slope: Any
-    status: Any
+    intercept: jax.Array
+    slope: jax.Array
+    status: jax.Array
 
 
 def fit_lines(name: str, x: jax.Array, y: np.ndarray) -> Lines:

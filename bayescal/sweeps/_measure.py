@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import Array
 from bayescal._core.precision import float64
 from bayescal.metrics.inputs import Predictions
 from bayescal.metrics.registry import METRICS
@@ -18,10 +18,10 @@ from bayescal.metrics.sums import Metric, compute
 #: Of probabilities, for metrics that take logarithms: log_loss itself is computed from log odds.
 _EPS = 0.0
 #: A metric's name and options, by what it is called in the result.
-Choices = Mapping[str, tuple[str, Mapping[str, Any]]]
+Choices = Mapping[str, tuple[str, Mapping[str, object]]]
 
 
-def choose_metrics(metrics: Sequence[str] | Choices) -> dict[str, tuple[str, dict[str, Any]]]:
+def choose_metrics(metrics: Sequence[str] | Choices) -> dict[str, tuple[str, dict[str, object]]]:
     """Return names and options by title, checked."""
     if isinstance(metrics, str):
         raise TypeError(f"metrics must be names in a sequence, got the text {metrics!r}")
@@ -34,7 +34,7 @@ def choose_metrics(metrics: Sequence[str] | Choices) -> dict[str, tuple[str, dic
     return chosen
 
 
-def make_metric(name: str, options: Mapping[str, Any]) -> Metric:
+def make_metric(name: str, options: Mapping[str, object]) -> Metric:
     """Return the metric of one column of probabilities."""
     able = [key for key, each in METRICS.items() if each.make and "binary" in each.shapes]
     if name not in able:
@@ -44,7 +44,7 @@ def make_metric(name: str, options: Mapping[str, Any]) -> Metric:
     return make(None, **options)
 
 
-def measure(chosen: Choices, log_odds: Any, y: np.ndarray) -> np.ndarray:
+def measure(chosen: Choices, log_odds: Array, y: np.ndarray) -> np.ndarray:
     """Return metrics (b, metrics) of log odds (b, m) with labels (m,)."""
     # Compiled programs are distinguished by the metrics.
     made = tuple(
@@ -56,7 +56,7 @@ def measure(chosen: Choices, log_odds: Any, y: np.ndarray) -> np.ndarray:
 
 
 @partial(jax.jit, static_argnums=0)
-def _measure(made: tuple[Metric | str, ...], log_odds: Any, y: Any) -> jax.Array:
+def _measure(made: tuple[Metric | str, ...], log_odds: jax.Array, y: jax.Array) -> jax.Array:
     return jax.lax.map(lambda own: _all(made, own, y), log_odds)
 
 

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import Array
 from bayescal._core.optimise import Status
 from bayescal._core.precision import float64
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning, ignored
@@ -31,7 +32,7 @@ OPTIMAL = "optimal"
 class Answer(NamedTuple):
     """Log odds (b, m) of the test points of a block of data sets, and a ``Status`` (b,) each."""
 
-    log_odds: Any
+    log_odds: Array
     status: np.ndarray
 
 
@@ -43,11 +44,11 @@ class Recipe(ABC):
 
     @property
     @abstractmethod
-    def identity(self) -> Any:
+    def identity(self) -> list[object]:
         """What distinguishes it from others, as JSON can hold it."""
 
     @abstractmethod
-    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[Any, Any]) -> Answer:
+    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[object, Any]) -> Answer:
         """Learn from each training set, and predict at its test points.
 
         ``shared`` keeps what other recipes for the same block can use.
@@ -61,10 +62,10 @@ class Logistic(Recipe):
     name: str
 
     @property
-    def identity(self) -> Any:
+    def identity(self) -> list[object]:
         return ["logistic", self.name]
 
-    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[Any, Any]) -> Answer:
+    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[object, Any]) -> Answer:
         found = fit_lines(self.name, block.x, block.y)
         with float64():
             log_odds = found.intercept[:, None] + found.slope[:, None] * block.test_x
@@ -87,11 +88,11 @@ class Informed(Recipe):
             raise TypeError(f"prior must be a Prior, got {type(self.prior).__name__}")
 
     @property
-    def identity(self) -> Any:
+    def identity(self) -> list[object]:
         belief = [] if self.prior is None else [digest_of(self.prior)]
         return ["informed", self.method, self.integrator, self.num_samples, *belief]
 
-    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[Any, Any]) -> Answer:
+    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[object, Any]) -> Answer:
         options = {"integrator": self.integrator, "num_samples": self.num_samples, "key": key}
         prior = cell.prior if self.prior is None else self.prior
         place = ("posterior", digest_of(prior), self.integrator, self.num_samples)
@@ -111,10 +112,10 @@ class Optimal(Recipe):
     """Predictions that know the parameters of each data set: no method can do better."""
 
     @property
-    def identity(self) -> Any:
+    def identity(self) -> list[object]:
         return ["optimal"]
 
-    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[Any, Any]) -> Answer:
+    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[object, Any]) -> Answer:
         with float64():
             log_odds = _known(cell.prior.family, block.parameters, block.test_x)
         return Answer(log_odds, _no_status(block))
@@ -129,11 +130,11 @@ class Estimator(Recipe):
         self.estimator = estimator
 
     @property
-    def identity(self) -> Any:
+    def identity(self) -> list[object]:
         cls, options = type(self.estimator), describe(self.estimator.get_params())
         return ["estimator", f"{cls.__module__}.{cls.__qualname__}", options]
 
-    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[Any, Any]) -> Answer:
+    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[object, Any]) -> Answer:
         from sklearn.base import clone
 
         x, test = np.asarray(block.x), np.asarray(block.test_x)
@@ -156,10 +157,10 @@ class Function(Recipe):
         self.function = function
 
     @property
-    def identity(self) -> Any:
+    def identity(self) -> list[object]:
         return ["function", digest_of_function(self.function)]
 
-    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[Any, Any]) -> Answer:
+    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[object, Any]) -> Answer:
         x, test = np.asarray(block.x), np.asarray(block.test_x)
         found = [
             np.asarray(self.function(own, block.y, points), float)
@@ -175,7 +176,7 @@ class Function(Recipe):
         return Answer(log_odds, _no_status(block))
 
 
-def as_recipes(methods: Sequence[Any] | Mapping[str, Any]) -> dict[str, Recipe]:
+def as_recipes(methods: Sequence[object] | Mapping[str, object]) -> dict[str, Recipe]:
     """Return the methods by name, checked."""
     if isinstance(methods, str):
         raise TypeError(f"methods must be in a sequence or mapping, got the text {methods!r}")

@@ -30,6 +30,10 @@ from bayescal.sweeps._methods import Recipe
 from bayescal.sweeps._store import Store
 
 Report = Callable[[str, int, int], None]
+#: A configuration by prior, training size and share of class 1.
+Name = tuple[str, int, float]
+#: Its name, itself, and the first data set.
+_Block = tuple[Name, Cell, int]
 
 
 class Run:
@@ -37,9 +41,9 @@ class Run:
 
     def __init__(
         self,
-        cells: Mapping[Any, Cell],
+        cells: Mapping[Name, Cell],
         recipes: Mapping[str, Recipe],
-        metrics: Mapping[str, tuple[str, dict[str, Any]]],
+        metrics: Mapping[str, tuple[str, dict[str, object]]],
         num_datasets: int,
         key: jax.Array,
     ) -> None:
@@ -47,7 +51,7 @@ class Run:
         self._version, self._num_datasets = version("bayescal"), num_datasets
         self._key, self._key_impl = key_data(key), str(jax.random.key_impl(key))
 
-        def filled(value: Any, *shape: int) -> dict[Any, dict[str, np.ndarray]]:
+        def filled(value: float | np.int8, *shape: int) -> dict[Name, dict[str, np.ndarray]]:
             return {name: {method: np.full(shape, value) for method in recipes} for name in cells}
 
         self.values = filled(np.nan, num_datasets, len(self._metrics))
@@ -76,7 +80,7 @@ class Run:
         done, total = len(self._blocks) - len(todo), len(self._blocks)
         if report:
             report("data sets", done, total)
-        waiting: dict[Future[Result], Any] = {}
+        waiting: dict[Future[Result], _Block] = {}
         with _workers(executor) as submit:
             try:
                 for block, task in todo:
@@ -95,20 +99,20 @@ class Run:
         if jax.process_count() > 1:
             self._gather()
 
-    def _abandon(self, waiting: Mapping[Future[Result], Any], store: Store | None) -> None:
+    def _abandon(self, waiting: Mapping[Future[Result], _Block], store: Store | None) -> None:
         """Cancel what has not begun, but keep what has ended well."""
         for future, block in waiting.items():
             if not future.cancel() and future.done() and not future.exception():
                 self._keep(block, future.result(), store)
 
-    def _task(self, block: Any, missing: Sequence[str]) -> Task:
+    def _task(self, block: _Block, missing: Sequence[str]) -> Task:
         _, cell, first = block
         recipes = {name: self._recipes[name] for name in missing}
         wanted = min(SIZE, self._num_datasets - first)
         key = self._key, self._key_impl
         return Task(cell, *key, first, SIZE, wanted, recipes, self._metrics)
 
-    def _recall(self, block: Any, store: Store | None) -> list[str]:
+    def _recall(self, block: _Block, store: Store | None) -> list[str]:
         """Take what the store has of a block; return the methods it lacks."""
         missing = []
         for method in self._recipes:
@@ -119,7 +123,7 @@ class Run:
                 self._set(block, method, kept["values"], kept["status"])
         return missing
 
-    def _keep(self, block: Any, found: Result, store: Store | None) -> None:
+    def _keep(self, block: _Block, found: Result, store: Store | None) -> None:
         for method, values in found.values.items():
             status = found.status[method]
             self._set(block, method, values, status)
@@ -128,13 +132,13 @@ class Run:
         for stage, seconds in found.seconds.items():
             self.seconds[stage] += seconds
 
-    def _set(self, block: Any, method: str, values: np.ndarray, status: np.ndarray) -> None:
+    def _set(self, block: _Block, method: str, values: np.ndarray, status: np.ndarray) -> None:
         name, _, first = block
         for all_, own in ((self.values, values), (self.status, status)):
             part = all_[name][method][first : first + SIZE]
             part[:] = own[: len(part)]
 
-    def _question(self, block: Any, method: str) -> dict[str, Any]:
+    def _question(self, block: _Block, method: str) -> dict[str, object]:
         _, cell, first = block
         recipe = self._recipes[method]
         count = min(SIZE, self._num_datasets - first) if recipe.one_by_one else SIZE

@@ -12,7 +12,6 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -61,7 +60,7 @@ class Store:
                     if _PARTIAL.fullmatch(left.name) and now - left.stat().st_mtime > _ABANDONED:
                         _remove(left)
 
-    def get(self, question: Mapping[str, Any]) -> dict[str, np.ndarray] | None:
+    def get(self, question: Mapping[str, object]) -> dict[str, np.ndarray] | None:
         """Return the arrays kept for a question, or None if there are none, or they are broken."""
         try:
             content = self._place(question).read_bytes()
@@ -73,7 +72,7 @@ class Store:
         with np.load(io.BytesIO(archive), allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
 
-    def put(self, question: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    def put(self, question: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> None:
         """Keep arrays for a question; where this fails, what was kept before stays."""
         buffer = io.BytesIO()
         np.savez(buffer, **arrays)  # type: ignore[arg-type]
@@ -93,7 +92,7 @@ class Store:
                 if not written or self.get(question) is None:
                     raise
 
-    def _place(self, question: Mapping[str, Any]) -> Path:
+    def _place(self, question: Mapping[str, object]) -> Path:
         return self.folder / f"{hashlib.sha256(_text(question)).hexdigest()[:32]}{_SUFFIX}"
 
     @contextlib.contextmanager
@@ -112,10 +111,10 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
-def _text(question: Mapping[str, Any]) -> bytes:
+def _text(question: Mapping[str, object]) -> bytes:
     return json.dumps({"format": _FORMAT, **question}, sort_keys=True).encode()
 
 
-def _digest(question: Mapping[str, Any], archive: bytes) -> bytes:
+def _digest(question: Mapping[str, object], archive: bytes) -> bytes:
     # The question has a digest of its own, so that no bytes can belong to either.
     return hashlib.sha256(hashlib.sha256(_text(question)).digest() + archive).digest()

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_count
 from bayescal._core.keys import as_key
 from bayescal.models import Prior
 from bayescal.sweeps._block import key_data
-from bayescal.sweeps._cells import as_cells, digest_of
+from bayescal.sweeps._cells import Cell, as_cells, digest_of
 from bayescal.sweeps._measure import Choices, choose_metrics
 from bayescal.sweeps._methods import as_recipes
-from bayescal.sweeps._run import Report, Run
+from bayescal.sweeps._run import Name, Report, Run
 from bayescal.sweeps._store import Store
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def sweep(
     *,
     n_train: int | Sequence[int] = 50,
     class_ratio: float | Sequence[float] = 0.5,
-    methods: Sequence[str] | Mapping[str, Any] = METHODS,
+    methods: Sequence[str] | Mapping[str, object] = METHODS,
     num_datasets: int = 1000,
     n_test: int = 10_000,
     metrics: Sequence[str] | Choices = METRICS,
@@ -191,7 +192,10 @@ def sweep(
 
 
 def _dataset(
-    run: Run, cells: Mapping[Any, Any], coordinates: dict[str, Any], about: dict[str, Any]
+    run: Run,
+    cells: Mapping[Name, Cell],
+    coordinates: Mapping[str, Sequence[Any]],
+    about: dict[str, object],
 ) -> xr.Dataset:
     import xarray as xr
 
@@ -206,7 +210,7 @@ def _dataset(
     return xr.Dataset(variables, coordinates, about)
 
 
-def _priors(priors: Any) -> dict[str, Prior]:
+def _priors(priors: object) -> dict[str, Prior]:
     if isinstance(priors, Prior):
         priors = [priors]
     if isinstance(priors, Mapping):
@@ -226,7 +230,7 @@ def _priors(priors: Any) -> dict[str, Prior]:
     return {str(name): prior for name, prior in named.items()}
 
 
-def _settings(value: Any, name: str, number: type) -> list[Any]:
+def _settings(value: ArrayLike, name: str, number: type) -> list[Any]:
     """Return one setting or several as a list of different numbers."""
     many = np.atleast_1d(np.asarray(value))
     if many.ndim != 1 or many.size == 0 or many.dtype.kind not in "iuf":
@@ -239,7 +243,7 @@ def _settings(value: Any, name: str, number: type) -> list[Any]:
     return found
 
 
-def _about(key: jax.Array) -> dict[str, Any]:
+def _about(key: jax.Array) -> dict[str, object]:
     device = jax.devices()[0]
     return {
         **{name: version(name) for name in ("bayescal", "jax", "numpy", "numpyro")},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bayescal._core.folds import content_folds, score_keys
+from bayescal._core.folds import content_folds, probability_keys
 
 
 def example(
@@ -38,4 +38,4 @@ def log_loss(p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
 
 
 def folds_of(p: np.ndarray, y: np.ndarray, count: int = 10) -> np.ndarray:
-    return content_folds(score_keys(p, y), y, count)
+    return content_folds(probability_keys(p, y), y, count)

@@ -43,8 +43,8 @@ def equal_width_cell(predicted: ArrayT, bins: int, xp: ModuleType) -> ArrayT:
 
 
 def equal_mass_sums(
-    predicted: ArrayT, observed: ArrayT, weights: ArrayT, bins: int, whole: _Flag, xp: ModuleType
-) -> ArrayT:
+    predicted: Array, observed: Array, weights: Array, bins: int, whole: _Flag, xp: ModuleType
+) -> Array:
     """Return sums (3, bins) over bins of equal mass.
 
     Cumulative sums over distinct predictions, straight in between, are read off at the borders:
@@ -102,7 +102,7 @@ def _condense(
     )
 
 
-def cut_cells(sums: ArrayT, bins: int, whole: _Flag, xp: ModuleType) -> ArrayT:
+def cut_cells(sums: Array, bins: int, whole: _Flag, xp: ModuleType) -> Array:
     """Return sums (3, bins) over bins of equal mass from sums (3, cells), as if those were ties."""
     position = xp.arange(sums.shape[1])
     return _read_off(tuple(sums), position, position, bins, whole, xp)
@@ -130,8 +130,8 @@ def mass_borders(total: ArrayT, bins: int, whole: _Flag, xp: ModuleType) -> Arra
 
 
 def _read_off(
-    rows: tuple[ArrayT, ...], first: Array, last: Array, bins: int, whole: _Flag, xp: ModuleType
-) -> ArrayT:
+    rows: tuple[Array, ...], first: Array, last: Array, bins: int, whole: _Flag, xp: ModuleType
+) -> Array:
     """Return what lies between borders; rows ``first`` to ``last`` of each row are tied."""
     n = len(rows[0])
     zero = xp.zeros(1, rows[0].dtype)

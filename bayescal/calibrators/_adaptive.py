@@ -28,7 +28,7 @@ def equal_mass_error(confidence: np.ndarray, correct: np.ndarray, weights: np.nd
 def confidence_sums(confidence: np.ndarray, correct: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return sums (3, 15) of weights, confidences and hits over bins of equal mass."""
     whole = bool((weights == np.floor(weights)).all())
-    return equal_mass_sums(confidence, correct.astype(float), weights, BINS, whole, np)
+    return np.asarray(equal_mass_sums(confidence, correct.astype(float), weights, BINS, whole, np))
 
 
 def best_inverse_temperature(

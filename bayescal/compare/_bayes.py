@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_count, check_finite
-from bayescal.compare.table import differences, read_table
+from bayescal.compare.table import Scores, differences, read_table
 
 __all__ = [
     "SignedRankMatrix",
@@ -150,7 +150,7 @@ def bayesian_signed_rank(
 
 
 def bayesian_signed_rank_matrix(
-    scores: ArrayLike | Mapping[str, ArrayLike],
+    scores: Scores,
     *,
     margin: float = 0.0,
     prior_strength: float = 0.5,

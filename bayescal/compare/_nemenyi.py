@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_level
 from bayescal.compare._ranks import ranks_of
-from bayescal.compare.table import read_table
+from bayescal.compare.table import Scores, read_table
 
 __all__ = ["Nemenyi", "nemenyi"]
 
@@ -31,12 +29,7 @@ class Nemenyi(NamedTuple):
     p_value: np.ndarray
 
 
-def nemenyi(
-    scores: ArrayLike | Mapping[str, ArrayLike],
-    level: float = 0.05,
-    *,
-    lower_is_better: bool = True,
-) -> Nemenyi:
+def nemenyi(scores: Scores, level: float = 0.05, *, lower_is_better: bool = True) -> Nemenyi:
     r"""Test all pairs of methods by the difference of their average ranks.
 
     .. math:: \mathrm{CD} = \frac{q_\alpha}{\sqrt 2} \sqrt{\frac{k(k+1)}{6n}},

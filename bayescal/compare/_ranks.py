@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
-from bayescal.compare.table import read_table
+from bayescal.compare.table import Scores, read_table
 
 __all__ = ["Friedman", "average_ranks", "friedman"]
 
@@ -35,9 +33,7 @@ class Friedman(NamedTuple):
     dof: tuple[int, int]
 
 
-def average_ranks(
-    scores: ArrayLike | Mapping[str, ArrayLike], *, lower_is_better: bool = True
-) -> np.ndarray:
+def average_ranks(scores: Scores, *, lower_is_better: bool = True) -> np.ndarray:
     r"""Mean ranks of methods over data sets; 1 is best, and equals share the mean of their ranks.
 
     Parameters
@@ -72,9 +68,7 @@ def average_ranks(
     return ranks_of(table.values).mean(axis=0)
 
 
-def friedman(
-    scores: ArrayLike | Mapping[str, ArrayLike], *, lower_is_better: bool = True
-) -> Friedman:
+def friedman(scores: Scores, *, lower_is_better: bool = True) -> Friedman:
     r"""Test whether all methods rank alike (Friedman), with Iman and Davenport's F.
 
     With mean ranks :math:`R_j` of k methods on n data sets,

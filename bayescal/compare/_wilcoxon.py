@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
-from bayescal.compare.table import differences, read_table
+from bayescal.compare.table import Scores, differences, read_table
 
 __all__ = ["Wilcoxon", "wilcoxon"]
 
@@ -36,9 +34,7 @@ class Wilcoxon(NamedTuple):
     better: np.ndarray
 
 
-def wilcoxon(
-    scores: ArrayLike | Mapping[str, ArrayLike], *, lower_is_better: bool = True
-) -> Wilcoxon:
+def wilcoxon(scores: Scores, *, lower_is_better: bool = True) -> Wilcoxon:
     r"""Test all pairs of methods by Wilcoxon's signed-rank test, with Holm's correction.
 
     For each pair, absolute differences are ranked over data sets; under the null hypothesis each

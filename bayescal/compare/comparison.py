@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_choice, check_level
 from bayescal._core.tables import TextTable
 from bayescal.compare._bayes import SignedRankMatrix, posterior_of
@@ -16,7 +15,7 @@ from bayescal.compare._cliques import cliques
 from bayescal.compare._nemenyi import Nemenyi, nemenyi_of
 from bayescal.compare._ranks import Friedman, friedman_of, ranks_of
 from bayescal.compare._wilcoxon import Wilcoxon, wilcoxon_of
-from bayescal.compare.table import read_table
+from bayescal.compare.table import Scores, read_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -172,7 +171,7 @@ class Comparison:
 
 
 def compare(
-    scores: ArrayLike | Mapping[str, ArrayLike],
+    scores: Scores,
     *,
     names: Sequence[object] | None = None,
     level: float = 0.05,

@@ -11,6 +11,8 @@ from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy
 
 __all__ = ["Table", "differences", "read_table"]
+#: One array, or several by name.
+Scores = ArrayLike | Mapping[str, ArrayLike]
 
 
 class Table(NamedTuple):
@@ -21,7 +23,7 @@ class Table(NamedTuple):
 
 
 def read_table(
-    scores: ArrayLike | Mapping[str, ArrayLike],
+    scores: Scores,
     names: Sequence[object] | None = None,
     *,
     lower_is_better: bool = True,

@@ -9,7 +9,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy
-from bayescal.plots._inputs import read_vector
+from bayescal.plots._inputs import Arrays, read_vector
 from bayescal.plots.style import label_axes, new_axes, next_style, tidy
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ _LEADER, _KEY = 14.0, 22.0
 
 def by_size(
     sizes: ArrayLike,
-    values: ArrayLike | Mapping[str, ArrayLike],
+    values: Arrays,
     *,
     names: Sequence[object] | None = None,
-    errors: ArrayLike | Mapping[str, ArrayLike] | None = None,
+    errors: Arrays | None = None,
     floor: float | None = None,
     logx: bool = True,
     ax: Axes | None = None,
@@ -123,7 +123,7 @@ def by_size(
 
 
 def _table(
-    values: ArrayLike | Mapping[str, ArrayLike], names: Sequence[object] | None, s: int
+    values: Arrays, names: Sequence[object] | None, s: int
 ) -> tuple[list[str] | None, np.ndarray]:
     """Return names and values (s, k)."""
     if isinstance(values, Mapping):
@@ -137,11 +137,7 @@ def _table(
     return labels, table
 
 
-def _errors(
-    errors: Any,
-    values: Any,
-    shape: tuple[int, ...],
-) -> np.ndarray:
+def _errors(errors: Any, values: Any, shape: tuple[int, ...]) -> np.ndarray:
     """Return half heights (s, k) of bands."""
     if isinstance(errors, Mapping) != isinstance(values, Mapping):
         raise TypeError("errors must be a mapping if and only if values is one")
@@ -157,7 +153,7 @@ def _errors(
     return half
 
 
-def _columns(given: ArrayLike | Mapping[str, ArrayLike], name: str, s: int) -> np.ndarray:
+def _columns(given: Arrays, name: str, s: int) -> np.ndarray:
     """Return an array (s, k), or the columns (s,) of a mapping side by side."""
     if isinstance(given, Mapping):
         if not given:

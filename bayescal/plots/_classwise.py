@@ -10,6 +10,7 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_count
 from bayescal.metrics import ece, log_loss
+from bayescal.plots._inputs import Arrays
 from bayescal.plots._reliability import reliability
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _FIXED = "kind", "label", "ax"
 
 
 def classwise(
-    probs: ArrayLike | Mapping[str, ArrayLike],
+    probs: Arrays,
     y: ArrayLike,
     *,
     classes: Sequence[object] | None = None,

@@ -12,7 +12,7 @@ import numpy as np
 from bayescal._core.checks import check_choice, check_level
 from bayescal.compare import Comparison, average_ranks, cliques, nemenyi, wilcoxon
 from bayescal.compare.comparison import TESTS, significant_gaps
-from bayescal.compare.table import read_table
+from bayescal.compare.table import Scores, read_table
 from bayescal.plots.style import COLORS, new_axes
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _GREY = "0.35"
 
 
 def critical_difference(
-    scores: Any,
+    scores: Comparison | Scores,
     *,
     names: Sequence[object] | None = None,
     level: float | None = None,
@@ -149,7 +149,7 @@ def critical_difference(
 
 
 def _statistics(
-    scores: Any,
+    scores: Comparison | Scores,
     names: Sequence[object] | None,
     level: float | None,
     test: str,

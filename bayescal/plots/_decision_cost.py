@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy
 from bayescal.metrics import brier_score
-from bayescal.plots._inputs import read_models, read_vector
+from bayescal.plots._inputs import Arrays, read_models, read_vector
 from bayescal.plots.style import label_axes, new_axes, next_style, tidy
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ _LEGEND_ROW, _LEGEND_PAD = 13.0, 10.0
 
 
 def decision_cost(
-    probs: ArrayLike | Mapping[str, ArrayLike],
+    probs: Arrays,
     y: ArrayLike,
     *,
     ratios: ArrayLike | None = None,

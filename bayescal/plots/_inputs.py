@@ -9,10 +9,11 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_finite
 
+#: One array, or several by name.
+Arrays = ArrayLike | Mapping[str, ArrayLike]
 
-def read_models(
-    probs: ArrayLike | Mapping[str, ArrayLike], label: str | None
-) -> list[tuple[str | None, np.ndarray]]:
+
+def read_models(probs: Arrays, label: str | None) -> list[tuple[str | None, np.ndarray]]:
     """Return names and predictions of one model, or of the models in a mapping."""
     if not isinstance(probs, Mapping):
         return [(label, as_numpy(probs, "probs"))]

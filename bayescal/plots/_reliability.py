@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal.metrics import ReliabilityCurve, reliability_curve
-from bayescal.plots._inputs import read_models
+from bayescal.plots._inputs import Arrays, read_models
 from bayescal.plots._reliability_curves import Estimate, check_options, estimate
 from bayescal.plots.style import Style, new_axes, next_style, tidy
 
@@ -32,7 +31,7 @@ _LABELS = {
 
 
 def reliability(
-    probs: ArrayLike | Mapping[str, ArrayLike],
+    probs: Arrays,
     y: ArrayLike,
     *,
     bins: int = 10,

@@ -17,12 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_choice
 from bayescal._core.optimise import Status
-from bayescal.calibrators._inputs import (
-    INPUTS,
-    Domain,
-    Inputs,
-    convert,
-)
+from bayescal.calibrators._inputs import INPUTS, Domain, Inputs, convert
 from bayescal.calibrators._labels import frames_to_caller, read_rows
 
 #: What a calibrator has learned: arrays by name.

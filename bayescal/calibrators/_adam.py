@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
 
 from bayescal._core.arrays import Array
-
-if TYPE_CHECKING:
-    import jax
 
 #: Parameters, or what has their structure.
 Tree = TypeVar("Tree")
@@ -26,9 +26,6 @@ class Memory(NamedTuple, Generic[Tree]):
 
 def begin(parameters: Tree) -> Memory[Tree]:
     """Return the memory before the first step."""
-    import jax
-    import jax.numpy as jnp
-
     nothing = jax.tree.map(jnp.zeros_like, parameters)
     one = jnp.ones((), jax.tree.leaves(parameters)[0].dtype)
     return Memory(nothing, nothing, one, one)
@@ -41,9 +38,6 @@ def step(
 
     D. Kingma and J. Ba (2015), Adam: a method for stochastic optimization.
     """
-    import jax
-    import jax.numpy as jnp
-
     first, second = memory.lacks_first * _FIRST, memory.lacks_second * _SECOND
     mean = jax.tree.map(lambda m, g: _FIRST * m + (1 - _FIRST) * g, memory.mean, gradient)
     square = jax.tree.map(lambda v, g: _SECOND * v + (1 - _SECOND) * g * g, memory.square, gradient)

@@ -18,12 +18,7 @@ from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_choice, column_names, in_order
 from bayescal._core.keys import seed_of
 from bayescal._core.optimise import Status
-from bayescal.calibrators._inputs import (
-    INPUTS,
-    Domain,
-    Inputs,
-    convert,
-)
+from bayescal.calibrators._inputs import INPUTS, Domain, Inputs, convert
 from bayescal.calibrators._labels import frames_to_caller, read_rows
 
 #: What a calibrator has learned: arrays by name.

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import ArrayT
@@ -18,13 +20,10 @@ from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
 from bayescal.calibrators import _adam
 
-if TYPE_CHECKING:
-    import jax
-
-    #: Arrays by name on the device.
-    Named: TypeAlias = dict[str, jax.Array]
-    Data: TypeAlias = tuple[jax.Array, ...]
-    Carry: TypeAlias = tuple[Named, _adam.Memory[Named], Data, Named]
+#: Arrays by name on the device.
+Named: TypeAlias = dict[str, jax.Array]
+Data: TypeAlias = tuple[jax.Array, ...]
+Carry: TypeAlias = tuple[Named, _adam.Memory[Named], Data, Named]
 
 Family = Literal["diagonal", "full"]
 Parameters = dict[str, np.ndarray]
@@ -117,9 +116,6 @@ def stretching(p: Mapping[str, ArrayT], u: ArrayT, tanh: Callable[[ArrayT], Arra
 
 def _diagonal_losses(parameters: Named, data: Data) -> jax.Array:
     """Return log losses (n, l); axes are rows, classes, networks."""
-    import jax
-    import jax.numpy as jnp
-
     points, place, part, own_place, own_part = data
     one = jax.vmap(lambda p: rising(p, points, jnp.tanh, jnp.exp), out_axes=1)
     values = one(parameters)
@@ -131,9 +127,6 @@ def _diagonal_losses(parameters: Named, data: Data) -> jax.Array:
 
 def _full_losses(parameters: Named, data: Data) -> jax.Array:
     """Return log losses (n, l)."""
-    import jax
-    import jax.numpy as jnp
-
     rows, steps, above = data
 
     def one(p: Named) -> jax.Array:
@@ -149,9 +142,6 @@ def _full_losses(parameters: Named, data: Data) -> jax.Array:
 def _program(
     family: Family,
 ) -> Callable[..., tuple[Named, _adam.Memory[Named], jax.Array, jax.Array]]:
-    import jax
-    import jax.numpy as jnp
-
     losses = _diagonal_losses if family == "diagonal" else _full_losses
 
     def both(parameters: Named, data: Data, nets: Named) -> tuple[jax.Array, jax.Array]:
@@ -176,11 +166,7 @@ def _program(
         return moved, memory, data, nets
 
     def advance(
-        parameters: Named,
-        memory: _adam.Memory[Named],
-        data: Data,
-        nets: Named,
-        number: jax.Array,
+        parameters: Named, memory: _adam.Memory[Named], data: Data, nets: Named, number: jax.Array
     ) -> tuple[Named, _adam.Memory[Named], jax.Array, jax.Array]:
         carry = parameters, memory, data, nets
         parameters, memory, *_ = jax.lax.fori_loop(0, number, once, carry)
@@ -197,8 +183,6 @@ def train(family: Family, start: Parameters, data: tuple[np.ndarray, ...], nets:
     data : tuple of arrays
         What the family's losses need; all but the points of "diagonal" have rows first.
     """
-    import jax
-
     n, count = nets.train.shape
     size = padded_length(n, 256)
     alone = 1 if family == "diagonal" else 0

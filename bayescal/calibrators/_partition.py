@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array
@@ -18,11 +20,8 @@ from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
 from bayescal.calibrators import _adam
 
-if TYPE_CHECKING:
-    import jax
-
-    #: Directions and offsets of all starts.
-    Point: TypeAlias = tuple[jax.Array, jax.Array]
+#: Directions and offsets of all starts.
+Point: TypeAlias = tuple[jax.Array, jax.Array]
 
 STARTS = 8
 _CLIMB = 100
@@ -50,9 +49,6 @@ def membership(directions: np.ndarray, offsets: np.ndarray, rows: np.ndarray) ->
 
 @cache
 def _program() -> Callable[..., tuple[Point, jax.Array]]:
-    import jax
-    import jax.numpy as jnp
-
     rates = _RATE * (1 + np.cos(np.pi * np.arange(_CLIMB) / _CLIMB)) / 2
 
     def violations(point: Point, rows: jax.Array, errors: jax.Array) -> jax.Array:
@@ -95,8 +91,6 @@ def worst_partition(
     errors : array of shape (n, k)
         Labels minus predictions, times each row's share of all weight.
     """
-    import jax
-
     n, k = rows.shape
     # Starts depend on weighted moments alone: neither the order of rows nor copies matter.
     shares = np.abs(errors).sum(axis=1)

@@ -91,11 +91,7 @@ class VennAbers(Calibrator):
         lower = np.minimum.accumulate(np.abs(slopes))[::-1]
         changes = np.flatnonzero((np.diff(lower) > 0) | (np.diff(upper) > 0))
         kept = np.append(changes, len(lower) - 1)
-        return {
-            "thresholds": groups.lowest[changes],
-            "lower": lower[kept],
-            "upper": upper[kept],
-        }
+        return {"thresholds": groups.lowest[changes], "lower": lower[kept], "upper": upper[kept]}
 
     def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
         low, high = self._ends(state, scores)

@@ -5,12 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal.smoothing._inputs import (
-    check_logits,
-    check_offset,
-    check_smoothing,
-    check_targets,
-)
+from bayescal.smoothing._inputs import check_logits, check_offset, check_smoothing, check_targets
 
 __all__ = ["network_instance_targets"]
 

@@ -12,20 +12,11 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike, ArrayT
 from bayescal._core.blocks import block_elements
 from bayescal._core.checks import check_choice, check_weights
-from bayescal._core.kernels import (
-    Covariance,
-    Rule,
-    fitted_log_density,
-    kernel_log_density,
-)
+from bayescal._core.kernels import Covariance, Rule, fitted_log_density, kernel_log_density
 from bayescal._core.numerics import two_class_probabilities
 from bayescal._core.precision import bulk_dtype
 from bayescal.smoothing._constant import smoothing_by_class
-from bayescal.smoothing._inputs import (
-    check_bandwidth,
-    check_features,
-    check_targets,
-)
+from bayescal.smoothing._inputs import check_bandwidth, check_features, check_targets
 
 __all__ = [
     "batched_instance_targets",

@@ -98,12 +98,12 @@ class Conditioned(ABC):
         """
         num_draws, out = checks.check_count(num_draws, "num_draws"), default_dtype()
         with float64():
-            params = self._sample(num_draws, as_key(key), index)
+            params = self._sample(num_draws, as_key(key), index, shuffled=True)
             return {name: value.astype(out) for name, value in params.items()}
 
-    def _sample(self, num_draws: int, key: jax.Array, index: int) -> Params:
-        size = self.posterior_size()
-        return sample_posterior(self.setup, self.problem_of(index), key, num_draws, size)
+    def _sample(self, num_draws: int, key: jax.Array, index: int, shuffled: bool) -> Params:
+        problem, size = self.problem_of(index), self.posterior_size()
+        return sample_posterior(self.setup, problem, key, num_draws, size, shuffled)
 
     def posterior_size(self) -> int:
         """Return the number of draws that describe the posterior, also where a rule has nodes."""
@@ -124,9 +124,9 @@ class Conditioned(ABC):
         Parameters
         ----------
         num_draws : int
-            Draws in all, spread over ``chains``. They are independent resamples, shuffled, so
-            convergence diagnostics between chains judge the resampling only; ``ess`` and
-            ``pareto_k`` judge the weights.
+            Draws in all, spread over ``chains``, resampled by their weights in the order in which
+            they were drawn: repeated ones stand together, so that ArviZ's effective sample size
+            and R-hat judge the weights, as ``ess`` and ``pareto_k`` do.
         chains : int
         key : int or JAX key
         index : int
@@ -152,13 +152,15 @@ class Conditioned(ABC):
         with float64():
             alone = self.problem_of(index)
             first, second = jax.random.split(as_key(key))
-            after = self._sample(total, first, index)
+            after = self._sample(total, first, index, shuffled=False)
             before = sample_prior(alone.prior, second, total)
 
+        # Parameters that the prior fixes are left out.
+        free = [name for name, value in before.items() if np.any(value != value[:1])]
+
         def shape(params: Params) -> dict[str, np.ndarray]:
-            arrays = {n: np.asarray(v) for n, v in params.items()}
-            moving = {n: v for n, v in arrays.items() if (v != v[:1]).any()}
-            return {n: v.reshape(chains, per_chain, *v.shape[1:]) for n, v in moving.items()}
+            arrays = {name: np.asarray(params[name]) for name in free or params}
+            return {n: v.reshape(chains, per_chain, *v.shape[1:]) for n, v in arrays.items()}
 
         attributes = {
             "inference_library": "bayescal",

@@ -36,7 +36,8 @@ def pareto_k(largest: np.ndarray) -> np.ndarray:
     -------
     array of shape (batch,)
         k; above 0.7 averages over the weights are unreliable. NaN for tails of fewer than five,
-        ``-inf`` where the weights of the tail are equal.
+        ``-inf`` where the weights of the tail are equal, ``inf`` where so few have any that a
+        quarter of the tail is zero.
 
     References
     ----------
@@ -58,7 +59,9 @@ def _shapes(largest: np.ndarray) -> np.ndarray:
     grid = 30 + math.isqrt(n)
     equal = x[:, -1] <= 1e-10 * values[:, 0]
     x = np.where(equal[:, None], np.arange(1, n + 1), x)
-    quartile = np.maximum(x[:, int(n / 4 + 0.5) - 1], np.finfo(float).tiny)[:, None]
+    quartile = x[:, int(n / 4 + 0.5) - 1 :][:, :1]
+    alone = quartile[:, 0] < np.finfo(float).tiny
+    quartile = np.maximum(quartile, np.finfo(float).tiny)
     theta = 1 / x[:, -1:] + (1 - np.sqrt(grid / (np.arange(1, grid + 1) - 0.5))) / (3 * quartile)
     shape = np.stack(
         [np.log1p(-t[:, None] * r).mean(axis=1) for t, r in zip(theta, x, strict=True)]
@@ -71,4 +74,5 @@ def _shapes(largest: np.ndarray) -> np.ndarray:
     best = np.sum(np.where(weights > 0, theta * weights, 0), axis=1)
     k = np.log1p(-best[:, None] * x).mean(axis=1)
     # A weak prior of ten observations at one half steadies small tails.
-    return np.where(equal, -np.inf, (n * k + 10 * 0.5) / (n + 10))
+    k = np.where(alone, np.inf, (n * k + 10 * 0.5) / (n + 10))
+    return np.where(equal, -np.inf, k)

@@ -110,7 +110,9 @@ class Integrator(abc.ABC, Generic[State]):
     def realise(self, problem: Problem[State], num_samples: int) -> Draws:
         """Return draws or nodes for one data set; called wherever they are needed."""
 
-    def posterior_draws(self, problem: Problem[State], num_samples: int) -> Draws | None:
+    def posterior_draws(
+        self, problem: Problem[State], key: jax.Array, num_samples: int
+    ) -> Draws | None:
         """Return draws in place of a rule's nodes, or None where ``realise`` gives draws."""
         return None
 

@@ -29,12 +29,14 @@ _CHUNK = 256
 _BISECTIONS = 45
 
 
-def _posterior_draws(setup: Setup, problem: Problem, num_samples: int) -> tuple[Draws, jax.Array]:
+def _posterior_draws(
+    setup: Setup, problem: Problem, key: jax.Array, num_samples: int
+) -> tuple[Draws, jax.Array]:
     """Return draws that describe the posterior, and their normalised log weights.
 
     Predictions may use nodes of a rule; these are draws there, too.
     """
-    drawn = setup.integrator.posterior_draws(problem, num_samples)
+    drawn = setup.integrator.posterior_draws(problem, key, num_samples)
     if drawn is None:
         drawn = realise(setup, problem)
         return drawn, weights_of(problem, drawn)
@@ -143,7 +145,7 @@ def credible_bounds(
     no sorting. For two classes in log odds, so that small probabilities keep their digits.
     """
     family, origin = problem.prior.family, problem.origin
-    draws, log_weights = _posterior_draws(setup, problem, num_samples)
+    draws, log_weights = _posterior_draws(setup, problem, jax.random.key(0), num_samples)
     weights = jnp.exp(log_weights)
     natural = natural_block(family, draws.params, origin, weights.dtype)
 
@@ -186,17 +188,29 @@ def weighted_draws(setup: Setup, problem: Problem) -> tuple[Params, jax.Array]:
     return draws.params, log_weights
 
 
-@partial(jax.jit, static_argnums=(0, 3, 4))
+@partial(jax.jit, static_argnums=(0, 3, 4, 5))
 def sample_posterior(
-    setup: Setup, problem: Problem, key: jax.Array, num_draws: int, num_samples: int
+    setup: Setup,
+    problem: Problem,
+    key: jax.Array,
+    num_draws: int,
+    num_samples: int,
+    shuffled: bool,
 ) -> Params:
-    """Resample ``num_draws`` parameter vectors with equal weights, systematically, shuffled."""
-    own, log_weights = _posterior_draws(setup, problem, num_samples)
-    first, second = jax.random.split(key)
-    cumulative = jnp.cumsum(jnp.exp(log_weights))
+    """Resample ``num_draws`` parameter vectors with equal weights, systematically.
+
+    Without a shuffle repeated ones stand together, and draws of chains in their order.
+    """
+    pool, first, second = jax.random.split(key, 3)
+    own, log_weights = _posterior_draws(setup, problem, pool, num_samples)
+    order = jnp.arange(log_weights.shape[0])
+    if setup.integrator.weighted:  # low-discrepancy points and cells have an order of their own
+        order = jax.random.permutation(second, order)
+    cumulative = jnp.cumsum(jnp.exp(log_weights[order]))
     ticks = (jnp.arange(num_draws, dtype=cumulative.dtype) + jax.random.uniform(first)) / num_draws
     index = jnp.searchsorted(cumulative, ticks * cumulative[-1])
-    index = jax.random.permutation(second, jnp.clip(index, 0, log_weights.shape[0] - 1))
+    index = order[jnp.clip(index, 0, log_weights.shape[0] - 1)]
+    index = jax.random.permutation(second, index) if shuffled else index
     return jax.tree.map(lambda leaf: leaf[index], own.params)
 
 

@@ -173,7 +173,7 @@ class Quadrature(Integrator[Box]):
         best = maximise(target, state.low, state.high)
         return unsheared(prior, state.peak, state.shear, best)[0]
 
-    def posterior_draws(self, problem: Problem[Box], num_samples: int) -> Draws:
+    def posterior_draws(self, problem: Problem[Box], key: jax.Array, num_samples: int) -> Draws:
         """Draw a cell of the rule by its weight and a point within it, reweighted exactly."""
         (prior, sums, origin), state = problem[:3], problem.state
         if state.low.size == 0:
@@ -185,7 +185,7 @@ class Quadrature(Integrator[Box]):
         log_mass, _ = normalise_log_weights((values + log_rule).ravel())
         # A tenth of the mass evenly over cells keeps the weights bounded.
         log_mass = jnp.logaddexp(log_mass + jnp.log(0.9), jnp.log(0.1 / log_mass.size))
-        cells, inside = jax.random.split(jax.random.key(0))
+        cells, inside = jax.random.split(key)
         cumulative = jnp.cumsum(jnp.exp(log_mass))
         u = jax.random.uniform(cells, (num_samples,), cumulative.dtype) * cumulative[-1]
         chosen = jnp.clip(jnp.searchsorted(cumulative, u), 0, log_mass.size - 1)

@@ -8,6 +8,7 @@ import re
 import warnings
 from typing import Any
 
+import arviz
 import jax
 import numpy as np
 import numpyro.distributions as dist
@@ -740,3 +741,43 @@ def test_chains_of_a_batch_are_independent() -> None:
     post = bc.posterior(prior, data, integrator="nuts", num_samples=400)
     first, second = (np.asarray(post.draws(index)["mu0"]) for index in (0, 1))
     assert abs(np.corrcoef(first, second)[0, 1]) < 0.3
+
+
+@pytest.mark.parametrize("integrator", ["montecarlo", "sobol", "importance", "quadrature", "nuts"])
+def test_arviz_sees_the_effective_sample_size(integrator: str) -> None:
+    """Few draws of weight cannot look converged; many look as if they were independent."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 400)
+    scores = rng.normal(2 * y - 1, 0.7)
+    prior = bc.GaussianPrior(
+        mu0=dist.Normal(-1, 1), mu1=dist.Normal(1, 1), sigma=dist.HalfNormal(1.0)
+    )
+    options = {} if integrator == "quadrature" else {"num_samples": 8192}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        post = bc.posterior(prior, (scores, y), integrator=integrator, **options)
+        table = arviz.summary(post.to_arviz(num_draws=4000), kind="diagnostics")
+    ess, r_hat = table["ess_bulk"].astype(float), table["r_hat"].astype(float)
+    if integrator in ("montecarlo", "sobol"):
+        assert post.ess < 20
+        assert ess.max() < 100 and r_hat.max() > 1.05
+        assert post.pareto_k > 0.7
+    else:
+        assert ess.min() > 1500 and r_hat.max() < 1.03
+
+
+def test_draws_that_coincide() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 100_000)
+    prior = bc.GaussianPrior(mu0=dist.Normal(-1, 1), mu1=dist.Normal(1, 1), sigma=1.0)
+    with pytest.warns(UserWarning, match="effective sample size 1 of 200"):
+        post = bc.posterior(prior, (rng.normal(2 * y - 1, 1), y), num_samples=200)
+    assert post.pareto_k == np.inf
+    assert sorted(post.to_arviz()["posterior"].data_vars) == ["mu0", "mu1"]
+
+
+def test_quadrature_draws_with_the_key_given() -> None:
+    prior = bc.GaussianPrior(mu0=dist.Normal(-1, 1), mu1=1.0, sigma=1.0)
+    post = bc.posterior(prior, ([-1.2, 0.3, 1.1], [0, 0, 1]), integrator="quadrature")
+    first, again, other = (set(np.asarray(post.sample(50, key=k)["mu0"])) for k in (1, 1, 2))
+    assert first == again and not first & other

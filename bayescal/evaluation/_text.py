@@ -39,7 +39,7 @@ def define_metrics(k: int, bins: int, eps: float, event: str) -> dict[str, str]:
     found = {
         "log loss": "Mean of −ln of the probability that was given to what happened. Lower is "
         f"better. Probabilities are clipped to [ε, 1 − ε] with ε = {eps:.2g}, the precision of "
-        "their type, so that a case that was said to be impossible costs a finite amount.",
+        "double numbers, so that a case that was said to be impossible costs a finite amount.",
         "Brier score": brier + " Lower is better. Like the log loss it is a proper score: it "
         "rewards both calibration and the ability to tell cases apart.",
         "accuracy": "Share of cases whose class has the largest probability. It says nothing of "

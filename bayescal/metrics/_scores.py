@@ -31,9 +31,8 @@ def log_loss(
     weights : array of shape (n,), optional
         Non-negative case weights; only their ratios matter.
     eps : float, optional
-        Clipping distance in [0, 0.5). By default the machine epsilon of the type of ``probs``,
-        2.2e-16 for float64 and 1.2e-7 for float32. With 0 a case that was said to be impossible
-        costs infinity.
+        Clipping distance in [0, 0.5). By default the machine epsilon of float64, 2.2e-16, for
+        probabilities of any type. With 0 a case that was said to be impossible costs infinity.
 
     Returns
     -------
@@ -141,7 +140,7 @@ def accuracy(probs: ArrayLike, y: ArrayLike, *, weights: ArrayLike | None = None
 
 @dataclass(frozen=True)
 class LogLoss(MeanMetric):
-    """The logarithmic loss; without ``eps``, clipped where the type of the predictions ends."""
+    """The logarithmic loss; without ``eps``, clipped where float64 ends."""
 
     eps: float | None = None
 

@@ -30,6 +30,8 @@ __all__ = [
     "check_truth",
 ]
 
+#: Clipping distance of probabilities of any type: a copy in another costs the same.
+EPS = 2.0**-52
 # Rounding that is forgiven of one probability outside [0, 1].
 _RANGE_TOLERANCE = 1e-6
 
@@ -43,7 +45,7 @@ class Predictions(NamedTuple):
     y : array of shape (n,), integers
     weights : array of shape (n,), positive, float64; ones where the user gave none
     eps : float
-        Relative precision of the type in which the probabilities came.
+        At which distance from 0 and 1 logarithms clip them.
     """
 
     probs: Any
@@ -90,7 +92,7 @@ def check_predictions(
     classes = 2 if probs.ndim == 1 else probs.shape[1]
     probs = in_order(probs, names, range(classes))
     probs, y, weights = _counted(probs, y, weights)
-    return Predictions(_check_probs(probs, eps), check_labels(y, classes, "y"), weights, eps)
+    return Predictions(_check_probs(probs, eps), check_labels(y, classes, "y"), weights, EPS)
 
 
 def check_many_labels(
@@ -108,11 +110,10 @@ def check_many_labels(
         raise ValueError("probs must not be empty")
     if y.shape != probs.shape:
         raise ValueError(f"y must have shape {probs.shape} to match probs, got {y.shape}")
-    eps = _precision(probs.dtype)
     if labels is not None:
         probs = in_order(probs, names, labels)
     probs, y, weights = _counted(probs, y, weights)
-    return Predictions(_check_range(probs), check_labels(y, 2, "y"), weights, eps)
+    return Predictions(_check_range(probs), check_labels(y, 2, "y"), weights, EPS)
 
 
 def check_truth(truth: ArrayLike, probs: np.ndarray, weights: ArrayLike | None) -> np.ndarray:
@@ -157,7 +158,7 @@ def check_norm(norm: float) -> float:
 
 def _precision(dtype: np.dtype) -> float:
     """Return the machine epsilon of floats, or of float64 for integers and booleans."""
-    return float(jnp.finfo(dtype).eps) if jnp.issubdtype(dtype, jnp.floating) else 2.0**-52
+    return float(jnp.finfo(dtype).eps) if jnp.issubdtype(dtype, jnp.floating) else EPS
 
 
 def _check_range(probs: np.ndarray, name: str = "probs") -> np.ndarray:

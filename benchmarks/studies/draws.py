@@ -212,7 +212,8 @@ def _sequence(prior: Prior, integrator: str, most: int, key: jax.Array) -> np.nd
         else:
             rule, none = Sobol(), jnp.zeros(())
             params = _at_points(
-                prior, rule.prepare(inference.Problem(prior, none, none), key, most, False)
+                prior,
+                rule.prepare(inference.Problem(prior, none, none, none, none), key, most, False),
             )
             # Scrambles lie one after the other: in turn, a prefix holds as much of each.
             order = np.arange(most).reshape(rule.replicates, -1).T.ravel()
@@ -223,7 +224,7 @@ def _sequence(prior: Prior, integrator: str, most: int, key: jax.Array) -> np.nd
 def _at_points(prior: Prior, points: jax.Array) -> dict[str, Any]:
     """Return the parameters at points of the unit square."""
     none = jnp.zeros(())
-    problem = inference.Problem(prior, none, none, state=points)
+    problem = inference.Problem(prior, none, none, none, points)
     return Sobol().realise(problem, len(points)).params
 
 

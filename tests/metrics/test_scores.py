@@ -1,6 +1,7 @@
 """Log loss, Brier score and accuracy against scikit-learn and by hand."""
 
 import math
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -33,13 +34,12 @@ def test_scores_equal_scikit_learn(classes: int, weighted: bool) -> None:
     assert metrics.accuracy(probs, y, weights=chosen) == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_log_loss_clips_as_scikit_learn(dtype: type) -> None:
-    probs, y = np.array([0.0, 1.0, 1.0], dtype), np.array([1, 0, 1])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, bool, jnp.bfloat16])
+def test_log_loss_clips_as_scikit_learn_for_every_type(dtype: Any) -> None:
+    probs, y = np.array([0.0, 1.0, 1.0]), np.array([1, 0, 1])
     expected = sklearn.metrics.log_loss(y, probs)
-    assert metrics.log_loss(probs, y) == pytest.approx(expected, rel=1e-6)
-    eps = float(np.finfo(dtype).eps)
-    assert metrics.log_loss(probs, y) == pytest.approx(-2 / 3 * math.log(eps), rel=1e-6)
+    assert metrics.log_loss(probs.astype(dtype), y) == pytest.approx(expected, rel=1e-12)
+    assert expected == pytest.approx(-2 / 3 * math.log(2.0**-52), rel=1e-6)
 
 
 def test_log_loss_clips_where_told() -> None:

@@ -79,9 +79,10 @@ def test_ties_go_to_the_lowest_class() -> None:
     assert metrics.accuracy([[0.4, 0.4, 0.2]], [1]) == 0
 
 
-def test_precision_of_bfloat16_is_known() -> None:
-    loss = metrics.log_loss(jnp.zeros(1, jnp.bfloat16), [1])
-    assert loss == pytest.approx(-math.log(2**-7), rel=1e-12)
+def test_sums_of_rows_are_judged_by_the_precision_of_bfloat16() -> None:
+    probs = jnp.asarray([[0.3, 0.3, 0.4]], jnp.bfloat16)
+    assert abs(float(np.asarray(probs, float).sum()) - 1) > 1e-3
+    assert metrics.log_loss(probs, [0]) == pytest.approx(-math.log(float(probs[0, 0])), rel=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -64,12 +64,12 @@ def batch(p: Array, y: Array, at: Array, truth: Array) -> tuple[Callable[[], Any
     import jax.numpy as jnp
 
     from bayescal.calibrators import _averaging
-    from bayescal.calibrators.averaged_beta import _gather
+    from bayescal.calibrators._points import gather
 
     rng = np.random.default_rng(0)
     z = np.log(p[:, 1] / p[:, 0])
     rows = rng.integers(len(z), size=(1000, 256))
-    parts = [_gather(z[own], y[own], np.ones(256)) for own in rows]
+    parts = [gather(z[own], y[own], np.ones(256)) for own in rows]
     size = max(len(points.z) for points in parts)
 
     def pad(points: Any) -> list[Array]:

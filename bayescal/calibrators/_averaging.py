@@ -226,8 +226,8 @@ def find_scale(z: Any, weights: Any, positives: Any, xp: Any = np) -> tuple[Any,
 
     def loss(u: Any) -> Any:
         x = xp.exp(u)[:, None] * z
-        rows = weights * xp.logaddexp(x, xp.zeros_like(x)) - positives * x
-        return xp.sum(rows, axis=1) + prior * u**2 / 2
+        rows = xp.maximum(x, 0) + xp.log(1 + xp.exp(-abs(x)))
+        return rows @ weights - x @ positives + prior * u**2 / 2
 
     def slopes(u: Any) -> tuple[Any, Any, Any]:
         x = xp.exp(u) * z
@@ -308,11 +308,10 @@ def _polish(problem: _Problem, found: tuple[Any, Any, Any, Any]) -> tuple[Any, A
     """Go on from the minimum of fewer points, whose Hessian is nearly the right one."""
     theta, _, hessian, _ = found
     pairs = _pairs(problem.features, problem.points.weights.sum(), np)
-    inverse = np.linalg.inv(hessian)
     before = np.inf
     for _ in range(_POLISHED):
         value, gradient, curvature = _losses(problem, theta, np)
-        step = -(inverse @ gradient[..., None])[..., 0]
+        step = -np.linalg.solve(hessian, gradient[..., None])[..., 0]
         gain = -(gradient * step).sum(axis=-1) / (abs(value) + 1e-3)
         left = gain.max()
         if not left < before:

@@ -162,7 +162,12 @@ class AveragedBeta(Calibrator):
                 z = np.clip(convert(rows[part], self.inputs, "log_odds", least)[0], -FAR, FAR)
                 yield z, labels[part], np.ones(len(z)) if weights is None else weights[part]
 
-        state = self._fit_points(gather_blocks(blocks))
+        try:
+            points = gather_blocks(blocks)
+        except ValueError:
+            convert(rows, self.inputs, "log_odds")  # to name the row
+            raise
+        state = self._fit_points(points)
         return {**state, **_units(len(rows), weights)}, least
 
     def _fit_points(self, points: Points) -> State:

@@ -214,6 +214,13 @@ def test_blocks_of_rows_are_all_rows(
     np.testing.assert_allclose(parts.predict_proba(scores), whole.predict_proba(scores), atol=1e-6)
 
 
+def test_a_wrong_row_of_very_many_is_named() -> None:
+    p = np.full((600_000, 2), 0.5)
+    p[-1, 0] = 0.4
+    with pytest.raises(ValueError, match=r"sum of 0.9 in row 599999"):
+        AveragedBeta().fit(p, np.arange(len(p)) % 2)
+
+
 @pytest.mark.parametrize("power", [0.5, 1.0])
 def test_losses_of_rows_left_out(power: float) -> None:
     """Beside fits without each row."""

@@ -105,17 +105,10 @@ def make_report(
     weights: np.ndarray,
     squares: np.ndarray,
 ) -> Report:
-    """Return the report of losses left out, and of scores as they are.
+    """Return what was chosen and why, of how many rows and classes, and what it costs.
 
-    Parameters
-    ----------
-    names : tuple of str
-        What was chosen, and why.
-    sizes : tuple of int
-        Rows, and classes or labels.
-    held, plain : arrays, optional
-    weights, squares : arrays
-        Weights of the losses, and sums of the squared weights of rows.
+    ``held`` are losses without the row, ``plain`` those of scores as they are, of so much weight,
+    and ``squares`` the sums of squared weights of rows.
     """
 
     def mean_and_error(values: np.ndarray | None) -> tuple[float | None, float | None]:

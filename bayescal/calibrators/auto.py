@@ -94,8 +94,8 @@ class Auto(ClassifierMixin, Combination):
     >>> print(auto.report_)
     AveragedBeta: two classes, 500 rows
     weights: linear 0.46, curved 0.54
-    expected log loss: 0.437 ± 0.025
-    uncalibrated: 0.517; gain +0.080 ± 0.017: it helps
+    expected log loss: 0.433 ± 0.024
+    uncalibrated: 0.517; gain +0.084 ± 0.017: it helps
     >>> auto.predict_proba([0.5])[:, 1].round(1).tolist()
     [0.3]
     """

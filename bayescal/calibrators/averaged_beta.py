@@ -152,10 +152,9 @@ class AveragedBeta(Calibrator):
         least = None
         weights = None if sample_weight is None else check_weights(sample_weight, len(rows))
         if self.inputs == "probs":
-            one = rows[:, -1]
-            zero = rows[:, 0] if rows.shape[1] == 2 else 1 - one.astype(float)
-            least = least_probabilities([zero, one])
-            del zero, one
+            zero = rows[:, 0] if rows.shape[1] == 2 else 1 - rows[:, 0].astype(float)
+            least = least_probabilities([zero, rows[:, -1]])
+            del zero
 
         def blocks() -> Iterator[Rows]:
             for part in row_blocks(len(rows), 8):
@@ -267,9 +266,8 @@ class AveragedBeta(Calibrator):
             log_evidence = np.logaddexp(0, -sign * line) + unit * away * (p - label) / 2
             log_share = self.power * (unit * log_evidence - np.log(left) / 2)
             slope = (plain - label) * x
-            rest = width**-2 - unit * (plain * (1 - plain) * x**2 + slope)
-            rest = np.maximum(rest, width**-2 / 4)
-            shift = np.clip(unit * slope / (rest * width), -1, 1)
+            rest = 1 - unit * width**2 * (plain * (1 - plain) * x**2 + slope)
+            shift = np.clip(unit * width * slope / np.maximum(rest, 0.25), -1, 1)
             weight = share * np.exp(log_share - log_share.max(axis=(0, 1)))
             weight = weight * (1 + shift * ((step == 3) * 1.0 - (step == -3)))
             found = (weight * sigmoid(sign * (line + unit * away))).sum(axis=(0, 1))

@@ -132,7 +132,7 @@ def fit(points: Points, xp: Any = np, rough: Points | None = None) -> Fitted:
     On the host the fit may begin with fewer points that stand for the others.
     """
     dtype = points.z.dtype
-    center, spread = _find_scale(points, xp)
+    center, spread = find_scale(*points[:3], xp)
     u = center + spread * xp.asarray(STEPS, dtype)
     basis = _make_basis(points, xp.exp(u), xp)
     lower = xp.linalg.cholesky(_inducing_kernel(basis, xp))
@@ -185,7 +185,7 @@ def _shapes(basis: Basis, z: Any, xp: Any) -> tuple[Any, Any]:
 
 
 def _matern(distance: Any, length: Any, xp: Any) -> Any:
-    r = np.sqrt(3).astype(distance.dtype) * abs(distance) / length[:, :, None, None]
+    r = abs(distance) * (np.sqrt(3).astype(distance.dtype) / length[:, :, None, None])
     return (1 + r) * xp.exp(-r)
 
 
@@ -220,15 +220,14 @@ def _make_basis(points: Points, inverse: Any, xp: Any) -> Basis:
     return basis._replace(inducing=inducing, length=length)
 
 
-def _find_scale(points: Points, xp: Any) -> tuple[Any, Any]:
+def find_scale(z: Any, weights: Any, positives: Any, xp: Any = np) -> tuple[Any, Any]:
     """Return the most probable logarithm of the inverse temperature, and its deviation."""
-    z, weights, positives = points[:3]
     prior = 1 / LOG_SCALE**2
 
     def loss(u: Any) -> Any:
         x = xp.exp(u)[:, None] * z
-        rows = weights * xp.logaddexp(x, xp.zeros_like(x)) - positives * x
-        return xp.sum(rows, axis=1) + prior * u**2 / 2
+        rows = xp.maximum(x, 0) + xp.log(1 + xp.exp(-abs(x)))
+        return rows @ weights - x @ positives + prior * u**2 / 2
 
     def slopes(u: Any) -> tuple[Any, Any, Any]:
         x = xp.exp(u) * z
@@ -265,13 +264,13 @@ def _losses(problem: _Problem, theta: Any, xp: Any) -> tuple[Any, Any, Any]:
     points, offset, features, precision, amplitude = problem
     line = (amplitude * theta) @ features + offset[:, None, None]
     small = xp.exp(-abs(line))
-    loss = xp.log(1 + small) + xp.maximum(line, 0)
-    p = xp.where(line >= 0, 1, small) / (1 + small)
-    value = loss @ points.weights - line @ points.positives
+    rest = 1 / (1 + small)
+    # The logarithm of one plus the exponential is the line, where it is positive, and this.
+    value = (xp.maximum(line, 0) - xp.log(rest)) @ points.weights - line @ points.positives
     value = value + xp.sum(precision * theta**2, -1) / 2
-    residual = points.weights * p - points.positives
+    residual = xp.where(line >= 0, rest, small * rest) * points.weights - points.positives
     gradient = amplitude * (residual @ xp.swapaxes(features, -1, -2)) + precision * theta
-    return value, gradient, points.weights * (p * (1 - p))
+    return value, gradient, small * rest * rest * points.weights
 
 
 def _pairs(features: Any, total: Any, xp: Any) -> Any:
@@ -309,11 +308,10 @@ def _polish(problem: _Problem, found: tuple[Any, Any, Any, Any]) -> tuple[Any, A
     """Go on from the minimum of fewer points, whose Hessian is nearly the right one."""
     theta, _, hessian, _ = found
     pairs = _pairs(problem.features, problem.points.weights.sum(), np)
-    inverse = np.linalg.inv(hessian)
     before = np.inf
     for _ in range(_POLISHED):
         value, gradient, curvature = _losses(problem, theta, np)
-        step = -(inverse @ gradient[..., None])[..., 0]
+        step = -np.linalg.solve(hessian, gradient[..., None])[..., 0]
         gain = -(gradient * step).sum(axis=-1) / (abs(value) + 1e-3)
         left = gain.max()
         if not left < before:

@@ -148,13 +148,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         self._check_options()
         names = column_names(scores)
         rows = self._check_rows(scores, reset=True)
-        columns = 2 if self.binary else max(2, rows.shape[1])
-        self.classes_, rows, labels, weights = read_rows(
-            rows, y, sample_weight, self.classes, columns
-        )
-        rows = in_order(rows, names, self.classes_, "scores")
-        values, least = convert(rows, self.inputs, self.domain)
-        learned = self._learn(values, labels, weights, self._seed())
+        learned, least = self._learn_from(rows, names, y, sample_weight)
         state = {name: np.asarray(value) for name, value in learned.items()}
         if least is not None:
             state["least_probabilities"] = least
@@ -168,6 +162,18 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
                 stacklevel=frames_to_caller(),
             )
         return self
+
+    def _learn_from(
+        self, rows: np.ndarray, names: list[object] | None, y: ArrayLike, sample_weight: Any
+    ) -> tuple[State, np.ndarray | None]:
+        """Return what is learned, and the least probabilities if there are any."""
+        columns = 2 if self.binary else max(2, rows.shape[1])
+        self.classes_, rows, labels, weights = read_rows(
+            rows, y, sample_weight, self.classes, columns
+        )
+        rows = in_order(rows, names, self.classes_, "scores")
+        values, least = convert(rows, self.inputs, self.domain)
+        return self._learn(values, labels, weights, self._seed()), least
 
     def _learn(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         return self._fit(scores, y, weights, seed)

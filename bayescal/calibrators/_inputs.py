@@ -99,18 +99,18 @@ def _from_probabilities(
         one = scores[:, 1].astype(float) if pair else _column(scores)
         zero = scores[:, 0].astype(float) if pair else 1 - one
         if least is None:
-            least = _least_probabilities([zero, one])
+            least = least_probabilities([zero, one])
         return np.log(np.maximum(one, least[1])) - np.log(np.maximum(zero, least[0])), least
     probs = np.ascontiguousarray(_all_classes(scores), float)
     if domain == "probabilities":
         return probs / probs.sum(axis=1, keepdims=True), None
     if least is None:
-        least = _least_probabilities(list(probs.T))
+        least = least_probabilities(list(probs.T))
     logs = np.log(np.maximum(probs, least))
     return (log_softmax(logs) if domain == "log_probabilities" else logs), least
 
 
-def _least_probabilities(columns: list[np.ndarray]) -> np.ndarray:
+def least_probabilities(columns: list[np.ndarray]) -> np.ndarray:
     """Return what probabilities of zero, and less, stand for (k,); each column (n,) is a class.
 
     Where a class has probabilities of exactly zero, as counts of trees or neighbors do, they stand

@@ -15,8 +15,8 @@ __all__ = ["Report"]
 class Report:
     """What :class:`Auto` chose, and what it expects of it.
 
-    Losses are means over the rows given, each predicted by a calibrator fitted without its fold;
-    of several labels, means over these too. Differences are paired.
+    Losses are means over the rows given, each predicted without itself, or of more than two classes
+    without its fold; of several labels, means over these too. Differences are paired.
 
     Attributes
     ----------
@@ -83,12 +83,53 @@ def row_losses_of_scores(rows: np.ndarray, codes: np.ndarray, inputs: Inputs) ->
     return np.minimum(-logs[np.arange(len(codes)), codes], -np.log(FLOOR))
 
 
-def mean_and_error(
-    values: np.ndarray | None, weights: np.ndarray
-) -> tuple[float | None, float | None]:
-    """Return a weighted mean and its standard error; whole weights are counts, as in metrics."""
-    if values is None or len(values) < 2:
-        return None, None
-    mean = weights @ values / weights.sum()
-    counts = weights if np.all(weights == np.floor(weights)) else weights**2
-    return float(mean), float(np.sqrt(counts @ (values - mean) ** 2) / weights.sum())
+def point_losses_of_scores(z: np.ndarray, least: np.ndarray | None) -> np.ndarray:
+    """Return the log losses (2, n) of log odds (n,), of a row of either class, as they are.
+
+    Log odds of probabilities of zero, which stand below all others, count as those of the floor.
+    """
+    losses = np.logaddexp(0, np.stack([z, -z]))
+    if least is not None:
+        # The next probability is at least twice as much.
+        zero = np.stack([-z, z]) < np.log(least)[:, None] + 0.35
+        losses = np.where(zero, -np.log(FLOOR), np.where(zero[::-1], 0.0, losses))
+    return np.minimum(losses, -np.log(FLOOR))
+
+
+def make_report(
+    names: tuple[str, str],
+    sizes: tuple[int, int],
+    members: dict[str, float],
+    held: np.ndarray | None,
+    plain: np.ndarray | None,
+    weights: np.ndarray,
+    squares: np.ndarray,
+) -> Report:
+    """Return what was chosen and why, of how many rows and classes, and what it costs.
+
+    ``held`` are losses without the row, ``plain`` those of scores as they are, of so much weight,
+    and ``squares`` the sums of squared weights of rows.
+    """
+
+    def mean_and_error(values: np.ndarray | None) -> tuple[float | None, float | None]:
+        if values is None or sizes[0] < 2:
+            return None, None
+        total = weights.sum()
+        mean = (weights * values).sum() / total
+        return float(mean), float(np.sqrt((squares * (values - mean) ** 2).sum()) / total)
+
+    loss, error = mean_and_error(held)
+    gain, spread = mean_and_error(None if held is None or plain is None else plain - held)
+    return Report(
+        calibrator=names[0],
+        reason=names[1],
+        rows=sizes[0],
+        classes=sizes[1],
+        members=members,
+        log_loss=loss,
+        log_loss_error=error,
+        uncalibrated=mean_and_error(plain)[0],
+        gain=gain,
+        gain_error=spread,
+        helps=None if gain is None or spread is None else gain > 2 * spread,
+    )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, clone
+from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,7 +20,8 @@ from bayescal.calibrators._inputs import INPUTS, Inputs, convert
 from bayescal.calibrators._labels import read_labels
 from bayescal.calibrators._report import (
     Report,
-    mean_and_error,
+    make_report,
+    point_losses_of_scores,
     row_losses,
     row_losses_of_scores,
 )
@@ -76,7 +79,9 @@ class Auto(ClassifierMixin, Combination):
 
     Notes
     -----
-    The report takes ``folds`` further fits, except of a stack, which has made them.
+    Of two classes the expected loss is that of rows left out, by Newton's step and Laplace's
+    approximation (:meth:`AveragedBeta.losses_left_out`), computed when the report is first asked
+    for. Of raw scores and several labels it takes ``folds`` further fits; a stack has made them.
 
     Examples
     --------
@@ -89,8 +94,8 @@ class Auto(ClassifierMixin, Combination):
     >>> print(auto.report_)
     AveragedBeta: two classes, 500 rows
     weights: linear 0.46, curved 0.54
-    expected log loss: 0.437 ± 0.025
-    uncalibrated: 0.517; gain +0.080 ± 0.017: it helps
+    expected log loss: 0.433 ± 0.024
+    uncalibrated: 0.517; gain +0.084 ± 0.017: it helps
     >>> auto.predict_proba([0.5])[:, 1].round(1).tolist()
     [0.3]
     """
@@ -103,7 +108,6 @@ class Auto(ClassifierMixin, Combination):
     random_state: int | np.random.RandomState | None = 0
 
     classes_: np.ndarray = field(init=False)
-    report_: Report = field(init=False)
 
     def fit(self, scores: Any, y: Any, sample_weight: Any = None) -> Self:
         """Choose, fit, and estimate what to expect.
@@ -121,6 +125,9 @@ class Auto(ClassifierMixin, Combination):
         self
         """
         check_choice(self.inputs, "inputs", INPUTS)
+        check_choice(self.mode, "mode", ("stack", "single"))
+        check_choice(self.inference, "inference", ("map", "laplace"))
+        check_random_state(self.random_state)
         if self.folds is not None and check_count(self.folds, "folds") < 2:
             raise ValueError(f"folds must be at least 2, got {self.folds}")
         labels = y if not hasattr(y, "detach") else as_numpy(y, "y")
@@ -132,8 +139,22 @@ class Auto(ClassifierMixin, Combination):
         vars(self).pop("classes_", None)  # of an earlier fit
         if not several:
             self.classes_ = fitted.classes_
-        self.report_ = self._judge(chosen, reason, scores, labels, sample_weight, several)
+        vars(self).pop("report_", None)
+        if not isinstance(fitted, AveragedBeta):
+            self.report_ = self._judge(chosen, reason, scores, labels, sample_weight, several)
         return self
+
+    @cached_property
+    def report_(self) -> Report:
+        """Of two classes, from the points that the calibrator keeps."""
+        check_is_fitted(self)
+        fitted = self.calibrators_[0]
+        state, names = fitted.state_, ("AveragedBeta", "two classes")
+        z, weights, rows = state["points"][0], state["points"][1:], int(state["rows"])
+        held = fitted.losses_left_out() if np.count_nonzero(weights) > 1 else None
+        plain = point_losses_of_scores(z, state.get("least_probabilities"))
+        squares = state["unit"] * weights
+        return make_report(names, (rows, 2), _members(fitted), held, plain, weights, squares)
 
     def predict_proba(self, scores: Any) -> np.ndarray:
         """Return the calibrated probabilities (m, k), or (m, labels) that each label is present."""
@@ -200,22 +221,11 @@ class Auto(ClassifierMixin, Combination):
             held = self._held_out(chosen, rows, y, codes, weights)
         raw = self.inputs == "scores"
         plain = None if raw else row_losses_of_scores(rows, codes, self.inputs)
-        gain = None if held is None or plain is None else plain - held
-        loss, error = mean_and_error(held, weights)
-        better, spread = mean_and_error(gain, weights)
-        return Report(
-            calibrator=_name(fitted),
-            reason=reason,
-            rows=len(rows),
-            classes=rows.shape[1] if several else len(self.classes_),
-            members=_members(fitted),
-            log_loss=loss,
-            log_loss_error=error,
-            uncalibrated=mean_and_error(plain, weights)[0],
-            gain=better,
-            gain_error=spread,
-            helps=None if better is None or spread is None else better > 2 * spread,
-        )
+        sizes = len(rows), rows.shape[1] if several else len(self.classes_)
+        # Whole weights are counts, as in metrics.
+        squares = weights if np.all(weights == np.floor(weights)) else weights**2
+        names = _name(fitted), reason
+        return make_report(names, sizes, _members(fitted), held, plain, weights, squares)
 
     def _held_out(
         self, chosen: Any, rows: np.ndarray, y: np.ndarray, codes: np.ndarray, weights: np.ndarray

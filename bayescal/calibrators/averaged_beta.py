@@ -2,42 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from bayescal._core.blas import single_threaded_blas
-from bayescal._core.checks import check_level
+from bayescal._core.arrays import ArrayLike
+from bayescal._core.checks import check_level, check_weights, in_order
 from bayescal._core.numerics import sigmoid
 from bayescal._core.optimise import Status
 from bayescal.calibrators._averaging import (
     COLUMNS,
     FAR,
     LINEAR,
-    TAILS,
     Basis,
     Points,
+    find_scale,
     fit,
     make_columns,
 )
 from bayescal.calibrators._base import Calibrator, State, two_columns
-from bayescal.calibrators._inputs import Domain
+from bayescal.calibrators._inputs import FLOOR, Domain, convert, least_probabilities
+from bayescal.calibrators._labels import read_labels
+from bayescal.calibrators._points import MANY, Rows, condense, gather, gather_blocks
 from bayescal.calibrators._posterior import row_blocks
 
 __all__ = ["AveragedBeta"]
 
-#: So many scores are used as they are; more are gathered in cells, of at most this share of the
-#: rows and this width in asinh of the log odds.
-_MOST, _FINE = 256, (1 / 96, 0.08)
 #: With more points than this a fit begins with cells of such a share and width.
-_FEW, _ROUGH = 100, (1 / 25, 0.3)
+_FEW, _ROUGH = 100, (1 / 40, 0.2)
 #: Regressions of less weight change no digit of the average.
 _NEGLIGIBLE = 1e-14
 #: And those of less than this no digit of an interval that anyone reads.
 _SLIGHT = 1e-6
 _BISECTIONS = 40
+#: Of intervals: the power of the evidence, at most, and what variances are multiplied by.
+_BAND_POWER, _WIDER = 0.5, 1.75
+#: Of its curvature a regression keeps at least this share without a row.
+_LEAST_LEFT = 0.02
 #: With more scores than this, only as many knots are computed.
 _VERY_MANY, _KNOTS = 1 << 15, 1 << 14
 
@@ -86,17 +90,18 @@ class AveragedBeta(Calibrator):
 
     The process has 14 inducing inputs, evenly spaced between the 0.5 % and 99.5 % quantiles of
     a - b; beyond them it goes on at its last value. More than 256 distinct scores are gathered in
-    cells, and each cell in two points with the same sums of cubic functions, which changes
-    probabilities by less than 1e-3 and a twentieth of their posterior deviation, mostly far less.
-    Log odds beyond 87.3 count as that.
+    cells, and each cell of a class in two points with the same sums of cubic functions, which
+    changes probabilities by less than 1e-6. Log odds beyond 87.3 count as that.
 
-    O(n log n) time to fit, for sorting; O(m) to apply, with 48 exponentials for each score and
-    scale that has weight. Between 16,384 knots more than 32,768 scores are interpolated, which
-    changes probabilities by less than 1e-6, and ends of intervals by less than 1e-5.
+    O(n log n) time to fit, for sorting; beyond 32,768 rows O(n), without sorting: these are counted
+    in 131,072 bins, block by block. O(m) to apply, with 48 exponentials for each score and scale
+    that has weight. Between 16,384 knots more than 32,768 scores are interpolated, which changes
+    probabilities by less than 1e-6, and ends of intervals by less than 1e-5.
 
     The state keeps the scales and lengths (d,) of weight, ``coef`` (d, 10, 17) of the regressions,
     their covariances as ``factor`` (d, 10, 17, 17) times its transpose, and ``cell_weights``
-    (d, 10).
+    (d, 10); and the ``points`` (3, m) that stand for the rows: log odds, and the weights of both
+    classes.
 
     References
     ----------
@@ -134,9 +139,41 @@ class AveragedBeta(Calibrator):
         return "log_odds"
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+        state = self._fit_points(gather(np.clip(scores, -FAR, FAR), y, weights))
+        return {**state, **_units(len(y), weights)}
+
+    def _learn_from(
+        self, rows: np.ndarray, names: list[object] | None, y: ArrayLike, sample_weight: Any
+    ) -> tuple[State, np.ndarray | None]:
+        """Of very many rows hold nothing but blocks."""
+        if len(rows) <= MANY or (sample_weight is not None and not np.all(sample_weight)):
+            return super()._learn_from(rows, names, y, sample_weight)
+        self.classes_, labels = read_labels(y, len(rows), self.classes)
+        labels = labels.astype(np.int8)
+        rows = in_order(rows, names, self.classes_, "scores")
+        least = None
+        weights = None if sample_weight is None else check_weights(sample_weight, len(rows))
+        if self.inputs == "probs":
+            zero = rows[:, 0] if rows.shape[1] == 2 else 1 - rows[:, 0].astype(float)
+            least = least_probabilities([zero, rows[:, -1]])
+            del zero
+
+        def blocks() -> Iterator[Rows]:
+            for part in row_blocks(len(rows), 8):
+                z = np.clip(convert(rows[part], self.inputs, "log_odds", least)[0], -FAR, FAR)
+                yield z, labels[part], np.ones(len(z)) if weights is None else weights[part]
+
+        try:
+            points = gather_blocks(blocks)
+        except ValueError:
+            convert(rows, self.inputs, "log_odds")  # to name the row
+            raise
+        state = self._fit_points(points)
+        return {**state, **_units(len(rows), weights)}, least
+
+    def _fit_points(self, points: Points) -> State:
         """Fit 140 regressions, and keep those of weight."""
-        points = _gather(np.clip(scores, -FAR, FAR), y, weights)
-        rough = _condense(points, *_ROUGH) if len(points.z) > _FEW else None
+        rough = condense(points, *_ROUGH) if len(points.z) > _FEW else None
         with np.errstate(under="ignore"), single_threaded_blas():
             fitted = fit(points, rough=rough)
             evidence = fitted.log_evidence - fitted.log_evidence.max()
@@ -155,6 +192,7 @@ class AveragedBeta(Calibrator):
             "factor": fitted.factor[kept],
             "cell_weights": share[kept] / share[kept].sum(),
             "linear_weight": share[..., LINEAR:].sum(),
+            "points": np.stack([points.z, points.weights - points.positives, points.positives]),
             "status": np.asarray(int(status)),
         }
 
@@ -174,7 +212,11 @@ class AveragedBeta(Calibrator):
     def predict_interval(self, scores: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Return central credible intervals of the calibrated probability of the second class.
 
-        Quantiles of the mixture, over regressions, of normal distributions of the log odds.
+        Quantiles of the mixture, over regressions, of normal distributions of the log odds, with
+        half of the evidence at most, and variances 1.75 times as large: Bayes' rule trusts
+        regressions too much that are all a little wrong. So at least 88 % of a bent truth lay in
+        intervals of level 0.9, and of a straight one 93 % and more, in simulations of 20 to 1,000
+        rows.
 
         Parameters
         ----------
@@ -193,15 +235,46 @@ class AveragedBeta(Calibrator):
     def _ends(self, state: State, scores: np.ndarray, level: float) -> np.ndarray:
         """Return lower and upper ends (2, m), in blocks of scores."""
         ends = np.empty((2, len(scores)))
-        share = state["cell_weights"]
+        share = state["cell_weights"] ** min(1, _BAND_POWER / self.power)
+        share = share / share.sum()
         slight = share < _SLIGHT
         for part in row_blocks(len(scores), COLUMNS * share.size):
             line, columns = self._lines(state, scores[part])
-            spread = np.sqrt(((np.swapaxes(state["factor"], -1, -2) @ columns) ** 2).sum(axis=2))
+            spread = np.sqrt(_WIDER * self._variances(state, columns))
             mean, spread = line[~slight], spread[~slight]
             for end, tail in zip(ends, ((1 - level) / 2, (1 + level) / 2), strict=True):
                 end[part] = sigmoid(_mixture_quantile(share[~slight], mean, spread, tail))
         return ends
+
+    def losses_left_out(self) -> np.ndarray:
+        """Return the log loss (2, n) at each point, of a row of either class that is left out.
+
+        O(n) for n points, with no further fit: Newton's step without the row, and what this does
+        to Laplace's evidence. With the row moves the range of scales, and so the ends of it gain
+        or lose weight.
+        """
+        z, *each = self.state_["points"]
+        unit, share = self.state_["unit"], self.state_["cell_weights"][..., None]
+        line, columns = self._lines(self.state_, z)
+        spread = self._variances(self.state_, columns)
+        p, (center, width) = sigmoid(line), find_scale(z, sum(each), each[1])
+        step = np.rint((np.log(self.state_["inverse"]) - center) / width)[:, None, None]
+        x = np.exp(center) * z
+        plain = sigmoid(x)
+        left = np.maximum(1 - unit * p * (1 - p) * spread, _LEAST_LEFT)
+        losses = []
+        for label, sign in enumerate((-1, 1)):
+            away = spread / left * (p - label)
+            log_evidence = np.logaddexp(0, -sign * line) + unit * away * (p - label) / 2
+            log_share = self.power * (unit * log_evidence - np.log(left) / 2)
+            slope = (plain - label) * x
+            rest = 1 - unit * width**2 * (plain * (1 - plain) * x**2 + slope)
+            shift = np.clip(unit * width * slope / np.maximum(rest, 0.25), -1, 1)
+            weight = share * np.exp(log_share - log_share.max(axis=(0, 1)))
+            weight = weight * (1 + shift * ((step == 3) * 1.0 - (step == -3)))
+            found = (weight * sigmoid(sign * (line + unit * away))).sum(axis=(0, 1))
+            losses.append(-np.log(np.maximum(found / weight.sum(axis=(0, 1)), FLOOR)))
+        return np.stack(losses)
 
     def _lines(self, state: State, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return log odds (d, 10, m) of the regressions, and the columns (d, 1, 17, m)."""
@@ -211,90 +284,17 @@ class AveragedBeta(Calibrator):
         offset, columns = make_columns(basis, np.clip(scores, -FAR, FAR))
         return state["coef"] @ columns[:, 0] + offset[:, None], columns
 
-
-def _gather(z: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Points:
-    """Return rows as not many points.
-
-    Scores themselves are the points where they are few. Of more, two stand for all that are close
-    together.
-    """
-    order = np.lexsort((weights, y, z))
-    z, weights = z[order], weights[order]
-    positives = weights * y[order]
-    first = np.concatenate([[True], z[1:] > z[:-1]])
-    starts = np.flatnonzero(first)
-    distinct = z[starts]
-    weight, positive = np.add.reduceat(weights, starts), np.add.reduceat(positives, starts)
-    tails = _tails(distinct, weight)
-    if len(distinct) <= _MOST:
-        return Points(distinct, weight, positive, *tails)
-    return _condense(Points(distinct, weight, positive, *tails), *_FINE)
+    def _variances(self, state: State, columns: np.ndarray) -> np.ndarray:
+        """Return the posterior variances (d, 10, m) of the log odds of the regressions."""
+        return ((np.swapaxes(state["factor"], -1, -2) @ columns) ** 2).sum(axis=2)
 
 
-def _condense(points: Points, share: float, width: float) -> Points:
-    """Return two points for each cell, and their weights: Gauss's rule for the rows in it.
-
-    Their weights have the same sums of cubic functions as those of the rows. Weights of class 1 at
-    the same points, which the fit uses linearly and which may thus be negative, have the same sums
-    of linear functions.
-    """
-    z, weight, positive = points[:3]
-    mass = np.cumsum(weight)
-    within = np.floor((mass - weight / 2) / mass[-1] / share)
-    place = np.floor(np.arcsinh(z) / width)
-    starts = np.concatenate([[True], (np.diff(within) > 0) | (np.diff(place) > 0)])
-    cell = np.cumsum(starts) - 1
-
-    def add(values: np.ndarray) -> np.ndarray:
-        return np.bincount(cell, values)
-
-    first = z[starts]
-    total = add(weight)
-    mean = add(weight * (z - first[cell])) / total
-    apart = z - first[cell] - mean[cell]
-    spread = np.sqrt(add(weight * apart**2) / total)
-    single = spread <= 1e-9 * (1 + abs(first))
-    unit = np.where(single, 1.0, spread)
-    skewness = add(weight * (apart / unit[cell]) ** 3) / total
-    root = np.sqrt(1 + skewness**2 / 4)
-    center = first + mean
-    low = np.where(single, center, center + unit * (skewness / 2 - root))
-    high = np.where(single, center + 1e-9, center + unit * (skewness / 2 + root))
-    above = np.where(single, 0.0, (1 - skewness / (2 * root)) / 2)
-    part = (z - low[cell]) / (high - low)[cell]
-    part[single[cell]] = 0
-    upper = add(positive * part)
-    both = total * above
-    every = np.concatenate([low, high])
-    order = np.argsort(every, kind="stable")
-    order = order[np.concatenate([np.ones(len(low), bool), ~single])[order]]
-    weights = np.concatenate([total - both, both])
-    positives = np.concatenate([add(positive) - upper, upper])
-    return Points(every[order], weights[order], positives[order], *points[3:])
-
-
-def _tails(distinct: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the scores (2, 2) next to the outer quantiles, and where (2,) between them these lie.
-
-    Each is found from its own end, so that exchanging the classes exchanges them.
-    """
-    low, part = _low_tail(distinct, weight)
-    high, rest = _low_tail(-distinct[::-1], weight[::-1])
-    return np.stack([low, -high[::-1]]), np.array([part, 1 - rest])
-
-
-def _low_tail(distinct: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return two scores (2,) and the part of the way between them where the lower quantile lies.
-
-    The quantile of NumPy, by ranks, if a whole weight repeats its row.
-    """
-    mass = np.cumsum(weight)
-    rank = max(mass[-1] - 1, 0) * TAILS[0]
-    below = np.floor(rank)
-    # Sums of weights carry rounding errors.
-    ranks = np.array([below, below + 1]) + 1e-9 * mass[-1]
-    place = np.minimum(np.searchsorted(mass, ranks, side="right"), len(mass) - 1)
-    return distinct[place], rank - below
+def _units(rows: int, weights: np.ndarray | None) -> State:
+    """Return the number of rows, and what one weighs: whole weights are counts."""
+    unit = 1.0
+    if weights is not None and not np.all(weights == np.floor(weights)):
+        unit = weights @ weights / weights.sum()
+    return {"rows": np.asarray(rows), "unit": np.asarray(unit)}
 
 
 def _between_knots(function: Callable[[np.ndarray], np.ndarray], z: np.ndarray) -> np.ndarray:

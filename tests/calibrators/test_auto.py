@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,53 @@ def test_expected_loss_is_that_of_new_data() -> None:
     assert loss == pytest.approx(report.log_loss, abs=3 * report.log_loss_error)
     gain = bc.metrics.log_loss(at, truth) - loss
     assert gain == pytest.approx(report.gain, abs=3 * report.gain_error)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [20, 50, 200, 1000])
+def test_expected_loss_is_unbiased(n: int) -> None:
+    """Over data sets, beside the true one, within three standard errors and 2e-3.
+
+    What the true probabilities lose on the rows, less what they lose on average, takes away most of
+    the spread.
+    """
+    at = np.linspace(-8, 8, 161)
+    density = np.exp(-(at**2) / 8)
+    density /= density.sum()
+    found = []
+    for seed in range(4000 // n + 20):
+        rng = np.random.default_rng(seed)
+        z = rng.normal(0, 2, n)
+        p, truth = expit(0.5 * z + 0.3), expit(0.5 * at + 0.3)
+        y = (rng.random(n) < p).astype(int)
+        auto = bc.Auto(inputs="logits", classes=[0, 1]).fit(z, y)
+        q = auto.predict_proba(at)[:, 1]
+        loss = -density @ (truth * np.log(q) + (1 - truth) * np.log1p(-q))
+        entropy = -density @ (truth * np.log(truth) + (1 - truth) * np.log1p(-truth))
+        luck = -np.log(np.where(y == 1, p, 1 - p)).mean() - entropy
+        found.append(auto.report_.log_loss - luck - loss)
+    assert abs(np.mean(found)) < 3 * np.std(found) / np.sqrt(len(found)) + 2e-3
+
+
+def test_scores_of_zero_and_one_are_judged_as_they_are() -> None:
+    p, y = binary(200, 0.5)
+    p[:10], p[10:20] = 0, 1
+    y[:20] = np.tile([0, 1], 10)
+    own = np.maximum(np.where(y == 1, p, 1 - p), np.finfo(np.float32).tiny)
+    for scores in (p, np.stack([1 - p, p], axis=1)):
+        assert bc.Auto().fit(scores, y).report_.uncalibrated == pytest.approx(-np.log(own).mean())
+
+
+def test_report_is_computed_when_it_is_asked_for(tmp_path: Path) -> None:
+    p, y = binary(300, 0.5)
+    auto = bc.Auto().fit(p, y)
+    copy = pickle.loads(pickle.dumps(auto))
+    bc.save(auto, tmp_path / "auto.npz")
+    assert "report_" not in vars(auto)
+    assert copy.report_ == auto.report_ == bc.load(tmp_path / "auto.npz").report_
+    before = auto.report_
+    assert auto.fit(p[:100], y[:100]).report_ != before
+    assert not hasattr(bc.Auto(), "report_")
 
 
 def test_scores_that_are_calibrated_are_left_near_the_identity() -> None:
@@ -200,6 +248,9 @@ def test_nothing_is_expected_of_equal_rows() -> None:
     [
         ({"inputs": "percent"}, "inputs must be"),
         ({"folds": 1}, "folds must be at least 2"),
+        ({"inference": "vi"}, "inference must be"),
+        ({"mode": "best"}, "mode must be"),
+        ({"random_state": "now"}, "cannot be used to seed"),
         ({"inputs": "scores"}, "the decision values of several classes as logits"),
     ],
 )
@@ -207,6 +258,9 @@ def test_errors(options: dict[str, Any], message: str) -> None:
     z, y = several(20, 3)
     with pytest.raises(ValueError, match=message):
         bc.Auto(**options).fit(softmax(z, axis=1), y)
+    if options.get("inputs") != "scores":
+        with pytest.raises(ValueError, match=message):
+            bc.Auto(**options).fit([0.2, 0.4], [0, 1])
 
 
 def test_it_is_the_default_of_calibrated_classifiers() -> None:

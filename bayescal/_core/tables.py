@@ -33,6 +33,13 @@ def html_table(
     return f"<table>{title}{head}<tbody>{body}</tbody></table>"
 
 
+def p_value(value: float | None) -> str:
+    """Return a p-value as tables have it."""
+    if value is None:
+        return "–"
+    return "< .001" if value < 0.001 else f"{value:.3f}".lstrip("0")
+
+
 class TextTable(NamedTuple):
     """A title, headings, rows of cells and a caption; all but the first column are figures."""
 
@@ -56,6 +63,15 @@ class TextTable(NamedTuple):
         for cells in self.rows:
             table.add_row(*(Text(cell) for cell in cells))
         return table
+
+    def for_print(self, width: int) -> str:
+        """Return plain text of at most that width."""
+        from rich.console import Console
+
+        console = Console(width=width, color_system=None)
+        with console.capture() as capture:
+            console.print(self.for_terminal())
+        return capture.get().rstrip()
 
     def for_notebook(self) -> str:
         """Return HTML, in which names are text and nothing else."""

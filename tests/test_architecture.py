@@ -45,7 +45,18 @@ INTERNAL = ("bayescal.regression",)
 # The package's __init__ and the ways into the program may import everything.
 UNRESTRICTED = ("__init__", "__main__", "cli")
 MAX_LINES = 400
-HEAVY = ("arviz", "flax", "matplotlib", "numpyro", "orbax", "pandas", "scipy", "sklearn", "xarray")
+HEAVY = (
+    "arviz",
+    "flax",
+    "jinja2",
+    "matplotlib",
+    "numpyro",
+    "orbax",
+    "pandas",
+    "scipy",
+    "sklearn",
+    "xarray",
+)
 GLOBAL_CHANGES = (
     "jax.config.update",
     "numpy.random.seed",

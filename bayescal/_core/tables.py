@@ -1,4 +1,4 @@
-"""Tables of text, for terminals, for notebooks and for pages."""
+"""Tables of text, for terminals and for notebooks."""
 
 from __future__ import annotations
 
@@ -10,44 +10,34 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-class Html(str):
-    """Text that is markup already."""
-
-    __slots__ = ()
-
-
-def markup(value: object) -> str:
-    """Return markup as it is, and anything else escaped."""
-    return value if isinstance(value, Html) else escape(str(value))
-
-
 def html_table(
-    rows: Iterable[Sequence[object]],
-    heads: Sequence[object] = (),
-    caption: object = "",
-    label: str = "",
-) -> Html:
+    rows: Iterable[Sequence[object]], heads: Sequence[object] = (), caption: object = ""
+) -> str:
     """Return a table whose first column names the rows; names are text and nothing else.
 
-    With ``label``, which a screen reader says, a page's own style decides how it looks. Without,
-    the first column is on the left, and all others on the right if the table has heads.
+    The first column is on the left, and all others on the right if the table has heads.
     """
 
-    def cell(value: object, place: int, scope: str) -> str:
-        tag, scoped = ("th", f' scope="{scope}"') if scope else ("td", "")
-        side = "right" if place and heads else "left"
-        style = "" if label else f" style='text-align:{side}'"
-        return f"<{tag}{scoped}{style}>{markup(value)}</{tag}>"
+    def line(cells: Sequence[object], tags: Sequence[str]) -> str:
+        inner = (
+            f"<{tag} style='text-align:{'right' if place and heads else 'left'}'>"
+            f"{escape(str(value))}</{tag[:2]}>"
+            for place, (value, tag) in enumerate(zip(cells, tags, strict=True))
+        )
+        return f"<tr>{''.join(inner)}</tr>"
 
-    def line(cells: Sequence[object], scopes: Sequence[str]) -> str:
-        inner = zip(cells, range(len(cells)), scopes, strict=True)
-        return f"<tr>{''.join(cell(*one) for one in inner)}</tr>"
+    column, row = 'th scope="col"', 'th scope="row"'
+    body = "".join(line(cells, [row, *["td"] * (len(cells) - 1)]) for cells in rows)
+    head = f"<thead>{line(heads, [column] * len(heads))}</thead>" if heads else ""
+    title = f"<caption>{escape(str(caption))}</caption>" if caption else ""
+    return f"<table>{title}{head}<tbody>{body}</tbody></table>"
 
-    body = "".join(line(cells, ["row", *[""] * (len(cells) - 1)]) for cells in rows)
-    head = f"<thead>{line(heads, ['col'] * len(heads))}</thead>" if heads else ""
-    opened = f'<table aria-label="{escape(label)}">' if label else "<table>"
-    title = f"<caption>{markup(caption)}</caption>" if caption else ""
-    return Html(f"{opened}{title}{head}<tbody>{body}</tbody></table>")
+
+def p_value(value: float | None) -> str:
+    """Return a p-value as tables have it."""
+    if value is None:
+        return "–"
+    return "< .001" if value < 0.001 else f"{value:.3f}".lstrip("0")
 
 
 class TextTable(NamedTuple):
@@ -73,6 +63,15 @@ class TextTable(NamedTuple):
         for cells in self.rows:
             table.add_row(*(Text(cell) for cell in cells))
         return table
+
+    def for_print(self, width: int) -> str:
+        """Return plain text of at most that width."""
+        from rich.console import Console
+
+        console = Console(width=width, color_system=None)
+        with console.capture() as capture:
+            console.print(self.for_terminal())
+        return capture.get().rstrip()
 
     def for_notebook(self) -> str:
         """Return HTML, in which names are text and nothing else."""

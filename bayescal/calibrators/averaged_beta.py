@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bayescal._core.blas import single_threaded_blas
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.blas import single_threaded_blas
 from bayescal._core.checks import check_level, check_weights, in_order
 from bayescal._core.numerics import sigmoid
 from bayescal._core.optimise import Status

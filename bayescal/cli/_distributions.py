@@ -62,29 +62,28 @@ class Scaled:
 Value = float | Scaled
 
 
-def add(left: Value, right: Value) -> Value:
-    """Return the sum of two numbers or of a number and a distribution."""
+def combine(sign: str, left: Value, right: Value) -> Value:
+    """Return the sum, difference, product or quotient, in which one distribution may be."""
+    if sign == "/":
+        if isinstance(right, Scaled) or right == 0:
+            raise ValueError("division must be by a number other than 0")
+        sign, right = "*", 1 / right
+    elif sign == "-":
+        sign, right = "+", -right
     if isinstance(left, Scaled):
         left, right = right, left
     if isinstance(left, Scaled):
-        raise ValueError("a distribution can be added to a number, not to another distribution")
-    if isinstance(right, Scaled):
+        how = "added to a number, not to another distribution"
+        how = how if sign == "+" else "multiplied by a number, not by another one"
+        raise ValueError(f"a distribution can be {how}")
+    if not isinstance(right, Scaled):
+        return _finite(left + right if sign == "+" else left * right)
+    if sign == "+":
         return replace(right, shift=_finite(right.shift + left))
-    return _finite(left + right)
-
-
-def multiply(left: Value, right: Value) -> Value:
-    """Return the product of two numbers or of a number and a distribution."""
-    if isinstance(left, Scaled):
-        left, right = right, left
-    if isinstance(left, Scaled):
-        raise ValueError("a distribution can be multiplied by a number, not by another one")
-    if isinstance(right, Scaled):
-        scale = _finite(right.scale * left)
-        if scale == 0:
-            raise ValueError("a distribution must not be multiplied by 0")
-        return replace(right, shift=_finite(right.shift * left), scale=scale)
-    return _finite(left * right)
+    scale = _finite(right.scale * left)
+    if scale == 0:
+        raise ValueError("a distribution must not be multiplied by 0")
+    return replace(right, shift=_finite(right.shift * left), scale=scale)
 
 
 def build(name: str, positional: list[float], named: dict[str, float]) -> Scaled:

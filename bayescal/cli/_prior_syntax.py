@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from bayescal.cli._distributions import DISTRIBUTIONS, Scaled, Value, add, build, multiply
+from bayescal.cli._distributions import DISTRIBUTIONS, Scaled, Value, build, combine
 from bayescal.cli._errors import CommandError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
-    r"|(?P<name>[A-Za-z_]\w*)|(?P<sign>[-+*/(),=:]))"
+    r"|(?P<name>[A-Za-z_]\w*)|(?P<sign>[-+*/(),=:])|(?P<bad>\S))"
 )
 _DEEPEST = 50
 
@@ -40,6 +40,9 @@ class _Token(NamedTuple):
     kind: str
     text: str
     position: int
+
+    def __str__(self) -> str:
+        return "the end" if self.kind == "end" else repr(self.text)
 
 
 def parse_prior(text: str) -> Prior:
@@ -70,30 +73,26 @@ class _Parser:
         self.index += 1
         return token
 
-    def accept(self, text: str) -> _Token | None:
-        return self.take() if self.next.text == text else None
+    def accept(self, *texts: str) -> _Token | None:
+        return self.take() if self.next.text in texts else None
 
-    def expect(self, text: str, where: str) -> _Token:
-        if self.next.text != text:
-            _fail(f"expected {text!r} {where}, found {_show(self.next)}", self.next)
-        return self.take()
-
-    def expect_name(self, what: str) -> _Token:
-        if self.next.kind != "name":
-            _fail(f"expected {what}, found {_show(self.next)}", self.next)
+    def expect(self, wanted: str, what: str) -> _Token:
+        """Take a token of that text or kind."""
+        if wanted not in (self.next.text, self.next.kind):
+            _fail(f"expected {what}, found {self.next}", self.next)
         return self.take()
 
     def prior(self) -> Prior:
-        family = self.expect_name("a family such as gaussian")
+        family = self.expect("name", "a family such as gaussian")
         alternatives = _FAMILIES.get(family.text.lower())
         if alternatives is None:
             known = " or ".join(_FAMILIES)
             _fail(f"unknown family {family.text!r}; known: {known}", family)
-        self.expect(":", "after the family")
+        self.expect(":", "':' after the family")
         allowed = list(dict.fromkeys(name for names in alternatives for name in names))
         given: dict[str, Value] = {}
         while True:
-            name = self.expect_name("the name of a parameter")
+            name = self.expect("name", "the name of a parameter")
             if name.text not in allowed:
                 _fail(
                     f"unknown parameter {name.text!r} of the family {family.text}; "
@@ -102,11 +101,11 @@ class _Parser:
                 )
             if name.text in given:
                 _fail(f"parameter {name.text!r} is given twice", name)
-            self.expect("=", f"after {name.text!r}")
+            self.expect("=", f"'=' after {name.text!r}")
             given[name.text] = self.sum()
             if self.next.kind == "end":
                 break
-            self.expect(",", f"or the end after the value of {name.text!r}")
+            self.expect(",", f"',' or the end after the value of {name.text!r}")
         if set(given) not in [set(names) for names in alternatives]:
             sets = " or ".join(", ".join(names) for names in alternatives)
             raise CommandError(
@@ -120,29 +119,21 @@ class _Parser:
         if self.depth > _DEEPEST:
             _fail("too many nested brackets", self.next)
         value = self.product()
-        while self.next.text in ("+", "-"):
-            sign = self.take()
-            other = self.product()
-            value = self.combine(add, value, other if sign.text == "+" else -other, sign)
+        while sign := self.accept("+", "-"):
+            value = _combine(sign, value, self.product())
         self.depth -= 1
         return value
 
     def product(self) -> Value:
         value = self.factor()
-        while self.next.text in ("*", "/"):
-            sign = self.take()
-            other = self.factor()
-            if sign.text == "/":
-                if not isinstance(other, float) or other == 0:
-                    _fail("division must be by a number other than 0", sign)
-                other = 1 / other
-            value = self.combine(multiply, value, other, sign)
+        while sign := self.accept("*", "/"):
+            value = _combine(sign, value, self.factor())
         return value
 
     def factor(self) -> Value:
         negative = False
-        while self.next.text in ("-", "+"):
-            negative ^= self.take().text == "-"
+        while sign := self.accept("-", "+"):
+            negative ^= sign.text == "-"
         value = self.atom()
         return -value if negative else value
 
@@ -154,23 +145,23 @@ class _Parser:
             return float(token.text)
         if token.text == "(":
             value = self.sum()
-            self.expect(")", "to close the bracket")
+            self.expect(")", "')' to close the bracket")
             return value
         if token.kind == "name":
             return self.distribution(token)
-        _fail(f"expected a number or a distribution, found {_show(token)}", token)
+        _fail(f"expected a number or a distribution, found {token}", token)
 
     def distribution(self, name: _Token) -> Value:
         """Read the arguments of a distribution."""
         key = name.text.lower().replace("_", "")
         if key not in DISTRIBUTIONS:
             _fail(f"unknown distribution {name.text!r}; known: {', '.join(DISTRIBUTIONS)}", name)
-        self.expect("(", f"after {name.text!r}")
+        self.expect("(", f"'(' after {name.text!r}")
         positional: list[float] = []
         named: dict[str, float] = {}
         while not self.accept(")"):
             if positional or named:
-                self.expect(",", f"or ')' after an argument of {name.text}")
+                self.expect(",", f"',' or ')' after an argument of {name.text}")
             start = self.next
             is_named = start.kind == "name" and self.tokens[self.index + 1].text == "="
             if is_named:
@@ -191,33 +182,23 @@ class _Parser:
         except ValueError as error:
             _fail(str(error), name)
 
-    def combine(
-        self, operation: Callable[[Value, Value], Value], left: Value, right: Value, sign: _Token
-    ) -> Value:
-        try:
-            return operation(left, right)
-        except ValueError as error:
-            _fail(str(error), sign)
-
 
 def _tokens(text: str) -> Iterator[_Token]:
     """Cut the text into tokens; the last one is the end."""
-    position = 0
-    stripped = text.rstrip()
-    while position < len(stripped):
-        match = _TOKEN.match(stripped, position)
-        if match is None:
-            position += len(stripped[position:]) - len(stripped[position:].lstrip())
-            bad = _Token("sign", stripped[position], position)
-            _fail(f"unexpected {_show(bad)}", bad)
+    for match in _TOKEN.finditer(text):
         kind = match.lastgroup or ""
-        yield _Token(kind, match[kind], match.start(kind))
-        position = match.end()
-    yield _Token("end", "", len(stripped))
+        token = _Token(kind, match[kind], match.start(kind))
+        if kind == "bad":
+            _fail(f"unexpected {token}", token)
+        yield token
+    yield _Token("end", "", len(text.rstrip()))
 
 
-def _show(token: _Token) -> str:
-    return "the end" if token.kind == "end" else repr(token.text)
+def _combine(sign: _Token, left: Value, right: Value) -> Value:
+    try:
+        return combine(sign.text, left, right)
+    except ValueError as error:
+        _fail(str(error), sign)
 
 
 def _fail(message: str, token: _Token) -> NoReturn:

@@ -18,6 +18,7 @@ from bayescal.evaluation._findings import find
 from bayescal.evaluation._measured import Measured
 from bayescal.metrics import Interval, report
 from bayescal.metrics.inputs import check_predictions
+from bayescal.metrics.registry import usual_metrics
 
 __all__ = ["Evaluation", "evaluate"]
 
@@ -208,7 +209,7 @@ def evaluate(
     measured = report(
         models,
         labels,
-        metrics=_metrics(k, bins),
+        metrics=usual_metrics(k, bins=bins),
         level=level,
         replicates=replicates,
         seed=seed,
@@ -235,20 +236,6 @@ def _columns(
     array = array[:, 1] if array.ndim == 2 and array.shape[1] == 2 else array
     # Rounding that is forgiven ends here.
     return np.clip(array if array.dtype.kind == "f" else array.astype(np.float64), 0, 1)
-
-
-def _metrics(k: int, bins: int) -> dict[str, tuple[str, dict[str, object]]]:
-    """Return the metrics of a report, with these bins."""
-    chosen: dict[str, tuple[str, dict[str, object]]] = {
-        "log loss": ("log_loss", {}),
-        "Brier score": ("brier_score", {}),
-        "accuracy": ("accuracy", {}),
-        "ECE": ("ece", {"bins": bins}),
-        "debiased ECE": ("debiased_ece", {"bins": bins}),
-    }
-    if k > 2:
-        chosen["class-wise ECE"] = ("ece", {"kind": "classwise", "bins": bins})
-    return chosen
 
 
 def _plain(intervals: Mapping[str, Interval]) -> dict[str, object]:

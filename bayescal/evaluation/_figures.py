@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bayescal import plots
-from bayescal.evaluation._markup import Picture
 from bayescal.evaluation._measured import Measured
 from bayescal.evaluation._svg import to_svg
 from bayescal.metrics import reliability_curve
-from bayescal.plots.style import COLORS, label_axes, style_of, tidy
+from bayescal.plots.style import label_axes, style_of, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +23,14 @@ _STRIP_BINS = 20
 _MOST_CASES = 2_000_000
 #: Classes whose diagrams are drawn at most.
 MOST_CLASSES = 12
+
+
+class Picture(NamedTuple):
+    """A figure as SVG, a heading and a caption, both plain text."""
+
+    svg: str
+    heading: str
+    caption: str
 
 
 class Cases(NamedTuple):
@@ -160,15 +167,10 @@ def costs(cases: Cases) -> Picture:
     return Picture(to_svg(figure, described, "cost"), "", "")
 
 
-def key(series: int) -> str:
-    """Return the line of a model in figures that show several."""
+def dashes(series: int) -> str:
+    """Return the dashes, as SVG writes them, of a model's line in figures that show several."""
     line = style_of(series).linestyle
-    dashes = "" if isinstance(line, str) else " ".join(f"{2 * part:g}" for part in line[1])
-    return (
-        '<svg class="key" viewBox="0 0 36 10" aria-hidden="true">'
-        f'<path d="M 0 5 L 36 5" stroke="var(--series-{series % len(COLORS)})" '
-        f'stroke-width="2.5" stroke-dasharray="{dashes or "none"}"/></svg>'
-    )
+    return "none" if isinstance(line, str) else " ".join(f"{2 * part:g}" for part in line[1])
 
 
 def _new(size: tuple[float, float]) -> tuple[Figure, Axes]:

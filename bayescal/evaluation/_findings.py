@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from bayescal._core.tables import p_value
 from bayescal.metrics import (
     CalibrationTest,
     Corp,
@@ -158,11 +159,6 @@ def describe(found: Finding, ece: float, event: str) -> str:
         )
         said += "." if found.bias is None else f" ({p_text(found.bias.p_value)})."
     return said
-
-
-def p_value(value: float) -> str:
-    """Return a p-value as tables have it."""
-    return "< .001" if value < 0.001 else f"{value:.3f}".lstrip("0")
 
 
 def p_text(value: float) -> str:

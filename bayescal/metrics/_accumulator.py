@@ -10,11 +10,8 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_count
 from bayescal.metrics.inputs import Predictions, check_many_labels, check_predictions
-from bayescal.metrics.registry import METRICS, streamed
+from bayescal.metrics.registry import METRICS, Choice, choose_metrics, streamed
 from bayescal.metrics.sums import collect
-
-#: A name, or a name and options of the function of that name.
-Choice = str | tuple[str, Mapping[str, object]]
 
 
 class Accumulator:
@@ -64,7 +61,7 @@ class Accumulator:
     ) -> None:
         if classes is not None:
             classes = check_count(classes, "classes")
-        self._setup(_choices(metrics), classes)
+        self._setup(choose_metrics(metrics), classes)
         self._sums = {
             name: np.zeros((metric.rows, metric.cells)) for name, metric in self._metrics.items()
         }
@@ -183,31 +180,6 @@ class Accumulator:
 
     def __repr__(self) -> str:
         return f"Accumulator({list(self._chosen)}, classes={self._classes}, cases={self.cases})"
-
-
-def _choices(
-    metrics: Sequence[Choice] | Mapping[str, Choice],
-) -> dict[str, tuple[str, dict[str, object]]]:
-    """Return metric and options by the name of the result."""
-    if isinstance(metrics, str):
-        raise TypeError(f"metrics must be a sequence or a mapping, got {metrics!r}")
-    if not metrics:
-        raise ValueError("metrics must not be empty")
-    named: list[tuple[str | None, Choice]]
-    if isinstance(metrics, Mapping):
-        named = [(str(name), choice) for name, choice in metrics.items()]
-    else:
-        named = [(None, choice) for choice in metrics]
-    found: dict[str, tuple[str, dict[str, object]]] = {}
-    for given, choice in named:
-        metric, options = (choice, {}) if isinstance(choice, str) else choice
-        name = given or metric
-        if name in found:
-            raise ValueError(
-                f"metrics must have different names, got {name!r} twice: use a mapping"
-            )
-        found[name] = metric, dict(options)
-    return found
 
 
 def _same(one: Any, other: Any) -> bool:

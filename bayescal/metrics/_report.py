@@ -10,23 +10,14 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_count, check_level
-from bayescal._core.tables import TextTable
+from bayescal._core.tables import TextTable, p_value
 from bayescal.metrics._bootstrap import Interval, Measured
 from bayescal.metrics._significance import CalibrationTest, spiegelhalter_test
+from bayescal.metrics.registry import Choices, usual_metrics
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-#: A metric's name and options, by what it is called in the table.
-Choices = Mapping[str, tuple[str, Mapping[str, object]]]
-_BINARY: dict[str, tuple[str, dict[str, object]]] = {
-    "log loss": ("log_loss", {}),
-    "Brier score": ("brier_score", {}),
-    "accuracy": ("accuracy", {}),
-    "ECE": ("ece", {}),
-    "debiased ECE": ("debiased_ece", {}),
-}
-_SEVERAL = {**_BINARY, "class-wise ECE": ("ece", {"kind": "classwise"})}
 _FIRST = "less the first"
 
 
@@ -58,12 +49,7 @@ class Report:
         return self._lines().for_terminal()
 
     def __repr__(self) -> str:
-        from rich.console import Console
-
-        console = Console(width=100, color_system=None)
-        with console.capture() as capture:
-            console.print(self.table())
-        return capture.get().rstrip()
+        return self._lines().for_print(100)
 
     def _repr_html_(self) -> str:
         return self._lines().for_notebook()
@@ -77,11 +63,11 @@ class Report:
             rows.append([metric, *cells])
             if self.differences:
                 gaps = [self.differences[name][metric] for name in names[1:]]
-                shown = [f"{gap.value:+.4f} (p {_p(gap.p_value)})" for gap in gaps]
+                shown = [f"{gap.value:+.4f} (p {p_value(gap.p_value)})" for gap in gaps]
                 rows.append([f"  {_FIRST}", "", *shown])
         tests = [self.tests[name] for name in names]
         rows.append(
-            ["Spiegelhalter's z", *(f"{t.statistic:.2f} (p {_p(t.p_value)})" for t in tests)]
+            ["Spiegelhalter's z", *(f"{t.statistic:.2f} (p {p_value(t.p_value)})" for t in tests)]
         )
         caption = (
             f"In brackets {self.level:.0%} intervals; those of binned errors are less the bias "
@@ -145,7 +131,11 @@ def report(
     if not models:
         raise ValueError("probs must not be an empty mapping")
     first = as_numpy(next(iter(models.values())), "probs")
-    chosen = _choices(metrics, first)
+    if isinstance(metrics, str):
+        raise TypeError(f"metrics must be names in a sequence, got the text {metrics!r}")
+    if metrics is None:
+        metrics = usual_metrics(first.shape[1] if first.ndim == 2 else 2)
+    chosen = metrics if isinstance(metrics, Mapping) else {name: (name, {}) for name in metrics}
     intervals: dict[str, dict[str, Interval]] = {}
     differences: dict[str, dict[str, Interval]] = {}
     tests = {}
@@ -164,19 +154,3 @@ def report(
         else:
             base = measured
     return Report(intervals, differences, tests, len(np.asarray(first)), level)
-
-
-def _choices(metrics: Choices | Sequence[str] | None, probs: np.ndarray) -> Choices:
-    if metrics is None:
-        return _SEVERAL if probs.ndim == 2 and probs.shape[1] > 2 else _BINARY
-    if isinstance(metrics, str):
-        raise TypeError(f"metrics must be names in a sequence, got the text {metrics!r}")
-    if isinstance(metrics, Mapping):
-        return metrics
-    return {name: (name, {}) for name in metrics}
-
-
-def _p(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return "< .001" if value < 0.001 else f"{value:.3f}".lstrip("0")

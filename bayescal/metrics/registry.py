@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,8 +21,12 @@ from bayescal.metrics._truth import true_calibration_error
 from bayescal.metrics.inputs import check_eps
 from bayescal.metrics.sums import Metric, SumMetric
 
-__all__ = ["METRICS", "Entry", "streamed"]
+__all__ = ["METRICS", "Choice", "Choices", "Entry", "choose_metrics", "streamed", "usual_metrics"]
 
+#: A name, or a name and options of the function of that name.
+Choice = str | tuple[str, Mapping[str, object]]
+#: Names and options by what they are called in a result.
+Choices = Mapping[str, tuple[str, Mapping[str, object]]]
 Shape = Literal["binary", "multiclass", "multilabel"]
 _CLASSES: tuple[Shape, ...] = ("binary", "multiclass")
 
@@ -102,3 +106,42 @@ def streamed(name: str, columns: int | None, options: dict[str, object]) -> SumM
         return MassHistogram(metric)
     assert isinstance(metric, SumMetric)
     return metric
+
+
+def usual_metrics(classes: int, **bins: object) -> dict[str, tuple[str, dict[str, object]]]:
+    """Return what a report has by default; ``bins`` are options of the calibration errors."""
+    found: dict[str, tuple[str, dict[str, object]]] = {
+        "log loss": ("log_loss", {}),
+        "Brier score": ("brier_score", {}),
+        "accuracy": ("accuracy", {}),
+        "ECE": ("ece", bins),
+        "debiased ECE": ("debiased_ece", bins),
+    }
+    if classes > 2:
+        found["class-wise ECE"] = ("ece", {"kind": "classwise", **bins})
+    return found
+
+
+def choose_metrics(
+    metrics: Sequence[Choice] | Mapping[str, Choice],
+) -> dict[str, tuple[str, dict[str, object]]]:
+    """Return metric and options by the name of the result."""
+    if isinstance(metrics, str):
+        raise TypeError(f"metrics must be a sequence or a mapping, got {metrics!r}")
+    if not metrics:
+        raise ValueError("metrics must not be empty")
+    named: list[tuple[str | None, Choice]]
+    if isinstance(metrics, Mapping):
+        named = [(str(name), choice) for name, choice in metrics.items()]
+    else:
+        named = [(None, choice) for choice in metrics]
+    found: dict[str, tuple[str, dict[str, object]]] = {}
+    for given, choice in named:
+        metric, options = (choice, {}) if isinstance(choice, str) else choice
+        name = given or metric
+        if name in found:
+            raise ValueError(
+                f"metrics must have different names, got {name!r} twice: use a mapping"
+            )
+        found[name] = metric, dict(options)
+    return found

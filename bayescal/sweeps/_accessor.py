@@ -28,12 +28,7 @@ class SweepTable:
         return self._lines.for_terminal()
 
     def __repr__(self) -> str:
-        from rich.console import Console
-
-        console = Console(width=max(80, 20 * len(self._lines.heads)), color_system=None)
-        with console.capture() as capture:
-            console.print(self.table())
-        return capture.get().rstrip()
+        return self._lines.for_print(max(80, 20 * len(self._lines.heads)))
 
     def _repr_html_(self) -> str:
         return self._lines.for_notebook()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 
 import jax
@@ -12,26 +12,11 @@ import numpy as np
 from bayescal._core.arrays import Array
 from bayescal._core.precision import float64
 from bayescal.metrics.inputs import Predictions
-from bayescal.metrics.registry import METRICS
+from bayescal.metrics.registry import METRICS, Choices
 from bayescal.metrics.sums import Metric, compute
 
 #: Of probabilities, for metrics that take logarithms: log_loss itself is computed from log odds.
 _EPS = 0.0
-#: A metric's name and options, by what it is called in the result.
-Choices = Mapping[str, tuple[str, Mapping[str, object]]]
-
-
-def choose_metrics(metrics: Sequence[str] | Choices) -> dict[str, tuple[str, dict[str, object]]]:
-    """Return names and options by title, checked."""
-    if isinstance(metrics, str):
-        raise TypeError(f"metrics must be names in a sequence, got the text {metrics!r}")
-    pairs = metrics.items() if isinstance(metrics, Mapping) else ((m, (m, {})) for m in metrics)
-    chosen = {str(title): (name, dict(options)) for title, (name, options) in pairs}
-    if not chosen:
-        raise ValueError("metrics must not be empty")
-    for name, options in chosen.values():
-        make_metric(name, options)
-    return chosen
 
 
 def make_metric(name: str, options: Mapping[str, object]) -> Metric:

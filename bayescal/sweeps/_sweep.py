@@ -17,10 +17,11 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_count
 from bayescal._core.keys import as_key
+from bayescal.metrics.registry import Choices, choose_metrics
 from bayescal.models import Prior
 from bayescal.sweeps._block import key_data
 from bayescal.sweeps._cells import Cell, as_cells, digest_of
-from bayescal.sweeps._measure import Choices, choose_metrics
+from bayescal.sweeps._measure import make_metric
 from bayescal.sweeps._methods import as_recipes
 from bayescal.sweeps._run import Name, Report, Run
 from bayescal.sweeps._store import Store
@@ -164,6 +165,8 @@ def sweep(
     if not all(0 < ratio < 1 for ratio in ratios):
         raise ValueError(f"class_ratio must lie in (0, 1), got {ratios}")
     recipes, chosen = as_recipes(methods), choose_metrics(metrics)
+    for name, options in chosen.values():
+        make_metric(name, options)
     num_datasets, n_test = check_count(num_datasets, "num_datasets"), check_count(n_test, "n_test")
     if n_test < 2:
         raise ValueError(f"n_test must be at least 2, got {n_test}")

@@ -1,6 +1,6 @@
-"""HTML tables: what is markup, what is a heading, and which style."""
+"""HTML tables: what is a heading, and which style."""
 
-from bayescal._core.tables import Html, TextTable, html_table
+from bayescal._core.tables import TextTable, html_table
 
 
 def test_table_of_facts() -> None:
@@ -11,11 +11,12 @@ def test_table_of_facts() -> None:
     )
 
 
-def test_table_of_a_page_has_a_label_and_no_style() -> None:
-    assert html_table([("a", Html("<i>1</i>"))], ["x", "y"], label='"L"') == (
-        '<table aria-label="&quot;L&quot;"><thead><tr><th scope="col">x</th>'
-        '<th scope="col">y</th></tr></thead><tbody><tr><th scope="row">a</th>'
-        "<td><i>1</i></td></tr></tbody></table>"
+def test_names_of_rows_and_columns_are_headings() -> None:
+    assert html_table([("a", 1)], ["<x>", "y"]) == (
+        "<table><thead><tr><th scope=\"col\" style='text-align:left'>&lt;x&gt;</th>"
+        "<th scope=\"col\" style='text-align:right'>y</th></tr></thead><tbody>"
+        "<tr><th scope=\"row\" style='text-align:left'>a</th>"
+        "<td style='text-align:right'>1</td></tr></tbody></table>"
     )
 
 

@@ -2,62 +2,60 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.blas import single_threaded_blas
 from bayescal._core.checks import check_choice, check_count
-from bayescal._core.folds import content_folds, score_keys
-from bayescal._core.numerics import log_softmax
-from bayescal._core.optimise import Status
 from bayescal.calibrators._base import State
+from bayescal.calibrators._fold_fits import SMALL, Scale
 from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._member import Member
 from bayescal.calibrators._parametric import ParametricCalibrator
-from bayescal.calibrators._posterior import row_blocks
 from bayescal.calibrators._stack import (
     Stack,
     apply_draws,
-    fit_members,
-    label_log_probabilities,
-    log_mean,
-    log_probabilities,
+    cross_fitted_losses,
+    fit_stack,
     mix,
+    mixture,
     sample_stack,
 )
 from bayescal.regression.posterior import Draws
 
 __all__ = ["StackedScaling"]
 
-#: Of what is learned, the log probabilities (n, members) of held-out labels: never kept.
+#: Of what is learned, the log probabilities (n, members) of held-out labels.
 _HELD_OUT = "held_out"
+_OF_ROWS = _HELD_OUT, "held_out_losses"
+#: The strongest penalties first.
 MEMBERS = {
     "temperature": Member(30, 30),
     "vector": Member(3, 3),
-    "probability": Member(3, 3, 1, (1, 0.3)),
-    "both": Member(3, 3, 1, (1, 0.3), (3, 3)),
-    "weak": Member(0.3, 0.3, 0.1, (0.01, 0.01), (0.1, 0.03)),
-}
-#: Of many classes: k (k - 1) makes penalties off the diagonal of the others very strong.
-WEAKER = {"weaker": Member(0.1, 0.1, 0.03, (0.001, 0.001), (0.01, 0.003))}
-#: Of very many, no matrices but for a few directions.
-PLAIN = {
-    "temperature": Member(30, 30),
-    "vector": Member(3, 3),
     "certainty": Member(3, 3, 1),
-    "loose": Member(0.3, 0.3, 0.1),
-    "directions": Member(0.3, 0.3, 0.1, directions=(50, 0.01)),
+    "firm": Member(3, 3, 3, (3, 3)),
+    "probability": Member(3, 3, 1, (1, 0.3)),
+    "logarithm": Member(3, 3, None, None, (3, 0.3)),
+    "both": Member(3, 3, 1, (1, 0.3), (3, 3)),
+    "middle": Member(1, 1, 0.3, (0.1, 0.05), (0.3, 0.3)),
+    "weak": Member(0.3, 0.3, 0.1, (0.01, 0.01), (0.1, 0.03)),
+    "weaker": Member(0.1, 0.1, 0.03, (0.001, 0.001), (0.01, 0.003)),
+    "directions": Member(0.3, 0.3, 0.1, directions=0.01),
+    "loose": Member(0.01, 0.01, 0.0033, directions=0.01),
 }
+_SOME = "temperature", "both", "middle", "weak"
+_OF_FEW_ROWS = "temperature", "vector", "firm", "probability", "logarithm", "both", "weak"
+#: k (k - 1) makes penalties off the diagonal of the others very strong.
+_OF_MANY = "temperature", "probability", "weak", "weaker"
+#: No matrices but for a few directions.
+_OF_VERY_MANY = "temperature", "directions", "loose"
 MANY, VERY_MANY = 30, 300
-_SINGLE = "probability"
-#: So many scores are worth threads for folds.
-_LARGE = 20_000
+
+
+def _folds(k: int) -> int:
+    return 4 if k < MANY else 3 if k <= VERY_MANY else 2
 
 
 @dataclass(eq=False, repr=False)
@@ -157,117 +155,83 @@ class StackedScaling(ParametricCalibrator):
     def member_names_(self) -> list[str]:
         """The names of the members, in the order of their weights."""
         check_is_fitted(self)
-        return list(self._members(len(self.classes_)))
+        return _names(self.state_)
 
-    def _members(self, k: int) -> dict[str, Member]:
+    def _members(self, n: int, k: int) -> dict[str, Member]:
         """Return the members by name, the strongest penalties first."""
+        names = _SOME
         if self.mode == "single":
-            name = _SINGLE if k <= VERY_MANY else "certainty"
-            return {name: {**MEMBERS, **PLAIN}[name]}
-        if k > VERY_MANY:
-            return PLAIN
-        if k < MANY:
-            return MEMBERS
-        return {name: own for name, own in MEMBERS.items() if name != "both"} | WEAKER
+            names = ("probability",) if k <= VERY_MANY else ("certainty",)
+        elif k > VERY_MANY:
+            names = _OF_VERY_MANY
+        elif k >= MANY:
+            names = _OF_MANY
+        elif n * k < SMALL:
+            names = _OF_FEW_ROWS
+        return {name: MEMBERS[name] for name in names}
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        names, members = self._listed(scores.shape[1])
-        with single_threaded_blas():
-            found = fit_members(members, scores, y, weights)
+        n, k = scores.shape
+        named = self._members(n, k)
+        members = list(named.values())
+        count = 1 if self.mode == "single" else self.folds or _folds(k)
+        stack, folds, held = fit_stack(members, scores, y, weights, count)
         state: State = {
-            "inverse": np.asarray(found.inverse),
-            "smoothing": np.asarray(found.smoothing),
-            "basis": found.basis,
-            "stack_weights": np.ones(1),
-            "status": np.asarray(int(found.status)),
+            "inverse": np.asarray(stack.scale.inverse),
+            "smoothing": np.asarray(stack.scale.smoothing),
+            "basis": stack.basis,
+            "stack_weights": np.full(len(members), 1 / len(members)),
         }
-        for name, theta in zip(names, found.thetas, strict=True):
+        for name, theta in zip(named, stack.thetas, strict=True):
             state[f"theta_{name}"] = theta
-        if self.mode == "stack":
-            held = self._held_out(members, scores, y, weights, found)
-            if held is None:
-                state["stack_weights"] = np.full(len(members), 1 / len(members))
-                return state
-            state["stack_weights"] = mix(held, weights)
+        if held is not None:
+            share = mix(held, weights)
+            state["stack_weights"] = share
             state["held_out_mean_losses"] = -(weights @ held) / weights.sum()
+            state["held_out_losses"] = cross_fitted_losses(held, folds, weights, share)
             state[_HELD_OUT] = held
         return state
 
     def _publish(self, state: State) -> None:
-        super()._publish({name: own for name, own in state.items() if name != _HELD_OUT})
-        if _HELD_OUT in state:
-            self.held_out_losses_ = -log_mean(state[_HELD_OUT], state["stack_weights"])
+        super()._publish(state)
+        # As long as the data: not kept in files.
+        self.state_ = {name: own for name, own in state.items() if name not in _OF_ROWS}
 
     def _best(self, state: State, scores: np.ndarray) -> np.ndarray:
-        names, members = self._listed(scores.shape[1])
-        found = _stack(state, [state[f"theta_{name}"] for name in names])
-        probs = np.empty(scores.shape)
-        for part in row_blocks(len(scores), len(members) * scores.shape[1]):
-            logs = log_probabilities(members, found, scores[part])
-            probs[part] = np.einsum("m,nmk->nk", state["stack_weights"], np.exp(logs))
-        return probs
+        members, stack = _stack(state)
+        return mixture(members, stack, state["stack_weights"], scores)
 
     def _describe(self, state: State, theta: np.ndarray) -> State:
         """Return each member's parameters, the weights, the scale, and the member of a draw."""
-        k = len(state["basis"])
-        names, members = self._listed(k)
-        ends = np.cumsum([member.count(k) for member in members])
-        parts = np.split(theta, ends, axis=-1)
-        return {f"theta_{name}": own for name, own in zip(names, parts[:-1], strict=True)} | {
-            "stack_weights": parts[-1][..., :-2],
-            "inverse": parts[-1][..., -2],
-            "member": parts[-1][..., -1],
+        members, stack = _stack(state)
+        ends = np.cumsum([member.count(*stack.basis.shape) for member in members])
+        *parts, rest = np.split(theta, ends, axis=-1)
+        return {f"theta_{name}": own for name, own in zip(_names(state), parts, strict=True)} | {
+            "stack_weights": rest[..., :-2],
+            "inverse": rest[..., -2],
+            "member": rest[..., -1],
         }
 
     def _sample(
         self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
     ) -> Draws:
-        names, members = self._listed(scores.shape[1])
-        found = _stack(state, [state[f"theta_{name}"] for name in names])
+        members, stack = _stack(state)
         rows = scores, y, weights
         held = state.get(_HELD_OUT)
-        return sample_stack(members, found, held, rows, self.inference, self.num_samples, seed)
+        return sample_stack(members, stack, held, rows, self.inference, self.num_samples, seed)
 
     def _curves(self, state: State, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        names, members = self._listed(scores.shape[1])
         drawn = self._describe(state, theta)
-        found = _stack(state, [drawn[f"theta_{name}"] for name in names])
-        return apply_draws(members, found, drawn["member"], drawn["inverse"], scores)
-
-    def _listed(self, k: int) -> tuple[tuple[str, ...], tuple[Member, ...]]:
-        names, members = zip(*self._members(k).items(), strict=True)
-        return names, members
-
-    def _held_out(
-        self,
-        members: Sequence[Member],
-        scores: np.ndarray,
-        y: np.ndarray,
-        weights: np.ndarray,
-        whole: Stack,
-    ) -> np.ndarray | None:
-        """Return log probabilities (n, members) of the labels, each by fits to the other folds.
-
-        None if all rows are equal: they share a fold.
-        """
-        held = np.empty((len(y), len(members)))
-        count = self.folds or (5 if scores.shape[1] < MANY else 3)
-        folds = content_folds(score_keys(log_softmax(scores), y), y, count)
-        if folds.max() == 0:
-            return None
-
-        def one(fold: int) -> None:
-            out = folds == fold
-            found = fit_members(members, scores[~out], y[~out], weights[~out], whole)
-            held[out] = label_log_probabilities(members, found, scores[out], y[out])
-
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-        with single_threaded_blas(), ThreadPoolExecutor(cores) as pool:
-            each = pool.map if scores.size >= _LARGE and cores > 1 else map
-            list(each(one, range(folds.max() + 1)))
-        return held
+        members, stack = _stack({**state, **drawn, "inverse": state["inverse"]})
+        return apply_draws(members, stack, drawn["member"], drawn["inverse"], scores)
 
 
-def _stack(state: State, thetas: list[np.ndarray]) -> Stack:
-    scale, smoothing = float(state["inverse"]), float(state["smoothing"])
-    return Stack(scale, smoothing, state["basis"], thetas, [], Status.CONVERGED)
+def _names(state: State) -> list[str]:
+    return [name for name in MEMBERS if f"theta_{name}" in state]
+
+
+def _stack(state: State) -> tuple[list[Member], Stack]:
+    names = _names(state)
+    scale = Scale(float(state["inverse"]), float(state["smoothing"]))
+    thetas = [state[f"theta_{name}"] for name in names]
+    return [MEMBERS[name] for name in names], Stack(scale, state["basis"], thetas)

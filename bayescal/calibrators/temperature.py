@@ -148,7 +148,7 @@ class InverseTemperature(NamedTuple):
     status: Status
 
 
-class _Loss:
+class ScaleLoss:
     """The weighted cross-entropy of softmax(s * logits), as a function of s.
 
     Logits are kept below their row's greatest, in blocks; in single precision where there are many.
@@ -205,9 +205,9 @@ def fit_inverse_temperature(
         stride = logits.size // _PART
         if stride > 2:
             part = slice(None, None, stride)
-            loss = _Loss(scaled[part], y[part], weights[part])
+            loss = ScaleLoss(scaled[part], y[part], weights[part])
             start = newton_on_interval(loss, start, scale=loss.total).x
-        loss = _Loss(scaled, y, weights)
+        loss = ScaleLoss(scaled, y, weights)
         found = newton_on_interval(loss, start, scale=loss.total)
     return InverseTemperature(found.x / unit, found.value, found.iterations, found.status)
 
@@ -232,7 +232,7 @@ def sample_inverse(
     from scipy.optimize import minimize_scalar
 
     below = differences(logits)
-    loss = _Loss(below, y, weights)
+    loss = ScaleLoss(below, y, weights)
 
     def negative_log_posterior(u: float) -> float:
         with np.errstate(over="ignore", invalid="ignore"):

@@ -14,8 +14,8 @@ from bayescal.calibrators._member import Member, confidence_rows, feature_rows, 
 from bayescal.calibrators._metric import Layout, Metric
 from bayescal.regression.softmax_objective import Design, Parameters, split
 
-#: Numbers of a block of rows.
-_BLOCK = 1 << 16
+#: Numbers of a block of rows, of very many classes rows.
+_BLOCK, _LEAST_ROWS = 1 << 16, 128
 #: So few scores are worth neither threads nor single precision.
 SMALL = 1 << 15
 #: Steps of members with matrices, and of those without.
@@ -97,7 +97,7 @@ def make_block(rows: Rows, scale: Scale, layout: Layout, basis: np.ndarray, dtyp
 
 def block_rows(count: int, k: int) -> list[slice]:
     """Return slices of so many rows of k classes."""
-    step = max(64, _BLOCK // k)
+    step = max(_LEAST_ROWS, _BLOCK // k)
     edges = np.linspace(0, count, -(-count // step) + 1).astype(int)
     return [slice(*pair) for pair in zip(edges, edges[1:], strict=False)]
 

@@ -54,7 +54,7 @@ def smooth(
 def main_directions(x: np.ndarray, rank: int) -> np.ndarray:
     """Return about so many main directions (k, r) of centered log probabilities (n, k).
 
-    By three rounds of subspace iteration, O(n k r) each. It starts from combinations of the rows,
+    By two rounds of subspace iteration, O(n k r) each. It starts from combinations of the rows,
     so that a permutation of the classes permutes the directions.
     """
     x = x - x.mean(axis=1, keepdims=True)
@@ -63,7 +63,7 @@ def main_directions(x: np.ndarray, rank: int) -> np.ndarray:
     rank = min(rank, n - 1, k - 1)
     rng = np.random.default_rng(0)
     basis = x.T @ rng.standard_normal((n, rank + 10)).astype(x.dtype)
-    for _ in range(3):
+    for _ in range(2):
         basis = x.T @ (x @ np.linalg.qr(basis)[0])
     basis = np.linalg.qr(basis)[0]
     turn = np.linalg.svd(x @ basis, full_matrices=False)[2]
@@ -90,9 +90,13 @@ def feature_rows(
 
 def confidence_rows(x: np.ndarray, probs: np.ndarray) -> np.ndarray:
     """Return what says how certain rows are (4, n), about zero on average."""
-    top = np.partition(probs, len(x) - 2, axis=0)[-2:]
+    best, row = probs.argmax(axis=0), np.arange(probs.shape[1])
+    most = probs[best, row]
+    probs[best, row] = 0
+    second = probs.max(axis=0)
+    probs[best, row] = most
     entropy = -np.einsum("ij,ij->j", probs, x) / np.log(len(x))
-    return np.stack([top[1] - 0.5, entropy - 0.3, top[1] - top[0] - 0.5, top[1] ** 2 - 0.3])
+    return np.stack([most - 0.5, entropy - 0.3, most - second - 0.5, most**2 - 0.3])
 
 
 def make_design(

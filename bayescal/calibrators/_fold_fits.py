@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -99,7 +100,7 @@ def block_rows(count: int, k: int) -> list[slice]:
     """Return slices of so many rows of k classes."""
     step = max(_LEAST_ROWS, _BLOCK // k)
     edges = np.linspace(0, count, -(-count // step) + 1).astype(int)
-    return [slice(*pair) for pair in zip(edges, edges[1:], strict=False)]
+    return [slice(*pair) for pair in pairwise(edges)]
 
 
 def logits(block: Block, own: Parameters, part: slice) -> np.ndarray:

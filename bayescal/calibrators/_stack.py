@@ -140,7 +140,8 @@ def fit_stack(
     n, k = scores.shape
     with single_threaded_blas():
         keys = content_keys(scores, y)
-        folds = content_folds(keys, y, count) if count > 1 else np.zeros(n, int)
+        # Of classes' shares that all folds have, held-out rows would say too much.
+        folds = content_folds(keys, np.zeros(n, int), count)
         groups = [np.flatnonzero(folds == fold) for fold in range(folds.max() + 1)]
         scale = fit_scale(*rows)
         scales = [scale]

@@ -54,7 +54,9 @@ _OF_VERY_MANY = "temperature", "directions", "loose"
 MANY, VERY_MANY = 30, 300
 
 
-def _folds(k: int) -> int:
+def _folds(n: int, k: int) -> int:
+    if n * k < SMALL:
+        return 5
     return 4 if k < MANY else 3 if k <= VERY_MANY else 2
 
 
@@ -174,7 +176,7 @@ class StackedScaling(ParametricCalibrator):
         n, k = scores.shape
         named = self._members(n, k)
         members = list(named.values())
-        count = 1 if self.mode == "single" else self.folds or _folds(k)
+        count = 1 if self.mode == "single" else self.folds or _folds(n, k)
         stack, folds, held = fit_stack(members, scores, y, weights, count)
         state: State = {
             "inverse": np.asarray(stack.scale.inverse),

@@ -35,10 +35,39 @@ class Member(NamedTuple):
         m = k * (self.probability is not None) + 1 + wide
         return k, m, k, 0 if self.shared is None else 4
 
-    def count(self, k: int, rank: int) -> int:
+    def length(self, k: int, rank: int) -> int:
         """Return the number of parameters."""
         _, m, d, r = self.sizes(k, rank)
         return k * m + d + r
+
+
+class Layout(NamedTuple):
+    """Features that are made for a stack, of which each member takes a range.
+
+    These are one, before it k probabilities, if any member has them, and behind it the logarithms
+    or the directions.
+    """
+
+    k: int
+    probability: bool
+    logarithm: bool
+    rank: int
+
+    @property
+    def first(self) -> int:
+        """The number of probabilities, and the place of the one."""
+        return self.k * self.probability
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Return those of a member that takes all features."""
+        return self.k, self.first + 1 + (self.k if self.logarithm else self.rank), self.k, 4
+
+    def part(self, member: Member) -> slice:
+        """Return the range of a member's features."""
+        start = 0 if member.probability is not None else self.first
+        behind = member.logarithm is not None or member.directions is not None
+        return slice(start, None if behind else self.first + 1)
 
 
 def smooth(
@@ -70,19 +99,16 @@ def main_directions(x: np.ndarray, rank: int) -> np.ndarray:
     return np.ascontiguousarray(basis @ turn[:rank].T)
 
 
-def feature_rows(
-    x: np.ndarray, probs: np.ndarray, probability: bool, logarithm: bool, basis: np.ndarray
-) -> np.ndarray:
-    """Return features (m, n) of log probabilities (k, n): of the one matrix, one, of the other."""
-    k, n = x.shape
-    first = k * probability
-    rows = np.empty((first + 1 + (k if logarithm else basis.shape[1]), n), x.dtype)
-    if probability:
+def feature_rows(x: np.ndarray, probs: np.ndarray, layout: Layout, basis: np.ndarray) -> np.ndarray:
+    """Return features (m, n) of log probabilities and probabilities (k, n)."""
+    first = layout.first
+    rows = np.empty((layout.sizes[1], x.shape[1]), x.dtype)
+    if first:
         np.multiply(probs, _PROBABILITY, out=rows[:first])
     rows[first] = 1
-    if logarithm:
+    if layout.logarithm:
         np.subtract(x, x.mean(axis=0), out=rows[first + 1 :])
-    elif basis.size:
+    elif layout.rank:
         # Directions are centered themselves.
         np.matmul(basis.T, x, out=rows[first + 1 :])
     return rows
@@ -105,8 +131,9 @@ def make_design(
     """Return what the logits of a fit depend on."""
     x = np.ascontiguousarray(x.T)
     probs = np.exp(x)
-    own = basis if member.directions is not None else basis[:, :0]
-    rows = feature_rows(x, probs, member.probability is not None, member.logarithm is not None, own)
+    rank = basis.shape[1] if member.directions is not None else 0
+    layout = Layout(len(x), member.probability is not None, member.logarithm is not None, rank)
+    rows = feature_rows(x, probs, layout, basis)
     shared = None if member.shared is None else confidence_rows(x, probs).T
     return Design(x.T, y, weights, rows.T, x.T, shared)
 

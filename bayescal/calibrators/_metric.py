@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from bayescal.calibrators._member import Member, penalties
+from bayescal.calibrators._member import Layout, Member, penalties
 from bayescal.regression.precondition import WHOLE
 from bayescal.regression.softmax_objective import Design, Parameters, split
 
@@ -15,35 +15,6 @@ from bayescal.regression.softmax_objective import Design, Parameters, split
 _WHOLE = 320
 
 Metric = Callable[[np.ndarray], np.ndarray]
-
-
-class Layout(NamedTuple):
-    """Features that are made for a stack, of which each member takes a range.
-
-    These are one, before it k probabilities, if any member has them, and behind it the logarithms
-    or the directions.
-    """
-
-    k: int
-    probability: bool
-    logarithm: bool
-    rank: int
-
-    @property
-    def first(self) -> int:
-        """The number of probabilities, and the place of the one."""
-        return self.k * self.probability
-
-    @property
-    def sizes(self) -> tuple[int, int, int, int]:
-        """Return those of a member that takes all features."""
-        return self.k, self.first + 1 + (self.k if self.logarithm else self.rank), self.k, 4
-
-    def part(self, member: Member) -> slice:
-        """Return the range of a member's features."""
-        start = 0 if member.probability is not None else self.first
-        behind = member.logarithm is not None or member.directions is not None
-        return slice(start, None if behind else self.first + 1)
 
 
 class Whole:
@@ -212,8 +183,7 @@ def measure(
     """
     k, m, d, r = layout.sizes
     method = Whole(layout) if k * m + d + r <= _WHOLE else Parts(layout)
-    sums = [
-        sum(own) for own in zip(*each(lambda part: method.sums(make(part)), parts), strict=True)
-    ]
+    found = zip(*each(lambda part: method.sums(make(part)), parts), strict=True)
+    sums = [np.sum(own, axis=0) for own in found]
     metrics = list(each(lambda member: method.invert(sums, member), members))
     return metrics, 1.0 if isinstance(method, Whole) else 0.5

@@ -16,15 +16,14 @@ from bayescal.calibrators._fold_fits import (
     Rows,
     Scale,
     block_rows,
-    fit_members,
-    held_out_logs,
+    fit_folds,
     logits,
     make_block,
-    make_folds,
     smooth_columns,
     threads,
 )
 from bayescal.calibrators._member import (
+    Layout,
     Member,
     change_many,
     main_directions,
@@ -32,7 +31,7 @@ from bayescal.calibrators._member import (
     penalties,
     smooth,
 )
-from bayescal.calibrators._metric import Layout, measure
+from bayescal.calibrators._metric import measure
 from bayescal.calibrators._posterior import row_blocks
 from bayescal.calibrators.temperature import ScaleLoss, sample_inverse
 from bayescal.regression.posterior import Draws
@@ -144,7 +143,7 @@ def fit_stack(
         folds = content_folds(keys, np.zeros(n, int), count)
         groups = [np.flatnonzero(folds == fold) for fold in range(folds.max() + 1)]
         scale = fit_scale(*rows)
-        scales = [scale]
+        scales = [scale] * len(groups)
         if scores.size < SMALL and len(groups) > 1:
             # A scale that knows a label says something of it: of few rows, what matters.
             scales = [fit_scale(*rows.take(folds != fold)) for fold in range(len(groups))]
@@ -164,12 +163,8 @@ def fit_stack(
 
         with threads(scores.size) as each:
             metric = measure(members, design, block_rows(len(some), k), layout, each)
-        data = make_folds(rows, groups, scales, layout, basis)
-        thetas = fit_members(members, data, layout, *metric)
-        held = None
-        if len(groups) > 1:
-            held = held_out_logs(members, data, layout, thetas, groups)
-    return Found(stack._replace(thetas=[np.mean(own, axis=0) for own in thetas]), folds, held)
+        thetas, held = fit_folds(members, rows, groups, scales, layout, basis, *metric)
+    return Found(stack._replace(thetas=thetas), folds, held if len(groups) > 1 else None)
 
 
 def mixture(

@@ -19,6 +19,7 @@ from bayescal.calibrators._parametric import ParametricCalibrator
 from bayescal.regression.posterior import Draws, antithetic, sample_whitened
 
 __all__ = [
+    "ScaleLoss",
     "InverseTemperature",
     "Temperature",
     "differences",

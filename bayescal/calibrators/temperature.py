@@ -19,8 +19,8 @@ from bayescal.calibrators._parametric import ParametricCalibrator
 from bayescal.regression.posterior import Draws, antithetic, sample_whitened
 
 __all__ = [
-    "ScaleLoss",
     "InverseTemperature",
+    "ScaleLoss",
     "Temperature",
     "differences",
     "fit_inverse_temperature",

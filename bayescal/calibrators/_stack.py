@@ -44,12 +44,10 @@ _PRIOR = 1.0
 _MOST = 4.0
 #: Logits that are so much smaller than the greatest have no probability, at whatever scale.
 _FAR = 1e5
-#: Of main directions of very many classes, and rows that they are found by.
-_RANK, _RANK_ROWS = 50, 1000
-#: Scores of so many classes are sorted to compare rows.
-_SORTED = 300
-#: So many rows say enough of the curvature.
-_METRIC_ROWS = 2500
+#: Of main directions of very many classes.
+_RANK = 50
+#: So many rows say enough of them, and of the curvature.
+_SOME_ROWS = 1250
 #: So many resamples of the rows say how uncertain the weights of a stack are.
 _RESAMPLES = 200
 _MIX_STEPS = 50
@@ -83,7 +81,7 @@ def fit_scale(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Scale:
 
     The proportion of the uniform distribution is 0.5 / (n + 1).
     """
-    if np.abs(scores).max() > _FAR:
+    if max(scores.max(), -scores.min()) > _FAR:
         scores = differences(scores, -_FAR)
     loss = ScaleLoss(scores, y, weights)
 
@@ -103,32 +101,29 @@ def content_keys(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
 
     def one(part: slice) -> np.ndarray:
         logs = log_softmax(scores[part])
-        if scores.shape[1] <= _SORTED:
-            return score_keys(logs, y[part])
-        # Sums of so many take less time than sorting.
-        sums = np.stack([logs.mean(axis=1), np.einsum("ij,ij->i", logs, np.exp(logs))], axis=1)
         own = logs[np.arange(len(logs)), y[part]]
-        return score_keys(np.concatenate([sums, own[:, None]], axis=1), np.full(len(own), 2))
+        sums = [logs.mean(axis=1), np.einsum("ij,ij->i", logs, np.exp(logs)), own]
+        return score_keys(np.stack(sums, axis=1), np.full(len(own), 2))
 
     with threads(scores.size) as each:
         parts = row_blocks(len(y), scores.shape[1])
         return np.concatenate(list(each(one, parts)))
 
 
-def some_rows(
-    keys: np.ndarray, order: np.ndarray, weights: np.ndarray, most: int
-) -> tuple[np.ndarray, np.ndarray]:
+def some_rows(keys: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return so many rows, or all, that stand for all, and their weights.
 
     By the order of their keys, whatever that of the rows, and whether a row is repeated, or weighs
     as much.
     """
+    order = np.argsort(keys, kind="stable")
     starts = np.flatnonzero(np.diff(keys[order], prepend=-np.inf))
-    total = np.cumsum(weights[order])
-    if len(starts) <= most:
+    if len(starts) <= _SOME_ROWS:
         return order[starts], np.add.reduceat(weights[order], starts)
-    places = np.searchsorted(total, total[-1] * (np.arange(most) + 0.5) / most)
-    return order[places], np.full(most, total[-1] / most)
+    total = np.cumsum(weights[order])
+    share = total[-1] / _SOME_ROWS
+    places = np.searchsorted(total, share * (np.arange(_SOME_ROWS) + 0.5))
+    return order[places], np.full(_SOME_ROWS, share)
 
 
 def fit_stack(
@@ -147,14 +142,12 @@ def fit_stack(
         if scores.size < SMALL and len(groups) > 1:
             # A scale that knows a label says something of it: of few rows, what matters.
             scales = [fit_scale(*rows.take(folds != fold)) for fold in range(len(groups))]
+        some, counts = some_rows(keys, weights)
         basis = np.empty((k, 0), np.float32)
-        order = np.argsort(keys, kind="stable")
         if any(member.directions is not None for member in members):
-            some, _ = some_rows(keys, order, weights, _RANK_ROWS)
             basis = main_directions(smooth_columns(scores[some], scale, np.float32)[0].T, _RANK)
         stack = Stack(scale, basis, [])
         layout = stack.layout(members)
-        some, counts = some_rows(keys, order, weights, _METRIC_ROWS)
         dtype = np.float64 if scores.size < SMALL else np.float32
 
         def design(part: slice) -> Design:
@@ -188,7 +181,7 @@ def mixture(
         probs[part] = (total / total.sum(axis=0)).T
 
     with single_threaded_blas(), threads(scores.size) as each:
-        list(each(one, row_blocks(len(scores), layout.sizes[1] + layout.k)))
+        list(each(one, row_blocks(len(scores), layout.k)))
     return probs
 
 

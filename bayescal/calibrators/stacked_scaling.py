@@ -100,7 +100,7 @@ class StackedScaling(ParametricCalibrator):
 
     Members are fitted to the complements of folds, with that share of the penalties, and predict
     with the means of their parameters over folds. A fit is two to four steps of the L-BFGS method
-    from zero, with a Hessian from at most 2,500 rows: not the optimum of the objective, but as good
+    from zero, with a Hessian from at most 1,250 rows: not the optimum of the objective, but as good
     on new rows. The weights of the mixture maximize the likelihood of the labels of rows left out,
     with the prior Dirichlet(2): so the stack learns how much structure n rows of k classes can
     bear.

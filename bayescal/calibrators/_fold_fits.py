@@ -26,6 +26,8 @@ _SUFFICIENT = 1e-4
 #: Relative digits of a sum of losses that may be lost.
 _ROUNDING = {np.dtype(np.float32): 1e-7, np.dtype(np.float64): 1e-13}
 _SHORTEST = 1e-3
+#: Logits within this have exponentials whose sums neither overflow nor vanish.
+_MILD = 60.0
 #: Bounds of the scale that the first step finds for the metric.
 _SCALES = 0.05, 2.0
 Losses = tuple[float, np.ndarray]
@@ -119,22 +121,25 @@ def losses(blocks: Sequence[Block], theta: np.ndarray, sizes: Any, part: slice) 
     value, gradient = 0.0, np.zeros(len(theta))
     into, own = split(gradient, sizes), split(theta.astype(blocks[0].x.dtype), sizes)
     zero = not theta.any()
+    # Products with ones are several times faster than sums.
+    classes = np.ones(len(blocks[0].x), blocks[0].x.dtype)
     for block in blocks:
         z = block.x.copy() if zero else logits(block, own, part)
-        z -= z.max(axis=0)
+        if not (-_MILD < z.min() and z.max() < _MILD):
+            z -= z.max(axis=0)
         row = np.arange(len(block.y))
+        ones = np.ones(len(row), z.dtype)
         label = z[block.y, row]
         np.exp(z, out=z)
-        total = z.sum(axis=0)
+        total = classes @ z
         value += float(block.weights @ (np.log(total) - label))
         z *= block.weights / total
         z[block.y, row] -= block.weights
-        features = block.features[part]
-        into.matrix[:] += z @ features.T if len(features) > 1 else z.sum(axis=1)[:, None]
+        into.matrix[:] += z @ block.features[part].T
         z *= block.x
-        into.diagonal[:] += z.sum(axis=1)
+        into.diagonal[:] += z @ ones
         if len(into.shared):
-            into.shared[:] += block.shared @ z.sum(axis=0)
+            into.shared[:] += block.shared @ (classes @ z)
     return value, gradient
 
 

@@ -76,7 +76,7 @@ class Found(NamedTuple):
     held: np.ndarray | None
 
 
-def fit_scale(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Scale:
+def fit_scale(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, start: float = 1.0) -> Scale:
     """Return the best scale, if log inverse temperatures are N(0, 1), and what is smoothed by it.
 
     The proportion of the uniform distribution is 0.5 / (n + 1).
@@ -92,7 +92,9 @@ def fit_scale(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Scale:
         return value + t * t / 2, t - s * slope, s * (slope + s * curvature) + 1
 
     with np.errstate(under="ignore"):
-        found = newton_on_interval(objective, 0.0, scale=loss.total, lower=-_MOST, tolerance=1e-12)
+        found = newton_on_interval(
+            objective, -np.log(start), scale=loss.total, lower=-_MOST, tolerance=1e-12
+        )
     return Scale(float(np.exp(-min(found.x, _MOST))), 0.5 / (loss.total + 1))
 
 
@@ -137,12 +139,13 @@ def fit_stack(
         # Of classes' shares that all folds have, held-out rows would say too much.
         folds = content_folds(keys, np.zeros(n, int), count)
         groups = [np.flatnonzero(folds == fold) for fold in range(folds.max() + 1)]
-        scale = fit_scale(*rows)
+        some, counts = some_rows(keys, weights)
+        start = fit_scale(scores[some], y[some], counts).inverse
+        scale = fit_scale(*rows, start)
         scales = [scale] * len(groups)
         if scores.size < SMALL and len(groups) > 1:
             # A scale that knows a label says something of it: of few rows, what matters.
-            scales = [fit_scale(*rows.take(folds != fold)) for fold in range(len(groups))]
-        some, counts = some_rows(keys, weights)
+            scales = [fit_scale(*rows.take(folds != own), start) for own in range(len(groups))]
         basis = np.empty((k, 0), np.float32)
         if any(member.directions is not None for member in members):
             basis = main_directions(smooth_columns(scores[some], scale, np.float32)[0].T, _RANK)

@@ -89,15 +89,15 @@ def mixtures(experiment: Experiment, rows: int) -> dict[str, float]:
     k, ones = scores.shape[1], np.ones(len(y))
     names, members = (list(part) for part in zip(*LIBRARY.items(), strict=True))
     others = {name: make for name, make in OTHERS.items() if name != "kernel" or k < LOCAL}
-    found = fit_stack(members, scores, y, ones, 5)
-    assert found.held is not None
+    stack, folds, own_held = fit_stack(members, scores, y, ones, 5)
+    assert own_held is not None
     theirs = np.empty((len(y), len(others)))
-    for fold in range(found.folds.max() + 1):
-        out = found.folds == fold
+    for fold in range(folds.max() + 1):
+        out = folds == fold
         theirs[out] = by_others(others.values(), scores[~out], y[~out], scores[out], y[out])
-    held = np.concatenate([found.held, theirs], axis=1)
+    held = np.concatenate([own_held, theirs], axis=1)
     row = np.arange(len(test)), experiment.test_y
-    each = [mixture(members, found.stack, own, test)[row] for own in np.eye(len(members))]
+    each = [mixture(members, stack, own, test)[row] for own in np.eye(len(members))]
     theirs = by_others(others.values(), scores, y, test, experiment.test_y)
     seen, names = np.concatenate([np.log(each).T, theirs], axis=1), [*names, *others]
     losses = {}

@@ -198,22 +198,11 @@ def fit_folds(
     metrics: list[Metric],
     first: float,
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Fit all members to the complement of each fold, or to all rows if there is but one.
+    """Fit all members to the complement of each group of rows, or to all if there is but one.
 
-    Parameters
-    ----------
-    groups : list of the places of each fold's rows
-    scales : list of Scale
-        Of each fold; blocks of rows are shared if it is the same.
-    metrics, first
-        Of each member for all rows, and what of it the first step of matrices takes.
-
-    Returns
-    -------
-    thetas : list of arrays of shape (p,)
-        Of each member: means over folds.
-    held : array of shape (n, members)
-        Log probabilities of the labels by fits to the other folds.
+    Returns their parameters, means over groups, and log probabilities (n, members) of labels by
+    fits without them. Groups have their scales, and share blocks of rows if these are equal.
+    ``metrics`` are of members for all rows, and ``first`` what first steps of matrices take.
     """
     dtype = np.float64 if rows.scores.size < SMALL else np.float32
     k, m, _, r = layout.sizes

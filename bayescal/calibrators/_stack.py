@@ -68,14 +68,6 @@ class Stack(NamedTuple):
         return Layout(k, probability, logarithm, rank)
 
 
-class Found(NamedTuple):
-    """A stack, and what its folds said: the fold (n,) of each row, log probabilities of labels."""
-
-    stack: Stack
-    folds: np.ndarray
-    held: np.ndarray | None
-
-
 def fit_scale(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, start: float = 1.0) -> Scale:
     """Return the best scale, if log inverse temperatures are N(0, 1), and what is smoothed by it.
 
@@ -130,8 +122,16 @@ def some_rows(keys: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.nda
 
 def fit_stack(
     members: Sequence[Member], scores: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int
-) -> Found:
-    """Fit all members to the complements of so many folds; their means over folds are the stack."""
+) -> tuple[Stack, np.ndarray, np.ndarray | None]:
+    """Fit all members to the complements of so many folds; their means over folds are the stack.
+
+    Returns
+    -------
+    stack : Stack
+    folds : integer array of shape (n,)
+    held : array of shape (n, members) or None
+        Log probabilities of labels by fits to the other folds, if there are more than one.
+    """
     rows = Rows(scores, y, weights)
     n, k = scores.shape
     with single_threaded_blas():
@@ -160,7 +160,7 @@ def fit_stack(
         with threads(scores.size) as each:
             metric = measure(members, design, block_rows(len(some), k), layout, each)
         thetas, held = fit_folds(members, rows, groups, scales, layout, basis, *metric)
-    return Found(stack._replace(thetas=thetas), folds, held if len(groups) > 1 else None)
+    return stack._replace(thetas=thetas), folds, held if len(groups) > 1 else None
 
 
 def mixture(

@@ -45,19 +45,19 @@ MEMBERS = {
     "directions": Member(0.3, 0.3, 0.1, directions=0.01),
     "loose": Member(0.01, 0.01, 0.0033, directions=0.01),
 }
-_SOME = "temperature", "both", "middle", "weak"
-_OF_FEW_ROWS = "temperature", "vector", "firm", "probability", "logarithm", "both", "weak"
-#: k (k - 1) makes penalties off the diagonal of the others very strong.
-_OF_MANY = "temperature", "probability", "weak", "weaker"
-#: No matrices but for a few directions.
-_OF_VERY_MANY = "temperature", "directions", "loose"
 MANY, VERY_MANY = 30, 300
 
 
-def _folds(n: int, k: int) -> int:
+def _plan(n: int, k: int) -> tuple[list[str], int]:
+    """Return the names of members for n rows of k classes, and the number of folds."""
+    if k > VERY_MANY:  # no matrices but for a few directions
+        return ["temperature", "directions", "loose"], 2
+    if k >= MANY:  # k (k - 1) makes penalties off the diagonal of others very strong
+        return ["temperature", "probability", "weak", "weaker"], 3
     if n * k < SMALL:
-        return 5
-    return 4 if k < MANY else 3 if k <= VERY_MANY else 2
+        several = ["temperature", "vector", "firm", "probability", "logarithm", "both", "weak"]
+        return several, 5
+    return ["temperature", "both", "middle", "weak"], 4
 
 
 @dataclass(eq=False, repr=False)
@@ -168,24 +168,13 @@ class StackedScaling(ParametricCalibrator):
         check_is_fitted(self)
         return _names(self.state_)
 
-    def _members(self, n: int, k: int) -> dict[str, Member]:
-        """Return the members by name, the strongest penalties first."""
-        names = _SOME
-        if self.mode == "single":
-            names = ("probability",) if k <= VERY_MANY else ("certainty",)
-        elif k > VERY_MANY:
-            names = _OF_VERY_MANY
-        elif k >= MANY:
-            names = _OF_MANY
-        elif n * k < SMALL:
-            names = _OF_FEW_ROWS
-        return {name: MEMBERS[name] for name in names}
-
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        n, k = scores.shape
-        named = self._members(n, k)
-        members = list(named.values())
-        count = 1 if self.mode == "single" else self.folds or _folds(n, k)
+        names, count = _plan(*scores.shape)
+        if self.mode == "single":
+            names, count = ["probability" if scores.shape[1] <= VERY_MANY else "certainty"], 1
+        elif self.folds is not None:
+            count = self.folds
+        members = [MEMBERS[name] for name in names]
         stack, folds, held = fit_stack(members, scores, y, weights, count)
         state: State = {
             "inverse": np.asarray(stack.scale.inverse),
@@ -193,7 +182,7 @@ class StackedScaling(ParametricCalibrator):
             "basis": stack.basis,
             "stack_weights": np.full(len(members), 1 / len(members)),
         }
-        for name, theta in zip(named, stack.thetas, strict=True):
+        for name, theta in zip(names, stack.thetas, strict=True):
             state[f"theta_{name}"] = theta
         if held is not None:
             share = mix(held, weights)

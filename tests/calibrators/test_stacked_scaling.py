@@ -16,7 +16,7 @@ from bayescal import metrics
 from bayescal._core.folds import content_folds
 from bayescal.calibrators import _fold_fits, _stack
 from bayescal.calibrators._member import Member, confidence_rows, main_directions, penalties
-from bayescal.calibrators._stack import Found, fit_stack, mix
+from bayescal.calibrators._stack import Stack, fit_stack, mix
 from bayescal.calibrators.stacked_scaling import MEMBERS
 from bayescal.regression.softmax_fit import fit_on_host
 from benchmarks.studies.arena import find_experiments, read_experiment
@@ -86,8 +86,8 @@ def weighted_set(n: int = 150, k: int = 4) -> tuple[Array, Array, Array]:
     return *data_set(n, k), np.random.default_rng(1).uniform(0.5, 2, n)
 
 
-def smoothed(found: Found, z: Array) -> Array:
-    inverse, e = found.stack.scale
+def smoothed(found: Stack, z: Array) -> Array:
+    inverse, e = found.scale
     return np.log((1 - e) * softmax(inverse * z, axis=1) + e / z.shape[1])
 
 
@@ -123,12 +123,12 @@ def test_members_are_near_the_optimum(name: str, monkeypatch: pytest.MonkeyPatch
     for steps in (None, 100):
         if steps is not None:
             patch_steps(monkeypatch, steps)
-        found = fit_stack([member], z, y, weights, 1)
-        x, basis = smoothed(found, z), found.stack.basis
+        found, *_ = fit_stack([member], z, y, weights, 1)
+        x, basis = smoothed(found, z), found.basis
         rows = x, y, weights, member, basis
-        values.append(objective(found.stack.thetas[0], *rows))
+        values.append(objective(found.thetas[0], *rows))
     best = optimize.minimize(
-        objective, 0 * found.stack.thetas[0], rows, method="BFGS", options={"gtol": 1e-6}
+        objective, 0 * found.thetas[0], rows, method="BFGS", options={"gtol": 1e-6}
     )
     gain = objective(0 * best.x, *rows) - best.fun
     assert gain > 0
@@ -141,15 +141,15 @@ def test_metric_of_many_parameters(k: int) -> None:
     """Four steps with the approximation by parts leave little of what there is to gain."""
     z, y, weights = weighted_set(1500, k)
     for name in ("temperature", "probability", "logarithm", "both", "middle", "weak"):
-        found = fit_stack([MEMBERS[name]], z, y, weights, 1)
+        found, *_ = fit_stack([MEMBERS[name]], z, y, weights, 1)
         x, member = smoothed(found, z), MEMBERS[name]
-        theta = found.stack.thetas[0]
+        theta = found.thetas[0]
         penalty = penalties(member, k, 0)
 
         def value(theta: Array, x: Array = x, member: Member = member) -> float:
             return objective(theta, x, y, weights, member)
 
-        design = _stack.make_design(member, x, y, weights, found.stack.basis)
+        design = _stack.make_design(member, x, y, weights, found.basis)
         best = fit_on_host(design, penalty, limits=False)[0].x
         gap, gain = value(theta) - value(best), value(0 * best) - value(best)
         assert -1e-6 * value(best) < gap < 0.05 * gain
@@ -374,7 +374,7 @@ def test_held_out_losses_are_of_mixtures_without_the_fold(monkeypatch: pytest.Mo
     held = np.empty((60, len(members)))
     for fold in range(3):
         out = folds == fold
-        stack = fit_stack(members, z[~out], y[~out], np.ones((~out).sum()), 1).stack
+        stack = fit_stack(members, z[~out], y[~out], np.ones((~out).sum()), 1)[0]
         for i in range(len(members)):
             probs = _stack.mixture(members, stack, np.eye(len(members))[i], z[out])
             held[out, i] = np.log(probs[np.arange(out.sum()), y[out]])

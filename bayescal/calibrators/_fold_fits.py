@@ -19,7 +19,7 @@ from bayescal.regression.softmax_objective import Design, Parameters, split
 _BLOCK, _LEAST_ROWS = 1 << 16, 128
 #: So few scores are worth neither threads nor single precision.
 SMALL = 1 << 15
-#: Steps of members with matrices of logarithms, and of those without.
+#: Steps of members with matrices of logarithms, and in folds of those without.
 _STEPS, _FEW_STEPS = 4, 2
 #: What a step must gain of what its slope promises.
 _SUFFICIENT = 1e-4
@@ -220,6 +220,7 @@ def fit_folds(
         (i, fold), member = job, members[job[0]]
         sizes, part = member.sizes(k, layout.rank), layout.part(member)
         penalty = share * penalties(member, k, layout.rank)
+        long = member.logarithm is not None or member.directions is not None
         parameters = every.matrix[:, part].ravel(), every.diagonal, every.shared[: sizes[3]]
 
         def evaluate(theta: np.ndarray) -> Losses:
@@ -231,7 +232,7 @@ def fit_folds(
             (begin[fold][0], begin[fold][1][np.concatenate(parameters)]),
             lambda gradient: metrics[i](gradient) / share,
             first if sizes[1] > 1 else 1.0,
-            _FEW_STEPS if member.logarithm is member.directions is None else _STEPS,
+            _STEPS if long or count == 1 else _FEW_STEPS,
             _ROUNDING[np.dtype(dtype)],
         )
         own, logs = split(theta.astype(dtype), sizes), []

@@ -305,6 +305,8 @@ def apply_draws(
     probs = np.empty((len(chosen), *scores.shape))
     for place, (member, theta) in enumerate(zip(members, stack.thetas, strict=True)):
         own = chosen == place
+        if not own.any():
+            continue
         x = smooth(scores, inverse[own, None, None], stack.scale.smoothing)
         probs[own] = softmax(x + change_many(member, theta[own], x, stack.basis))
     return probs

@@ -279,6 +279,18 @@ def test_posterior_of_a_stack() -> None:
     np.testing.assert_allclose(model.predict_interval(z[:4]), ends, atol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:The number of unique classes")
+def test_posterior_of_directions() -> None:
+    """Few draws, of which some members have none."""
+    z, y = data_set(400, 320)
+    model = bc.StackedScaling(inputs="logits", classes=range(320))
+    best = model.fit(z, y).predict_proba(z[:20])
+    model.set_params(inference="laplace", num_samples=20, random_state=0).fit(z, y)
+    mean, (lower, upper) = model.predict_proba(z[:20]), model.predict_interval(z[:20])
+    assert ((lower <= mean) & (mean <= upper)).mean() > 0.95
+    np.testing.assert_allclose(mean, best, atol=0.05)
+
+
 @pytest.mark.slow
 def test_intervals_cover_the_truth() -> None:
     """About nine in ten, and not all, as truth is drawn from no prior."""

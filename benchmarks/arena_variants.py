@@ -23,14 +23,13 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 import bayescal as bc
-from bayescal._core.folds import content_folds, score_keys
 from bayescal._core.numerics import sigmoid
 from bayescal._core.warnings import ignored
 from bayescal.calibrators._averaging import FAR
 from bayescal.calibrators._member import Member
-from bayescal.calibrators._stack import fit_members, label_log_probabilities, log_mean, mix
+from bayescal.calibrators._stack import fit_stack, log_mean, mix, mixture
 from bayescal.calibrators.averaged_beta import AveragedBeta
-from bayescal.calibrators.stacked_scaling import MEMBERS, PLAIN, WEAKER
+from bayescal.calibrators.stacked_scaling import MEMBERS
 from benchmarks.studies.arena import Experiment, find_experiments, read_experiment
 
 Array = np.ndarray
@@ -43,17 +42,14 @@ CHOSEN_ON = (
     "cnn-sctl_densenet40_c10_LT",
 )
 LIBRARY = {
-    **MEMBERS,
-    **WEAKER,
+    **{name: own for name, own in MEMBERS.items() if own.directions is None},
     "weakest": Member(0.03, 0.03, 0.01, (0.0003, 0.0001), (0.003, 0.0003)),
     "svs": Member(1, 1),
     "sms": Member(1, 1, None, None, (1, 1)),
     "svs, certainty": Member(1, 1, 1),
     "sms, certainty": Member(1, 1, 0.3, None, (1, 0.3)),
     "probability, weak": Member(0.3, 0.3, 0.1, (0.01, 0.01)),
-    "middle": Member(1, 1, 0.3, (0.1, 0.05), (0.3, 0.3)),
-    "certainty": PLAIN["certainty"],
-    "loose": PLAIN["loose"],
+    "certainty, weak": Member(0.3, 0.3, 0.1),
 }
 #: Other maps of the same scores, as members: one local, and matrices on logarithms not centred.
 OTHERS = {
@@ -62,26 +58,24 @@ OTHERS = {
 }
 #: Local averages are slow for many classes.
 LOCAL = 30
-PUBLISHED = list(MEMBERS)
+PUBLISHED = ["temperature", "both", "middle", "weak"]
+FEW_ROWS = ["temperature", "vector", "firm", "probability", "logarithm", "both", "weak"]
+MANY_CLASSES = ["temperature", "probability", "weak", "weaker"]
 STACKS = {
     "published": PUBLISHED,
+    "published, few rows": FEW_ROWS,
+    "published, many classes": MANY_CLASSES,
+    "first": ["temperature", "vector", "probability", "both", "weak"],
     **{f"and {name}": [*PUBLISHED, name] for name in LIBRARY if name not in PUBLISHED},
-    "and weaker, sms": [*PUBLISHED, "weaker", "sms"],
-    "and weaker, weakest": [*PUBLISHED, "weaker", "weakest"],
-    "weaker for both": ["temperature", "vector", "probability", "weak", "weaker"],
-    "weaker for both, weak": ["temperature", "vector", "probability", "weaker"],
-    "without matrices": [name for name in PLAIN if name != "directions"],
     "all": list(LIBRARY),
     **{f"and {name}": [*PUBLISHED, name] for name in OTHERS},
-    "without matrices but directions": list(PLAIN),
 }
 
-PRIORS = 1.0, 0.3, 0.1, 0.03
 POWERS = 0.7, 0.5, 0.35, 0.25, 0.15
 
 
 def mixtures(experiment: Experiment, rows: int) -> dict[str, float]:
-    """Return mean test losses of all stacks, by name and prior weight of each member."""
+    """Return mean test losses of all stacks, and of members alone."""
     scores = experiment.scores.astype(float)
     own = np.random.default_rng(1).permutation(len(scores))[:rows]
     if rows < len(scores):
@@ -93,35 +87,25 @@ def mixtures(experiment: Experiment, rows: int) -> dict[str, float]:
     test = experiment.test_scores.astype(float)
     test = np.log(np.maximum(test, 1e-300)) if experiment.inputs == "probs" else test
     k, ones = scores.shape[1], np.ones(len(y))
-    own = {"directions": PLAIN["directions"]} if k > PLAIN["directions"].rank else {}
-    names, members = (list(part) for part in zip(*(LIBRARY | own).items(), strict=True))
+    names, members = (list(part) for part in zip(*LIBRARY.items(), strict=True))
     others = {name: make for name, make in OTHERS.items() if name != "kernel" or k < LOCAL}
-    whole = fit_members(members, scores, y, ones)
-    folds, held = (
-        content_folds(score_keys(scores, y), y, 5),
-        np.empty((len(y), len(members) + len(others))),
-    )
+    stack, folds, own_held = fit_stack(members, scores, y, ones, 5)
+    assert own_held is not None
+    theirs = np.empty((len(y), len(others)))
     for fold in range(folds.max() + 1):
         out = folds == fold
-        found = fit_members(members, scores[~out], y[~out], ones[~out], whole)
-        held[out] = np.concatenate(
-            [
-                label_log_probabilities(members, found, scores[out], y[out]),
-                by_others(others.values(), scores[~out], y[~out], scores[out], y[out]),
-            ],
-            axis=1,
-        )
-    seen = label_log_probabilities(members, whole, test, experiment.test_y)
+        theirs[out] = by_others(others.values(), scores[~out], y[~out], scores[out], y[out])
+    held = np.concatenate([own_held, theirs], axis=1)
+    row = np.arange(len(test)), experiment.test_y
+    each = [mixture(members, stack, own, test)[row] for own in np.eye(len(members))]
     theirs = by_others(others.values(), scores, y, test, experiment.test_y)
-    seen, names = np.concatenate([seen, theirs], axis=1), [*names, *others]
+    seen, names = np.concatenate([np.log(each).T, theirs], axis=1), [*names, *others]
     losses = {}
     for title, some in STACKS.items():
-        if not set(some) <= set(names):
-            continue
-        place = [names.index(name) for name in some]
-        for prior in PRIORS:
-            share = mix(held[:, place], ones, prior=prior)
-            losses[f"{title}; prior {prior:g}"] = float(-log_mean(seen[:, place], share).mean())
+        if set(some) <= set(names):
+            place = [names.index(name) for name in some]
+            share = mix(held[:, place], ones)
+            losses[title] = float(-log_mean(seen[:, place], share).mean())
     for name, loss in zip(names, -seen.mean(axis=0), strict=True):
         losses[f"only {name}"] = float(loss)
     return losses
@@ -194,8 +178,8 @@ def main() -> None:
                 "chosen_on": chosen,
                 "losses": losses,
             }
-            gain = losses["published; prior 1"] - losses["and weaker; prior 1"]
-            print(f"{name}, {rows} rows: 'weaker' gains {gain / UNIT:+.1f}", flush=True)
+            gain = losses["first"] - losses["published"]
+            print(f"{name}, {rows} rows: gains {gain / UNIT:+.1f} on the first stack", flush=True)
             keep(options.json, {"several": several})
     paths = find_experiments([options.arena])
     groups = sorted({name.rpartition("-")[0] for name in paths})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +11,6 @@ from bayescal.regression.softmax_objective import Design
 
 #: Factors of probabilities, so that their coefficients are of the size of the others.
 _PROBABILITY = 4.0
-_MATRICES = "probability", "logarithm", "directions"
 
 
 class Member(NamedTuple):
@@ -21,7 +19,7 @@ class Member(NamedTuple):
     Of classes' intercepts and factors, of factors common to all classes, and of two matrices, by
     which probabilities and centered log probabilities add to the logits: a pair, of their diagonal
     and of what lies off it. Last, of a matrix for some main directions of centered log
-    probabilities: their number, and the strength.
+    probabilities, in the place of these.
     """
 
     intercept: float
@@ -29,33 +27,47 @@ class Member(NamedTuple):
     shared: float | None = None
     probability: tuple[float, float] | None = None
     logarithm: tuple[float, float] | None = None
-    directions: tuple[int, float] | None = None
+    directions: float | None = None
 
-    def width(self, k: int) -> int:
-        """Return the number of features of each class, with the intercept."""
-        return k * sum(self.blocks) + self.rank + 1
+    def sizes(self, k: int, rank: int) -> tuple[int, int, int, int]:
+        """Return the numbers of classes, features, factors and shared parameters."""
+        wide = k * (self.logarithm is not None) + rank * (self.directions is not None)
+        m = k * (self.probability is not None) + 1 + wide
+        return k, m, k, 0 if self.shared is None else 4
 
-    def count(self, k: int) -> int:
-        """Return the number of parameters for k classes."""
-        return k * self.width(k) + k + (0 if self.shared is None else 4)
+    def length(self, k: int, rank: int) -> int:
+        """Return the number of parameters."""
+        _, m, d, r = self.sizes(k, rank)
+        return k * m + d + r
 
-    def enlarge(self, theta: np.ndarray, old: Member, k: int) -> np.ndarray:
-        """Return parameters that say the same as those of another member, as far as they can."""
-        own, other = _split(theta, old, k), _split(np.zeros(self.count(k)), self, k)
-        parts = {name: own.get(name, value) for name, value in other.items()}
-        matrix = [parts[name] for name in _MATRICES if name in parts]
-        flat = np.concatenate([*matrix, parts["intercept"]], axis=1).ravel()
-        return np.concatenate([flat, parts["diagonal"], parts.get("shared", np.empty(0))])
+
+class Layout(NamedTuple):
+    """Features that are made for a stack, of which each member takes a range.
+
+    These are one, before it k probabilities, if any member has them, and behind it the logarithms
+    or the directions.
+    """
+
+    k: int
+    probability: bool
+    logarithm: bool
+    rank: int
 
     @property
-    def blocks(self) -> tuple[bool, bool]:
-        """Whether there are matrices of probabilities, and of their logarithms."""
-        return self.probability is not None, self.logarithm is not None
+    def first(self) -> int:
+        """The number of probabilities, and the place of the one."""
+        return self.k * self.probability
 
     @property
-    def rank(self) -> int:
-        """The number of directions."""
-        return 0 if self.directions is None else self.directions[0]
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Return those of a member that takes all features."""
+        return self.k, self.first + 1 + (self.k if self.logarithm else self.rank), self.k, 4
+
+    def part(self, member: Member) -> slice:
+        """Return the range of a member's features."""
+        start = 0 if member.probability is not None else self.first
+        behind = member.logarithm is not None or member.directions is not None
+        return slice(start, None if behind else self.first + 1)
 
 
 def smooth(
@@ -68,94 +80,91 @@ def smooth(
     return np.log(probs)
 
 
-def main_directions(members: Iterable[Member], x: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return as many main directions (k, r) of centered log probabilities as members ask for."""
-    rank = max(member.rank for member in members)
-    if not rank:
-        return np.empty((x.shape[1], 0))
-    x = _center(x)
-    x = x - weights @ x / weights.sum()
-    return np.linalg.eigh((x * weights[:, None]).T @ x)[1][:, ::-1][:, :rank]
+def main_directions(x: np.ndarray, rank: int) -> np.ndarray:
+    """Return about so many main directions (k, r) of centered log probabilities (n, k).
+
+    By two rounds of subspace iteration, O(n k r) each. It starts from combinations of the rows,
+    so that a permutation of the classes permutes the directions.
+    """
+    x = x - x.mean(axis=1, keepdims=True)
+    x -= x.mean(axis=0)
+    n, k = x.shape
+    rank = min(rank, n - 1, k - 1)
+    rng = np.random.default_rng(0)
+    basis = x.T @ rng.standard_normal((n, rank + 10)).astype(x.dtype)
+    for _ in range(2):
+        basis = x.T @ (x @ np.linalg.qr(basis)[0])
+    basis = np.linalg.qr(basis)[0]
+    turn = np.linalg.svd(x @ basis, full_matrices=False)[2]
+    return np.ascontiguousarray(basis @ turn[:rank].T)
 
 
-def columns(
-    member: Member, x: np.ndarray, basis: np.ndarray
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return features (n, m), of which the last is one, and shared ones (n, 4) of logs (n, k)."""
-    probs = np.exp(x)
-    parts = []
-    if member.probability is not None:
-        parts.append(_PROBABILITY * probs)
-    if member.logarithm is not None:
-        parts.append(_center(x))
-    if member.directions is not None:
-        parts.append(_center(x) @ basis)
-    features = np.concatenate([*parts, np.ones((len(x), 1))], axis=1)
-    return features, None if member.shared is None else confidence_features(x, probs)
+def feature_rows(x: np.ndarray, probs: np.ndarray, layout: Layout, basis: np.ndarray) -> np.ndarray:
+    """Return features (m, n) of log probabilities and probabilities (k, n)."""
+    first = layout.first
+    rows = np.empty((layout.sizes[1], x.shape[1]), x.dtype)
+    if first:
+        np.multiply(probs, _PROBABILITY, out=rows[:first])
+    rows[first] = 1
+    if layout.logarithm:
+        np.subtract(x, x.mean(axis=0), out=rows[first + 1 :])
+    elif layout.rank:
+        # Directions are centered themselves.
+        np.matmul(basis.T, x, out=rows[first + 1 :])
+    return rows
 
 
-def _center(x: np.ndarray) -> np.ndarray:
-    return x - x.mean(axis=1, keepdims=True)
-
-
-def confidence_features(x: np.ndarray, probs: np.ndarray) -> np.ndarray:
-    """Return what says how certain rows are (n, 4), about zero on average."""
-    k = x.shape[1]
-    top = np.partition(probs, k - 2, axis=1)[:, k - 2 :]
-    most = top[:, 1]
-    entropy = -np.einsum("ij,ij->i", probs, x) / np.log(k)
-    return np.stack([most - 0.5, entropy - 0.3, most - top[:, 0] - 0.5, most**2 - 0.3], axis=1)
+def confidence_rows(x: np.ndarray, probs: np.ndarray) -> np.ndarray:
+    """Return what says how certain rows are (4, n), about zero on average."""
+    best, row = probs.argmax(axis=0), np.arange(probs.shape[1])
+    most = probs[best, row]
+    probs[best, row] = 0
+    second = probs.max(axis=0)
+    probs[best, row] = most
+    entropy = -np.einsum("ij,ij->j", probs, x) / np.log(len(x))
+    return np.stack([most - 0.5, entropy - 0.3, most - second - 0.5, most**2 - 0.3])
 
 
 def make_design(
     member: Member, x: np.ndarray, y: np.ndarray, weights: np.ndarray, basis: np.ndarray
 ) -> Design:
     """Return what the logits of a fit depend on."""
-    features, shared = columns(member, x, basis)
-    return Design(x, y, weights, features, x, shared)
+    x = np.ascontiguousarray(x.T)
+    probs = np.exp(x)
+    rank = basis.shape[1] if member.directions is not None else 0
+    layout = Layout(len(x), member.probability is not None, member.logarithm is not None, rank)
+    rows = feature_rows(x, probs, layout, basis)
+    shared = None if member.shared is None else confidence_rows(x, probs).T
+    return Design(x.T, y, weights, rows.T, x.T, shared)
 
 
-def penalties(member: Member, k: int) -> np.ndarray:
+def penalties(member: Member, k: int, rank: int) -> np.ndarray:
     """Return the strengths (p,) of theta**2 / 2 beside the sum of losses."""
-    blocks = []
-    for pair in (member.probability, member.logarithm):
-        if pair is not None:
-            block = np.full((k, k), pair[1] * k * (k - 1))
-            np.fill_diagonal(block, pair[0] * k)
-            blocks.append(block)
+
+    def square(pair: tuple[float, float]) -> np.ndarray:
+        block = np.full((k, k), pair[1] * k * (k - 1))
+        np.fill_diagonal(block, pair[0] * k)
+        return block
+
+    blocks = [] if member.probability is None else [square(member.probability)]
+    blocks.append(np.full((k, 1), member.intercept * k))
+    if member.logarithm is not None:
+        blocks.append(square(member.logarithm))
     if member.directions is not None:
-        rank, strength = member.directions
-        blocks.append(np.full((k, rank), strength * k * (k - 1)))
-    matrix = np.concatenate([*blocks, np.full((k, 1), member.intercept * k)], axis=1)
+        blocks.append(np.full((k, rank), member.directions * k * (k - 1)))
     shared = [] if member.shared is None else [member.shared] * 4
-    parts = [matrix.ravel(), np.full(k, member.diagonal * k), np.array(shared)]
-    return 2.0 * np.concatenate(parts)
+    matrix = np.concatenate(blocks, axis=1).ravel()
+    return 2.0 * np.concatenate([matrix, np.full(k, member.diagonal * k), shared])
 
 
 def change_many(member: Member, theta: np.ndarray, x: np.ndarray, basis: np.ndarray) -> np.ndarray:
     """Return what each of many parameters (s, p) adds to its logits x: (s, n, k)."""
     count, n, k = x.shape
-    features, shared = columns(member, x.reshape(-1, k), basis)
+    nobody = np.empty(0)
+    _, _, _, features, _, shared = make_design(member, x.reshape(-1, k), nobody, nobody, basis)
     width = features.shape[1]
     matrix = theta[:, : k * width].reshape(-1, k, width)
     factor = theta[:, None, k * width : k * width + k]
     if shared is not None:
-        own = shared.reshape(count, n, -1) @ theta[:, k * width + k :, None]
-        factor = factor + own
+        factor = factor + shared.reshape(count, n, -1) @ theta[:, k * width + k :, None]
     return features.reshape(count, n, width) @ np.swapaxes(matrix, -1, -2) + x * factor
-
-
-def _split(theta: np.ndarray, member: Member, k: int) -> dict[str, np.ndarray]:
-    width = member.width(k)
-    matrix, rest = theta[: k * width].reshape(k, width), theta[k * width :]
-    parts = {"intercept": matrix[:, -1:], "diagonal": rest[:k]}
-    first = 0
-    for name, wide in zip(
-        _MATRICES, (*(k * own for own in member.blocks), member.rank), strict=True
-    ):
-        if wide:
-            parts[name] = matrix[:, first : first + wide]
-            first += wide
-    if member.shared is not None:
-        parts["shared"] = rest[k:]
-    return parts

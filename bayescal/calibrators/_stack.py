@@ -7,9 +7,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.numerics import log_softmax, softmax
-from bayescal._core.optimise import Status
+from bayescal._core.blas import single_threaded_blas
+from bayescal._core.folds import content_folds, score_keys
+from bayescal._core.numerics import differences, log_softmax, softmax
+from bayescal._core.optimise import newton_on_interval
+from bayescal.calibrators._fold_fits import (
+    SMALL,
+    Rows,
+    Scale,
+    block_rows,
+    fit_folds,
+    logits,
+    make_block,
+    smooth_columns,
+    threads,
+)
 from bayescal.calibrators._member import (
+    Layout,
     Member,
     change_many,
     main_directions,
@@ -17,87 +31,161 @@ from bayescal.calibrators._member import (
     penalties,
     smooth,
 )
+from bayescal.calibrators._metric import measure
 from bayescal.calibrators._posterior import row_blocks
-from bayescal.calibrators.temperature import fit_inverse_temperature, sample_inverse
+from bayescal.calibrators.temperature import ScaleLoss, sample_inverse
 from bayescal.regression.posterior import Draws
-from bayescal.regression.softmax_fit import Prepared, fit_on_host
-from bayescal.regression.softmax_objective import change
+from bayescal.regression.softmax_objective import Design, split
 from bayescal.regression.softmax_posterior import sample
 
 #: Prior weight of each member of the stack, in rows: that of Dirichlet(2).
 _PRIOR = 1.0
-_ROUNDS, _FURTHER = 500, 60
-#: Of log inverse temperatures.
+#: Of log inverse temperatures, whose prior is standard normal.
 _MOST = 4.0
+#: Logits that are so much smaller than the greatest have no probability, at whatever scale.
+_FAR = 1e5
+#: Of main directions of very many classes.
+_RANK = 50
+#: So many rows say enough of them, and of the curvature.
+_SOME_ROWS = 1250
 #: So many resamples of the rows say how uncertain the weights of a stack are.
 _RESAMPLES = 200
-_TOLERANCE = 1e-6
-#: What decides between members need not be known to more digits.
-_ROUGH = 1e-4
+_MIX_STEPS = 50
 
 
 class Stack(NamedTuple):
     """A scale, main directions (k, r), and the parameters of each member."""
 
-    inverse: float
-    smoothing: float
+    scale: Scale
     basis: np.ndarray
     thetas: list[np.ndarray]
-    prepared: list[Prepared | None]
-    status: Status
+
+    def layout(self, members: Sequence[Member]) -> Layout:
+        """Return which features members take."""
+        k, rank = self.basis.shape
+        each = [[own is not None for own in (m.probability, m.logarithm)] for m in members]
+        probability, logarithm = (any(own) for own in zip(*each, strict=True))
+        return Layout(k, probability, logarithm, rank)
 
 
-def fit_members(
-    members: Sequence[Member],
-    scores: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray,
-    near: Stack | None = None,
-) -> Stack:
-    """Fit the scale and all members; roughly, from those of about the same rows, if given."""
-    most = np.exp(_MOST)
-    inverse = float(np.clip(fit_inverse_temperature(scores, y, weights).inverse, 1 / most, most))
-    smoothing = 1 / (weights.sum() + 1)
-    x = smooth(scores, inverse, smoothing)
-    basis = main_directions(members, x, weights) if near is None else near.basis
-    thetas, prepared, status = [], [], Status.CONVERGED
-    for place, member in enumerate(members):
-        design = make_design(member, x, y, weights, basis)
-        penalty = penalties(member, x.shape[1])
-        if near is not None:
-            start, ready, precise = near.thetas[place], near.prepared[place], _ROUGH
-        else:
-            start = thetas[-1] if thetas else None
-            if start is not None:
-                start = member.enlarge(start, members[place - 1], x.shape[1])
-            ready, precise = None, _TOLERANCE
-        best, ready = fit_on_host(design, penalty, start, ready, precise, limits=False)
-        thetas.append(best.x)
-        prepared.append(ready)
-        status = max(status, Status(int(best.status)))
-    return Stack(inverse, smoothing, basis, thetas, prepared, status)
+def fit_scale(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, start: float = 1.0) -> Scale:
+    """Return the best scale, if log inverse temperatures are N(0, 1), and what is smoothed by it.
+
+    The proportion of the uniform distribution is 0.5 / (n + 1).
+    """
+    if max(scores.max(), -scores.min()) > _FAR:
+        scores = differences(scores, -_FAR)
+    loss = ScaleLoss(scores, y, weights)
+
+    def objective(t: float) -> tuple[float, float, float]:
+        """Return it as a function of log temperature, with its derivatives."""
+        s = float(np.exp(-t))
+        value, slope, curvature = loss(s)
+        return value + t * t / 2, t - s * slope, s * (slope + s * curvature) + 1
+
+    with np.errstate(under="ignore"):
+        found = newton_on_interval(
+            objective, -np.log(start), scale=loss.total, lower=-_MOST, tolerance=1e-12
+        )
+    return Scale(float(np.exp(-min(found.x, _MOST))), 0.5 / (loss.total + 1))
 
 
-def log_probabilities(members: Sequence[Member], stack: Stack, scores: np.ndarray) -> np.ndarray:
-    """Return log probabilities (n, members, k)."""
-    x = smooth(scores, stack.inverse, stack.smoothing)
-    logs = np.empty((len(x), len(members), x.shape[1]))
-    nobody = np.zeros(len(x), int)
-    for place, (member, theta) in enumerate(zip(members, stack.thetas, strict=True)):
-        design = make_design(member, x, nobody, nobody, stack.basis)
-        logs[:, place] = log_softmax(x + change(design, theta))
-    return logs
+def content_keys(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return keys (n,) of what rows hold, which permuting classes leaves alone, in blocks."""
+
+    def one(part: slice) -> np.ndarray:
+        logs = log_softmax(scores[part])
+        own = logs[np.arange(len(logs)), y[part]]
+        sums = [logs.mean(axis=1), np.einsum("ij,ij->i", logs, np.exp(logs)), own]
+        return score_keys(np.stack(sums, axis=1), np.full(len(own), 2))
+
+    with threads(scores.size) as each:
+        parts = row_blocks(len(y), scores.shape[1])
+        return np.concatenate(list(each(one, parts)))
 
 
-def label_log_probabilities(
-    members: Sequence[Member], stack: Stack, scores: np.ndarray, y: np.ndarray
+def some_rows(keys: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return so many rows, or all, that stand for all, and their weights.
+
+    By the order of their keys, whatever that of the rows, and whether a row is repeated, or weighs
+    as much.
+    """
+    order = np.argsort(keys, kind="stable")
+    starts = np.flatnonzero(np.diff(keys[order], prepend=-np.inf))
+    if len(starts) <= _SOME_ROWS:
+        return order[starts], np.add.reduceat(weights[order], starts)
+    total = np.cumsum(weights[order])
+    share = total[-1] / _SOME_ROWS
+    places = np.searchsorted(total, share * (np.arange(_SOME_ROWS) + 0.5))
+    return order[places], np.full(_SOME_ROWS, share)
+
+
+def fit_stack(
+    members: Sequence[Member], scores: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int
+) -> tuple[Stack, np.ndarray, np.ndarray | None]:
+    """Fit all members to the complements of so many folds; their means over folds are the stack.
+
+    Returns
+    -------
+    stack : Stack
+    folds : integer array of shape (n,)
+    held : array of shape (n, members) or None
+        Log probabilities of labels by fits to the other folds, if there are more than one.
+    """
+    rows = Rows(scores, y, weights)
+    n, k = scores.shape
+    with single_threaded_blas():
+        keys = content_keys(scores, y)
+        # Of classes' shares that all folds have, held-out rows would say too much.
+        folds = content_folds(keys, np.zeros(n, int), count)
+        groups = [np.flatnonzero(folds == fold) for fold in range(folds.max() + 1)]
+        some, counts = some_rows(keys, weights)
+        start = fit_scale(scores[some], y[some], counts).inverse
+        scale = fit_scale(*rows, start)
+        scales = [scale] * len(groups)
+        if scores.size < SMALL and len(groups) > 1:
+            # A scale that knows a label says something of it: of few rows, what matters.
+            scales = [fit_scale(*rows.take(folds != own), start) for own in range(len(groups))]
+        basis = np.empty((k, 0), np.float32)
+        if any(member.directions is not None for member in members):
+            basis = main_directions(smooth_columns(scores[some], scale, np.float32)[0].T, _RANK)
+        stack = Stack(scale, basis, [])
+        layout = stack.layout(members)
+        dtype = np.float64 if scores.size < SMALL else np.float32
+
+        def design(part: slice) -> Design:
+            own = Rows(scores[some[part]], y[some[part]], counts[part])
+            return make_block(own, scale, layout, basis, dtype).design
+
+        with threads(scores.size) as each:
+            metric = measure(members, design, block_rows(len(some), k), layout, each)
+        thetas, held = fit_folds(members, rows, groups, scales, layout, basis, *metric)
+    return stack._replace(thetas=thetas), folds, held if len(groups) > 1 else None
+
+
+def mixture(
+    members: Sequence[Member], stack: Stack, share: np.ndarray, scores: np.ndarray
 ) -> np.ndarray:
-    """Return log probabilities (n, members) of the labels, in blocks of rows."""
-    found = np.empty((len(y), len(members)))
-    for part in row_blocks(len(y), len(members) * scores.shape[1]):
-        logs = log_probabilities(members, stack, scores[part])
-        found[part] = np.take_along_axis(logs, y[part][:, None, None], axis=2)[:, :, 0]
-    return found
+    """Return probabilities (n, k), of members mixed by their weights."""
+    layout = stack.layout(members)
+    probs = np.empty(scores.shape)
+
+    def one(part: slice) -> None:
+        own = scores[part]
+        nobody = Rows(own, np.zeros(len(own), int), np.zeros(len(own)))
+        block = make_block(nobody, stack.scale, layout, stack.basis, np.float64)
+        total = np.zeros(own.shape[::-1])
+        for member, theta, weight in zip(members, stack.thetas, share, strict=True):
+            parameters = split(theta, member.sizes(layout.k, layout.rank))
+            z = logits(block, parameters, layout.part(member))
+            np.exp(z - z.max(axis=0), out=z)
+            z *= weight / z.sum(axis=0)
+            total += z
+        probs[part] = (total / total.sum(axis=0)).T
+
+    with single_threaded_blas(), threads(scores.size) as each:
+        list(each(one, row_blocks(len(scores), layout.k)))
+    return probs
 
 
 def log_mean(logs: np.ndarray, share: np.ndarray) -> np.ndarray:
@@ -106,26 +194,42 @@ def log_mean(logs: np.ndarray, share: np.ndarray) -> np.ndarray:
     return top + np.log(np.exp(logs - top[:, None]) @ share)
 
 
-def mix(
-    held: np.ndarray,
-    weights: np.ndarray,
-    start: Any = None,
-    rounds: int = _ROUNDS,
-    prior: float = _PRIOR,
-) -> np.ndarray:
-    """Return weights (..., q) of mixtures of the log probabilities (n, q) of what was seen.
+def mix(held: np.ndarray, weights: np.ndarray, start: Any = None) -> np.ndarray:
+    """Return weights (q,) of a mixture of the log probabilities (n, q) of what was seen.
 
-    They maximize the likelihood of rows of weight (..., n) with the prior Dirichlet(1 + prior), by
-    expectation maximization.
+    They maximize the likelihood of rows of weight (n,) with the prior Dirichlet(2), by damped
+    Newton steps. As the objective is the same for all multiples of the weights but for their sum,
+    that is a term of its own, and not a bound.
     """
     parts = np.exp(held - held.max(axis=1, keepdims=True))
     count = parts.shape[1]
-    share = np.full((*weights.shape[:-1], count), 1 / count) if start is None else start
-    total = weights.sum(axis=-1, keepdims=True) + prior * count
-    for _ in range(rounds):
-        mixed = share @ parts.T
-        share = (share * ((weights / mixed) @ parts) + prior) / total
-    return share
+    total = float(weights.sum()) + _PRIOR * count
+    share = np.full(count, 1 / count) if start is None else start
+    for _ in range(_MIX_STEPS):
+        ratio = parts / (parts @ share)[:, None]
+        weighted = ratio * weights[:, None]
+        slope = total - weighted.sum(axis=0) - _PRIOR / share
+        hessian = weighted.T @ ratio + np.diag(_PRIOR / share**2)
+        step = -np.linalg.solve(hessian, slope)
+        # Within the region where the barrier is about quadratic; no weight becomes negative.
+        length = 1 / (1 + np.sqrt(max(-slope @ step, 0.0)))
+        length = 1.0 if length > 0.8 else length
+        length = min(length, 0.9 / max(float((-step / share).max()), 1e-300))
+        share = share + length * step
+        if length == 1 and np.abs(step).max() < 1e-10:
+            break
+    return share / share.sum()
+
+
+def cross_fitted_losses(
+    held: np.ndarray, folds: np.ndarray, weights: np.ndarray, start: np.ndarray
+) -> np.ndarray:
+    """Return the log loss (n,) of each row by a mixture whose weights do not know its fold."""
+    losses = np.empty(len(held))
+    for fold in range(folds.max() + 1):
+        out = folds == fold
+        losses[out] = -log_mean(held[out], mix(held[~out], weights[~out], start))
+    return losses
 
 
 def sample_stack(
@@ -146,11 +250,12 @@ def sample_stack(
     mean of draws from each would vary too little.
     """
     scores, y, weights = rows
-    x = smooth(scores, stack.inverse, stack.smoothing)
+    x = smooth(scores, *stack.scale)
+    rank = stack.basis.shape[1]
     found = [
         sample(
             make_design(member, x, y, weights, stack.basis),
-            penalties(member, x.shape[1]),
+            penalties(member, x.shape[1], rank),
             theta,
             inference,
             num_samples,
@@ -164,7 +269,7 @@ def sample_stack(
         rng = np.random.default_rng(seed)
         resampled = rng.gamma(weights, size=(min(_RESAMPLES, chains * draws), len(y)))
         best = mix(held, weights)
-        share = mix(held, resampled, np.broadcast_to(best, (len(resampled), len(best))), _FURTHER)
+        share = np.stack([mix(held, own, best) for own in resampled])
     share = np.resize(share, (chains * draws, len(members))).reshape(chains, draws, -1)
     scale = sample_inverse(scores, y, weights, "laplace", chains * draws, seed).coefficients
     scale = np.random.default_rng(seed).permutation(scale.ravel()).reshape(chains, draws, 1)
@@ -200,6 +305,8 @@ def apply_draws(
     probs = np.empty((len(chosen), *scores.shape))
     for place, (member, theta) in enumerate(zip(members, stack.thetas, strict=True)):
         own = chosen == place
-        x = smooth(scores, inverse[own, None, None], stack.smoothing)
+        if not own.any():
+            continue
+        x = smooth(scores, inverse[own, None, None], stack.scale.smoothing)
         probs[own] = softmax(x + change_many(member, theta[own], x, stack.basis))
     return probs

@@ -21,6 +21,7 @@ from bayescal.regression.posterior import Draws, antithetic, sample_whitened
 
 __all__ = [
     "InverseTemperature",
+    "ScaleLoss",
     "Temperature",
     "differences",
     "fit_inverse_temperature",
@@ -149,7 +150,7 @@ class InverseTemperature(NamedTuple):
     status: Status
 
 
-class _Loss:
+class ScaleLoss:
     """The weighted cross-entropy of softmax(s * logits), as a function of s.
 
     Logits are kept below their row's greatest, in blocks; in single precision where there are many.
@@ -206,9 +207,9 @@ def fit_inverse_temperature(
         stride = logits.size // _PART
         if stride > 2:
             part = slice(None, None, stride)
-            loss = _Loss(scaled[part], y[part], weights[part])
+            loss = ScaleLoss(scaled[part], y[part], weights[part])
             start = newton_on_interval(loss, start, scale=loss.total).x
-        loss = _Loss(scaled, y, weights)
+        loss = ScaleLoss(scaled, y, weights)
         found = newton_on_interval(loss, start, scale=loss.total)
     return InverseTemperature(found.x / unit, found.value, found.iterations, found.status)
 
@@ -233,7 +234,7 @@ def sample_inverse(
     from scipy.optimize import minimize_scalar
 
     below = differences(logits)
-    loss = _Loss(below, y, weights)
+    loss = ScaleLoss(below, y, weights)
 
     def negative_log_posterior(u: float) -> float:
         with np.errstate(over="ignore", invalid="ignore"):

@@ -75,7 +75,7 @@ def data_sets(draw: st.DrawFn, case: Case) -> tuple[str, list[tuple[float, int, 
 
 
 @pytest.mark.slow
-@each([case for case in QUICK if "Stacked" not in str(case)])  # whose fits take seconds here
+@each(QUICK)
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_any_data_give_probabilities(case: Case, data: st.DataObject) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +13,12 @@ from scipy.special import log_softmax, softmax
 
 import bayescal.calibrators as bc
 from bayescal import metrics
-from bayescal._core.folds import content_folds, score_keys
-from bayescal.calibrators import StackedScaling
-from bayescal.calibrators._member import Member, confidence_features, penalties
-from bayescal.calibrators._stack import mix
-from bayescal.calibrators.stacked_scaling import MEMBERS, PLAIN
+from bayescal._core.folds import content_folds
+from bayescal.calibrators import _fold_fits, _stack
+from bayescal.calibrators._member import Member, confidence_rows, main_directions, penalties
+from bayescal.calibrators._stack import Stack, fit_stack, mix
+from bayescal.calibrators.stacked_scaling import MEMBERS
+from bayescal.regression.softmax_fit import fit_on_host
 from benchmarks.studies.arena import find_experiments, read_experiment
 
 Array = np.ndarray
@@ -33,115 +34,156 @@ def data_set(n: int, k: int, seed: int = 0) -> tuple[Array, Array]:
 
 
 def logits_of(theta: Array, x: Array, member: Member) -> Array:
-    return value_and_logits(theta, x, np.ones(len(x)), member)[1]
+    return value_and_logits(theta, x, member)[1]
 
 
-def objective(theta: Array, x: Array, y: Array, weights: Array, member: Member) -> float:
-    """Return n times the published objective, written out."""
-    value, z = value_and_logits(theta, x, weights, member)
+def objective(
+    theta: Array, x: Array, y: Array, weights: Array, member: Member, basis: Array | None = None
+) -> float:
+    """Return the published objective, written out."""
+    value, z = value_and_logits(theta, x, member, basis)
     losses = -log_softmax(z, axis=1)[np.arange(len(x)), y]
-    return float(weights @ losses + weights.sum() * value)
+    return float(weights @ losses + value)
 
 
-def value_and_logits(theta: Array, x: Array, weights: Array, member: Member) -> tuple[float, Array]:
-    """Return the penalty of the mean loss, and the logits."""
+def value_and_logits(
+    theta: Array, x: Array, member: Member, basis: Array | None = None
+) -> tuple[float, Array]:
+    """Return the penalty of the sum of losses, and the logits."""
     n, k = x.shape
-    total = weights.sum()
     q = np.exp(x)
-    width = member.width(k)
-    matrix, v, t = (
-        theta[: k * width].reshape(k, width),
-        theta[k * width :][:k],
-        theta[k * width + k :],
-    )
-    b, rest = matrix[:, -1], matrix[:, :-1]
+    _, width, _, shared = member.sizes(k, 0 if basis is None else basis.shape[1])
+    first = k * (member.probability is not None)
+    matrix = theta[: k * width].reshape(k, width)
+    v, t = np.split(theta[k * width :], [k])
+    b = matrix[:, first]
     factor = np.ones((n, k)) + v
-    if member.shared is not None:
+    if shared:
         entropy = -(q * x).sum(axis=1) / np.log(k)
         two = np.sort(q, axis=1)[:, -2:]
         said = two[:, 1] - 0.5, entropy - 0.3, two[:, 1] - two[:, 0] - 0.5, two[:, 1] ** 2 - 0.3
         factor = factor + (np.stack(said, axis=1) @ t)[:, None]
     z = x * factor + b
-    value = member.intercept * k / total * (b @ b) + member.diagonal * k / total * (v @ v)
-    value += (member.shared or 0) / total * (t @ t)
-    inputs = {"probability": 4 * q, "logarithm": x - x.mean(axis=1, keepdims=True)}
-    for name, pair in zip(inputs, (member.probability, member.logarithm), strict=True):
+    value = member.intercept * k * (b @ b) + member.diagonal * k * (v @ v)
+    value += (member.shared or 0) * (t @ t)
+    centered = x - x.mean(axis=1, keepdims=True)
+    for pair, inputs, own in (
+        (member.probability, 4 * q, matrix[:, :first]),
+        (member.logarithm, centered, matrix[:, first + 1 :]),
+    ):
         if pair is not None:
-            own, rest = rest[:, :k], rest[:, k:]
-            z = z + inputs[name] @ own.T
+            z = z + inputs @ own.T
             d, off = np.diag(own), own - np.diag(np.diag(own))
-            value += pair[0] * k / total * (d @ d) + pair[1] * k * (k - 1) / total * (off**2).sum()
+            value += pair[0] * k * (d @ d) + pair[1] * k * (k - 1) * (off**2).sum()
     if member.directions is not None:
-        u = np.linalg.svd(centered(x, weights), full_matrices=False)[2][: member.rank].T
-        z = z + (x - x.mean(axis=1, keepdims=True)) @ u @ rest.T
-        value += member.directions[1] * k * (k - 1) / total * (rest**2).sum()
+        assert basis is not None
+        z = z + centered @ basis @ matrix[:, 1:].T
+        value += member.directions * k * (k - 1) * (matrix[:, 1:] ** 2).sum()
     return float(value), z
 
 
-def centered(x: Array, weights: Array) -> Array:
-    x = x - x.mean(axis=1, keepdims=True)
-    return (x - np.average(x, axis=0, weights=weights)) * np.sqrt(weights)[:, None]
+def weighted_set(n: int = 150, k: int = 4) -> tuple[Array, Array, Array]:
+    return *data_set(n, k), np.random.default_rng(1).uniform(0.5, 2, n)
 
 
-@dataclass(eq=False, repr=False)
-class Directed(StackedScaling):
-    """The members of very many classes, for few."""
+def smoothed(found: Stack, z: Array) -> Array:
+    inverse, e = found.scale
+    return np.log((1 - e) * softmax(inverse * z, axis=1) + e / z.shape[1])
 
-    def _members(self, k: int) -> dict[str, Member]:
-        return {**PLAIN, "directions": PLAIN["directions"]._replace(directions=(2, 0.01))}
+
+def patch_steps(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    monkeypatch.setattr(_fold_fits, "_STEPS", steps)
+    monkeypatch.setattr(_fold_fits, "_FEW_STEPS", steps)
+
+
+def test_scale_is_the_most_probable_one() -> None:
+    z, y, weights = weighted_set()
+
+    def loss(t: float) -> float:
+        logs = log_softmax(np.exp(t) * z, axis=1)[np.arange(150), y]
+        return -weights @ logs + t * t / 2
+
+    found: Any = optimize.minimize_scalar(
+        loss, bounds=(-4, 4), method="bounded", options={"xatol": 1e-9}
+    )
+    inverse, e = _stack.fit_scale(z, y, weights)
+    assert inverse == pytest.approx(np.exp(found.x), rel=1e-6)
+    assert e == pytest.approx(0.5 / (weights.sum() + 1))
+    for far in (1e-300, 1e30, 1e300):
+        assert np.exp(-4) <= _stack.fit_scale(far * z, y, weights).inverse <= np.exp(4)
 
 
 @pytest.mark.parametrize("name", MEMBERS)
-def test_members_reach_the_optimum(name: str) -> None:
-    z, y = data_set(150, 4)
-    weights = np.random.default_rng(1).uniform(0.5, 2, 150)
-    state = StackedScaling()._fit(z, y, weights, 0)
-    scale = optimize.minimize_scalar(
-        lambda s: -weights @ log_softmax(s * z, axis=1)[np.arange(150), y],
-        bounds=(0.02, 50),
-        method="bounded",
-        options={"xatol": 1e-12},
-    ).x
-    assert state["inverse"] == pytest.approx(scale, rel=1e-5)
-    e = 1 / (weights.sum() + 1)
-    x = np.log((1 - e) * softmax(float(state["inverse"]) * z, axis=1) + e / 4)
-    theta = state[f"theta_{name}"]
-    own = objective(theta, x, y, weights, MEMBERS[name])
-    found = optimize.minimize(
-        objective, 0 * theta, (x, y, weights, MEMBERS[name]), method="BFGS", options={"gtol": 1e-6}
+def test_members_are_near_the_optimum(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The few steps leave at most a fiftieth of what there is to gain; many steps reach it."""
+    z, y, weights = weighted_set()
+    member = MEMBERS[name]
+    monkeypatch.setattr(_stack, "_RANK", 2)
+    values = []
+    for steps in (None, 100):
+        if steps is not None:
+            patch_steps(monkeypatch, steps)
+        found, *_ = fit_stack([member], z, y, weights, 1)
+        x, basis = smoothed(found, z), found.basis
+        rows = x, y, weights, member, basis
+        values.append(objective(found.thetas[0], *rows))
+    best = optimize.minimize(
+        objective, 0 * found.thetas[0], rows, method="BFGS", options={"gtol": 1e-6}
     )
-    assert own <= found.fun * (1 + 1e-6)
-    assert own == pytest.approx(found.fun, rel=1e-6)
+    gain = objective(0 * best.x, *rows) - best.fun
+    assert gain > 0
+    assert -1e-9 < values[0] - best.fun < 0.02 * gain
+    assert values[1] == pytest.approx(best.fun, rel=1e-7)
 
 
-def test_members_of_very_many_classes_reach_the_optimum() -> None:
-    z, y = data_set(150, 4)
-    weights = np.random.default_rng(1).uniform(0.5, 2, 150)
-    method = Directed(inference="laplace", num_samples=200)
-    state = method._fit(z, y, weights, 0)
-    e = 1 / (weights.sum() + 1)
-    x = np.log((1 - e) * softmax(float(state["inverse"]) * z, axis=1) + e / 4)
-    losses = {}
-    for name, member in method._members(4).items():
-        theta = state[f"theta_{name}"]
-        # Directions have any sign.
-        turn = np.linalg.svd(centered(x, weights), full_matrices=False)[2][: member.rank]
-        own = theta.copy()
-        matrix = own[: 4 * (member.rank + 1)].reshape(4, -1)
-        matrix[:, :-1] *= np.sign(np.sum(turn * state["basis"].T[: member.rank], axis=1))
-        losses[name] = objective(own, x, y, weights, member)
-        found = optimize.minimize(
-            objective, 0 * theta, (x, y, weights, member), method="BFGS", options={"gtol": 1e-6}
-        )
-        assert losses[name] <= found.fun * (1 + 1e-6)
-        assert losses[name] == pytest.approx(found.fun, rel=1e-6)
-    assert losses["directions"] < losses["loose"]
-    probs = method.apply(state, z)
-    np.testing.assert_allclose(probs.sum(axis=1), 1, rtol=1e-12)
-    draws = method._sample(state, z, y, weights, 0).coefficients
-    mean, lower, upper = method._summary({**state, "theta_draws": draws}, z[:20], 0.9)
-    assert np.abs(mean - probs[:20]).max() < 0.05
-    assert ((lower < mean) & (mean < upper)).all()
+@pytest.mark.parametrize("k", [16, 40])
+def test_metric_of_many_parameters(k: int) -> None:
+    """Four steps with the approximation by parts leave little of what there is to gain."""
+    z, y, weights = weighted_set(1500, k)
+    for name in ("temperature", "probability", "logarithm", "both", "middle", "weak"):
+        found, *_ = fit_stack([MEMBERS[name]], z, y, weights, 1)
+        x, member = smoothed(found, z), MEMBERS[name]
+        theta = found.thetas[0]
+        penalty = penalties(member, k, 0)
+
+        def value(theta: Array, x: Array = x, member: Member = member) -> float:
+            return objective(theta, x, y, weights, member)
+
+        design = _stack.make_design(member, x, y, weights, found.basis)
+        best = fit_on_host(design, penalty, limits=False)[0].x
+        gap, gain = value(theta) - value(best), value(0 * best) - value(best)
+        assert -1e-6 * value(best) < gap < 0.05 * gain
+
+
+@pytest.mark.parametrize(("n", "k"), [(60, 3), (200, 5), (1000, 8)])
+def test_few_steps_predict_as_well_as_the_optimum(
+    n: int, k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New rows' mean log loss is that of sixty steps to a thousandth of a nat."""
+    losses = np.empty((8, 2))
+    for seed in range(8):
+        (z, y), (at, truth) = data_set(n, k, seed), data_set(5000, k, seed + 100)
+        for place, steps in enumerate((None, 60)):
+            with monkeypatch.context() as patch:
+                if steps is not None:
+                    patch_steps(patch, steps)
+                model = bc.StackedScaling(inputs="logits", classes=range(k)).fit(z, y)
+            losses[seed, place] = metrics.log_loss(model.predict_proba(at), truth)
+    few, many = losses.mean(axis=0)
+    assert few < many + 1e-3
+
+
+def test_main_directions() -> None:
+    rng = np.random.default_rng(0)
+    place = rng.normal(size=(60, 3))
+    x = 5 * rng.normal(size=(400, 3)) @ place.T + 0.1 * rng.normal(size=(400, 60))
+    basis = main_directions(x, 3)
+    x = x - x.mean(axis=1, keepdims=True)
+    truth = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)[2][:3].T
+    np.testing.assert_allclose(basis @ basis.T, truth @ truth.T, atol=1e-6)
+    order = rng.permutation(60)
+    again = main_directions(x[:, order], 3)
+    np.testing.assert_allclose(again @ again.T, (basis @ basis.T)[order][:, order], atol=1e-9)
 
 
 def test_many_classes_confused_along_few_directions() -> None:
@@ -152,37 +194,38 @@ def test_many_classes_confused_along_few_directions() -> None:
     z = rng.normal(size=(n, 3)) @ place.T * 2 + rng.normal(size=(n, k))
     true = z + (z @ place / k) @ rng.normal(size=(3, 3)) @ place.T
     y = (true + rng.gumbel(size=(n, k))).argmax(axis=1)
-    state = StackedScaling()._fit(z[:2000], y[:2000], np.ones(2000), 0)
-    names = list(PLAIN)
-    assert state["basis"].shape == (k, PLAIN["directions"].rank)
-    held = dict(zip(names, state["held_out_mean_losses"], strict=True))
-    assert held["directions"] < held["loose"] - 0.01
-    probs = StackedScaling().apply(state, z[2000:])
-    best = log_softmax(true[2000:], axis=1)[np.arange(2000), y[2000:]].mean()
-    loss = -np.log(probs[np.arange(2000), y[2000:]]).mean()
-    assert loss < held["loose"]
-    assert loss > -best
+    fresh = np.arange(2000), y[2000:]
+    model = bc.StackedScaling(inputs="logits", classes=range(k)).fit(z[:2000], y[:2000])
+    plain = bc.StackedScaling("single", inputs="logits", classes=range(k)).fit(z[:2000], y[:2000])
+    assert model.member_names_ == ["temperature", "directions", "loose"]
+    loss = -np.log(model.predict_proba(z[2000:])[fresh]).mean()
+    assert loss < -np.log(plain.predict_proba(z[2000:])[fresh]).mean() - 0.02
+    assert loss > -log_softmax(true[2000:], axis=1)[fresh].mean()
 
 
-def test_confidence_features_are_about_zero_on_average() -> None:
+@pytest.mark.filterwarnings("ignore:The number of unique classes")
+def test_classes_that_hardly_any_row_has() -> None:
+    """Of 5,000 classes most are never seen: what all share is learnt nevertheless."""
+    rng = np.random.default_rng(0)
+    n, k = 600, 5000
+    share = 1 / np.arange(1, k + 1)
+    hidden = rng.choice(k, 2 * n, p=share / share.sum())
+    z = rng.normal(size=(2 * n, k))
+    z[np.arange(2 * n), hidden] += 7
+    y = np.argmax(0.8 * z + 0.4 * np.log(share) + rng.gumbel(size=z.shape), axis=1)
+    losses = {}
+    for name in ("StackedScaling", "Temperature"):
+        model = getattr(bc, name)(inputs="logits", classes=range(k)).fit(1.5 * z[:n], y[:n])
+        probs = model.predict_proba(1.5 * z[n:])
+        np.testing.assert_allclose(probs.sum(axis=1), 1, rtol=1e-12)
+        losses[name] = -np.log(probs[np.arange(n), y[n:]]).mean()
+    assert losses["StackedScaling"] < losses["Temperature"] - 0.01
+
+
+def test_confidence_is_about_zero_on_average() -> None:
     z, _ = data_set(2000, 5)
-    x = log_softmax(z, axis=1)
-    assert np.abs(confidence_features(x, np.exp(x)).mean(axis=0)).max() < 0.3
-
-
-def test_parameters_of_a_smaller_member_say_the_same_in_a_larger_one() -> None:
-    k, small, large = 3, MEMBERS["probability"], MEMBERS["both"]
-    theta = np.random.default_rng(0).normal(size=len(penalties(small, k)))
-    bigger = large.enlarge(theta, small, k)
-    assert bigger.shape == penalties(large, k).shape
-    z, y = data_set(50, k)
-    x = log_softmax(z, axis=1)
-    none = large._replace(
-        intercept=0, diagonal=0, shared=0, probability=(0, 0), logarithm=(0, 0)
-    )  # fmt: skip
-    free = small._replace(intercept=0, diagonal=0, shared=0, probability=(0, 0))
-    ones = np.ones(50)
-    assert objective(bigger, x, y, ones, none) == pytest.approx(objective(theta, x, y, ones, free))
+    x = log_softmax(z, axis=1).T
+    assert np.abs(confidence_rows(x, np.exp(x)).mean(axis=1)).max() < 0.3
 
 
 def test_weights_of_the_stack_maximize_their_posterior() -> None:
@@ -195,7 +238,7 @@ def test_weights_of_the_stack_maximize_their_posterior() -> None:
         return float(-weights @ np.log(np.exp(held) @ share) - np.log(share).sum())
 
     best = softmax(optimize.minimize(loss, np.zeros(3), options={"gtol": 1e-9}).x)
-    np.testing.assert_allclose(mix(held, weights), best, atol=1e-4)
+    np.testing.assert_allclose(mix(held, weights), best, atol=1e-6)
 
 
 def test_posterior_of_a_stack() -> None:
@@ -203,28 +246,29 @@ def test_posterior_of_a_stack() -> None:
     z, y = data_set(120, 3)
     model = bc.StackedScaling(inputs="logits", inference="laplace", random_state=0).fit(z, y)
     draws = model.posterior_.draws
-    assert draws["stack_weights"].shape == (1, 1000, 5)
+    assert draws["stack_weights"].shape == (1, 1000, 7)
     np.testing.assert_allclose(draws["stack_weights"].sum(axis=-1), 1)
     mean = draws["stack_weights"].mean(axis=(0, 1))
     np.testing.assert_allclose(mean, model.stack_weights_, atol=0.05)
-    theta, name = model.state_["theta_vector"], "vector"
-    np.testing.assert_allclose(draws["theta_vector"].mean(axis=(0, 1)), theta, atol=1e-4)
-    e = 1 / 121
+    name, e = "vector", 0.5 / 121
     x = np.log((1 - e) * softmax(model.inverse_ * z, axis=1) + e / 3)
-    step, ones = 1e-4, np.ones(120)
+    rows = x, y, np.ones(120), MEMBERS[name]
+    theta = optimize.minimize(objective, np.zeros(6), rows, options={"gtol": 1e-7}).x
+    np.testing.assert_allclose(draws["theta_vector"].mean(axis=(0, 1)), theta, atol=1e-4)
+    step = 1e-4
     hessian = np.empty((6, 6))
     for i in range(6):
         for j in range(6):
             up, over = step * np.eye(6)[i], step * np.eye(6)[j]
             signs = ((1, up + over), (-1, up - over), (-1, over - up), (1, -up - over))
-            total = sum(s * objective(theta + d, x, y, ones, MEMBERS[name]) for s, d in signs)
+            total = sum(s * objective(theta + d, *rows) for s, d in signs)
             hessian[i, j] = total / (4 * step**2)
     expected = np.sqrt(np.diag(np.linalg.inv(hessian)))
     found = draws["theta_vector"].std(axis=(0, 1))
     np.testing.assert_allclose(found, expected, rtol=0.12)
-    counts = np.bincount(draws["member"][0].astype(int), minlength=5)
+    counts = np.bincount(draws["member"][0].astype(int), minlength=7)
     np.testing.assert_allclose(counts / 1000, mean, atol=0.05)
-    names, by_hand = list(MEMBERS), []
+    names, by_hand = model.member_names_, []
     for s in range(1000):
         member = names[int(draws["member"][0, s])]
         at = (1 - e) * softmax(draws["inverse"][0, s] * z[:4], axis=1) + e / 3
@@ -233,6 +277,18 @@ def test_posterior_of_a_stack() -> None:
     np.testing.assert_allclose(model.predict_proba(z[:4]), np.mean(by_hand, axis=0), atol=1e-9)
     ends = np.quantile(by_hand, [0.05, 0.95], axis=0)
     np.testing.assert_allclose(model.predict_interval(z[:4]), ends, atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:The number of unique classes")
+def test_posterior_of_directions() -> None:
+    """Few draws, of which some members have none."""
+    z, y = data_set(400, 320)
+    model = bc.StackedScaling(inputs="logits", classes=range(320))
+    best = model.fit(z, y).predict_proba(z[:20])
+    model.set_params(inference="laplace", num_samples=20, random_state=0).fit(z, y)
+    mean, (lower, upper) = model.predict_proba(z[:20]), model.predict_interval(z[:20])
+    assert ((lower <= mean) & (mean <= upper)).mean() > 0.95
+    np.testing.assert_allclose(mean, best, atol=0.05)
 
 
 @pytest.mark.slow
@@ -289,6 +345,21 @@ def test_a_stack_knows_no_order_and_weights_are_repetition() -> None:
     np.testing.assert_allclose(found[1:], [found[0]] * 2, atol=1e-6)
 
 
+@pytest.mark.parametrize(("n", "k"), [(3500, 12), (2600, 40)])
+def test_many_rows_know_no_order_and_weights_are_repetition(n: int, k: int) -> None:
+    """In single precision, and of curvature measured by some of the rows, to five digits."""
+    z, y = data_set(n, k)
+    rng = np.random.default_rng(1)
+    weights, order, classes = rng.integers(1, 3, n), rng.permutation(n), rng.permutation(k)
+    model = bc.StackedScaling(inputs="logits")
+    expected = model.fit(z, y, weights).predict_proba(z)
+    rows = np.repeat(order, weights[order])
+    found = model.fit(z[rows], y[rows]).predict_proba(z)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    moved = model.fit(z[:, classes], np.argsort(classes)[y], weights).predict_proba(z[:, classes])
+    np.testing.assert_allclose(moved, expected[:, classes], atol=1e-5)
+
+
 def test_permuted_classes_permute_the_stack() -> None:
     z, y = data_set(80, 4)
     order = np.array([2, 0, 3, 1])
@@ -298,19 +369,48 @@ def test_permuted_classes_permute_the_stack() -> None:
     np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
-def test_held_out_losses_are_of_the_mixture_without_the_fold() -> None:
+def less_shrunk(member: Member, share: float) -> Member:
+    """Return the member whose penalties are but a share."""
+    pairs = (None if own is None else np.multiply(own, share) for own in member)
+    return Member(*pairs)  # type: ignore[arg-type]
+
+
+def test_held_out_losses_are_of_mixtures_without_the_fold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither members nor their weights know a row; nor does the scale."""
+    patch_steps(monkeypatch, 100)  # few ones depend on the curvature of all rows
     z, y = data_set(60, 3)
-    model = bc.StackedScaling(inputs="logits", folds=2).fit(z, y)
-    assert model.held_out_losses_.shape == (60,) and "held_out" not in model.state_
-    folds = content_folds(score_keys(log_softmax(z, axis=1), y), y, 2)
-    for fold in range(2):
+    model = bc.StackedScaling(inputs="logits", folds=3).fit(z, y)
+    assert model.held_out_losses_.shape == (60,) and "held_out_losses" not in model.state_
+    folds = content_folds(_stack.content_keys(z, y), 0 * y, 3)
+    members = [less_shrunk(MEMBERS[name], 2 / 3) for name in model.member_names_]
+    held = np.empty((60, len(members)))
+    for fold in range(3):
         out = folds == fold
-        state = bc.StackedScaling()._fit(z[~out], y[~out], np.ones((~out).sum()), 0)
-        state["stack_weights"] = model.stack_weights_
-        own = model.apply(state, z[out])[np.arange(out.sum()), y[out]]
-        np.testing.assert_allclose(model.held_out_losses_[out], -np.log(own), atol=2e-2)
+        stack = fit_stack(members, z[~out], y[~out], np.ones((~out).sum()), 1)[0]
+        for i in range(len(members)):
+            probs = _stack.mixture(members, stack, np.eye(len(members))[i], z[out])
+            held[out, i] = np.log(probs[np.arange(out.sum()), y[out]])
+    np.testing.assert_allclose(model.held_out_mean_losses_, -held.mean(axis=0), rtol=1e-6)
+    for fold in range(3):
+        out = folds == fold
+        own = np.exp(held[out]) @ mix(held[~out], np.ones((~out).sum()))
+        np.testing.assert_allclose(model.held_out_losses_[out], -np.log(own), rtol=1e-5)
     model.set_params(mode="single").fit(z, y)
     assert not hasattr(model, "held_out_losses_") and model.member_names_ == ["probability"]
+
+
+@pytest.mark.parametrize("n", [60, 300])
+def test_expected_loss_is_not_too_good(n: int) -> None:
+    """Labels that nobody can foresee: no data set's expected loss is below log k by choice."""
+    gaps = []
+    for seed in range(40):
+        z = 2 * np.random.default_rng(seed).normal(size=(n, 4))
+        y = np.random.default_rng(seed + 1000).integers(4, size=n)
+        model = bc.StackedScaling(inputs="logits", classes=range(4)).fit(z, y)
+        at = 2 * np.random.default_rng(seed + 2000).normal(size=(2000, 4))
+        truth = -np.log(model.predict_proba(at)).mean()
+        gaps.append(model.held_out_losses_.mean() - truth)
+    assert np.mean(gaps) > -2 * np.std(gaps) / np.sqrt(len(gaps))
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
@@ -327,11 +427,15 @@ def test_few_rows(n: int) -> None:
 @pytest.mark.parametrize(
     "name", ["kull_densenet40_c10", "gupta_resnet50_c10", "sctl_densenet40_c10_LT"]
 )
-def test_losses_are_those_of_the_prototype(arena: Path, shared_data: Path, name: str) -> None:
+def test_losses_are_no_greater_than_those_of_the_prototype(
+    arena: Path, shared_data: Path, name: str
+) -> None:
     with (arena / "reference.csv").open() as stream:
         rows = {row["experiment"]: row for row in csv.DictReader(stream)}
     paths = find_experiments([shared_data / "predictions"])
     data = read_experiment(f"cnn-{name}", paths[f"cnn-{name}"])
     model = bc.StackedScaling(inputs="logits", random_state=0).fit(data.scores, data.y)
     loss = metrics.log_loss(model.predict_proba(data.test_scores), data.test_y, eps=1e-15)
-    assert loss == pytest.approx(float(rows[f"cnn-{name}"]["log_loss"]), abs=5e-4)
+    # That one refitted five other members to all rows.
+    assert loss < float(rows[f"cnn-{name}"]["log_loss"]) + 5e-4
+    assert loss > float(rows[f"cnn-{name}"]["log_loss"]) - 3e-3

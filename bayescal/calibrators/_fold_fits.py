@@ -1,0 +1,260 @@
+"""Fits of all members of a stack to the complements of folds: few steps with a strong metric."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import pairwise, product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayescal.calibrators._member import Layout, Member, confidence_rows, feature_rows, penalties
+from bayescal.calibrators._metric import Metric
+from bayescal.regression.softmax_objective import Design, Parameters, split
+
+#: Numbers of a block of rows, of very many classes rows.
+_BLOCK, _LEAST_ROWS = 1 << 16, 128
+#: So few scores are worth neither threads nor single precision.
+SMALL = 1 << 15
+#: Steps of members with matrices of logarithms, and in folds of those without.
+_STEPS, _FEW_STEPS = 4, 2
+#: What a step must gain of what its slope promises.
+_SUFFICIENT = 1e-4
+#: Relative digits of a sum of losses that may be lost.
+_ROUNDING = {np.dtype(np.float32): 1e-7, np.dtype(np.float64): 1e-13}
+_SHORTEST = 1e-3
+#: Logits within this have exponentials whose sums neither overflow nor vanish.
+_MILD = 60.0
+#: Bounds of the scale that the first step finds for the metric.
+_SCALES = 0.05, 2.0
+Losses = tuple[float, np.ndarray]
+
+
+class Scale(NamedTuple):
+    """The inverse temperature, and the proportion of the uniform distribution."""
+
+    inverse: float
+    smoothing: float
+
+
+class Rows(NamedTuple):
+    """Scores (n, k), labels (n,) and weights (n,)."""
+
+    scores: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray
+
+    def take(self, part: Any) -> Rows:
+        """Return some of them."""
+        return Rows(*(own[part] for own in self))
+
+
+class Block(NamedTuple):
+    """Features (m, n), log probabilities (k, n) and confidence (4, n): rows are columns here."""
+
+    features: np.ndarray
+    x: np.ndarray
+    shared: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray
+
+    @property
+    def design(self) -> Design:
+        """The same as rows."""
+        x = self.x.T
+        return Design(x, self.y, self.weights, self.features.T, x, self.shared.T)
+
+
+@contextmanager
+def threads(size: int) -> Iterator[Any]:
+    """Give a map that works in threads if so many scores are worth it."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    if cores == 1 or size < SMALL:
+        yield map
+        return
+    with ThreadPoolExecutor(cores) as pool:
+        yield pool.map
+
+
+def smooth_columns(scores: np.ndarray, scale: Scale, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return smoothed log probabilities and probabilities (k, n) of scores (n, k)."""
+    with np.errstate(over="ignore"):
+        x = np.ascontiguousarray(scores.T)
+        x = (x - x.max(axis=0)).astype(dtype, copy=False)
+        x *= dtype(scale.inverse)
+    np.exp(x, out=x)
+    x *= (1 - scale.smoothing) / x.sum(axis=0)
+    x += dtype(scale.smoothing / len(x))
+    return np.log(x), x
+
+
+def make_block(rows: Rows, scale: Scale, layout: Layout, basis: np.ndarray, dtype: Any) -> Block:
+    """Return rows as they are used in fits."""
+    x, probs = smooth_columns(rows.scores, scale, dtype)
+    features = feature_rows(x, probs, layout, basis)
+    weights = rows.weights.astype(dtype, copy=False)
+    return Block(features, x, confidence_rows(x, probs), rows.y, weights)
+
+
+def block_rows(count: int, k: int) -> list[slice]:
+    """Return slices of so many rows of k classes, about equal."""
+    parts = -(-count // max(_LEAST_ROWS, _BLOCK // k))
+    return [slice(*pair) for pair in pairwise(np.arange(parts + 1) * count // parts)]
+
+
+def logits(block: Block, own: Parameters, part: slice) -> np.ndarray:
+    """Return the logits (k, n) of a member, which takes a part of the features."""
+    factor = 1 + own.diagonal[:, None]
+    if len(own.shared):
+        factor = factor + own.shared @ block.shared
+    found = factor * block.x
+    features = block.features[part]
+    found += own.matrix @ features if len(features) > 1 else own.matrix
+    return found
+
+
+def losses(blocks: Sequence[Block], theta: np.ndarray, sizes: Any, part: slice) -> Losses:
+    """Return the weighted sum of losses, and its gradient (p,)."""
+    value, gradient = 0.0, np.zeros(len(theta))
+    into, own = split(gradient, sizes), split(theta.astype(blocks[0].x.dtype), sizes)
+    zero = not theta.any()
+    # Products with ones are several times faster than sums.
+    classes = np.ones(len(blocks[0].x), blocks[0].x.dtype)
+    for block in blocks:
+        z = block.x.copy() if zero else logits(block, own, part)
+        if not (-_MILD < z.min() and z.max() < _MILD):
+            z -= z.max(axis=0)
+        row = np.arange(len(block.y))
+        ones = np.ones(len(row), z.dtype)
+        label = z[block.y, row]
+        np.exp(z, out=z)
+        total = classes @ z
+        value += float(block.weights @ (np.log(total) - label))
+        z *= block.weights / total
+        z[block.y, row] -= block.weights
+        into.matrix[:] += z @ block.features[part].T
+        z *= block.x
+        into.diagonal[:] += z @ ones
+        if len(into.shared):
+            into.shared[:] += block.shared @ (classes @ z)
+    return value, gradient
+
+
+def minimize(
+    evaluate: Callable[[np.ndarray], Losses],
+    begin: Losses,
+    metric: Metric,
+    first: float,
+    iterations: int,
+    rounding: float,
+) -> np.ndarray:
+    """Return parameters (p,) after so many steps of the L-BFGS method from zero.
+
+    ``begin`` is value and gradient there; ``metric`` about the inverse of the Hessian, of which the
+    first step takes ``first``, and ``rounding`` what may be lost of the value's digits.
+    """
+    value, gradient = begin
+    theta, scale = np.zeros(len(gradient)), first
+    pairs: list[tuple[np.ndarray, np.ndarray, float]] = []
+    for _ in range(iterations):
+        step, factors = -gradient, []
+        for moved, turned, curvature in reversed(pairs):
+            factors.append(moved @ step / curvature)
+            step -= factors[-1] * turned
+        step = scale * metric(step)
+        for (moved, turned, curvature), factor in zip(pairs, reversed(factors), strict=True):
+            step += (factor - turned @ step / curvature) * moved
+        slope, slack = float(gradient @ step), rounding * abs(value)
+        if not slope < -slack:
+            break
+        length = 1.0
+        there, new = evaluate(theta + step)
+        while not there <= value + _SUFFICIENT * length * slope + slack and length > _SHORTEST:
+            best = -slope * length**2 / (2 * (there - value - slope * length))
+            length = min(max(best, 0.1 * length), 0.6 * length)
+            there, new = evaluate(theta + length * step)
+        if not there <= value + slack:
+            break
+        moved, turned = length * step, new - gradient
+        curvature = float(moved @ turned)
+        if curvature > 0:
+            if not pairs:
+                scale = float(np.clip(curvature / (turned @ metric(turned)), *_SCALES))
+            pairs.append((moved, turned, curvature))
+        theta, value, gradient = theta + moved, there, new
+    return theta
+
+
+def fit_folds(
+    members: Sequence[Member],
+    rows: Rows,
+    groups: list[np.ndarray],
+    scales: list[Scale],
+    layout: Layout,
+    basis: np.ndarray,
+    metrics: list[Metric],
+    first: float,
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Fit all members to the complement of each group of rows, or to all if there is but one.
+
+    Returns their parameters, means over groups, and log probabilities (n, members) of labels by
+    fits without them. Groups have their scales, and share blocks of rows if these are equal.
+    ``metrics`` are of members for all rows, and ``first`` what first steps of matrices take.
+    """
+    dtype = np.float64 if rows.scores.size < SMALL else np.float32
+    k, m, _, r = layout.sizes
+    zero = np.zeros(k * m + k + r)
+    every = split(np.arange(len(zero)), layout.sizes)
+    count, n = len(groups), len(rows.y)
+    share = max(1 - 1 / count, 1 / count)
+    held = np.empty((n, len(members)))
+
+    def blocks_of(own: np.ndarray, scale: Scale) -> list[Block]:
+        parts = (own[part] for part in block_rows(len(own), k))
+        return [make_block(rows.take(part), scale, layout, basis, dtype) for part in parts]
+
+    def fit(job: tuple[int, int]) -> np.ndarray:
+        (i, fold), member = job, members[job[0]]
+        sizes, part = member.sizes(k, layout.rank), layout.part(member)
+        penalty = share * penalties(member, k, layout.rank)
+        long = member.logarithm is not None or member.directions is not None
+        parameters = every.matrix[:, part].ravel(), every.diagonal, every.shared[: sizes[3]]
+
+        def evaluate(theta: np.ndarray) -> Losses:
+            value, gradient = losses(train[fold], theta, sizes, part)
+            return value + 0.5 * float(penalty @ theta**2), gradient + penalty * theta
+
+        theta = minimize(
+            evaluate,
+            (begin[fold][0], begin[fold][1][np.concatenate(parameters)]),
+            lambda gradient: metrics[i](gradient) / share,
+            first if sizes[1] > 1 else 1.0,
+            _STEPS if long or count == 1 else _FEW_STEPS,
+            _ROUNDING[np.dtype(dtype)],
+        )
+        own, logs = split(theta.astype(dtype), sizes), []
+        for block in out[fold]:
+            z = logits(block, own, part)
+            z -= z.max(axis=0)
+            label = z[block.y, np.arange(len(block.y))]
+            logs.append(label - np.log(np.exp(z, out=z).sum(axis=0)))
+        held[groups[fold], i] = np.concatenate(logs)
+        return theta
+
+    with threads(rows.scores.size) as each:
+        out = train = list(each(blocks_of, groups, scales))
+        if count > 1 and scales[0] == scales[-1]:
+            train = [[b for own in out if own is not left for b in own] for left in out]
+        elif count > 1:
+            others = [np.delete(np.arange(n), own) for own in groups]
+            train = list(each(blocks_of, others, scales))
+        begin = list(each(lambda own: losses(own, zero, layout.sizes, slice(None)), train))
+        # The longest first, so that none is waited for.
+        size = [-member.length(k, layout.rank) for member in members]
+        jobs = sorted(product(range(len(members)), range(count)), key=lambda job: size[job[0]])
+        found = dict(zip(jobs, each(fit, jobs), strict=True))
+    means = [np.mean([found[i, f] for f in range(count)], axis=0) for i in range(len(members))]
+    return means, held

@@ -25,6 +25,7 @@ class Whole:
 
     def sums(self, design: Design) -> tuple[np.ndarray]:
         """Return what is summed over designs of some of the rows each."""
+        assert design.x is not None
         return (WHOLE.measure(design, np.exp(design.x)),)
 
     def invert(self, sums: Sequence[np.ndarray], member: Member) -> Metric:
@@ -56,6 +57,7 @@ class Parts:
 
     def sums(self, design: Design) -> tuple[np.ndarray, ...]:
         """Do as that of the whole Hessian."""
+        assert design.x is not None and design.shared is not None
         layout, x, weights = self._layout, design.x.T, design.weights
         probs = np.exp(x)
         spread = probs - probs**2

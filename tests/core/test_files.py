@@ -37,6 +37,7 @@ def run_processes(path: Path, letters: str) -> None:
         assert process.exitcode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", [run_threads, run_processes])
 def test_writers_of_one_path_do_not_meet(tmp_path: Path, run: Callable[[Path, str], None]) -> None:
     path = tmp_path / "file"

@@ -262,6 +262,7 @@ def test_long_paths_are_thinned_within_what_is_seen() -> None:
     assert _svg._thin(short) == "M 0 0 L 0.01 0 L 1 1"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("models", "k"), [(9, 2), (2, 3)])
 def test_many_models_have_a_page(models: int, k: int) -> None:
     found = binary(models) if k == 2 else several(k, models)

@@ -734,6 +734,7 @@ def test_three_classes_in_a_batch() -> None:
     assert "2 data sets of 6 to 6 observations" in repr(post)
 
 
+@pytest.mark.slow
 def test_chains_of_a_batch_are_independent() -> None:
     """Equal data have other draws, or errors would not average out over data sets."""
     prior = bc.GaussianPrior(mu0=dist.Normal(-1, 1), mu1=1.0, sigma=1.0)
@@ -743,6 +744,7 @@ def test_chains_of_a_batch_are_independent() -> None:
     assert abs(np.corrcoef(first, second)[0, 1]) < 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", ["montecarlo", "sobol", "importance", "quadrature", "nuts"])
 def test_arviz_sees_the_effective_sample_size(integrator: str) -> None:
     """Few draws of weight cannot look converged; many look as if they were independent."""

@@ -450,6 +450,7 @@ def test_smoothing_of_the_package_agrees(x64: None) -> None:
     np.testing.assert_allclose(found, cross_entropy(batch.logits, targets), rtol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", [0.0, 2.5])
 def test_instance_targets_agree(offset: float) -> None:
     batch = make_batch(rows=30, classes=4, seed=3)

@@ -125,6 +125,7 @@ def train_with_equinox() -> Result:
     return losses, gradients[0].weight.T, gradients[0].bias
 
 
+@pytest.mark.slow
 def test_gradient_of_the_plain_loop_is_that_of_differences(x64: None) -> None:
     x, y = (np.asarray(array) for array in blobs())
     weight, bias = (np.asarray(array, dtype=float) for array in start())
@@ -140,6 +141,7 @@ def test_gradient_of_the_plain_loop_is_that_of_differences(x64: None) -> None:
     np.testing.assert_allclose(in_bias[0], rise / 2e-6, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("train", [train_with_nnx, train_with_linen, train_with_equinox])
 def test_libraries_train_as_plain_jax_does(train: Callable[[], Result]) -> None:
     expected, in_weight, in_bias = train_plainly()

@@ -73,6 +73,7 @@ def test_batches_are_mapped_a_few_at_a_time(
         np.testing.assert_allclose(found[row], expected, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_data_set_without_any_weight_is_no_nan(x64: None) -> None:
     x, y = data_set(8, 2)
     weights = jnp.zeros(8)

@@ -38,6 +38,7 @@ def test_losses_are_those_of_the_posterior(integrator: str) -> None:
     assert (losses > floor).all()
 
 
+@pytest.mark.slow
 def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     prior = next(iter(draws._priors().values()))
     problem, _ = draws._problem(prior, 3, as_key(1))

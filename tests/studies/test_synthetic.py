@@ -152,6 +152,7 @@ def test_values_are_those_of_a_sweep(done: tuple[Path, dict, list]) -> None:
             assert facts["mean"] == pytest.approx(mean)
 
 
+@pytest.mark.slow
 def test_more_data_sets_keep_what_was_done(tmp_path: Path) -> None:
     options: dict[str, Any] = {"questions": [1], "methods": ["platt"], "n_test": 200}
     few = synthetic.run(tmp_path, datasets=8, **options)

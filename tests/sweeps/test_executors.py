@@ -120,6 +120,7 @@ def test_priors_are_the_same_elsewhere(compilations: Callable[[], Any]) -> None:
     assert not found
 
 
+@pytest.mark.slow
 def test_pool_of_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flag = tmp_path / "flag"
     flag.touch()

@@ -149,6 +149,7 @@ def stated(name: str, width: int, channels: int, classes: int) -> int:
     return 2 * ROWS * one
 
 
+@pytest.mark.slow
 # Of the operations only products grow with the square of the width: second differences are theirs.
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("name", ["mlp", "student", "resnet18"])

@@ -64,9 +64,7 @@ class Problem:
             self.scores = rng.normal(size=(n, case))
             self.new = rng.normal(size=(3, case))
         elif self.k == 2:
-            z = np.concatenate([2 * rng.normal(size=n), [-2.0, 0.0, 2.0]])
-            scores = z if case.domain == "logits" else sigmoid(z)
-            self.scores, self.new = scores[:n], scores[n:]
+            self.scores, self.new = 2 * rng.normal(size=n), np.array([-2.0, 0.0, 2.0])
         else:
             z = 2 * rng.normal(size=(n + 3, 3))
             if case.domain != "logits":

@@ -140,11 +140,9 @@ class LogOddsCalibrator(ParametricCalibrator):
         basis = _Standardized(self, state, scores, weights)
         design = BinaryDesign(basis.columns(scores), self._targets(scores, y, weights), weights)
         target = Target(design, basis.positive.astype(float), basis.prior)
-        if self.inference == "laplace":
-            draws = laplace(target, self.num_samples, seed)
-        else:
-            scored = ScoreColumns(scores, basis.columns) if self._smooth else None
-            draws = nuts(target, self.num_samples, seed, scored)
+        sampler = laplace if self.inference == "laplace" else nuts
+        scored = ScoreColumns(scores, basis.columns) if self._smooth else None
+        draws = sampler(target, self.num_samples, seed, scored)
         return draws._replace(coefficients=basis.back(draws.coefficients))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from bayescal._core.numerics import log_softmax, softmax
 from bayescal._core.optimise import Status
 from bayescal.calibrators.temperature import LOG_SCALE, differences
-from bayescal.regression.posterior import Draws, antithetic, sample_whitened, triangle
+from bayescal.regression.posterior import Draws, sample_whitened, triangle, weighted_draws
 
 _ITERATIONS = 100
 #: Its inverse has a square.
@@ -119,8 +119,12 @@ def sample_mixture(
     hessian = (np.stack(ends[::2]) - np.stack(ends[1::2])) / (2 * _STEP)
     factor = triangle((hessian + hessian.T) / 2)
     if inference == "laplace":
-        u = antithetic(mode, factor, num_samples, seed)[None]
-        return Draws(_constrain(u), np.full(3, float(num_samples)), np.ones(3), 0, Status.CONVERGED)
+
+        def log_density(u: np.ndarray) -> np.ndarray:
+            return -np.array([_loss(each, *data)[0] for each in u])
+
+        drawn = weighted_draws(log_density, mode, factor, num_samples, seed)
+        return drawn._replace(coefficients=_constrain(drawn.coefficients))
     u, ess, r_hat, divergences = sample_whitened(_potential, data, mode, factor, num_samples, seed)
     return Draws(_constrain(u), ess, r_hat, divergences, Status.CONVERGED)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -70,8 +70,7 @@ class ParametricCalibrator(Calibrator):
         if self.inference == "map":
             return state
         draws = self._sample(state, scores, y, weights, seed)
-        if self.inference == "nuts":
-            warn_of_chains(self, draws)
+        warn_of_draws(self, draws)
         # The prior makes the posterior proper: what the likelihood alone lacks is no fault here.
         return {**state, **draws_state(draws)}
 
@@ -146,19 +145,29 @@ def draws_state(draws: Draws) -> State:
         "ess": draws.ess,
         "r_hat": draws.r_hat,
         "divergences": np.asarray(draws.divergences),
+        "pareto_k": np.asarray(draws.pareto_k),
     }
 
 
 def read_posterior(state: State, named: State, inference: str) -> ParameterPosterior:
     """Return the posterior that a state holds, its draws under the names that users know."""
-    divergences = int(state["divergences"])
-    return ParameterPosterior(named, inference, state["ess"], state["r_hat"], divergences)
+    divergences, k = int(state["divergences"]), float(state["pareto_k"])
+    return ParameterPosterior(named, inference, state["ess"], state["r_hat"], divergences, k)
 
 
-def warn_of_chains(estimator: object, draws: Draws) -> None:
-    """Warn where chains have not mixed, or draws are few."""
+def warn_of_draws(estimator: Any, draws: Draws) -> None:
+    """Warn where chains have not mixed, weights have a heavy tail, or draws are few."""
     r_hat, ess = draws.r_hat.max(), draws.ess.min()
-    if r_hat > 1.05 or ess < 100:
+    if estimator.inference == "laplace":
+        if draws.pareto_k > 0.7 or ess < min(100, 0.1 * estimator.num_samples):
+            warnings.warn(
+                f"{type(estimator).__name__}: the weighted draws describe the posterior badly "
+                f"(Pareto k {draws.pareto_k:.2f}, effective sample size {ess:.0f}); raise "
+                "num_samples, or use inference='nuts'",
+                SamplingWarning,
+                stacklevel=frames_to_caller(),
+            )
+    elif r_hat > 1.05 or ess < 100:
         warnings.warn(
             f"{type(estimator).__name__}: the draws describe the posterior badly (R-hat "
             f"{r_hat:.3f}, effective sample size {ess:.0f}); raise num_samples, or use "

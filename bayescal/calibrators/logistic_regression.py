@@ -19,7 +19,7 @@ from bayescal._core.keys import seed_of
 from bayescal._core.numerics import sigmoid
 from bayescal._core.optimise import Status
 from bayescal.calibrators._labels import frames_to_caller, read_rows
-from bayescal.calibrators._parametric import Inference, draws_state, read_posterior, warn_of_chains
+from bayescal.calibrators._parametric import Inference, draws_state, read_posterior, warn_of_draws
 from bayescal.calibrators._posterior import summarize_draws
 from bayescal.inference.parameters import ParameterPosterior
 from bayescal.regression.method import PRESETS, Method
@@ -188,8 +188,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         if self.inference != "map":
             seed = seed_of(self.random_state)
             draws = method.sample(X, weights, settled, seed)
-            if self.inference == "nuts":
-                warn_of_chains(self, draws)
+            warn_of_draws(self, draws)
             # The prior makes the posterior proper, whatever the likelihood alone lacks.
             status = Status(draws.status)
             self.state_ |= draws_state(draws)

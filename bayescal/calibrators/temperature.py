@@ -17,7 +17,7 @@ from bayescal.calibrators._adaptive import best_inverse_temperature
 from bayescal.calibrators._base import Keeps, State
 from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._parametric import ParametricCalibrator
-from bayescal.regression.posterior import Draws, antithetic, sample_whitened
+from bayescal.regression.posterior import Draws, sample_whitened, weighted_draws
 
 __all__ = [
     "InverseTemperature",
@@ -255,8 +255,12 @@ def sample_inverse(
     mode = np.array([u])
     factor = np.array([[(curvature * s**2 + slope * s + 1 / LOG_SCALE**2) ** -0.5]])
     if inference == "laplace":
-        draws = np.exp(antithetic(mode, factor, num_samples, seed))[None]
-        return Draws(draws, np.full(1, float(num_samples)), np.ones(1), 0, int(Status.CONVERGED))
+
+        def log_density(u: np.ndarray) -> np.ndarray:
+            return -np.array([negative_log_posterior(float(each)) for each in u[:, 0]])
+
+        drawn = weighted_draws(log_density, mode, factor, num_samples, seed)
+        return drawn._replace(coefficients=np.exp(drawn.coefficients))
     own = below[np.arange(len(y)), y]
     draws, ess, r_hat, divergences = sample_whitened(
         _potential, (below, own, np.asarray(weights, float)), mode, factor, num_samples, seed

@@ -12,14 +12,13 @@ from bayescal._core.blas import single_threaded_blas
 from bayescal._core.newton_cg import conjugate_gradients
 from bayescal.regression.posterior import (
     Draws,
-    antithetic,
-    independent_draws,
     sample_whitened,
     triangle,
+    weighted_draws,
 )
 from bayescal.regression.precondition import WHOLE
 from bayescal.regression.softmax_fit import MAX_PRODUCTS, Prepared, fit_on_host
-from bayescal.regression.softmax_objective import Design, Host, evaluate, gather
+from bayescal.regression.softmax_objective import Design, Host, evaluate, gather, split
 
 #: The whole Hessian of more parameters takes too much time and memory.
 MAX_PARAMETERS = 3000
@@ -27,6 +26,7 @@ MAX_PARAMETERS = 3000
 _MAX_NUMBERS = 1 << 28
 #: Of a draw's length, what solving for it may leave: far less than a hundred draws say of it.
 _ERROR = 0.01
+_BLOCK = 1 << 16
 
 
 def sample(
@@ -61,11 +61,12 @@ def sample(
     mode, prepared = fit_on_host(design, penalty, start)
     if p > MAX_PARAMETERS:
         theta = mode.x + _solve_draws(design, penalty, mode.x, prepared, num_samples, seed)
-        return independent_draws(theta, mode)
+        return Draws(theta[None], np.full(p, float(num_samples)), np.ones(p), 0, int(mode.status))
     with single_threaded_blas():
         factor = triangle(_hessian(design, mode.x) + np.diag(penalty))
     if inference == "laplace":
-        return independent_draws(antithetic(mode.x, factor, num_samples, seed), mode)
+        density = partial(_log_density, design, penalty)
+        return weighted_draws(density, mode.x, factor, num_samples, seed, int(mode.status))
     theta, ess, r_hat, divergences = sample_whitened(
         _potential, (design, penalty), mode.x, factor, num_samples, seed
     )
@@ -115,6 +116,29 @@ def _hessian(design: Design[np.ndarray], theta: np.ndarray) -> np.ndarray:
     with Host(design, np.zeros_like(theta)) as host:
         probs = host.evaluate(theta).state
     return WHOLE.measure(design, probs.astype(float))
+
+
+def _log_density(
+    design: Design[np.ndarray], penalty: np.ndarray, theta: np.ndarray
+) -> np.ndarray:
+    """Return the log posteriors (s,) at parameters (s, p), up to a constant."""
+    k, _, d, r = design.sizes
+    rows = np.arange(len(design.y))
+    value = -0.5 * theta**2 @ penalty
+    step = max(1, _BLOCK // (len(rows) * k))
+    for first in range(0, len(theta), step):
+        part = slice(first, first + step)
+        matrix, factor, shared = split(theta[part], design.sizes)
+        logits = design.features @ np.swapaxes(matrix, 1, 2) + design.offset
+        if d:
+            factor = factor[:, None]
+            if r:
+                factor = factor + (shared @ design.shared.T)[:, :, None]
+            logits += design.x * factor
+        logits -= logits.max(axis=2, keepdims=True)
+        own = logits[:, rows, design.y]
+        value[part] += (own - np.log(np.exp(logits).sum(axis=2))) @ design.weights
+    return value
 
 
 def _potential(

@@ -13,13 +13,8 @@ Structured scaling has its temperature given, as its prior needs it.
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +28,7 @@ from bayescal.regression import posterior
 from bayescal.regression.method import Method
 
 Array = np.ndarray
-DRAWS, LEVEL, SIZES = 400, 0.05, (20, 60, 200)
+DRAWS, LEVEL, SIZES = 1000, 0.05, (20, 60, 200)
 LAPLACE: dict[str, Any] = {"inference": "laplace", "num_samples": DRAWS}
 LOGITS: dict[str, Any] = {"inputs": "logits", **LAPLACE}
 CASES: dict[str, Any] = {

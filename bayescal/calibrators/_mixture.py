@@ -12,7 +12,8 @@ import numpy as np
 from bayescal._core.numerics import log_softmax, softmax
 from bayescal._core.optimise import Status
 from bayescal.calibrators.temperature import LOG_SCALE, differences
-from bayescal.regression.posterior import Draws, sample_whitened, triangle, weighted_draws
+from bayescal.regression.posterior import sample_whitened, triangle
+from bayescal.regression.weighted import Draws, weighted_draws
 
 _ITERATIONS = 100
 #: Its inverse has a square.
@@ -119,9 +120,18 @@ def sample_mixture(
     hessian = (np.stack(ends[::2]) - np.stack(ends[1::2])) / (2 * _STEP)
     factor = triangle((hessian + hessian.T) / 2)
     if inference == "laplace":
+        k = below.shape[1]
+        narrow, ones = below.astype(np.float32), np.ones(k, np.float32)
 
         def log_density(u: np.ndarray) -> np.ndarray:
-            return -np.array([_loss(each, *data)[0] for each in u])
+            value = np.log(_constrain(u)[:, 1:]).sum(axis=1) - 0.5 * (u[:, 0] / LOG_SCALE) ** 2
+            for place, (s, scaled, rest, uniform) in enumerate(_constrain(u)):
+                total = np.exp(np.float32(s) * narrow) @ ones
+                mixed = (
+                    scaled * np.exp(s * data[1]) / total + rest * same + uniform / below.shape[1]
+                )
+                value[place] += data[3] @ np.log(mixed)
+            return value
 
         drawn = weighted_draws(log_density, mode, factor, num_samples, seed)
         return drawn._replace(coefficients=_constrain(drawn.coefficients))

@@ -17,7 +17,7 @@ from bayescal.calibrators._base import Calibrator, State
 from bayescal.calibrators._labels import frames_to_caller
 from bayescal.calibrators._posterior import row_blocks, summarize_draws
 from bayescal.inference.parameters import ParameterPosterior
-from bayescal.regression.posterior import Draws
+from bayescal.regression.weighted import GOOD_K, Draws
 
 Inference = Literal["map", "laplace", "nuts"]
 
@@ -159,7 +159,7 @@ def warn_of_draws(estimator: Any, draws: Draws) -> None:
     """Warn where chains have not mixed, weights have a heavy tail, or draws are few."""
     r_hat, ess = draws.r_hat.max(), draws.ess.min()
     if estimator.inference == "laplace":
-        if draws.pareto_k > 0.7 or ess < min(100, 0.1 * estimator.num_samples):
+        if draws.pareto_k > GOOD_K or ess < min(100, 0.1 * estimator.num_samples):
             warnings.warn(
                 f"{type(estimator).__name__}: the weighted draws describe the posterior badly "
                 f"(Pareto k {draws.pareto_k:.2f}, effective sample size {ess:.0f}); raise "

@@ -17,7 +17,8 @@ from bayescal.calibrators._adaptive import best_inverse_temperature
 from bayescal.calibrators._base import Keeps, State
 from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._parametric import ParametricCalibrator
-from bayescal.regression.posterior import Draws, sample_whitened, weighted_draws
+from bayescal.regression.posterior import sample_whitened
+from bayescal.regression.weighted import Draws, weighted_draws
 
 __all__ = [
     "InverseTemperature",

@@ -14,12 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.arrays import Array
+from bayescal._core.arrays import Array, ArrayT
 from bayescal._core.nuts import run_chains
 from bayescal._core.optimise import Minimum, Quadratic, newton
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
-from bayescal.inference import smooth_log_weights
 from bayescal.regression.compress import NODES, compress
 from bayescal.regression.objective import (
     BinaryDesign,
@@ -29,18 +28,11 @@ from bayescal.regression.objective import (
     cross_entropy_on_host,
     prior_loss,
 )
+from bayescal.regression.weighted import Draws, weighted_draws
 
 CHAINS = 4
 _WARMUP = 200
-#: Of more parameters few draws would have all weight: Laplace's draws are left as they are.
-MAX_WEIGHED = 30
-#: Draws that tell whether the posterior is normal, and how far its logarithm may be from that.
-_PILOT, _NORMAL = 32, 0.1
-#: Degrees of freedom of what is drawn from, and where the axes are looked at, in deviations.
-_FREEDOM, _STEPS = 5, np.array([0.5, 1.0, 2.0, 4.0])
-#: Draws are made at most so often, until the effective size is this part of them.
-_ROUNDS, _ENOUGH, _KERNELS = 5, 0.4, 100
-_BLOCK = 1 << 16
+_BLOCK = 1 << 14
 
 
 class Target(NamedTuple):
@@ -80,22 +72,6 @@ class Sums(NamedTuple):
     columns: Array
     weights: Array
     linear: Array
-
-
-class Draws(NamedTuple):
-    """Draws (chains, draws, p) of coefficients, and what is known of their quality.
-
-    ``ess`` and ``r_hat`` (p,) are those of NUTS. Draws that were weighted have the effective size
-    of their weights and one, others their number. ``status`` says how the search for the mode
-    ended, on which all rest. ``pareto_k`` is NaN without weights.
-    """
-
-    coefficients: np.ndarray
-    ess: np.ndarray
-    r_hat: np.ndarray
-    divergences: int
-    status: int
-    pareto_k: float = np.nan
 
 
 def find_mode(target: Target) -> tuple[Minimum[np.ndarray], np.ndarray]:
@@ -162,145 +138,15 @@ def laplace(
     sums = _sums(target, mode.x, factor, scored)
 
     def log_density(u: np.ndarray) -> np.ndarray:
-        theta = _constrain(target, u)
-        fit = theta @ sums.linear - _softplus_sums(theta, sums.columns, sums.weights)
         with float64():
-            return fit - np.asarray(_prior_value(target, u, np))
+            prior = np.asarray(_prior_value(target, u, np))
+        return _log_likelihoods(sums, _constrain(target, u)) - prior
 
     draws = weighted_draws(log_density, mode.x, factor, num_samples, seed, int(mode.status))
     return draws._replace(coefficients=_constrain(target, draws.coefficients))
 
 
-def weighted_draws(
-    log_density: Callable[[np.ndarray], np.ndarray],
-    mode: np.ndarray,
-    factor: np.ndarray,
-    num_samples: int,
-    seed: int,
-    status: int = 0,
-) -> Draws:
-    """Return draws (1, num_samples, p) from a posterior of which Laplace's approximation is known.
-
-    Where that is the posterior, as far as 32 draws of it say (log densities differ by 0.1), and for
-    more than 30 parameters, they are its own, in pairs on both sides of the mode. Otherwise they
-    are resampled by Pareto-smoothed importance weights from draws of Student's t with another scale
-    on each side of each axis; as long as few have most of the weight, more are drawn from a mixture
-    around these. Repeated draws stand together. O(num_samples) densities for each of up to five
-    rounds.
-
-    Parameters
-    ----------
-    log_density : callable
-        Takes (s, p), returns (s,), up to a constant.
-    mode, factor : arrays of shape (p,) and (p, p)
-        Factor F of the covariance F F'.
-    num_samples, seed, status : int
-
-    References
-    ----------
-    J. Geweke (1989), Bayesian inference in econometric models using Monte Carlo integration; M.
-    West (1993), Approximating posterior distributions by mixtures; A. Vehtari et al. (2024),
-    Pareto smoothed importance sampling.
-    """
-    p = len(mode)
-    top = float(log_density(mode[None])[0])
-
-    def measure(z: np.ndarray) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            value = log_density(mode + z @ factor.T) - top
-        return np.where(np.isnan(value), -np.inf, value)
-
-    known = Draws(np.empty(0), np.full(p, float(num_samples)), np.ones(p), 0, status)
-    pilot = antithetic(np.zeros(p), np.eye(p), _PILOT, seed)
-    if p > MAX_WEIGHED or np.std(measure(pilot) + 0.5 * np.sum(pilot**2, axis=1)) < _NORMAL:
-        return known._replace(coefficients=antithetic(mode, factor, num_samples, seed)[None])
-    rng = np.random.default_rng(seed)
-    z, log_weights = _split_draws(measure, p, num_samples, rng)
-    log_weights, k = smooth_log_weights(log_weights)
-    places, parts = [z], [log_weights]
-    for _ in range(_ROUNDS - 1):
-        if _effective_size(log_weights) > _ENOUGH * num_samples:
-            break
-        z, log_weights = _mixture_draws(measure, z, log_weights, rng)
-        log_weights, k = smooth_log_weights(log_weights)
-        places.append(z)
-        parts.append(log_weights)
-    # Each round counts by its effective size.
-    weights = np.concatenate([_normalized(own) * _effective_size(own) for own in parts])
-    size = float(np.sum(weights) ** 2 / np.sum(weights**2))
-    ticks = (np.arange(num_samples) + rng.random()) / num_samples * weights.sum()
-    chosen = np.minimum(np.searchsorted(np.cumsum(weights), ticks), len(weights) - 1)
-    u = mode + np.concatenate(places)[chosen] @ factor.T
-    ess = np.full(p, min(size, float(num_samples)))
-    return known._replace(coefficients=u[None], ess=ess, pareto_k=k)
-
-
-def _normalized(log_weights: np.ndarray) -> np.ndarray:
-    weights = np.exp(log_weights - log_weights.max())
-    return weights / weights.sum()
-
-
-def _effective_size(log_weights: np.ndarray) -> float:
-    return float(1 / np.sum(_normalized(log_weights) ** 2))
-
-
-def _student(n: int, p: int, rng: np.random.Generator) -> np.ndarray:
-    """Return draws (n, p) of Student's t."""
-    return rng.normal(size=(n, p)) / np.sqrt(rng.chisquare(_FREEDOM, (n, 1)) / _FREEDOM)
-
-
-def _student_log_density(square: np.ndarray, p: int) -> np.ndarray:
-    return -0.5 * (_FREEDOM + p) * np.log1p(square / _FREEDOM)
-
-
-def _split_draws(
-    measure: Callable[[np.ndarray], np.ndarray], p: int, n: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return draws (n, p) with a scale for each side of each axis, and log weights (n,).
-
-    The scale is the least with which the density along the axis never falls below the posterior.
-    """
-    steps = np.stack([sign * step * np.eye(p) for sign in (1, -1) for step in _STEPS])
-    fall = -measure(steps.reshape(-1, p)).reshape(2, len(_STEPS), p)
-    fall = np.clip(2 * fall / (_FREEDOM + 1), 1e-9, 500)
-    scale = (_STEPS[:, None] / np.sqrt(_FREEDOM * np.expm1(fall))).max(axis=1).clip(0.2, 1e3)
-    noise = _student(n, p, rng)
-    upper = rng.random((n, p)) < scale[0] / scale.sum(axis=0)
-    z = np.abs(noise) * np.where(upper, scale[0], -scale[1])
-    return z, measure(z) - _student_log_density(np.sum(noise**2, axis=1), p)
-
-
-def _mixture_draws(
-    measure: Callable[[np.ndarray], np.ndarray],
-    z: np.ndarray,
-    log_weights: np.ndarray,
-    rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return draws (n, p) from a mixture around weighted ones, and log weights (n,).
-
-    Its covariance is theirs, as they are drawn together by as much as the kernels are wide.
-    """
-    n, p = z.shape
-    weights = _normalized(log_weights)
-    mean = weights @ z
-    apart = (z - mean) * np.sqrt(weights)[:, None]
-    covariance = apart.T @ apart
-    covariance += 1e-6 * max(np.trace(covariance) / p, 1e-6) * np.eye(p)
-    lower = np.linalg.cholesky(covariance)
-    count = min(_KERNELS, n)
-    width = (4 / (p + 2) / min(count, _effective_size(log_weights))) ** (1 / (p + 4))
-    width = min(width, 1.0)
-    ticks = (np.arange(count) + rng.random()) / count
-    chosen = np.minimum(np.searchsorted(np.cumsum(weights), ticks), n - 1)
-    centres = np.linalg.solve(lower, (z[chosen] - mean).T).T * np.sqrt(1 - width**2)
-    x = centres[np.arange(n) % count] + width * _student(n, p, rng)
-    square = np.sum(x**2, axis=1)[:, None] + np.sum(centres**2, axis=1) - 2 * x @ centres.T
-    each = _student_log_density(np.maximum(square, 0) / width**2, p)
-    z = mean + x @ lower.T
-    return z, measure(z) - np.logaddexp.reduce(each, axis=1)
-
-
-def _prior_value(target: Target, u: Array, xp: ModuleType) -> Array:
+def _prior_value(target: Target, u: ArrayT, xp: ModuleType) -> ArrayT:
     """Return the negative log prior (...) of u (..., p)."""
     terms = target.prior.loss(u, xp)[0]
     if target.distribution is not None and target.distributed is not None:
@@ -379,14 +225,6 @@ def sample_whitened(
     return u, ess, r_hat, divergences
 
 
-def antithetic(mode: np.ndarray, factor: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
-    """Return draws (num_samples, p) of N(mode, factor factor') in pairs on both sides of it."""
-    p = len(factor)
-    half = np.random.default_rng(seed).normal(size=(-(-num_samples // 2), p))
-    noise = np.concatenate([half, -half])[:num_samples]
-    return mode + noise @ factor.T
-
-
 def nuts(target: Target, num_samples: int, seed: int, scored: ScoreColumns | None = None) -> Draws:
     """Return draws by the no-U-turn sampler, four chains side by side.
 
@@ -425,12 +263,20 @@ def _sums(
 
 
 def _softplus_sums(thetas: np.ndarray, columns: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return sums (s,) over rows for each of the parameters (s, p), a few at a time."""
-    total = np.empty(len(thetas))
+    lines = (theta @ columns for theta in thetas)
+    return np.array([weights @ np.logaddexp(0, line) for line in lines])
+
+
+def _log_likelihoods(sums: Sums, thetas: np.ndarray) -> np.ndarray:
+    """Return log likelihoods (s,) at parameters (s, p), with errors below 1e-7 of the weights."""
+    columns, weights, linear = sums
+    half = columns @ weights / 2
+    value = thetas @ (linear - half)
     step = max(1, _BLOCK // len(weights))
     for first in range(0, len(thetas), step):
         part = slice(first, first + step)
-        line = thetas[part] @ columns
-        loss = np.log1p(np.exp(-np.abs(line))) + np.maximum(line, 0)
-        total[part] = loss @ weights
-    return total
+        size = np.abs(thetas[part] @ columns)
+        # softplus(x) = (x + |x|) / 2 + log(1 + exp(-|x|)): single precision does for the last.
+        small = np.exp(-size.astype(np.float32))
+        value[part] -= size @ weights / 2 + np.log1p(small, out=small) @ weights
+    return value

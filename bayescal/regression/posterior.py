@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -146,7 +146,7 @@ def laplace(
     return draws._replace(coefficients=_constrain(target, draws.coefficients))
 
 
-def _prior_value(target: Target, u: ArrayT, xp: ModuleType) -> ArrayT:
+def _prior_value(target: Target, u: ArrayT, xp: ModuleType) -> Any:
     """Return the negative log prior (...) of u (..., p)."""
     terms = target.prior.loss(u, xp)[0]
     if target.distribution is not None and target.distributed is not None:

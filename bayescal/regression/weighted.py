@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import lgamma, log
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ _PILOT, _NORMAL = 32, 0.07
 #: Degrees of freedom of what is drawn from, and where the axes are looked at, in deviations.
 _FREEDOM, _STEPS = 5, np.array([0.5, 1.0, 2.0, 4.0])
 #: Draws are made at most so often, until the effective size is this part of them.
-_ROUNDS, _ENOUGH, _KERNELS, _WIDE = 5, 0.5, 100, 3.0
+_ROUNDS, _ENOUGH, _KERNELS, _WIDE = 5, 0.5, 100, 2.0
 #: Averages over weights of a heavier tail are unreliable.
 GOOD_K = 0.7
 
@@ -91,19 +92,21 @@ def weighted_draws(
     if np.all(np.isfinite(excess)) and np.std(excess) < _NORMAL * np.sqrt(p):
         return known._replace(coefficients=antithetic(mode, factor, num_samples, seed)[None])
     rng = np.random.default_rng(seed)
-    z, log_weights = _split_draws(measure, p, num_samples, rng)
-    log_weights, k = smooth_log_weights(log_weights)
-    places, parts = [z], [log_weights]
-    for _ in range(_ROUNDS - 1):
-        if _effective_size(log_weights) > _ENOUGH * num_samples and not k > GOOD_K:
-            break
-        z, log_weights = _mixture_draws(measure, z, log_weights, rng)
-        log_weights, k = smooth_log_weights(log_weights)
+    places, parts = [], []
+    for number in range(_ROUNDS):
+        if number == 0:
+            z, raw = _split_draws(measure, p, num_samples, rng)
+        else:
+            z, raw = _mixture_draws(measure, z, smooth, rng)
+        smooth, k = smooth_log_weights(raw)
+        size = _effective_size(smooth)
         places.append(z)
-        parts.append(log_weights)
-    # Each round counts by its effective size.
-    weights = np.concatenate([_normalized(own) * _effective_size(own) for own in parts])
-    size = float(np.sum(weights) ** 2 / np.sum(weights**2))
+        # Each round counts by its effective size.
+        parts.append(raw - np.logaddexp.reduce(raw) + np.log(size))
+        if size > _ENOUGH * num_samples and not k > GOOD_K:
+            break
+    smooth, k = smooth_log_weights(np.concatenate(parts))
+    weights, size = _normalized(smooth), _effective_size(smooth)
     order = rng.permutation(len(weights))
     chosen = order[_resample(weights[order], num_samples, rng)]
     u = mode + np.concatenate(places)[chosen] @ factor.T
@@ -120,13 +123,16 @@ def _effective_size(log_weights: np.ndarray) -> float:
     return float(1 / np.sum(_normalized(log_weights) ** 2))
 
 
-def _student(n: int, p: int, rng: np.random.Generator) -> np.ndarray:
+def _student(
+    n: int, p: int, rng: np.random.Generator, freedom: float | np.ndarray = _FREEDOM
+) -> np.ndarray:
     """Return draws (n, p) of Student's t."""
-    return rng.normal(size=(n, p)) / np.sqrt(rng.chisquare(_FREEDOM, (n, 1)) / _FREEDOM)
+    return rng.normal(size=(n, p)) / np.sqrt(rng.chisquare(freedom, (n, 1)) / freedom)
 
 
-def _student_log_density(square: np.ndarray, p: int) -> np.ndarray:
-    return -0.5 * (_FREEDOM + p) * np.log1p(square / _FREEDOM)
+def _student_log_density(square: np.ndarray, p: int, freedom: float = _FREEDOM) -> np.ndarray:
+    constant = lgamma((freedom + p) / 2) - lgamma(freedom / 2) - p / 2 * log(freedom)
+    return constant - 0.5 * (freedom + p) * np.log1p(square / freedom)
 
 
 def _split_draws(
@@ -155,8 +161,8 @@ def _mixture_draws(
     """Return draws (n, p) from a mixture around weighted ones, and log weights (n,).
 
     The covariance of its narrow parts together is theirs, as their centres are moved to the mean by
-    as much as they are wide. A quarter is drawn from one that is three times as wide as all, for
-    what was missed.
+    as much as they are wide. A quarter is drawn from a Cauchy distribution, for what was
+    missed.
     """
     n, p = z.shape
     weights = _normalized(log_weights)
@@ -170,15 +176,14 @@ def _mixture_draws(
     chosen = _resample(weights, min(_KERNELS, n), rng)
     centres = np.linalg.solve(lower, (z[chosen] - mean).T).T * np.sqrt(1 - narrow**2)
     count = len(centres)
-    x = _student(n, p, rng)
     wide = n // 4
-    x[:wide] *= _WIDE
-    x[wide:] = centres[np.arange(n - wide) % count] + narrow * x[wide:]
+    near = centres[np.arange(n - wide) % count] + narrow * _student(n - wide, p, rng)
+    x = np.concatenate([_WIDE * _student(wide, p, rng, 1), near])
     square = np.sum(x**2, axis=1)
     apart = square[:, None] + np.sum(centres**2, axis=1) - 2 * x @ centres.T
     each = _student_log_density(np.maximum(apart, 0) / narrow**2, p)
     near = np.logaddexp.reduce(each, axis=1) - np.log(count) - p * np.log(narrow)
-    far = _student_log_density(square / _WIDE**2, p) - p * np.log(_WIDE)
+    far = _student_log_density(square / _WIDE**2, p, 1) - p * np.log(_WIDE)
     with np.errstate(divide="ignore"):
         mixed = np.logaddexp(np.log1p(-wide / n) + near, np.log(wide / n) + far)
     z = mean + x @ lower.T

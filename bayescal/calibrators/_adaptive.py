@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bayescal._core.binning import binned_error, equal_mass_sums
+from bayescal._core.numerics import differences
 
 BINS = 15
 #: Temperatures from 1/20 to 20.
@@ -39,9 +40,7 @@ def best_inverse_temperature(
     The error jumps where rows change their bin: a grid of 161 temperatures from 1/20 to 20 is
     searched, then 21 between the neighbors of the best. O(n (k + log n)) for each.
     """
-    with np.errstate(over="ignore"):
-        below = np.subtract(logits, logits.max(axis=1, keepdims=True), dtype=float)
-    below = np.maximum(below, -np.finfo(float).max)
+    below = differences(logits)
     correct = below.argmax(axis=1) == y
     # Sorted, so that rounding does not tell rows apart that differ by their classes only.
     below = np.ascontiguousarray(np.sort(below, axis=1).T)

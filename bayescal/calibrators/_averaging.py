@@ -62,67 +62,43 @@ _PRECISION, _AMPLITUDE, _LOG_WEIGHT = _priors()
 
 
 class Points(NamedTuple):
-    """Rows gathered in points.
+    """Rows gathered in points: log odds (n,), and the weight (n,) of all rows and of class 1.
 
-    Attributes
-    ----------
-    z : array of shape (n,)
-        Log odds.
-    weights, positives : arrays of shape (n,)
-        The weight of all rows and of those of class 1; zero leaves a point out.
-    tails : array of shape (2, 2)
-        The two log odds between which the lower, and the upper, quantile of all rows lies.
-    parts : array of shape (2,)
-        How far the quantiles lie between the first and the second.
+    A weight of zero leaves a point out.
     """
 
     z: Any
     weights: Any
     positives: Any
+    #: The two log odds between which the lower, and the upper, quantile of all rows lies (2, 2).
     tails: Any
+    #: How far the quantiles lie between the first and the second (2,).
     parts: Any
 
 
 class Basis(NamedTuple):
-    """What turns log odds into features, for each scale (s,).
-
-    Attributes
-    ----------
-    inverse : array of shape (s,)
-        Inverse temperatures.
-    smoothing : array of shape ()
-        How much of the uniform distribution is mixed in.
-    inducing : array of shape (s, g)
-        Inputs of the Gaussian process; others are moved between the first and the last.
-    length : array of shape (s, 2)
-    """
+    """What turns log odds into features: inverse temperatures (s,), and for each the rest."""
 
     inverse: Any
+    #: How much of the uniform distribution is mixed in ().
     smoothing: Any
+    #: Inputs (s, g) of the Gaussian process; others are moved between the first and the last.
     inducing: Any
+    #: Lengths (s, 2) of the Gaussian process.
     length: Any
 
 
 class Fitted(NamedTuple):
-    """Regressions (s, 2, 10).
-
-    Attributes
-    ----------
-    basis : Basis
-    coef : array of shape (s, 2, 10, 17)
-        Of two shapes, intercept, and kernels at the inducing inputs.
-    factor : array of shape (s, 2, 10, 17, 17)
-        The covariance of ``coef`` is factor @ factor'.
-    log_evidence : array of shape (s, 2, 10)
-        With the prior of the regression, up to a constant.
-    decrement : array of shape ()
-        What Newton's last step was to gain at most, relative to the objective.
-    """
+    """Regressions (s, 2, 10)."""
 
     basis: Basis
+    #: Of two shapes, intercept, and kernels at the inducing inputs (s, 2, 10, 17).
     coef: Any
+    #: The covariance of ``coef`` is factor @ factor' (s, 2, 10, 17, 17).
     factor: Any
+    #: With the prior of the regression, up to a constant (s, 2, 10).
     log_evidence: Any
+    #: What Newton's last step was to gain at most, relative to the objective ().
     decrement: Any
 
 

@@ -73,11 +73,6 @@ def bin_edges(level: np.ndarray, weights: np.ndarray, bins: int, binning: Binnin
     return middles(ascending[starts[cuts] - 1], ascending[starts[cuts]])
 
 
-def places(level: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Return the bin (lower, upper] of each level."""
-    return np.searchsorted(edges, level)
-
-
 def bin_sums(
     place: np.ndarray, confidence: np.ndarray, correct: np.ndarray, weights: np.ndarray, bins: int
 ) -> Sums:

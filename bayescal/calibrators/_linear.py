@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -32,34 +31,56 @@ class Rows(NamedTuple):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinearCalibrator(ParametricCalibrator):
-    """A calibrator softmax(x + W f(x) + v x + b), elementwise in x.
+    """A calibrator softmax(x + W x + b), or softmax(x + v x + b), elementwise in x.
 
-    A method says what the logits depend on (``_design``) and how parameters are penalized; it
-    inherits the fit (Newton's method with conjugate gradients), what happens to classes that the
-    labels lack, and posteriors. Penalties are the posterior's prior; where there is none it is
-    N(0, 1) for deviations of factors from the identity, and N(0, 10^2) for intercepts.
+    A method says how parameters are penalized and centered; it inherits the fit (Newton's method
+    with conjugate gradients), what happens to classes that the labels lack, and posteriors.
+    Penalties are the posterior's prior; where there is none it is N(0, 1) for deviations of
+    factors from the identity, and N(0, 10^2) for intercepts.
     """
 
-    #: Whether penalties keep finite what the labels say nothing of.
-    _keeps_missing = False
+    coef_: np.ndarray = field(init=False)
+    intercept_: np.ndarray = field(init=False)
 
-    @abstractmethod
+    _domain = "logits"
+    #: Whether logits are multiplied by a matrix, or by a factor for each class.
+    _by_matrix: ClassVar[bool] = False
+    #: Whether penalties keep finite what the labels say nothing of.
+    _keeps_missing: ClassVar[bool] = False
+
     def _design(self, rows: Rows) -> Design:
         """Return what the logits depend on; x itself is the offset."""
+        ones = np.ones((len(rows.y), 1))
+        if self._by_matrix:
+            return Design(*rows, np.concatenate([rows.x, ones], axis=1))
+        return Design(*rows, ones, rows.x)
 
-    @abstractmethod
     def _named(self, theta: np.ndarray, k: int, unit: float) -> State:
         """Return parameters (..., p) for k classes under the names that users know.
 
         ``unit`` is what scores were divided by.
         """
+        if self._by_matrix:
+            matrix = theta.reshape(*theta.shape[:-1], k, k + 1)
+            one, coef, intercept = np.eye(k), matrix[..., :k], matrix[..., k]
+        else:
+            one, coef, intercept = 1, theta[..., k:], theta[..., :k]
+        coef, intercept = self._centered(coef, intercept)
+        return {"coef": (one + coef) / unit, "intercept": intercept}
 
-    @abstractmethod
+    def _centered(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return parameters less what may be added to all logits, where no penalty decides it."""
+        return coef, intercept
+
     def _logits(self, named: State, scores: np.ndarray) -> np.ndarray:
         """Return calibrated logits (..., m, k) at scores (m, k) of the classes that occurred.
 
         Leading axes are those of the named parameters.
         """
+        coef, intercept = named["coef"], named["intercept"][..., None, :]
+        if self._by_matrix:
+            return scores @ np.swapaxes(coef, -1, -2) + intercept
+        return scores * coef[..., None, :] + intercept
 
     def _penalties(self, rows: Rows, unit: float) -> tuple[np.ndarray, State]:
         """Return strengths (p,) of theta**2 / 2, and what is learned of their choice."""
@@ -67,9 +88,11 @@ class LinearCalibrator(ParametricCalibrator):
         return np.zeros(k * m + d + r), {}
 
     def _start(self, rows: Rows) -> np.ndarray:
-        """Return parameters (p,) to start from: nothing is changed by default."""
-        k, m, d, r = self._design(rows).sizes
-        return np.zeros(k * m + d + r)
+        """Return parameters (p,) to start from: by default those of temperature scaling."""
+        k, more = rows.x.shape[1], min(fit_inverse_temperature(*rows).inverse, 10.0) - 1
+        if self._by_matrix:
+            return (more * np.eye(k, k + 1)).ravel()
+        return np.concatenate([np.zeros(k), np.full(k, more)])
 
     def _describe(self, state: State, theta: np.ndarray) -> State:
         return self._named(theta, int(state["present"].sum()), float(state["unit"]))
@@ -119,14 +142,10 @@ class LinearCalibrator(ParametricCalibrator):
         design = self._design(rows)
         penalty = state["penalty"]
         k, m, d, r = design.sizes
+        # Intercepts are the coefficients of the last feature, of ones.
         last = np.concatenate([np.tile(np.arange(m) == m - 1, k), np.zeros(d + r, bool)])
-        weak = np.where(self._intercepts(last), 0.01, 1.0)
-        penalty = np.where(penalty > 0, penalty, weak)
+        penalty = np.where(penalty > 0, penalty, np.where(last, 0.01, 1.0))
         return sample(design, penalty, state["theta"], self.inference, self.num_samples, seed)
-
-    def _intercepts(self, last: np.ndarray) -> np.ndarray:
-        """Return which (p,) parameters are intercepts: those of the last feature, of ones."""
-        return last
 
     def _curves(self, state: State, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
         scores = _bounded(scores)

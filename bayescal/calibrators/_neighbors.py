@@ -20,19 +20,12 @@ _ROUNDING = 1e-12
 
 
 class Points(NamedTuple):
-    """Distinct rows of probabilities, in an order that does not depend on that of the rows.
-
-    Attributes
-    ----------
-    probabilities : array of shape (m, k)
-    observed : array of shape (m, k)
-        Share of each class in the weight of the rows.
-    weights : array of shape (m,)
-        Sum of the weights of the rows.
-    """
+    """Distinct rows of probabilities (m, k), in an order that does not depend on theirs."""
 
     probabilities: np.ndarray
+    #: Share of each class in the weight of the rows (m, k).
     observed: np.ndarray
+    #: Sum of the weights of the rows (m,).
     weights: np.ndarray
 
     def values(self, assumption: Assumption) -> np.ndarray:

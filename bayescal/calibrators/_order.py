@@ -15,12 +15,6 @@ def canonical_order(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> n
     order of columns. It is by weighted moments of each class's scores and labels, so that neither
     the order of rows matters nor whether they are repeated or weighted. Classes that agree in all
     of them, as in small tables made by hand, keep the order of their columns.
-
-    Parameters
-    ----------
-    scores : array of shape (n, k)
-    y : integer array of shape (n,)
-    weights : array of shape (n,)
     """
     k = scores.shape[1]
     share = weights / weights.sum()

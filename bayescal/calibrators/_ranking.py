@@ -25,22 +25,15 @@ def middles(below: np.ndarray, above: np.ndarray) -> np.ndarray:
 
 
 class Groups(NamedTuple):
-    """Rows put together, in ascending order of score; no score lies in two groups.
+    """Rows put together, in ascending order of score (g,); no score lies in two groups."""
 
-    Attributes
-    ----------
-    lowest, highest : arrays of shape (g,)
-        The least and greatest score, not known (NaN) where ``whole``.
-    weight, positive : arrays of shape (g,)
-        Sums of the weights, of all rows and of those of class 1.
-    whole : bool array of shape (g,)
-        Whether this is a whole cell of a :class:`Ranking`, not a single score.
-    """
-
+    #: The least and greatest score, not known (NaN) where ``whole``.
     lowest: np.ndarray
     highest: np.ndarray
+    #: Sums of the weights, of all rows and of those of class 1.
     weight: np.ndarray
     positive: np.ndarray
+    #: Whether this is a whole cell of a :class:`Ranking`, not a single score.
     whole: np.ndarray
 
 
@@ -71,11 +64,7 @@ class Ranking:
 
     Many rows are first counted in cells of equal width, in O(n), and :meth:`refine` sorts those of
     the cells that matter. Few rows, and scores whose range cannot be divided, are sorted at once.
-
-    Attributes
-    ----------
-    groups : Groups
-        Distinct scores of the cells that have been sorted, and the other cells as a whole.
+    ``groups`` are distinct scores of cells that have been sorted, and the other cells as a whole.
     """
 
     def __init__(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> None:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bayescal.calibrators._base import State
-from bayescal.calibrators._inputs import Domain
-from bayescal.calibrators._linear import LinearCalibrator
+from bayescal.calibrators._linear import LinearCalibrator, Rows
 from bayescal.calibrators._member import smooth
 from bayescal.calibrators.temperature import fit_inverse_temperature
 from bayescal.regression.posterior import Draws
@@ -22,14 +21,12 @@ class StructuredCalibrator(LinearCalibrator):
     """
 
     temperature_: float = field(init=False)
-    coef_: np.ndarray = field(init=False)
-    intercept_: np.ndarray = field(init=False)
 
     _keeps_missing = True
 
-    @property
-    def domain(self) -> Domain:
-        return "logits"
+    def _start(self, rows: Rows) -> np.ndarray:
+        k, m, d, _ = self._design(rows).sizes
+        return np.zeros(k * m + d)
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         scaled = fit_inverse_temperature(scores, y, weights)

@@ -9,7 +9,6 @@ import numpy as np
 
 from bayescal._core.binning import equal_mass_cuts
 from bayescal.calibrators._base import Calibrator, State, two_columns
-from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._ranking import merge_ties, middles
 
 __all__ = ["BBQ"]
@@ -84,16 +83,13 @@ class BBQ(Calibrator):
     model_weights_: np.ndarray = field(init=False)
 
     binary: ClassVar[bool] = True
+    _domain = "probability"
 
     def _check_options(self) -> None:
         if not 1 <= self.range_factor <= 100:
             raise ValueError(f"range_factor must lie in [1, 100], got {self.range_factor}")
         if not 1e-6 <= self.prior_weight <= 1e6:
             raise ValueError(f"prior_weight must lie in [1e-6, 1e6], got {self.prior_weight}")
-
-    @property
-    def domain(self) -> Domain:
-        return "probability"
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         groups = merge_ties(scores, y, weights)

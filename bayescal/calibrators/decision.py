@@ -11,7 +11,6 @@ from bayescal._core.checks import check_count
 from bayescal._core.folds import content_folds, probability_keys
 from bayescal._core.optimise import Status
 from bayescal.calibrators._base import Calibrator, State
-from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._neighbors import check_crop, crop_floor
 from bayescal.calibrators._order import canonical_order
 from bayescal.calibrators._partition import (
@@ -103,6 +102,8 @@ class Decision(Calibrator):
     violations_: np.ndarray = field(init=False)
     briers_: np.ndarray = field(init=False)
 
+    _domain = "probabilities"
+
     def _check_options(self) -> None:
         check_count(self.decisions, "decisions")
         if self.steps != "cv":
@@ -110,10 +111,6 @@ class Decision(Calibrator):
         if not 0 <= self.tolerance < np.inf:
             raise ValueError(f"tolerance must be finite and not negative, got {self.tolerance!r}")
         check_crop(self.crop)
-
-    @property
-    def domain(self) -> Domain:
-        return "probabilities"
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         k = scores.shape[1]

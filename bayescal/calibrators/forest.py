@@ -10,7 +10,6 @@ import numpy as np
 from bayescal._core.checks import check_choice, check_count
 from bayescal.calibrators import _neighbors, _trees
 from bayescal.calibrators._base import Calibrator, State
-from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._neighbors import Assumption, Points
 from bayescal.calibrators._order import canonical_order
 from bayescal.calibrators._trees import Layout, Trees
@@ -101,16 +100,14 @@ class Forest(Calibrator):
 
     bins_: int = field(init=False)
 
+    _domain = "probabilities"
+
     def _check_options(self) -> None:
         if self.bins != "cv":
             check_count(self.bins, "bins")
         check_count(self.trees, "trees")
         check_choice(self.assumption, "assumption", _neighbors.ASSUMPTIONS)
         _neighbors.check_crop(self.crop)
-
-    @property
-    def domain(self) -> Domain:
-        return "probabilities"
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         crop = _neighbors.crop_floor(self.crop, scores.shape[1])

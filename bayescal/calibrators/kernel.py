@@ -12,7 +12,6 @@ from bayescal._core.attention import Keys, attend, prepare_keys
 from bayescal._core.checks import check_choice
 from bayescal.calibrators import _neighbors
 from bayescal.calibrators._base import Calibrator, State
-from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._neighbors import Assumption, Points, floored_log
 
 __all__ = ["Kernel"]
@@ -100,16 +99,14 @@ class Kernel(Calibrator):
 
     bandwidth_: float = field(init=False)
 
+    _domain = "probabilities"
+
     def _check_options(self) -> None:
         check_choice(self.kernel, "kernel", ("dirichlet", "dirichlet_mixture", "rbf"))
         if self.bandwidth != "cv":
             _neighbors.check_positive(self.bandwidth, "bandwidth")
         check_choice(self.assumption, "assumption", _neighbors.ASSUMPTIONS)
         _neighbors.check_crop(self.crop)
-
-    @property
-    def domain(self) -> Domain:
-        return "probabilities"
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         crop = _neighbors.crop_floor(self.crop, scores.shape[1])

@@ -10,7 +10,6 @@ import numpy as np
 from bayescal._core.checks import check_choice, check_count
 from bayescal.calibrators import _neighbors
 from bayescal.calibrators._base import Calibrator, State
-from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._neighbors import Assumption, Points, floored_log
 from bayescal.calibrators._search import Index, neighbor_means
 
@@ -85,16 +84,14 @@ class KNN(Calibrator):
 
     k_: int = field(init=False)
 
+    _domain = "probabilities"
+
     def _check_options(self) -> None:
         if self.k != "cv":
             check_count(self.k, "k")
         check_choice(self.distance, "distance", ("kl", "euclidean"))
         check_choice(self.assumption, "assumption", _neighbors.ASSUMPTIONS)
         _neighbors.check_crop(self.crop)
-
-    @property
-    def domain(self) -> Domain:
-        return "probabilities"
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         crop = _neighbors.crop_floor(self.crop, scores.shape[1])

@@ -13,7 +13,6 @@ from bayescal._core.optimise import Status
 from bayescal.calibrators import _order_network as network
 from bayescal.calibrators._base import Calibrator, Keeps, State
 from bayescal.calibrators._binwise import softmax_below
-from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._order import canonical_order
 from bayescal.calibrators._order_network import Family, Nets, Parameters
 from bayescal.calibrators._posterior import row_blocks
@@ -106,6 +105,7 @@ class OrderPreserving(Calibrator):
     hidden_: np.ndarray = field(init=False)
 
     keeps: ClassVar[Keeps] = "order"
+    _domain = "logits"
 
     def _check_options(self) -> None:
         check_choice(self.family, "family", ("diagonal", "full"))
@@ -116,10 +116,6 @@ class OrderPreserving(Calibrator):
         else:
             for units in self.hidden:
                 check_count(units, "hidden")
-
-    @property
-    def domain(self) -> Domain:
-        return "logits"
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         folds = content_folds(score_keys(scores, y), y, _FOLDS)

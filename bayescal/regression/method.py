@@ -36,23 +36,14 @@ SMOOTHINGS = np.geomspace(1e-5, 1e-1, 40)
 
 
 class Settled(NamedTuple):
-    """What is left to fit once targets and strengths are known.
-
-    Attributes
-    ----------
-    targets : array of shape (n,)
-    l1, l2 : float
-    smoothing, strength : float or None
-        As chosen or given.
-    losses : array of shape (candidates, folds) or None
-        Mean log loss of the rows held out.
-    """
+    """What is left to fit once targets (n,) and strengths are known, as chosen or given."""
 
     targets: np.ndarray
     l1: float
     l2: float
     smoothing: float | None
     strength: float | None
+    #: Mean log losses (candidates, folds) of the rows held out.
     losses: np.ndarray | None
 
 

@@ -7,8 +7,6 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal.smoothing._inputs import check_logits, check_offset, check_smoothing, check_targets
 
-__all__ = ["network_instance_targets"]
-
 
 def network_instance_targets(
     logits: ArrayLike, y: ArrayLike, smoothing: float, offset: float = 0.0

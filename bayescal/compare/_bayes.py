@@ -12,13 +12,6 @@ from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_count, check_finite
 from bayescal.compare.table import Scores, differences, read_table
 
-__all__ = [
-    "SignedRankMatrix",
-    "SignedRankPosterior",
-    "bayesian_signed_rank",
-    "bayesian_signed_rank_matrix",
-]
-
 #: Numbers of a block of weights: it and its sums stay in a processor's cache.
 _BLOCK = 1 << 16
 # Decimal scores at the margin lie beside it in binary.

@@ -16,8 +16,6 @@ from bayescal.plots._reliability import reliability
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["classwise"]
-
 #: Sizes of one diagram and of the labels around all, in inches.
 _PANEL, _LABELS = 1.6, 0.35
 _FIXED = "kind", "label", "ax"
@@ -114,7 +112,9 @@ def classwise(
             reliability(given, labels == j, ax=ax, **{"histogram": False, **options})
     except Exception:
         if axes is None:
-            _close(places)
+            import matplotlib.pyplot as plt
+
+            plt.close(places[0].figure)
         raise
     for place, (ax, j) in enumerate(zip(places, shown, strict=True)):
         shares = " / ".join(f"{error:.3f}" for error in errors[j])
@@ -184,12 +184,6 @@ def _simplify(ax: Axes, title: str, first: bool) -> None:
         legend.remove()
     for strip in ax.child_axes:
         strip.set_ylabel("")
-
-
-def _close(places: np.ndarray) -> None:
-    import matplotlib.pyplot as plt
-
-    plt.close(places[0].figure)
 
 
 def _label(places: np.ndarray, count: int, k: int, method: str) -> None:

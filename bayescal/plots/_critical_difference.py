@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
     from matplotlib.transforms import Bbox
 
-__all__ = ["critical_difference"]
-
 # Vertical distances in points, where there is room; with less, all shrink alike.
 _FONT = 9.0
 _SMALL_FONT = 8.0

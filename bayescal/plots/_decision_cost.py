@@ -15,8 +15,6 @@ from bayescal.plots.style import label_axes, new_axes, next_style, tidy
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["decision_cost"]
-
 _DEFAULTS = "bayescal-always-or-never"
 _POINTS = 501
 #: Heights in points, of a row of the legend and around it.

@@ -15,8 +15,6 @@ from bayescal.plots.style import Style, new_axes, next_style, tidy
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["reliability"]
-
 _STRIP = "bayescal-histogram"
 _DIAGONAL = "bayescal-diagonal"
 _STRIP_BINS = 20

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import itertools
 import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -106,16 +105,6 @@ def class_counts(n: int, ratio: float) -> tuple[int, int]:
     """Return the numbers of both classes among n: at least one of each."""
     ones = int(np.clip(round(n * ratio), 1, n - 1))
     return n - ones, ones
-
-
-def as_cells(
-    priors: dict[str, Prior], n_train: list[int], class_ratio: list[float], n_test: int
-) -> dict[tuple[str, int, float], Cell]:
-    """Return all combinations."""
-    return {
-        (name, n, ratio): Cell(priors[name], n, ratio, n_test)
-        for name, n, ratio in itertools.product(priors, n_train, class_ratio)
-    }
 
 
 def describe(value: object) -> object:

@@ -42,18 +42,15 @@ def measure(chosen: Choices, log_odds: Array, y: np.ndarray) -> np.ndarray:
 
 @partial(jax.jit, static_argnums=0)
 def _measure(made: tuple[Metric | str, ...], log_odds: jax.Array, y: jax.Array) -> jax.Array:
-    return jax.lax.map(lambda own: _all(made, own, y), log_odds)
+    def one(own: jax.Array) -> jax.Array:
+        data = Predictions(jax.nn.sigmoid(own), y, jnp.ones(len(y)), _EPS)
+        values = [
+            jax.nn.softplus(jnp.where(y == 1, -own, own)).mean()
+            if isinstance(metric, str)
+            else jnp.asarray(compute(metric, data, jnp), float)
+            for metric in made
+        ]
+        # NaN lies in no bin, and would be no error there.
+        return jnp.where(jnp.isnan(own).any(), jnp.nan, jnp.stack(values))
 
-
-def _all(made: tuple[Metric | str, ...], log_odds: jax.Array, y: jax.Array) -> jax.Array:
-    probs = jax.nn.sigmoid(log_odds)
-    data = Predictions(probs, y, jnp.ones(len(y)), _EPS)
-    values = []
-    for metric in made:
-        if isinstance(metric, str):
-            signed = jnp.where(y == 1, -log_odds, log_odds)
-            values.append(jax.nn.softplus(signed).mean())
-        else:
-            values.append(jnp.asarray(compute(metric, data, jnp), float))
-    # NaN lies in no bin, and would be no error there.
-    return jnp.where(jnp.isnan(log_odds).any(), jnp.nan, jnp.stack(values))
+    return jax.lax.map(one, log_odds)

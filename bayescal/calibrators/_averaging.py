@@ -111,7 +111,9 @@ def fit(points: Points, xp: Any = np, rough: Points | None = None) -> Fitted:
     center, spread = find_scale(*points[:3], xp)
     u = center + spread * xp.asarray(STEPS, dtype)
     basis = _make_basis(points, xp.exp(u), xp)
-    lower = xp.linalg.cholesky(_inducing_kernel(basis, xp))
+    z = basis.inducing
+    kernel = _matern((z[:, :, None] - z[:, None, :])[:, None], basis.length, xp)
+    lower = xp.linalg.cholesky(kernel + _JITTER * xp.eye(INDUCING, dtype=z.dtype))
     whiten = _beside_identity(xp.linalg.inv(lower), xp)
     precision, amplitude, log_weight = (
         xp.asarray(part, dtype) for part in (_PRECISION, _AMPLITUDE, _LOG_WEIGHT)
@@ -163,12 +165,6 @@ def _shapes(basis: Basis, z: Any, xp: Any) -> tuple[Any, Any]:
 def _matern(distance: Any, length: Any, xp: Any) -> Any:
     r = abs(distance) * (np.sqrt(3).astype(distance.dtype) / length[:, :, None, None])
     return (1 + r) * xp.exp(-r)
-
-
-def _inducing_kernel(basis: Basis, xp: Any) -> Any:
-    z = basis.inducing
-    apart = (z[:, :, None] - z[:, None, :])[:, None]
-    return _matern(apart, basis.length, xp) + _JITTER * xp.eye(INDUCING, dtype=z.dtype)
 
 
 def _beside_identity(block: Any, xp: Any) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 from bayescal._core.numerics import softmax
 from bayescal._core.optimise import Minimum, Status
 from bayescal.calibrators._base import State
+from bayescal.calibrators._member import smooth
 from bayescal.calibrators._parametric import ParametricCalibrator
 from bayescal.calibrators.temperature import fit_inverse_temperature, scaled_softmax
 from bayescal.regression.posterior import Draws
@@ -110,7 +111,11 @@ class LinearCalibrator(ParametricCalibrator):
         unit = _unit(scores)
         rows = Rows(scores if unit == 1 else scores / unit, y, weights)
         penalty, learned = self._penalties(rows, unit)
-        found = self._minimize(rows, penalty)
+        if rows.x.shape[1] == 1:
+            nothing = np.zeros_like(penalty)
+            found = Minimum(nothing, np.asarray(0.0), 0.0, 0, Status.CONVERGED, nothing)
+        else:
+            found = fit_on_host(self._design(rows), penalty, self._start(rows))[0]
         total = weights.sum()
         return {
             **state,
@@ -124,12 +129,6 @@ class LinearCalibrator(ParametricCalibrator):
             "n_iter": np.asarray(int(found.iterations)),
             "status": np.asarray(int(found.status)),
         }
-
-    def _minimize(self, rows: Rows, penalty: np.ndarray) -> Minimum:
-        if rows.x.shape[1] == 1:
-            nothing = np.zeros_like(penalty)
-            return Minimum(nothing, np.asarray(0.0), 0.0, 0, Status.CONVERGED, nothing)
-        return fit_on_host(self._design(rows), penalty, self._start(rows))[0]
 
     def _sample(
         self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
@@ -158,6 +157,44 @@ class LinearCalibrator(ParametricCalibrator):
         probs[..., ~present] = lost[:, ~present]
         probs[..., present] = known * (1 - lost[:, ~present].sum(axis=1, keepdims=True))
         return probs
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class StructuredCalibrator(LinearCalibrator):
+    """Calibrators linear in x = log((1 - e) softmax(s log p) + e / k), where e = 1 / (n + 1).
+
+    The penalties are priors; a posterior is that of the deviations at the best temperature.
+    """
+
+    temperature_: float = field(init=False)
+
+    _keeps_missing = True
+
+    def _start(self, rows: Rows) -> np.ndarray:
+        k, m, d, _ = self._design(rows).sizes
+        return np.zeros(k * m + d)
+
+    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+        scaled = fit_inverse_temperature(scores, y, weights)
+        scale = {
+            "inverse": np.asarray(scaled.inverse),
+            "smoothing": np.asarray(1 / (weights.sum() + 1)),
+        }
+        with np.errstate(divide="ignore"):
+            scale["temperature"] = np.asarray(1 / scale["inverse"])
+        return {**super()._fit(_smoothed(scale, scores), y, weights, seed), **scale}
+
+    def _sample(
+        self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
+    ) -> Draws:
+        return super()._sample(state, _smoothed(state, scores), y, weights, seed)
+
+    def _curves(self, state: State, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        return super()._curves(state, theta, _smoothed(state, scores))
+
+
+def _smoothed(state: State, scores: np.ndarray) -> np.ndarray:
+    return smooth(scores, state["inverse"], state["smoothing"])
 
 
 def _bounded(scores: np.ndarray) -> np.ndarray:

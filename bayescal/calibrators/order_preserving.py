@@ -134,7 +134,9 @@ class OrderPreserving(Calibrator):
         distinct = np.unique(z)
         low, center, high = distinct[[int(q * (len(distinct) - 1)) for q in (0.05, 0.5, 0.95)]]
         scale = (high - low) / 2 or 1.0
-        inverses = _inverses(z, y, nets.train[:, : nets.train.shape[1] // len(sizes)])
+        used = nets.train.T[: nets.train.shape[1] // len(sizes)]
+        fits = [fit_inverse_temperature(z[w > 0], y[w > 0], w[w > 0]) for w in used]
+        inverses = np.array([found.inverse for found in fits])
         slopes = np.maximum(np.tile(inverses, len(sizes)) * scale, _LEAST_SLOPE)
         unit: State = {"center": np.asarray(center), "scale": np.asarray(scale)}
         knots = _knots(z, distinct)
@@ -188,15 +190,6 @@ def _nets(sizes: tuple[tuple[int, int], ...], weights: np.ndarray, folds: np.nda
     held, train = weights[:, None] * out, weights[:, None] * ~out
     hidden = np.repeat(np.array(sizes), count + 1, axis=0)
     return Nets(hidden, np.tile(train, len(sizes)), np.tile(held, len(sizes)))
-
-
-def _inverses(z: np.ndarray, y: np.ndarray, train: np.ndarray) -> np.ndarray:
-    """Return the best inverse temperature (l,) for each column of weights."""
-    found = []
-    for own in train.T:
-        rows = own > 0
-        found.append(fit_inverse_temperature(z[rows], y[rows], own[rows]).inverse)
-    return np.array(found)
 
 
 # --- the diagonal family ------------------------------------------------------------------------

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayescal.calibrators._base import State
-from bayescal.calibrators._linear import Rows
-from bayescal.calibrators._structured import StructuredCalibrator
+from bayescal.calibrators._linear import Rows, StructuredCalibrator
 
 __all__ = ["StructuredMatrix"]
 

@@ -156,7 +156,7 @@ def sample(
         of_parameters, of_data = jax.random.split(as_key(key))
         chosen = parameters
         if chosen is None:
-            chosen = _draw_parameters(shaped, of_parameters, num_datasets)
+            chosen = _draw(shaped, of_parameters, num_datasets)[0]
         given = {name: np.asarray(value, np.float64) for name, value in chosen.items()}
         _check_parameters(given, family, num_datasets)
         x, y = _observe(family, given, jnp.asarray(labels), of_data)
@@ -193,10 +193,7 @@ def _check_parameters(given: dict[str, np.ndarray], family: Family, num_datasets
             )
 
 
-@partial(jax.jit, static_argnums=2)
-def _draw_parameters(prior: Prior, key: jax.Array, num_datasets: int) -> dict[str, jax.Array]:
-    """Draw parameters from the prior; fixed ones are repeated."""
-    return draw(prior, key, num_datasets)[0]
+_draw = jax.jit(draw, static_argnums=2)
 
 
 @partial(jax.jit, static_argnums=0)

@@ -83,11 +83,8 @@ def decision_cost(
     """
     models = [(name, _probabilities(array, y)) for name, array in read_models(probs, label)]
     happened = as_numpy(y, "y") == 1
-    t = (
-        np.linspace(0, 1, _POINTS)
-        if ratios is None
-        else np.sort(read_vector(ratios, "ratios", "m"))
-    )
+    t = np.linspace(0, 1, _POINTS) if ratios is None else read_vector(ratios, "ratios", "m")
+    t = np.sort(t)
     if t[0] < 0 or t[-1] > 1:
         raise ValueError(f"ratios must lie in [0, 1], got {t[0]:g} to {t[-1]:g}")
     costs = [_cost(p, happened, t) for _, p in models]

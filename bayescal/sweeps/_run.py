@@ -70,9 +70,13 @@ class Run:
         """Compute what the store does not hold; errors are those of :func:`bayescal.sweep`."""
         todo = []
         for number, block in enumerate(self._blocks):
-            task = self._task(block, self._recall(block, store))
+            recipes = {name: self._recipes[name] for name in self._recall(block, store)}
             # Processes of one computation share the work by turns.
-            if task.recipes and number % jax.process_count() == jax.process_index():
+            if recipes and number % jax.process_count() == jax.process_index():
+                _, cell, first = block
+                wanted = min(SIZE, self._num_datasets - first)
+                key = self._key, self._key_impl
+                task = Task(cell, *key, first, SIZE, wanted, recipes, self._metrics)
                 todo.append((block, task))
         _check(executor, [task for _, task in todo])
         if todo and store is not None:
@@ -104,13 +108,6 @@ class Run:
         for future, block in waiting.items():
             if not future.cancel() and future.done() and not future.exception():
                 self._keep(block, future.result(), store)
-
-    def _task(self, block: _Block, missing: Sequence[str]) -> Task:
-        _, cell, first = block
-        recipes = {name: self._recipes[name] for name in missing}
-        wanted = min(SIZE, self._num_datasets - first)
-        key = self._key, self._key_impl
-        return Task(cell, *key, first, SIZE, wanted, recipes, self._metrics)
 
     def _recall(self, block: _Block, store: Store | None) -> list[str]:
         """Take what the store has of a block; return the methods it lacks."""

@@ -19,9 +19,8 @@ from bayescal._core.checks import check_count
 from bayescal._core.keys import as_key
 from bayescal.metrics.registry import Choices, choose_metrics
 from bayescal.models import Prior
-from bayescal.sweeps._block import key_data
+from bayescal.sweeps._block import key_data, make_metric
 from bayescal.sweeps._cells import Cell, digest_of
-from bayescal.sweeps._measure import make_metric
 from bayescal.sweeps._methods import as_recipes
 from bayescal.sweeps._run import Report, Run
 from bayescal.sweeps._store import Store

@@ -166,16 +166,8 @@ def conjugate_gradients(
 ) -> tuple[ArrayT, ArrayT]:
     """Return what a positive matrix turns into ``vector`` (p,), and how many products it took.
 
-    Parameters
-    ----------
-    product, precondition : callable
-        The matrix times a vector, and about its inverse times a vector.
-    vector : array of shape (p,)
-    share : callable
-        ``share(power)``: what may be left of the squared residual, in the norm of the
-        preconditioner, where it is ``power`` at the start.
-    most : int
-        Products, at most.
+    Of the squared residual, in the norm of the preconditioner, ``share(power)`` may be left where
+    it is ``power`` at the start. There are at most ``most`` products.
     """
 
     def once(carry: State) -> State:

@@ -158,7 +158,16 @@ def sample(
         if chosen is None:
             chosen = _draw(shaped, of_parameters, num_datasets)[0]
         given = {name: np.asarray(value, np.float64) for name, value in chosen.items()}
-        _check_parameters(given, family, num_datasets)
+        if sorted(given) != sorted(family.parameters):
+            raise ValueError(
+                f"parameters must be {', '.join(family.parameters)}, got {', '.join(given)}"
+            )
+        for name, value in given.items():
+            if value.shape[:1] != (num_datasets,):
+                raise ValueError(
+                    f"parameters[{name!r}] must have {num_datasets} rows, one for each data set, "
+                    f"got shape {value.shape}"
+                )
         x, y = _observe(family, given, jnp.asarray(labels), of_data)
     x, y = np.asarray(x), np.asarray(y)
     if not np.isfinite(x).all():
@@ -177,20 +186,6 @@ def _counts(n: int, shares: np.ndarray) -> np.ndarray:
     order = np.argsort(counts - exact, kind="stable")
     counts[order[: n - counts.sum()]] += 1
     return counts
-
-
-def _check_parameters(given: dict[str, np.ndarray], family: Family, num_datasets: int) -> None:
-    """Raise unless every parameter of the family is there, with one entry for each data set."""
-    if sorted(given) != sorted(family.parameters):
-        raise ValueError(
-            f"parameters must be {', '.join(family.parameters)}, got {', '.join(given)}"
-        )
-    for name, value in given.items():
-        if value.shape[:1] != (num_datasets,):
-            raise ValueError(
-                f"parameters[{name!r}] must have {num_datasets} rows, one for each data set, got "
-                f"shape {value.shape}"
-            )
 
 
 _draw = jax.jit(draw, static_argnums=2)

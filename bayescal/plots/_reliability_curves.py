@@ -11,8 +11,6 @@ from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_choice, check_level
 from bayescal.metrics import reliability_curve, smooth_ece
 
-METHODS = "binned", "corp", "smooth"
-BANDS = "consistency", "confidence"
 #: Data sets drawn for a band.
 RESAMPLES = 200
 #: Bands of more distinct predictions than this are computed with neighbours pooled.
@@ -41,8 +39,8 @@ class Options:
     seed: int
 
     def __post_init__(self) -> None:
-        check_choice(self.method, "method", METHODS)
-        check_choice(self.band, "band", BANDS)
+        check_choice(self.method, "method", ("binned", "corp", "smooth"))
+        check_choice(self.band, "band", ("consistency", "confidence"))
         if self.level is not None:
             check_level(self.level)
         if self.bandwidth is not None and not 0 < self.bandwidth < np.inf:

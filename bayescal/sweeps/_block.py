@@ -18,8 +18,7 @@ from bayescal._core.precision import float64
 from bayescal.metrics.inputs import Predictions
 from bayescal.metrics.registry import METRICS, Choices
 from bayescal.metrics.sums import Metric, compute
-from bayescal.sweeps._cells import Cell, fold_in_text, keys_of
-from bayescal.sweeps._data import draw_block
+from bayescal.sweeps._cells import Cell, draw_block, fold_in_text, keys_of
 from bayescal.sweeps._methods import Recipe
 
 #: Data sets of a block. Programs are compiled for this number, which may change results only in

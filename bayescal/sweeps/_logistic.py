@@ -11,9 +11,8 @@ import numpy as np
 
 from bayescal._core.precision import float64
 from bayescal.regression.cross_validation import Grid, choose
-from bayescal.regression.features import CAUCHY, INTERCEPT
 from bayescal.regression.fit import fit_many
-from bayescal.regression.method import SMOOTHINGS, STRENGTHS
+from bayescal.regression.method import CAUCHY, INTERCEPT, SMOOTHINGS, STRENGTHS
 from bayescal.regression.objective import Regression
 from bayescal.smoothing import platt_targets
 from bayescal.smoothing.instance import batched_instance_targets

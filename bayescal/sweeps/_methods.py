@@ -19,8 +19,7 @@ from bayescal._core.precision import float64
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning, ignored
 from bayescal.models import Family, Prior
 from bayescal.posterior import posterior
-from bayescal.sweeps._cells import Cell, describe, digest_of
-from bayescal.sweeps._data import Block
+from bayescal.sweeps._cells import Block, Cell, describe, digest_of
 from bayescal.sweeps._identity import digest_of_function
 from bayescal.sweeps._logistic import fit_lines
 

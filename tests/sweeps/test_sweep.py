@@ -19,8 +19,7 @@ from bayescal._core.keys import as_key
 from bayescal._core.precision import float64
 from bayescal.datasets import synthetic
 from bayescal.sweeps import _run
-from bayescal.sweeps._cells import Cell, class_counts, digest_of, keys_of
-from bayescal.sweeps._data import draw_block
+from bayescal.sweeps._cells import Cell, class_counts, digest_of, draw_block, keys_of
 
 WIDE = bc.GaussianPrior(mu0=dist.Uniform(-1, 0), mu1=dist.Uniform(0, 1), sigma=1.0)
 FAR = bc.GaussianPrior(mu0=dist.Uniform(-2.5, 0), mu1=dist.Uniform(0.5, 2.5), sigma=1.0)

@@ -15,8 +15,8 @@ from bayescal._core import numerics
 from bayescal._core.checks import check_choice
 from bayescal._core.numerics import log_odds, sigmoid, softmax
 from bayescal._core.optimise import Status, newton_on_interval
-from bayescal.calibrators._adaptive import best_inverse_temperature
 from bayescal.calibrators._base import Keeps, State
+from bayescal.calibrators._binwise import best_inverse_temperature
 from bayescal.calibrators._parametric import ParametricCalibrator
 from bayescal.regression.posterior import Draws, antithetic, sample_whitened
 

@@ -8,7 +8,6 @@ from typing import ClassVar
 import numpy as np
 
 from bayescal._core.checks import check_choice, check_count
-from bayescal.calibrators._adaptive import confidence_sums
 from bayescal.calibrators._base import Calibrator, Keeps, State
 from bayescal.calibrators._binwise import (
     BINNINGS,
@@ -18,6 +17,7 @@ from bayescal.calibrators._binwise import (
     Sums,
     bin_edges,
     bin_sums,
+    confidence_sums,
     top_class,
 )
 from bayescal.calibrators._posterior import row_blocks

@@ -114,7 +114,12 @@ def fit(points: Points, xp: Any = np, rough: Points | None = None) -> Fitted:
     z = basis.inducing
     kernel = _matern((z[:, :, None] - z[:, None, :])[:, None], basis.length, xp)
     lower = xp.linalg.cholesky(kernel + _JITTER * xp.eye(INDUCING, dtype=z.dtype))
-    whiten = _beside_identity(xp.linalg.inv(lower), xp)
+    inverse = xp.linalg.inv(lower)
+    # With the identity before it: (s, 2, 17, 17).
+    above = xp.eye(PLAIN, COLUMNS, dtype=dtype)
+    above = xp.broadcast_to(above, (*inverse.shape[:-2], PLAIN, COLUMNS))
+    beside = xp.zeros((*inverse.shape[:-1], PLAIN), dtype)
+    whiten = xp.concatenate([above, xp.concatenate([beside, inverse], axis=-1)], axis=-2)
     precision, amplitude, log_weight = (
         xp.asarray(part, dtype) for part in (_PRECISION, _AMPLITUDE, _LOG_WEIGHT)
     )
@@ -165,14 +170,6 @@ def _shapes(basis: Basis, z: Any, xp: Any) -> tuple[Any, Any]:
 def _matern(distance: Any, length: Any, xp: Any) -> Any:
     r = abs(distance) * (np.sqrt(3).astype(distance.dtype) / length[:, :, None, None])
     return (1 + r) * xp.exp(-r)
-
-
-def _beside_identity(block: Any, xp: Any) -> Any:
-    """Return matrices (..., 17, 17) with the identity before a block (..., 14, 14)."""
-    shape = *block.shape[:-2], PLAIN, COLUMNS
-    above = xp.broadcast_to(xp.eye(PLAIN, COLUMNS, dtype=block.dtype), shape)
-    beside = xp.zeros((*block.shape[:-1], PLAIN), block.dtype)
-    return xp.concatenate([above, xp.concatenate([beside, block], axis=-1)], axis=-2)
 
 
 def _make_basis(points: Points, inverse: Any, xp: Any) -> Basis:

@@ -16,16 +16,10 @@ from bayescal._core.arrays import ArrayLike
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Combination(MetaEstimatorMixin, BaseEstimator, ABC):
-    """A calibrator made of others, whose data and options it hands on to them.
-
-    Attributes
-    ----------
-    calibrators_ : list of fitted calibrators
-    status_ : str
-        "converged", or what the first fit says that is not.
-    """
+    """A calibrator made of others, whose data and options it hands on to them."""
 
     calibrators_: list[Any] = field(init=False)
+    #: "converged", or what the first fit says that is not.
     status_: str = field(init=False)
 
     def _keep(self, fitted: list[Any]) -> None:

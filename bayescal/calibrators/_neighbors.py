@@ -92,13 +92,6 @@ def check_crop(crop: float | None) -> None:
         raise ValueError(f"crop must be less than 0.5, got {crop}")
 
 
-def check_positive(value: float, name: str) -> None:
-    """Raise unless ``value`` is a positive finite number."""
-    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if not number or not 0 < float(value) < np.inf:
-        raise ValueError(f"{name} must be 'cv' or a positive number, got {value!r}")
-
-
 class NeighborhoodCalibrator(Calibrator):
     """A calibrator by averages over rows nearby; how far is an option, or cross-validated."""
 
@@ -134,15 +127,15 @@ class NeighborhoodCalibrator(Calibrator):
         held_out: Callable[[np.ndarray], np.ndarray],
         widest: Callable[[np.ndarray], np.number] = np.max,
     ) -> State:
-        """Return the option of that name, or of the best candidates the widest neighborhood.
+        """Return the option of that name, or of the best candidates the widest; and the crop.
 
         ``held_out`` gives the sums of log losses (candidates,) of rows whose own fold (n,), of at
         most ten, is left out.
         """
-        given = getattr(self, name)
+        given, (scores, y, weights) = getattr(self, name), rows
+        state: State = {"crop": np.asarray(crop_floor(self.crop, scores.shape[1]))}
         if given != "cv":
-            return {name: np.asarray(given, candidates.dtype)}
-        scores, y, weights = rows
+            return state | {name: np.asarray(given, candidates.dtype)}
         folds = content_folds(probability_keys(scores, y), y, _FOLDS)
         if folds.any():
             losses = held_out(folds) / weights.sum()
@@ -151,4 +144,5 @@ class NeighborhoodCalibrator(Calibrator):
             alone = scores if self.assumption == "labels" else np.zeros(scores.shape)
             losses = np.repeat(self._losses(alone[None], *rows) / weights.sum(), len(candidates))
         best = candidates[losses <= losses.min() * (1 + _ROUNDING)]
-        return {name: np.asarray(widest(best)), "candidates": candidates, "cv_losses": losses}
+        chosen = np.asarray(widest(best))
+        return state | {name: chosen, "candidates": candidates, "cv_losses": losses}

@@ -12,13 +12,13 @@ from bayescal._core.folds import content_folds, probability_keys
 from bayescal._core.optimise import Status
 from bayescal.calibrators._base import Calibrator, State
 from bayescal.calibrators._neighbors import check_crop, crop_floor
-from bayescal.calibrators._order import canonical_order
 from bayescal.calibrators._partition import (
     membership,
     nearest_probabilities,
     worst_partition,
 )
 from bayescal.calibrators._posterior import row_blocks
+from bayescal.calibrators._ranking import canonical_order
 
 __all__ = ["Decision"]
 
@@ -170,7 +170,8 @@ class Decision(Calibrator):
                 return np.array(briers)
             for walk, out in zip(walks, held, strict=True):
                 if walk.advance(self.tolerance):
-                    moved[out] += walk.corrections(moved[out])
+                    member = membership(walk.directions[-1], walk.offsets[-1], moved[out])
+                    moved[out] += member @ walk.adjustments[-1]
 
 
 class _Walk:
@@ -209,10 +210,6 @@ class _Walk:
         self._moved += member @ self.adjustments[-1]
         self.briers.append(float(self._shares @ _squares(self._moved, self._y)))
         return True
-
-    def corrections(self, rows: np.ndarray) -> np.ndarray:
-        """Return what the last step adds to rows (m, k)."""
-        return membership(self.directions[-1], self.offsets[-1], rows) @ self.adjustments[-1]
 
 
 def _squares(rows: np.ndarray, y: np.ndarray) -> np.ndarray:

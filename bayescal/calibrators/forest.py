@@ -14,11 +14,10 @@ from bayescal.calibrators._neighbors import (
     Assumption,
     NeighborhoodCalibrator,
     Points,
-    crop_floor,
     distinct_rows,
     merge,
 )
-from bayescal.calibrators._order import canonical_order
+from bayescal.calibrators._ranking import canonical_order
 from bayescal.calibrators._trees import Layout, Trees
 
 __all__ = ["Forest"]
@@ -142,7 +141,6 @@ class Forest(NeighborhoodCalibrator):
             "threshold": np.concatenate([trees.threshold for trees in pruned]),
             "left": left,
             "leaf_values": np.concatenate(values),
-            "crop": np.asarray(crop_floor(self.crop, scores.shape[1])),
         }
 
     def apply(self, state: State, scores: np.ndarray) -> np.ndarray:

@@ -15,8 +15,6 @@ from bayescal.calibrators._neighbors import (
     Assumption,
     NeighborhoodCalibrator,
     Points,
-    check_positive,
-    crop_floor,
     floored_log,
     merge,
 )
@@ -108,8 +106,10 @@ class Kernel(NeighborhoodCalibrator):
 
     def _check_options(self) -> None:
         check_choice(self.kernel, "kernel", ("dirichlet", "dirichlet_mixture", "rbf"))
-        if self.bandwidth != "cv":
-            check_positive(self.bandwidth, "bandwidth")
+        h = self.bandwidth
+        number = isinstance(h, (int, float, np.number)) and not isinstance(h, bool)
+        if h != "cv" and (not number or not 0 < h < np.inf):
+            raise ValueError(f"bandwidth must be 'cv' or a positive number, got {h!r}")
         super()._check_options()
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
@@ -126,8 +126,7 @@ class Kernel(NeighborhoodCalibrator):
                 total += self._losses(averages, scores[part], y[part], weights[part])
             return total
 
-        state = self._choose("bandwidth", _CANDIDATES, rows, held_out) | merge(*rows).state()
-        return state | {"crop": np.asarray(crop_floor(self.crop, scores.shape[1]))}
+        return self._choose("bandwidth", _CANDIDATES, rows, held_out) | merge(*rows).state()
 
     def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
         points = Points(state["points"], state["observed"], state["point_weights"])

@@ -13,7 +13,6 @@ from bayescal.calibrators._neighbors import (
     Assumption,
     NeighborhoodCalibrator,
     Points,
-    crop_floor,
     floored_log,
     merge,
 )
@@ -109,8 +108,7 @@ class KNN(NeighborhoodCalibrator):
                     total += self._losses(means, given[part], labels[part], mass[part])
             return total
 
-        crop = np.asarray(crop_floor(self.crop, scores.shape[1]))
-        return self._choose("k", candidates, rows, held_out) | merge(*rows).state() | {"crop": crop}
+        return self._choose("k", candidates, rows, held_out) | merge(*rows).state()
 
     def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
         points = Points(state["points"], state["observed"], state["point_weights"])

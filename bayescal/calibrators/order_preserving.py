@@ -13,9 +13,9 @@ from bayescal._core.optimise import Status
 from bayescal.calibrators import _order_network as network
 from bayescal.calibrators._base import Calibrator, Keeps, State
 from bayescal.calibrators._binwise import softmax_below
-from bayescal.calibrators._order import canonical_order
 from bayescal.calibrators._order_network import Family, Nets, Parameters
 from bayescal.calibrators._posterior import row_blocks
+from bayescal.calibrators._ranking import canonical_order
 from bayescal.calibrators.temperature import fit_inverse_temperature
 
 __all__ = ["OrderPreserving"]
@@ -176,7 +176,10 @@ class OrderPreserving(Calibrator):
             order = np.argsort(-z, axis=1, kind="stable")
             descending = np.take_along_axis(z, order, axis=1)
             if self.family == "diagonal":
-                calibrated = _interpolate(state, descending)
+                low, high = state["knots"][[0, -1]]
+                beyond = np.minimum(descending - low, 0) + np.maximum(descending - high, 0)
+                calibrated = np.interp(descending, state["knots"], state["values"])
+                calibrated += state["slope"] * beyond
             else:
                 calibrated = _stretch(state, z, descending)
             np.put_along_axis(probs[part], order, _in_order(calibrated, descending), axis=1)
@@ -233,12 +236,6 @@ def _table(
         "values": np.maximum.accumulate(values),
         "slope": np.asarray(np.exp(own["log_slope"]) / scale),
     }
-
-
-def _interpolate(state: State, z: np.ndarray) -> np.ndarray:
-    knots, values, slope = state["knots"], state["values"], state["slope"]
-    beyond = np.minimum(z - knots[0], 0) + np.maximum(z - knots[-1], 0)
-    return np.interp(z, knots, values) + slope * beyond
 
 
 # --- the full family ----------------------------------------------------------------------------

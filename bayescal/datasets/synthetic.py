@@ -150,7 +150,11 @@ def sample(
     n = checks.check_count(n, "n")
     family = prior.family
     shares = checks.check_class_prior(class_ratio, family.classes)
-    labels = np.repeat(np.arange(family.classes), _counts(n, shares))
+    # Class counts are rounded shares, the largest remainders up.
+    counts = np.floor(n * shares + 1e-9).astype(int)
+    order = np.argsort(counts - n * shares, kind="stable")
+    counts[order[: n - counts.sum()]] += 1
+    labels = np.repeat(np.arange(family.classes), counts)
     with float64():
         shaped = fit_shapes(prior, checks.check_count(dim, "dim"))
         of_parameters, of_data = jax.random.split(as_key(key))
@@ -177,15 +181,6 @@ def sample(
             "data sets have none"
         )
     return SyntheticData(x, y, given)
-
-
-def _counts(n: int, shares: np.ndarray) -> np.ndarray:
-    """Return class counts that sum to ``n``: rounded shares, the largest remainders up."""
-    exact = n * shares
-    counts = np.floor(exact + 1e-9).astype(int)
-    order = np.argsort(counts - exact, kind="stable")
-    counts[order[: n - counts.sum()]] += 1
-    return counts
 
 
 _draw = jax.jit(draw, static_argnums=2)

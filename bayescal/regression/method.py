@@ -166,14 +166,10 @@ class Method:
         scaling = _scaling(x, weights, self.coef_prior)
         problem = Regression(scaling.apply(x), settled.targets, weights, settled.l1, settled.l2)
         if self.coef_prior is not None:
-            prior = CAUCHY if self._is_cauchy else self.coef_prior
+            prior = CAUCHY if isinstance(self.coef_prior, str) else self.coef_prior
             problem = problem._replace(prior=prior, intercept_prior=INTERCEPT)
         found = fit_single(problem, lasso=settled.l1 > 0)
         return found._replace(x=scaling.back(np.asarray(found.x)))
-
-    @property
-    def _is_cauchy(self) -> bool:
-        return isinstance(self.coef_prior, str)
 
     def sample(self, x: np.ndarray, weights: np.ndarray, settled: Settled, seed: int) -> Draws:
         """Return draws of coefficients (chains, draws, 1 + d) of the features as they are."""
@@ -189,7 +185,7 @@ class Method:
             np.concatenate([[1.0], np.full(d, heavy)]),
         )
         target = Target(BinaryDesign(columns, settled.targets, weights), np.zeros(1 + d), prior)
-        if self.coef_prior is not None and not self._is_cauchy:
+        if self.coef_prior is not None and not isinstance(self.coef_prior, str):
             own = np.concatenate([[0.0], np.ones(d)])
             target = target._replace(distribution=self.coef_prior, distributed=own)
         sampler = laplace if self.inference == "laplace" else nuts

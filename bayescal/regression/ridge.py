@@ -14,11 +14,7 @@ _ITERATIONS, _TOLERANCE = 50, 1e-10
 
 
 class RidgePath(NamedTuple):
-    """What cross-validation found.
-
-    ``losses`` (candidates, folds) are mean log losses of the cases held out, in nats, ``theta``
-    (candidates, p) coefficients fitted to all cases.
-    """
+    """Mean log losses (candidates, folds) of cases held out, in nats; coefficients of all cases."""
 
     losses: np.ndarray
     theta: np.ndarray

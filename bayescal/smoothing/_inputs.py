@@ -62,12 +62,3 @@ def check_features(x: ArrayLike, n: int) -> np.ndarray:
         raise ValueError(f"x must have {n} rows to match y, got {len(array)}")
     check_finite(array, "x")
     return array.reshape(n, -1)
-
-
-def check_logits(logits: ArrayLike) -> np.ndarray:
-    """Return finite logits (n, k), k at least two, in float64."""
-    array = as_numpy(logits, "logits")
-    if array.ndim != 2 or array.shape[1] < 2:
-        raise ValueError(f"logits must have shape (n, k) with k at least 2, got {array.shape}")
-    check_finite(array, "logits")
-    return array.astype(np.float64)

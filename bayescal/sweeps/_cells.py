@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -50,8 +49,13 @@ class Keys(NamedTuple):
 def digest_of(prior: Prior) -> str:
     """Return a digest of all that a prior is made of, the same in every process."""
     facts = [type(prior.family).__name__, *prior.family.parameters, _described(prior.values)]
-    if prior.model is not None:
-        facts += [_source(prior.model), digest_of_captured(prior.model)]
+    model = prior.model
+    if model is not None:
+        try:
+            source = inspect.getsource(model)
+        except (OSError, TypeError):
+            source = f"{model.__module__}.{getattr(model, '__qualname__', '')}"
+        facts += [source, digest_of_captured(model)]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
@@ -72,13 +76,6 @@ def _described(value: Any) -> object:
     if hasattr(value, "tree_flatten"):
         return [type(value).__name__, [_described(leaf) for leaf in jax.tree.leaves(value)]]
     return np.asarray(value, np.float64).tolist()
-
-
-def _source(function: Callable[..., object]) -> str:
-    try:
-        return inspect.getsource(function)
-    except (OSError, TypeError):
-        return f"{function.__module__}.{getattr(function, '__qualname__', '')}"
 
 
 def keys_of(cell: Cell, key: jax.Array, first: int, count: int) -> Keys:

@@ -96,18 +96,16 @@ class Run:
                     if report:
                         report(f"{block[0]}", done, total)
             except BaseException as error:
-                self._abandon(waiting, None if isinstance(error, OSError) else store)
+                # What has not begun is cancelled, but what has ended well is kept.
+                for future, block in waiting.items():
+                    if not future.cancel() and future.done() and not future.exception():
+                        kept_in = None if isinstance(error, OSError) else store
+                        self._keep(block, future.result(), kept_in)
                 if _is_lost(error, executor):
                     raise BrokenExecutor(_remedy(error, store)) from error
                 raise
         if jax.process_count() > 1:
             self._gather()
-
-    def _abandon(self, waiting: Mapping[Future[Result], _Block], store: Store | None) -> None:
-        """Cancel what has not begun, but keep what has ended well."""
-        for future, block in waiting.items():
-            if not future.cancel() and future.done() and not future.exception():
-                self._keep(block, future.result(), store)
 
     def _recall(self, block: _Block, store: Store | None) -> list[str]:
         """Take what the store has of a block; return the methods it lacks."""

@@ -58,7 +58,7 @@ def test_cross_validated_regressions_reach_the_optimum(name: str) -> None:
     from scipy.optimize import minimize
 
     from bayescal.regression.method import SMOOTHINGS, STRENGTHS
-    from bayescal.sweeps._logistic import fit_lines
+    from bayescal.sweeps._methods import fit_lines
 
     x, y, *_ = data_of(Cell(WIDE, 40, 0.5, 10), 3)
     with float64():

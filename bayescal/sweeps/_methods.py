@@ -39,7 +39,7 @@ class Answer(NamedTuple):
     """Log odds (b, m) of the test points of a block of data sets, and a ``Status`` (b,) each."""
 
     log_odds: Array
-    status: np.ndarray
+    status: np.ndarray | Status = Status.CONVERGED
 
 
 class Recipe(ABC):
@@ -110,7 +110,7 @@ class Informed(Recipe):
                 shared[place] = posterior(prior, data, **options)
             with float64():
                 found = shared[place].predict(block.test_x, method=self.method)
-        return Answer(found.log_odds, _no_status(block))
+        return Answer(found.log_odds)
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Optimal(Recipe):
     def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[object, Any]) -> Answer:
         with float64():
             log_odds = _known(cell.prior.family, block.parameters, block.test_x)
-        return Answer(log_odds, _no_status(block))
+        return Answer(log_odds)
 
 
 class Estimator(Recipe):
@@ -179,7 +179,7 @@ class Function(Recipe):
             )
         log_odds = np.zeros(test.shape)
         log_odds[: block.wanted] = found
-        return Answer(log_odds, _no_status(block))
+        return Answer(log_odds)
 
 
 class Lines(NamedTuple):
@@ -286,10 +286,6 @@ def _as_recipe(method: Any) -> Recipe:
         "a method must be a name, options of informed predictions, a prior, an estimator or a "
         f"function, got {type(method).__name__}"
     )
-
-
-def _no_status(block: Block) -> np.ndarray:
-    return np.full(len(block.x), int(Status.CONVERGED))
 
 
 def _seeded(model: Any, x: np.ndarray) -> Any:

@@ -84,11 +84,12 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
     #: Whether, of two classes, a greater score never gets a lower probability, whatever the data.
     monotone: ClassVar[bool] = False
     keeps: ClassVar[Keeps] = "nothing"
+    _domain: ClassVar[Domain]
 
     @property
-    @abstractmethod
     def domain(self) -> Domain:
         """What the calibrator works on; may depend on the options."""
+        return self._domain
 
     @property
     def symmetric(self) -> bool:

@@ -8,8 +8,10 @@ with JAX, which maps the same code over data sets.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from bayescal._core.optimise import Status, iterate
@@ -34,6 +36,7 @@ LINEAR = 8
 _FIRST, _SECOND = np.triu_indices(COLUMNS)
 _PAIR = np.zeros((COLUMNS, COLUMNS), int)
 _PAIR[_FIRST, _SECOND] = _PAIR[_SECOND, _FIRST] = np.arange(len(_FIRST))
+_DIAGONAL = _PAIR.diagonal()
 _MOST, _POLISHED = 60, 6
 #: The weight of rows up to which single precision tells curvatures beside those of the priors.
 _LIGHT = 1e5
@@ -62,81 +65,86 @@ _PRECISION, _AMPLITUDE, _LOG_WEIGHT = _priors()
 
 
 class Points(NamedTuple):
-    """Rows gathered in points.
+    """Rows gathered in points: log odds (n,), and the weight (n,) of all rows and of class 1.
 
-    Attributes
-    ----------
-    z : array of shape (n,)
-        Log odds.
-    weights, positives : arrays of shape (n,)
-        The weight of all rows and of those of class 1; zero leaves a point out.
-    tails : array of shape (2, 2)
-        The two log odds between which the lower, and the upper, quantile of all rows lies.
-    parts : array of shape (2,)
-        How far the quantiles lie between the first and the second.
+    A weight of zero leaves a point out.
     """
 
     z: Any
     weights: Any
     positives: Any
+    #: The two log odds between which the lower, and the upper, quantile of all rows lies (2, 2).
     tails: Any
+    #: How far the quantiles lie between the first and the second (2,).
     parts: Any
 
 
 class Basis(NamedTuple):
-    """What turns log odds into features, for each scale (s,).
-
-    Attributes
-    ----------
-    inverse : array of shape (s,)
-        Inverse temperatures.
-    smoothing : array of shape ()
-        How much of the uniform distribution is mixed in.
-    inducing : array of shape (s, g)
-        Inputs of the Gaussian process; others are moved between the first and the last.
-    length : array of shape (s, 2)
-    """
+    """What turns log odds into features: inverse temperatures (s,), and for each the rest."""
 
     inverse: Any
+    #: How much of the uniform distribution is mixed in ().
     smoothing: Any
+    #: Inputs (s, g) of the Gaussian process; others are moved between the first and the last.
     inducing: Any
+    #: Lengths (s, 2) of the Gaussian process.
     length: Any
 
 
 class Fitted(NamedTuple):
-    """Regressions (s, 2, 10).
-
-    Attributes
-    ----------
-    basis : Basis
-    coef : array of shape (s, 2, 10, 17)
-        Of two shapes, intercept, and kernels at the inducing inputs.
-    factor : array of shape (s, 2, 10, 17, 17)
-        The covariance of ``coef`` is factor @ factor'.
-    log_evidence : array of shape (s, 2, 10)
-        With the prior of the regression, up to a constant.
-    decrement : array of shape ()
-        What Newton's last step was to gain at most, relative to the objective.
-    """
+    """Regressions (s, 2, 10)."""
 
     basis: Basis
+    #: Of two shapes, intercept, and kernels at the inducing inputs (s, 2, 10, 17).
     coef: Any
+    #: The covariance of ``coef`` is factor @ factor' (s, 2, 10, 17, 17).
     factor: Any
+    #: With the prior of the regression, up to a constant (s, 2, 10).
     log_evidence: Any
+    #: What Newton's last step was to gain at most, relative to the objective ().
     decrement: Any
 
 
 def fit(points: Points, xp: Any = np, rough: Points | None = None) -> Fitted:
     """Fit all regressions. O(n) time and memory for the given number of them.
 
-    On the host the fit may begin with fewer points that stand for the others.
+    On the host the fit of many may begin with fewer points that stand for the others, and two
+    threads share the scales.
     """
-    dtype = points.z.dtype
     center, spread = find_scale(*points[:3], xp)
-    u = center + spread * xp.asarray(STEPS, dtype)
+    u = center + spread * xp.asarray(STEPS, points.z.dtype)
+    if rough is None:
+        return _fit_at(u, points, xp)
+
+    def part(u: np.ndarray) -> Fitted:
+        with np.errstate(under="ignore"):
+            return _fit_at(u, points, xp, rough)
+
+    # Two parts whatever the machine has: each stops when its own regressions have converged.
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(part, np.array_split(u, 2))
+    parts = jax.tree.map(_join, first, second)
+    return parts._replace(decrement=max(first.decrement, second.decrement))
+
+
+def _join(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Join parts by their scales; what has no scale is that of both."""
+    return np.concatenate([first, second]) if np.ndim(first) else first
+
+
+def _fit_at(u: Any, points: Points, xp: Any, rough: Points | None = None) -> Fitted:
+    """Fit the regressions at logarithms ``u`` (s,) of the inverse temperature."""
+    dtype = points.z.dtype
     basis = _make_basis(points, xp.exp(u), xp)
-    lower = xp.linalg.cholesky(_inducing_kernel(basis, xp))
-    whiten = _beside_identity(xp.linalg.inv(lower), xp)
+    z = basis.inducing
+    kernel = _matern((z[:, :, None] - z[:, None, :])[:, None], basis.length, xp)
+    lower = xp.linalg.cholesky(kernel + _JITTER * xp.eye(INDUCING, dtype=z.dtype))
+    inverse = xp.linalg.inv(lower)
+    # With the identity before it: (s, 2, 17, 17).
+    above = xp.eye(PLAIN, COLUMNS, dtype=dtype)
+    above = xp.broadcast_to(above, (*inverse.shape[:-2], PLAIN, COLUMNS))
+    beside = xp.zeros((*inverse.shape[:-1], PLAIN), dtype)
+    whiten = xp.concatenate([above, xp.concatenate([beside, inverse], axis=-1)], axis=-2)
     precision, amplitude, log_weight = (
         xp.asarray(part, dtype) for part in (_PRECISION, _AMPLITUDE, _LOG_WEIGHT)
     )
@@ -187,20 +195,6 @@ def _shapes(basis: Basis, z: Any, xp: Any) -> tuple[Any, Any]:
 def _matern(distance: Any, length: Any, xp: Any) -> Any:
     r = abs(distance) * (np.sqrt(3).astype(distance.dtype) / length[:, :, None, None])
     return (1 + r) * xp.exp(-r)
-
-
-def _inducing_kernel(basis: Basis, xp: Any) -> Any:
-    z = basis.inducing
-    apart = (z[:, :, None] - z[:, None, :])[:, None]
-    return _matern(apart, basis.length, xp) + _JITTER * xp.eye(INDUCING, dtype=z.dtype)
-
-
-def _beside_identity(block: Any, xp: Any) -> Any:
-    """Return matrices (..., 17, 17) with the identity before a block (..., 14, 14)."""
-    shape = *block.shape[:-2], PLAIN, COLUMNS
-    above = xp.broadcast_to(xp.eye(PLAIN, COLUMNS, dtype=block.dtype), shape)
-    beside = xp.zeros((*block.shape[:-1], PLAIN), block.dtype)
-    return xp.concatenate([above, xp.concatenate([beside, block], axis=-1)], axis=-2)
 
 
 def _make_basis(points: Points, inverse: Any, xp: Any) -> Basis:
@@ -293,15 +287,14 @@ def _pairs(features: Any, total: Any, xp: Any) -> Any:
 
 def _hessian(problem: _Problem, curvature: Any, pairs: Any, xp: Any) -> Any:
     """Return matrices (s, 2, 10, 17, 17)."""
-    amplitude, precision = problem.amplitude, problem.precision
-    outer = amplitude[..., :, None] * amplitude[..., None, :]
-    eye = xp.eye(COLUMNS, dtype=amplitude.dtype)
-    sums = curvature.astype(pairs.dtype) @ xp.swapaxes(pairs, -1, -2)
-    matrix = sums[..., _PAIR].astype(amplitude.dtype) * outer
+    amplitude, dtype = problem.amplitude, problem.amplitude.dtype
+    sums = (curvature.astype(pairs.dtype) @ xp.swapaxes(pairs, -1, -2)).astype(dtype)
+    sums = sums * (amplitude[..., _FIRST] * amplitude[..., _SECOND])
     # Rounding of what is huge must not hide that the rest is positive.
-    most = xp.max(xp.diagonal(matrix, axis1=-2, axis2=-1), axis=-1)
-    ridge = precision + 4 * float(np.finfo(amplitude.dtype).eps) * most[..., None]
-    return matrix + ridge[..., None] * eye
+    most = xp.max(sums[..., _DIAGONAL], axis=-1, keepdims=True)
+    ridge = problem.precision + 4 * float(np.finfo(dtype).eps) * most
+    sums = sums + ridge @ xp.eye(len(_FIRST), dtype=dtype)[_DIAGONAL]
+    return xp.take(sums, _PAIR, axis=-1)
 
 
 def _polish(problem: _Problem, found: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:

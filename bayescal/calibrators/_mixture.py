@@ -13,7 +13,7 @@ from bayescal._core.numerics import log_softmax, softmax
 from bayescal._core.optimise import Status
 from bayescal.calibrators.temperature import LOG_SCALE, differences
 from bayescal.regression.posterior import sample_whitened, triangle
-from bayescal.regression.weighted import Draws, weighted_draws
+from bayescal.regression.tempered import Draws, tempered_draws
 
 _ITERATIONS = 100
 #: Its inverse has a square.
@@ -120,20 +120,18 @@ def sample_mixture(
     hessian = (np.stack(ends[::2]) - np.stack(ends[1::2])) / (2 * _STEP)
     factor = triangle((hessian + hessian.T) / 2)
     if inference == "laplace":
-        k = below.shape[1]
-        narrow, ones = below.astype(np.float32), np.ones(k, np.float32)
+        narrow = below.astype(np.float32)
 
         def log_density(u: np.ndarray) -> np.ndarray:
-            value = np.log(_constrain(u)[:, 1:]).sum(axis=1) - 0.5 * (u[:, 0] / LOG_SCALE) ** 2
-            for place, (s, scaled, rest, uniform) in enumerate(_constrain(u)):
-                total = np.exp(np.float32(s) * narrow) @ ones
-                mixed = (
-                    scaled * np.exp(s * data[1]) / total + rest * same + uniform / below.shape[1]
-                )
-                value[place] += data[3] @ np.log(mixed)
-            return value
+            theta = _constrain(u)
+            s, *shares = theta.T[:, :, None]
+            total = np.exp(s.astype(np.float32)[:, :, None] * narrow).sum(axis=2)
+            parts = np.exp(s * data[1]) / total, same, 1 / below.shape[1]
+            mixed = sum(share * part for share, part in zip(shares, parts, strict=True))
+            prior = np.log(theta[:, 1:]).sum(axis=1) - 0.5 * (u[:, 0] / LOG_SCALE) ** 2
+            return np.log(mixed) @ data[3] + prior
 
-        drawn = weighted_draws(log_density, mode, factor, num_samples, seed)
+        drawn = tempered_draws(log_density, below.size, mode, factor, num_samples, seed)
         return drawn._replace(coefficients=_constrain(drawn.coefficients))
     u, ess, r_hat, divergences = sample_whitened(_potential, data, mode, factor, num_samples, seed)
     return Draws(_constrain(u), ess, r_hat, divergences, Status.CONVERGED)

@@ -17,7 +17,7 @@ from bayescal.calibrators._base import Calibrator, State
 from bayescal.calibrators._labels import frames_to_caller
 from bayescal.calibrators._posterior import row_blocks, summarize_draws
 from bayescal.inference.parameters import ParameterPosterior
-from bayescal.regression.weighted import GOOD_K, Draws
+from bayescal.regression.tempered import Draws
 
 Inference = Literal["map", "laplace", "nuts"]
 
@@ -145,33 +145,25 @@ def draws_state(draws: Draws) -> State:
         "ess": draws.ess,
         "r_hat": draws.r_hat,
         "divergences": np.asarray(draws.divergences),
-        "pareto_k": np.asarray(draws.pareto_k),
     }
 
 
 def read_posterior(state: State, named: State, inference: str) -> ParameterPosterior:
     """Return the posterior that a state holds, its draws under the names that users know."""
-    divergences, k = int(state["divergences"]), float(state["pareto_k"])
-    return ParameterPosterior(named, inference, state["ess"], state["r_hat"], divergences, k)
+    divergences = int(state["divergences"])
+    return ParameterPosterior(named, inference, state["ess"], state["r_hat"], divergences)
 
 
 def warn_of_draws(estimator: Any, draws: Draws) -> None:
-    """Warn where chains have not mixed, weights have a heavy tail, or draws are few."""
-    r_hat, ess = draws.r_hat.max(), draws.ess.min()
+    """Warn where chains have not mixed, or draws are few."""
+    r_hat, ess, few, other = draws.r_hat.max(), draws.ess.min(), 100, "laplace"
     if estimator.inference == "laplace":
-        if draws.pareto_k > GOOD_K or ess < min(100, 0.1 * estimator.num_samples):
-            warnings.warn(
-                f"{type(estimator).__name__}: the weighted draws describe the posterior badly "
-                f"(Pareto k {draws.pareto_k:.2f}, effective sample size {ess:.0f}); raise "
-                "num_samples, or use inference='nuts'",
-                SamplingWarning,
-                stacklevel=frames_to_caller(),
-            )
-    elif r_hat > 1.05 or ess < 100:
+        few, other = min(few, 0.1 * estimator.num_samples), "nuts"
+    if r_hat > 1.05 or ess < few:
         warnings.warn(
             f"{type(estimator).__name__}: the draws describe the posterior badly (R-hat "
             f"{r_hat:.3f}, effective sample size {ess:.0f}); raise num_samples, or use "
-            "inference='laplace'",
+            f"inference={other!r}",
             SamplingWarning,
             stacklevel=frames_to_caller(),
         )

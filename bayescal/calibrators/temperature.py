@@ -19,7 +19,7 @@ from bayescal.calibrators._base import Keeps, State
 from bayescal.calibrators._binwise import best_inverse_temperature
 from bayescal.calibrators._parametric import ParametricCalibrator
 from bayescal.regression.posterior import sample_whitened
-from bayescal.regression.weighted import Draws, weighted_draws
+from bayescal.regression.tempered import Draws, one_chain
 
 __all__ = [
     "InverseTemperature",
@@ -255,12 +255,15 @@ def sample_inverse(
     mode = np.array([u])
     factor = np.array([[(curvature * s**2 + slope * s + 1 / LOG_SCALE**2) ** -0.5]])
     if inference == "laplace":
-
-        def log_density(u: np.ndarray) -> np.ndarray:
-            return -np.array([negative_log_posterior(float(each)) for each in u[:, 0]])
-
-        drawn = weighted_draws(log_density, mode, factor, num_samples, seed)
-        return drawn._replace(coefficients=np.exp(drawn.coefficients))
+        # Of one parameter the distribution function is known, as a sum over a grid.
+        z = np.sinh(np.linspace(-4, 4, 65))
+        log_density = -np.array([negative_log_posterior(v) for v in u + factor[0, 0] * z])
+        density = np.exp(log_density - log_density.max())
+        total = np.r_[0, np.cumsum(np.diff(z) * (density[1:] + density[:-1]))]
+        rng = np.random.default_rng(seed)
+        levels = (rng.permutation(num_samples) + rng.random(num_samples)) / num_samples
+        drawn = u + factor[0, 0] * np.interp(levels, total / total[-1], z)
+        return one_chain(np.exp(drawn)[:, None], int(Status.CONVERGED))
     own = below[np.arange(len(y)), y]
     draws, ess, r_hat, divergences = sample_whitened(
         _potential, (below, own, np.asarray(weights, float)), mode, factor, num_samples, seed

@@ -1,7 +1,7 @@
 """Integration over the posterior of the parameters: one file per integrator."""
 
 from bayescal.inference._arviz import to_arviz
-from bayescal.inference._diagnostics import pareto_k, smooth_log_weights
+from bayescal.inference._diagnostics import pareto_k
 from bayescal.inference._engine import Setup, Summary, condition, keep_draws
 from bayescal.inference._integrator import Integrator, Problem
 from bayescal.inference.closed_form import ClosedForm
@@ -32,6 +32,5 @@ __all__ = [
     "condition",
     "keep_draws",
     "pareto_k",
-    "smooth_log_weights",
     "to_arviz",
 ]

@@ -12,12 +12,16 @@ _AT_ONCE = 64
 
 
 def largest_log_weights(log_weights: jax.Array) -> jax.Array:
-    """Return the tail of log weights (n,) and the weight below it, descending, largest at zero."""
+    """Return the tail of log weights (n,) and the weight below it, descending, largest at zero.
+
+    So many count as the tail: min(n / 5, 3 sqrt(n)).
+    """
     n = log_weights.shape[0]
     top = jnp.max(log_weights)
     shifted = log_weights - jnp.where(jnp.isfinite(top), top, 0)
     # Selection needs no more than float32, where it is fast.
-    return jax.lax.top_k(shifted.astype(jnp.float32), tail_size(n) + 1)[0]
+    count = min(math.ceil(min(0.2 * n, 3 * math.sqrt(n))) + 1, n)
+    return jax.lax.top_k(shifted.astype(jnp.float32), count)[0]
 
 
 def pareto_k(largest: np.ndarray) -> np.ndarray:
@@ -43,34 +47,12 @@ def pareto_k(largest: np.ndarray) -> np.ndarray:
     batch, count = largest.shape
     if count < 6:
         return np.full(batch, np.nan)
-    parts = [_fit_tails(largest[i : i + _AT_ONCE])[0] for i in range(0, batch, _AT_ONCE)]
+    parts = [_shapes(largest[i : i + _AT_ONCE]) for i in range(0, batch, _AT_ONCE)]
     return np.concatenate(parts)
 
 
-def smooth_log_weights(log_weights: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return log weights (n,) whose tail has the quantiles of its Pareto fit, and k (PSIS)."""
-    n = len(log_weights)
-    shifted = log_weights - log_weights.max()
-    tail = np.argsort(-shifted, kind="stable")[: tail_size(n) + 1]
-    if len(tail) < 6:
-        return shifted, np.nan
-    (k,), (scale,) = _fit_tails(shifted[tail][None])
-    if np.isfinite(k):
-        least = np.exp(shifted[tail[-1]])
-        above = 1 - (np.arange(len(tail) - 1) + 0.5) / (len(tail) - 1)
-        # Quantiles of the tail, the largest first, none above the largest weight.
-        excess = -np.log1p(-above) if abs(k) < 1e-8 else np.expm1(-k * np.log1p(-above)) / k
-        shifted[tail[:-1]] = np.minimum(np.log(least + scale * excess), 0)
-    return shifted, float(k)
-
-
-def tail_size(n: int) -> int:
-    """Return how many of n weights count as the tail: min(n / 5, 3 sqrt(n))."""
-    return min(math.ceil(min(0.2 * n, 3 * math.sqrt(n))), n - 1)
-
-
-def _fit_tails(largest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Fit k and the scale (batch,) by the averaged profile likelihood of Zhang and Stephens."""
+def _shapes(largest: np.ndarray) -> np.ndarray:
+    """Fit k by the averaged profile likelihood of Zhang and Stephens."""
     values = np.exp(largest.astype(np.float64))
     x = (values[:, :-1] - values[:, -1:])[:, ::-1]
     n = x.shape[1]
@@ -91,7 +73,6 @@ def _fit_tails(largest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     weights /= weights.sum(axis=1, keepdims=True)
     best = np.sum(np.where(weights > 0, theta * weights, 0), axis=1)
     k = np.log1p(-best[:, None] * x).mean(axis=1)
-    scale = -k / best
     # A weak prior of ten observations at one half steadies small tails.
     k = np.where(alone, np.inf, (n * k + 10 * 0.5) / (n + 10))
-    return np.where(equal, -np.inf, k), scale
+    return np.where(equal, -np.inf, k)

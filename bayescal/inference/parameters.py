@@ -24,12 +24,9 @@ class ParameterPosterior:
         ``"laplace"`` or ``"nuts"``.
     ess, r_hat : arrays of shape (p,)
         Effective sample size and split R-hat of each fitted coefficient: by ``nuts`` measured,
-        by ``laplace`` that of the importance weights, or the number of draws, and one.
+        by ``laplace`` the number of draws and one, as these are independent.
     divergences : int
         Divergent transitions of ``nuts``.
-    pareto_k : float
-        Of the importance weights of ``laplace``; above 0.7 they cannot be trusted. NaN where draws
-        were not weighted.
     """
 
     draws: dict[str, np.ndarray]
@@ -37,7 +34,6 @@ class ParameterPosterior:
     ess: np.ndarray
     r_hat: np.ndarray
     divergences: int
-    pareto_k: float = float("nan")
 
     def mean(self) -> dict[str, np.ndarray]:
         """Return the posterior mean of each parameter."""

@@ -1,4 +1,4 @@
-"""Posteriors of the coefficients of a logistic regression: weighted Laplace draws and NUTS.
+"""Posteriors of the coefficients of a logistic regression: Laplace's approximation and NUTS.
 
 The coefficients sampled are ``u``: a coefficient that must be positive is exp(u), all others are u
 itself. The prior is on ``u``, so that the posterior is proper for separable data too.
@@ -28,11 +28,10 @@ from bayescal.regression.objective import (
     cross_entropy_on_host,
     prior_loss,
 )
-from bayescal.regression.weighted import Draws, weighted_draws
+from bayescal.regression.tempered import Draws, tempered_draws
 
 CHAINS = 4
 _WARMUP = 200
-_BLOCK = 1 << 14
 
 
 class Target(NamedTuple):
@@ -132,7 +131,7 @@ def triangle(hessian: np.ndarray) -> np.ndarray:
 def laplace(
     target: Target, num_samples: int, seed: int, scored: ScoreColumns | None = None
 ) -> Draws:
-    """Return draws by :func:`weighted_draws` around the mode of u; ``scored`` as for ``nuts``."""
+    """Return draws by :func:`tempered_draws` around the mode of u; ``scored`` as for ``nuts``."""
     mode, hessian = find_mode(target)
     factor = triangle(hessian)
     sums = _sums(target, mode.x, factor, scored)
@@ -142,7 +141,9 @@ def laplace(
             prior = np.asarray(_prior_value(target, u, np))
         return _log_likelihoods(sums, _constrain(target, u)) - prior
 
-    draws = weighted_draws(log_density, mode.x, factor, num_samples, seed, int(mode.status))
+    draws = tempered_draws(
+        log_density, len(sums.weights), mode.x, factor, num_samples, seed, int(mode.status)
+    )
     return draws._replace(coefficients=_constrain(target, draws.coefficients))
 
 
@@ -270,13 +271,8 @@ def _softplus_sums(thetas: np.ndarray, columns: np.ndarray, weights: np.ndarray)
 def _log_likelihoods(sums: Sums, thetas: np.ndarray) -> np.ndarray:
     """Return log likelihoods (s,) at parameters (s, p), with errors below 1e-7 of the weights."""
     columns, weights, linear = sums
-    half = columns @ weights / 2
-    value = thetas @ (linear - half)
-    step = max(1, _BLOCK // len(weights))
-    for first in range(0, len(thetas), step):
-        part = slice(first, first + step)
-        size = np.abs(thetas[part] @ columns)
-        # softplus(x) = (x + |x|) / 2 + log(1 + exp(-|x|)): single precision does for the last.
-        small = np.exp(-size.astype(np.float32))
-        value[part] -= size @ weights / 2 + np.log1p(small, out=small) @ weights
-    return value
+    size = np.abs(thetas @ columns)
+    # softplus(x) = (x + |x|) / 2 + log(1 + exp(-|x|)): single precision does for the last.
+    small = np.exp(-size.astype(np.float32))
+    value = thetas @ (linear - columns @ weights / 2) - size @ weights / 2
+    return value - np.log1p(small, out=small) @ weights

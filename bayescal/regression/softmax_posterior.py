@@ -10,14 +10,11 @@ import numpy as np
 
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.newton_cg import conjugate_gradients
-from bayescal.regression.posterior import (
-    sample_whitened,
-    triangle,
-)
+from bayescal.regression.posterior import sample_whitened, triangle
 from bayescal.regression.precondition import WHOLE
 from bayescal.regression.softmax_fit import MAX_PRODUCTS, Prepared, fit_on_host
 from bayescal.regression.softmax_objective import Design, Host, evaluate, gather, split
-from bayescal.regression.weighted import Draws, weighted_draws
+from bayescal.regression.tempered import Draws, one_chain, tempered_draws
 
 #: The whole Hessian of more parameters takes too much time and memory.
 MAX_PARAMETERS = 3000
@@ -25,7 +22,6 @@ MAX_PARAMETERS = 3000
 _MAX_NUMBERS = 1 << 28
 #: Of a draw's length, what solving for it may leave: far less than a hundred draws say of it.
 _ERROR = 0.01
-_BLOCK = 1 << 16
 
 
 def sample(
@@ -60,12 +56,12 @@ def sample(
     mode, prepared = fit_on_host(design, penalty, start)
     if p > MAX_PARAMETERS:
         theta = mode.x + _solve_draws(design, penalty, mode.x, prepared, num_samples, seed)
-        return Draws(theta[None], np.full(p, float(num_samples)), np.ones(p), 0, int(mode.status))
+        return one_chain(theta, mode.status)
     with single_threaded_blas():
         factor = triangle(_hessian(design, mode.x) + np.diag(penalty))
     if inference == "laplace":
-        density = partial(_log_density, design, penalty)
-        return weighted_draws(density, mode.x, factor, num_samples, seed, int(mode.status))
+        density, numbers = partial(_log_density, design, penalty), len(design.y) * design.sizes[0]
+        return tempered_draws(density, numbers, mode.x, factor, num_samples, seed, int(mode.status))
     theta, ess, r_hat, divergences = sample_whitened(
         _potential, (design, penalty), mode.x, factor, num_samples, seed
     )
@@ -119,24 +115,18 @@ def _hessian(design: Design[np.ndarray], theta: np.ndarray) -> np.ndarray:
 
 def _log_density(design: Design[np.ndarray], penalty: np.ndarray, theta: np.ndarray) -> np.ndarray:
     """Return log posteriors (s,) at parameters (s, p), with errors below 1e-6 of the weights."""
-    k, rows = design.sizes[0], np.arange(len(design.y))
-    value = -0.5 * theta**2 @ penalty
-    step = max(1, _BLOCK // (len(rows) * k))
-    for first in range(0, len(theta), step):
-        part = slice(first, first + step)
-        matrix, factor, shared = split(theta[part], design.sizes)
-        logits = design.features @ np.swapaxes(matrix, 1, 2) + design.offset
-        if design.x is not None:
-            factor = factor[:, None]
-            if design.shared is not None:
-                factor = factor + (shared @ design.shared.T)[:, :, None]
-            logits += design.x * factor
-        logits -= logits.max(axis=2, keepdims=True)
-        own = logits[:, rows, design.y]
-        # No logit is above zero: single precision does for sums of exponentials.
-        total = np.exp(logits.astype(np.float32)) @ np.ones(k, np.float32)
-        value[part] += (own - np.log(total)) @ design.weights
-    return value
+    matrix, factor, shared = split(theta, design.sizes)
+    logits = design.features @ np.swapaxes(matrix, 1, 2) + design.offset
+    if design.x is not None:
+        factor = factor[:, None]
+        if design.shared is not None:
+            factor = factor + (shared @ design.shared.T)[:, :, None]
+        logits += design.x * factor
+    logits -= logits.max(axis=2, keepdims=True)
+    own = logits[:, np.arange(len(design.y)), design.y]
+    # No logit is above zero: single precision does for sums of exponentials.
+    total = np.exp(logits.astype(np.float32)).sum(axis=2)
+    return (own - np.log(total)) @ design.weights - 0.5 * theta**2 @ penalty
 
 
 def _potential(

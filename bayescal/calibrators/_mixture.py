@@ -120,14 +120,15 @@ def sample_mixture(
     hessian = (np.stack(ends[::2]) - np.stack(ends[1::2])) / (2 * _STEP)
     factor = triangle((hessian + hessian.T) / 2)
     if inference == "laplace":
-        narrow = below.astype(np.float32)
+        # Single precision does for probabilities.
+        narrow, same = np.maximum(below, -1e30).astype(np.float32), same.astype(np.float32)
+        own, ones = narrow[rows, y], np.ones(below.shape[1], np.float32)
 
         def log_density(u: np.ndarray) -> np.ndarray:
             theta = _constrain(u)
-            s, *shares = theta.T[:, :, None]
-            total = np.exp(s.astype(np.float32)[:, :, None] * narrow).sum(axis=2)
-            parts = np.exp(s * data[1]) / total, same, 1 / below.shape[1]
-            mixed = sum(share * part for share, part in zip(shares, parts, strict=True))
+            s, scaled, rest, uniform = theta.T[:, :, None].astype(np.float32)
+            total = np.exp(s[:, :, None] * narrow) @ ones
+            mixed = scaled * (np.exp(s * own) / total) + rest * same + uniform / len(ones)
             prior = np.log(theta[:, 1:]).sum(axis=1) - 0.5 * (u[:, 0] / LOG_SCALE) ** 2
             return np.log(mixed) @ data[3] + prior
 

@@ -125,7 +125,7 @@ def _log_density(design: Design[np.ndarray], penalty: np.ndarray, theta: np.ndar
     logits -= logits.max(axis=2, keepdims=True)
     own = logits[:, np.arange(len(design.y)), design.y]
     # No logit is above zero: single precision does for sums of exponentials.
-    total = np.exp(logits.astype(np.float32)).sum(axis=2)
+    total = np.exp(logits.astype(np.float32)) @ np.ones(design.sizes[0], np.float32)
     return (own - np.log(total)) @ design.weights - 0.5 * theta**2 @ penalty
 
 

@@ -12,8 +12,9 @@ MAX_TEMPERED = 30
 #: Draws that tell whether the posterior is normal, and how far its logarithm may be from that,
 #: times the root of the number of parameters, among which this is shared.
 _PILOT, _NORMAL = 32, 0.07
-#: Of Student's t, from which particles start: the widest scale and the degrees of freedom.
-_WIDTH, _FREEDOM = 5.0, 5
+#: Of Student's t, from which particles start: the least and the largest scale, how far from normal
+#: a posterior must be for the latter, and the degrees of freedom.
+_WIDTHS, _FAR, _FREEDOM = (1.1, 5.0), 0.5, 5
 _PARTICLES, _MOVES, _STAGES, _ENOUGH = 256, 4, 30, 0.2
 #: Numbers in memory at once.
 _BLOCK = 1 << 16
@@ -63,9 +64,9 @@ def tempered_draws(
     deviation below 0.07 sqrt(p)), and for more than 30 parameters, draws are its own, in pairs on
     both sides of the mode. Otherwise particles start from a wide Student's t, and reach the
     posterior by stages: they are resampled by importance weights, a power of the density's ratio
-    of which half are effective, and moved by Metropolis-Hastings steps along differences of others.
-    The effective size is that of means, from the sums over particles of one origin.
-    O(num_samples) densities for each of four moves in each of up to 30 stages.
+    of which half are effective, and, unless that suffices, moved by Metropolis-Hastings steps along
+    differences of others. The effective size is that of means, from sums over particles of one
+    origin. O(num_samples) densities, and for each of four moves in each of up to 30 stages.
 
     Parameters
     ----------
@@ -90,11 +91,14 @@ def tempered_draws(
 
     with np.errstate(all="ignore"):
         pilot = antithetic(np.zeros(p), np.eye(p), _PILOT, seed)
-        excess = np.std(measure(pilot) + 0.5 * np.sum(pilot**2, 1)) if p <= MAX_TEMPERED else 0.0
-        if excess < _NORMAL * np.sqrt(p):
+        excess = np.std(measure(pilot) + 0.5 * np.sum(pilot**2, axis=1)) / np.sqrt(p)
+        if excess < _NORMAL or p > MAX_TEMPERED:
             return one_chain(antithetic(mode, factor, num_samples, seed), status)
         rng = np.random.default_rng(seed)
-        z, ess = _particles(measure, factor, max(num_samples, _PARTICLES), rng)
+        # As wide as the posterior is far from normal; of many parameters width costs more stages.
+        far = excess / _FAR if excess < _FAR else 1.0
+        width = max(_WIDTHS[0], 1 + (_WIDTHS[1] - 1) * (far * min(1, 3 / p)) ** 2)
+        z, ess = _particles(measure, factor, width, max(num_samples, _PARTICLES), rng)
     known = one_chain(mode + rng.permutation(z)[:num_samples] @ factor.T, status)
     return known._replace(ess=np.minimum(ess, num_samples))
 
@@ -102,12 +106,12 @@ def tempered_draws(
 def _particles(
     measure: Callable[[np.ndarray], np.ndarray],
     factor: np.ndarray,
+    width: float,
     n: int,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return particles (n, p), and effective sizes (p,) of means of their products with F'."""
     p = len(factor)
-    width = 1 + (_WIDTH - 1) * min(1, 3 / p) ** 2
 
     def begin(z: np.ndarray) -> np.ndarray:
         return -(_FREEDOM + p) / 2 * np.log1p(np.sum(z**2, axis=1) / (_FREEDOM * width**2))
@@ -124,6 +128,12 @@ def _particles(
         total = np.cumsum(_weights(step * (last - first)))
         chosen = np.searchsorted(total, (np.arange(n) + rng.random()) / n * total[-1])
         z, origin, first, last = z[chosen], origin[chosen], first[chosen], last[chosen]
+        apart = (z - z.mean(axis=0)) @ factor.T
+        together = np.zeros((n, p))
+        np.add.at(together, origin, apart)
+        ess = n * np.sum(apart**2, axis=0) / np.maximum(np.sum(together**2, axis=0), 1e-300)
+        if heat == 1 and ess.min() > _ENOUGH * n:
+            break
         for _ in range(_MOVES):
             length = 2.38 / np.sqrt(2 * p) * rng.choice([0.3, 1.0], (n, 1))
             new = z + length * (z[rng.permutation(n)] - z[rng.permutation(n)])
@@ -131,12 +141,6 @@ def _particles(
             gain = (1 - heat) * (ends[0] - first) + heat * (ends[1] - last)
             taken = np.log(rng.random(n)) < gain
             z[taken], first[taken], last[taken] = new[taken], ends[0][taken], ends[1][taken]
-        apart = (z - z.mean(axis=0)) @ factor.T
-        together = np.zeros((n, p))
-        np.add.at(together, origin, apart)
-        ess = n * np.sum(apart**2, axis=0) / np.maximum(np.sum(together**2, axis=0), 1e-300)
-        if heat == 1 and ess.min() > _ENOUGH * n:
-            break
     return z, np.maximum(ess, 1)
 
 

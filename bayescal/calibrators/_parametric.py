@@ -32,8 +32,9 @@ class ParametricCalibrator(Calibrator):
     Parameters
     ----------
     inference : {"map", "laplace", "nuts"}
-        The best parameters, or a posterior under a weak prior: its normal approximation, or four
-        chains of the no-U-turn sampler. With a posterior, predictions are posterior means.
+        The best parameters, or a posterior under a weak prior: its normal approximation (where that
+        is poor, sequential Monte Carlo from it), or four chains of the no-U-turn sampler. With a
+        posterior, predictions are posterior means.
     num_samples : int
         Draws from the posterior, of all chains.
     random_state : int, RandomState or None

@@ -58,8 +58,8 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         coefficient of the features as they are. With a prior the intercept at the features' means
         is Cauchy(0, 10).
     inference : {"map", "laplace", "nuts"}
-        The optimum alone, or the posterior: its normal approximation, or four chains of the
-        no-U-turn sampler. With a posterior, which needs ``coef_prior`` or ``penalty="l2"``,
+        The optimum alone, or the posterior: its normal approximation (where that is poor,
+        sequential Monte Carlo from it), or four chains of the no-U-turn sampler. With a posterior, which needs ``coef_prior`` or ``penalty="l2"``,
         predictions are posterior means.
     folds : int
         Of cross-validation: stratified, and by what rows hold, whatever their order.

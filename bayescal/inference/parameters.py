@@ -24,7 +24,7 @@ class ParameterPosterior:
         ``"laplace"`` or ``"nuts"``.
     ess, r_hat : arrays of shape (p,)
         Effective sample size and split R-hat of each fitted coefficient: by ``nuts`` measured,
-        by ``laplace`` the number of draws and one, as these are independent.
+        by ``laplace`` the number of independent draws or that of sequential Monte Carlo, and one.
     divergences : int
         Divergent transitions of ``nuts``.
     """

@@ -1,0 +1,93 @@
+"""Draws by sequential Monte Carlo from Laplace's approximation, against known distributions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bayescal.regression.tempered import MAX_TEMPERED, antithetic, tempered_draws
+
+SHAPES = np.array([0.4, 1.0, 5.0])
+
+
+def log_gammas(u: np.ndarray) -> np.ndarray:
+    """Return the log density (s,) of logarithms of gamma variables: a long tail to the left."""
+    return (SHAPES * u - np.exp(u)).sum(axis=1)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_tails_are_those_of_a_skewed_distribution(turned: bool) -> None:
+    turn = stats.special_ortho_group.rvs(3, random_state=0) if turned else np.eye(3)
+    draws = tempered_draws(
+        lambda u: log_gammas(u @ turn),
+        3,
+        turn @ np.log(SHAPES),
+        turn / np.sqrt(SHAPES),
+        20_000,
+        seed=0,
+    )
+    assert draws.coefficients.shape == (1, 20_000, 3) and draws.r_hat.tolist() == [1.0] * 3
+    assert ((draws.ess > 4000) & (draws.ess <= 20_000)).all()
+    values = np.exp(draws.coefficients[0] @ turn)
+    for level in (0.005, 0.05, 0.5, 0.95, 0.995):
+        share = (values < stats.gamma.ppf(level, SHAPES)).mean(axis=0)
+        error = np.sqrt(level * (1 - level) / draws.ess.min())
+        assert (np.abs(share - level) < 4.5 * error).all()
+
+
+def test_effective_sizes_are_those_of_means() -> None:
+    """The variance of means over seeds is that of the distribution over the effective size."""
+    ends = [
+        tempered_draws(log_gammas, 3, np.log(SHAPES), np.diag(SHAPES**-0.5), 300, seed)
+        for seed in range(60)
+    ]
+    means = np.stack([each.coefficients[0].mean(axis=0) for each in ends])
+    expected = np.array([stats.loggamma(a).var() for a in SHAPES])
+    exact = np.array([stats.loggamma(a).mean() for a in SHAPES])
+    ratio = np.mean((means - exact) ** 2 / expected * np.stack([e.ess for e in ends]), axis=0)
+    assert ((ratio > 0.4) & (ratio < 2.5)).all()
+
+
+def test_a_normal_posterior_keeps_pairs() -> None:
+    mode, factor = np.array([1.0, -2.0]), np.array([[2.0, 0.0], [1.0, 0.5]])
+    inverse = np.linalg.inv(factor @ factor.T)
+
+    def log_density(u: np.ndarray) -> np.ndarray:
+        return -0.5 * np.einsum("si,ij,sj->s", u - mode, inverse, u - mode)
+
+    draws = tempered_draws(log_density, 2, mode, factor, 501, seed=3)
+    np.testing.assert_array_equal(draws.coefficients[0], antithetic(mode, factor, 501, 3))
+    assert draws.ess.tolist() == [501.0, 501.0]
+
+
+def test_a_support_with_an_end_and_few_draws() -> None:
+    """Where the density is not a number it is zero."""
+
+    def log_density(u: np.ndarray) -> np.ndarray:
+        return np.where(u[:, 0] > -0.5, -0.5 * u[:, 0] ** 2, np.nan)
+
+    draws = tempered_draws(log_density, 1, np.zeros(1), np.eye(1), 4000, seed=0)
+    u = draws.coefficients[0, :, 0]
+    assert u.min() > -0.5
+    law = stats.truncnorm(-0.5, np.inf)
+    assert np.abs((u < law.ppf(0.05)).mean() - 0.05) < 4.5 * np.sqrt(0.0475 / draws.ess[0])
+    few = tempered_draws(log_density, 1, np.zeros(1), np.eye(1), 3, seed=0)
+    assert few.coefficients.shape == (1, 3, 1) and (few.ess <= 3).all()
+    again = tempered_draws(log_density, 1, np.zeros(1), np.eye(1), 4000, seed=0)
+    np.testing.assert_array_equal(draws.coefficients, again.coefficients)
+
+
+def test_a_density_with_almost_no_width_stays_finite() -> None:
+    draws = tempered_draws(
+        lambda u: -1e300 * np.abs(u).sum(axis=1), 2, np.zeros(2), np.eye(2), 100, seed=0
+    )
+    assert np.isfinite(draws.coefficients).all() and (draws.ess >= 1).all()
+
+
+def test_many_parameters_keep_the_normal_approximation() -> None:
+    p = MAX_TEMPERED + 1
+    draws = tempered_draws(
+        lambda u: -np.abs(u).sum(axis=1), p, np.zeros(p), np.eye(p), 10, seed=0
+    )
+    np.testing.assert_array_equal(draws.coefficients[0], antithetic(np.zeros(p), np.eye(p), 10, 0))

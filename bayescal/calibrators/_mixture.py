@@ -114,11 +114,9 @@ def sample_mixture(
     # Another scale than 1, at which the first two parts would be one and the same.
     first = np.clip(np.log(max(start[0], 1e-4)), -3, 3) or 0.1
     begin = np.array([first, *np.log(shares[:2] / shares[2])])
-    with np.errstate(all="ignore"):
-        found: Any = minimize(_loss, begin, args=data, jac=True, method="BFGS")
-        mode = found.x
-        steps = [sign * step for step in _STEP * np.eye(3) for sign in (1, -1)]
-        ends = [_loss(mode + step, *data)[1] for step in steps]
+    found: Any = minimize(_loss, begin, args=data, jac=True, method="BFGS")
+    mode = found.x
+    ends = [_loss(mode + sign * step, *data)[1] for step in _STEP * np.eye(3) for sign in (1, -1)]
     hessian = (np.stack(ends[::2]) - np.stack(ends[1::2])) / (2 * _STEP)
     factor = triangle((hessian + hessian.T) / 2)
     if inference == "laplace":

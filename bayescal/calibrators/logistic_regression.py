@@ -59,7 +59,8 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         is Cauchy(0, 10).
     inference : {"map", "laplace", "nuts"}
         The optimum alone, or the posterior: its normal approximation (where that is poor,
-        sequential Monte Carlo from it), or four chains of the no-U-turn sampler. With a posterior, which needs ``coef_prior`` or ``penalty="l2"``,
+        sequential Monte Carlo from it), or four chains of the no-U-turn sampler. With a posterior,
+        which needs ``coef_prior`` or ``penalty="l2"``,
         predictions are posterior means.
     folds : int
         Of cross-validation: stratified, and by what rows hold, whatever their order.

@@ -14,7 +14,7 @@ MAX_TEMPERED = 30
 _PILOT, _NORMAL = 32, 0.07
 #: Of Student's t, from which particles start: the least and the largest scale, how far from normal
 #: a posterior must be for the latter, and the degrees of freedom.
-_WIDTHS, _FAR, _FREEDOM = (1.1, 5.0), 0.5, 5
+_WIDTHS, _FAR, _FREEDOM = (1.1, 5.0), 0.3, 5
 _PARTICLES, _MOVES, _STAGES, _ENOUGH = 256, 4, 30, 0.2
 #: Numbers in memory at once.
 _BLOCK = 1 << 16

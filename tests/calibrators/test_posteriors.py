@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import bayescal as bc
 from bayescal.calibrators._parametric import ParametricCalibrator, warn_of_draws
-from bayescal.regression.posterior import Draws
+from bayescal.regression.tempered import Draws
 from tests.calibrators.cases import DEFAULTS, Case, each, make
 
 PARAMETRIC = [case for case in DEFAULTS if issubclass(case.calibrator, ParametricCalibrator)]

@@ -12,6 +12,7 @@ from scipy import optimize, stats
 from scipy.special import expit
 
 from bayescal._core.optimise import Status
+from bayescal.regression import tempered
 from bayescal.regression.compress import NODES, compress
 from bayescal.regression.objective import BinaryDesign, Prior
 from bayescal.regression.posterior import ScoreColumns, Target, _sums, find_mode, laplace, nuts
@@ -105,7 +106,11 @@ def check_normal(u: Array, mode: Array, hessian: Array) -> None:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_draws_of_laplace_are_normal_with_the_inverse_hessian(name: str) -> None:
+def test_draws_of_laplace_are_normal_with_the_inverse_hessian(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the posterior counts as normal."""
+    monkeypatch.setattr(tempered, "_NORMAL", np.inf)
     columns, positive, laws = TARGETS[name]
     goal = target(columns, Y, W, positive, laws)
     draws = laplace(goal, 20_000, seed=1)
@@ -143,15 +148,13 @@ def check_expectation(values: Array, expected: float) -> None:
     assert abs(values.mean() - expected) < 4.5 * values.std() / np.sqrt(ess)
 
 
-@pytest.mark.slow
-def test_chains_against_quadrature_with_a_prior_of_ones_own() -> None:
-    """Few rows and a prior that pulls: the posterior is not normal."""
+def own_prior() -> tuple[Target, Array, Array, Array]:
+    """Return a target of few rows and a prior that pulls, not normal, and its mass on a grid."""
     z, y, w = make(12, seed=5)
     goal = target(np.stack([np.ones(12), z]), y, w, [0, 0], [(True, 10.0), CAUCHY])
     goal = goal._replace(
         distribution=dist.StudentT(3.0, 1.5, 0.4), distributed=np.array([0.0, 1.0])
     )
-    draws = nuts(goal, 4000, seed=0)
     a, b = np.meshgrid(np.linspace(-12, 12, 401), np.linspace(-6, 14, 801), indexing="ij")
     log = stats.cauchy(0, 10).logpdf(a) + stats.t(3, 1.5, 0.4).logpdf(b)
     for zi, yi, wi in zip(z, y, w, strict=True):
@@ -160,6 +163,13 @@ def test_chains_against_quadrature_with_a_prior_of_ones_own() -> None:
     mass /= mass.sum()
     # Nothing is missing at the edges of the grid.
     assert max(mass[[0, -1]].sum(), mass[:, [0, -1]].sum()) < 1e-4
+    return goal, a, b, mass
+
+
+@pytest.mark.slow
+def test_chains_against_quadrature_with_a_prior_of_ones_own() -> None:
+    goal, a, b, mass = own_prior()
+    draws = nuts(goal, 4000, seed=0)
     theta = draws.coefficients
     assert theta.shape == (4, 1000, 2) and draws.divergences == 0
     assert (draws.r_hat < 1.01).all() and (draws.ess > 400).all()
@@ -169,6 +179,19 @@ def test_chains_against_quadrature_with_a_prior_of_ones_own() -> None:
         check_expectation((theta[..., j] - mean) ** 2, float((mass * (grid - mean) ** 2).sum()))
         middle = float(theta[..., j].mean())
         check_expectation((theta[..., j] <= middle) * 1.0, float(mass[grid <= middle].sum()))
+
+
+def test_tails_by_laplace_against_quadrature_with_a_prior_of_ones_own() -> None:
+    goal, a, b, mass = own_prior()
+    draws = laplace(goal, 20_000, seed=0)
+    assert draws.coefficients.shape == (1, 20_000, 2) and (draws.ess > 4000).all()
+    for theta, ess, grid in zip(draws.coefficients[0].T, draws.ess, (a, b), strict=True):
+        mean, variance = (mass * grid).sum(), (mass * (grid - (mass * grid).sum()) ** 2).sum()
+        assert abs(theta.mean() - mean) < 4.5 * np.sqrt(variance / ess)
+        # Half a cell of the grid moves the levels by less than 0.003.
+        for level in (0.01, 0.05, 0.5, 0.95, 0.99):
+            share = mass[grid <= np.quantile(theta, level)].sum()
+            assert abs(share - level) < 4.5 * np.sqrt(level * (1 - level) / ess) + 0.003
 
 
 SETS = {

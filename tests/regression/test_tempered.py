@@ -87,7 +87,5 @@ def test_a_density_with_almost_no_width_stays_finite() -> None:
 
 def test_many_parameters_keep_the_normal_approximation() -> None:
     p = MAX_TEMPERED + 1
-    draws = tempered_draws(
-        lambda u: -np.abs(u).sum(axis=1), p, np.zeros(p), np.eye(p), 10, seed=0
-    )
+    draws = tempered_draws(lambda u: -np.abs(u).sum(axis=1), p, np.zeros(p), np.eye(p), 10, seed=0)
     np.testing.assert_array_equal(draws.coefficients[0], antithetic(np.zeros(p), np.eye(p), 10, 0))

@@ -3,8 +3,8 @@
     python benchmarks/bench_laplace.py [--json benchmarks/results/bench_laplace.json]
         [--repeats 1000] [--case NAME ...] [--rows 60 ...]
 
-Rows of the table named "normal" are draws of the normal approximation alone; a temperature's come
-from its distribution function.
+Rows named "normal" are draws of the normal approximation alone (a temperature's always come from
+its distribution function). In the file, what was found of other cases stays.
 
 Parameters are drawn from a calibrator's own prior, labels from its probabilities, and the
 posterior by ``inference="laplace"``: the share of draws below the truth is then uniform if the
@@ -187,9 +187,8 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     rows = []
-    print(
-        f"{'case':22} {'rows':>5} {'draws':8} {'parameters':>15} {'probabilities':>15}    ess  < 0.1"
-    )
+    heads = f"{'parameters':>15} {'probabilities':>15}    ess   <0.1"
+    print(f"{'case':22} {'rows':>5} {'draws':8} {heads}")
     for name in options.case:
         for n, kind in itertools.product(options.rows, ("normal", "tempered")):
             normal = np.inf if kind == "normal" else tempered._NORMAL
@@ -200,9 +199,12 @@ def main() -> None:
             ends = [f"{low:.3f} / {high:.3f}" for low, high in list(row.values())[:2]]
             size = f"{row['ess_median']:6.2f} {row['ess_below_0.1']:6.3f}"
             print(f"{name:22} {n:5} {kind:8} {ends[0]:>15} {ends[1]:>15} {size}", flush=True)
-            rows.append({"case": name, "rows": n, "draws": kind, "seconds": round(each, 4), **row})
+            facts = {"case": name, "rows": n, "draws": kind, "repeats": options.repeats}
+            rows.append({**facts, "seconds": round(each, 4), **row})
     if options.json:
-        facts = {"level": LEVEL, "draws": DRAWS, "repeats": options.repeats, "rows": rows}
+        kept = json.loads(options.json.read_text())["rows"] if options.json.exists() else []
+        rows = [row for row in kept if row["case"] not in options.case] + rows
+        facts = {"level": LEVEL, "draws": DRAWS, "rows": rows}
         options.json.write_text(json.dumps(facts, indent=1) + "\n")
 
 

@@ -60,8 +60,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
     inference : {"map", "laplace", "nuts"}
         The optimum alone, or the posterior: its normal approximation (where that is poor,
         sequential Monte Carlo from it), or four chains of the no-U-turn sampler. With a posterior,
-        which needs ``coef_prior`` or ``penalty="l2"``,
-        predictions are posterior means.
+        which needs ``coef_prior`` or ``penalty="l2"``, predictions are posterior means.
     folds : int
         Of cross-validation: stratified, and by what rows hold, whatever their order.
     num_samples : int

@@ -11,7 +11,7 @@ import numpy as np
 MAX_TEMPERED = 30
 #: Draws that tell whether the posterior is normal, and how far its logarithm may be from that,
 #: times the root of the number of parameters, among which this is shared.
-_PILOT, _NORMAL = 32, 0.07
+_PILOT, _NORMAL = 64, 0.05
 #: Of Student's t, from which particles start: the least and the largest scale, how far from normal
 #: a posterior must be for the latter, and the degrees of freedom.
 _WIDTHS, _FAR, _FREEDOM = (1.1, 5.0), 0.3, 5
@@ -60,8 +60,8 @@ def tempered_draws(
 ) -> Draws:
     """Return draws (1, num_samples, p) by sequential Monte Carlo, or by Laplace's approximation.
 
-    Where this is the posterior, as far as 32 draws of it say (log densities differ with a standard
-    deviation below 0.07 sqrt(p)), and for more than 30 parameters, draws are its own, in pairs on
+    Where this is the posterior, as far as 64 draws of it say (log densities differ with a standard
+    deviation below 0.05 sqrt(p)), and for more than 30 parameters, draws are its own, in pairs on
     both sides of the mode. Otherwise particles start from a wide Student's t, and reach the
     posterior by stages: they are resampled by importance weights, a power of the density's ratio
     of which half are effective, and, unless that suffices, moved by Metropolis-Hastings steps along

@@ -16,8 +16,8 @@ _PILOT, _NORMAL = 64, 0.05
 #: a posterior must be for the latter, and the degrees of freedom.
 _WIDTHS, _FAR, _FREEDOM = (1.1, 5.0), 0.3, 5
 _PARTICLES, _MOVES, _STAGES, _ENOUGH = 256, 4, 30, 0.2
-#: Numbers in memory at once.
-_BLOCK = 1 << 16
+#: Numbers in memory at once, and the least log density, less that at the mode.
+_BLOCK, _LEAST = 1 << 16, -1000.0
 
 
 class Draws(NamedTuple):
@@ -87,9 +87,10 @@ def tempered_draws(
     def measure(z: np.ndarray) -> np.ndarray:
         u = mode + z @ factor.T
         value = np.concatenate([log_density(u[i : i + block]) for i in range(0, len(u), block)])
-        return np.where(np.isnan(value), -np.inf, value)
+        return np.fmax(value - top, _LEAST)
 
     with np.errstate(all="ignore"):
+        top = log_density(mode[None])
         pilot = antithetic(np.zeros(p), np.eye(p), _PILOT, seed)
         excess = np.std(measure(pilot) + 0.5 * np.sum(pilot**2, axis=1)) / np.sqrt(p)
         if excess < _NORMAL or p > MAX_TEMPERED:
@@ -121,7 +122,7 @@ def _particles(
     first, last = begin(z), measure(z)
     for stage in range(_STAGES):
         step = 1 - heat
-        while step > 1e-9 and stage < _STAGES // 2 and _size(step * (last - first)) < n / 2:
+        while stage < _STAGES // 2 and _size(step * (last - first)) < n / 2:
             step /= 2
         heat += step
         # Systematic resampling.
@@ -132,6 +133,8 @@ def _particles(
         together = np.zeros((n, p))
         np.add.at(together, origin, apart)
         ess = n * np.sum(apart**2, axis=0) / np.maximum(np.sum(together**2, axis=0), 1e-300)
+        # Few origins are close to their own mean.
+        ess *= 1 - np.sum((np.bincount(origin) / n) ** 2)
         if heat == 1 and ess.min() > _ENOUGH * n:
             break
         for _ in range(_MOVES):

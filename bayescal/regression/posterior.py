@@ -274,5 +274,7 @@ def _log_likelihoods(sums: Sums, thetas: np.ndarray) -> np.ndarray:
     size = np.abs(thetas @ columns)
     # softplus(x) = (x + |x|) / 2 + log(1 + exp(-|x|)): single precision does for the last.
     small = np.exp(-size.astype(np.float32))
-    value = thetas @ (linear - columns @ weights / 2) - size @ weights / 2
+    total = size @ weights
+    # Less what rounding may have added, which counts only where lines are huge.
+    value = thetas @ (linear - columns @ weights / 2) - total / 2 - 1e-12 * total
     return value - np.log1p(small, out=small) @ weights

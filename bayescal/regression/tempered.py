@@ -68,13 +68,8 @@ def tempered_draws(
     differences of others. The effective size is that of means, from sums over particles of one
     origin. O(num_samples) densities, and for each of four moves in each of up to 30 stages.
 
-    Parameters
-    ----------
-    log_density : callable
-        Takes (s, p), returns (s,), up to a constant, by ``numbers`` numbers in memory for each.
-    mode, factor : arrays of shape (p,) and (p, p)
-        Factor F of the covariance F F'.
-    num_samples, seed, status : int
+    ``log_density`` takes (s, p), returns (s,), up to a constant, by ``numbers`` numbers in memory
+    for each; ``factor`` is F (p, p) of the covariance F F'.
 
     References
     ----------
@@ -126,7 +121,7 @@ def _particles(
             step /= 2
         heat += step
         # Systematic resampling.
-        total = np.cumsum(_weights(step * (last - first)))
+        total = np.cumsum(np.exp(step * (last - first - np.max(last - first))))
         chosen = np.searchsorted(total, (np.arange(n) + rng.random()) / n * total[-1])
         z, origin, first, last = z[chosen], origin[chosen], first[chosen], last[chosen]
         apart = (z - z.mean(axis=0)) @ factor.T
@@ -147,10 +142,6 @@ def _particles(
     return z, np.maximum(ess, 1)
 
 
-def _weights(log_weights: np.ndarray) -> np.ndarray:
-    return np.exp(log_weights - log_weights.max())
-
-
 def _size(log_weights: np.ndarray) -> float:
-    weights = _weights(log_weights)
+    weights = np.exp(log_weights - log_weights.max())
     return float(weights.sum() ** 2 / np.sum(weights**2))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from scipy import stats
 
 from bayescal.regression.tempered import MAX_TEMPERED, antithetic, tempered_draws
@@ -16,23 +15,22 @@ def log_gammas(u: np.ndarray) -> np.ndarray:
     return (SHAPES * u - np.exp(u)).sum(axis=1)
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_tails_are_those_of_a_skewed_distribution(turned: bool) -> None:
-    turn = stats.special_ortho_group.rvs(3, random_state=0) if turned else np.eye(3)
+def test_tails_are_those_of_a_skewed_distribution() -> None:
+    turn = stats.special_ortho_group.rvs(3, random_state=0)
     shares = []
     levels = np.array([0.005, 0.05, 0.5, 0.95, 0.995])[:, None]
     ends = stats.gamma.ppf(levels, SHAPES)
     factor = turn / np.sqrt(SHAPES)
-    for seed in range(16):
+    for seed in range(12):
         draws = tempered_draws(
-            lambda u: log_gammas(u @ turn), 3, turn @ np.log(SHAPES), factor, 4000, seed
+            lambda u: log_gammas(u @ turn), 3, turn @ np.log(SHAPES), factor, 2000, seed
         )
-        assert draws.coefficients.shape == (1, 4000, 3) and draws.r_hat.tolist() == [1.0] * 3
-        assert ((draws.ess > 800) & (draws.ess <= 4000)).all()
+        assert draws.coefficients.shape == (1, 2000, 3) and draws.r_hat.tolist() == [1.0] * 3
+        assert ((draws.ess > 400) & (draws.ess <= 2000)).all()
         values = np.exp(draws.coefficients[0] @ turn)
         shares.append((values[:, None] < ends).mean(axis=0))
     # By the spread between runs, whatever effective sizes say.
-    error = np.std(shares, axis=0, ddof=1) / np.sqrt(16)
+    error = np.std(shares, axis=0, ddof=1) / np.sqrt(12)
     assert (np.abs(np.mean(shares, axis=0) - levels) < 4.5 * error).all()
 
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -192,15 +191,13 @@ def main() -> None:
     for name in options.case:
         for n, kind in itertools.product(options.rows, ("normal", "tempered")):
             normal = np.inf if kind == "normal" else tempered._NORMAL
-            start = time.perf_counter()
             with _replaced(tempered, "_NORMAL", normal):
                 row = simulate(CASES[name], n, options.repeats, seed=1)
-            each = (time.perf_counter() - start) / options.repeats
             ends = [f"{low:.3f} / {high:.3f}" for low, high in list(row.values())[:2]]
             size = f"{row['ess_median']:6.2f} {row['ess_below_0.1']:6.3f}"
             print(f"{name:22} {n:5} {kind:8} {ends[0]:>15} {ends[1]:>15} {size}", flush=True)
             facts = {"case": name, "rows": n, "draws": kind, "repeats": options.repeats}
-            rows.append({**facts, "seconds": round(each, 4), **row})
+            rows.append({**facts, **row})
     if options.json:
         kept = json.loads(options.json.read_text())["rows"] if options.json.exists() else []
         rows = [row for row in kept if row["case"] not in options.case] + rows

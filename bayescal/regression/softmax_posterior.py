@@ -56,7 +56,7 @@ def sample(
     mode, prepared = fit_on_host(design, penalty, start)
     if p > MAX_PARAMETERS:
         theta = mode.x + _solve_draws(design, penalty, mode.x, prepared, num_samples, seed)
-        return one_chain(theta, mode.status)
+        return one_chain(theta, int(mode.status))
     with single_threaded_blas():
         factor = triangle(_hessian(design, mode.x) + np.diag(penalty))
     if inference == "laplace":

@@ -38,7 +38,7 @@ class Draws(NamedTuple):
 def one_chain(draws: np.ndarray, status: int = 0) -> Draws:
     """Return independent draws (num_samples, p), and what is known of them."""
     n, p = draws.shape
-    return Draws(draws[None], np.full(p, float(n)), np.ones(p), 0, int(status))
+    return Draws(draws[None], np.full(p, float(n)), np.ones(p), 0, status)
 
 
 def antithetic(mode: np.ndarray, factor: np.ndarray, num_samples: int, seed: int) -> np.ndarray:

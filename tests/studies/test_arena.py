@@ -50,6 +50,10 @@ def test_comparison_by_hand() -> None:
     assert found["win_rate"] == pytest.approx((1 + 0 + 0.5) / 3)
     assert found["difference"] == pytest.approx(((-0.1 + 0.3) / 2 + 0) / 2)
     assert found["error"] == pytest.approx(np.std([0.1, 0], ddof=1) / np.sqrt(2))
+    assert found["win_error"] == pytest.approx(0)
+    found = arena.compare({**ours, "e": 1.5}, theirs, groups)
+    assert found["win_rate"] == pytest.approx(1.5 / 4)
+    assert found["win_error"] == pytest.approx(np.std([1 / 2, 1 / 4], ddof=1) / np.sqrt(2))
 
 
 def test_experiments_of_both_kinds(folder: Path) -> None:
@@ -112,6 +116,16 @@ def test_further_opponents(folder: Path, tmp_path: Path) -> None:
     assert found["means"]["several classes"]["methods"]["even"]["log_loss"] == pytest.approx(
         np.log(3)
     )
+
+
+def test_parts_by_folder(folder: Path, tmp_path: Path) -> None:
+    more = tmp_path / "more"
+    more.mkdir()
+    (folder / "tab-two-a.npz").rename(more / "tab-three-a.npz")
+    found = arena.run([folder, more], tmp_path, methods=["temperature"])["comparisons"]
+    counts = {part: own["uncalibrated"]["log_loss"]["experiments"] for part, own in found.items()}
+    own = {f"binary, {folder.name}": 3, "binary, more": 1}
+    assert counts == {"binary": 4, "several classes": 1, **own}
 
 
 def test_parts_by_size(folder: Path, tmp_path: Path) -> None:

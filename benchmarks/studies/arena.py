@@ -146,10 +146,10 @@ def read_experiment(name: str, path: Path) -> Experiment:
 
 
 def _two_columns(probs: np.ndarray) -> np.ndarray:
-    """Return two columns as the second and its complement: single precision makes them differ."""
+    """Return two columns that sum to one: those of single precision do not, to double."""
     if probs.shape[1] > 2:
         return probs
-    return np.stack([1 - probs[:, 1], probs[:, 1]], axis=1)
+    return probs / probs.sum(axis=1, keepdims=True)
 
 
 def evaluate(experiment: Experiment, method: str) -> dict[str, float] | None:

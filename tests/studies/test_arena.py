@@ -62,6 +62,11 @@ def test_experiments_of_both_kinds(folder: Path) -> None:
     table = arena.read_experiment("tab-one-b", found["tab-one-b"])
     assert (table.group, table.inputs, table.scores.shape) == ("tab-one", "probs", (90, 2))
     np.testing.assert_allclose(table.scores.sum(axis=1), 1, rtol=1e-15)
+    certain = np.array([[1e-12, 1], [1, 1e-30]], np.float32)
+    np.savez(folder / "sure", pc=certain, yc=[1, 0], pt=certain, yt=[1, 0])
+    np.testing.assert_allclose(
+        arena.read_experiment("sure", folder / "sure.npz").scores, certain, rtol=1e-11
+    )
     net = arena.read_experiment("cnn-net", found["cnn-net"])
     order = np.random.default_rng(0).permutation(600)
     with np.load(folder / "net.npz") as file:

@@ -17,7 +17,8 @@ Whatever was chosen was chosen on the scores above, on the networks, and on 17 b
         --method auto --installed --out RESULTS
     python -m benchmarks.studies arena --data OUT/made --method auto --installed --out RESULTS/made
 
-writes and judges others, by a protocol that was fixed before its one run:
+writes and judges others, by a protocol that was fixed before it ran. (It ran twice: the first time
+had read two columns of single precision as the second and its complement, for all methods alike.)
 
 - models that served no choice: :func:`fresh_models`;
 - four collections, each a folder: ``adult`` (the census, other targets than the income), ``mulan``

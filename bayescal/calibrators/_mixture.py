@@ -132,7 +132,9 @@ def sample_mixture(
             prior = np.log(theta[:, 1:]).sum(axis=1) - 0.5 * (u[:, 0] / LOG_SCALE) ** 2
             return np.log(mixed) @ data[3] + prior
 
-        drawn = tempered_draws(log_density, below.size, mode, factor, num_samples, seed)
+        drawn = tempered_draws(
+            log_density, below.size, mode, factor, num_samples, seed, weight=float(data[3].sum())
+        )
         return drawn._replace(coefficients=_constrain(drawn.coefficients))
     u, ess, r_hat, divergences = sample_whitened(_potential, data, mode, factor, num_samples, seed)
     return Draws(_constrain(u), ess, r_hat, divergences, Status.CONVERGED)

@@ -141,9 +141,9 @@ def laplace(
             prior = np.asarray(_prior_value(target, u, np))
         return _log_likelihoods(sums, _constrain(target, u)) - prior
 
-    draws = tempered_draws(
-        log_density, len(sums.weights), mode.x, factor, num_samples, seed, int(mode.status)
-    )
+    size, weight = len(sums.weights), float(np.sum(sums.weights))
+    status = int(mode.status)
+    draws = tempered_draws(log_density, size, mode.x, factor, num_samples, seed, status, weight)
     return draws._replace(coefficients=_constrain(target, draws.coefficients))
 
 

@@ -61,7 +61,9 @@ def sample(
         factor = triangle(_hessian(design, mode.x) + np.diag(penalty))
     if inference == "laplace":
         density, numbers = partial(_log_density, design, penalty), len(design.y) * design.sizes[0]
-        return tempered_draws(density, numbers, mode.x, factor, num_samples, seed, int(mode.status))
+        weight = float(design.weights.sum())
+        status = int(mode.status)
+        return tempered_draws(density, numbers, mode.x, factor, num_samples, seed, status, weight)
     theta, ess, r_hat, divergences = sample_whitened(
         _potential, (design, penalty), mode.x, factor, num_samples, seed
     )

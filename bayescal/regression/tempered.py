@@ -12,10 +12,14 @@ MAX_TEMPERED = 30
 #: Draws that tell whether the posterior is normal, and how far its logarithm may be from that,
 #: times the root of the number of parameters, among which this is shared.
 _PILOT, _NORMAL = 64, 0.05
+#: Of log densities with an error of 1e-7 for each row, the weight of rows that tells them apart.
+_HEAVY = 1e5
 #: Of Student's t, from which particles start: the least and the largest scale, how far from normal
 #: a posterior must be for the latter, and the degrees of freedom.
 _WIDTHS, _FAR, _FREEDOM = (1.1, 5.0), 0.3, 5
 _PARTICLES, _MOVES, _STAGES, _ENOUGH = 256, 4, 30, 0.2
+#: Standard deviations of the beginning that the mean of particles may move.
+_LOST = 4
 #: Numbers in memory at once, and the least log density, less that at the mode.
 _BLOCK, _LEAST = 1 << 16, -1000.0
 
@@ -57,16 +61,18 @@ def tempered_draws(
     num_samples: int,
     seed: int,
     status: int = 0,
+    weight: float = 0.0,
 ) -> Draws:
     """Return draws (1, num_samples, p) by sequential Monte Carlo, or by Laplace's approximation.
 
     Where this is the posterior, as far as 64 draws of it say (log densities differ with a standard
-    deviation below 0.05 sqrt(p)), and for more than 30 parameters, draws are its own, in pairs on
-    both sides of the mode. Otherwise particles start from a wide Student's t, and reach the
-    posterior by stages: they are resampled by importance weights, a power of the density's ratio
-    of which half are effective, and, unless that suffices, moved by Metropolis-Hastings steps along
-    differences of others. The effective size is that of means, from sums over particles of one
-    origin. O(num_samples) densities, and for each of four moves in each of up to 30 stages.
+    deviation below 0.05 sqrt(p)), for more than 30 parameters, and for rows of more ``weight`` than
+    1e5, of which single precision says too little, draws are its own, in pairs on both sides of the
+    mode. Otherwise particles start from a wide Student's t, and reach the posterior by stages: they
+    are resampled by importance weights, a power of the density's ratio of which half are effective,
+    and, unless that suffices, moved by Metropolis-Hastings steps along differences of others. The
+    effective size is that of means, from sums over particles of one origin. O(num_samples)
+    densities, and for each of four moves in each of up to 30 stages.
 
     ``log_density`` takes (s, p), returns (s,), up to a constant, by ``numbers`` numbers in memory
     for each; ``factor`` is F (p, p) of the covariance F F'.
@@ -88,7 +94,7 @@ def tempered_draws(
         top = log_density(mode[None])
         pilot = antithetic(np.zeros(p), np.eye(p), _PILOT, seed)
         excess = np.std(measure(pilot) + 0.5 * np.sum(pilot**2, axis=1)) / np.sqrt(p)
-        if excess < _NORMAL or p > MAX_TEMPERED:
+        if excess < _NORMAL or p > MAX_TEMPERED or weight > _HEAVY:
             return one_chain(antithetic(mode, factor, num_samples, seed), status)
         rng = np.random.default_rng(seed)
         # As wide as the posterior is far from normal; of many parameters width costs more stages.
@@ -139,7 +145,9 @@ def _particles(
             gain = (1 - heat) * (ends[0] - first) + heat * (ends[1] - last)
             taken = np.log(rng.random(n)) < gain
             z[taken], first[taken], last[taken] = new[taken], ends[0][taken], ends[1][taken]
-    return z, np.maximum(ess, 1)
+    # So far from where they began they have not arrived.
+    lost = np.abs(z.mean(axis=0)).max() > _LOST * width
+    return z, np.ones(p) if lost else np.maximum(ess, 1)
 
 
 def _size(log_weights: np.ndarray) -> float:

@@ -87,3 +87,12 @@ def test_many_parameters_keep_the_normal_approximation() -> None:
     p = MAX_TEMPERED + 1
     draws = tempered_draws(lambda u: -np.abs(u).sum(axis=1), p, np.zeros(p), np.eye(p), 10, seed=0)
     np.testing.assert_array_equal(draws.coefficients[0], antithetic(np.zeros(p), np.eye(p), 10, 0))
+
+
+def test_a_posterior_without_an_end_is_not_taken_for_one() -> None:
+    """A density that rises far away: particles follow it, and none is said to be effective."""
+    for seed in range(10):
+        draws = tempered_draws(
+            lambda u: np.where(u[:, 0] > -1, u[:, 0], -np.inf), 1, np.zeros(1), np.eye(1), 500, seed
+        )
+        assert draws.ess.tolist() == [1.0] and np.isfinite(draws.coefficients).all()

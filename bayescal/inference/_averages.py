@@ -130,6 +130,12 @@ def natural_block(family: Family, params: Params, origin: jax.Array, dtype: np.d
     return jnp.where(jnp.isfinite(natural), natural, 0).astype(dtype).swapaxes(0, 1)
 
 
+def finite_features(family: Family, x: jax.Array, origin: jax.Array, dtype: np.dtype) -> jax.Array:
+    """Return the features (m, p), so far from overflow that sums of products are finite."""
+    most = float(jnp.finfo(dtype).max) * 2.0**-20
+    return jnp.clip(family.features(x, origin, jnp), -most, most).astype(dtype)
+
+
 def mixture(
     family: Family,
     method: str,
@@ -160,7 +166,7 @@ def mixture(
     array of shape (classes, b, m)
         Log of the unnormalised class probabilities.
     """
-    phi = family.features(x, origin, jnp).astype(dtype)
+    phi = finite_features(family, x, origin, dtype)
     b, n = log_weights.shape
     k, m = family.classes, phi.shape[0]
     block = even_block(n, block_elements() // (m * k))

@@ -15,7 +15,14 @@ import numpy as np
 
 from bayescal._core.blocks import map_batch
 from bayescal._core.interpolate import interpolate, interpolation_error, make_grid
-from bayescal.inference._averages import in_blocks, in_chunks, linear, mixture, weigh
+from bayescal.inference._averages import (
+    finite_features,
+    in_blocks,
+    in_chunks,
+    linear,
+    mixture,
+    weigh,
+)
 from bayescal.inference._engine import Setup, map_rows, realise, rows_at_once, select, weights_of
 from bayescal.inference._integrator import Problem
 from bayescal.models import Family
@@ -178,7 +185,7 @@ def predict_linear(
         coefficients, own = item
 
         def chunk(points: jax.Array) -> jax.Array:
-            phi = family.features(points, origin, jnp)
+            phi = finite_features(family, points, origin, coefficients.dtype)
             centred = coefficients - coefficients[:1]
             return (linear(centred, phi) + log_class_prior[:, None]).astype(dtype)
 

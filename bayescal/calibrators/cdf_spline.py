@@ -10,12 +10,15 @@ import numpy as np
 from bayescal._core.checks import check_count
 from bayescal.calibrators._base import Calibrator, State, two_columns
 from bayescal.calibrators._isotonic import interpolate
-from bayescal.calibrators._ranking import merge_ties
+from bayescal.calibrators._ranking import Groups, merge_ties
 
 if TYPE_CHECKING:
     from scipy.interpolate import CubicSpline
 
 __all__ = ["CDFSpline"]
+
+#: Of a class, what a spline may have between two knots.
+_CROWDED = 0.8
 
 
 @dataclass(eq=False, repr=False)
@@ -35,7 +38,8 @@ class CDFSpline(Calibrator):
     ----------
     knots : int
         Number of knots, at least 2, equally spaced over [0, 1]. With d distinct scores at most
-        d + 1 are used; two give the share of class 1 for all scores.
+        d + 1 are used; two give the share of class 1 for all scores. More are used where nearly all
+        of a class lies between two, as where most scores are next to zero; see below.
 
     Notes
     -----
@@ -45,6 +49,12 @@ class CDFSpline(Calibrator):
     the splines with the values of h at 0 and 1, which are known: so the mean probability is the
     share of class 1, but for clipping. The rank of a score is the middle of the ranks of the rows
     that have it, linear in between, and that of the first or last score outside.
+
+    Of one class among many nearly all rows are beyond the last knot but one, where the rate rises
+    from none to all, which one cubic cannot follow. So where more than 0.8 of a class lies between
+    two knots the intervals are halved until no more than 0.4 does, or there are five distinct
+    scores for each. Where the slope is negative probabilities are zero all the same, which a log
+    loss punishes: of several classes :class:`Spline` has none.
 
     The state is ``scores`` (d,) and ``ranks`` (d,) of the distinct scores, ``knots`` (k,) and
     ``coefficients`` (3, k - 1), those of the square, the linear and the constant term of the slope
@@ -82,6 +92,9 @@ class CDFSpline(Calibrator):
         t = np.concatenate([[0.0], share / share[-1]])
         rates = groups.positive / groups.weight
         knots = np.linspace(0, 1, min(self.knots, len(groups.weight) + 1))
+        if self.knots > 2 and _most_between(knots, t, groups) > _CROWDED:
+            while _most_between(knots, t, groups) > _CROWDED / 2 and 10 * len(knots) < len(t):
+                knots = np.linspace(0, 1, 2 * len(knots) - 1)
         # One spline for each knot, with the value one there and zero at the others.
         basis = CubicSpline(knots, np.eye(len(knots)), bc_type="natural")
         gram = _products(basis, knots)
@@ -105,6 +118,16 @@ class CDFSpline(Calibrator):
         along = ranks - knots[piece]
         slope = (square[piece] * along + linear[piece]) * along + constant[piece]
         return two_columns(slope)
+
+
+def _most_between(knots: np.ndarray, t: np.ndarray, groups: Groups) -> float:
+    """Return the greatest share of a class that lies between two knots."""
+    most = 0.0
+    for own in (groups.positive, groups.weight - groups.positive):
+        total = np.concatenate([[0.0], np.cumsum(own)])
+        if total[-1] > 0:
+            most = max(most, float(np.diff(np.interp(knots, t, total)).max() / total[-1]))
+    return most
 
 
 def _products(basis: CubicSpline, knots: np.ndarray) -> np.ndarray:

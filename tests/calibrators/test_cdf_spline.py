@@ -5,8 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.interpolate import CubicSpline, PPoly
+from scipy.special import softmax
 
+from bayescal import OneVsRest
 from bayescal.calibrators.cdf_spline import CDFSpline
+from bayescal.metrics import brier_score, log_loss
 from tests.calibrators.hostile import HUGE, SCORES
 
 rows = st.lists(
@@ -184,3 +187,23 @@ def test_options() -> None:
         CDFSpline(2.5)._check_options()  # pyright: ignore[reportArgumentType]
     assert CDFSpline().domain == "order"
     assert not CDFSpline.monotone
+
+
+def test_one_class_among_many() -> None:
+    """Most scores are next to zero: with six knots the log loss was .55, the Brier score .25."""
+    rng = np.random.default_rng(0)
+
+    def draw(n: int) -> tuple[np.ndarray, np.ndarray]:
+        y = rng.integers(0, 10, n)
+        z = rng.normal(size=(n, 10))
+        z[np.arange(n), y] += 4
+        return softmax(1.7 * z, axis=1), y
+
+    (p, y), (new, truth) = draw(5000), draw(5000)
+    found = OneVsRest(CDFSpline()).fit(p, y).predict_proba(new)
+    assert brier_score(found, truth) < 0.9 * brier_score(new, truth)
+    # Where the slope is negative probabilities are zero, as published.
+    assert log_loss(found, truth) < 0.16
+    # Classes that are about as frequent, or not told apart, keep their knots.
+    for score, label in ((p[:, 0], y < 5), (rng.random(5000), y == 0)):
+        assert len(CDFSpline().fit(score, label).state_["knots"]) == 6

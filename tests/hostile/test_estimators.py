@@ -31,11 +31,11 @@ class Case:
             self.arguments = (P3, *self.arguments[1:])
             bad = {**wrong(P3), "one row": P3[0]}
             if isinstance(estimator, bc.CalibratedClassifier):
-                # What these are is for the classifier to say.
+                # Whether these will do is for the classifier to say.
                 bad = {
                     kind: own
                     for kind, own in bad.items()
-                    if kind not in ("dates", "text", "a dict")
+                    if kind not in ("dates", "text", "a dict", "sparse")
                 }
             tables = right(P3), bad
         self.tables = tables, labels(self.arguments[1]), weights()

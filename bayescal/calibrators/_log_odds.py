@@ -16,7 +16,7 @@ from bayescal.calibrators._base import State
 from bayescal.calibrators._parametric import ParametricCalibrator
 from bayescal.regression.fit import fit_single
 from bayescal.regression.objective import BinaryDesign, Prior, Regression
-from bayescal.regression.posterior import Draws, ScoreColumns, Target, laplace, nuts
+from bayescal.regression.posterior import Draws, ScoreColumns, Target, sample
 
 #: Gelman et al. (2008): for features of standard deviation 0.5, and for the intercept.
 SLOPE_SCALE, INTERCEPT_SCALE = 2.5, 10.0
@@ -123,9 +123,8 @@ class LogOddsCalibrator(ParametricCalibrator):
         basis = _Standardized(self, state, scores, weights)
         design = BinaryDesign(basis.columns(scores), self._targets(scores, y, weights), weights)
         target = Target(design, basis.positive.astype(float), basis.prior)
-        sampler = laplace if self.inference == "laplace" else nuts
         scored = ScoreColumns(scores, basis.columns) if self._smooth else None
-        draws = sampler(target, self.num_samples, seed, scored)
+        draws = sample(target, self.inference, self.num_samples, seed, scored)
         return draws._replace(coefficients=basis.back(draws.coefficients))
 
 

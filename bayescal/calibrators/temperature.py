@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -265,21 +264,13 @@ def sample_inverse(
         drawn = u + factor[0, 0] * np.interp(levels, total / total[-1], z)
         return one_chain(np.exp(drawn)[:, None], int(Status.CONVERGED))
     own = below[np.arange(len(y)), y]
-    draws, ess, r_hat, divergences = sample_whitened(
-        _potential, (below, own, np.asarray(weights, float)), mode, factor, num_samples, seed
-    )
-    return Draws(np.exp(draws), ess, r_hat, divergences, int(Status.CONVERGED))
+    given = below, own, np.asarray(weights, float)
+    drawn = sample_whitened(_loss, given, mode, factor, num_samples, seed)
+    return drawn._replace(coefficients=np.exp(drawn.coefficients))
 
 
-def _potential(
-    below: jax.Array, own: jax.Array, weights: jax.Array, mode: jax.Array, factor: jax.Array
-) -> Callable[[jax.Array], jax.Array]:
-    """Return the negative log posterior in coordinates where Laplace's is standard normal."""
-
-    def potential(z: jax.Array) -> jax.Array:
-        u = (mode + factor @ z)[0]
-        s = jnp.exp(u)
-        losses = jax.nn.logsumexp(s * below, axis=1) - s * own
-        return weights @ losses + 0.5 * (u / LOG_SCALE) ** 2
-
-    return potential
+def _loss(u: jax.Array, below: jax.Array, own: jax.Array, weights: jax.Array) -> jax.Array:
+    """Return the negative log posterior of u = (log s,)."""
+    s = jnp.exp(u[0])
+    losses = jax.nn.logsumexp(s * below, axis=1) - s * own
+    return weights @ losses + 0.5 * (u[0] / LOG_SCALE) ** 2

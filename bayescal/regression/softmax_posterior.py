@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import numpy as np
@@ -59,15 +59,13 @@ def sample(
         return one_chain(theta, int(mode.status))
     with single_threaded_blas():
         factor = triangle(_hessian(design, mode.x) + np.diag(penalty))
-    if inference == "laplace":
-        density, numbers = partial(_log_density, design, penalty), len(design.y) * design.sizes[0]
-        weight = float(design.weights.sum())
-        status = int(mode.status)
-        return tempered_draws(density, numbers, mode.x, factor, num_samples, seed, status, weight)
-    theta, ess, r_hat, divergences = sample_whitened(
-        _potential, (design, penalty), mode.x, factor, num_samples, seed
-    )
-    return Draws(theta, ess, r_hat, divergences, int(mode.status))
+    status = int(mode.status)
+    if inference == "nuts":
+        given = design, penalty
+        return sample_whitened(_loss, given, mode.x, factor, num_samples, seed, status)
+    density, numbers = partial(_log_density, design, penalty), len(design.y) * design.sizes[0]
+    weight = float(design.weights.sum())
+    return tempered_draws(density, numbers, mode.x, factor, num_samples, seed, status, weight)
 
 
 def _solve_draws(
@@ -131,19 +129,15 @@ def _log_density(design: Design[np.ndarray], penalty: np.ndarray, theta: np.ndar
     return (own - np.log(total)) @ design.weights - 0.5 * theta**2 @ penalty
 
 
-def _potential(
-    design: Design[jax.Array], penalty: jax.Array, mode: jax.Array, factor: jax.Array
-) -> Callable[[jax.Array], jax.Array]:
-    """Return the negative log posterior in coordinates where Laplace's is standard normal."""
+@jax.custom_jvp
+def _loss(theta: jax.Array, design: Design[jax.Array], penalty: jax.Array) -> jax.Array:
+    """Return the negative log posterior."""
+    return evaluate(design, penalty, theta).value
 
-    @jax.custom_jvp
-    def potential(z: jax.Array) -> jax.Array:
-        return evaluate(design, penalty, mode + factor @ z).value
 
-    @potential.defjvp
-    def _(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
-        # The gradient comes with the value.
-        point = evaluate(design, penalty, mode + factor @ primals[0])
-        return point.value, (point.gradient @ factor) @ tangents[0]
-
-    return potential
+@_loss.defjvp
+def _loss_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[jax.Array, jax.Array]:
+    # The gradient comes with the value.
+    theta, design, penalty = primals
+    point = evaluate(design, penalty, theta)
+    return point.value, point.gradient @ tangents[0]

@@ -84,8 +84,7 @@ class Method:
         check_choice(self.penalty, "penalty", (None, "l1", "l2", "elasticnet"))
         check_choice(self.inference, "inference", ("map", "laplace", "nuts"))
         check_count(self.num_samples, "num_samples")
-        if check_count(self.folds, "folds") < 2:
-            raise ValueError(f"folds must be at least 2, got {self.folds}")
+        check_count(self.folds, "folds", 2)
         if isinstance(self.smoothing, str):
             check_choice(self.smoothing, "smoothing", ("platt", "cv", "instance"))
         elif self.smoothing is not None and not 0 <= self.smoothing < 0.5:

@@ -13,7 +13,7 @@ from bayescal._core.newton_cg import conjugate_gradients
 from bayescal.regression.posterior import sample_whitened, triangle
 from bayescal.regression.precondition import WHOLE
 from bayescal.regression.softmax_fit import MAX_PRODUCTS, Prepared, fit_on_host
-from bayescal.regression.softmax_objective import Design, Host, evaluate, gather, split
+from bayescal.regression.softmax_objective import Design, Host, change, evaluate, gather
 from bayescal.regression.tempered import Draws, one_chain, tempered_draws
 
 #: The whole Hessian of more parameters takes too much time and memory.
@@ -115,13 +115,8 @@ def _hessian(design: Design[np.ndarray], theta: np.ndarray) -> np.ndarray:
 
 def _log_density(design: Design[np.ndarray], penalty: np.ndarray, theta: np.ndarray) -> np.ndarray:
     """Return log posteriors (s,) at parameters (s, p), with errors below 1e-6 of the weights."""
-    matrix, factor, shared = split(theta, design.sizes)
-    logits = design.features @ np.swapaxes(matrix, 1, 2) + design.offset
-    if design.x is not None:
-        factor = factor[:, None]
-        if design.shared is not None:
-            factor = factor + (shared @ design.shared.T)[:, :, None]
-        logits += design.x * factor
+    logits = change(design, theta)
+    logits += design.offset
     logits -= logits.max(axis=2, keepdims=True)
     own = logits[:, np.arange(len(design.y)), design.y]
     # No logit is above zero: single precision does for sums of exponentials.

@@ -60,23 +60,17 @@ def prepare_keys(
     block = even_block(padded, block_elements() // POINTS_PER_CHUNK)
     count = -(-padded // block)
 
-    def blocks(array: np.ndarray, fill: float, dtype: npt.DTypeLike, ones: int = 0) -> jax.Array:
-        """Return the rows in blocks, the last one filled up, with columns of ones added."""
-        if array.ndim == 1:
-            whole = np.full(count * block, fill, dtype)
-            whole[:n] = array
-        else:
-            width = array.shape[1]
-            whole = np.full((count * block, width + ones), fill, dtype)
-            whole[:n, :width] = array
-            whole[:n, width:] = 1
-        return jnp.asarray(whole.reshape(count, block, *whole.shape[1:]))
+    def blocks(array: np.ndarray, fill: float, dtype: npt.DTypeLike) -> jax.Array:
+        """Return the rows in blocks, the last one filled up."""
+        widths = [(0, count * block - n)] + [(0, 0)] * (array.ndim - 1)
+        whole = np.pad(array.astype(dtype), widths, constant_values=fill)
+        return jnp.asarray(whole.reshape(count, block, *array.shape[1:]))
 
     with float64():
         return Keys(
             blocks(keys, 0, np.float64),
             jnp.swapaxes(blocks(bias.T, -np.inf, np.float64), 1, 2),
-            blocks(values, 0, dtype, ones=1),
+            blocks(np.column_stack([values, np.ones(n)]), 0, dtype),
             None if groups is None else blocks(groups, -1, np.int32),
             jnp.asarray(-(-n // block), np.int32),
         )

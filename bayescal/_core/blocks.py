@@ -27,6 +27,11 @@ def even_block(n: int, most: int) -> int:
     return -(-n // count)
 
 
+def slices(n: int, size: int) -> list[slice]:
+    """Cut 0, ..., n - 1 into slices of at most ``size``."""
+    return [slice(first, min(first + size, n)) for first in range(0, n, size)]
+
+
 def map_batch(function: Callable[[Item], Out], items: Item, size: int, rows: int) -> Out:
     """Map over the leading axis (size,) of all leaves, ``rows`` at a time; one without a loop."""
     if size > 1:

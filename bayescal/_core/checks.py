@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.padding import pad_axis
 
 Choice = TypeVar("Choice")
 #: One data set ``(x, y)`` or ``(x, y, mask)``, or a list of data sets ``(x, y)``.
@@ -131,12 +132,12 @@ def check_labels(labels: np.ndarray, classes: int, name: str = "labels") -> np.n
     return labels.astype(np.int64)
 
 
-def check_count(value: object, name: str) -> int:
-    """Return ``value`` as an integer of at least one."""
+def check_count(value: object, name: str, least: int = 1) -> int:
+    """Return ``value`` as an integer of at least one, or ``least``."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name} must be an integer, got {value!r}")
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1, got {value}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
     return int(value)
 
 
@@ -284,15 +285,10 @@ def _check_list(data: list, univariate: bool, classes: int) -> Batch:
     if len({part.x.shape[2:] for part in parts}) > 1:
         raise ValueError("data must hold data sets with one number of features")
     longest = max(part.x.shape[1] for part in parts)
-
-    def pad(array: np.ndarray, fill: bool) -> np.ndarray:
-        widths = [(0, 0), (0, longest - array.shape[1])] + [(0, 0)] * (array.ndim - 2)
-        return np.pad(array, widths, mode="edge") if fill else np.pad(array, widths)
-
     return Batch(
-        np.concatenate([pad(p.x, True) for p in parts]),
-        np.concatenate([pad(p.y, True) for p in parts]),
-        np.concatenate([pad(p.mask, False) for p in parts]),
+        np.concatenate([pad_axis(p.x, longest, 1) for p in parts]),
+        np.concatenate([pad_axis(p.y, longest, 1) for p in parts]),
+        np.concatenate([np.pad(p.mask, [(0, 0), (0, longest - p.mask.shape[1])]) for p in parts]),
         False,
     )
 

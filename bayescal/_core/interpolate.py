@@ -60,10 +60,14 @@ def interpolate(grid: Grid, values: jax.Array, z: jax.Array) -> jax.Array:
 
     O(m) time and memory; the table of coefficients has six entries for each node.
     """
+    return _evaluate(values, (jnp.arcsinh((z - grid.centre) / grid.scale) - grid.first) / grid.step)
+
+
+def _evaluate(values: jax.Array, position: jax.Array) -> jax.Array:
+    """Evaluate the polynomials at positions (m,) between the nodes 0, 1, ..."""
     count = values.shape[0] - _POINTS + 1
     windows = jnp.stack([values[c : c + count] for c in range(_POINTS)])
     rows = jnp.matmul(jnp.asarray(_TO_COEFFICIENTS, values.dtype), windows, precision="highest")
-    position = (jnp.arcsinh((z - grid.centre) / grid.scale) - grid.first) / grid.step
     left = jnp.clip(jnp.floor(position).astype(jnp.int32) - (_POINTS // 2 - 1), 0, count - 1)
     u = position - left.astype(position.dtype)
     result = rows[-1][left]
@@ -91,18 +95,7 @@ def left_out_error(values: jax.Array) -> tuple[jax.Array, jax.Array]:
 
     The first is in probability, the second in log odds; the number of intervals is even.
     """
-    matrix = jnp.asarray(_midpoint_matrix(values.shape[0] // 2 + 1), values.dtype)
-    guess = jnp.matmul(matrix, values[::2], precision="highest")
     truth = values[1::2]
+    guess = _evaluate(values[::2], jnp.arange(truth.shape[0], dtype=values.dtype) + 0.5)
     miss = jnp.max(jnp.abs(jax.nn.sigmoid(guess) - jax.nn.sigmoid(truth)))
     return miss, jnp.max(jnp.abs(guess - truth))
-
-
-def _midpoint_matrix(nodes: int) -> np.ndarray:
-    """Return the (nodes - 1, nodes) matrix that interpolates at the midpoints between nodes."""
-    matrix = np.zeros((nodes - 1, nodes))
-    for row in range(nodes - 1):
-        left = min(max(row - (_POINTS // 2 - 1), 0), nodes - _POINTS)
-        powers = (row + 0.5 - left) ** np.arange(_POINTS)
-        matrix[row, left : left + _POINTS] = powers @ _TO_COEFFICIENTS
-    return matrix

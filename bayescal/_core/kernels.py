@@ -9,13 +9,15 @@ mapped and compiled by the caller.  Nothing of size (n, m) is held: memory is O(
 from __future__ import annotations
 
 import functools
-from typing import Literal
+from types import ModuleType
+from typing import Literal, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 
+from bayescal._core.arrays import ArrayT
 from bayescal._core.blocks import POINTS_PER_CHUNK, block_elements, even_block
 from bayescal._core.numerics import subtract_maximum
 from bayescal._core.padding import pad_axis, padded_length
@@ -57,12 +59,13 @@ def scott_bandwidth(size: jax.Array, dimensions: int) -> jax.Array:
 
 
 def data_scale(
-    x: jax.Array,
-    weights: jax.Array,
-    size: jax.Array,
-    unit: jax.Array,
+    x: ArrayT,
+    weights: ArrayT,
+    size: ArrayT | float,
+    unit: ArrayT | float,
     covariance: Covariance = "full",
-) -> jax.Array:
+    xp: ModuleType = jnp,
+) -> ArrayT:
     """Return the scale of data (n, d) with weights (n,), which a bandwidth factor multiplies.
 
     "full" gives the lower Cholesky factor (d, d) of the covariance if d is more than one; otherwise
@@ -70,24 +73,24 @@ def data_scale(
     also the scale of a feature that does not vary, as of a single observation. ``size`` is N in the
     unbiased variance, the weighted mean square divided by 1 - 1/N. Where features depend on each
     other, or are more than the observations, a ridge of eps**0.75 on the correlations keeps the
-    factor regular.
+    factor regular. ``xp`` is JAX's NumPy, or NumPy itself for standard deviations.
     """
     if covariance == "unit":
-        return unit
+        return cast(ArrayT, unit)
     real = weights > 0
-    total = jnp.sum(weights)
-    share = weights / jnp.where(total > 0, total, 1)
-    low, high = _range(x, weights)
+    total = xp.sum(weights)
+    share = weights / xp.where(total > 0, total, 1)
+    low, high = _range(x, weights, xp)
     varies = high > low
     # In units of the range no square underflows, and what is constant is so exactly.
-    spread = jnp.where(varies, high - low, 1)
-    inside = jnp.where(real[:, None] & varies, (x - low) / spread, 0)
-    gap = jnp.where(real[:, None], inside - share @ inside, 0)
-    unbiased = 1 / jnp.where(size > 1, 1 - 1 / size, 1)
-    variance = jnp.where(varies, unbiased * (share @ gap**2), 1)
+    spread = xp.where(varies, high - low, 1)
+    inside = xp.where(real[:, None] & varies, (x - low) / spread, 0)
+    gap = xp.where(real[:, None], inside - share @ inside, 0)
+    unbiased = 1 / xp.where(size > 1, 1 - 1 / size, 1)
+    variance = xp.where(varies, unbiased * (share @ gap**2), 1)
     # Weights that differ beyond all digits would leave no variance.
-    deviation = jnp.sqrt(jnp.maximum(variance, jnp.finfo(x.dtype).tiny))
-    scale = jnp.where(varies, deviation * spread, unit)
+    deviation = xp.sqrt(xp.maximum(variance, xp.finfo(x.dtype).tiny))
+    scale = xp.where(varies, deviation * spread, unit)
     d = x.shape[1]
     if covariance == "diagonal" or d == 1:
         return scale
@@ -219,11 +222,11 @@ def kernel_log_density(
         return np.asarray(found)[: len(x_new)]
 
 
-def _range(x: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _range(x: ArrayT, weights: ArrayT, xp: ModuleType = jnp) -> tuple[ArrayT, ArrayT]:
     """Return the smallest and largest value of each feature, inf and -inf without weight."""
     real = (weights > 0)[:, None]
-    low = jnp.min(jnp.where(real, x, jnp.inf), axis=0)
-    return low, jnp.max(jnp.where(real, x, -jnp.inf), axis=0)
+    low = xp.min(xp.where(real, x, xp.inf), axis=0)
+    return low, xp.max(xp.where(real, x, -xp.inf), axis=0)
 
 
 def _centre(x: jax.Array, weights: jax.Array) -> jax.Array:

@@ -7,6 +7,7 @@ for one problem, with ``xp=numpy`` on the host or else for ``vmap`` and one comp
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Generic, NamedTuple, TypeVar
 
@@ -92,6 +93,32 @@ def newton_cg(
             prepared = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     eps = float(xp.finfo(start.dtype).eps)
 
+    def search(
+        x: ArrayT, step: ArrayT, here: Point[ArrayT, At], slope: ArrayT
+    ) -> tuple[ArrayT, Point[ArrayT, At]]:
+        """Return how much of the step to take, by halving, and the point there; or 0 and here."""
+
+        def lower(size: ArrayT, there: Point[ArrayT, At]) -> Array:
+            slack = 8 * eps * (abs(here.value) + scale)
+            valid = xp.isfinite(there.value) & xp.isfinite(there.gradient).all()
+            return valid & (there.value <= here.value + 1e-4 * size * slope + slack)
+
+        def halve(carry: State) -> State:
+            number, size, _ = carry
+            return number + 1, size / 2, evaluate(x + size / 2 * step)
+
+        def unfinished(carry: State) -> Array:
+            return (carry[0] < _HALVINGS) & ((carry[0] == 0) | ~lower(carry[1], carry[2]))
+
+        # From twice the step, so that there is one place that evaluates.
+        begin = (xp.zeros((), int), xp.full((), 2.0, x.dtype), here)
+        _, size, there = while_loop(unfinished, halve, begin, xp)
+        if xp is np:
+            return (size, there) if lower(size, there) else (0.0 * size, here)
+        kept = lower(size, there)
+        there = jax.tree.map(lambda new, old: jnp.where(kept, new, old), there, here)
+        return xp.where(kept, size, 0), there
+
     def once(carry: State) -> State:
         x, here, prepared, then, used, slow, _, _ = carry
         # Also where the loss has fallen far: then the curvature has too.
@@ -102,9 +129,24 @@ def newton_cg(
             old, state = prepared, here.state
             prepared = jax.lax.cond(stale, lambda: curvature.prepare(state), lambda: old)
         then = xp.where(stale, here.value, then)
-        step, used = _solve(here, curvature, prepared, scale, tolerance, xp)
+
+        def share(power: ArrayT) -> ArrayT:
+            # Precise near the minimum, where precision is rewarded; but not beyond the tolerance.
+            promise = power / (abs(here.value) + 1e-3 * scale)
+            needed = 0.01 * tolerance / xp.where(promise > tolerance, promise, 1.0)
+            precise = xp.clip(xp.maximum(promise, needed), _TIGHTEST**2, _LOOSEST**2)
+            return xp.where(promise > tolerance, precise, _LOOSEST**2)
+
+        step, used = conjugate_gradients(
+            partial(curvature.product, here.state),
+            partial(curvature.precondition, prepared),
+            -here.gradient,
+            share,
+            curvature.most,
+            xp,
+        )
         slope = here.gradient @ step
-        size, there = _search(evaluate, x, step, here, slope, scale, eps, xp)
+        size, there = search(x, step, here, slope)
         # Rounding of sums of the objective's size may look like a rise.
         moved = size > 0
         small = negligible(-slope, there.value, scale, tolerance)
@@ -127,33 +169,6 @@ def newton_cg(
         runaway = (status <= Status.LIMIT) & unbounded(x, here)
         status = xp.where(runaway, Status.UNBOUNDED, status)
     return Minimum(x, here.value, decrement, number, status, here.gradient), ready
-
-
-def _solve(
-    here: Point[ArrayT, At],
-    curvature: Curvature[ArrayT, At, Prepared],
-    prepared: Prepared,
-    scale: ArrayT | float,
-    tolerance: float,
-    xp: ModuleType,
-) -> tuple[ArrayT, ArrayT]:
-    """Return a step (p,) by preconditioned conjugate gradients, and how many products it took."""
-
-    def share(power: ArrayT) -> ArrayT:
-        # Precise near the minimum, where precision is rewarded; but not beyond the tolerance.
-        promise = power / (abs(here.value) + 1e-3 * scale)
-        needed = 0.01 * tolerance / xp.where(promise > tolerance, promise, 1.0)
-        precise = xp.clip(xp.maximum(promise, needed), _TIGHTEST**2, _LOOSEST**2)
-        return xp.where(promise > tolerance, precise, _LOOSEST**2)
-
-    return conjugate_gradients(
-        lambda vector: curvature.product(here.state, vector),
-        lambda vector: curvature.precondition(prepared, vector),
-        -here.gradient,
-        share,
-        curvature.most,
-        xp,
-    )
 
 
 def conjugate_gradients(
@@ -196,37 +211,3 @@ def conjugate_gradients(
     begin = (xp.zeros((), int), xp.zeros_like(vector), vector, toward, power, power > 0)
     number, step, *_ = while_loop(unfinished, once, begin, xp)
     return step, number
-
-
-def _search(
-    evaluate: Callable[[ArrayT], Point[ArrayT, At]],
-    x: ArrayT,
-    step: ArrayT,
-    here: Point[ArrayT, At],
-    slope: ArrayT,
-    scale: ArrayT | float,
-    eps: float,
-    xp: ModuleType,
-) -> tuple[ArrayT, Point[ArrayT, At]]:
-    """Return how much of the step to take, by halving, and the point there; 0 if none is lower."""
-
-    def lower(size: ArrayT, there: Point[ArrayT, At]) -> Array:
-        slack = 8 * eps * (abs(here.value) + scale)
-        valid = xp.isfinite(there.value) & xp.isfinite(there.gradient).all()
-        return valid & (there.value <= here.value + 1e-4 * size * slope + slack)
-
-    def halve(carry: State) -> State:
-        number, size, _ = carry
-        return number + 1, size / 2, evaluate(x + size / 2 * step)
-
-    def unfinished(carry: State) -> Array:
-        return (carry[0] < _HALVINGS) & ((carry[0] == 0) | ~lower(carry[1], carry[2]))
-
-    # From twice the step, so that there is one place that evaluates.
-    begin = (xp.zeros((), int), xp.full((), 2.0, x.dtype), here)
-    _, size, there = while_loop(unfinished, halve, begin, xp)
-    if xp is np:
-        return (size, there) if lower(size, there) else (0.0 * size, here)
-    kept = lower(size, there)
-    there = jax.tree.map(lambda new, old: jnp.where(kept, new, old), there, here)
-    return xp.where(kept, size, 0), there

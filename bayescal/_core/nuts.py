@@ -52,14 +52,11 @@ def run_chains(
         return jnp.isfinite(value) & jnp.isfinite(slope).all()
 
     def start(own: jax.Array) -> tuple[jax.Array, jax.Array]:
-        def draw(number: jax.Array) -> jax.Array:
-            return jax.random.normal(jax.random.fold_in(own, number), centre.shape, centre.dtype)
-
         def unfinished(carry: Arrays) -> jax.Array:
             return (carry[0] < _TRIES) & ~carry[2]
 
         def again(carry: Arrays) -> Arrays:
-            z = draw(carry[0])
+            z = jax.random.normal(jax.random.fold_in(own, carry[0]), centre.shape, centre.dtype)
             return carry[0] + 1, z, usable(z)
 
         nothing = jnp.zeros((), int), jnp.zeros_like(centre), jnp.zeros((), bool)

@@ -123,13 +123,9 @@ def fit(points: Points, xp: Any = np, rough: Points | None = None) -> Fitted:
     # Two parts whatever the machine has: each stops when its own regressions have converged.
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(part, np.array_split(u, 2))
-    parts = jax.tree.map(_join, first, second)
+    # What has no scale is that of both.
+    parts = jax.tree.map(lambda a, b: np.concatenate([a, b]) if np.ndim(a) else a, first, second)
     return parts._replace(decrement=max(first.decrement, second.decrement))
-
-
-def _join(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Join parts by their scales; what has no scale is that of both."""
-    return np.concatenate([first, second]) if np.ndim(first) else first
 
 
 def _fit_at(u: Any, points: Points, xp: Any, rough: Points | None = None) -> Fitted:

@@ -155,13 +155,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
             state["least_probabilities"] = least
         status = Status(int(state.get("status", Status.CONVERGED)))
         self._publish(state)
-        self.status_ = status.name.lower()
-        if status != Status.CONVERGED:
-            warnings.warn(
-                f"{type(self).__name__}: {_REMEDY[status]}",
-                ConvergenceWarning,
-                stacklevel=frames_to_caller(),
-            )
+        keep_status(self, status, _REMEDY)
         return self
 
     def _learn_from(
@@ -271,3 +265,14 @@ def two_columns(positive: np.ndarray) -> np.ndarray:
     """Return the probabilities (m, 2) of both classes, from those (m,) of the second."""
     positive = np.clip(positive, 0.0, 1.0)
     return np.stack([1 - positive, positive], axis=1)
+
+
+def keep_status(estimator: Any, status: Status, remedy: dict[Status, str]) -> None:
+    """Keep how a fit ended, and warn where it did not converge."""
+    estimator.status_ = status.name.lower()
+    if status != Status.CONVERGED:
+        warnings.warn(
+            f"{type(estimator).__name__}: {remedy[status]}",
+            ConvergenceWarning,
+            stacklevel=frames_to_caller(),
+        )

@@ -25,14 +25,6 @@ _GRID = np.exp(np.linspace(np.log(1 / 20), np.log(20), 161))
 _FINE = 21
 
 
-class Sums(NamedTuple):
-    """Weight, and mean accuracy and confidence, of each of b bins; NaN in an empty one."""
-
-    weight: np.ndarray
-    accuracy: np.ndarray
-    confidence: np.ndarray
-
-
 class TopClass(NamedTuple):
     """Of each row (n,) the most probable class, its probability, and what bins are made of.
 
@@ -77,16 +69,6 @@ def bin_edges(level: np.ndarray, weights: np.ndarray, bins: int, binning: Binnin
     cuts = np.unique(equal_mass_cuts(mass, np.array([bins]), whole))
     cuts = cuts[(cuts > 0) & (cuts < len(starts))]
     return middles(ascending[starts[cuts] - 1], ascending[starts[cuts]])
-
-
-def bin_sums(
-    place: np.ndarray, confidence: np.ndarray, correct: np.ndarray, weights: np.ndarray, bins: int
-) -> Sums:
-    """Return weight, accuracy and mean confidence of each bin."""
-    weight = np.bincount(place, weights, bins)
-    with np.errstate(invalid="ignore"):
-        accuracy = np.bincount(place, weights * correct, bins) / weight
-        return Sums(weight, accuracy, np.bincount(place, weights * confidence, bins) / weight)
 
 
 def equal_mass_error(confidence: np.ndarray, correct: np.ndarray, weights: np.ndarray) -> float:

@@ -28,13 +28,6 @@ class Combination(MetaEstimatorMixin, BaseEstimator, ABC):
         statuses = [part.status_ for part in fitted]
         self.status_ = next((s for s in statuses if s != "converged"), "converged")
 
-    def _keep_features(self, first: Any) -> None:
-        """Keep what is known of the columns, as scikit-learn names it."""
-        for name in ("n_features_in_", "feature_names_in_"):
-            vars(self).pop(name, None)  # of an earlier fit
-            if hasattr(first, name):
-                setattr(self, name, getattr(first, name))
-
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "calibrators_")
 
@@ -75,7 +68,7 @@ class Several(ClassifierMixin, Combination):
 
     def _keep(self, fitted: list[Any]) -> None:
         super()._keep(fitted)
-        self._keep_features(fitted[0])
+        keep_features(self, fitted[0])
         self.classes_ = fitted[0].classes_
 
     def fit(self, scores: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -119,3 +112,11 @@ def has_intervals(calibrator: Any) -> bool:
     """Return whether a calibrator gives credible intervals, whose level is to be chosen."""
     method = getattr(calibrator, "predict_interval", None)
     return method is not None and "level" in inspect.signature(method).parameters
+
+
+def keep_features(owner: Any, first: Any) -> None:
+    """Keep what is known of the columns, as scikit-learn names it."""
+    for name in ("n_features_in_", "feature_names_in_"):
+        vars(owner).pop(name, None)  # of an earlier fit
+        if hasattr(first, name):
+            setattr(owner, name, getattr(first, name))

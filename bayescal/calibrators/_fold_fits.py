@@ -11,7 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal.calibrators._member import Layout, Member, confidence_rows, feature_rows, penalties
+from bayescal.calibrators._member import (
+    Layout,
+    Member,
+    Rows,
+    confidence_rows,
+    feature_rows,
+    penalties,
+)
 from bayescal.calibrators._metric import Metric
 from bayescal.regression.softmax_objective import Design, Parameters, split
 
@@ -38,18 +45,6 @@ class Scale(NamedTuple):
 
     inverse: float
     smoothing: float
-
-
-class Rows(NamedTuple):
-    """Scores (n, k), labels (n,) and weights (n,)."""
-
-    scores: np.ndarray
-    y: np.ndarray
-    weights: np.ndarray
-
-    def take(self, part: Any) -> Rows:
-        """Return some of them."""
-        return Rows(*(own[part] for own in self))
 
 
 class Block(NamedTuple):

@@ -120,12 +120,11 @@ def _from_probabilities(
     scores: np.ndarray, domain: Domain, least: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray | None]:
     check_probabilities(scores)
-    if domain in ("probability", "order"):
-        pair = scores.ndim == 2 and scores.shape[1] == 2
-        return (scores[:, 1].astype(float) if pair else _column(scores)), None
     if domain in _COLUMN:
         pair = scores.ndim == 2 and scores.shape[1] == 2
         one = scores[:, 1].astype(float) if pair else _column(scores)
+        if domain in ("probability", "order"):
+            return one, None
         zero = scores[:, 0].astype(float) if pair else 1 - one
         if least is None:
             least = least_probabilities([zero, one])
@@ -185,3 +184,8 @@ def _all_classes(probs: np.ndarray) -> np.ndarray:
 
 def _column(scores: np.ndarray) -> np.ndarray:
     return scores.astype(float).reshape(len(scores))
+
+
+def bounded(scores: np.ndarray) -> np.ndarray:
+    """Return scores in float64, those beyond 1e50 as this: so no square overflows."""
+    return np.clip(scores.astype(float, copy=False), -1e50, 1e50)

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
 from bayescal._core.numerics import softmax
 from bayescal._core.optimise import Minimum, Status
 from bayescal.calibrators._base import State
-from bayescal.calibrators._member import smooth
+from bayescal.calibrators._inputs import bounded
+from bayescal.calibrators._member import Rows, smooth
 from bayescal.calibrators._parametric import ParametricCalibrator
-from bayescal.calibrators.temperature import fit_inverse_temperature, scaled_softmax
+from bayescal.calibrators.temperature import fit_inverse_temperature, power_unit, scaled_softmax
 from bayescal.regression.posterior import Draws
 from bayescal.regression.softmax_fit import fit_on_host
 from bayescal.regression.softmax_objective import Design
 from bayescal.regression.softmax_posterior import sample
-
-#: Scores beyond this count as this, so that nothing overflows.
-LARGEST_SCORE = 1e50
-
-
-class Rows(NamedTuple):
-    """Scores (n, k) of the classes that occur, in units of about one, labels and weights."""
-
-    x: np.ndarray
-    y: np.ndarray
-    weights: np.ndarray
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -53,8 +43,8 @@ class LinearCalibrator(ParametricCalibrator):
         """Return what the logits depend on; x itself is the offset."""
         ones = np.ones((len(rows.y), 1))
         if self._by_matrix:
-            return Design(*rows, np.concatenate([rows.x, ones], axis=1))
-        return Design(*rows, ones, rows.x)
+            return Design(*rows, np.concatenate([rows.scores, ones], axis=1))
+        return Design(*rows, ones, rows.scores)
 
     def _named(self, theta: np.ndarray, k: int, unit: float) -> State:
         """Return parameters (..., p) for k classes under the names that users know.
@@ -90,7 +80,7 @@ class LinearCalibrator(ParametricCalibrator):
 
     def _start(self, rows: Rows) -> np.ndarray:
         """Return parameters (p,) to start from: by default those of temperature scaling."""
-        k, more = rows.x.shape[1], min(fit_inverse_temperature(*rows).inverse, 10.0) - 1
+        k, more = rows.scores.shape[1], min(fit_inverse_temperature(*rows).x, 10.0) - 1
         if self._by_matrix:
             return (more * np.eye(k, k + 1)).ravel()
         return np.concatenate([np.zeros(k), np.full(k, more)])
@@ -99,7 +89,7 @@ class LinearCalibrator(ParametricCalibrator):
         return self._named(theta, int(state["present"].sum()), float(state["unit"]))
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        scores = _bounded(scores)
+        scores = bounded(scores)
         k = scores.shape[1]
         present = np.bincount(y, minlength=k) > 0
         if self._keeps_missing:
@@ -108,10 +98,11 @@ class LinearCalibrator(ParametricCalibrator):
         if not present.all():
             state |= _missing(scores, y, weights, present)
             scores, y = scores[:, present], (np.cumsum(present) - 1)[y]
-        unit = _unit(scores)
+        # Its square is a number too.
+        unit = float(np.clip(power_unit(scores, 1e4), 2.0**-500, 2.0**500))
         rows = Rows(scores if unit == 1 else scores / unit, y, weights)
         penalty, learned = self._penalties(rows, unit)
-        if rows.x.shape[1] == 1:
+        if rows.scores.shape[1] == 1:
             nothing = np.zeros_like(penalty)
             found = Minimum(nothing, np.asarray(0.0), 0.0, 0, Status.CONVERGED, nothing)
         else:
@@ -133,7 +124,7 @@ class LinearCalibrator(ParametricCalibrator):
     def _sample(
         self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
     ) -> Draws:
-        scores = _bounded(scores)
+        scores = bounded(scores)
         present = state["present"]
         if not present.all():
             scores, y = scores[:, present], (np.cumsum(present) - 1)[y]
@@ -147,7 +138,7 @@ class LinearCalibrator(ParametricCalibrator):
         return sample(design, penalty, state["theta"], self.inference, self.num_samples, seed)
 
     def _curves(self, state: State, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        scores = _bounded(scores)
+        scores = bounded(scores)
         present, named = state["present"], self._describe(state, theta)
         known = softmax(self._logits(named, scores[:, present]))
         if present.all():
@@ -177,7 +168,7 @@ class StructuredCalibrator(LinearCalibrator):
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         scaled = fit_inverse_temperature(scores, y, weights)
         scale = {
-            "inverse": np.asarray(scaled.inverse),
+            "inverse": np.asarray(scaled.x),
             "smoothing": np.asarray(1 / (weights.sum() + 1)),
         }
         with np.errstate(divide="ignore"):
@@ -197,26 +188,13 @@ def _smoothed(state: State, scores: np.ndarray) -> np.ndarray:
     return smooth(scores, state["inverse"], state["smoothing"])
 
 
-def _bounded(scores: np.ndarray) -> np.ndarray:
-    return np.clip(scores.astype(float, copy=False), -LARGEST_SCORE, LARGEST_SCORE)
-
-
-def _unit(scores: np.ndarray) -> float:
-    """Return a power of two near the largest score where this is far from one, or 1."""
-    largest = float(np.abs(scores).max(initial=0))
-    if 1e-4 < largest < 1e4 or largest == 0:
-        return 1.0
-    # Its square is a number too.
-    return float(2.0 ** np.clip(np.round(np.log2(largest)), -500, 500))
-
-
 def _missing(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, present: np.ndarray) -> State:
     """Return what is left of classes without a label.
 
     They keep their probability after temperature scaling, times the posterior mean of a rate with
     a prior of Gamma(1, 1), of which so many labels as were expected showed none.
     """
-    inverse = fit_inverse_temperature(scores, y, weights).inverse
+    inverse = fit_inverse_temperature(scores, y, weights).x
     expected = weights @ scaled_softmax(scores, inverse)
     return {
         "missing_inverse": np.asarray(inverse),

@@ -13,17 +13,16 @@ import numpy as np
 from bayescal._core.numerics import sigmoid
 from bayescal._core.optimise import Minimum
 from bayescal.calibrators._base import State
+from bayescal.calibrators._inputs import bounded
 from bayescal.calibrators._parametric import ParametricCalibrator
 from bayescal.regression.fit import fit_single
 from bayescal.regression.objective import BinaryDesign, Prior, Regression
-from bayescal.regression.posterior import Draws, ScoreColumns, Target, laplace, nuts
+from bayescal.regression.posterior import Draws, ScoreColumns, Target, sample
 
 #: Gelman et al. (2008): for features of standard deviation 0.5, and for the intercept.
 SLOPE_SCALE, INTERCEPT_SCALE = 2.5, 10.0
 #: Of the logarithm of a coefficient that must be positive: most lie between 1/20 and 20.
 LOG_SCALE = 1.5
-#: Scores beyond this count as this, so that no square overflows.
-LARGEST_SCORE = 1e50
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -67,7 +66,7 @@ class LogOddsCalibrator(ParametricCalibrator):
         return y.astype(float)
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        scores = np.clip(scores, -LARGEST_SCORE, LARGEST_SCORE)
+        scores = bounded(scores)
         state = self._prepare(scores, y, weights)
         columns = self._columns(state, scores)
         targets = self._targets(scores, y, weights)
@@ -83,7 +82,7 @@ class LogOddsCalibrator(ParametricCalibrator):
 
     def _curves(self, state: State, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore"):
-            line = theta @ self._columns(state, np.clip(scores, -LARGEST_SCORE, LARGEST_SCORE))
+            line = theta @ self._columns(state, bounded(scores))
         # Neither is one minus the other: both are right where they are tiny.
         return np.stack([sigmoid(-line), sigmoid(line)], axis=-1)
 
@@ -119,13 +118,12 @@ class LogOddsCalibrator(ParametricCalibrator):
     def _sample(
         self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
     ) -> Draws:
-        scores = np.clip(scores, -LARGEST_SCORE, LARGEST_SCORE)
+        scores = bounded(scores)
         basis = _Standardized(self, state, scores, weights)
         design = BinaryDesign(basis.columns(scores), self._targets(scores, y, weights), weights)
         target = Target(design, basis.positive.astype(float), basis.prior)
-        sampler = laplace if self.inference == "laplace" else nuts
         scored = ScoreColumns(scores, basis.columns) if self._smooth else None
-        draws = sampler(target, self.num_samples, seed, scored)
+        draws = sample(target, self.inference, self.num_samples, seed, scored)
         return draws._replace(coefficients=basis.back(draws.coefficients))
 
 

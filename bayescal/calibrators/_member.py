@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bayescal._core.numerics import softmax
-from bayescal.regression.softmax_objective import Design
+from bayescal.regression.softmax_objective import Design, change
 
 #: Factors of probabilities, so that their coefficients are of the size of the others.
 _PROBABILITY = 4.0
+
+
+class Rows(NamedTuple):
+    """Scores (n, k), labels (n,) and weights (n,)."""
+
+    scores: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray
+
+    def take(self, part: Any) -> Rows:
+        """Return some of them."""
+        return Rows(*(own[part] for own in self))
 
 
 class Member(NamedTuple):
@@ -161,12 +173,6 @@ def penalties(member: Member, k: int, rank: int) -> np.ndarray:
 
 def change_many(member: Member, theta: np.ndarray, x: np.ndarray, basis: np.ndarray) -> np.ndarray:
     """Return what each of many parameters (s, p) adds to its logits x: (s, n, k)."""
-    count, n, k = x.shape
     nobody = np.empty(0)
-    _, _, _, features, _, shared = make_design(member, x.reshape(-1, k), nobody, nobody, basis)
-    width = features.shape[1]
-    matrix = theta[:, : k * width].reshape(-1, k, width)
-    factor = theta[:, None, k * width : k * width + k]
-    if shared is not None:
-        factor = factor + shared.reshape(count, n, -1) @ theta[:, k * width + k :, None]
-    return features.reshape(count, n, width) @ np.swapaxes(matrix, -1, -2) + x * factor
+    design = make_design(member, x.reshape(-1, x.shape[-1]), nobody, nobody, basis)
+    return change(design.each(lambda own: own.reshape(*x.shape[:2], -1)), theta)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.numerics import log_softmax, softmax
-from bayescal._core.optimise import Status
 from bayescal.calibrators.temperature import LOG_SCALE, differences
 from bayescal.regression.posterior import sample_whitened, triangle
 from bayescal.regression.tempered import Draws, tempered_draws
@@ -135,9 +133,9 @@ def sample_mixture(
         drawn = tempered_draws(
             log_density, below.size, mode, factor, num_samples, seed, weight=float(data[3].sum())
         )
-        return drawn._replace(coefficients=_constrain(drawn.coefficients))
-    u, ess, r_hat, divergences = sample_whitened(_potential, data, mode, factor, num_samples, seed)
-    return Draws(_constrain(u), ess, r_hat, divergences, Status.CONVERGED)
+    else:
+        drawn = sample_whitened(_compiled_loss, data, mode, factor, num_samples, seed)
+    return drawn._replace(coefficients=_constrain(drawn.coefficients))
 
 
 def _constrain(u: np.ndarray) -> np.ndarray:
@@ -167,24 +165,14 @@ def _loss(
     return float(value), np.concatenate([by_scale, by_ratio[:2]])
 
 
-def _potential(
-    below: jax.Array,
-    own: jax.Array,
-    same: jax.Array,
-    weights: jax.Array,
-    mode: jax.Array,
-    factor: jax.Array,
-) -> Callable[[jax.Array], jax.Array]:
-    """Return the negative log posterior in coordinates where Laplace's is standard normal."""
-
-    def potential(z: jax.Array) -> jax.Array:
-        u = mode + factor @ z
-        s = jnp.exp(u[0])
-        logs = jax.nn.log_softmax(jnp.concatenate([u[1:], jnp.zeros(1)]))
-        scaled = s * own - jax.nn.logsumexp(s * below, axis=1)
-        uniform = jnp.full_like(scaled, -jnp.log(1.0 * below.shape[1]))
-        parts = jnp.stack([scaled, jnp.log(same), uniform], axis=1) + logs
-        loss = -weights @ jax.nn.logsumexp(parts, axis=1)
-        return loss - jnp.sum(logs) + 0.5 * (u[0] / LOG_SCALE) ** 2
-
-    return potential
+def _compiled_loss(
+    u: jax.Array, below: jax.Array, own: jax.Array, same: jax.Array, weights: jax.Array
+) -> jax.Array:
+    """Return the value of :func:`_loss`, for JAX."""
+    s = jnp.exp(u[0])
+    logs = jax.nn.log_softmax(jnp.concatenate([u[1:], jnp.zeros(1)]))
+    scaled = s * own - jax.nn.logsumexp(s * below, axis=1)
+    uniform = jnp.full_like(scaled, -jnp.log(1.0 * below.shape[1]))
+    parts = jnp.stack([scaled, jnp.log(same), uniform], axis=1) + logs
+    loss = -weights @ jax.nn.logsumexp(parts, axis=1)
+    return loss - jnp.sum(logs) + 0.5 * (u[0] / LOG_SCALE) ** 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,8 +22,44 @@ from bayescal.regression.tempered import Draws
 Inference = Literal["map", "laplace", "nuts"]
 
 
+class WithPosterior(ABC):
+    """An estimator whose state may hold draws of its parameters."""
+
+    inference: Inference
+    state_: State
+
+    @abstractmethod
+    def _curves(self, state: State, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        """Return probabilities (s, m, k) by each of the parameters (s, p)."""
+
+    @abstractmethod
+    def _describe(self, state: State, theta: np.ndarray) -> State:
+        """Return parameters (..., p) under the names that users know."""
+
+    def _summary(self, state: State, scores: np.ndarray, level: float | None) -> np.ndarray:
+        """Return means (m, k), and with a level lower and upper ends, over the draws."""
+        draws = state["theta_draws"]
+        theta = draws.reshape(-1, draws.shape[-1])
+        return summarize_draws(
+            lambda part: self._curves(state, theta, part), scores, len(theta), level
+        )
+
+    @property
+    def posterior_(self) -> ParameterPosterior:
+        """The posterior of the parameters; only with inference "laplace" or "nuts"."""
+        check_is_fitted(self)
+        state = self.state_
+        if "theta_draws" not in state:
+            raise AttributeError(
+                "posterior_ needs inference='laplace' or 'nuts'; this was fitted by 'map'"
+            )
+        named = self._describe(state, state["theta_draws"])
+        divergences = int(state["divergences"])
+        return ParameterPosterior(named, self.inference, state["ess"], state["r_hat"], divergences)
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class ParametricCalibrator(Calibrator):
+class ParametricCalibrator(WithPosterior, Calibrator):
     """A calibrator with parameters theta (p,), kept as ``state["theta"]``.
 
     A method writes ``_curves``, ``_describe`` and ``_sample``, and inherits predictions by the
@@ -51,14 +87,6 @@ class ParametricCalibrator(Calibrator):
     random_state: int | np.random.RandomState | None = None
 
     @abstractmethod
-    def _curves(self, state: State, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        """Return probabilities (s, m, k) by each of the parameters (s, p)."""
-
-    @abstractmethod
-    def _describe(self, state: State, theta: np.ndarray) -> State:
-        """Return parameters (..., p) under the names that users know."""
-
-    @abstractmethod
     def _sample(
         self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
     ) -> Draws:
@@ -71,9 +99,8 @@ class ParametricCalibrator(Calibrator):
         if self.inference == "map":
             return state
         draws = self._sample(state, scores, y, weights, seed)
-        warn_of_draws(self, draws)
         # The prior makes the posterior proper: what the likelihood alone lacks is no fault here.
-        return {**state, **draws_state(draws)}
+        return {**state, **keep_draws(self, draws)}
 
     def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
         """Return probabilities (m, k): means over the draws, where the state holds draws."""
@@ -89,28 +116,6 @@ class ParametricCalibrator(Calibrator):
             for part in row_blocks(len(scores), max(2, width))
         ]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-    def _summary(
-        self, state: State, scores: np.ndarray, level: float | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return means (m, k), and lower and upper ends, over the draws."""
-        draws = state["theta_draws"]
-        theta = draws.reshape(-1, draws.shape[-1])
-        k = max(2, scores[:1].size)
-        return summarize_draws(
-            lambda part: self._curves(state, theta, part), scores, k, len(theta), level
-        )
-
-    @property
-    def posterior_(self) -> ParameterPosterior:
-        """The posterior of the parameters; only with inference "laplace" or "nuts"."""
-        check_is_fitted(self)
-        state = self.state_
-        if "theta_draws" not in state:
-            raise AttributeError(
-                "posterior_ needs inference='laplace' or 'nuts'; this was fitted by 'map'"
-            )
-        return read_posterior(state, self._describe(state, state["theta_draws"]), self.inference)
 
     def predict_interval(
         self, scores: ArrayLike, level: float = 0.9
@@ -138,25 +143,8 @@ class ParametricCalibrator(Calibrator):
         return (lower, upper) if lower.shape[1] > 2 else (lower[:, 1], upper[:, 1])
 
 
-def draws_state(draws: Draws) -> State:
-    """Return draws as entries of a state."""
-    return {
-        "status": np.asarray(draws.status),
-        "theta_draws": draws.coefficients,
-        "ess": draws.ess,
-        "r_hat": draws.r_hat,
-        "divergences": np.asarray(draws.divergences),
-    }
-
-
-def read_posterior(state: State, named: State, inference: str) -> ParameterPosterior:
-    """Return the posterior that a state holds, its draws under the names that users know."""
-    divergences = int(state["divergences"])
-    return ParameterPosterior(named, inference, state["ess"], state["r_hat"], divergences)
-
-
-def warn_of_draws(estimator: Any, draws: Draws) -> None:
-    """Warn where chains have not mixed, or draws are few."""
+def keep_draws(estimator: Any, draws: Draws) -> State:
+    """Return draws as entries of a state; warn where chains have not mixed, or draws are few."""
     r_hat, ess, few, other = draws.r_hat.max(), draws.ess.min(), 100, "laplace"
     if estimator.inference == "laplace":
         few, other = min(few, 0.1 * estimator.num_samples), "nuts"
@@ -168,3 +156,10 @@ def warn_of_draws(estimator: Any, draws: Draws) -> None:
             SamplingWarning,
             stacklevel=frames_to_caller(),
         )
+    return {
+        "status": np.asarray(draws.status),
+        "theta_draws": draws.coefficients,
+        "ess": draws.ess,
+        "r_hat": draws.r_hat,
+        "divergences": np.asarray(draws.divergences),
+    }

@@ -2,46 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
+
+from bayescal._core.blocks import slices
 
 #: Numbers held at once.
 _BLOCK = 1 << 20
 
 
-def row_blocks(m: int, width: int) -> Iterator[slice]:
+def row_blocks(m: int, width: int) -> list[slice]:
     """Return slices of m rows of so many numbers each, of about a million numbers."""
-    step = max(1, _BLOCK // width)
-    return (slice(first, first + step) for first in range(0, m, step))
+    return slices(m, max(1, _BLOCK // width))
 
 
 def summarize_draws(
-    curves: Callable[[np.ndarray], np.ndarray],
-    scores: np.ndarray,
-    k: int,
-    draws: int,
-    level: float | None,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return mean, lower and upper ends (m, k) of probabilities over draws.
+    curves: Callable[[np.ndarray], np.ndarray], scores: np.ndarray, draws: int, level: float | None
+) -> np.ndarray:
+    """Return means of probabilities over draws (1, m, k); with a level also the ends (3, m, k).
 
-    Without a level the ends are empty. Streamed over rows: never draws * m * k numbers.
+    Streamed over rows: never draws * m * k numbers.
 
     Parameters
     ----------
     curves : callable
         Takes some of the rows (b,) or (b, c) and returns probabilities (draws, b, k).
     scores : array of shape (m,) or (m, c)
-    k, draws : int
+    draws : int
     level : float or None
-        Posterior probability of the central interval between the ends.
+        Posterior probability of the central interval between lower and upper ends.
     """
-    m = len(scores)
-    mean, ends = np.empty((m, k)), np.empty((2, m if level is not None else 0, k))
-    for part in row_blocks(m, k * draws):
+    found = []
+    for part in row_blocks(len(scores), draws * max(2, scores[:1].size)):
         probs = curves(scores[part])
-        mean[part] = probs.mean(axis=0)
+        parts = [probs.mean(axis=0)]
         if level is not None:
-            tails = (1 - level) / 2, (1 + level) / 2
-            ends[:, part] = np.quantile(probs, tails, axis=0)
-    return mean, ends[0], ends[1]
+            parts.extend(np.quantile(probs, ((1 - level) / 2, (1 + level) / 2), axis=0))
+        found.append(parts)
+    return np.concatenate(found, axis=1)

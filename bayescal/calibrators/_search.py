@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bayescal._core.blocks import slices
+
 #: Closenesses held at once: 32 MiB.
 _ELEMENTS = 1 << 22
 #: A threshold is first guessed from so many points, where the neighbors are few of all.
@@ -58,9 +60,7 @@ def neighbor_means(
     # However light the neighbors are, so many have the weight that is asked for.
     reached = np.cumsum(np.sort(index.weights))
     most = min(m, int(np.searchsorted(reached, numbers.max())) + 1)
-    block = max(1, _ELEMENTS // m)
-    for start in range(0, len(queries), block):
-        part = slice(start, min(start + block, len(queries)))
+    for part in slices(len(queries), max(1, _ELEMENTS // m)):
         closeness = queries[part] @ index.keys + index.bias
         candidates = _candidates(index, closeness, most)
         rows = len(closeness)

@@ -13,7 +13,6 @@ from bayescal._core.numerics import differences, log_softmax, softmax
 from bayescal._core.optimise import newton_on_interval
 from bayescal.calibrators._fold_fits import (
     SMALL,
-    Rows,
     Scale,
     block_rows,
     fit_folds,
@@ -25,6 +24,7 @@ from bayescal.calibrators._fold_fits import (
 from bayescal.calibrators._member import (
     Layout,
     Member,
+    Rows,
     change_many,
     main_directions,
     make_design,

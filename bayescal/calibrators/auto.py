@@ -21,7 +21,7 @@ from bayescal._core.checks import (
     check_weights,
 )
 from bayescal._core.folds import content_folds, feature_keys, score_keys
-from bayescal.calibrators._combination import Combination
+from bayescal.calibrators._combination import Combination, keep_features
 from bayescal.calibrators._inputs import INPUTS, Inputs, convert, widen
 from bayescal.calibrators._labels import read_labels
 from bayescal.calibrators._report import (
@@ -134,8 +134,8 @@ class Auto(ClassifierMixin, Combination):
         check_choice(self.mode, "mode", ("stack", "single"))
         check_choice(self.inference, "inference", ("map", "laplace"))
         check_random_state(self.random_state)
-        if self.folds is not None and check_count(self.folds, "folds") < 2:
-            raise ValueError(f"folds must be at least 2, got {self.folds}")
+        if self.folds is not None:
+            check_count(self.folds, "folds", 2)
         scores = widen(scores, self.inputs) if np.ndim(y) < 2 else scores
         check_unmasked(y, "y")
         labels = y if not hasattr(y, "detach") else as_numpy(y, "y")
@@ -143,7 +143,7 @@ class Auto(ClassifierMixin, Combination):
         chosen, reason = self._choose(scores, several)
         fitted = chosen.fit(scores, y, sample_weight)
         self._keep([fitted])
-        self._keep_features(fitted)
+        keep_features(self, fitted)
         vars(self).pop("classes_", None)  # of an earlier fit
         if not several:
             self.classes_ = fitted.classes_

@@ -159,8 +159,8 @@ class BinwiseTemperature(Calibrator):
             return inverse, float(weights @ np.log(sums)), True, Status.CONVERGED
         found, least = fit_inverse_temperature(below, y, weights), _least_inverse(below)
         # Of subnormal logits it may be infinite, and zero times that is not a number.
-        inverse = min(max(found.inverse, least), 2.0**_TO)
-        return inverse, found.value, found.inverse < least, found.status
+        inverse = min(max(found.x, least), 2.0**_TO)
+        return inverse, found.value, found.x < least, found.status
 
     def _by_confidence(
         self, below: np.ndarray, y: np.ndarray, weights: np.ndarray

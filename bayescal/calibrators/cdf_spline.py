@@ -80,8 +80,7 @@ class CDFSpline(Calibrator):
     _domain = "order"
 
     def _check_options(self) -> None:
-        if check_count(self.knots, "knots") < 2:
-            raise ValueError(f"knots must be at least 2, got {self.knots}")
+        check_count(self.knots, "knots", 2)
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         from scipy.interpolate import CubicSpline

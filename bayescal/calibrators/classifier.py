@@ -28,7 +28,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_unmasked, check_weights
 from bayescal.calibrators._base import Calibrator
-from bayescal.calibrators._combination import has_intervals
+from bayescal.calibrators._combination import has_intervals, keep_features
 from bayescal.calibrators._labels import check_present, frames_to_caller, of_one_kind
 from bayescal.calibrators.auto import Auto
 
@@ -163,10 +163,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             self._fit_pairs(X, label, weights, routed)
         else:
             self._fit_once(X, label, weights, routed)
-        first = self.estimators_[0]
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(first, name):
-                setattr(self, name, getattr(first, name))
+        keep_features(self, self.estimators_[0])
         return self
 
     def _fit_once(self, X: Any, y: np.ndarray, weights: np.ndarray | None, routed: Bunch) -> None:

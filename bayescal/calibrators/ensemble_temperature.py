@@ -58,10 +58,10 @@ class EnsembleTemperature(ParametricCalibrator):
         parts = np.full((len(y), 3), 1 / scores.shape[1])
         for rows in row_blocks(len(y), scores.shape[1]):
             at = np.arange(len(y[rows])), y[rows]
-            parts[rows, 0] = scaled_softmax(scores[rows], found.inverse)[at]
+            parts[rows, 0] = scaled_softmax(scores[rows], found.x)[at]
             parts[rows, 1] = scaled_softmax(scores[rows], 1.0)[at]
         mixture, loss = best_mixture(parts, weights)
-        theta = np.array([found.inverse, *mixture])
+        theta = np.array([found.x, *mixture])
         return {
             **self._describe({}, theta),
             "theta": theta,

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from bayescal._core.blocks import slices
 from bayescal._core.checks import check_count
 from bayescal.calibrators import _trees
 from bayescal.calibrators._base import State
@@ -121,8 +122,8 @@ class Forest(NeighborhoodCalibrator):
         order = canonical_order(scores, y, weights)
         ordered = points.probabilities[:, order]
         grown = [
-            _trees.grow(ordered, most, seed, range(first, last))
-            for first, last in _spans(self.trees, at_once)
+            _trees.grow(ordered, most, seed, range(self.trees)[part])
+            for part in slices(self.trees, at_once)
         ]
 
         def held_out(fold: np.ndarray) -> np.ndarray:
@@ -153,15 +154,14 @@ class Forest(NeighborhoodCalibrator):
         place = np.cumsum(leaf).reshape(leaf.shape) - 1
         values = state["leaf_values"].reshape(-1, k)
         probabilities = np.empty(scores.shape)
-        for first, last in _spans(len(scores), _trees.trees_at_once(count)):
-            found = _trees.find_leaves(trees, scores[first:last])
+        for part in slices(len(scores), _trees.trees_at_once(count)):
+            given = scores[part]
+            found = _trees.find_leaves(trees, given)
             found = np.take_along_axis(place, found, axis=1).T
             ends = np.arange(0, found.size + 1, count)
             shares = np.full(found.size, 1 / count)
-            matrix = csr_array((shares, found.reshape(-1), ends), shape=(last - first, len(values)))
-            probabilities[first:last] = self._calibrated(
-                scores[first:last], matrix @ values, float(state["crop"])
-            )
+            matrix = csr_array((shares, found.reshape(-1), ends), shape=(len(given), len(values)))
+            probabilities[part] = self._calibrated(given, matrix @ values, float(state["crop"]))
         return probabilities
 
     def _averages_held_out(
@@ -181,8 +181,7 @@ class Forest(NeighborhoodCalibrator):
         averages = np.zeros((len(candidates), n, k))
         at_once = _trees.trees_at_once(n * max(10, k // 4))
         for trees, layout in grown:
-            for first, last in _spans(len(trees.left), at_once):
-                part = slice(first, last)
+            for part in slices(len(trees.left), at_once):
                 some = Trees(*(a[part] for a in trees)), Layout(*(a[part] for a in layout))
                 _add_held_out(averages, *some, rows, candidates)
         return averages / self.trees
@@ -195,11 +194,6 @@ class _Rows(NamedTuple):
     fold: np.ndarray
     weights: np.ndarray
     values: np.ndarray
-
-
-def _spans(total: int, size: int) -> list[tuple[int, int]]:
-    """Cut 0, ..., total - 1 into spans of at most ``size``."""
-    return [(first, min(first + size, total)) for first in range(0, total, size)]
 
 
 def _leaf_values(

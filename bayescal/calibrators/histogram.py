@@ -82,26 +82,14 @@ class Histogram(Calibrator):
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         if self.binning == "equal_width":
-            return self._fit_width(scores, y, weights)
-        return self._fit_mass(scores, y, weights)
-
-    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
-        edges = state["edges"]
-        wide = self.binning == "equal_width"
-        place = equal_width_cell(scores, self.bins, np) if wide else np.searchsorted(edges, scores)
-        return two_columns(state["values"][place])
-
-    def _fit_width(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> State:
-        # Quotients are rounded correctly, so that 0.2 lies on the border 3 / 15; linspace is not.
-        edges = np.arange(1, self.bins) / self.bins
-        place = equal_width_cell(scores, self.bins, np)
-        weight = np.bincount(place, weights, self.bins)
-        positive = np.bincount(place, weights * y, self.bins)
-        centers = (np.arange(self.bins) + 0.5) / self.bins
-        values = np.divide(positive, weight, out=centers, where=weight > 0)
-        return {"edges": edges, "values": values, "bin_weights": weight}
-
-    def _fit_mass(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> State:
+            # Unlike linspace, quotients are rounded correctly: 0.2 lies on the border 3 / 15.
+            edges = np.arange(1, self.bins) / self.bins
+            place = equal_width_cell(scores, self.bins, np)
+            weight = np.bincount(place, weights, self.bins)
+            positive = np.bincount(place, weights * y, self.bins)
+            centers = (np.arange(self.bins) + 0.5) / self.bins
+            values = np.divide(positive, weight, out=centers, where=weight > 0)
+            return {"edges": edges, "values": values, "bin_weights": weight}
         ranking = Ranking(scores, y, weights)
         whole_weights = bool((weights == np.floor(weights)).all())
         while True:
@@ -121,3 +109,9 @@ class Histogram(Calibrator):
             "values": np.add.reduceat(groups.positive, starts) / weight,
             "bin_weights": weight,
         }
+
+    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
+        edges = state["edges"]
+        wide = self.binning == "equal_width"
+        place = equal_width_cell(scores, self.bins, np) if wide else np.searchsorted(edges, scores)
+        return two_columns(state["values"][place])

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from bayescal._core.attention import Keys, attend, prepare_keys
+from bayescal._core.blocks import slices
 from bayescal._core.checks import check_choice
 from bayescal.calibrators._base import State
 from bayescal.calibrators._neighbors import (
@@ -120,8 +121,7 @@ class Kernel(NeighborhoodCalibrator):
             # One pass over all pairs of rows, of which those in one fold do not see each other.
             keys = self._keys(scores, values, weights, _CANDIDATES, fold)
             total = np.zeros(len(_CANDIDATES))
-            for start in range(0, len(y), _ROWS):
-                part = slice(start, start + _ROWS)
+            for part in slices(len(y), _ROWS):
                 averages = attend(self._queries(scores[part]), keys, _CANDIDATES, fold[part])
                 total += self._losses(averages, scores[part], y[part], weights[part])
             return total
@@ -134,8 +134,7 @@ class Kernel(NeighborhoodCalibrator):
         values = points.values(self.assumption)
         keys = self._keys(points.probabilities, values, points.weights, bandwidths)
         probabilities = np.empty(scores.shape)
-        for start in range(0, len(scores), _ROWS):
-            part = slice(start, start + _ROWS)
+        for part in slices(len(scores), _ROWS):
             averages = attend(self._queries(scores[part]), keys, bandwidths)[0].astype(float)
             probabilities[part] = self._calibrated(scores[part], averages, float(state["crop"]))
         return probabilities

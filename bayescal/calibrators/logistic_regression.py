@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -18,10 +16,9 @@ from bayescal._core.checks import as_numpy, check_choice, check_level, check_unm
 from bayescal._core.keys import seed_of
 from bayescal._core.numerics import sigmoid
 from bayescal._core.optimise import Status
-from bayescal.calibrators._labels import frames_to_caller, read_rows
-from bayescal.calibrators._parametric import Inference, draws_state, read_posterior, warn_of_draws
-from bayescal.calibrators._posterior import summarize_draws
-from bayescal.inference.parameters import ParameterPosterior
+from bayescal.calibrators._base import State, keep_status
+from bayescal.calibrators._labels import read_rows
+from bayescal.calibrators._parametric import Inference, WithPosterior, keep_draws
 from bayescal.regression.method import PRESETS, Method
 from bayescal.regression.objective import Distribution
 
@@ -29,7 +26,7 @@ __all__ = ["LogisticRegression"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LogisticRegression(ClassifierMixin, BaseEstimator):
+class LogisticRegression(WithPosterior, ClassifierMixin, BaseEstimator):
     r"""Binary logistic regression with soft targets, a penalty or a prior, or a whole posterior.
 
     Minimizes the weighted cross-entropy of :math:`\sigma(w \cdot x + c)` to targets t,
@@ -133,7 +130,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
     strength_: float | None = field(init=False)
     smoothing_: float | None = field(init=False)
     cv_losses_: np.ndarray | None = field(init=False)
-    state_: dict[str, np.ndarray] = field(init=False)
+    state_: State = field(init=False)
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
@@ -188,17 +185,10 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         if self.inference != "map":
             seed = seed_of(self.random_state)
             draws = method.sample(X, weights, settled, seed)
-            warn_of_draws(self, draws)
             # The prior makes the posterior proper, whatever the likelihood alone lacks.
             status = Status(draws.status)
-            self.state_ |= draws_state(draws)
-        self.status_ = status.name.lower()
-        if status != Status.CONVERGED:
-            warnings.warn(
-                f"LogisticRegression: {_REMEDY[status]}",
-                ConvergenceWarning,
-                stacklevel=frames_to_caller(),
-            )
+            self.state_ |= keep_draws(self, draws)
+        keep_status(self, status, _REMEDY)
         return self
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
@@ -214,7 +204,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         """Return probabilities (m, 2) of the classes in the order of ``classes_``."""
         check_is_fitted(self)
         if "theta_draws" in self.state_:
-            return self._summary(X, None)[0]
+            return self._summary(self.state_, self._check_features(X, reset=False), None)[0]
         line = self.decision_function(X)
         return np.stack([sigmoid(-line), sigmoid(line)], axis=1)
 
@@ -251,34 +241,16 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
             If fitted with inference "map", which has no posterior.
         """
         self.posterior_  # noqa: B018  raises where there is none
-        lower, upper = self._summary(X, check_level(level))[1:]
+        level, rows = check_level(level), self._check_features(X, reset=False)
+        lower, upper = self._summary(self.state_, rows, level)[1:]
         return lower[:, 1], upper[:, 1]
 
-    @property
-    def posterior_(self) -> ParameterPosterior:
-        """The posterior of the parameters; only with inference "laplace" or "nuts"."""
-        check_is_fitted(self)
-        if "theta_draws" not in self.state_:
-            raise AttributeError(
-                "posterior_ needs inference='laplace' or 'nuts'; this was fitted by 'map'"
-            )
-        theta = self.state_["theta_draws"]
-        named = {"intercept": theta[..., 0], "coef": theta[..., 1:]}
-        return read_posterior(self.state_, named, self.inference)
+    def _curves(self, state: State, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        line = theta[:, :1] + theta[:, 1:] @ scores.T
+        return np.stack([sigmoid(-line), sigmoid(line)], axis=-1)
 
-    def _summary(
-        self, X: ArrayLike, level: float | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return means (m, 2), and lower and upper ends, over the draws."""
-        theta = self.state_["theta_draws"]
-        theta = theta.reshape(-1, theta.shape[-1])
-
-        def curves(rows: np.ndarray) -> np.ndarray:
-            line = theta[:, :1] + theta[:, 1:] @ rows.T
-            return np.stack([sigmoid(-line), sigmoid(line)], axis=-1)
-
-        rows = self._check_features(X, reset=False)
-        return summarize_draws(curves, rows, 2, len(theta), level)
+    def _describe(self, state: State, theta: np.ndarray) -> State:
+        return {"intercept": theta[..., 0], "coef": theta[..., 1:]}
 
     def _check_features(self, X: Any, reset: bool) -> np.ndarray:
         """Return features (n, d) in float64, and keep or compare their number and names."""

@@ -10,7 +10,8 @@ import numpy as np
 from bayescal._core.checks import check_strength
 from bayescal._core.folds import content_folds, score_keys
 from bayescal.calibrators._base import State
-from bayescal.calibrators._linear import LinearCalibrator, Rows
+from bayescal.calibrators._linear import LinearCalibrator
+from bayescal.calibrators._member import Rows
 from bayescal.regression.softmax_cross_validation import out_of_fold_losses
 
 __all__ = ["Matrix"]
@@ -86,7 +87,7 @@ class Matrix(LinearCalibrator):
             check_strength(getattr(self, argument), argument)
 
     def _penalties(self, rows: Rows, unit: float) -> tuple[np.ndarray, State]:
-        total, k = rows.weights.sum(), rows.x.shape[1]
+        total, k = rows.weights.sum(), rows.scores.shape[1]
         if not isinstance(self.off_diagonal, str) and not isinstance(self.intercept, str):
             return _strengths(self.off_diagonal, self.intercept, k, total, unit), {}
         off = OFF_DIAGONALS if self.off_diagonal == "cv" else [self.off_diagonal]
@@ -96,7 +97,7 @@ class Matrix(LinearCalibrator):
             (float(a), float(b)) for i, a in enumerate(off) for b in (own if i % 2 else own[::-1])
         ]
         pairs = pairs if len(own) > 1 else [(float(a), float(own[0])) for a in off]
-        folds = content_folds(score_keys(rows.x, rows.y), rows.y, _FOLDS)
+        folds = content_folds(score_keys(rows.scores, rows.y), rows.y, _FOLDS)
         if folds.max() == 0 or k == 1:
             losses = np.zeros((len(pairs), 1))
         else:

@@ -13,6 +13,7 @@ from bayescal._core.optimise import Status
 from bayescal.calibrators import _order_network as network
 from bayescal.calibrators._base import Calibrator, Keeps, State
 from bayescal.calibrators._binwise import softmax_below
+from bayescal.calibrators._inputs import bounded
 from bayescal.calibrators._order_network import Family, Nets, Parameters
 from bayescal.calibrators._posterior import row_blocks
 from bayescal.calibrators._ranking import canonical_order
@@ -25,8 +26,6 @@ _SIZES = {"diagonal": ((4, 4), (10, 10), (20, 20)), "full": ((4, 4), (10, 10))}
 _FOLDS = 5
 #: Points at which the rising function is tabulated.
 _KNOTS = 512
-#: Logits beyond this count as this, so that nothing overflows.
-_FAR = 1e50
 _LEAST_SLOPE = 1e-100
 
 
@@ -125,7 +124,7 @@ class OrderPreserving(Calibrator):
         self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int, folds: np.ndarray
     ) -> State:
         """Fit with given folds (n,); with a single one nothing is trained."""
-        z = np.clip(scores.astype(float, copy=False), -_FAR, _FAR)
+        z = bounded(scores)
         order = canonical_order(z, y, weights)
         place = np.argsort(order)
         z, y = z[:, order], place[y]
@@ -136,7 +135,7 @@ class OrderPreserving(Calibrator):
         scale = (high - low) / 2 or 1.0
         used = nets.train.T[: nets.train.shape[1] // len(sizes)]
         fits = [fit_inverse_temperature(z[w > 0], y[w > 0], w[w > 0]) for w in used]
-        inverses = np.array([found.inverse for found in fits])
+        inverses = np.array([found.x for found in fits])
         slopes = np.maximum(np.tile(inverses, len(sizes)) * scale, _LEAST_SLOPE)
         unit: State = {"center": np.asarray(center), "scale": np.asarray(scale)}
         knots = _knots(z, distinct)
@@ -172,7 +171,7 @@ class OrderPreserving(Calibrator):
     def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
         probs = np.empty(scores.shape)
         for part in row_blocks(*scores.shape):
-            z = np.clip(scores[part].astype(float, copy=False), -_FAR, _FAR)
+            z = bounded(scores[part])
             order = np.argsort(-z, axis=1, kind="stable")
             descending = np.take_along_axis(z, order, axis=1)
             if self.family == "diagonal":

@@ -7,10 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from bayescal._core.binning import equal_mass_cuts
 from bayescal._core.checks import check_count
 from bayescal.calibrators._base import Calibrator, State, two_columns
-from bayescal.calibrators._ranking import merge_ties, middles
+from bayescal.calibrators.histogram import Histogram
 from bayescal.calibrators.logistic import Logistic
 
 __all__ = ["ScalingBinning"]
@@ -68,17 +67,10 @@ class ScalingBinning(Calibrator):
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         state = Logistic()._fit(scores, y, weights, seed)
-        groups = merge_ties(scores, y, weights)
-        scaled = Logistic().apply(state, groups.lowest)[:, 1]
-        mass = np.concatenate([[0.0], np.cumsum(groups.weight)])
-        whole = bool((weights == np.floor(weights)).all())
-        cuts = np.unique(equal_mass_cuts(mass, np.array([self.bins]), whole))
-        cuts = cuts[(cuts > 0) & (cuts < len(groups.weight))]
-        starts = np.concatenate([[0], cuts])
-        weight = np.add.reduceat(groups.weight, starts)
-        state["edges"] = middles(groups.highest[cuts - 1], groups.lowest[cuts])
-        state["values"] = np.add.reduceat(groups.weight * scaled, starts) / weight
-        state["bin_weights"] = weight
+        state |= Histogram(self.bins, "equal_mass")._fit(scores, y, weights, seed)
+        scaled = weights * Logistic().apply(state, scores)[:, 1]
+        place = np.searchsorted(state["edges"], scores)
+        state["values"] = np.bincount(place, scaled) / state["bin_weights"]
         return state
 
     def apply(self, state: State, scores: np.ndarray) -> np.ndarray:

@@ -104,10 +104,8 @@ class Spline(LogOddsCalibrator):
         check_choice(self.rescale, "rescale", (None, "compact_logit"))
         check_choice(self.penalty, "penalty", ("curvature", "coefficients"))
         check_choice(self.rule, "rule", ("one_se", "best"))
-        if check_count(self.knots, "knots") < 3:
-            raise ValueError(f"knots must be at least 3, got {self.knots}")
-        if check_count(self.folds, "folds") < 2:
-            raise ValueError(f"folds must be at least 2, got {self.folds}")
+        check_count(self.knots, "knots", 3)
+        check_count(self.folds, "folds", 2)
         check_strength(self.strength)
 
     @property

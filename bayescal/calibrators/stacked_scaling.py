@@ -156,8 +156,8 @@ class StackedScaling(ParametricCalibrator):
 
     def _check_options(self) -> None:
         check_choice(self.mode, "mode", ("stack", "single"))
-        if self.folds is not None and check_count(self.folds, "folds") < 2:
-            raise ValueError(f"folds must be at least 2, got {self.folds}")
+        if self.folds is not None:
+            check_count(self.folds, "folds", 2)
 
     @property
     def member_names_(self) -> list[str]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayescal.calibrators._base import State
-from bayescal.calibrators._linear import Rows, StructuredCalibrator
+from bayescal.calibrators._linear import StructuredCalibrator
+from bayescal.calibrators._member import Rows
 
 __all__ = ["StructuredMatrix"]
 
@@ -44,7 +45,7 @@ class StructuredMatrix(StructuredCalibrator):
     _by_matrix = True
 
     def _penalties(self, rows: Rows, unit: float) -> tuple[np.ndarray, State]:
-        k = rows.x.shape[1]
+        k = rows.scores.shape[1]
         matrix = np.full((k, k + 1), 2.0 * k * (k - 1) / unit**2)
         np.fill_diagonal(matrix, 2.0 * k / unit**2)
         matrix[:, k] = 2.0 * k

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayescal.calibrators._base import State
-from bayescal.calibrators._linear import Rows, StructuredCalibrator
+from bayescal.calibrators._linear import StructuredCalibrator
+from bayescal.calibrators._member import Rows
 
 __all__ = ["StructuredVector"]
 
@@ -42,5 +43,5 @@ class StructuredVector(StructuredCalibrator):
     """
 
     def _penalties(self, rows: Rows, unit: float) -> tuple[np.ndarray, State]:
-        k = rows.x.shape[1]
+        k = rows.scores.shape[1]
         return np.concatenate([np.full(k, 2.0 * k), np.full(k, 2.0 * k / unit**2)]), {}

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core import numerics
+from bayescal._core.blocks import slices
 from bayescal._core.checks import check_choice
 from bayescal._core.numerics import log_odds, sigmoid, softmax
-from bayescal._core.optimise import Status, newton_on_interval
+from bayescal._core.optimise import IntervalMinimum, Status, newton_on_interval
 from bayescal.calibrators._base import Keeps, State
 from bayescal.calibrators._binwise import best_inverse_temperature
 from bayescal.calibrators._parametric import ParametricCalibrator
@@ -22,10 +22,10 @@ from bayescal.regression.posterior import sample_whitened
 from bayescal.regression.tempered import Draws, one_chain
 
 __all__ = [
-    "InverseTemperature",
     "ScaleLoss",
     "Temperature",
     "fit_inverse_temperature",
+    "power_unit",
     "sample_inverse",
     "scaled_softmax",
 ]
@@ -103,7 +103,7 @@ class Temperature(ParametricCalibrator):
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         if self.objective == "log_loss":
             found = fit_inverse_temperature(scores, y, weights)
-            inverse, value, status = found.inverse, found.value / weights.sum(), found.status
+            inverse, value, status = found.x, found.value / weights.sum(), found.status
             state = {"n_iter": np.asarray(found.iterations)}
         else:
             inverse, value = best_inverse_temperature(scores, y, weights)
@@ -141,15 +141,6 @@ def scaled_softmax(logits: np.ndarray, inverse: float) -> np.ndarray:
         return softmax(differences(logits) * inverse)
 
 
-class InverseTemperature(NamedTuple):
-    """The best inverse temperature, the weighted sum of losses there, and how the fit ended."""
-
-    inverse: float
-    value: float
-    iterations: int
-    status: Status
-
-
 class ScaleLoss:
     """The weighted cross-entropy of softmax(s * logits), as a function of s.
 
@@ -159,16 +150,14 @@ class ScaleLoss:
     def __init__(self, logits: np.ndarray, y: np.ndarray, weights: np.ndarray) -> None:
         n, k = logits.shape
         dtype = np.float32 if logits.size > _PART else np.float64
-        step = max(1, _BLOCK // k)
         self.total = float(weights.sum())
         self._blocks = []
-        for first in range(0, n, step):
+        for rows in slices(n, max(1, _BLOCK // k)):
             # Classes come first: sums over them are then sums of long vectors.
-            part = np.ascontiguousarray(logits[first : first + step].T)
+            part = np.ascontiguousarray(logits[rows].T)
             below = part - part.max(axis=0)
-            own = below[y[first : first + step], np.arange(below.shape[1])].astype(float)
-            rows = weights[first : first + step]
-            self._blocks.append((below.astype(dtype, copy=False), own, rows))
+            own = below[y[rows], np.arange(below.shape[1])].astype(float)
+            self._blocks.append((below.astype(dtype, copy=False), own, weights[rows]))
 
     def __call__(self, s: float) -> tuple[float, float, float]:
         """Return the loss and its first two derivatives at s."""
@@ -189,8 +178,8 @@ class ScaleLoss:
 
 def fit_inverse_temperature(
     logits: np.ndarray, y: np.ndarray, weights: np.ndarray
-) -> InverseTemperature:
-    """Minimize the cross-entropy of softmax(s * logits) over s >= 0.
+) -> IntervalMinimum:
+    """Minimize the weighted sum of the cross-entropies of softmax(s * logits) over s >= 0.
 
     Parameters
     ----------
@@ -201,7 +190,7 @@ def fit_inverse_temperature(
     weights : array of shape (n,)
     """
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        unit = _unit(logits)
+        unit = power_unit(logits, 1e6)
         scaled = logits / unit if unit != 1 else logits
         start = 1.0 if unit == 1 else 0.0
         stride = logits.size // _PART
@@ -211,13 +200,13 @@ def fit_inverse_temperature(
             start = newton_on_interval(loss, start, scale=loss.total).x
         loss = ScaleLoss(scaled, y, weights)
         found = newton_on_interval(loss, start, scale=loss.total)
-    return InverseTemperature(found.x / unit, found.value, found.iterations, found.status)
+    return found._replace(x=found.x / unit)
 
 
-def _unit(logits: np.ndarray) -> float:
+def power_unit(logits: np.ndarray, mild: float) -> float:
     """Return a power of two by which to divide logits that are all huge or tiny, or 1."""
     largest = float(np.abs(logits).max(initial=0))
-    if 1e-6 < largest < 1e6 or largest == 0:
+    if 1 / mild < largest < mild or largest == 0:
         return 1.0
     return float(2.0 ** np.round(np.log2(largest)))
 
@@ -265,21 +254,13 @@ def sample_inverse(
         drawn = u + factor[0, 0] * np.interp(levels, total / total[-1], z)
         return one_chain(np.exp(drawn)[:, None], int(Status.CONVERGED))
     own = below[np.arange(len(y)), y]
-    draws, ess, r_hat, divergences = sample_whitened(
-        _potential, (below, own, np.asarray(weights, float)), mode, factor, num_samples, seed
-    )
-    return Draws(np.exp(draws), ess, r_hat, divergences, int(Status.CONVERGED))
+    given = below, own, np.asarray(weights, float)
+    drawn = sample_whitened(_loss, given, mode, factor, num_samples, seed)
+    return drawn._replace(coefficients=np.exp(drawn.coefficients))
 
 
-def _potential(
-    below: jax.Array, own: jax.Array, weights: jax.Array, mode: jax.Array, factor: jax.Array
-) -> Callable[[jax.Array], jax.Array]:
-    """Return the negative log posterior in coordinates where Laplace's is standard normal."""
-
-    def potential(z: jax.Array) -> jax.Array:
-        u = (mode + factor @ z)[0]
-        s = jnp.exp(u)
-        losses = jax.nn.logsumexp(s * below, axis=1) - s * own
-        return weights @ losses + 0.5 * (u / LOG_SCALE) ** 2
-
-    return potential
+def _loss(u: jax.Array, below: jax.Array, own: jax.Array, weights: jax.Array) -> jax.Array:
+    """Return the negative log posterior of u = (log s,)."""
+    s = jnp.exp(u[0])
+    losses = jax.nn.logsumexp(s * below, axis=1) - s * own
+    return weights @ losses + 0.5 * (u[0] / LOG_SCALE) ** 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -14,15 +14,21 @@ from bayescal.calibrators._binwise import (
     SAME,
     TRACE,
     Binning,
-    Sums,
     bin_edges,
-    bin_sums,
     confidence_sums,
     top_class,
 )
 from bayescal.calibrators._posterior import row_blocks
 
 __all__ = ["WeightScaling"]
+
+
+class _Sums(NamedTuple):
+    """Weight, and mean accuracy and confidence, of each of b bins; NaN in an empty one."""
+
+    weight: np.ndarray
+    accuracy: np.ndarray
+    confidence: np.ndarray
 
 
 @dataclass(eq=False, repr=False)
@@ -113,9 +119,10 @@ class WeightScaling(Calibrator):
         else:
             edges = bin_edges(level, weights, self.bins, self.binning)
             place = np.searchsorted(edges, level)
-            sums = bin_sums(place, confidence, correct, weights, len(edges) + 1)
-            all_rows = bin_sums(np.zeros_like(place), confidence, correct, weights, 1)
-            alpha = np.where(sums.weight > 0, _weights(sums, k), _weights(all_rows, k))
+            each = weights, weights * confidence, weights * correct
+            every = np.stack([np.bincount(place, own, len(edges) + 1) for own in each])
+            sums, whole = _means(every), _means(every.sum(axis=1, keepdims=True))
+            alpha = np.where(sums.weight > 0, _weights(sums, k), _weights(whole, k))
         gaps = np.abs(sums.accuracy - alpha * sums.confidence - (1 - alpha) / k)
         error = np.where(sums.weight > 0, gaps, 0.0) @ sums.weight / sums.weight.sum()
         return {
@@ -138,20 +145,20 @@ class WeightScaling(Calibrator):
         return probs
 
 
-def _means(sums: np.ndarray) -> Sums:
+def _means(sums: np.ndarray) -> _Sums:
     """Return means over bins from sums (3, b) of weights, confidences and hits."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        return Sums(sums[0], sums[2] / sums[0], sums[1] / sums[0])
+        return _Sums(sums[0], sums[2] / sums[0], sums[1] / sums[0])
 
 
-def _weights(sums: Sums, k: int) -> np.ndarray:
+def _weights(sums: _Sums, k: int) -> np.ndarray:
     """Return the weight (b,) that makes each bin's confidence its accuracy, within [1e-9, 1]."""
     room = sums.confidence - 1 / k
     wanted = np.clip(sums.accuracy - 1 / k, TRACE * room, room)
     return np.divide(wanted, room, out=np.ones_like(room), where=room > SAME)
 
 
-def _one_weight(sums: Sums, k: int) -> float:
+def _one_weight(sums: _Sums, k: int) -> float:
     """Return the largest alpha in [1e-9, 1] with the least sum |w (A - 1/k) - alpha w (C - 1/k)|.
 
     The slope rises at the ratios, each time by twice the bin's w (C - 1/k).

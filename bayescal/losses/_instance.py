@@ -21,6 +21,7 @@ from bayescal.losses._rows import (
     scalar,
     weighted_log,
 )
+from bayescal.smoothing.network import move
 
 Inputs = TypeVar("Inputs")
 
@@ -82,7 +83,7 @@ def instance_targets(
     labels = read_labels(labels, logits)
     eps = scalar(smoothing, "smoothing", logits)
     hot = one_hot(labels, logits.shape[-1])
-    targets = _move(logits, hot, eps, scalar(offset, "offset", logits))
+    targets = move(logits, hot, eps, scalar(offset, "offset", logits), jnp)
     return jnp.where(hot.any(axis=-1, keepdims=True), targets, jnp.nan)
 
 
@@ -144,7 +145,8 @@ def instance_cross_entropy(
     rows = read_rows(logits, labels, weights, mask, soft=False)
     teacher = read_teacher(teacher_logits, rows)
     eps = scalar(smoothing, "smoothing", rows.logits)
-    moved = _move(teacher, rows.targets == 1, eps, scalar(offset, "offset", rows.logits))
+    offset = scalar(offset, "offset", rows.logits)
+    moved = move(teacher, rows.targets == 1, eps, offset, jnp)
     targets = jnp.where(jnp.isnan(rows.targets), jnp.nan, moved)
     return reduce(-weighted_log(targets, jax.nn.log_softmax(rows.logits)), rows, reduction)
 
@@ -198,18 +200,3 @@ def with_instance_targets(
     check_number(offset, "offset")
     compiled = jax.jit(instance_targets)
     return ((x, compiled(teacher(x), labels, smoothing, offset)) for x, labels in batches)
-
-
-def _move(logits: jax.Array, hot: jax.Array, eps: jax.Array, offset: jax.Array) -> jax.Array:
-    """Return the targets (..., k); ``hot`` is True at the label."""
-    # Only ratios matter. Of sixteenths neither a difference nor its reciprocal leaves the normal
-    # numbers, which is all that some devices have.
-    shifted = (logits / 16 - logits.min(axis=-1, keepdims=True) / 16) + offset / 16
-    top = shifted.max(axis=-1, keepdims=True)
-    shifted = jnp.where(top > 0, shifted / jnp.where(top > 0, top, 1), 1)
-    own = jnp.where(hot, shifted, 0).sum(axis=-1, keepdims=True)
-    others = jnp.where(hot, 0, shifted).sum(axis=-1, keepdims=True)
-    moved = eps * own / (own + others)
-    alone = others == 0
-    share = jnp.where(alone, 1 / (logits.shape[-1] - 1), shifted / jnp.where(alone, 1, others))
-    return jnp.where(hot, 1 - moved, moved * share)

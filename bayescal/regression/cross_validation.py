@@ -20,7 +20,6 @@ from bayescal.regression.objective import (
     start,
 )
 
-_ITERATIONS = 100
 #: Of the least loss: candidates no worse than by this are equal, since fits end where they may.
 _EQUAL = 1e-9
 
@@ -145,7 +144,7 @@ def _path(
         part = design._replace(targets=targets[k])
         if near is not None:
             beta = min((beta, near[k]), key=lambda b: _value(problem, part, unit, b))
-        found = fit_design(problem, part, unit, beta, span if free[k] else None, _ITERATIONS)
+        found = fit_design(problem, part, unit, beta, span if free[k] else None)
         result[k] = beta = found.x
     return result
 

@@ -43,9 +43,7 @@ class Fit(NamedTuple, Generic[ArrayT]):
     status: Array | int
 
 
-def fit_one(
-    problem: Regression[jax.Array], lasso: bool, max_iterations: int = 100
-) -> Minimum[jax.Array]:
+def fit_one(problem: Regression[jax.Array], lasso: bool) -> Minimum[jax.Array]:
     """Fit one regression; ``lasso`` says whether to heed the absolute penalty."""
     alone = problem.x.shape[1] == 1 and problem.free is None
     if lasso and alone and problem.prior is None and problem.intercept_prior is None:
@@ -75,7 +73,6 @@ def fit_one(
         bound=0.25 * jnp.concatenate([total[None], squares]),
         direction=lasso_step(strength) if lasso else newton_step,
         movement=moved,
-        max_iterations=max_iterations,
     )
     return found._replace(x=found.x / unit)
 
@@ -112,10 +109,8 @@ def rows_at_once(batch: int, n: int, d: int) -> int:
     return max(1, min(batch, _AT_ONCE // (n * (d + 1))))
 
 
-@partial(jax.jit, static_argnames=("lasso", "max_iterations"))
-def fit_many(
-    problems: Regression[jax.Array], lasso: bool = False, max_iterations: int = 100
-) -> Fit[jax.Array]:
+@partial(jax.jit, static_argnames="lasso")
+def fit_many(problems: Regression[jax.Array], lasso: bool = False) -> Fit[jax.Array]:
     """Fit a batch; leaves of ``problems`` have a leading axis of fits, save the priors'."""
     batch, n, d = problems.x.shape
     priors = problems.prior, problems.intercept_prior
@@ -123,14 +118,12 @@ def fit_many(
 
     def one(problem: Regression[jax.Array]) -> Minimum[jax.Array]:
         full = problem._replace(prior=priors[0], intercept_prior=priors[1])
-        return fit_one(full, lasso, max_iterations)
+        return fit_one(full, lasso)
 
     return as_fit(map_batch(one, each, batch, rows_at_once(batch, n, d)))
 
 
-def fit_single(
-    problem: Regression[np.ndarray], lasso: bool = False, max_iterations: int = 100
-) -> Minimum[np.ndarray]:
+def fit_single(problem: Regression[np.ndarray], lasso: bool = False) -> Minimum[np.ndarray]:
     """Fit one regression given as NumPy arrays; the minimum is in NumPy too.
 
     One fit is done on the host, where nothing has to be compiled. JAX takes over for priors that
@@ -147,7 +140,7 @@ def fit_single(
     written = all(law is None or isinstance(law, Prior) for law in priors)
     if written and on_host(problem.x, newton=lasso):
         with np.errstate(all="ignore"):
-            return fit_on_host(problem, max_iterations)
+            return fit_on_host(problem)
     with float64():
         # Rows without weight are added, so that nearby sizes share a compilation.
         length = padded_length(len(problem.x))
@@ -156,7 +149,7 @@ def fit_single(
             targets=pad_axis(problem.targets, length, 0),
             weights=np.pad(problem.weights, (0, length - len(problem.x))),
         )
-        return jax.tree.map(np.asarray, _fit_compiled(padded, lasso, max_iterations))
+        return jax.tree.map(np.asarray, _fit_compiled(padded, lasso))
 
 
 def on_host(x: np.ndarray, newton: bool) -> bool:
@@ -165,4 +158,4 @@ def on_host(x: np.ndarray, newton: bool) -> bool:
     return few and (x.size < _LARGE or jax.default_backend() == "cpu")
 
 
-_fit_compiled = jax.jit(fit_one, static_argnames=("lasso", "max_iterations"))
+_fit_compiled = jax.jit(fit_one, static_argnames="lasso")

@@ -24,7 +24,7 @@ _ROWS_OF_GUESS = 14
 _RANK = 1e-11
 
 
-def fit_on_host(problem: Regression[np.ndarray], max_iterations: int) -> Minimum[np.ndarray]:
+def fit_on_host(problem: Regression[np.ndarray]) -> Minimum[np.ndarray]:
     """Fit one regression; every row has weight.
 
     Newton's method, or L-BFGS for more than 400 columns, which does not heed ``l1``.
@@ -33,8 +33,7 @@ def fit_on_host(problem: Regression[np.ndarray], max_iterations: int) -> Minimum
     if problem.x.shape[1] > MANY:
         return _lbfgs(problem, design, unit)
     span = span_of(problem, design)
-    begin = _guess(problem, max_iterations) * unit
-    found = fit_design(problem, design, unit, begin, span, max_iterations)
+    found = fit_design(problem, design, unit, _guess(problem) * unit, span)
     return found._replace(x=found.x / unit)
 
 
@@ -55,7 +54,6 @@ def fit_design(
     unit: np.ndarray,
     begin: np.ndarray,
     span: np.ndarray | None,
-    max_iterations: int,
 ) -> Minimum[np.ndarray]:
     """Fit from ``begin``, both it and the result in the columns' units.
 
@@ -63,22 +61,12 @@ def fit_design(
     without a penalty to decide between them, share their effect by the least squares of their
     coefficients, each in the units of its column.
     """
-    if span is None:
-        return _newton(problem, design, unit, begin, max_iterations)
-    reduced = design._replace(columns=span.T @ design.columns)
-    free = problem._replace(intercept_prior=None)
-    begin = np.linalg.lstsq(span, begin)[0]
-    found = _newton(free, reduced, np.ones(len(begin)), begin, max_iterations)
-    return found._replace(x=span @ found.x)
-
-
-def _newton(
-    problem: Regression[np.ndarray],
-    design: BinaryDesign,
-    unit: np.ndarray,
-    begin: np.ndarray,
-    max_iterations: int,
-) -> Minimum[np.ndarray]:
+    if span is not None:
+        reduced = design._replace(columns=span.T @ design.columns)
+        free = problem._replace(intercept_prior=None)
+        begin = np.linalg.lstsq(span, begin)[0]
+        found = fit_design(free, reduced, np.ones(len(begin)), begin, None)
+        return found._replace(x=span @ found.x)
     columns, lasso = design.columns, bool(np.any(problem.l1))
     strength = np.append(0.0, np.broadcast_to(problem.l1, len(unit) - 1)) / unit
 
@@ -98,18 +86,17 @@ def _newton(
         bound=0.25 * np.einsum("ij,ij,j->i", columns, columns, design.weights),
         direction=lasso_step_on_host(strength) if lasso else None,
         movement=moved,
-        max_iterations=max_iterations,
         xp=np,
     )
 
 
-def _guess(problem: Regression[np.ndarray], max_iterations: int) -> np.ndarray:
+def _guess(problem: Regression[np.ndarray]) -> np.ndarray:
     """Return coefficients to start from: of a part of the rows, if there are very many."""
     stride = len(problem.x) >> _ROWS_OF_GUESS
     if stride > 4:
         x, targets, weights = (rows[::stride] for rows in problem[:3])
         part = Regression(x, targets, weights * stride, *problem[3:])
-        found = fit_on_host(part, max_iterations)
+        found = fit_on_host(part)
         if found.status == Status.CONVERGED:
             return found.x
     return start(problem, np)

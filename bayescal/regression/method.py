@@ -15,7 +15,7 @@ from bayescal._core.precision import float64
 from bayescal.regression.cross_validation import Grid, choose, choose_on_host
 from bayescal.regression.fit import fit_single, on_host
 from bayescal.regression.objective import BinaryDesign, Distribution, Prior, Regression
-from bayescal.regression.posterior import Draws, Target, laplace, nuts
+from bayescal.regression.posterior import Draws, Target, sample
 from bayescal.smoothing import instance_targets, platt_targets
 
 #: The methods of the study by their names there.
@@ -84,8 +84,7 @@ class Method:
         check_choice(self.penalty, "penalty", (None, "l1", "l2", "elasticnet"))
         check_choice(self.inference, "inference", ("map", "laplace", "nuts"))
         check_count(self.num_samples, "num_samples")
-        if check_count(self.folds, "folds") < 2:
-            raise ValueError(f"folds must be at least 2, got {self.folds}")
+        check_count(self.folds, "folds", 2)
         if isinstance(self.smoothing, str):
             check_choice(self.smoothing, "smoothing", ("platt", "cv", "instance"))
         elif self.smoothing is not None and not 0 <= self.smoothing < 0.5:
@@ -188,8 +187,7 @@ class Method:
         if self.coef_prior is not None and not isinstance(self.coef_prior, str):
             own = np.concatenate([[0.0], np.ones(d)])
             target = target._replace(distribution=self.coef_prior, distributed=own)
-        sampler = laplace if self.inference == "laplace" else nuts
-        draws = sampler(target, self.num_samples, seed)
+        draws = sample(target, self.inference, self.num_samples, seed)
         return draws._replace(coefficients=scaling.back(draws.coefficients))
 
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayT
+from bayescal._core.blocks import slices
 from bayescal._core.optimise import Quadratic
 
 _NOTHING = 1e-150
@@ -143,8 +144,7 @@ def _blocks(
     design: BinaryDesign, beta: np.ndarray
 ) -> Iterator[tuple[np.ndarray, Terms[np.ndarray]]]:
     """Yield columns and :func:`row_terms` of blocks of rows."""
-    for first in range(0, design.columns.shape[1], _BLOCK):
-        part = slice(first, first + _BLOCK)
+    for part in slices(design.columns.shape[1], _BLOCK):
         columns = design.columns[:, part]
         yield columns, row_terms(beta @ columns, design.targets[part], design.weights[part], np)
 

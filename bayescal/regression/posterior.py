@@ -7,6 +7,7 @@ itself. The prior is on ``u``, so that the posterior is proper for separable dat
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -128,12 +129,20 @@ def triangle(hessian: np.ndarray) -> np.ndarray:
             ridge = max(10 * ridge, 1e-10 * mean)
 
 
-def laplace(
-    target: Target, num_samples: int, seed: int, scored: ScoreColumns | None = None
+def sample(
+    target: Target,
+    inference: str,
+    num_samples: int,
+    seed: int,
+    scored: ScoreColumns | None = None,
 ) -> Draws:
-    """Return draws by :func:`tempered_draws` around the mode of u; ``scored`` as for ``nuts``."""
+    """Return draws around the mode of u: by :func:`tempered_draws` for "laplace", else by NUTS.
+
+    ``scored`` (optional) are the scores that the columns are functions of: then sums over rows are
+    replaced by sums over nodes, where these are as good.
+    """
     mode, hessian = find_mode(target)
-    factor = triangle(hessian)
+    factor, status = triangle(hessian), int(mode.status)
     sums = _sums(target, mode.x, factor, scored)
 
     def log_density(u: np.ndarray) -> np.ndarray:
@@ -141,9 +150,12 @@ def laplace(
             prior = np.asarray(_prior_value(target, u, np))
         return _log_likelihoods(sums, _constrain(target, u)) - prior
 
-    size, weight = len(sums.weights), float(np.sum(sums.weights))
-    status = int(mode.status)
-    draws = tempered_draws(log_density, size, mode.x, factor, num_samples, seed, status, weight)
+    if inference == "laplace":
+        size, weight = len(sums.weights), float(np.sum(sums.weights))
+        draws = tempered_draws(log_density, size, mode.x, factor, num_samples, seed, status, weight)
+    else:
+        given = sums, target._replace(design=None)
+        draws = sample_whitened(_loss, given, mode.x, factor, num_samples, seed, status)
     return draws._replace(coefficients=_constrain(target, draws.coefficients))
 
 
@@ -157,9 +169,9 @@ def _prior_value(target: Target, u: ArrayT, xp: ModuleType) -> Any:
     return terms.sum(axis=-1)
 
 
-def _constrain(target: Target, u: np.ndarray) -> np.ndarray:
+def _constrain(target: Target, u: ArrayT, xp: ModuleType = np) -> ArrayT:
     positive = target.positive > 0
-    return np.where(positive, np.exp(np.where(positive, u, 0.0)), u)
+    return xp.where(positive, xp.exp(xp.where(positive, u, 0.0)), u)
 
 
 @jax.custom_jvp
@@ -179,67 +191,54 @@ def _softplus_jvp(
     return jnp.maximum(line, 0) + jnp.log1p(small), probability * tangents[0]
 
 
-def _potential(
-    sums: Sums, target: Target, centre: jax.Array, factor: jax.Array
-) -> Callable[[jax.Array], jax.Array]:
-    """Return the negative log posterior in coordinates where Laplace's is standard normal."""
+def _loss(u: jax.Array, sums: Sums, target: Target) -> jax.Array:
+    """Return the negative log posterior of u (p,)."""
+    theta = _constrain(target, u, jnp)
+    loss = jnp.sum(sums.weights * _softplus(theta @ sums.columns)) - theta @ sums.linear
+    return loss + _prior_value(target, u, jnp)
 
-    def potential(z: jax.Array) -> jax.Array:
-        u = centre + factor @ z
-        positive = target.positive > 0
-        theta = jnp.where(positive, jnp.exp(jnp.where(positive, u, 0.0)), u)
-        loss = jnp.sum(sums.weights * _softplus(theta @ sums.columns)) - theta @ sums.linear
-        return loss + _prior_value(target, u, jnp)
+
+@cache
+def _whitened(loss: Callable[..., jax.Array]) -> Callable[..., Callable[[jax.Array], jax.Array]]:
+    """Return a loss in coordinates where Laplace's approximation is standard normal."""
+
+    def potential(*arguments: Any) -> Callable[[jax.Array], jax.Array]:
+        *given, mode, factor = arguments
+        return lambda z: loss(mode + factor @ z, *given)
 
     return potential
 
 
 def sample_whitened(
-    potential: Callable[..., Callable[[jax.Array], jax.Array]],
+    loss: Callable[..., jax.Array],
     arguments: tuple[object, ...],
     mode: np.ndarray,
     factor: np.ndarray,
     num_samples: int,
     seed: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Return draws u (chains, draws, p), effective sizes, R-hats (p,) and divergences of NUTS.
+    status: int = 0,
+) -> Draws:
+    """Return draws u by the no-U-turn sampler, four chains side by side.
 
-    ``potential(*arguments, mode, factor)`` is a function of z, where u = mode + factor z.
+    ``loss(u, *arguments)`` is the negative log density, a function of a module.
     """
     from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
     with float64(), jax.numpy_dtype_promotion("standard"):
         given = jax.tree.map(jnp.asarray, (*arguments, mode, factor))
-        draws = -(-num_samples // CHAINS)
         z, diverging, _ = run_chains(
-            potential,
+            _whitened(loss),
             given,
             given[-2],
             jax.random.key(seed),
             chains=CHAINS,
             warmup=_WARMUP,
-            draws=draws,
+            draws=-(-num_samples // CHAINS),
         )
         z, divergences = np.asarray(z), int(np.asarray(diverging).sum())
     u = mode + z @ factor.T
     ess, r_hat = np.asarray(effective_sample_size(u)), np.asarray(split_gelman_rubin(u))
-    return u, ess, r_hat, divergences
-
-
-def nuts(target: Target, num_samples: int, seed: int, scored: ScoreColumns | None = None) -> Draws:
-    """Return draws by the no-U-turn sampler, four chains side by side.
-
-    ``scored`` (optional) are the scores that the columns are functions of: then sums over rows are
-    replaced by sums over nodes, where these are as good.
-    """
-    mode, hessian = find_mode(target)
-    factor = triangle(hessian)
-    sums = _sums(target, mode.x, factor, scored)
-    arguments = (sums, target._replace(design=None))
-    u, ess, r_hat, divergences = sample_whitened(
-        _potential, arguments, mode.x, factor, num_samples, seed
-    )
-    return Draws(_constrain(target, u), ess, r_hat, divergences, int(mode.status))
+    return Draws(u, ess, r_hat, divergences, status)
 
 
 def _sums(

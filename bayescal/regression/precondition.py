@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayT
+from bayescal._core.blocks import slices
 from bayescal.regression.softmax_objective import (
     FEW,
     Design,
@@ -82,10 +83,8 @@ def _measure_whole(design: Design[ArrayT], probs: ArrayT) -> ArrayT:
     if xp is not np:
         return full_hessian(design, probs, xp)
     k, m, d, r = design.sizes
-    step = max(256, (1 << 20) // (k * m + d + r))
     total = xp.zeros((), probs.dtype)
-    for first in range(0, len(probs), step):
-        part = slice(first, first + step)
+    for part in slices(len(probs), max(256, (1 << 20) // (k * m + d + r))):
         total = total + full_hessian(design.rows(part), probs[part], np)
     return total
 

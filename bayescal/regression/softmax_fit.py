@@ -46,7 +46,6 @@ def fit_on_host(
     start: np.ndarray | None = None,
     prepared: Prepared | None = None,
     tolerance: float = _TOLERANCE,
-    max_iterations: int = 100,
     limits: bool = True,
 ) -> tuple[Minimum[np.ndarray], Prepared]:
     """Minimise sum(weights * cross-entropy) + sum(penalty * theta**2) / 2 with NumPy.
@@ -83,15 +82,12 @@ def fit_on_host(
             unbounded=partial(_is_unbounded, design, penalty) if free else None,
             max_slow=_MAX_SLOW if free else None,
             tolerance=tolerance,
-            max_iterations=max_iterations,
             prepared=prepared,
             xp=np,
         )
 
 
-def fit_one(
-    design: Design[jax.Array], penalty: jax.Array, start: jax.Array, max_iterations: int = 100
-) -> Minimum[jax.Array]:
+def fit_one(design: Design[jax.Array], penalty: jax.Array, start: jax.Array) -> Minimum[jax.Array]:
     """Do the same with JAX, to be mapped and compiled."""
     method, sizes = choices(design, penalty)[-1], design.sizes
 
@@ -111,7 +107,6 @@ def fit_one(
         scale=jnp.sum(design.weights),
         unbounded=partial(_is_unbounded, design, penalty),
         tolerance=_TOLERANCE,
-        max_iterations=max_iterations,
     )[0]
 
 

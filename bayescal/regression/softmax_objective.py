@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import ArrayT
+from bayescal._core.blocks import slices
 from bayescal._core.newton_cg import Point
 
 #: Elements of a block of rows on the host: what the processor's cache holds. Threads that change
@@ -107,14 +108,13 @@ def apart(own: ArrayT, sizes: Sizes, shared: ArrayT | None = None) -> Parameters
 
 
 def change(design: Design[ArrayT], theta: ArrayT) -> ArrayT:
-    """Return what parameters add to the logits (n, k)."""
-    sizes = design.sizes
-    parts = split(theta, sizes)
-    added = design.features @ parts.matrix.T
+    """Return what parameters (..., p) add to the logits: (..., n, k)."""
+    parts = split(theta, design.sizes)
+    added = design.features @ parts.matrix.swapaxes(-1, -2)
     if design.x is not None:
-        factor = parts.diagonal
-        if design.shared is not None and sizes[3]:
-            factor = factor + (design.shared @ parts.shared)[:, None]
+        factor = parts.diagonal[..., None, :]
+        if design.shared is not None:
+            factor = factor + design.shared @ parts.shared[..., None]
         added = added + design.x * factor
     return cast(ArrayT, added)
 
@@ -175,7 +175,7 @@ class Host:
         threads = cores > 1 and n * k > _SMALL and n * k * design.features.shape[1] > _MANY
         block = min(_BLOCK_OF_THREADS, n * k // (2 * cores)) if threads else _BLOCK
         step = max(1, min(n, block // k))
-        self._parts = [slice(first, min(first + step, n)) for first in range(0, n, step)]
+        self._parts = slices(n, step)
         self._blocks = [design.rows(part) for part in self._parts]
         self._pool = ThreadPoolExecutor(cores) if threads else None
         # Directions need no more than single precision, which takes half the time.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import numpy as np
@@ -13,7 +13,7 @@ from bayescal._core.newton_cg import conjugate_gradients
 from bayescal.regression.posterior import sample_whitened, triangle
 from bayescal.regression.precondition import WHOLE
 from bayescal.regression.softmax_fit import MAX_PRODUCTS, Prepared, fit_on_host
-from bayescal.regression.softmax_objective import Design, Host, evaluate, gather, split
+from bayescal.regression.softmax_objective import Design, Host, change, evaluate, gather
 from bayescal.regression.tempered import Draws, one_chain, tempered_draws
 
 #: The whole Hessian of more parameters takes too much time and memory.
@@ -59,15 +59,13 @@ def sample(
         return one_chain(theta, int(mode.status))
     with single_threaded_blas():
         factor = triangle(_hessian(design, mode.x) + np.diag(penalty))
-    if inference == "laplace":
-        density, numbers = partial(_log_density, design, penalty), len(design.y) * design.sizes[0]
-        weight = float(design.weights.sum())
-        status = int(mode.status)
-        return tempered_draws(density, numbers, mode.x, factor, num_samples, seed, status, weight)
-    theta, ess, r_hat, divergences = sample_whitened(
-        _potential, (design, penalty), mode.x, factor, num_samples, seed
-    )
-    return Draws(theta, ess, r_hat, divergences, int(mode.status))
+    status = int(mode.status)
+    if inference == "nuts":
+        given = design, penalty
+        return sample_whitened(_loss, given, mode.x, factor, num_samples, seed, status)
+    density, numbers = partial(_log_density, design, penalty), len(design.y) * design.sizes[0]
+    weight = float(design.weights.sum())
+    return tempered_draws(density, numbers, mode.x, factor, num_samples, seed, status, weight)
 
 
 def _solve_draws(
@@ -117,13 +115,8 @@ def _hessian(design: Design[np.ndarray], theta: np.ndarray) -> np.ndarray:
 
 def _log_density(design: Design[np.ndarray], penalty: np.ndarray, theta: np.ndarray) -> np.ndarray:
     """Return log posteriors (s,) at parameters (s, p), with errors below 1e-6 of the weights."""
-    matrix, factor, shared = split(theta, design.sizes)
-    logits = design.features @ np.swapaxes(matrix, 1, 2) + design.offset
-    if design.x is not None:
-        factor = factor[:, None]
-        if design.shared is not None:
-            factor = factor + (shared @ design.shared.T)[:, :, None]
-        logits += design.x * factor
+    logits = change(design, theta)
+    logits += design.offset
     logits -= logits.max(axis=2, keepdims=True)
     own = logits[:, np.arange(len(design.y)), design.y]
     # No logit is above zero: single precision does for sums of exponentials.
@@ -131,19 +124,15 @@ def _log_density(design: Design[np.ndarray], penalty: np.ndarray, theta: np.ndar
     return (own - np.log(total)) @ design.weights - 0.5 * theta**2 @ penalty
 
 
-def _potential(
-    design: Design[jax.Array], penalty: jax.Array, mode: jax.Array, factor: jax.Array
-) -> Callable[[jax.Array], jax.Array]:
-    """Return the negative log posterior in coordinates where Laplace's is standard normal."""
+@jax.custom_jvp
+def _loss(theta: jax.Array, design: Design[jax.Array], penalty: jax.Array) -> jax.Array:
+    """Return the negative log posterior."""
+    return evaluate(design, penalty, theta).value
 
-    @jax.custom_jvp
-    def potential(z: jax.Array) -> jax.Array:
-        return evaluate(design, penalty, mode + factor @ z).value
 
-    @potential.defjvp
-    def _(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
-        # The gradient comes with the value.
-        point = evaluate(design, penalty, mode + factor @ primals[0])
-        return point.value, (point.gradient @ factor) @ tangents[0]
-
-    return potential
+@_loss.defjvp
+def _loss_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[jax.Array, jax.Array]:
+    # The gradient comes with the value.
+    theta, design, penalty = primals
+    point = evaluate(design, penalty, theta)
+    return point.value, point.gradient @ tangents[0]

@@ -111,9 +111,7 @@ def constant_targets(y: ArrayLike, smoothing: float, num_classes: int | None = N
     if num_classes is None:
         y = check_targets(y, 2)
         return np.where(y == 1, 1 - eps, eps)
-    classes = check_count(num_classes, "num_classes")
-    if classes < 2:
-        raise ValueError(f"num_classes must be at least 2, got {classes}")
+    classes = check_count(num_classes, "num_classes", 2)
     y = check_targets(y, classes)
     targets = np.full((len(y), classes), eps / classes)
     targets[np.arange(len(y)), y] += 1 - eps

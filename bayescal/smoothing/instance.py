@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike, ArrayT
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.blocks import block_elements
 from bayescal._core.checks import check_choice, check_weights
-from bayescal._core.kernels import Covariance, Rule, fitted_log_density, kernel_log_density
+from bayescal._core.kernels import (
+    Covariance,
+    Rule,
+    data_scale,
+    fitted_log_density,
+    kernel_log_density,
+)
 from bayescal._core.numerics import two_class_probabilities
 from bayescal._core.precision import bulk_dtype
 from bayescal.smoothing._constant import smoothing_by_class
@@ -22,7 +27,6 @@ __all__ = [
     "batched_instance_targets",
     "instance_targets",
     "masked_instance_targets",
-    "pooled_scale",
     "soften",
 ]
 
@@ -99,7 +103,7 @@ def instance_targets(
     # The ratio of densities has no unit; in this one no range or square overflows, or is zero.
     top = np.abs(features).max(axis=0)
     features /= np.where((top > 1e100) | ((top < 1e-100) & (top > 0)), top, 1)
-    unit = pooled_scale(features, weights, np)
+    unit = data_scale(features, weights, np.inf, 1.0, "diagonal", np)
     log_density = np.full((2, len(y)), -np.inf)
     for label in (0, 1):
         own = (y == label) & (weights > 0)
@@ -141,7 +145,7 @@ def masked_instance_targets(
     x = x if x.ndim == 2 else x[:, None]
     real = weights > 0
     x = jnp.where(real[:, None], x, x[jnp.argmax(real)])
-    unit = pooled_scale(x, weights, jnp)
+    unit = data_scale(x, weights, jnp.inf, 1.0, "diagonal")
     log_density, eps = [], []
     for label in (0, 1):
         own = jnp.where(y == label, weights, 0)
@@ -176,20 +180,3 @@ def batched_instance_targets(
         return masked_instance_targets(*item, number, rule, scale)
 
     return jax.lax.map(one, (x, y, weights), batch_size=together)
-
-
-def pooled_scale(x: ArrayT, weights: ArrayT, xp: ModuleType) -> ArrayT:
-    """Return the standard deviations (d,) over both classes, one for features that do not vary.
-
-    ``xp`` is NumPy or JAX's version of it; without weight all are one.
-    """
-    real = (weights > 0)[:, None]
-    low = xp.min(xp.where(real, x, xp.inf), axis=0)
-    spread = xp.max(xp.where(real, x, -xp.inf), axis=0) - low
-    varies = spread > 0
-    spread = xp.where(varies, spread, 1)
-    inside = xp.where(real & varies, (x - low) / spread, 0)
-    total = xp.sum(weights)
-    share = weights / xp.where(total > 0, total, 1)
-    variance = share @ xp.where(real, inside - share @ inside, 0) ** 2
-    return spread * xp.sqrt(xp.where(varies, variance, 1))

@@ -145,12 +145,12 @@ def test_training_starts_at_temperature_scaling(family: Family) -> None:
     folds, total = content_folds(score_keys(z, y), y, 5), 0.0
     for f in range(5):
         kept = folds != f
-        inverse = fit_inverse_temperature(z[kept], y[kept], weights[kept]).inverse
+        inverse = fit_inverse_temperature(z[kept], y[kept], weights[kept]).x
         scaled = log_softmax(inverse * z[~kept])
         total -= weights[~kept] @ scaled[np.arange(len(scaled)), y[~kept]]
     assert state["cv_losses"][0, 0] == pytest.approx(total / weights.sum(), rel=1e-9)
     own = Temperature()._fit(z, y, weights, seed=0)
-    best = fit_inverse_temperature(z, y, weights).inverse
+    best = fit_inverse_temperature(z, y, weights).x
     assert state["inverse"] == pytest.approx(best, rel=1e-9)
     # Where nothing is held out nothing is trained, of any size.
     chosen = OrderPreserving(family)

@@ -12,7 +12,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import bayescal as bc
-from bayescal.calibrators._parametric import ParametricCalibrator, warn_of_draws
+from bayescal.calibrators._parametric import ParametricCalibrator, keep_draws
 from bayescal.regression.tempered import Draws
 from tests.calibrators.cases import DEFAULTS, Case, each, make
 
@@ -90,7 +90,7 @@ def test_bad_chains_are_said_to_be() -> None:
 
     for r_hat, ess in ((1.2, 1000.0), (1.0, 99.0)):
         with pytest.warns(bc.SamplingWarning, match="Temperature: .*raise num_samples"):
-            warn_of_draws(bc.Temperature(inference="nuts"), draws(r_hat, ess))
+            keep_draws(bc.Temperature(inference="nuts"), draws(r_hat, ess))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_of_draws(bc.Temperature(inference="nuts"), draws(1.0, 101.0))
+        keep_draws(bc.Temperature(inference="nuts"), draws(1.0, 101.0))

@@ -38,27 +38,27 @@ def test_the_best_temperature_against_scipy(n: int, k: int) -> None:
         loss, args=(z, y, w), bounds=(0, 5), method="bounded", options={"xatol": 1e-11}
     )
     assert found.status == Status.CONVERGED
-    assert loss(found.inverse, z, y, w) <= best.fun * (1 + 1e-12)
-    assert found.inverse == pytest.approx(best.x, rel=1e-5, abs=1e-8)
+    assert loss(found.x, z, y, w) <= best.fun * (1 + 1e-12)
+    assert found.x == pytest.approx(best.x, rel=1e-5, abs=1e-8)
     assert found.value == pytest.approx(best.fun, rel=1e-6)
     narrow = fit_inverse_temperature(z.astype(np.float32), y, w)
-    assert narrow.inverse == pytest.approx(found.inverse, rel=1e-5)
+    assert narrow.x == pytest.approx(found.x, rel=1e-5)
 
 
 def test_temperatures_at_the_limits() -> None:
     eye = np.eye(3)
     ones = np.ones(3)
     right = fit_inverse_temperature(2 * eye, np.arange(3), ones)
-    assert right.status == Status.UNBOUNDED and np.isfinite(right.inverse)
+    assert right.status == Status.UNBOUNDED and np.isfinite(right.x)
     wrong = fit_inverse_temperature(2 * eye, np.array([1, 2, 0]), ones)
-    assert wrong.inverse == 0 and wrong.status == Status.CONVERGED
+    assert wrong.x == 0 and wrong.status == Status.CONVERGED
     same = fit_inverse_temperature(np.zeros((3, 3)), np.arange(3), ones)
-    assert same.inverse == 1 and same.status == Status.CONVERGED
+    assert same.x == 1 and same.status == Status.CONVERGED
     for size in (1e-30, 1e30):
         some = size * np.array([[1.0, 0, 0]] * 3)
         found = fit_inverse_temperature(some, np.array([0, 1, 0]), ones)
         # Two of three are right: exp(s size) / 2 is the ratio of shares.
-        assert found.inverse * size == pytest.approx(np.log(4), rel=1e-7)
+        assert found.x * size == pytest.approx(np.log(4), rel=1e-7)
     state = Temperature()._fit(2 * eye, np.array([1, 2, 0]), ones, 0)
     np.testing.assert_allclose(Temperature().apply(state, eye), 1 / 3)
     assert np.isinf(state["temperature"])

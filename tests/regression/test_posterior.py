@@ -15,7 +15,7 @@ from bayescal._core.optimise import Status
 from bayescal.regression import tempered
 from bayescal.regression.compress import NODES, compress
 from bayescal.regression.objective import BinaryDesign, Prior
-from bayescal.regression.posterior import ScoreColumns, Target, _sums, find_mode, laplace, nuts
+from bayescal.regression.posterior import ScoreColumns, Target, _sums, find_mode, sample
 
 Array = np.ndarray
 
@@ -113,7 +113,7 @@ def test_draws_of_laplace_are_normal_with_the_inverse_hessian(
     monkeypatch.setattr(tempered, "_NORMAL", np.inf)
     columns, positive, laws = TARGETS[name]
     goal = target(columns, Y, W, positive, laws)
-    draws = laplace(goal, 20_000, seed=1)
+    draws = sample(goal, "laplace", 20_000, seed=1)
     found, hessian = find_mode(goal)
     assert draws.status == found.status == Status.CONVERGED
     assert draws.coefficients.shape == (1, 20_000, len(laws))
@@ -125,9 +125,9 @@ def test_draws_of_laplace_are_normal_with_the_inverse_hessian(
         laws
     )
     assert draws.divergences == 0
-    np.testing.assert_array_equal(laplace(goal, 20_000, 1).coefficients[0], theta)
-    assert (laplace(goal, 20_000, 2).coefficients[0] != theta).all()
-    assert laplace(goal, 7, 1).coefficients.shape == (1, 7, len(laws))
+    np.testing.assert_array_equal(sample(goal, "laplace", 20_000, 1).coefficients[0], theta)
+    assert (sample(goal, "laplace", 20_000, 2).coefficients[0] != theta).all()
+    assert sample(goal, "laplace", 7, 1).coefficients.shape == (1, 7, len(laws))
 
 
 def test_a_distribution_takes_the_place_of_a_written_prior() -> None:
@@ -169,7 +169,7 @@ def own_prior() -> tuple[Target, Array, Array, Array]:
 @pytest.mark.slow
 def test_chains_against_quadrature_with_a_prior_of_ones_own() -> None:
     goal, a, b, mass = own_prior()
-    draws = nuts(goal, 4000, seed=0)
+    draws = sample(goal, "nuts", 4000, seed=0)
     theta = draws.coefficients
     assert theta.shape == (4, 1000, 2) and draws.divergences == 0
     assert (draws.r_hat < 1.01).all() and (draws.ess > 400).all()
@@ -183,7 +183,7 @@ def test_chains_against_quadrature_with_a_prior_of_ones_own() -> None:
 
 def test_tails_by_laplace_against_quadrature_with_a_prior_of_ones_own() -> None:
     goal, a, b, mass = own_prior()
-    draws = laplace(goal, 20_000, seed=0)
+    draws = sample(goal, "laplace", 20_000, seed=0)
     assert draws.coefficients.shape == (1, 20_000, 2) and (draws.ess > 4000).all()
     for theta, ess, grid in zip(draws.coefficients[0].T, draws.ess, (a, b), strict=True):
         mean, variance = (mass * grid).sum(), (mass * (grid - (mass * grid).sum()) ** 2).sum()

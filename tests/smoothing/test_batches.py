@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bayescal._core.kernels import data_scale
 from bayescal.smoothing import instance, instance_targets
 from bayescal.smoothing.instance import (
     batched_instance_targets,
     masked_instance_targets,
-    pooled_scale,
 )
 
 
@@ -82,7 +82,8 @@ def test_data_set_without_any_weight_is_no_nan(x64: None) -> None:
 
 
 def test_pooled_scale_without_weight_is_one(x64: None) -> None:
-    np.testing.assert_array_equal(pooled_scale(jnp.ones((3, 2)), jnp.zeros(3), jnp), [1, 1])
+    found = data_scale(jnp.ones((3, 2)), jnp.zeros(3), jnp.inf, 1.0, "diagonal")
+    np.testing.assert_array_equal(found, [1, 1])
 
 
 # --- one compilation ------------------------------------------------------------------------------

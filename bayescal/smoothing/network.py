@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, ArrayT
 from bayescal._core.checks import as_numpy, check_finite
 from bayescal.smoothing._inputs import check_offset, check_smoothing, check_targets
+
+__all__ = ["move", "network_instance_targets"]
 
 
 def network_instance_targets(
@@ -72,20 +76,22 @@ def network_instance_targets(
     y = check_targets(y, given.shape[1])
     if len(given) != len(y):
         raise ValueError(f"logits must have {len(y)} rows to match y, got {len(given)}")
-    logits = given.astype(np.float64)
-    rows = np.arange(len(y))
-    # Halves, whose difference does not overflow; only ratios matter.
-    shifted = logits / 2 - logits.min(axis=1, keepdims=True) / 2 + offset / 2
-    top = shifted.max(axis=1, keepdims=True)
-    shifted = np.where(top > 0, shifted / np.where(top > 0, top, 1), 1)
-    own = shifted[rows, y]
-    shifted[rows, y] = 0
-    others = shifted.sum(axis=1)
+    hot = np.arange(given.shape[1]) == y[:, None]
+    return move(given.astype(np.float64), hot, eps, offset, np)
+
+
+def move(
+    logits: ArrayT, hot: ArrayT, eps: ArrayT | float, offset: ArrayT | float, xp: ModuleType
+) -> ArrayT:
+    """Return the targets (..., k) by logits (..., k); ``hot`` is True at the label."""
+    # Only ratios matter. Of sixteenths neither a difference nor its reciprocal leaves the normal
+    # numbers, which is all that some devices have.
+    shifted = (logits / 16 - logits.min(axis=-1, keepdims=True) / 16) + offset / 16
+    top = shifted.max(axis=-1, keepdims=True)
+    shifted = xp.where(top > 0, shifted / xp.where(top > 0, top, 1), 1)
+    own = xp.where(hot, shifted, 0).sum(axis=-1, keepdims=True)
+    others = xp.where(hot, 0, shifted).sum(axis=-1, keepdims=True)
     moved = eps * own / (own + others)
-    alone = (others == 0)[:, None]
-    share = np.where(
-        alone, 1 / (logits.shape[1] - 1), shifted / np.where(alone, 1, others[:, None])
-    )
-    targets = moved[:, None] * share
-    targets[rows, y] = 1 - moved
-    return targets
+    alone = others == 0
+    share = xp.where(alone, 1 / (logits.shape[-1] - 1), shifted / xp.where(alone, 1, others))
+    return xp.where(hot, 1 - moved, moved * share)

@@ -15,7 +15,15 @@ import numpy as np
 
 from bayescal._core.blocks import map_batch
 from bayescal._core.interpolate import interpolate, interpolation_error, make_grid
-from bayescal.inference._averages import in_blocks, in_chunks, linear, mixture, weigh
+from bayescal.inference._averages import (
+    Mixed,
+    finite_features,
+    in_blocks,
+    in_chunks,
+    linear,
+    mixture,
+    weigh,
+)
 from bayescal.inference._engine import Setup, map_rows, realise, rows_at_once, select, weights_of
 from bayescal.inference._integrator import Problem
 from bayescal.models import Family
@@ -29,8 +37,8 @@ def _log_class_probabilities(
     shared_x: bool,
     common_rows: bool,
     dtype: np.dtype,
-) -> jax.Array:
-    """Return unnormalised log class probabilities (batch, classes, m), averaged over draws.
+) -> Mixed:
+    """Return averages over draws, with the data sets (batch,) as leading axis of each.
 
     ``x`` is (m, ...) where ``shared_x``, else (batch, m, ...).
     """
@@ -41,7 +49,7 @@ def _log_class_probabilities(
     if common is not None and shared_x and common_rows and batch > 1:
         rows = rows_at_once(setup.size, batch)
 
-        def chunk(block: jax.Array) -> jax.Array:
+        def chunk(block: jax.Array) -> Mixed:
             weights = block
             if problem.log_weights is None:
                 weights = jax.vmap(lambda s: weigh(family, common, s, problem.origin)[0])(block)
@@ -51,21 +59,25 @@ def _log_class_probabilities(
 
         each = problem.sums if problem.log_weights is None else problem.log_weights
         parts = jax.lax.map(chunk, in_blocks(each, batch, rows))
-        return jnp.moveaxis(parts, 2, 1).reshape(-1, *parts.shape[1:2], x.shape[0])[:batch]
+        parts = parts._replace(log_probs=jnp.moveaxis(parts.log_probs, 2, 1))
+        return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:])[:batch], parts)
 
-    def one(problem: Problem, row: jax.Array | None) -> jax.Array:
+    def one(problem: Problem, row: jax.Array | None) -> Mixed:
         points = x if row is None else row
         exact = None
         if method == "predictive":
             exact = setup.integrator.log_predictive(problem, points)
         if exact is not None:
-            return exact + problem.log_class_prior[:, None]
+            noise = jnp.finfo(exact.dtype).eps * jnp.max(jnp.abs(exact), axis=0)
+            return Mixed(exact + problem.log_class_prior[:, None], jnp.zeros_like(noise), noise)
         draws = realise(setup, problem) if common is None else common
         weights = weights_of(problem, draws)[None]
-        return in_chunks(
-            lambda part: mixture(family, method, draws.params, weights, part, *arguments)[:, 0],
-            points,
-        )
+
+        def part(points: jax.Array) -> Mixed:
+            found = mixture(family, method, draws.params, weights, points, *arguments, draws.edge)
+            return Mixed(found.log_probs[:, 0], found.share[0], found.noise[0])
+
+        return in_chunks(part, points)
 
     alone = select(problem, setup, 0)
     draws = jax.eval_shape(lambda: realise(setup, alone)).log_base.shape[0]
@@ -84,26 +96,34 @@ class Predicted(NamedTuple):
         Probability of class 1, or of each class.
     miss, log_miss : scalars
         Errors in probability and in log odds of interpolation; NaN marks points that failed.
+    share, noise : arrays of shape (batch, m)
+        See ``Mixed``; where log odds are interpolated, at the nodes.
     """
 
     values: jax.Array
     probs: jax.Array
     miss: jax.Array
     log_miss: jax.Array
+    share: jax.Array
+    noise: jax.Array
 
 
-def normalise(log_probs: jax.Array, out: np.dtype) -> Predicted:
+def normalise(mixed: Mixed, out: np.dtype) -> Predicted:
     """Normalise log class probabilities (batch, classes, m)."""
+    log_probs, *doubts = mixed
     if log_probs.shape[1] == 2:
-        return _from_log_odds(log_probs[:, 1] - log_probs[:, 0], out)
+        return _from_log_odds(log_probs[:, 1] - log_probs[:, 0], out, *doubts)
     values = jnp.moveaxis(jax.nn.log_softmax(log_probs, axis=1), 1, 2)
     miss = jnp.where(jnp.isnan(values).any(), jnp.nan, 0.0)
-    return Predicted(values.astype(out), jnp.exp(values).astype(out), miss, miss)
+    return Predicted(values.astype(out), jnp.exp(values).astype(out), miss, miss, *doubts)
 
 
-def _from_log_odds(values: jax.Array, out: np.dtype) -> Predicted:
+def _from_log_odds(
+    values: jax.Array, out: np.dtype, share: jax.Array, noise: jax.Array
+) -> Predicted:
     miss = jnp.where(jnp.isnan(values).any(), jnp.nan, 0.0)
-    return Predicted(values.astype(out), jax.nn.sigmoid(values).astype(out), miss, miss)
+    probs = jax.nn.sigmoid(values).astype(out)
+    return Predicted(values.astype(out), probs, miss, miss, share, noise)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 4, 5, 6, 7))
@@ -143,22 +163,22 @@ def predict_by_nodes(
     z = family.coordinate(x.astype(jnp.result_type(float)), jnp)
     grid, nodes = make_grid(z, bulk, intervals)
     points = family.from_coordinate(nodes, jnp)
-    log_probs = _log_class_probabilities(
+    mixed = _log_class_probabilities(
         setup, problem, method, points, True, True, np.dtype(np.float64)
     )
-    values = log_probs[:, 1] - log_probs[:, 0]
+    values = mixed.log_probs[:, 1] - mixed.log_probs[:, 0]
     miss, log_miss = jax.vmap(interpolation_error)(values)
     z = z.astype(dtype)
     grid = jax.tree.map(lambda leaf: leaf.astype(dtype), grid)
 
     def one(item: tuple[jax.Array, jax.Array | None]) -> tuple[jax.Array, jax.Array]:
         row, own = item
-        found = _from_log_odds(interpolate(grid, row.astype(dtype), z if own is None else own), out)
-        return found.values, found.probs
+        log_odds = interpolate(grid, row.astype(dtype), z if own is None else own)
+        return log_odds.astype(out), jax.nn.sigmoid(log_odds).astype(out)
 
     items = values, None if shared_x else z
     log_odds, probs = map_batch(one, items, values.shape[0], 16)
-    return Predicted(log_odds, probs, jnp.max(miss), jnp.max(log_miss))
+    return Predicted(log_odds, probs, jnp.max(miss), jnp.max(log_miss), mixed.share, mixed.noise)
 
 
 @partial(jax.jit, static_argnums=(0, 5, 6, 7))
@@ -178,10 +198,12 @@ def predict_linear(
         coefficients, own = item
 
         def chunk(points: jax.Array) -> jax.Array:
-            phi = family.features(points, origin, jnp)
+            phi = finite_features(family, points, origin, coefficients.dtype)
             centred = coefficients - coefficients[:1]
             return (linear(centred, phi) + log_class_prior[:, None]).astype(dtype)
 
         return in_chunks(chunk, x if own is None else own, 1 << 14)
 
-    return normalise(jax.lax.map(one, (natural, None if shared_x else x)), out)
+    found = jax.lax.map(one, (natural, None if shared_x else x))
+    nothing = jnp.zeros((found.shape[0], found.shape[2]))
+    return normalise(Mixed(found, nothing, nothing), out)

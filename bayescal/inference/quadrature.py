@@ -18,6 +18,7 @@ from bayescal.inference._box import (
     estimate_error,
     find_evidence,
     log_target,
+    open_ends,
     product_rule,
     ranges,
     relative_gap,
@@ -157,12 +158,14 @@ class Quadrature(Integrator[Box]):
         prior, state = problem.prior, problem.state
         if state.low.size == 0:
             params, _ = walk(prior, lambda name, d: jnp.zeros(()))
-            return Draws(jax.tree.map(lambda v: v[None], params), jnp.zeros(1), jnp.zeros(1))
+            zero = jnp.zeros(1)
+            return Draws(jax.tree.map(lambda v: v[None], params), zero, zero, zero > 0)
         axes, log_rule = product_rule(state.low, state.high, num_samples)
         columns = [column.ravel() for column in jnp.meshgrid(*axes, indexing="ij")]
         density = partial(unsheared, prior, *state[2:4])
         params, log_prior, log_jacobian = at_points(density, columns)
-        return Draws(params, log_prior, log_prior + log_jacobian + log_rule.ravel())
+        log_base = log_prior + log_jacobian + log_rule.ravel()
+        return Draws(params, log_prior, log_base, open_ends(prior, state, num_samples))
 
     def mode(self, problem: Problem[Box]) -> Params:
         """Return the parameters at which prior density times likelihood is largest."""

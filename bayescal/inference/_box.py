@@ -39,7 +39,8 @@ class Box(NamedTuple):
     order : integer scalar
         Number of nodes for each parameter.
     evidence : array of shape (1 + classes,)
-        Log evidence, and what it were with one more observation of each class.
+        Log evidence, and what it were with one more observation of each class, unless it is
+        asked for alone.
     gap : array of shape (1 + classes,)
         Relative differences between this rule's and the next coarser rule's.
     error : scalar
@@ -148,9 +149,17 @@ def product_rule(low: jax.Array, high: jax.Array, m: int) -> tuple[list[jax.Arra
 
 
 def find_evidence(
-    prior: Prior, sums: jax.Array, origin: jax.Array, box: Box, orders: tuple[int, ...]
+    prior: Prior,
+    sums: jax.Array,
+    origin: jax.Array,
+    box: Box,
+    orders: tuple[int, ...],
+    alone: bool = False,
 ) -> tuple[list[jax.Array], jax.Array]:
-    """Return ``Box.evidence`` by rules of so many nodes, and whether the box holds all."""
+    """Return ``Box.evidence`` by rules of so many nodes, and whether the box holds all.
+
+    Where ``alone``, without what it were with more observations.
+    """
     nodes, logs = [], []
     for m in orders:
         axes, log_rule = product_rule(box.low, box.high, m)
@@ -165,7 +174,7 @@ def find_evidence(
         params, log_prior, log_jacobian = unsheared(prior, box.peak, box.shear, u)
         natural = prior.family.natural(params, origin)
         total = log_prior + log_jacobian + _log_likelihood(natural, sums)
-        extra = [_products(natural[y], more[y]) for y in range(more.shape[0])]
+        extra = [] if alone else [_products(natural[y], more[y]) for y in range(more.shape[0])]
         return [nan_to_minus_inf(sum(map(jnp.sum, own), total)) for own in [[], *extra]]
 
     # All rules in one call: what is traced once is compiled once.
@@ -181,12 +190,13 @@ def find_evidence(
 
 def open_ends(prior: Prior, box: Box, m: int) -> jax.Array:
     """Say which nodes (m**d,) are outermost in the box, save at the ends of a support."""
-    last = np.indices((m,) * box.low.shape[0])
-    found = jnp.zeros(last[0].shape, bool)
+    d = box.low.shape[0]
+    found = jnp.zeros((m,) * d, bool)
     for i, (low, high) in enumerate(zip(*ranges(prior), strict=True)):
+        index = jnp.arange(m).reshape([m if j == i else 1 for j in range(d)])
         hard = (low, high) == UNIT_RANGE
-        found |= (last[i] == 0) & ~(hard & (box.low[i] <= low))
-        found |= (last[i] == m - 1) & ~(hard & (box.high[i] >= high))
+        found |= (index == 0) & ~(hard & (box.low[i] <= low))
+        found |= (index == m - 1) & ~(hard & (box.high[i] >= high))
     return found.ravel()
 
 

@@ -98,6 +98,8 @@ class Predicted(NamedTuple):
         Errors in probability and in log odds of interpolation; NaN marks points that failed.
     share, noise : arrays of shape (batch, m)
         See ``Mixed``; where log odds are interpolated, at the nodes.
+    nodes, log_odds : arrays of shape (nodes,) and (batch, nodes), or None
+        Between which log odds are interpolated.
     """
 
     values: jax.Array
@@ -106,6 +108,8 @@ class Predicted(NamedTuple):
     log_miss: jax.Array
     share: jax.Array
     noise: jax.Array
+    nodes: jax.Array | None = None
+    log_odds: jax.Array | None = None
 
 
 def normalise(mixed: Mixed, out: np.dtype) -> Predicted:
@@ -154,19 +158,24 @@ def predict_by_nodes(
     intervals: int,
     dtype: np.dtype,
     out: np.dtype,
+    better: tuple[jax.Array, jax.Array, jax.Array] | None = None,
 ) -> Predicted:
     """Average over the draws at nodes only, and interpolate the log odds between them.
 
-    ``bulk`` is what ``centre_and_scale`` says of the points' coordinates.
+    ``bulk`` is what ``centre_and_scale`` says of the points' coordinates, ``better`` are log odds,
+    share and noise (batch, nodes) where they are known already.
     """
     family = problem.prior.family
     z = family.coordinate(x.astype(jnp.result_type(float)), jnp)
     grid, nodes = make_grid(z, bulk, intervals)
     points = family.from_coordinate(nodes, jnp)
-    mixed = _log_class_probabilities(
-        setup, problem, method, points, True, True, np.dtype(np.float64)
-    )
-    values = mixed.log_probs[:, 1] - mixed.log_probs[:, 0]
+    if better is None:
+        log_probs, share, noise = _log_class_probabilities(
+            setup, problem, method, points, True, True, np.dtype(np.float64)
+        )
+        values = log_probs[:, 1] - log_probs[:, 0]
+    else:
+        values, share, noise = better
     miss, log_miss = jax.vmap(interpolation_error)(values)
     z = z.astype(dtype)
     grid = jax.tree.map(lambda leaf: leaf.astype(dtype), grid)
@@ -178,7 +187,8 @@ def predict_by_nodes(
 
     items = values, None if shared_x else z
     log_odds, probs = map_batch(one, items, values.shape[0], 16)
-    return Predicted(log_odds, probs, jnp.max(miss), jnp.max(log_miss), mixed.share, mixed.noise)
+    errors = jnp.max(miss), jnp.max(log_miss), share, noise
+    return Predicted(log_odds, probs, *errors, points, values)
 
 
 @partial(jax.jit, static_argnums=(0, 5, 6, 7))

@@ -13,6 +13,8 @@ from bayescal._core.numerics import normalise_log_weights, two_class_probabiliti
 from bayescal.inference._averages import (
     Draws,
     draw_blocks,
+    find_pivot,
+    finite_features,
     in_chunks,
     linear,
     mean_natural,
@@ -27,6 +29,10 @@ from bayescal.models.prior import draw
 
 _CHUNK = 256
 _BISECTIONS = 45
+#: Effective draws in the average of a class's density: with fewer their spread says little.
+_FEW = 50
+#: Squares of numbers up to this are finite.
+_LARGEST = 1e100
 
 
 def _posterior_draws(
@@ -49,34 +55,134 @@ def standard_error(setup: Setup, method: str, problem: Problem, x: jax.Array) ->
 
     For independent weighted draws the delta method for a ratio of means gives
     sum_i w_i**2 (f_i - p)**2, where f_i - p is for ``predictive`` the influence of draw i on the
-    ratio. Replicated designs use the spread between replicates.
+    ratio. Replicated designs use the spread between replicates, rules the largest difference from
+    coarser ones. What few or no draws speak of comes on top, see ``_unseen``.
     """
     draws = realise(setup, problem)
     log_weights = weights_of(problem, draws)
-    function = _between_replicates if setup.integrator.replicates else _delta_method
-    return in_chunks(
-        lambda part: function(setup, method, problem, draws, log_weights, part), x, _CHUNK
-    )
+    if setup.integrator.coarser(setup.size):
+        function = _between_rules
+    else:
+        function = _between_replicates if setup.integrator.replicates else _delta_method
+
+    def one(part: jax.Array) -> jax.Array:
+        error = function(setup, method, problem, draws, log_weights, part)
+        if function is _between_rules:
+            return error
+        unseen = _unseen(method, problem, draws, log_weights, part)
+        return jnp.fmax(error, unseen)
+
+    return in_chunks(one, x, _CHUNK)
+
+
+def _probabilities(
+    method: str, problem: Problem, draws: Draws, log_weights: jax.Array, x: jax.Array
+) -> jax.Array:
+    """Return the class probabilities (k, b, m) by each row of log weights (b, n)."""
+    if method == "coeffs":
+        rows = [_mean_model(problem, draws, row, x)[0] for row in log_weights]
+        return jnp.stack(rows, axis=1)
+    family, arguments = problem.prior.family, (problem.origin, problem.log_class_prior)
+    dtype = log_weights.dtype
+    found = mixture(family, method, draws.params, log_weights, x, *arguments, dtype)
+    return jax.nn.softmax(found.log_probs, axis=0)
+
+
+def _between_rules(
+    setup: Setup, method: str, problem: Problem, draws: Draws, log_weights: jax.Array, x: jax.Array
+) -> jax.Array:
+    """Return the largest difference from coarser rules on the same box."""
+    probs = _probabilities(method, problem, draws, log_weights[None], x)[:, 0]
+    family, largest = problem.prior.family, jnp.zeros_like(probs)
+    for size in setup.integrator.coarser(setup.size):
+        nodes = setup.integrator.realise(problem, size)
+        weights = weigh(family, nodes, problem.sums, problem.origin)[0]
+        other = _probabilities(method, problem, nodes, weights[None], x)[:, 0]
+        largest = jnp.fmax(largest, jnp.abs(other - probs))
+    return largest
+
+
+def _unseen(
+    method: str, problem: Problem, draws: Draws, log_weights: jax.Array, x: jax.Array
+) -> jax.Array:
+    """Return by how much probabilities (k, m) may be off for what few draws, or none, speak of.
+
+    Far from the data the average of a class's density hangs on parameters that are hardly drawn.
+    Where fewer than fifty draws are effective in it, its logarithm may be too low by its mean and
+    half its variance over the posterior, as for a normal posterior, less what was found, twice.
+    Averages of probabilities that are 0 or 1 miss the draws whose log odds have the other sign; if
+    these are normal, so many are so. Means of coefficients move log odds by several nats.
+    """
+    family, origin, log_prior = problem.prior.family, problem.origin, problem.log_class_prior
+    dtype, k, m = log_weights.dtype, family.classes, x.shape[0]
+    phi = finite_features(family, x, origin, dtype)
+    pivot = find_pivot(family, draws.params, log_weights, origin)
+    base = jnp.zeros((k, m))
+    if method == "predictive":
+        arguments = draws.params, log_weights[None], x, origin, log_prior, dtype
+        base = mixture(family, method, *arguments).log_probs[:, 0]
+    else:  # Of which signs and ratios matter alone where they are huge.
+        largest = jnp.max(jnp.abs(phi), axis=1, keepdims=True)
+        phi = phi * jnp.minimum(1, _LARGEST / largest)
+
+    def values(natural: jax.Array) -> jax.Array:
+        """Return log densities of each draw beside those found, or log odds, (k, n, m)."""
+        logits = linear(natural, phi) + log_prior[:, None, None]
+        if method == "predictive":
+            return jnp.clip(logits - base[:, None], -_LARGEST, _LARGEST)
+        return _against_others(logits)
+
+    block = even_block(log_weights.shape[0], block_elements() // (m * k))
+
+    def add(total: jax.Array, item: tuple[Params, jax.Array]) -> tuple[jax.Array, None]:
+        params, logs = item
+        z = values(natural_block(family, params, origin, dtype, pivot))
+        weights = jnp.where(jnp.isfinite(logs), jnp.exp(logs), 0)[None, :, None]
+        heavy = jnp.where(weights > 0, jnp.exp(logs[:, None] + z), 0) ** 2
+        heavy = heavy if method == "predictive" else jnp.broadcast_to(weights**2, z.shape)
+        parts = [weights * z, weights * z**2, heavy]
+        return total + jnp.stack([part.sum(axis=1) for part in parts]), None
+
+    start = jnp.zeros((3, k, m))
+    total, _ = jax.lax.scan(add, start, draw_blocks(draws, log_weights, block))
+    mean, square, inverse = total
+    variance = jnp.maximum(square - mean**2, 0)
+    if method == "predictive":
+        few = inverse > 1 / _FEW
+        nats = jnp.where(few, 2 * jnp.maximum(mean + variance / 2, 0), 0)
+        log_odds = _against_others(base[:, None])[:, 0]
+        others = jnp.max(jnp.where(jnp.eye(k)[..., None] > 0, 0, nats), axis=1)
+        centre = jax.nn.sigmoid(log_odds)
+        up = jax.nn.sigmoid(log_odds + nats) - centre
+        return jnp.maximum(up, centre - jax.nn.sigmoid(log_odds - others))
+    spread = jnp.sqrt(variance)
+    if method == "preds":
+        rare = jax.scipy.stats.norm.cdf(-jnp.abs(mean) / jnp.where(spread > 0, spread, 1))
+        return jnp.where(spread > 0, jnp.sqrt(rare * inverse), 0)
+    reach = 4 * spread * jnp.sqrt(inverse)
+    far = jax.nn.sigmoid(jnp.abs(mean)) - jax.nn.sigmoid(jnp.abs(mean) - reach)
+    return jnp.where(reach > 4, far / 4, 0)
+
+
+def _against_others(logits: jax.Array) -> jax.Array:
+    """Return the log odds of each class against all others together, from logits (k, n, m)."""
+    if logits.shape[0] == 2:
+        return logits - logits[::-1]
+    log_probs = jax.nn.log_softmax(logits, axis=0)
+    return log_probs - jnp.log1p(-jnp.minimum(jnp.exp(log_probs), 1 - 1e-16))
 
 
 def _between_replicates(
     setup: Setup, method: str, problem: Problem, draws: Draws, log_weights: jax.Array, x: jax.Array
 ) -> jax.Array:
     """Predict from each replicate alone, and take the error of their mean."""
-    family, count = problem.prior.family, setup.integrator.replicates
+    count = setup.integrator.replicates
     part = jnp.arange(log_weights.shape[0]) * count // log_weights.shape[0]
     own = jnp.where(part == jnp.arange(count)[:, None], log_weights, -jnp.inf)
     weights, _ = normalise_log_weights(own)
-    dtype = weights.dtype
-    if method == "coeffs":
-        probs = jnp.stack([_mean_model(problem, draws, row, x)[0] for row in weights], axis=1)
-    else:
-        log_probs = mixture(
-            family, method, draws.params, weights, x, problem.origin, problem.log_class_prior, dtype
-        )
-        probs = jax.nn.softmax(log_probs, axis=0)
+    probs = _probabilities(method, problem, draws, weights, x)
     spread = jnp.std(probs, axis=1, ddof=1)
-    return spread / jnp.sqrt(jnp.asarray(float(count), dtype))
+    return spread / jnp.sqrt(jnp.asarray(float(count), weights.dtype))
 
 
 def _mean_model(
@@ -85,7 +191,7 @@ def _mean_model(
     """Return the class probabilities (k, m) at the mean coefficients, those, and the features."""
     family = problem.prior.family
     mean = mean_natural(family, draws, log_weights, problem.origin)
-    phi = family.features(x, problem.origin, jnp)
+    phi = finite_features(family, x, problem.origin, mean.dtype)
     logits = linear(mean - mean[:1], phi) + problem.log_class_prior[:, None]
     return jax.nn.softmax(logits, axis=0), mean, phi
 
@@ -95,17 +201,17 @@ def _delta_method(
 ) -> jax.Array:
     """Sum squared influences of independent draws, in blocks."""
     family, origin, log_prior = problem.prior.family, problem.origin, problem.log_class_prior
-    dtype = log_weights.dtype
+    dtype, pivot = log_weights.dtype, 0.0
     if method == "coeffs":
         probs, mean, phi = _mean_model(problem, draws, log_weights, x)
         log_total = jnp.zeros(())
     else:
-        log_sums = mixture(
-            family, method, draws.params, log_weights[None], x, origin, log_prior, dtype
-        )[:, 0]
+        arguments = draws.params, log_weights[None], x, origin, log_prior, dtype
+        log_sums = mixture(family, method, *arguments).log_probs[:, 0]
         log_total = jax.nn.logsumexp(log_sums, axis=0)
-        probs, phi = jnp.exp(log_sums - log_total), family.features(x, origin, jnp)
+        probs, phi = jnp.exp(log_sums - log_total), finite_features(family, x, origin, dtype)
         mean = jnp.zeros(())
+        pivot = find_pivot(family, draws.params, log_weights, origin)
 
     def influence(natural: jax.Array) -> jax.Array:
         """Return the influence (k, n, m) of each draw on each class probability."""
@@ -123,7 +229,7 @@ def _delta_method(
 
     def add(total: jax.Array, item: tuple[Params, jax.Array]) -> tuple[jax.Array, None]:
         params, logs = item
-        change = influence(natural_block(family, params, origin, dtype))
+        change = influence(natural_block(family, params, origin, dtype, pivot))
         weights = jnp.exp(logs)[None, :, None]
         # A draw of weight zero may have an infinite density ratio: it has no influence.
         part = jnp.where(weights > 0, weights * change, 0)
@@ -150,7 +256,7 @@ def credible_bounds(
     natural = natural_block(family, draws.params, origin, weights.dtype)
 
     def chunk(part: jax.Array) -> jax.Array:
-        phi = family.features(part, origin, jnp)
+        phi = finite_features(family, part, origin, weights.dtype)
         logits = linear(natural, phi) + problem.log_class_prior[:, None, None]
         if family.classes == 2:
             values = (logits[1] - logits[0])[None]

@@ -71,6 +71,9 @@ class Quadrature(Integrator[Box]):
     name = "quadrature"
     weighted = False
 
+    def __init__(self, alone: bool = False) -> None:
+        self._alone = alone
+
     def check(self, prior: Prior) -> None:
         sites = random_sites(prior)
         vectors = [site.name for site in sites if site.shape != ()]
@@ -92,7 +95,8 @@ class Quadrature(Integrator[Box]):
             return _find_boxes(self, prior if own is None else own, sums, origin, stacked, quick)
 
         def refine(order: int, own: Prior | None, sums: jax.Array, boxes: Box) -> Box:
-            return _refine(prior if own is None else own, sums, origin, boxes, order, stacked)
+            prior_of = prior if own is None else own
+            return _refine(prior_of, sums, origin, boxes, order, stacked, self._alone)
 
         # The quick search compiles and runs in a fraction of the thorough one, which straightens
         # correlated parameters and takes over where more nodes do not settle the digits.
@@ -138,13 +142,16 @@ class Quadrature(Integrator[Box]):
             found = jax.tree.map(lambda leaf: jnp.where(better, leaf[1], leaf[0]), both)
         return self._compared(prior, sums, origin, found.low, found.high, peak, shear)
 
-    @staticmethod
-    def _compared(prior: Prior, sums: jax.Array, origin: jax.Array, *where: jax.Array) -> Box:
+    def _compared(
+        self, prior: Prior, sums: jax.Array, origin: jax.Array, *where: jax.Array
+    ) -> Box:
         """Return the box with low, high, peak and shear ``where``, and what the rules say of it."""
         low, high, peak, shear = where
         order = jnp.asarray(_COMPARED[-1])
         box = Box(low, high, peak, shear, order, jnp.zeros(0), jnp.zeros(0), jnp.zeros(()))
-        (least, first, second), closed = find_evidence(prior, sums, origin, box, _COMPARED)
+        (least, first, second), closed = find_evidence(
+            prior, sums, origin, box, _COMPARED, self._alone
+        )
         gap = relative_gap(first, second)
         return box._replace(
             evidence=second, gap=gap, error=estimate_error(gap, relative_gap(least, first), closed)
@@ -152,6 +159,15 @@ class Quadrature(Integrator[Box]):
 
     def stated(self, state: Box) -> tuple[np.ndarray, np.ndarray]:
         return np.asarray(state.evidence)[:, 0], np.asarray(state.error)
+
+    def of_evidence(self) -> Quadrature:
+        return _ALONE
+
+    def coarser(self, size: int) -> tuple[int, ...]:
+        return 5 * size // 6, 2 * size // 3
+
+    def rounding(self, problem: Problem[Box], stacked: bool) -> jax.Array:
+        return _find_rounding(self, problem, stacked)
 
     def realise(self, problem: Problem[Box], num_samples: int) -> Draws:
         """Return the nodes; ``num_samples`` is the number of nodes for each parameter."""
@@ -204,6 +220,10 @@ class Quadrature(Integrator[Box]):
         return Draws(params, log_prior, log_base - jnp.log(float(num_samples)))
 
 
+#: Judged by the evidence alone.
+_ALONE = Quadrature(alone=True)
+
+
 def _improve_rough(step: _Step, prior: Prior | None, sums: jax.Array, boxes: Box) -> Box:
     """Apply ``step(prior, sums, boxes)`` to the data sets that have not reached the tolerance.
 
@@ -238,16 +258,37 @@ def _find_boxes(
     )
 
 
-@partial(jax.jit, static_argnums=(4, 5))
+@partial(jax.jit, static_argnums=(0, 2))
+def _find_rounding(integrator: Quadrature, problem: Problem[Box], stacked: bool) -> jax.Array:
+    """Return the terms of the log density at each peak, added without signs, times rounding."""
+
+    def one(item: tuple[Prior | None, jax.Array, Box]) -> jax.Array:
+        prior, sums, box = item
+        prior = problem.prior if prior is None else prior
+        params = unsheared(prior, box.peak, box.shear, box.peak)[0]
+        natural = prior.family.natural(params, problem.origin)
+        return jnp.finfo(sums.dtype).eps * jnp.sum(jnp.abs(natural * sums))
+
+    items = problem.prior if stacked else None, problem.sums, problem.state
+    return jax.lax.map(one, items, batch_size=256)
+
+
+@partial(jax.jit, static_argnums=(4, 5, 6))
 def _refine(
-    prior: Prior, sums: jax.Array, origin: jax.Array, boxes: Box, order: int, stacked: bool
+    prior: Prior,
+    sums: jax.Array,
+    origin: jax.Array,
+    boxes: Box,
+    order: int,
+    stacked: bool,
+    alone: bool,
 ) -> Box:
     """Apply a rule of more nodes to the same boxes."""
 
     def one(item: tuple[Prior | None, jax.Array, Box]) -> Box:
         own, sums, box = item
         (evidence,), closed = find_evidence(
-            prior if own is None else own, sums, origin, box, (order,)
+            prior if own is None else own, sums, origin, box, (order,), alone
         )
         gap = relative_gap(box.evidence, evidence)
         return box._replace(

@@ -11,11 +11,13 @@ import numpy as np
 from bayescal._core import checks
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.interpolate import centre_and_scale
+from bayescal._core.numerics import sigmoid
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import bulk_dtype, default_dtype, float64
 from bayescal.inference._conditioned import Conditioned
 from bayescal.inference._engine import mean_coefficients, natural_rows
 from bayescal.inference._predict import Predicted, predict_by_nodes, predict_exactly, predict_linear
+from bayescal.inference._tails import doubts, improve, is_rule
 from bayescal.inference.prediction import LONG, Prediction
 
 __all__ = ["METHODS", "Posterior"]
@@ -26,6 +28,8 @@ METHODS = ("predictive", "preds", "coeffs", "map")
 _INTERVALS = (128, 512, 2048)
 _TOLERANCE = 1e-6
 _LOG_TOLERANCE = 1e-3
+#: In log odds: with more, points in single precision are evaluated in double.
+_LARGEST_NOISE = 1e-4
 
 
 class Posterior(Conditioned):
@@ -109,11 +113,18 @@ class Posterior(Conditioned):
             mask = None
             family.check_support(points, "x")
         found, error = self._evaluate(points, method, dtype, interpolate)
+        count = len(self.data.x)
         values, probs = (
-            _trim(v, len(self.data.x), points.shape[1], self.data.single, mask)
+            _trim(v, count, points.shape[1], self.data.single, mask)
             for v in (found.values, found.probs)
         )
-        return Prediction(self, points, method, values, probs, error)
+        share, noise = doubts(found, points, count)
+        rule = is_rule(self.setup)
+        result = Prediction(
+            self, points, method, values, probs, error, share + noise if rule else noise
+        )
+        result.warn_if_far(share)
+        return result
 
     def _evaluate(
         self, points: np.ndarray, method: str, dtype: np.dtype, interpolate: bool | None
@@ -143,15 +154,28 @@ class Posterior(Conditioned):
                 for intervals in _INTERVALS:
                     if interpolate is None and intervals >= max(LONG, together):
                         break
-                    found = predict_by_nodes(
-                        setup, method, problem, x, bulk, shared, intervals, dtype, out
-                    )
+                    arguments = setup, method, problem, x, bulk, shared, intervals, dtype, out
+                    found = predict_by_nodes(*arguments)
+                    better = improve(setup, problem, found, np.asarray(found.nodes)[None], count)
+                    if better is not None:
+                        found = predict_by_nodes(*arguments, jax.device_put(tuple(better)))
                     miss, log_miss = float(found.miss), float(found.log_miss)
                     if miss <= _TOLERANCE and log_miss <= _LOG_TOLERANCE:
                         return found, miss
             found = predict_exactly(setup, method, problem, x, shared, True, dtype, out)
             if len(problem.sums) > 1 and np.isnan(float(found.miss)):
                 found = predict_exactly(setup, method, problem, x, shared, False, dtype, out)
+            if dtype == np.float32 and np.nanmax(found.noise) > _LARGEST_NOISE:
+                return self._evaluate(points, method, np.dtype(np.float64), False)
+            better = improve(setup, problem, found, points, count)
+            if better is not None:
+                one = sigmoid if family.classes == 2 else np.exp
+                found = found._replace(
+                    values=jax.device_put(better.values.astype(out)),
+                    probs=jax.device_put(one(better.values).astype(out)),
+                    share=better.share,
+                    noise=better.noise,
+                )
             return found, None
 
     def _natural(self, method: str) -> np.ndarray:

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 from jax.scipy.stats import norm
-from jax.scipy.stats import t as student_t
 
 from bayescal._core.arrays import Params
 from bayescal.models.gaussian import SHARED
@@ -78,8 +77,11 @@ class NormalInverseGammaForms:
 
     def log_predictive(self, new: _Updated, r: jax.Array) -> jax.Array:
         """Return log p(x | y, data) of shape (2, m): Student densities with 2 alpha degrees."""
-        scale = jnp.sqrt(new.beta * (new.kappa + 1) / (new.alpha * new.kappa))
-        return student_t.logpdf(r, 2 * new.alpha, new.mean[:, None], scale[:, None])
+        scale = jnp.sqrt(2 * new.beta * (new.kappa + 1) / new.kappa)[:, None]
+        constant = gammaln(new.alpha + 0.5) - gammaln(new.alpha) - 0.5 * math.log(math.pi)
+        # Squares of far points would be infinite.
+        log_square = 2 * jnp.log(jnp.abs(r - new.mean[:, None]) / scale)
+        return constant - jnp.log(scale) - (new.alpha + 0.5) * jnp.logaddexp(0.0, log_square)
 
     def draw(
         self, values: Params, sums: jax.Array, origin: jax.Array, key: jax.Array, num_samples: int

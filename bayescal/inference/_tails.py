@@ -108,7 +108,8 @@ def improve(
     values = np.array(found.values if found.log_odds is None else found.log_odds, np.float64)
     points = x[np.minimum(rows, len(x) - 1), columns]
     log_probs, error = observe(setup, problem, rows, points)
-    new = log_probs[:, 1] - log_probs[:, 0] if values.ndim == 2 else log_softmax(log_probs)
+    with np.errstate(invalid="ignore"):
+        new = log_probs[:, 1] - log_probs[:, 0] if values.ndim == 2 else log_softmax(log_probs)
     old = share[rows, columns] + noise[rows, columns]
     better = ~(error >= old) & (error < np.inf)
     values[rows[better], columns[better]] = new[better]
@@ -121,11 +122,16 @@ def improve(
 def doubts(found: Predicted, points: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return ``share`` and ``noise`` (count, m) at points (1 or count, m[, d]).
 
-    Between nodes they are the larger one of the two beside the point.
+    Between nodes they are the larger one of the two beside the point; the largest of all where
+    that is so small that it does not matter.
     """
+    m = points.shape[1]
     share, noise = np.asarray(found.share)[:count], np.asarray(found.noise)[:count]
     if found.nodes is None:
-        return share[:, : points.shape[1]], noise[:, : points.shape[1]]
+        return share[:, :m], noise[:, :m]
+    if share.max() <= CLOSE and noise.max() <= CLOSE:
+        shape = count, m
+        return np.broadcast_to(share.max(), shape), np.broadcast_to(noise.max(), shape)
     nodes = np.asarray(found.nodes)
     left = np.clip(np.searchsorted(nodes, points) - 1, 0, len(nodes) - 2)
     rows = np.arange(count)[:, None]

@@ -55,7 +55,7 @@ def standard_error(setup: Setup, method: str, problem: Problem, x: jax.Array) ->
 
     For independent weighted draws the delta method for a ratio of means gives
     sum_i w_i**2 (f_i - p)**2, where f_i - p is for ``predictive`` the influence of draw i on the
-    ratio. Replicated designs use the spread between replicates, rules the largest difference from
+    ratio. Replicated designs use the spread between replicates, rules the difference from
     coarser ones. What few or no draws speak of comes on top, see ``_unseen``.
     """
     draws = realise(setup, problem)
@@ -91,14 +91,17 @@ def _probabilities(
 def _between_rules(
     setup: Setup, method: str, problem: Problem, draws: Draws, log_weights: jax.Array, x: jax.Array
 ) -> jax.Array:
-    """Return the largest difference from coarser rules on the same box."""
+    """Return the difference from a coarser rule on the same box, or a tenth of the next one's.
+
+    The second guards against accidents.
+    """
     probs = _probabilities(method, problem, draws, log_weights[None], x)[:, 0]
     family, largest = problem.prior.family, jnp.zeros_like(probs)
-    for size in setup.integrator.coarser(setup.size):
+    for size, part in zip(setup.integrator.coarser(setup.size), (1.0, 0.1), strict=True):
         nodes = setup.integrator.realise(problem, size)
         weights = weigh(family, nodes, problem.sums, problem.origin)[0]
         other = _probabilities(method, problem, nodes, weights[None], x)[:, 0]
-        largest = jnp.fmax(largest, jnp.abs(other - probs))
+        largest = jnp.fmax(largest, part * jnp.abs(other - probs))
     return largest
 
 
@@ -108,8 +111,8 @@ def _unseen(
     """Return by how much probabilities (k, m) may be off for what few draws, or none, speak of.
 
     Far from the data the average of a class's density hangs on parameters that are hardly drawn.
-    Where fewer than fifty draws are effective in it, its logarithm may be too low by its mean and
-    half its variance over the posterior, as for a normal posterior, less what was found, twice.
+    Where fewer than fifty draws are effective in it, its logarithm may be too low by the
+    difference to mean plus half the variance of the log densities, as if these were normal.
     Averages of probabilities that are 0 or 1 miss the draws whose log odds have the other sign; if
     these are normal, so many are so. Means of coefficients move log odds by several nats.
     """
@@ -148,8 +151,9 @@ def _unseen(
     mean, square, inverse = total
     variance = jnp.maximum(square - mean**2, 0)
     if method == "predictive":
-        few = inverse > 1 / _FEW
-        nats = jnp.where(few, 2 * jnp.maximum(mean + variance / 2, 0), 0)
+        # Rounding may hide all draws.
+        few = (inverse > 1 / _FEW) | (inverse * log_weights.shape[0] < 0.5)
+        nats = jnp.where(few, jnp.maximum(mean + variance / 2, 0), 0)
         log_odds = _against_others(base[:, None])[:, 0]
         others = jnp.max(jnp.where(jnp.eye(k)[..., None] > 0, 0, nats), axis=1)
         centre = jax.nn.sigmoid(log_odds)
@@ -158,7 +162,7 @@ def _unseen(
     spread = jnp.sqrt(variance)
     if method == "preds":
         rare = jax.scipy.stats.norm.cdf(-jnp.abs(mean) / jnp.where(spread > 0, spread, 1))
-        return jnp.where(spread > 0, jnp.sqrt(rare * inverse), 0)
+        return jnp.where((spread > 0) & (rare < inverse), rare / 2, 0)
     reach = 4 * spread * jnp.sqrt(inverse)
     far = jax.nn.sigmoid(jnp.abs(mean)) - jax.nn.sigmoid(jnp.abs(mean) - reach)
     return jnp.where(reach > 4, far / 4, 0)

@@ -146,10 +146,14 @@ class Prediction:
             return
         bad = ~(self._nats <= TOO_LARGE)
         if bad.any():
-            warn_of_rule(bad, x, float(np.max(self._nats)))
-        heavy = (share > HEAVY) & ~bad
-        if is_rule(post.setup) or not heavy.any():
+            values = np.abs(np.asarray(self._values, np.float64))
+            size = (values if self._binary else values.max(axis=-1)).reshape(bad.shape)
+            bad &= ~(self._nats <= TOO_LARGE * (1 + size))
+        if bad.any():
+            warn_of_rule(bad, x, float(np.max(self._nats[bad])))
+        if is_rule(post.setup) or not np.max(share) > HEAVY:
             return
+        heavy = (share > HEAVY) & ~bad
         largest = 0.0
         for b in np.flatnonzero(heavy.any(axis=1))[:_EXAMINED]:
             columns = np.flatnonzero(heavy[b])

@@ -88,8 +88,9 @@ class Quadrature(Integrator[Box]):
     def prepare(self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool) -> Box:
         prior, sums, origin = problem[:3]
 
-        def improve(step: _Step, boxes: Box) -> Box:
-            return _improve_rough(step, prior if stacked else None, sums, boxes)
+        def improve(step: _Step, boxes: Box, nodes_alone: bool = True) -> Box:
+            own = prior if stacked else None
+            return _improve_rough(step, own, sums, boxes, tolerance, nodes_alone)
 
         def search(quick: bool, own: Prior | None, sums: jax.Array, boxes: Box | None) -> Box:
             return _find_boxes(self, prior if own is None else own, sums, origin, stacked, quick)
@@ -103,9 +104,13 @@ class Quadrature(Integrator[Box]):
         boxes = search(True, prior, sums, None)
         if boxes.low.shape[-1] == 0:
             return boxes
+        tolerance = np.asarray(_TOLERANCE)
+        if self._alone:  # Far from the data rounding may hide what more nodes would gain.
+            found = self.rounding(problem._replace(state=boxes), stacked)
+            tolerance = np.maximum(tolerance, np.asarray(found))
         first, *more = _MORE[boxes.low.shape[-1]]
         boxes = improve(partial(refine, first), boxes)
-        boxes = improve(partial(search, False), boxes)
+        boxes = improve(partial(search, False), boxes, nodes_alone=False)
         for order in more:
             boxes = improve(partial(refine, order), boxes)
         return boxes
@@ -224,12 +229,22 @@ class Quadrature(Integrator[Box]):
 _ALONE = Quadrature(alone=True)
 
 
-def _improve_rough(step: _Step, prior: Prior | None, sums: jax.Array, boxes: Box) -> Box:
+def _improve_rough(
+    step: _Step,
+    prior: Prior | None,
+    sums: jax.Array,
+    boxes: Box,
+    tolerance: np.ndarray,
+    nodes_alone: bool,
+) -> Box:
     """Apply ``step(prior, sums, boxes)`` to the data sets that have not reached the tolerance.
 
     A new box is kept where its error is smaller. ``prior`` is None unless each has its own.
     """
-    rough = np.flatnonzero(np.asarray(boxes.error) > _TOLERANCE)
+    rough = np.asarray(boxes.error) > tolerance
+    if nodes_alone:  # More nodes do not find what a search did not.
+        rough &= np.isfinite(np.asarray(boxes.evidence)[:, 0])
+    rough = np.flatnonzero(rough)
     if rough.size == 0:
         return boxes
     # So many at a time that batches share compilations.

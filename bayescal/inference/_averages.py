@@ -174,8 +174,12 @@ def finite_features(
     family: Family, x: jax.Array, origin: jax.Array, dtype: np.dtype
 ) -> jax.Array:
     """Return the features (m, p), so far from overflow that sums of products are finite."""
-    most = float(jnp.finfo(dtype).max) * 2.0**-20
+    most = _most(dtype)
     return jnp.clip(family.features(x, origin, jnp), -most, most).astype(dtype)
+
+
+def _most(dtype: np.dtype) -> float:
+    return float(jnp.finfo(dtype).max) * 2.0**-20
 
 
 def mixture(
@@ -243,6 +247,7 @@ def mixture(
     else:
         share = nothing if b > 1 else jnp.max(1 / total, axis=0)
     noise = nothing + jnp.finfo(dtype).eps * jnp.max(jnp.abs(top), axis=0)
+    noise = jnp.where(jnp.max(jnp.abs(phi), axis=-1) < _most(dtype), noise, jnp.inf)
     return Mixed(log_total + (top + log_prior[:, None])[:, None, :], share, noise)
 
 

@@ -114,7 +114,8 @@ def improve(
     better = ~(error >= old) & (error < np.inf)
     values[rows[better], columns[better]] = new[better]
     # Much at an end says that the whole integrand may lie beyond.
-    share[rows, columns] = np.where(better, error, np.where(old < 1e-3, old, np.inf))
+    unknown = np.where(old < 1e-3, old, np.inf)
+    share[rows, columns] = np.where(better, np.maximum(error, 2 * CLOSE), unknown)
     noise[rows, columns] = 0
     return Better(values, share, noise)
 

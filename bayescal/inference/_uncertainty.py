@@ -85,7 +85,8 @@ def _probabilities(
     family, arguments = problem.prior.family, (problem.origin, problem.log_class_prior)
     dtype = log_weights.dtype
     found = mixture(family, method, draws.params, log_weights, x, *arguments, dtype)
-    return jax.nn.softmax(found.log_probs, axis=0)
+    # Of data sets that share draws, sums that are next to nothing come as NaN.
+    return jax.nn.softmax(jnp.nan_to_num(found.log_probs, nan=-_LARGEST), axis=0)
 
 
 def _between_rules(
@@ -130,10 +131,10 @@ def _unseen(
 
     def values(natural: jax.Array) -> jax.Array:
         """Return log densities of each draw beside those found, or log odds, (k, n, m)."""
-        logits = linear(natural, phi) + log_prior[:, None, None]
         if method == "predictive":
+            logits = linear(natural, phi) + log_prior[:, None, None]
             return jnp.clip(logits - base[:, None], -_LARGEST, _LARGEST)
-        return _against_others(logits)
+        return _against_others(_logits(natural, phi, log_prior))
 
     block = even_block(log_weights.shape[0], block_elements() // (m * k))
 
@@ -166,6 +167,11 @@ def _unseen(
     reach = 4 * spread * jnp.sqrt(inverse)
     far = jax.nn.sigmoid(jnp.abs(mean)) - jax.nn.sigmoid(jnp.abs(mean) - reach)
     return jnp.where(reach > 4, far / 4, 0)
+
+
+def _logits(natural: jax.Array, phi: jax.Array, log_prior: jax.Array) -> jax.Array:
+    """Return logits (k, n, m), that of class 0 zero: what classes share cancels before it hides."""
+    return linear(natural - natural[:1], phi) + (log_prior - log_prior[0])[:, None, None]
 
 
 def _against_others(logits: jax.Array) -> jax.Array:
@@ -223,9 +229,9 @@ def _delta_method(
             shift = linear(natural - mean[:, None], phi)
             average = jnp.einsum("km,knm->nm", probs, shift)
             return probs[:, None] * (shift - average)
-        logits = linear(natural, phi) + log_prior[:, None, None]
         if method == "preds":
-            return jax.nn.softmax(logits, axis=0) - probs[:, None]
+            return jax.nn.softmax(_logits(natural, phi, log_prior), axis=0) - probs[:, None]
+        logits = linear(natural, phi) + log_prior[:, None, None]
         ratio = jnp.exp(logits - log_total)
         return ratio - probs[:, None] * jnp.sum(ratio, axis=0)
 
@@ -261,9 +267,9 @@ def credible_bounds(
 
     def chunk(part: jax.Array) -> jax.Array:
         phi = finite_features(family, part, origin, weights.dtype)
-        logits = linear(natural, phi) + problem.log_class_prior[:, None, None]
+        logits = _logits(natural, phi, problem.log_class_prior)
         if family.classes == 2:
-            values = (logits[1] - logits[0])[None]
+            values = logits[1:]
         else:
             values = jax.nn.softmax(logits, axis=0)
         quantiles = jnp.stack([_quantile(values, weights, level) for level in levels])

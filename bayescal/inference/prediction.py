@@ -161,8 +161,8 @@ class Prediction:
             points = x[min(b, len(x) - 1)][chosen].astype(np.float64)
             with float64():
                 alone = post.problem_of(int(b)), jax.device_put(points)
-                error = standard_error(post.setup, self.method, *alone)
-            largest = max(largest, float(jnp.max(error)))
+                error = np.asarray(standard_error(post.setup, self.method, *alone))
+            largest = max(largest, float(error.max()))
         if largest > _VISIBLE:
             warn_of_draws(heavy, x, largest)
 

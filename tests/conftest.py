@@ -6,11 +6,14 @@ import os
 # is read when NumPy is first imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# Most of the time goes into compiling, and much of that into optimising machine code, and into
-# cutting it in parts that processors compile side by side, which other tests keep busy here. Flags
-# of the user's own are kept, also empty ones: with these all is as users have it.
+# Most of the time goes into compiling, and much of that into optimising machine code, into fusing
+# operations, and into cutting code in parts that processors compile side by side, which other tests
+# keep busy here. Flags of the user's own are kept, also empty ones: with these all is as users have
+# it.
 os.environ.setdefault(
-    "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1"
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1"
+    " --xla_cpu_use_fusion_emitters=false",
 )
 
 import contextlib

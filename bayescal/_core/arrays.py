@@ -8,8 +8,6 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Array", "ArrayLike", "ArrayT", "Arrays", "Params"]
-
 #: For functions that run on the host with NumPy and in compiled programs alike.
 Array: TypeAlias = np.ndarray | jax.Array
 #: The same, where what comes out is of the kind that went in.

@@ -30,18 +30,10 @@ _BLOCKS_PER_CALL = 8
 
 
 class Keys(NamedTuple):
-    """Keys and their values, padded and split into blocks.
+    """Keys (blocks, block, d) and their values (blocks, block, v + 1), each followed by a one.
 
-    Attributes
-    ----------
-    keys : array of shape (blocks, block, d)
-    bias : array of shape (blocks, g, block)
-        Negative infinity at padding.
-    values : array of shape (blocks, block, v + 1)
-        Values, and a one.
-    groups : integer array of shape (blocks, block), or None
-    used : integer scalar
-        Number of blocks that are not all padding.
+    The bias (blocks, g, block) is negative infinity at padding; ``groups`` are integers
+    (blocks, block) or None; ``used`` is the number of blocks that are not all padding.
     """
 
     keys: jax.Array
@@ -58,17 +50,10 @@ def prepare_keys(
     dtype: npt.DTypeLike,
     groups: np.ndarray | None = None,
 ) -> Keys:
-    """Copy keys to the device, split into blocks.
+    """Copy keys (n, d) and values (n, v) to the device, split into blocks.
 
-    Parameters
-    ----------
-    keys : array of shape (n, d)
-    bias : array of shape (g, n)
-        Added to the scores for each bandwidth; the place for logarithms of weights.
-    values : array of shape (n, v)
-    dtype : float64 or float32
-        Type of exponentials and averages.
-    groups : integer array of shape (n,), optional
+    ``bias`` (g, n) is added to the scores for each bandwidth: the place for logarithms of weights.
+    ``groups`` are integers (n,). Exponentials and averages are of ``dtype``, float64 or float32.
     """
     n = len(keys)
     padded = padded_length(n)
@@ -100,28 +85,13 @@ def prepare_keys(
 def attend(
     queries: np.ndarray, keys: Keys, bandwidths: np.ndarray, groups: np.ndarray | None = None
 ) -> np.ndarray:
-    r"""Return averages of values, with weights that fall off with the score of key and query.
+    r"""Return averages (g, m, v) of values, weighted by the scores of keys and queries (m, d).
 
     .. math:: \frac{\sum_i e^{s_i} v_i}{\sum_i e^{s_i}}, \qquad s_i = q \cdot k_i / h + b_i
 
-    Parameters
-    ----------
-    queries : array of shape (m, d)
-    keys : Keys
-        What :func:`prepare_keys` returns.
-    bandwidths : array of shape (g,)
-        h: products of queries and keys are computed once for all. Scores must be numbers.
-    groups : integer array of shape (m,), optional
-        A query sees no key of its own group, which the keys must then have.
-
-    Returns
-    -------
-    array of shape (g, m, v)
-        In the dtype of the values; zero for a query that sees no key.
-
-    Notes
-    -----
-    O(m n (d + g v)) time.
+    Products of queries and keys are computed once for all bandwidths h (g,): O(m n (d + g v)) time.
+    Scores must be numbers. With ``groups`` (m,) a query sees no key of its own group, which the
+    keys must then have; where it sees none the average is zero.
     """
     m = len(queries)
     rows = even_block(m, _BLOCKS_PER_CALL * POINTS_PER_CHUNK)

@@ -157,19 +157,9 @@ def equal_mass_cuts(mass: np.ndarray, bins: np.ndarray, whole: bool) -> np.ndarr
     number does not divide; otherwise, equal shares. A border that falls within a group moves to its
     nearer end, and to the upper one if both are equally near.
 
-    Parameters
-    ----------
-    mass : array of shape (groups + 1,)
-        Cumulative weight, from zero.
-    bins : array of int of shape (k,)
-        Numbers of bins.
-    whole : bool
-        Whether weights are counts.
-
-    Returns
-    -------
-    array of int of shape (sum(bins),)
-        For every bin, the number of groups that end at or before its upper border.
+    ``mass`` (groups + 1,) is cumulative weight, from zero, ``whole`` says whether weights are
+    counts. Returns for every bin of all numbers (sum(bins),) how many groups end at or before its
+    upper border.
 
     Examples
     --------

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias, TypeVar
 
+import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
@@ -48,7 +49,9 @@ def as_numpy(value: ArrayLike, name: str) -> np.ndarray:
     detach = getattr(value, "detach", None)
     if detach is not None:
         tensor = detach().cpu()
-        value = (tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy()
+        half = "bfloat16" in str(tensor.dtype)
+        value = tensor.float().numpy().astype(jnp.bfloat16) if half else tensor.numpy()
+    check_unmasked(value, name)
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -70,6 +73,21 @@ def _from_objects(array: np.ndarray, name: str) -> np.ndarray:
         pass
     found = ", ".join(sorted(each.__name__ for each in types))
     raise TypeError(f"{name} must be numeric, got values of type {found}")
+
+
+def check_unmasked(value: object, name: str) -> None:
+    """Raise if ``value`` is an array that masks some of its entries."""
+    masked = int(np.ma.count_masked(value)) if isinstance(value, np.ma.MaskedArray) else 0
+    if masked:
+        raise ValueError(
+            f"{name} must not be masked, got {masked} masked values; leave these rows out, or give "
+            "them numbers (filled) and a weight of zero"
+        )
+
+
+def precision(dtype: np.dtype) -> float:
+    """Return the machine epsilon of floats, or of float64 for integers and booleans."""
+    return float(jnp.finfo(dtype).eps) if jnp.issubdtype(dtype, jnp.floating) else 2.0**-52
 
 
 def check_finite(array: np.ndarray, name: str) -> None:
@@ -156,7 +174,11 @@ def check_strength(value: float | str, name: str = "strength") -> None:
 def check_weights(
     weights: ArrayLike | None, n: int, name: str = "sample_weight", *, match: str = "y"
 ) -> np.ndarray:
-    """Return (n,) weights of rows in float64: ones where none are given, not all zero."""
+    """Return (n,) weights of rows in float64: ones where none are given, not all zero.
+
+    Where the greatest is beyond what sums of powers of it can hold, or next to nothing beside any
+    prior, all are multiplied by a power of two.
+    """
     if weights is None:
         return np.ones(n)
     array = as_numpy(weights, name).astype(np.float64)
@@ -167,7 +189,9 @@ def check_weights(
         raise ValueError(f"{name} must not be negative, got {array.min():g}")
     if not (array > 0).any():
         raise ValueError(f"{name} must not all be zero, got only zeros")
-    return array
+    exponent = int(np.frexp(array.max())[1])
+    held = min(max(exponent, -40), 160)
+    return array if held == exponent else np.ldexp(array, held - exponent)
 
 
 def check_class_prior(value: ArrayLike, classes: int) -> np.ndarray:

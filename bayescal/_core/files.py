@@ -63,13 +63,9 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
         with contextlib.suppress(OSError):
             partial.unlink()
         raise
-    _sync_folder(target.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name durable, where the system lets a folder be opened."""
+    # The new name is made durable, where the system lets a folder be opened.
     with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
+        descriptor = os.open(target.parent, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:

@@ -14,23 +14,10 @@ def content_folds(key: np.ndarray, y: np.ndarray, count: int, seed: int = 0) -> 
 
     Rows of equal key and label share a fold, so that a whole weight is the same as repeating the
     row; neither the order of rows matters nor which class is called what. There are at most as many
-    folds as distinct rows, numbered from 0.
-
-    Parameters
-    ----------
-    key : array of shape (n,)
-        One number for the content of each row, from :func:`score_keys`, :func:`probability_keys`
-        or :func:`feature_keys`.
-    y : integer array of shape (n,)
-        Labels, by which folds are stratified.
-    count : int
-        Folds wanted.
-    seed : int
-        Of the shuffle.
-
-    Notes
-    -----
-    O(n log n). Classes are taken in the order of the mean key of their distinct rows.
+    folds as distinct rows, numbered from 0, and ``count`` at most. The key (n,) is one number for
+    the content of each row, from :func:`score_keys`, :func:`probability_keys` or
+    :func:`feature_keys`; labels (n,) are what folds are stratified by. O(n log n). Classes are
+    taken in the order of the mean key of their distinct rows.
 
     Examples
     --------

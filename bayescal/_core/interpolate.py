@@ -75,17 +75,9 @@ def interpolate(grid: Grid, values: jax.Array, z: jax.Array) -> jax.Array:
 def interpolation_error(values: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Estimate the interpolant's largest errors, in probability and in log odds, from its nodes.
 
-    Parameters
-    ----------
-    values : array of shape (nodes,)
-        Log odds at the nodes of a grid whose number of intervals is a multiple of four.
-
-    Returns
-    -------
-    tuple of scalars
-        The errors at half of the nodes, each times the factor by which they fell when the spacing
-        was halved before, or a quarter at least. For a smooth curve the next halving divides them
-        by 64.
+    ``values`` are log odds (nodes,) on a grid whose number of intervals is a multiple of four. The
+    errors are those at half of the nodes, each times the factor by which they fell when the spacing
+    was halved before, or a quarter at least: for a smooth curve the next halving divides by 64.
     """
     pairs = zip(left_out_error(values), left_out_error(values[::2]), strict=True)
     miss, log_miss = (
@@ -95,17 +87,9 @@ def interpolation_error(values: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def left_out_error(values: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Interpolate from every other node and return the largest misses at the nodes left out.
+    """Interpolate log odds (nodes,) from every other node; return the largest misses in between.
 
-    Parameters
-    ----------
-    values : array of shape (nodes,)
-        Log odds at the nodes of a grid with an even number of intervals.
-
-    Returns
-    -------
-    tuple of scalars
-        Largest error in probability and in log odds of the interpolant at twice the spacing.
+    The first is in probability, the second in log odds; the number of intervals is even.
     """
     matrix = jnp.asarray(_midpoint_matrix(values.shape[0] // 2 + 1), values.dtype)
     guess = jnp.matmul(matrix, values[::2], precision="highest")

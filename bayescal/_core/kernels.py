@@ -63,25 +63,14 @@ def data_scale(
     unit: jax.Array,
     covariance: Covariance = "full",
 ) -> jax.Array:
-    """Return the scale of the data, which a bandwidth factor multiplies.
+    """Return the scale of data (n, d) with weights (n,), which a bandwidth factor multiplies.
 
-    Parameters
-    ----------
-    x : array of shape (n, d)
-    weights : array of shape (n,)
-    size : scalar
-        N in the unbiased variance, the weighted mean square divided by 1 - 1/N.
-    unit : array of shape (d,)
-        Scale of a feature that does not vary, as of a single observation.
-    covariance : {"full", "diagonal", "unit"}
-        Covariance, standard deviations, or ``unit`` for all features.
-
-    Returns
-    -------
-    array of shape (d, d) or (d,)
-        Lower Cholesky factor, or standard deviations: also with "full" if d is one. Where features
-        depend on each other, or are more than the observations, a ridge of eps**0.75 on the
-        correlations keeps the factor regular.
+    "full" gives the lower Cholesky factor (d, d) of the covariance if d is more than one; otherwise
+    and with "diagonal" it is standard deviations (d,), with "unit" ``unit`` (d,) itself, which is
+    also the scale of a feature that does not vary, as of a single observation. ``size`` is N in the
+    unbiased variance, the weighted mean square divided by 1 - 1/N. Where features depend on each
+    other, or are more than the observations, a ridge of eps**0.75 on the correlations keeps the
+    factor regular.
     """
     if covariance == "unit":
         return unit
@@ -112,23 +101,11 @@ def data_scale(
 def cross_validated_bandwidth(
     x: jax.Array, weights: jax.Array, scale: jax.Array, grid: jax.Array
 ) -> jax.Array:
-    """Return the factor of largest leave-one-out log likelihood, in O(grid n**2).
+    """Return the factor in ``grid`` of largest leave-one-out log likelihood, in O(grid n**2).
 
     What is left out is all that equals the observation: tied observations would otherwise vouch
-    for each other at any small bandwidth. So a whole weight is the same as repetition.
-
-    Parameters
-    ----------
-    x : array of shape (n, d)
-    weights : array of shape (n,)
-    scale : array of shape (d, d) or (d,)
-    grid : array of shape (k,)
-        Factors to choose from.
-
-    Returns
-    -------
-    scalar
-        An entry of ``grid``: the middle one where all observations are equal.
+    for each other at any small bandwidth. So a whole weight is the same as repetition. Where all
+    observations are equal it is the middle one of the grid.
     """
     points = _whitened(x, scale, _centre(x, weights), x.dtype)
 
@@ -165,23 +142,12 @@ def bandwidth_factor(
 def gaussian_log_density(
     x: jax.Array, weights: jax.Array, scale: jax.Array, x_new: jax.Array
 ) -> jax.Array:
-    """Return the log density of a weighted mixture of Gaussian kernels at new points.
+    """Return the log density (m,) of a weighted mixture of Gaussian kernels at points (m, d).
 
-    Parameters
-    ----------
-    x : array of shape (n, d)
-        Centres of the kernels; they are finite where their weight is zero, too.
-    weights : array of shape (n,)
-        Non-negative, of any sum.
-    scale : array of shape (d, d) or (d,)
-        Scale of the kernels: bandwidth factor times scale of the data.
-    x_new : array of shape (m, d)
-        Its dtype is that of the sums over kernels; all else has the dtype of ``x``.
-
-    Returns
-    -------
-    array of shape (m,)
-        Finite however far the points are, and ``-inf`` only where no kernel has weight.
+    It is finite however far the points are, and ``-inf`` only where no kernel has weight. The
+    centres ``x`` (n, d) of the kernels are finite where their weight is zero, too; weights may have
+    any sum; ``scale`` is bandwidth factor times scale of the data. Sums over kernels have the dtype
+    of ``x_new``, all else that of ``x``.
     """
     dtype = x_new.dtype
     centre = _centre(x, weights)
@@ -228,28 +194,12 @@ def kernel_log_density(
     unit: np.ndarray | None = None,
     counts: bool = False,
 ) -> np.ndarray:
-    """Fit an estimate to NumPy arrays and return its log density at new points.
+    """Fit an estimate to observations (n, d) and return its log density (m,) at points (m, d).
 
-    By default it is the estimate of :class:`scipy.stats.gaussian_kde`.
-
-    Parameters
-    ----------
-    x : array of shape (n, d)
-        Finite observations, one at least.
-    x_new : array of shape (m, d)
-        Points; sums over kernels are in float32 if these are.
-    weights : array of shape (n,), optional
-    bandwidth : {"silverman", "scott", "cv"} or float
-        Factor on the scale of the data, or the rule that gives it.
-    covariance : {"full", "diagonal", "unit"}
-    unit : array of shape (d,), optional
-        Scale of features that do not vary, by default one.
-    counts : bool, default False
-        Whether weights count repetitions; otherwise they are shares, and only ratios matter.
-
-    Returns
-    -------
-    array of shape (m,), float64 or float32
+    By default it is the estimate of :class:`scipy.stats.gaussian_kde`. Sums over kernels are in
+    float32 if the points are. ``bandwidth`` is a factor on the scale of the data, or the rule that
+    gives it; ``unit`` (d,) the scale of features that do not vary, by default one; ``counts`` says
+    whether weights (n,) count repetitions: otherwise they are shares, and only ratios matter.
     """
     n, d = x.shape
     weights = np.ones(n) if weights is None else weights

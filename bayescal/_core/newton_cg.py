@@ -35,20 +35,10 @@ class Point(NamedTuple, Generic[ArrayT, At]):
 
 
 class Curvature(NamedTuple, Generic[ArrayT, At, Prepared]):
-    """How to use the Hessian.
+    """How to use the Hessian: products with it, and about with its inverse.
 
-    Attributes
-    ----------
-    product : callable
-        ``product(state, vector)``: the Hessian at ``state`` times a vector (p,).
-    prepare : callable
-        ``prepare(state)``: arrays from which to precondition.
-    precondition : callable
-        ``precondition(prepared, vector)``: about the inverse Hessian times a vector.
-    patience : int
-        Products in one step after which to prepare afresh.
-    most : int
-        Products in one step, at most.
+    ``patience`` is how many products in one step there are before ``prepare`` is called afresh,
+    ``most`` how many there are at most.
     """
 
     product: Callable[[At, ArrayT], ArrayT]
@@ -73,12 +63,11 @@ def newton_cg(
 ) -> tuple[Minimum[ArrayT], Prepared]:
     """Minimise a convex function by Newton steps that conjugate gradients find, each downhill.
 
+    Returns also what is prepared for a next problem nearby; the minimum's ``decrement`` is
+    g . H^-1 g there.
+
     Parameters
     ----------
-    evaluate : callable
-        Returns value, gradient and state at a point (p,).
-    curvature : Curvature
-    start : array of shape (p,)
     scale : scalar
         A size of the objective; what a step gains is judged beside it and the value.
     unbounded : callable, optional
@@ -87,19 +76,11 @@ def newton_cg(
     tolerance : float
         The last step was to gain less than this, times the value and a thousandth of ``scale``;
         the one before it was solved so precisely that the result is far closer.
-    max_iterations : int
     max_slow : int, optional
         So many steps in a row that gain less than a hundredth, and yet do not arrive, are the
         last: Newton's steps to a minimum soon gain nothing, those to infinity gain for ever.
     prepared : optional
         From ``curvature.prepare`` at a point nearby, to begin with.
-
-    Returns
-    -------
-    Minimum
-        ``decrement`` is g . H^-1 g there.
-    prepared
-        For a next problem nearby.
     """
     first = evaluate(start)
     used, then = xp.zeros((), int), first.value
@@ -185,16 +166,8 @@ def conjugate_gradients(
 ) -> tuple[ArrayT, ArrayT]:
     """Return what a positive matrix turns into ``vector`` (p,), and how many products it took.
 
-    Parameters
-    ----------
-    product, precondition : callable
-        The matrix times a vector, and about its inverse times a vector.
-    vector : array of shape (p,)
-    share : callable
-        ``share(power)``: what may be left of the squared residual, in the norm of the
-        preconditioner, where it is ``power`` at the start.
-    most : int
-        Products, at most.
+    Of the squared residual, in the norm of the preconditioner, ``share(power)`` may be left where
+    it is ``power`` at the start. There are at most ``most`` products.
     """
 
     def once(carry: State) -> State:

@@ -51,7 +51,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
         # Several times faster than sums over so short an axis.
         difference = log_odds(logits)
         return np.stack([sigmoid(-difference), sigmoid(difference)], axis=-1)
-    small = np.subtract(logits, logits.max(axis=-1, keepdims=True), dtype=float)
+    small = differences(logits)
     np.exp(small, out=small)
     small /= small.sum(axis=-1, keepdims=True)
     return small
@@ -59,7 +59,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
     """Return logarithms (..., k) of the probabilities of logits (..., k) with NumPy, in float64."""
-    below = np.subtract(logits, logits.max(axis=-1, keepdims=True), dtype=float)
+    below = differences(logits)
     below -= np.log(np.exp(below).sum(axis=-1, keepdims=True))
     return below
 

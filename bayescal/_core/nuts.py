@@ -33,23 +33,11 @@ def run_chains(
     """Return draws z (chains, draws, p) near standard normal ones.
 
     Beside them are the number of divergent steps in each chain, and whether it started where the
-    density is positive.
+    density is positive. ``potential(*arguments)`` is a function of z (p,), the negative log
+    density; it is static: a function of a module, not a closure, so that the program is compiled
+    once. ``centre`` (p,) gives the shape and the type of z only. The warm-up finds the scale of
+    each coordinate if ``adapt_mass_matrix``: needless where all are one.
 
-    Parameters
-    ----------
-    potential : callable
-        ``potential(*arguments)`` is a function of z (p,): the negative log density. Static: a
-        function of a module, not a closure, so that the program is compiled once.
-    arguments : tuple of pytrees
-    centre : array of shape (p,)
-        Of z it gives the shape and the type only.
-    key : key
-    chains, warmup, draws : int
-    adapt_mass_matrix : bool
-        Whether the warm-up finds the scale of each coordinate; needless where all are one.
-
-    Notes
-    -----
     Call it where dtypes are promoted as NumPy does (``jax.numpy_dtype_promotion("standard")``),
     as NumPyro expects.
     """

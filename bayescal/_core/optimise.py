@@ -47,20 +47,11 @@ class Status(enum.IntEnum):
 
 
 class Minimum(NamedTuple, Generic[ArrayT]):
-    """Where the minimisation ended.
-
-    Attributes
-    ----------
-    x : array of shape (p,)
-    value : scalar
-    decrement : scalar
-        What the next step would gain by the slope alone; g . H^-1 g for Newton's.
-    iterations, status : integer scalars
-    gradient : array of shape (p,), or None where it is not kept
-    """
+    """Where the minimisation ended; the gradient (p,) is None where it is not kept."""
 
     x: ArrayT
     value: ArrayT
+    #: What the next step would gain by the slope alone; g . H^-1 g for Newton's.
     decrement: ArrayT | float
     iterations: Array | int
     status: Array | int
@@ -142,9 +133,6 @@ def newton(
 
     Parameters
     ----------
-    evaluate : callable
-        Returns value, gradient and Hessian at a point (p,).
-    start : array of shape (p,)
     scale : scalar
         A size of the objective; decrements are judged beside it and the value.
     bound : array of shape (p,)
@@ -155,12 +143,9 @@ def newton(
     movement : callable, optional
         ``movement(x, step)``: how much a step still changes what matters, relative to it. If that
         is above 0.01 when the gain has become negligible, there is no finite minimum.
-    max_iterations : int
     tolerance : float
         The last step was to gain less than this, times the value and a thousandth of ``scale``.
         Convergence is quadratic, so the result is far closer.
-    xp : module
-        ``jax.numpy``, or ``numpy`` to iterate in Python; ``evaluate`` must then return NumPy's.
 
     Notes
     -----
@@ -236,22 +221,9 @@ def newton_on_interval(
 ) -> IntervalMinimum:
     """Minimize a convex function of one number, at least ``lower``, on the host.
 
-    Parameters
-    ----------
-    evaluate : callable
-        Returns value and first two derivatives at a number.
-    start : float
-        At least ``lower``.
-    scale : float
-        A size of the objective; gains are judged beside it and the value.
-    lower : float
-        Finite.
-    tolerance : float
-        The next step would gain less than this, times the value and a thousandth of ``scale``.
-    max_iterations : int
+    ``evaluate`` returns value and first two derivatives. At the end the next step would gain less
+    than ``tolerance`` times the value and a thousandth of ``scale``, a size of the objective.
 
-    Notes
-    -----
     The slope rises, so its sign says on which side of a point the minimum is: Newton's steps stay
     between the bounds that are so found, or halve what is between them. One evaluation for each
     iteration. Where the last step gains nothing, but is longer than a hundredth, the status is

@@ -62,67 +62,43 @@ _PRECISION, _AMPLITUDE, _LOG_WEIGHT = _priors()
 
 
 class Points(NamedTuple):
-    """Rows gathered in points.
+    """Rows gathered in points: log odds (n,), and the weight (n,) of all rows and of class 1.
 
-    Attributes
-    ----------
-    z : array of shape (n,)
-        Log odds.
-    weights, positives : arrays of shape (n,)
-        The weight of all rows and of those of class 1; zero leaves a point out.
-    tails : array of shape (2, 2)
-        The two log odds between which the lower, and the upper, quantile of all rows lies.
-    parts : array of shape (2,)
-        How far the quantiles lie between the first and the second.
+    A weight of zero leaves a point out.
     """
 
     z: Any
     weights: Any
     positives: Any
+    #: The two log odds between which the lower, and the upper, quantile of all rows lies (2, 2).
     tails: Any
+    #: How far the quantiles lie between the first and the second (2,).
     parts: Any
 
 
 class Basis(NamedTuple):
-    """What turns log odds into features, for each scale (s,).
-
-    Attributes
-    ----------
-    inverse : array of shape (s,)
-        Inverse temperatures.
-    smoothing : array of shape ()
-        How much of the uniform distribution is mixed in.
-    inducing : array of shape (s, g)
-        Inputs of the Gaussian process; others are moved between the first and the last.
-    length : array of shape (s, 2)
-    """
+    """What turns log odds into features: inverse temperatures (s,), and for each the rest."""
 
     inverse: Any
+    #: How much of the uniform distribution is mixed in ().
     smoothing: Any
+    #: Inputs (s, g) of the Gaussian process; others are moved between the first and the last.
     inducing: Any
+    #: Lengths (s, 2) of the Gaussian process.
     length: Any
 
 
 class Fitted(NamedTuple):
-    """Regressions (s, 2, 10).
-
-    Attributes
-    ----------
-    basis : Basis
-    coef : array of shape (s, 2, 10, 17)
-        Of two shapes, intercept, and kernels at the inducing inputs.
-    factor : array of shape (s, 2, 10, 17, 17)
-        The covariance of ``coef`` is factor @ factor'.
-    log_evidence : array of shape (s, 2, 10)
-        With the prior of the regression, up to a constant.
-    decrement : array of shape ()
-        What Newton's last step was to gain at most, relative to the objective.
-    """
+    """Regressions (s, 2, 10)."""
 
     basis: Basis
+    #: Of two shapes, intercept, and kernels at the inducing inputs (s, 2, 10, 17).
     coef: Any
+    #: The covariance of ``coef`` is factor @ factor' (s, 2, 10, 17, 17).
     factor: Any
+    #: With the prior of the regression, up to a constant (s, 2, 10).
     log_evidence: Any
+    #: What Newton's last step was to gain at most, relative to the objective ().
     decrement: Any
 
 
@@ -135,8 +111,15 @@ def fit(points: Points, xp: Any = np, rough: Points | None = None) -> Fitted:
     center, spread = find_scale(*points[:3], xp)
     u = center + spread * xp.asarray(STEPS, dtype)
     basis = _make_basis(points, xp.exp(u), xp)
-    lower = xp.linalg.cholesky(_inducing_kernel(basis, xp))
-    whiten = _beside_identity(xp.linalg.inv(lower), xp)
+    z = basis.inducing
+    kernel = _matern((z[:, :, None] - z[:, None, :])[:, None], basis.length, xp)
+    lower = xp.linalg.cholesky(kernel + _JITTER * xp.eye(INDUCING, dtype=z.dtype))
+    inverse = xp.linalg.inv(lower)
+    # With the identity before it: (s, 2, 17, 17).
+    above = xp.eye(PLAIN, COLUMNS, dtype=dtype)
+    above = xp.broadcast_to(above, (*inverse.shape[:-2], PLAIN, COLUMNS))
+    beside = xp.zeros((*inverse.shape[:-1], PLAIN), dtype)
+    whiten = xp.concatenate([above, xp.concatenate([beside, inverse], axis=-1)], axis=-2)
     precision, amplitude, log_weight = (
         xp.asarray(part, dtype) for part in (_PRECISION, _AMPLITUDE, _LOG_WEIGHT)
     )
@@ -187,20 +170,6 @@ def _shapes(basis: Basis, z: Any, xp: Any) -> tuple[Any, Any]:
 def _matern(distance: Any, length: Any, xp: Any) -> Any:
     r = abs(distance) * (np.sqrt(3).astype(distance.dtype) / length[:, :, None, None])
     return (1 + r) * xp.exp(-r)
-
-
-def _inducing_kernel(basis: Basis, xp: Any) -> Any:
-    z = basis.inducing
-    apart = (z[:, :, None] - z[:, None, :])[:, None]
-    return _matern(apart, basis.length, xp) + _JITTER * xp.eye(INDUCING, dtype=z.dtype)
-
-
-def _beside_identity(block: Any, xp: Any) -> Any:
-    """Return matrices (..., 17, 17) with the identity before a block (..., 14, 14)."""
-    shape = *block.shape[:-2], PLAIN, COLUMNS
-    above = xp.broadcast_to(xp.eye(PLAIN, COLUMNS, dtype=block.dtype), shape)
-    beside = xp.zeros((*block.shape[:-1], PLAIN), block.dtype)
-    return xp.concatenate([above, xp.concatenate([beside, block], axis=-1)], axis=-2)
 
 
 def _make_basis(points: Points, inverse: Any, xp: Any) -> Basis:

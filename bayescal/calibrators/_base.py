@@ -15,10 +15,10 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import as_numpy, check_choice, column_names, in_order
+from bayescal._core.checks import check_choice, column_names, in_order
 from bayescal._core.keys import seed_of
 from bayescal._core.optimise import Status
-from bayescal.calibrators._inputs import INPUTS, Domain, Inputs, convert
+from bayescal.calibrators._inputs import INPUTS, Domain, Inputs, convert, widen
 from bayescal.calibrators._labels import frames_to_caller, read_rows
 
 #: What a calibrator has learned: arrays by name.
@@ -84,11 +84,12 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
     #: Whether, of two classes, a greater score never gets a lower probability, whatever the data.
     monotone: ClassVar[bool] = False
     keeps: ClassVar[Keeps] = "nothing"
+    _domain: ClassVar[Domain]
 
     @property
-    @abstractmethod
     def domain(self) -> Domain:
         """What the calibrator works on; may depend on the options."""
+        return self._domain
 
     @property
     def symmetric(self) -> bool:
@@ -240,14 +241,19 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
 
     def _check_rows(self, scores: Any, reset: bool) -> np.ndarray:
         """Return (n, 1) or (n, k) numbers, and keep or compare number and names of features."""
-        if hasattr(scores, "detach"):
-            scores = as_numpy(scores, "scores")
+        scores = widen(scores, self.inputs)
         if not hasattr(scores, "shape"):
             scores = np.asarray(scores)
         if len(scores.shape) == 1:
             scores = np.asarray(scores).reshape(-1, 1)
         rows: Any = validate_data(
-            self, scores, reset=reset, dtype="numeric", ensure_min_samples=1, force_writeable=False
+            self,
+            scores,
+            reset=reset,
+            dtype="numeric",
+            ensure_min_samples=1,
+            force_writeable=False,
+            ensure_all_finite=False,  # so that the message names the row
         )
         return rows
 

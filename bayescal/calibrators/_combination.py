@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
@@ -16,16 +16,10 @@ from bayescal._core.arrays import ArrayLike
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Combination(MetaEstimatorMixin, BaseEstimator, ABC):
-    """A calibrator made of others, whose data and options it hands on to them.
-
-    Attributes
-    ----------
-    calibrators_ : list of fitted calibrators
-    status_ : str
-        "converged", or what the first fit says that is not.
-    """
+    """A calibrator made of others, whose data and options it hands on to them."""
 
     calibrators_: list[Any] = field(init=False)
+    #: "converged", or what the first fit says that is not.
     status_: str = field(init=False)
 
     def _keep(self, fitted: list[Any]) -> None:
@@ -84,10 +78,41 @@ class Several(ClassifierMixin, Combination):
         self._keep_features(fitted[0])
         self.classes_ = fitted[0].classes_
 
+    def fit(self, scores: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit all calibrators to the same rows.
+
+        Parameters
+        ----------
+        scores : array-like of shape (n,), (n, 1) or (n, k)
+            As the ``inputs`` of the first calibrator says.
+        y : array-like of shape (n,)
+        sample_weight : array-like of shape (n,), optional
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a calibrator does not take what it would be given.
+        """
+        self._keep(self._fit_parts(self._parts(), scores, y, sample_weight))
+        return self
+
+    @abstractmethod
+    def _fit_parts(
+        self, parts: list[Any], scores: ArrayLike, y: ArrayLike, weights: ArrayLike | None
+    ) -> list[Any]:
+        """Return fitted clones of the calibrators."""
+
+    @abstractmethod
+    def predict_proba(self, scores: ArrayLike) -> np.ndarray:
+        """Return the calibrated probabilities (m, k), columns in the order of ``classes_``."""
+
     def predict(self, scores: ArrayLike) -> np.ndarray:
         """Return the most probable class (m,) for each row."""
-        probs = self.predict_proba(scores)  # type: ignore[attr-defined]
-        return self.classes_[np.argmax(probs, axis=1)]
+        return self.classes_[np.argmax(self.predict_proba(scores), axis=1)]
 
 
 def has_intervals(calibrator: Any) -> bool:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from bayescal._core.checks import check_finite, check_row_sums
+from bayescal._core.checks import (
+    as_numpy,
+    check_finite,
+    check_row_sums,
+    check_unmasked,
+    precision,
+)
 from bayescal._core.numerics import log_odds, log_softmax, sigmoid, softmax
 
 Inputs = Literal["probs", "logits", "scores"]
@@ -23,6 +29,29 @@ _COLUMN = ("probability", "log_odds", "real", "order")
 FLOOR = float(np.finfo(np.float32).tiny)
 #: And one of zero never as more than this.
 _MOST_OF_ZERO = 0.01
+
+
+def widen(scores: Any, inputs: Inputs) -> Any:
+    """Return tensors, and arrays of half precision or dates, as scikit-learn reads them, or raise.
+
+    Sums of probabilities may differ from one by the precision of their type: rows are divided by
+    them. Other scores come back as they are.
+    """
+    check_unmasked(scores, "scores")
+    dtype = getattr(scores, "dtype", None)
+    narrow = isinstance(dtype, np.dtype) and (dtype == np.float16 or dtype.kind in "VMm")
+    if not narrow and not hasattr(scores, "detach"):
+        return scores
+    scores = as_numpy(scores, "scores")
+    eps = precision(scores.dtype)
+    if eps < np.finfo(np.float16).eps:
+        return scores
+    scores = scores.astype(float)
+    if inputs == "probs" and scores.ndim == 2 and scores.shape[1] > 1:
+        check_finite(scores, "scores")
+        check_probabilities(scores, eps)
+        scores /= scores.sum(axis=1, keepdims=True)
+    return scores
 
 
 def convert(
@@ -50,7 +79,7 @@ def convert(
             "decision values of several classes as logits, and raw scores of two to Logistic or "
             "Isotonic"
         )
-    check_finite(scores, "scores")
+    check_finite(scores[:, 0] if scores.shape[1:] == (1,) else scores, "scores")
     columns = scores.shape[1] if scores.ndim == 2 else 1
     if domain in _COLUMN and columns > 2:
         raise ValueError(
@@ -127,8 +156,8 @@ def least_probabilities(columns: list[np.ndarray]) -> np.ndarray:
     return least
 
 
-def check_probabilities(scores: np.ndarray) -> None:
-    """Raise unless scores lie in [0, 1], and rows of several columns sum to one."""
+def check_probabilities(scores: np.ndarray, eps: float = 2.0**-52) -> None:
+    """Raise unless scores lie in [0, 1], and rows of some columns sum to one, up to ``eps``."""
     low, high = scores.min(), scores.max()
     if low < 0 or high > 1:
         worst = low if low < 0 else high
@@ -141,6 +170,7 @@ def check_probabilities(scores: np.ndarray) -> None:
     check_row_sums(
         scores,
         "scores",
+        eps=eps,
         advice="say inputs='logits' for logits, or use MultiLabel for labels that do not exclude "
         "each other",
     )

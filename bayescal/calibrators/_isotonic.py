@@ -9,24 +9,12 @@ import numpy as np
 
 from bayescal._core.checks import check_choice
 from bayescal.calibrators._base import Calibrator, State, two_columns
-from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._ranking import Groups
 
 
 @dataclass(eq=False, repr=False)
 class MonotoneCalibrator(Calibrator):
-    """A calibrator of two classes that is linear between points of rising probability.
-
-    Parameters
-    ----------
-    bounds : {"none", "laplace"}
-        What becomes of the values 0 and 1.
-
-    Attributes
-    ----------
-    thresholds_, values_ : arrays
-        The points.
-    """
+    """A calibrator of two classes that is linear between points of rising probability."""
 
     bounds: Literal["none", "laplace"] = "none"
 
@@ -35,13 +23,10 @@ class MonotoneCalibrator(Calibrator):
 
     binary: ClassVar[bool] = True
     monotone: ClassVar[bool] = True
+    _domain = "order"
 
     def _check_options(self) -> None:
         check_choice(self.bounds, "bounds", ("none", "laplace"))
-
-    @property
-    def domain(self) -> Domain:
-        return "order"
 
     def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
         return two_columns(interpolate(scores, state["thresholds"], state["values"]))
@@ -50,17 +35,8 @@ class MonotoneCalibrator(Calibrator):
 def pool(weight: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Pool neighboring groups until their shares of class 1 increase.
 
-    Parameters
-    ----------
-    weight, positive : arrays of shape (g,)
-        Sums of weights of all rows and of those of class 1, in ascending order of score.
-
-    Returns
-    -------
-    starts : array of int of shape (blocks,)
-        The first group of each block.
-    values : array of shape (blocks,)
-        The share of class 1, strictly increasing.
+    Given are sums (g,) of weights of all rows and of those of class 1, in ascending order of score.
+    Returns the first group of each block, and its share of class 1, strictly increasing.
 
     Examples
     --------
@@ -83,19 +59,8 @@ def pool(weight: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarr
 def interpolate(at: np.ndarray, thresholds: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Interpolate linearly, constant outside, such that rounding never makes the result decrease.
 
-    Parameters
-    ----------
-    at : array of shape (m,)
-        Finite numbers of any size.
-    thresholds : array of shape (k,)
-        Strictly increasing.
-    values : array of shape (k,)
-        Never decreasing.
-
-    Returns
-    -------
-    array of shape (m,)
-        Exactly ``values`` at ``thresholds``.
+    Points (m,) are finite numbers of any size; thresholds (k,) strictly increase, where the result
+    is exactly the values (k,), which never decrease.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import as_numpy, check_weights
+from bayescal._core.checks import as_numpy, check_unmasked, check_weights
 
 #: Labels in their order, or None for those that are there.
 Classes: TypeAlias = Sequence[object] | np.ndarray | None
@@ -38,6 +38,7 @@ def read_labels(
     """Return the classes (columns,), sorted or as given, and labels (n,) as their positions."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
+    check_unmasked(y, "y")
     if hasattr(y, "detach"):
         y = as_numpy(y, "y")
     y = np.asarray(y)
@@ -52,6 +53,7 @@ def read_labels(
         raise ValueError(f"y must have shape (n,), got {y.shape}")
     if len(y) != n:
         raise ValueError(f"y must have {n} labels to match the scores, got {len(y)}")
+    check_present(y)
     found, position = _distinct(y)
     if classes is None:
         if len(found) != columns:
@@ -69,6 +71,26 @@ def read_labels(
         raise ValueError(f"y must hold only the classes {given.tolist()}, got {strange[0]!r}")
     order = np.argsort(given, kind="stable")
     return given, order[np.searchsorted(given[order], found)][position]
+
+
+def check_present(y: np.ndarray) -> None:
+    """Raise if a label is missing: NaN, None, or NA of pandas."""
+    missing = np.isnan(y) if y.dtype.kind == "f" else np.zeros(len(y), bool)
+    if y.dtype == object:
+        missing = np.array([_is_missing(label) for label in y], bool)
+    if missing.any():
+        row = int(np.argmax(missing))
+        what = "NaN" if isinstance(y[row], float) else str(y[row])
+        raise ValueError(
+            f"y must not have missing labels, got {what} in row {row} ({int(missing.sum())} in "
+            "all); leave these rows out"
+        )
+
+
+def _is_missing(label: object) -> bool:
+    if isinstance(label, (float, np.floating)):
+        return bool(np.isnan(label))
+    return label is None or type(label).__name__ in ("NAType", "NaTType")
 
 
 def frames_to_caller() -> int:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from bayescal._core.numerics import softmax
 from bayescal._core.optimise import Minimum, Status
 from bayescal.calibrators._base import State
+from bayescal.calibrators._member import smooth
 from bayescal.calibrators._parametric import ParametricCalibrator
 from bayescal.calibrators.temperature import fit_inverse_temperature, scaled_softmax
 from bayescal.regression.posterior import Draws
@@ -32,34 +32,56 @@ class Rows(NamedTuple):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinearCalibrator(ParametricCalibrator):
-    """A calibrator softmax(x + W f(x) + v x + b), elementwise in x.
+    """A calibrator softmax(x + W x + b), or softmax(x + v x + b), elementwise in x.
 
-    A method says what the logits depend on (``_design``) and how parameters are penalized; it
-    inherits the fit (Newton's method with conjugate gradients), what happens to classes that the
-    labels lack, and posteriors. Penalties are the posterior's prior; where there is none it is
-    N(0, 1) for deviations of factors from the identity, and N(0, 10^2) for intercepts.
+    A method says how parameters are penalized and centered; it inherits the fit (Newton's method
+    with conjugate gradients), what happens to classes that the labels lack, and posteriors.
+    Penalties are the posterior's prior; where there is none it is N(0, 1) for deviations of
+    factors from the identity, and N(0, 10^2) for intercepts.
     """
 
-    #: Whether penalties keep finite what the labels say nothing of.
-    _keeps_missing = False
+    coef_: np.ndarray = field(init=False)
+    intercept_: np.ndarray = field(init=False)
 
-    @abstractmethod
+    _domain = "logits"
+    #: Whether logits are multiplied by a matrix, or by a factor for each class.
+    _by_matrix: ClassVar[bool] = False
+    #: Whether penalties keep finite what the labels say nothing of.
+    _keeps_missing: ClassVar[bool] = False
+
     def _design(self, rows: Rows) -> Design:
         """Return what the logits depend on; x itself is the offset."""
+        ones = np.ones((len(rows.y), 1))
+        if self._by_matrix:
+            return Design(*rows, np.concatenate([rows.x, ones], axis=1))
+        return Design(*rows, ones, rows.x)
 
-    @abstractmethod
     def _named(self, theta: np.ndarray, k: int, unit: float) -> State:
         """Return parameters (..., p) for k classes under the names that users know.
 
         ``unit`` is what scores were divided by.
         """
+        if self._by_matrix:
+            matrix = theta.reshape(*theta.shape[:-1], k, k + 1)
+            one, coef, intercept = np.eye(k), matrix[..., :k], matrix[..., k]
+        else:
+            one, coef, intercept = 1, theta[..., k:], theta[..., :k]
+        coef, intercept = self._centered(coef, intercept)
+        return {"coef": (one + coef) / unit, "intercept": intercept}
 
-    @abstractmethod
+    def _centered(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return parameters less what may be added to all logits, where no penalty decides it."""
+        return coef, intercept
+
     def _logits(self, named: State, scores: np.ndarray) -> np.ndarray:
         """Return calibrated logits (..., m, k) at scores (m, k) of the classes that occurred.
 
         Leading axes are those of the named parameters.
         """
+        coef, intercept = named["coef"], named["intercept"][..., None, :]
+        if self._by_matrix:
+            return scores @ np.swapaxes(coef, -1, -2) + intercept
+        return scores * coef[..., None, :] + intercept
 
     def _penalties(self, rows: Rows, unit: float) -> tuple[np.ndarray, State]:
         """Return strengths (p,) of theta**2 / 2, and what is learned of their choice."""
@@ -67,9 +89,11 @@ class LinearCalibrator(ParametricCalibrator):
         return np.zeros(k * m + d + r), {}
 
     def _start(self, rows: Rows) -> np.ndarray:
-        """Return parameters (p,) to start from: nothing is changed by default."""
-        k, m, d, r = self._design(rows).sizes
-        return np.zeros(k * m + d + r)
+        """Return parameters (p,) to start from: by default those of temperature scaling."""
+        k, more = rows.x.shape[1], min(fit_inverse_temperature(*rows).inverse, 10.0) - 1
+        if self._by_matrix:
+            return (more * np.eye(k, k + 1)).ravel()
+        return np.concatenate([np.zeros(k), np.full(k, more)])
 
     def _describe(self, state: State, theta: np.ndarray) -> State:
         return self._named(theta, int(state["present"].sum()), float(state["unit"]))
@@ -87,7 +111,11 @@ class LinearCalibrator(ParametricCalibrator):
         unit = _unit(scores)
         rows = Rows(scores if unit == 1 else scores / unit, y, weights)
         penalty, learned = self._penalties(rows, unit)
-        found = self._minimize(rows, penalty)
+        if rows.x.shape[1] == 1:
+            nothing = np.zeros_like(penalty)
+            found = Minimum(nothing, np.asarray(0.0), 0.0, 0, Status.CONVERGED, nothing)
+        else:
+            found = fit_on_host(self._design(rows), penalty, self._start(rows))[0]
         total = weights.sum()
         return {
             **state,
@@ -102,12 +130,6 @@ class LinearCalibrator(ParametricCalibrator):
             "status": np.asarray(int(found.status)),
         }
 
-    def _minimize(self, rows: Rows, penalty: np.ndarray) -> Minimum:
-        if rows.x.shape[1] == 1:
-            nothing = np.zeros_like(penalty)
-            return Minimum(nothing, np.asarray(0.0), 0.0, 0, Status.CONVERGED, nothing)
-        return fit_on_host(self._design(rows), penalty, self._start(rows))[0]
-
     def _sample(
         self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
     ) -> Draws:
@@ -119,14 +141,10 @@ class LinearCalibrator(ParametricCalibrator):
         design = self._design(rows)
         penalty = state["penalty"]
         k, m, d, r = design.sizes
+        # Intercepts are the coefficients of the last feature, of ones.
         last = np.concatenate([np.tile(np.arange(m) == m - 1, k), np.zeros(d + r, bool)])
-        weak = np.where(self._intercepts(last), 0.01, 1.0)
-        penalty = np.where(penalty > 0, penalty, weak)
+        penalty = np.where(penalty > 0, penalty, np.where(last, 0.01, 1.0))
         return sample(design, penalty, state["theta"], self.inference, self.num_samples, seed)
-
-    def _intercepts(self, last: np.ndarray) -> np.ndarray:
-        """Return which (p,) parameters are intercepts: those of the last feature, of ones."""
-        return last
 
     def _curves(self, state: State, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
         scores = _bounded(scores)
@@ -139,6 +157,44 @@ class LinearCalibrator(ParametricCalibrator):
         probs[..., ~present] = lost[:, ~present]
         probs[..., present] = known * (1 - lost[:, ~present].sum(axis=1, keepdims=True))
         return probs
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class StructuredCalibrator(LinearCalibrator):
+    """Calibrators linear in x = log((1 - e) softmax(s log p) + e / k), where e = 1 / (n + 1).
+
+    The penalties are priors; a posterior is that of the deviations at the best temperature.
+    """
+
+    temperature_: float = field(init=False)
+
+    _keeps_missing = True
+
+    def _start(self, rows: Rows) -> np.ndarray:
+        k, m, d, _ = self._design(rows).sizes
+        return np.zeros(k * m + d)
+
+    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+        scaled = fit_inverse_temperature(scores, y, weights)
+        scale = {
+            "inverse": np.asarray(scaled.inverse),
+            "smoothing": np.asarray(1 / (weights.sum() + 1)),
+        }
+        with np.errstate(divide="ignore"):
+            scale["temperature"] = np.asarray(1 / scale["inverse"])
+        return {**super()._fit(_smoothed(scale, scores), y, weights, seed), **scale}
+
+    def _sample(
+        self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
+    ) -> Draws:
+        return super()._sample(state, _smoothed(state, scores), y, weights, seed)
+
+    def _curves(self, state: State, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        return super()._curves(state, theta, _smoothed(state, scores))
+
+
+def _smoothed(state: State, scores: np.ndarray) -> np.ndarray:
+    return smooth(scores, state["inverse"], state["smoothing"])
 
 
 def _bounded(scores: np.ndarray) -> np.ndarray:

@@ -6,12 +6,12 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
 from bayescal._core.numerics import sigmoid
-from bayescal._core.optimise import Status
+from bayescal._core.optimise import Minimum
 from bayescal.calibrators._base import State
 from bayescal.calibrators._parametric import ParametricCalibrator
 from bayescal.regression.fit import fit_single
@@ -24,15 +24,6 @@ SLOPE_SCALE, INTERCEPT_SCALE = 2.5, 10.0
 LOG_SCALE = 1.5
 #: Scores beyond this count as this, so that no square overflows.
 LARGEST_SCORE = 1e50
-
-
-class _Estimate(NamedTuple):
-    """Coefficients of the columns, and how the fit ended."""
-
-    theta: np.ndarray
-    value: float
-    iterations: int
-    status: Status
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -83,10 +74,10 @@ class LogOddsCalibrator(ParametricCalibrator):
         found = self._minimize(columns, targets, weights, self._penalties(state, len(columns)))
         return {
             **state,
-            **self._describe(state, found.theta),
-            "theta": found.theta,
+            **self._describe(state, found.x),
+            "theta": found.x,
             "objective": np.asarray(found.value / weights.sum()),
-            "n_iter": np.asarray(found.iterations),
+            "n_iter": np.asarray(int(found.iterations)),
             "status": np.asarray(int(found.status)),
         }
 
@@ -98,40 +89,32 @@ class LogOddsCalibrator(ParametricCalibrator):
 
     def _minimize(
         self, columns: np.ndarray, y: np.ndarray, weights: np.ndarray, penalty: np.ndarray
-    ) -> _Estimate:
+    ) -> Minimum:
         """Fit, with no coefficient negative that must not be.
 
         If one is, the optimum is on the boundary, and as the problem is convex the best of all
         fits with some of these coefficients held at zero is the optimum.
         """
+        first = 1 if self._has_intercept else 0
+
+        def fit(held: Sequence[int]) -> Minimum:
+            free = np.ones(1 - first + len(columns))
+            free[: 1 - first] = 0
+            free[[1 - first + j for j in held]] = 0
+            rows = columns[first:].T, y, weights
+            found = fit_single(Regression(*rows, 0.0, penalty[first:], free))
+            return found._replace(x=np.asarray(found.x)[1 - first :])
+
         limited = [int(j) for j in np.flatnonzero(self._positive(len(columns)))]
         feasible = []
         for size in range(len(limited) + 1):
             for held in combinations(limited, size):
-                found = self._fit_free(columns, y, weights, penalty, held)
-                if (found.theta[limited] >= 0).all():
+                found = fit(held)
+                if (found.x[limited] >= 0).all():
                     feasible.append(found)
             if size == 0 and feasible:
                 break
         return min(feasible, key=lambda found: found.value)
-
-    def _fit_free(
-        self,
-        columns: np.ndarray,
-        y: np.ndarray,
-        weights: np.ndarray,
-        penalty: np.ndarray,
-        held: Sequence[int],
-    ) -> _Estimate:
-        free = np.ones(len(columns))
-        free[list(held)] = 0
-        first = 1 if self._has_intercept else 0
-        if not first:
-            free = np.concatenate([[0.0], free])
-        found = fit_single(Regression(columns[first:].T, y, weights, 0.0, penalty[first:], free))
-        theta = np.asarray(found.x)[1 - first :]
-        status = Status(int(found.status))
-        return _Estimate(theta, float(found.value), int(found.iterations), status)
 
     def _sample(
         self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int

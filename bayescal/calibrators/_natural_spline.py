@@ -77,12 +77,14 @@ def _unit_functions(knots: np.ndarray, penalty: Penalty) -> tuple[_Functions, _F
     Both are functions of points (m,) that return columns (m, p). Together they span the natural
     cubic splines.
     """
-    low, k = knots[0], len(knots)
-    reach = max(knots[-1] - low, 1e-300)
+    k = len(knots)
     if penalty == "coefficients":
         # The slope is penalized too: these are all of the published basis but the constant.
-        return _powers(low, reach, 0, min(k, 1)), lambda x: _natural(knots, x)
-    line = _powers(low, reach, 0, min(k, 2))
+        return lambda x: np.ones((len(x), 1)), lambda x: _natural(knots, x)
+
+    def line(x: np.ndarray) -> np.ndarray:
+        return ((x - knots[0]) / max(knots[-1] - knots[0], 1e-300))[:, None] ** np.arange(min(k, 2))
+
     if k < 3:
         return line, lambda x: np.empty((len(x), 0))
     h = np.diff(knots)
@@ -94,13 +96,6 @@ def _unit_functions(knots: np.ndarray, penalty: Penalty) -> tuple[_Functions, _F
     ends = np.concatenate([knots[:1], knots, knots[-1:]])
     integral = BSpline(ends, np.eye(k)[:, 1:-1] @ mix, 1).antiderivative(2)
     return line, lambda x: _straight_outside(integral, knots, x)
-
-
-def _powers(low: float, reach: float, first: int, last: int) -> _Functions:
-    def columns(x: np.ndarray) -> np.ndarray:
-        return ((x - low) / reach)[:, None] ** np.arange(first, last)
-
-    return columns
 
 
 def _natural(knots: np.ndarray, x: np.ndarray) -> np.ndarray:

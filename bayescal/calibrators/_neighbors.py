@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from bayescal._core.checks import check_level
+from bayescal._core.checks import check_choice, check_level
 from bayescal._core.folds import content_folds, probability_keys
-from bayescal.calibrators._base import State
+from bayescal.calibrators._base import Calibrator, State
 from bayescal.calibrators._inputs import FLOOR
 
 Assumption = Literal["errors", "labels"]
-ASSUMPTIONS = ("errors", "labels")
 
 _FOLDS = 10
 #: Losses that differ by less, relative to them, are equal.
@@ -20,19 +20,12 @@ _ROUNDING = 1e-12
 
 
 class Points(NamedTuple):
-    """Distinct rows of probabilities, in an order that does not depend on that of the rows.
-
-    Attributes
-    ----------
-    probabilities : array of shape (m, k)
-    observed : array of shape (m, k)
-        Share of each class in the weight of the rows.
-    weights : array of shape (m,)
-        Sum of the weights of the rows.
-    """
+    """Distinct rows of probabilities (m, k), in an order that does not depend on theirs."""
 
     probabilities: np.ndarray
+    #: Share of each class in the weight of the rows (m, k).
     observed: np.ndarray
+    #: Sum of the weights of the rows (m,).
     weights: np.ndarray
 
     def values(self, assumption: Assumption) -> np.ndarray:
@@ -40,6 +33,10 @@ class Points(NamedTuple):
         if assumption == "labels":
             return self.observed
         return self.probabilities - self.observed
+
+    def state(self) -> State:
+        """Return them as entries of a state; in this order they make points again."""
+        return dict(zip(("points", "observed", "point_weights"), self, strict=True))
 
 
 def merge(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Points:
@@ -81,9 +78,6 @@ def floored_log(probabilities: np.ndarray) -> np.ndarray:
     return np.log(logs, out=logs)
 
 
-# --- from neighbors to probabilities ------------------------------------------------------------
-
-
 def crop_floor(crop: float | None, classes: int) -> float:
     """Return the least value before normalization: by default 0.01 / classes**2.
 
@@ -98,60 +92,57 @@ def check_crop(crop: float | None) -> None:
         raise ValueError(f"crop must be less than 0.5, got {crop}")
 
 
-def check_positive(value: float, name: str) -> None:
-    """Raise unless ``value`` is a positive finite number."""
-    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if not number or not 0 < float(value) < np.inf:
-        raise ValueError(f"{name} must be 'cv' or a positive number, got {value!r}")
+class NeighborhoodCalibrator(Calibrator):
+    """A calibrator by averages over rows nearby; how far is an option, or cross-validated."""
 
+    assumption: Assumption
+    crop: float | None
 
-def calibrated(
-    scores: np.ndarray, averages: np.ndarray, assumption: Assumption, crop: float
-) -> np.ndarray:
-    """Return probabilities from averages over neighbors (..., m, k), cropped and normalized."""
-    moved = averages if assumption == "labels" else scores - averages
-    inside = np.clip(moved, crop, 1 - crop, dtype=np.float64)
-    inside /= inside.sum(axis=-1, keepdims=True)
-    return inside
+    _domain = "probabilities"
 
+    def _check_options(self) -> None:
+        check_choice(self.assumption, "assumption", ("errors", "labels"))
+        check_crop(self.crop)
 
-# --- cross-validation ----------------------------------------------------------------------------
+    def _calibrated(self, scores: np.ndarray, averages: np.ndarray, crop: float) -> np.ndarray:
+        """Return probabilities from averages over neighbors (..., m, k), cropped and normalized."""
+        moved = averages if self.assumption == "labels" else scores - averages
+        inside = np.clip(moved, crop, 1 - crop, dtype=np.float64)
+        inside /= inside.sum(axis=-1, keepdims=True)
+        return inside
 
+    def _losses(
+        self, averages: np.ndarray, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
+    ) -> np.ndarray:
+        """Return the weighted sum of log losses (candidates,) of averages (candidates, m, k)."""
+        rows, crop = np.arange(len(y)), crop_floor(self.crop, scores.shape[1])
+        losses = [-np.log(self._calibrated(scores, a, crop)[rows, y]) for a in averages]
+        return np.array(losses) @ weights
 
-def deal_folds(scores: np.ndarray, y: np.ndarray) -> np.ndarray | None:
-    """Return the fold (n,) of each row, of at most ten; None if there is only one."""
-    folds = content_folds(probability_keys(scores, y), y, _FOLDS)
-    return folds if folds.any() else None
+    def _choose(
+        self,
+        name: str,
+        candidates: np.ndarray,
+        rows: tuple[np.ndarray, np.ndarray, np.ndarray],
+        held_out: Callable[[np.ndarray], np.ndarray],
+        widest: Callable[[np.ndarray], np.number] = np.max,
+    ) -> State:
+        """Return the option of that name, or of the best candidates the widest; and the crop.
 
-
-def loss_sums(
-    scores: np.ndarray,
-    averages: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray,
-    assumption: Assumption,
-    crop: float,
-) -> np.ndarray:
-    """Return the weighted sum of log losses (candidates,) of averages (candidates, m, k)."""
-    rows = np.arange(len(y))
-    losses = [-np.log(calibrated(scores, a, assumption, crop)[rows, y]) for a in averages]
-    return np.array(losses) @ weights
-
-
-def loss_alone(
-    scores: np.ndarray, y: np.ndarray, weights: np.ndarray, crop: float, candidates: int
-) -> np.ndarray:
-    """Return the log loss (candidates,) where no rows are left to learn from: as given."""
-    nothing = np.zeros((1, *scores.shape))
-    losses = loss_sums(scores, nothing, y, weights, "errors", crop) / weights.sum()
-    return np.repeat(losses, candidates)
-
-
-def choice(candidates: np.ndarray, losses: np.ndarray, name: str, wider: int) -> State:
-    """Return the best candidate under its name; of equal ones the widest neighborhood.
-
-    ``wider`` is 1 where larger candidates are wider neighborhoods and -1 where smaller ones are.
-    """
-    best = candidates[losses <= losses.min() * (1 + _ROUNDING)]
-    chosen = best.max() if wider > 0 else best.min()
-    return {name: np.asarray(chosen), "candidates": candidates, "cv_losses": losses}
+        ``held_out`` gives the sums of log losses (candidates,) of rows whose own fold (n,), of at
+        most ten, is left out.
+        """
+        given, (scores, y, weights) = getattr(self, name), rows
+        state: State = {"crop": np.asarray(crop_floor(self.crop, scores.shape[1]))}
+        if given != "cv":
+            return state | {name: np.asarray(given, candidates.dtype)}
+        folds = content_folds(probability_keys(scores, y), y, _FOLDS)
+        if folds.any():
+            losses = held_out(folds) / weights.sum()
+        else:
+            # No rows are left to learn from: probabilities are as given.
+            alone = scores if self.assumption == "labels" else np.zeros(scores.shape)
+            losses = np.repeat(self._losses(alone[None], *rows) / weights.sum(), len(candidates))
+        best = candidates[losses <= losses.min() * (1 + _ROUNDING)]
+        chosen = np.asarray(widest(best))
+        return state | {name: chosen, "candidates": candidates, "cv_losses": losses}

@@ -47,24 +47,18 @@ class Nets(NamedTuple):
 
 
 class Looks(NamedTuple):
-    """What was seen before training and after each ten iterations.
+    """What was seen before training and after each ten iterations."""
 
-    Attributes
-    ----------
-    train, held : arrays of shape (looks, l)
-        Mean loss of training rows and sum of held-out ones.
-    parameters : list of dict
-        Of the networks that are trained on all rows, in their order.
-    """
-
+    #: Mean loss of training rows and sum of held-out ones (looks, l).
     train: np.ndarray
     held: np.ndarray
+    #: Of the networks that are trained on all rows, in their order.
     parameters: list[Parameters]
 
 
 def start_diagonal(hidden: np.ndarray, log_slope: np.ndarray, seed: int) -> Parameters:
     """Return parameters (l, ...) of networks that are the line of slope exp(log_slope)."""
-    nets, (a, b) = len(hidden), hidden.max(axis=0)
+    a, b = hidden.max(axis=0)
     rng = np.random.default_rng(seed)
     first = rng.uniform(0.5, 3, a)
     own = {
@@ -75,14 +69,12 @@ def start_diagonal(hidden: np.ndarray, log_slope: np.ndarray, seed: int) -> Para
         "second_bias": rng.normal(size=b),
         "last": np.zeros(b),
     }
-    return {name: np.stack([value] * nets) for name, value in own.items()} | {
-        "log_slope": log_slope
-    }
+    return _for_all(own, log_slope)
 
 
 def start_full(hidden: np.ndarray, log_slope: np.ndarray, seed: int, k: int) -> Parameters:
     """Return parameters (l, ...) of networks that multiply all differences by exp(log_slope)."""
-    nets, (a, b) = len(hidden), hidden.max(axis=0)
+    a, b = hidden.max(axis=0)
     rng = np.random.default_rng(seed)
     own = {
         "first": rng.normal(size=(k, a)) / np.sqrt(k),
@@ -92,9 +84,12 @@ def start_full(hidden: np.ndarray, log_slope: np.ndarray, seed: int, k: int) -> 
         "last": np.zeros((b, k - 1)),
         "last_bias": np.zeros(k - 1),
     }
-    return {name: np.stack([value] * nets) for name, value in own.items()} | {
-        "log_slope": log_slope
-    }
+    return _for_all(own, log_slope)
+
+
+def _for_all(own: Parameters, log_slope: np.ndarray) -> Parameters:
+    many = {name: np.stack([value] * len(log_slope)) for name, value in own.items()}
+    return many | {"log_slope": log_slope}
 
 
 def rising(

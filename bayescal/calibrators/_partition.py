@@ -82,14 +82,9 @@ def _program() -> Callable[..., tuple[Point, jax.Array]]:
 def worst_partition(
     rows: np.ndarray, errors: np.ndarray, parts: int, rng: np.random.Generator
 ) -> Partition:
-    """Return the soft linear partition with the greatest violation found.
+    """Return the soft linear partition of predictions (n, k) with the greatest violation found.
 
-    Parameters
-    ----------
-    rows : array of shape (n, k)
-        Predictions.
-    errors : array of shape (n, k)
-        Labels minus predictions, times each row's share of all weight.
+    ``errors`` (n, k) are labels minus predictions, times each row's share of all weight.
     """
     n, k = rows.shape
     # Starts depend on weighted moments alone: neither the order of rows nor copies matter.

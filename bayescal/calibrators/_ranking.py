@@ -1,4 +1,4 @@
-"""How rows are put in order, tied ones merged, and borders set between them."""
+"""How rows are put in order, tied ones merged, and borders set between them; and classes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,27 @@ import numpy as np
 # Up to so many rows, sorting all of them at once costs least; of more, so many share a cell.
 _FEW = 20_000
 _ROWS_PER_CELL = 16
+#: Keys are rounded to this, since sums in another order differ in their last digits.
+_DIGITS = 10
+
+
+def canonical_order(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return the classes (k,) in an order that permuting them permutes alike.
+
+    Numbers that are drawn for the classes in this order make a seeded result independent of the
+    order of columns. It is by weighted moments of each class's scores and labels, so that neither
+    the order of rows matters nor whether they are repeated or weighted. Classes that agree in all
+    of them, as in small tables made by hand, keep the order of their columns.
+    """
+    k = scores.shape[1]
+    share = weights / weights.sum()
+    bounded = np.clip(scores.astype(float), -1e150, 1e150)
+    bounded /= max(float(np.abs(bounded).max()), np.finfo(float).tiny)
+    own = np.bincount(y, share * bounded[np.arange(len(y)), y], k)
+    frequency = np.bincount(y, share, k)
+    moments = np.stack([share @ bounded, frequency, own, share @ bounded**2])
+    key = np.sqrt([1, 2, 3, 5]) @ moments
+    return np.argsort(key.round(_DIGITS), kind="stable")
 
 
 def middles(below: np.ndarray, above: np.ndarray) -> np.ndarray:
@@ -25,22 +46,15 @@ def middles(below: np.ndarray, above: np.ndarray) -> np.ndarray:
 
 
 class Groups(NamedTuple):
-    """Rows put together, in ascending order of score; no score lies in two groups.
+    """Rows put together, in ascending order of score (g,); no score lies in two groups."""
 
-    Attributes
-    ----------
-    lowest, highest : arrays of shape (g,)
-        The least and greatest score, not known (NaN) where ``whole``.
-    weight, positive : arrays of shape (g,)
-        Sums of the weights, of all rows and of those of class 1.
-    whole : bool array of shape (g,)
-        Whether this is a whole cell of a :class:`Ranking`, not a single score.
-    """
-
+    #: The least and greatest score, not known (NaN) where ``whole``.
     lowest: np.ndarray
     highest: np.ndarray
+    #: Sums of the weights, of all rows and of those of class 1.
     weight: np.ndarray
     positive: np.ndarray
+    #: Whether this is a whole cell of a :class:`Ranking`, not a single score.
     whole: np.ndarray
 
 
@@ -71,11 +85,7 @@ class Ranking:
 
     Many rows are first counted in cells of equal width, in O(n), and :meth:`refine` sorts those of
     the cells that matter. Few rows, and scores whose range cannot be divided, are sorted at once.
-
-    Attributes
-    ----------
-    groups : Groups
-        Distinct scores of the cells that have been sorted, and the other cells as a whole.
+    ``groups`` are distinct scores of cells that have been sorted, and the other cells as a whole.
     """
 
     def __init__(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> None:

@@ -8,8 +8,6 @@ import numpy as np
 
 from bayescal.calibrators._inputs import FLOOR, Inputs, convert
 
-__all__ = ["Report"]
-
 
 @dataclass(frozen=True)
 class Report:

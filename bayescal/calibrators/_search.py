@@ -21,59 +21,36 @@ _ENOUGH = 1e-9
 class Index(NamedTuple):
     """Points to search: that one is nearest to q whose ``q . key + bias`` is largest.
 
-    Attributes
-    ----------
-    keys : array of shape (k, m)
-    bias : array of shape (m,)
-    scale : float
-        Sizes of products sum to so much at most; zero if all have the sign of the sum.
-    weights : array of shape (m,)
-    values : array of shape (m, v)
+    Keys are (k, m), biases and weights (m,) and values (m, v).
     """
 
     keys: np.ndarray
     bias: np.ndarray
+    #: Sizes of products sum to so much at most; zero if all have the sign of the sum.
     scale: float
     weights: np.ndarray
     values: np.ndarray
 
 
 class Candidates(NamedTuple):
-    """The nearest points of each query, nearest first; rows are filled up with weight zero.
-
-    Attributes
-    ----------
-    closeness : array of shape (b, c)
-    place : integer array of shape (b, c)
-    weights, total : arrays of shape (b, c)
-        Weights, and their cumulative sums.
-    """
+    """The nearest points (b, c) of each query, nearest first; filled up with weight zero."""
 
     closeness: np.ndarray
     place: np.ndarray
     weights: np.ndarray
+    #: Cumulative sums of the weights.
     total: np.ndarray
 
 
 def neighbor_means(
     index: Index, queries: np.ndarray, numbers: np.ndarray
 ) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield means over neighbors (numbers, b, v) for one part of the queries after another.
+    """Yield means over neighbors (g, b, v) for one part of the queries (q, k) after another.
 
     Neighbors are the nearest points whose weights sum to the number: the last one counts in part,
-    and those as far as the last one share that part in proportion to their weights.
-
-    Parameters
-    ----------
-    index : Index
-    queries : array of shape (q, k)
-    numbers : array of shape (g,)
-        In ascending order; more than there is means all points.
-
-    Notes
-    -----
-    O(q m k) time, of which the search for neighbors is a small part; memory is a block of
-    queries times points.
+    and those as far as the last one share that part in proportion to their weights. Numbers (g,)
+    ascend; more than there is means all points. O(q m k) time, of which the search for neighbors
+    is a small part; memory is a block of queries times points.
     """
     from scipy.sparse import csr_array
 

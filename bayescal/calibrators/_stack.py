@@ -94,7 +94,7 @@ def content_keys(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return keys (n,) of what rows hold, which permuting classes leaves alone, in blocks."""
 
     def one(part: slice) -> np.ndarray:
-        logs = log_softmax(scores[part])
+        logs = np.maximum(log_softmax(scores[part]), -1e300)  # of which sums are finite
         own = logs[np.arange(len(logs)), y[part]]
         sums = [logs.mean(axis=1), np.einsum("ij,ij->i", logs, np.exp(logs)), own]
         return score_keys(np.stack(sums, axis=1), np.full(len(own), 2))

@@ -15,20 +15,14 @@ class Trees(NamedTuple):
 
     The s-th split of a tree makes the nodes 2 s + 1 and 2 s + 2, and node 0 is the root. So the
     first 2 b - 1 nodes are the tree of b bins, whatever its number of bins: a node whose children
-    come later is a leaf of it.
-
-    Attributes
-    ----------
-    feature : int32 array of shape (trees, nodes)
-        Class by whose probability a node is split.
-    threshold : float64 array of shape (trees, nodes)
-        Rows below go to the left child, all others to the right one.
-    left : int32 array of shape (trees, nodes)
-        Left child, 0 at a leaf; the right child is the next node.
+    come later is a leaf of it. All arrays are (trees, nodes).
     """
 
+    #: Class by whose probability a node is split.
     feature: np.ndarray
+    #: Rows below go to the left child, all others to the right one.
     threshold: np.ndarray
+    #: Left child, 0 at a leaf; the right child is the next node.
     left: np.ndarray
 
     def pruned(self, bins: int) -> Trees:
@@ -42,12 +36,7 @@ class Trees(NamedTuple):
 class Layout(NamedTuple):
     """Which rows lie in which node: those at places start to end of the order of their tree.
 
-    Attributes
-    ----------
-    order : int32 array of shape (trees, n)
-    start, end : int32 arrays of shape (trees, nodes)
-    parent : int32 array of shape (trees, nodes)
-        The root is its own.
+    The order is (trees, n), the others (trees, nodes); the root is its own parent.
     """
 
     order: np.ndarray

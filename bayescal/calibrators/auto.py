@@ -13,10 +13,16 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.checks import as_numpy, check_choice, check_count, check_weights
+from bayescal._core.checks import (
+    as_numpy,
+    check_choice,
+    check_count,
+    check_unmasked,
+    check_weights,
+)
 from bayescal._core.folds import content_folds, feature_keys, score_keys
 from bayescal.calibrators._combination import Combination
-from bayescal.calibrators._inputs import INPUTS, Inputs, convert
+from bayescal.calibrators._inputs import INPUTS, Inputs, convert, widen
 from bayescal.calibrators._labels import read_labels
 from bayescal.calibrators._report import (
     Report,
@@ -130,6 +136,8 @@ class Auto(ClassifierMixin, Combination):
         check_random_state(self.random_state)
         if self.folds is not None and check_count(self.folds, "folds") < 2:
             raise ValueError(f"folds must be at least 2, got {self.folds}")
+        scores = widen(scores, self.inputs) if np.ndim(y) < 2 else scores
+        check_unmasked(y, "y")
         labels = y if not hasattr(y, "detach") else as_numpy(y, "y")
         several = np.ndim(labels) == 2 and np.shape(labels)[1] > 1
         chosen, reason = self._choose(scores, several)
@@ -210,7 +218,7 @@ class Auto(ClassifierMixin, Combination):
         self, chosen: Any, reason: str, scores: Any, y: Any, sample_weight: Any, several: bool
     ) -> Report:
         fitted = self.calibrators_[0]
-        rows = as_numpy(scores, "scores") if hasattr(scores, "detach") else np.asarray(scores)
+        rows = as_numpy(scores, "scores")
         rows = rows.reshape(len(rows), -1)
         weights = check_weights(sample_weight, len(rows))
         used = weights > 0

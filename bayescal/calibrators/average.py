@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -42,32 +42,14 @@ class Average(Several):
     (12, 3)
     """
 
-    def fit(self, scores: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit all to the same rows.
-
-        Parameters
-        ----------
-        scores : array-like of shape (n,), (n, 1) or (n, k)
-        y : array-like of shape (n,)
-        sample_weight : array-like of shape (n,), optional
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            If the calibrators differ in their ``inputs``.
-        """
-        parts = self._parts()
+    def _fit_parts(
+        self, parts: list[Any], scores: ArrayLike, y: ArrayLike, weights: ArrayLike | None
+    ) -> list[Any]:
         kinds = sorted({part.inputs for part in parts})
         if len(kinds) > 1:
             raise ValueError(f"calibrators must have the same inputs, got {', '.join(kinds)}")
-        self._keep([self._clone(part).fit(scores, y, sample_weight) for part in parts])
-        return self
+        return [self._clone(part).fit(scores, y, weights) for part in parts]
 
     def predict_proba(self, scores: ArrayLike) -> np.ndarray:
-        """Return the mean probabilities (m, k), columns in the order of ``classes_``."""
         check_is_fitted(self)
         return np.mean([part.predict_proba(scores) for part in self.calibrators_], axis=0)

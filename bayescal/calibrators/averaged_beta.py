@@ -24,7 +24,7 @@ from bayescal.calibrators._averaging import (
     make_columns,
 )
 from bayescal.calibrators._base import Calibrator, State, two_columns
-from bayescal.calibrators._inputs import FLOOR, Domain, convert, least_probabilities
+from bayescal.calibrators._inputs import FLOOR, convert, least_probabilities
 from bayescal.calibrators._labels import read_labels
 from bayescal.calibrators._points import MANY, Rows, condense, gather, gather_blocks
 from bayescal.calibrators._posterior import row_blocks
@@ -129,14 +129,11 @@ class AveragedBeta(Calibrator):
     linear_weight_: float = field(init=False)
 
     binary: ClassVar[bool] = True
+    _domain = "log_odds"
 
     def _check_options(self) -> None:
         if not 0 < self.power < np.inf:
             raise ValueError(f"power must be positive and finite, got {self.power}")
-
-    @property
-    def domain(self) -> Domain:
-        return "log_odds"
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         state = self._fit_points(gather(np.clip(scores, -FAR, FAR), y, weights))

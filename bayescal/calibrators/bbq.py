@@ -9,7 +9,6 @@ import numpy as np
 
 from bayescal._core.binning import equal_mass_cuts
 from bayescal.calibrators._base import Calibrator, State, two_columns
-from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._ranking import merge_ties, middles
 
 __all__ = ["BBQ"]
@@ -84,16 +83,13 @@ class BBQ(Calibrator):
     model_weights_: np.ndarray = field(init=False)
 
     binary: ClassVar[bool] = True
+    _domain = "probability"
 
     def _check_options(self) -> None:
         if not 1 <= self.range_factor <= 100:
             raise ValueError(f"range_factor must lie in [1, 100], got {self.range_factor}")
         if not 1e-6 <= self.prior_weight <= 1e6:
             raise ValueError(f"prior_weight must lie in [1e-6, 1e6], got {self.prior_weight}")
-
-    @property
-    def domain(self) -> Domain:
-        return "probability"
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         groups = merge_ties(scores, y, weights)
@@ -102,7 +98,10 @@ class BBQ(Calibrator):
             for part in (groups.weight, groups.positive, groups.weight - groups.positive)
         )
         edges = middles(groups.lowest[:-1], groups.lowest[1:])
-        bins = self._numbers_of_bins(mass[-1], len(groups.weight))
+        # Sums of weights, and cube roots, may come out just below the whole number that they are.
+        root = np.cbrt(mass[-1]) * (1 + 1e-12)
+        most = max(1, min(int(self.range_factor * root), len(groups.weight)))
+        bins = np.arange(min(max(1, int(root / self.range_factor)), most), most + 1)
         whole = bool((weights == np.floor(weights)).all())
 
         # All bins of all models in one array, one model after the other.
@@ -134,14 +133,6 @@ class BBQ(Calibrator):
 
     def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
         return two_columns(state["values"][np.searchsorted(state["edges"], scores)])
-
-    def _numbers_of_bins(self, total: float, distinct: int) -> np.ndarray:
-        """Return the numbers of bins of all models."""
-        # Sums of weights, and cube roots, may come out just below the whole number that they are.
-        root = np.cbrt(total) * (1 + 1e-12)
-        most = max(1, min(int(self.range_factor * root), distinct))
-        least = min(max(1, int(root / self.range_factor)), most)
-        return np.arange(least, most + 1)
 
     def _bins(
         self, positive: np.ndarray, negative: np.ndarray, share: np.ndarray, bins: np.ndarray

@@ -9,7 +9,6 @@ import numpy as np
 
 from bayescal._core.checks import check_choice
 from bayescal.calibrators._base import State
-from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._log_odds import LogOddsCalibrator
 
 __all__ = ["Beta"]
@@ -55,13 +54,10 @@ class Beta(LogOddsCalibrator):
     c_: float = field(init=False)
 
     monotone: ClassVar[bool] = True
+    _domain = "log_odds"
 
     def _check_options(self) -> None:
         check_choice(self.parameters, "parameters", (3, 2, 1))
-
-    @property
-    def domain(self) -> Domain:
-        return "log_odds"
 
     @property
     def _has_intercept(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from bayescal._core.checks import check_choice, check_count
+from bayescal._core.numerics import differences
 from bayescal._core.optimise import Status
 from bayescal.calibrators._base import Calibrator, Keeps, State
 from bayescal.calibrators._binwise import (
@@ -17,19 +18,16 @@ from bayescal.calibrators._binwise import (
     TRACE,
     Binning,
     bin_edges,
-    places,
     softmax_below,
     top_class,
 )
-from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._posterior import row_blocks
-from bayescal.calibrators.temperature import differences, fit_inverse_temperature
+from bayescal.calibrators.temperature import fit_inverse_temperature
 
 __all__ = ["BinwiseTemperature"]
 
 #: Exponents of two between which inverse temperatures are searched.
 _FROM, _TO = -1070.0, 1020.0
-_LOWEST = -float(np.finfo(float).max)
 
 
 @dataclass(eq=False, repr=False)
@@ -100,21 +98,18 @@ class BinwiseTemperature(Calibrator):
     edges_: np.ndarray = field(init=False)
 
     keeps: ClassVar[Keeps] = "argmax"
+    _domain = "logits"
 
     def _check_options(self) -> None:
         check_choice(self.objective, "objective", ("log_loss", "confidence"))
         check_count(self.bins, "bins")
         check_choice(self.binning, "binning", BINNINGS)
 
-    @property
-    def domain(self) -> Domain:
-        return "logits"
-
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        below = differences(scores, _LOWEST)
+        below = differences(scores)
         level = top_class(np.exp(below), self.binning).level
         edges = bin_edges(level, weights, self.bins, self.binning)
-        place = places(level, edges)
+        place = np.searchsorted(edges, level)
         count = len(edges) + 1
         bin_weights = np.bincount(place, weights, count)
         fit_bin = self._by_loss if self.objective == "log_loss" else self._by_confidence
@@ -145,8 +140,9 @@ class BinwiseTemperature(Calibrator):
     def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
         probs = np.empty(scores.shape)
         for part in row_blocks(*scores.shape):
-            below = differences(scores[part], _LOWEST)
-            place = places(top_class(np.exp(below), self.binning).level, state["edges"])
+            below = differences(scores[part])
+            level = top_class(np.exp(below), self.binning).level
+            place = np.searchsorted(state["edges"], level)
             with np.errstate(over="ignore"):
                 probs[part] = softmax_below(below * state["inverse"][place][:, None], below)
         return probs

@@ -9,7 +9,6 @@ import numpy as np
 
 from bayescal._core.checks import check_count
 from bayescal.calibrators._base import Calibrator, State, two_columns
-from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._isotonic import interpolate
 from bayescal.calibrators._ranking import merge_ties
 
@@ -68,14 +67,11 @@ class CDFSpline(Calibrator):
     knots: int = 6
 
     binary: ClassVar[bool] = True
+    _domain = "order"
 
     def _check_options(self) -> None:
         if check_count(self.knots, "knots") < 2:
             raise ValueError(f"knots must be at least 2, got {self.knots}")
-
-    @property
-    def domain(self) -> Domain:
-        return "order"
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         from scipy.interpolate import CubicSpline

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -25,9 +26,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import check_weights
+from bayescal._core.checks import check_unmasked, check_weights
 from bayescal.calibrators._base import Calibrator
 from bayescal.calibrators._combination import has_intervals
+from bayescal.calibrators._labels import check_present, frames_to_caller
 from bayescal.calibrators.auto import Auto
 
 __all__ = ["CalibratedClassifier"]
@@ -121,10 +123,17 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         ValueError
             If there is one class only, more than the calibrator takes, or too few rows of one for
             two folds.
+
+        Warns
+        -----
+        UserWarning
+            If weights do not reach the classifier, as with a ``Pipeline`` without metadata routing.
         """
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
+        check_unmasked(y, "y")
         label = np.asarray(column_or_1d(y, warn=True))
+        check_present(label)
         if label.dtype.kind == "f":
             assert_all_finite(label, input_name="y")
         check_classification_targets(label)
@@ -271,8 +280,18 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             given = {} if sample_weight is None else {"sample_weight": sample_weight}
             return process_routing(self, "fit", **given, **fit_params)
         params = dict(fit_params)
-        if sample_weight is not None and has_fit_parameter(self.estimator, "sample_weight"):
-            params["sample_weight"] = sample_weight
+        if sample_weight is not None:
+            if has_fit_parameter(self.estimator, "sample_weight"):
+                params["sample_weight"] = sample_weight
+            elif not isinstance(self.estimator, FrozenEstimator):
+                warnings.warn(
+                    f"{type(self.estimator).__name__}.fit takes no sample_weight: weights count "
+                    "for the calibration alone. A Pipeline hands them on with "
+                    "sklearn.set_config(enable_metadata_routing=True) and "
+                    "set_fit_request(sample_weight=True) of its steps.",
+                    UserWarning,
+                    stacklevel=frames_to_caller(),
+                )
         return Bunch(estimator=Bunch(fit=params), splitter=Bunch(split={}))
 
     def get_metadata_routing(self) -> MetadataRouter:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -46,26 +46,9 @@ class Composition(Several):
     (12, 3)
     """
 
-    def fit(self, scores: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit one after the other, to the same rows.
-
-        Parameters
-        ----------
-        scores : array-like of shape (n,), (n, 1) or (n, k)
-            As the ``inputs`` of the first calibrator says.
-        y : array-like of shape (n,)
-        sample_weight : array-like of shape (n,), optional
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            If a later calibrator does not take probabilities.
-        """
-        parts = self._parts()
+    def _fit_parts(
+        self, parts: list[Any], scores: ArrayLike, y: ArrayLike, weights: ArrayLike | None
+    ) -> list[Any]:
         for part in parts[1:]:
             if part.inputs != "probs":
                 raise ValueError(
@@ -74,13 +57,11 @@ class Composition(Several):
                 )
         fitted = []
         for part in parts:
-            fitted.append(self._clone(part).fit(scores, y, sample_weight))
+            fitted.append(self._clone(part).fit(scores, y, weights))
             scores = fitted[-1].predict_proba(scores)
-        self._keep(fitted)
-        return self
+        return fitted
 
     def predict_proba(self, scores: ArrayLike) -> np.ndarray:
-        """Return the calibrated probabilities (m, k), columns in the order of ``classes_``."""
         check_is_fitted(self)
         for part in self.calibrators_:
             scores = part.predict_proba(scores)

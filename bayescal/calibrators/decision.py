@@ -11,15 +11,14 @@ from bayescal._core.checks import check_count
 from bayescal._core.folds import content_folds, probability_keys
 from bayescal._core.optimise import Status
 from bayescal.calibrators._base import Calibrator, State
-from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._neighbors import check_crop, crop_floor
-from bayescal.calibrators._order import canonical_order
 from bayescal.calibrators._partition import (
     membership,
     nearest_probabilities,
     worst_partition,
 )
 from bayescal.calibrators._posterior import row_blocks
+from bayescal.calibrators._ranking import canonical_order
 
 __all__ = ["Decision"]
 
@@ -103,6 +102,8 @@ class Decision(Calibrator):
     violations_: np.ndarray = field(init=False)
     briers_: np.ndarray = field(init=False)
 
+    _domain = "probabilities"
+
     def _check_options(self) -> None:
         check_count(self.decisions, "decisions")
         if self.steps != "cv":
@@ -110,10 +111,6 @@ class Decision(Calibrator):
         if not 0 <= self.tolerance < np.inf:
             raise ValueError(f"tolerance must be finite and not negative, got {self.tolerance!r}")
         check_crop(self.crop)
-
-    @property
-    def domain(self) -> Domain:
-        return "probabilities"
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         k = scores.shape[1]
@@ -173,7 +170,8 @@ class Decision(Calibrator):
                 return np.array(briers)
             for walk, out in zip(walks, held, strict=True):
                 if walk.advance(self.tolerance):
-                    moved[out] += walk.corrections(moved[out])
+                    member = membership(walk.directions[-1], walk.offsets[-1], moved[out])
+                    moved[out] += member @ walk.adjustments[-1]
 
 
 class _Walk:
@@ -212,10 +210,6 @@ class _Walk:
         self._moved += member @ self.adjustments[-1]
         self.briers.append(float(self._shares @ _squares(self._moved, self._y)))
         return True
-
-    def corrections(self, rows: np.ndarray) -> np.ndarray:
-        """Return what the last step adds to rows (m, k)."""
-        return membership(self.directions[-1], self.offsets[-1], rows) @ self.adjustments[-1]
 
 
 def _squares(rows: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators.matrix import Matrix
 
 __all__ = ["Dirichlet"]
@@ -35,6 +34,4 @@ class Dirichlet(Matrix):
     [[0.57, 0.27, 0.16]]
     """
 
-    @property
-    def domain(self) -> Domain:
-        return "log_probabilities"
+    _domain = "log_probabilities"

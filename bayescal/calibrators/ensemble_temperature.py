@@ -8,7 +8,6 @@ from typing import ClassVar
 import numpy as np
 
 from bayescal.calibrators._base import Keeps, State
-from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._mixture import best_mixture, sample_mixture
 from bayescal.calibrators._parametric import ParametricCalibrator
 from bayescal.calibrators._posterior import row_blocks
@@ -52,10 +51,7 @@ class EnsembleTemperature(ParametricCalibrator):
     mixture_: np.ndarray = field(init=False)
 
     keeps: ClassVar[Keeps] = "argmax"
-
-    @property
-    def domain(self) -> Domain:
-        return "logits"
+    _domain = "logits"
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         found = fit_inverse_temperature(scores, y, weights)

@@ -7,12 +7,17 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from bayescal._core.checks import check_choice, check_count
-from bayescal.calibrators import _neighbors, _trees
-from bayescal.calibrators._base import Calibrator, State
-from bayescal.calibrators._inputs import Domain
-from bayescal.calibrators._neighbors import Assumption, Points
-from bayescal.calibrators._order import canonical_order
+from bayescal._core.checks import check_count
+from bayescal.calibrators import _trees
+from bayescal.calibrators._base import State
+from bayescal.calibrators._neighbors import (
+    Assumption,
+    NeighborhoodCalibrator,
+    Points,
+    distinct_rows,
+    merge,
+)
+from bayescal.calibrators._ranking import canonical_order
 from bayescal.calibrators._trees import Layout, Trees
 
 __all__ = ["Forest"]
@@ -26,7 +31,7 @@ _SIGNS = np.array([1.0, -1.0, -1.0, 1.0])
 
 
 @dataclass(eq=False, repr=False)
-class Forest(Calibrator):
+class Forest(NeighborhoodCalibrator):
     r"""Random calibration forest: each row's error is the mean error in its leaves of random trees.
 
     .. math:: \hat c(p) = p - \frac{1}{T} \sum_{t=1}^T
@@ -105,16 +110,10 @@ class Forest(Calibrator):
         if self.bins != "cv":
             check_count(self.bins, "bins")
         check_count(self.trees, "trees")
-        check_choice(self.assumption, "assumption", _neighbors.ASSUMPTIONS)
-        _neighbors.check_crop(self.crop)
-
-    @property
-    def domain(self) -> Domain:
-        return "probabilities"
+        super()._check_options()
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        crop = _neighbors.crop_floor(self.crop, scores.shape[1])
-        points = _neighbors.merge(scores, y, weights)
+        rows, points = (scores, y, weights), merge(scores, y, weights)
         distinct = len(points.weights)
         candidates = _CANDIDATES[: max(1, np.count_nonzero(distinct >= _CANDIDATES))]
         most = int(candidates[-1]) if self.bins == "cv" else self.bins
@@ -125,10 +124,12 @@ class Forest(Calibrator):
             _trees.grow(ordered, most, seed, range(first, last))
             for first, last in _spans(self.trees, at_once)
         ]
-        if self.bins == "cv":
-            state = self._cross_validate(grown, candidates, scores, y, weights, crop)
-        else:
-            state = {"bins": np.asarray(self.bins)}
+
+        def held_out(fold: np.ndarray) -> np.ndarray:
+            averages = self._averages_held_out(grown, candidates, fold, *rows)
+            return self._losses(averages, *rows)
+
+        state = self._choose("bins", candidates, rows, held_out, np.min)
         bins = min(int(state["bins"]), distinct)
         pruned = [trees.pruned(bins) for trees, _ in grown]
         feature = np.concatenate([trees.feature for trees in pruned])
@@ -140,7 +141,6 @@ class Forest(Calibrator):
             "threshold": np.concatenate([trees.threshold for trees in pruned]),
             "left": left,
             "leaf_values": np.concatenate(values),
-            "crop": np.asarray(crop),
         }
 
     def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
@@ -159,26 +159,23 @@ class Forest(Calibrator):
             ends = np.arange(0, found.size + 1, count)
             shares = np.full(found.size, 1 / count)
             matrix = csr_array((shares, found.reshape(-1), ends), shape=(last - first, len(values)))
-            probabilities[first:last] = _neighbors.calibrated(
-                scores[first:last], matrix @ values, self.assumption, float(state["crop"])
+            probabilities[first:last] = self._calibrated(
+                scores[first:last], matrix @ values, float(state["crop"])
             )
         return probabilities
 
-    def _cross_validate(
+    def _averages_held_out(
         self,
         grown: list[tuple[Trees, Layout]],
         candidates: np.ndarray,
+        fold: np.ndarray,
         scores: np.ndarray,
         y: np.ndarray,
         weights: np.ndarray,
-        crop: float,
-    ) -> State:
-        fold = _neighbors.deal_folds(scores, y)
-        if fold is None:
-            losses = _neighbors.loss_alone(scores, y, weights, crop, len(candidates))
-            return _neighbors.choice(candidates, losses, "bins", wider=-1)
+    ) -> np.ndarray:
+        """Return averages (candidates, n, k) over leaves, without the fold of each row."""
         n, k = scores.shape
-        _, point = _neighbors.distinct_rows(scores)
+        _, point = distinct_rows(scores)
         values = Points(scores, np.eye(k)[y], weights).values(self.assumption)
         rows = _Rows(point, fold, weights, weights[:, None] * values)
         averages = np.zeros((len(candidates), n, k))
@@ -188,9 +185,7 @@ class Forest(Calibrator):
                 part = slice(first, last)
                 some = Trees(*(a[part] for a in trees)), Layout(*(a[part] for a in layout))
                 _add_held_out(averages, *some, rows, candidates)
-        averages /= self.trees
-        total = _neighbors.loss_sums(scores, averages, y, weights, self.assumption, crop)
-        return _neighbors.choice(candidates, total / weights.sum(), "bins", wider=-1)
+        return averages / self.trees
 
 
 class _Rows(NamedTuple):

@@ -10,10 +10,14 @@ import numpy as np
 
 from bayescal._core.attention import Keys, attend, prepare_keys
 from bayescal._core.checks import check_choice
-from bayescal.calibrators import _neighbors
-from bayescal.calibrators._base import Calibrator, State
-from bayescal.calibrators._inputs import Domain
-from bayescal.calibrators._neighbors import Assumption, Points, floored_log
+from bayescal.calibrators._base import State
+from bayescal.calibrators._neighbors import (
+    Assumption,
+    NeighborhoodCalibrator,
+    Points,
+    floored_log,
+    merge,
+)
 
 __all__ = ["Kernel"]
 
@@ -26,7 +30,7 @@ _ROWS = 4096
 
 
 @dataclass(eq=False, repr=False)
-class Kernel(Calibrator):
+class Kernel(NeighborhoodCalibrator):
     r"""Kernel calibration: each row's error is a weighted average of the errors of all rows.
 
     .. math:: \hat c(p) = p - \frac{\sum_i w_i K(p, p_i)\, (p_i - y_i)}{\sum_i w_i K(p, p_i)},
@@ -102,28 +106,27 @@ class Kernel(Calibrator):
 
     def _check_options(self) -> None:
         check_choice(self.kernel, "kernel", ("dirichlet", "dirichlet_mixture", "rbf"))
-        if self.bandwidth != "cv":
-            _neighbors.check_positive(self.bandwidth, "bandwidth")
-        check_choice(self.assumption, "assumption", _neighbors.ASSUMPTIONS)
-        _neighbors.check_crop(self.crop)
-
-    @property
-    def domain(self) -> Domain:
-        return "probabilities"
+        h = self.bandwidth
+        number = isinstance(h, (int, float, np.number)) and not isinstance(h, bool)
+        if h != "cv" and (not number or not 0 < h < np.inf):
+            raise ValueError(f"bandwidth must be 'cv' or a positive number, got {h!r}")
+        super()._check_options()
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        crop = _neighbors.crop_floor(self.crop, scores.shape[1])
-        points = _neighbors.merge(scores, y, weights)
-        if self.bandwidth == "cv":
-            state = self._cross_validate(scores, y, weights, crop)
-        else:
-            state = {"bandwidth": np.asarray(float(self.bandwidth))}
-        return state | {
-            "points": points.probabilities,
-            "observed": points.observed,
-            "point_weights": points.weights,
-            "crop": np.asarray(crop),
-        }
+        rows = scores, y, weights
+
+        def held_out(fold: np.ndarray) -> np.ndarray:
+            values = Points(scores, np.eye(scores.shape[1])[y], weights).values(self.assumption)
+            # One pass over all pairs of rows, of which those in one fold do not see each other.
+            keys = self._keys(scores, values, weights, _CANDIDATES, fold)
+            total = np.zeros(len(_CANDIDATES))
+            for start in range(0, len(y), _ROWS):
+                part = slice(start, start + _ROWS)
+                averages = attend(self._queries(scores[part]), keys, _CANDIDATES, fold[part])
+                total += self._losses(averages, scores[part], y[part], weights[part])
+            return total
+
+        return self._choose("bandwidth", _CANDIDATES, rows, held_out) | merge(*rows).state()
 
     def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
         points = Points(state["points"], state["observed"], state["point_weights"])
@@ -133,30 +136,9 @@ class Kernel(Calibrator):
         probabilities = np.empty(scores.shape)
         for start in range(0, len(scores), _ROWS):
             part = slice(start, start + _ROWS)
-            averages = attend(self._queries(scores[part]), keys, bandwidths)[0]
-            probabilities[part] = _neighbors.calibrated(
-                scores[part], averages.astype(np.float64), self.assumption, float(state["crop"])
-            )
+            averages = attend(self._queries(scores[part]), keys, bandwidths)[0].astype(float)
+            probabilities[part] = self._calibrated(scores[part], averages, float(state["crop"]))
         return probabilities
-
-    def _cross_validate(
-        self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, crop: float
-    ) -> State:
-        fold = _neighbors.deal_folds(scores, y)
-        if fold is None:
-            losses = _neighbors.loss_alone(scores, y, weights, crop, len(_CANDIDATES))
-            return _neighbors.choice(_CANDIDATES, losses, "bandwidth", wider=1)
-        values = Points(scores, np.eye(scores.shape[1])[y], weights).values(self.assumption)
-        # One pass over all pairs of rows, of which those in one fold do not see each other.
-        keys = self._keys(scores, values, weights, _CANDIDATES, fold)
-        total = np.zeros(len(_CANDIDATES))
-        for start in range(0, len(y), _ROWS):
-            part = slice(start, start + _ROWS)
-            averages = attend(self._queries(scores[part]), keys, _CANDIDATES, fold[part])
-            total += _neighbors.loss_sums(
-                scores[part], averages, y[part], weights[part], self.assumption, crop
-            )
-        return _neighbors.choice(_CANDIDATES, total / weights.sum(), "bandwidth", wider=1)
 
     def _queries(self, scores: np.ndarray) -> np.ndarray:
         """Return queries (m, k), whose products with the keys, divided by h, are the scores."""

@@ -8,10 +8,14 @@ from typing import Literal
 import numpy as np
 
 from bayescal._core.checks import check_choice, check_count
-from bayescal.calibrators import _neighbors
-from bayescal.calibrators._base import Calibrator, State
-from bayescal.calibrators._inputs import Domain
-from bayescal.calibrators._neighbors import Assumption, Points, floored_log
+from bayescal.calibrators._base import State
+from bayescal.calibrators._neighbors import (
+    Assumption,
+    NeighborhoodCalibrator,
+    Points,
+    floored_log,
+    merge,
+)
 from bayescal.calibrators._search import Index, neighbor_means
 
 __all__ = ["KNN"]
@@ -20,7 +24,7 @@ _CANDIDATES = 2 ** np.arange(5, 13)
 
 
 @dataclass(eq=False, repr=False)
-class KNN(Calibrator):
+class KNN(NeighborhoodCalibrator):
     r"""Calibration by nearest neighbors: each row's error is the mean error of the rows nearby.
 
     .. math:: \hat c(p) = p - \frac{\sum_{i \in N(p)} w_i (p_i - y_i)}{\sum_{i \in N(p)} w_i},
@@ -89,55 +93,30 @@ class KNN(Calibrator):
         if self.k != "cv":
             check_count(self.k, "k")
         check_choice(self.distance, "distance", ("kl", "euclidean"))
-        check_choice(self.assumption, "assumption", _neighbors.ASSUMPTIONS)
-        _neighbors.check_crop(self.crop)
-
-    @property
-    def domain(self) -> Domain:
-        return "probabilities"
+        super()._check_options()
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        crop = _neighbors.crop_floor(self.crop, scores.shape[1])
-        points = _neighbors.merge(scores, y, weights)
-        if self.k == "cv":
-            state = self._cross_validate(scores, y, weights, crop)
-        else:
-            state = {"k": np.asarray(self.k)}
-        return state | {
-            "points": points.probabilities,
-            "observed": points.observed,
-            "point_weights": points.weights,
-            "crop": np.asarray(crop),
-        }
+        rows = scores, y, weights
+        candidates = _CANDIDATES[: max(1, np.count_nonzero(weights.sum() >= _CANDIDATES))]
+
+        def held_out(folds: np.ndarray) -> np.ndarray:
+            total = np.zeros(len(candidates))
+            for fold in range(folds.max() + 1):
+                held, index = folds == fold, self._index(merge(*(a[folds != fold] for a in rows)))
+                given, labels, mass = (a[held] for a in rows)
+                for part, means in neighbor_means(index, given, candidates):
+                    total += self._losses(means, given[part], labels[part], mass[part])
+            return total
+
+        return self._choose("k", candidates, rows, held_out) | merge(*rows).state()
 
     def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
         points = Points(state["points"], state["observed"], state["point_weights"])
         probabilities = np.empty(scores.shape)
         numbers = state["k"].reshape(1)
         for part, means in neighbor_means(self._index(points), scores, numbers):
-            probabilities[part] = _neighbors.calibrated(
-                scores[part], means[0], self.assumption, float(state["crop"])
-            )
+            probabilities[part] = self._calibrated(scores[part], means[0], float(state["crop"]))
         return probabilities
-
-    def _cross_validate(
-        self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, crop: float
-    ) -> State:
-        candidates = _CANDIDATES[: max(1, np.count_nonzero(weights.sum() >= _CANDIDATES))]
-        folds = _neighbors.deal_folds(scores, y)
-        if folds is None:
-            losses = _neighbors.loss_alone(scores, y, weights, crop, len(candidates))
-            return _neighbors.choice(candidates, losses, "k", wider=1)
-        total = np.zeros(len(candidates))
-        for fold in range(folds.max() + 1):
-            held, kept = folds == fold, folds != fold
-            given, labels, mass = scores[held], y[held], weights[held]
-            index = self._index(_neighbors.merge(scores[kept], y[kept], weights[kept]))
-            for part, means in neighbor_means(index, given, candidates):
-                total += _neighbors.loss_sums(
-                    given[part], means, labels[part], mass[part], self.assumption, crop
-                )
-        return _neighbors.choice(candidates, total / weights.sum(), "k", wider=1)
 
     def _index(self, points: Points) -> Index:
         values = points.values(self.assumption)

@@ -9,7 +9,6 @@ import numpy as np
 
 from bayescal._core.checks import check_choice
 from bayescal.calibrators._base import State
-from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._log_odds import LogOddsCalibrator
 from bayescal.smoothing import instance_targets, platt_targets
 
@@ -52,15 +51,13 @@ class Logistic(LogOddsCalibrator):
     slope_: float = field(init=False)
     intercept_: float = field(init=False)
 
+    _domain = "real"
+
     def _check_options(self) -> None:
         if isinstance(self.smoothing, str):
             check_choice(self.smoothing, "smoothing", ("platt", "instance"))
         elif self.smoothing is not None and not 0 <= self.smoothing < 0.5:
             raise ValueError(f"smoothing must lie in [0, 0.5), got {self.smoothing}")
-
-    @property
-    def domain(self) -> Domain:
-        return "real"
 
     def _columns(self, state: State, scores: np.ndarray) -> np.ndarray:
         return np.stack([np.ones_like(scores), scores])

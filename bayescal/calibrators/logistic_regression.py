@@ -171,7 +171,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         ConvergenceWarning
             If there is no finite optimum or it was not reached; ``status_`` says which.
         """
-        method = self._method()
+        method = Method(**{own.name: getattr(self, own.name) for own in fields(Method)})
         X = self._check_features(X, reset=True)
         self.classes_, *parts = read_rows(X, y, sample_weight, self.classes)
         X, label, weights = parts
@@ -201,9 +201,6 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
                 stacklevel=frames_to_caller(),
             )
         return self
-
-    def _method(self) -> Method:
-        return Method(**{field.name: getattr(self, field.name) for field in fields(Method)})
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
         """Return the log odds (m,) of the second class."""

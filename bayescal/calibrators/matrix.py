@@ -10,11 +10,8 @@ import numpy as np
 from bayescal._core.checks import check_strength
 from bayescal._core.folds import content_folds, score_keys
 from bayescal.calibrators._base import State
-from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._linear import LinearCalibrator, Rows
-from bayescal.calibrators.temperature import fit_inverse_temperature
 from bayescal.regression.softmax_cross_validation import out_of_fold_losses
-from bayescal.regression.softmax_objective import Design
 
 __all__ = ["Matrix"]
 
@@ -73,31 +70,17 @@ class Matrix(LinearCalibrator):
     off_diagonal: float | Literal["cv"] = 0.0
     intercept: float | Literal["cv"] = 0.0
 
-    coef_: np.ndarray = field(init=False)
-    intercept_: np.ndarray = field(init=False)
     gradient_norm_: float = field(init=False)
     off_diagonal_: float = field(init=False)
     intercept_penalty_: float = field(init=False)
     cv_penalties_: np.ndarray = field(init=False)
     cv_losses_: np.ndarray = field(init=False)
 
+    _by_matrix = True
+
     def _check_options(self) -> None:
         for argument in ("off_diagonal", "intercept"):
             check_strength(getattr(self, argument), argument)
-
-    @property
-    def domain(self) -> Domain:
-        return "logits"
-
-    def _design(self, rows: Rows) -> Design:
-        ones = np.ones((len(rows.y), 1))
-        features = np.concatenate([rows.x, ones], axis=1)
-        return Design(rows.x, rows.y, rows.weights, features)
-
-    def _start(self, rows: Rows) -> np.ndarray:
-        k = rows.x.shape[1]
-        inverse = fit_inverse_temperature(rows.x, rows.y, rows.weights).inverse
-        return ((min(inverse, 10.0) - 1) * np.eye(k, k + 1)).ravel()
 
     def _penalties(self, rows: Rows, unit: float) -> tuple[np.ndarray, State]:
         total, k = rows.weights.sum(), rows.x.shape[1]
@@ -129,18 +112,12 @@ class Matrix(LinearCalibrator):
         }
         return _strengths(*best, k, total, unit), chosen
 
-    def _named(self, theta: np.ndarray, k: int, unit: float) -> State:
-        matrix = theta.reshape(*theta.shape[:-1], k, k + 1)
-        coef, intercept = matrix[..., :k], matrix[..., k]
-        # Adding the same to all logits changes nothing. Where no penalty decides, nothing is added.
+    def _centered(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self.off_diagonal == 0:
             coef = coef - coef.mean(axis=-2, keepdims=True)
         if self.intercept == 0:
             intercept = intercept - intercept.mean(axis=-1, keepdims=True)
-        return {"coef": (np.eye(k) + coef) / unit, "intercept": intercept}
-
-    def _logits(self, named: State, scores: np.ndarray) -> np.ndarray:
-        return scores @ np.swapaxes(named["coef"], -1, -2) + named["intercept"][..., None, :]
+        return coef, intercept
 
 
 def _strengths(

@@ -85,7 +85,7 @@ class MultiLabel(Combination):
         """
         names = column_names(Y)
         rows = self._rows(scores, names)
-        present = np.asarray(as_numpy(Y, "Y") if hasattr(Y, "detach") else Y)
+        present = as_numpy(Y, "Y")
         if present.shape != rows.shape:
             raise ValueError(
                 f"Y must have the shape of the scores, {rows.shape}, got {present.shape}"
@@ -136,7 +136,7 @@ class MultiLabel(Combination):
     @staticmethod
     def _rows(scores: ArrayLike, labels: Any) -> np.ndarray:
         names = column_names(scores)
-        rows = as_numpy(scores, "scores") if hasattr(scores, "detach") else np.asarray(scores)
+        rows = as_numpy(scores, "scores")
         if rows.ndim != 2:
             raise ValueError(f"scores must have shape (n, labels), got {rows.shape}")
         return rows if labels is None else in_order(rows, names, labels, "scores")

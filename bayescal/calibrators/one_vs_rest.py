@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bayescal.calibrators._base import Calibrator, State
-from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators.logistic import Logistic
 
 __all__ = ["OneVsRest"]
@@ -53,9 +52,7 @@ class OneVsRest(Calibrator):
 
     statuses_: np.ndarray = field(init=False)
 
-    @property
-    def domain(self) -> Domain:
-        return "log_probabilities"
+    _domain = "log_probabilities"
 
     @property
     def _one(self) -> Calibrator:

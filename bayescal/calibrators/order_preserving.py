@@ -13,10 +13,9 @@ from bayescal._core.optimise import Status
 from bayescal.calibrators import _order_network as network
 from bayescal.calibrators._base import Calibrator, Keeps, State
 from bayescal.calibrators._binwise import softmax_below
-from bayescal.calibrators._inputs import Domain
-from bayescal.calibrators._order import canonical_order
 from bayescal.calibrators._order_network import Family, Nets, Parameters
 from bayescal.calibrators._posterior import row_blocks
+from bayescal.calibrators._ranking import canonical_order
 from bayescal.calibrators.temperature import fit_inverse_temperature
 
 __all__ = ["OrderPreserving"]
@@ -106,6 +105,7 @@ class OrderPreserving(Calibrator):
     hidden_: np.ndarray = field(init=False)
 
     keeps: ClassVar[Keeps] = "order"
+    _domain = "logits"
 
     def _check_options(self) -> None:
         check_choice(self.family, "family", ("diagonal", "full"))
@@ -116,10 +116,6 @@ class OrderPreserving(Calibrator):
         else:
             for units in self.hidden:
                 check_count(units, "hidden")
-
-    @property
-    def domain(self) -> Domain:
-        return "logits"
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         folds = content_folds(score_keys(scores, y), y, _FOLDS)
@@ -138,7 +134,9 @@ class OrderPreserving(Calibrator):
         distinct = np.unique(z)
         low, center, high = distinct[[int(q * (len(distinct) - 1)) for q in (0.05, 0.5, 0.95)]]
         scale = (high - low) / 2 or 1.0
-        inverses = _inverses(z, y, nets.train[:, : nets.train.shape[1] // len(sizes)])
+        used = nets.train.T[: nets.train.shape[1] // len(sizes)]
+        fits = [fit_inverse_temperature(z[w > 0], y[w > 0], w[w > 0]) for w in used]
+        inverses = np.array([found.inverse for found in fits])
         slopes = np.maximum(np.tile(inverses, len(sizes)) * scale, _LEAST_SLOPE)
         unit: State = {"center": np.asarray(center), "scale": np.asarray(scale)}
         knots = _knots(z, distinct)
@@ -178,7 +176,10 @@ class OrderPreserving(Calibrator):
             order = np.argsort(-z, axis=1, kind="stable")
             descending = np.take_along_axis(z, order, axis=1)
             if self.family == "diagonal":
-                calibrated = _interpolate(state, descending)
+                low, high = state["knots"][[0, -1]]
+                beyond = np.minimum(descending - low, 0) + np.maximum(descending - high, 0)
+                calibrated = np.interp(descending, state["knots"], state["values"])
+                calibrated += state["slope"] * beyond
             else:
                 calibrated = _stretch(state, z, descending)
             np.put_along_axis(probs[part], order, _in_order(calibrated, descending), axis=1)
@@ -192,15 +193,6 @@ def _nets(sizes: tuple[tuple[int, int], ...], weights: np.ndarray, folds: np.nda
     held, train = weights[:, None] * out, weights[:, None] * ~out
     hidden = np.repeat(np.array(sizes), count + 1, axis=0)
     return Nets(hidden, np.tile(train, len(sizes)), np.tile(held, len(sizes)))
-
-
-def _inverses(z: np.ndarray, y: np.ndarray, train: np.ndarray) -> np.ndarray:
-    """Return the best inverse temperature (l,) for each column of weights."""
-    found = []
-    for own in train.T:
-        rows = own > 0
-        found.append(fit_inverse_temperature(z[rows], y[rows], own[rows]).inverse)
-    return np.array(found)
 
 
 # --- the diagonal family ------------------------------------------------------------------------
@@ -244,12 +236,6 @@ def _table(
         "values": np.maximum.accumulate(values),
         "slope": np.asarray(np.exp(own["log_slope"]) / scale),
     }
-
-
-def _interpolate(state: State, z: np.ndarray) -> np.ndarray:
-    knots, values, slope = state["knots"], state["values"], state["slope"]
-    beyond = np.minimum(z - knots[0], 0) + np.maximum(z - knots[-1], 0)
-    return np.interp(z, knots, values) + slope * beyond
 
 
 # --- the full family ----------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bayescal.calibrators._base import State
-from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._log_odds import LogOddsCalibrator
 
 __all__ = ["Quadratic"]
@@ -42,9 +41,7 @@ class Quadratic(LogOddsCalibrator):
     slope_: float = field(init=False)
     curvature_: float = field(init=False)
 
-    @property
-    def domain(self) -> Domain:
-        return "real"
+    _domain = "real"
 
     def _columns(self, state: State, scores: np.ndarray) -> np.ndarray:
         return np.stack([np.ones_like(scores), scores, scores**2])

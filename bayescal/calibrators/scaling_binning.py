@@ -10,7 +10,6 @@ import numpy as np
 from bayescal._core.binning import equal_mass_cuts
 from bayescal._core.checks import check_count
 from bayescal.calibrators._base import Calibrator, State, two_columns
-from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._ranking import merge_ties, middles
 from bayescal.calibrators.logistic import Logistic
 
@@ -62,13 +61,10 @@ class ScalingBinning(Calibrator):
     intercept_: float = field(init=False)
 
     binary: ClassVar[bool] = True
+    _domain = "real"
 
     def _check_options(self) -> None:
         check_count(self.bins, "bins")
-
-    @property
-    def domain(self) -> Domain:
-        return "real"
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         state = Logistic()._fit(scores, y, weights, seed)

@@ -9,7 +9,6 @@ import numpy as np
 
 from bayescal._core.checks import check_choice, check_count, check_strength
 from bayescal.calibrators._base import State
-from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._log_odds import LogOddsCalibrator
 from bayescal.calibrators._natural_spline import (
     FUNCTIONS,
@@ -99,6 +98,7 @@ class Spline(LogOddsCalibrator):
     knots_: np.ndarray = field(init=False)
 
     _smooth: ClassVar[bool] = False
+    _domain = "probability"
 
     def _check_options(self) -> None:
         check_choice(self.rescale, "rescale", (None, "compact_logit"))
@@ -114,10 +114,6 @@ class Spline(LogOddsCalibrator):
     def symmetric(self) -> bool:
         """Not the basis of "coefficients", which begins at the left, nor a rescaling near one."""
         return self.penalty == "curvature" and self.rescale is None
-
-    @property
-    def domain(self) -> Domain:
-        return "probability"
 
     def _prepare(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> State:
         state: State = {}

@@ -11,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 from bayescal._core.checks import check_choice, check_count
 from bayescal.calibrators._base import State
 from bayescal.calibrators._fold_fits import SMALL, Scale
-from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._member import Member
 from bayescal.calibrators._parametric import ParametricCalibrator
 from bayescal.calibrators._stack import (
@@ -153,14 +152,12 @@ class StackedScaling(ParametricCalibrator):
     held_out_losses_: np.ndarray = field(init=False)
     inverse_: float = field(init=False)
 
+    _domain = "logits"
+
     def _check_options(self) -> None:
         check_choice(self.mode, "mode", ("stack", "single"))
         if self.folds is not None and check_count(self.folds, "folds") < 2:
             raise ValueError(f"folds must be at least 2, got {self.folds}")
-
-    @property
-    def domain(self) -> Domain:
-        return "logits"
 
     @property
     def member_names_(self) -> list[str]:

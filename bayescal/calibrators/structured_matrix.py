@@ -7,9 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayescal.calibrators._base import State
-from bayescal.calibrators._linear import Rows
-from bayescal.calibrators._structured import StructuredCalibrator
-from bayescal.regression.softmax_objective import Design
+from bayescal.calibrators._linear import Rows, StructuredCalibrator
 
 __all__ = ["StructuredMatrix"]
 
@@ -43,10 +41,7 @@ class StructuredMatrix(StructuredCalibrator):
     [[0.57, 0.26, 0.17]]
     """
 
-    def _design(self, rows: Rows) -> Design:
-        ones = np.ones((len(rows.y), 1))
-        features = np.concatenate([rows.x, ones], axis=1)
-        return Design(rows.x, rows.y, rows.weights, features)
+    _by_matrix = True
 
     def _penalties(self, rows: Rows, unit: float) -> tuple[np.ndarray, State]:
         k = rows.x.shape[1]
@@ -54,10 +49,3 @@ class StructuredMatrix(StructuredCalibrator):
         np.fill_diagonal(matrix, 2.0 * k / unit**2)
         matrix[:, k] = 2.0 * k
         return matrix.ravel(), {}
-
-    def _named(self, theta: np.ndarray, k: int, unit: float) -> State:
-        matrix = theta.reshape(*theta.shape[:-1], k, k + 1)
-        return {"coef": (np.eye(k) + matrix[..., :k]) / unit, "intercept": matrix[..., k]}
-
-    def _logits(self, named: State, scores: np.ndarray) -> np.ndarray:
-        return scores @ np.swapaxes(named["coef"], -1, -2) + named["intercept"][..., None, :]

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayescal.calibrators._base import State
-from bayescal.calibrators._linear import Rows
-from bayescal.calibrators._structured import StructuredCalibrator
-from bayescal.regression.softmax_objective import Design
+from bayescal.calibrators._linear import Rows, StructuredCalibrator
 
 __all__ = ["StructuredVector"]
 
@@ -43,16 +41,6 @@ class StructuredVector(StructuredCalibrator):
     [[0.56, 0.27, 0.17]]
     """
 
-    def _design(self, rows: Rows) -> Design:
-        ones = np.ones((len(rows.y), 1))
-        return Design(rows.x, rows.y, rows.weights, ones, rows.x)
-
     def _penalties(self, rows: Rows, unit: float) -> tuple[np.ndarray, State]:
         k = rows.x.shape[1]
         return np.concatenate([np.full(k, 2.0 * k), np.full(k, 2.0 * k / unit**2)]), {}
-
-    def _named(self, theta: np.ndarray, k: int, unit: float) -> State:
-        return {"coef": (1 + theta[..., k:]) / unit, "intercept": theta[..., :k]}
-
-    def _logits(self, named: State, scores: np.ndarray) -> np.ndarray:
-        return scores * named["coef"][..., None, :] + named["intercept"][..., None, :]

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core import numerics
 from bayescal._core.checks import check_choice
 from bayescal._core.numerics import log_odds, sigmoid, softmax
 from bayescal._core.optimise import Status, newton_on_interval
-from bayescal.calibrators._adaptive import best_inverse_temperature
 from bayescal.calibrators._base import Keeps, State
-from bayescal.calibrators._inputs import Domain
+from bayescal.calibrators._binwise import best_inverse_temperature
 from bayescal.calibrators._parametric import ParametricCalibrator
 from bayescal.regression.posterior import Draws, antithetic, sample_whitened
 
@@ -23,7 +24,6 @@ __all__ = [
     "InverseTemperature",
     "ScaleLoss",
     "Temperature",
-    "differences",
     "fit_inverse_temperature",
     "sample_inverse",
     "scaled_softmax",
@@ -35,6 +35,8 @@ _BLOCK = 1 << 15
 _PART = 1 << 14
 #: Of the logarithm of the inverse temperature: most lie between 1/20 and 20.
 LOG_SCALE = 1.5
+#: Multiplied by any usual scale these stay finite.
+differences = partial(numerics.differences, lowest=-1e100)
 
 
 @dataclass(eq=False, repr=False)
@@ -87,10 +89,7 @@ class Temperature(ParametricCalibrator):
 
     keeps: ClassVar[Keeps] = "argmax"
     monotone: ClassVar[bool] = True
-
-    @property
-    def domain(self) -> Domain:
-        return "logits"
+    _domain = "logits"
 
     def _check_options(self) -> None:
         check_choice(self.objective, "objective", ("log_loss", "adaptive_ece"))
@@ -262,16 +261,6 @@ def sample_inverse(
         _potential, (below, own, np.asarray(weights, float)), mode, factor, num_samples, seed
     )
     return Draws(np.exp(draws), ess, r_hat, divergences, int(Status.CONVERGED))
-
-
-def differences(logits: np.ndarray, least: float = -1e100) -> np.ndarray:
-    """Return logits (n, k) less the greatest of their row, in float64; of any size but finite.
-
-    Differences come first: those of huge logits would be lost, or infinite.
-    """
-    with np.errstate(over="ignore"):
-        below = np.subtract(logits, logits.max(axis=1, keepdims=True), dtype=float)
-    return np.maximum(below, least)
 
 
 def _potential(

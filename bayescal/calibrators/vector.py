@@ -6,11 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bayescal.calibrators._base import State
-from bayescal.calibrators._inputs import Domain
-from bayescal.calibrators._linear import LinearCalibrator, Rows
-from bayescal.calibrators.temperature import fit_inverse_temperature
-from bayescal.regression.softmax_objective import Design
+from bayescal.calibrators._linear import LinearCalibrator
 
 __all__ = ["Vector"]
 
@@ -44,27 +40,7 @@ class Vector(LinearCalibrator):
     [[0.54, 0.32, 0.15]]
     """
 
-    coef_: np.ndarray = field(init=False)
-    intercept_: np.ndarray = field(init=False)
     gradient_norm_: float = field(init=False)
 
-    @property
-    def domain(self) -> Domain:
-        return "logits"
-
-    def _design(self, rows: Rows) -> Design:
-        ones = np.ones((len(rows.y), 1))
-        return Design(rows.x, rows.y, rows.weights, ones, rows.x)
-
-    def _start(self, rows: Rows) -> np.ndarray:
-        k = rows.x.shape[1]
-        inverse = fit_inverse_temperature(rows.x, rows.y, rows.weights).inverse
-        return np.concatenate([np.zeros(k), np.full(k, min(inverse, 10.0) - 1)])
-
-    def _named(self, theta: np.ndarray, k: int, unit: float) -> State:
-        intercept = theta[..., :k]
-        centered = intercept - intercept.mean(axis=-1, keepdims=True)
-        return {"coef": (1 + theta[..., k:]) / unit, "intercept": centered}
-
-    def _logits(self, named: State, scores: np.ndarray) -> np.ndarray:
-        return scores * named["coef"][..., None, :] + named["intercept"][..., None, :]
+    def _centered(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return coef, intercept - intercept.mean(axis=-1, keepdims=True)

@@ -9,7 +9,6 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal.calibrators._base import Calibrator, State, two_columns
-from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._isotonic import pool
 from bayescal.calibrators._ranking import merge_ties
 
@@ -72,10 +71,7 @@ class VennAbers(Calibrator):
 
     binary: ClassVar[bool] = True
     monotone: ClassVar[bool] = True
-
-    @property
-    def domain(self) -> Domain:
-        return "order"
+    _domain = "order"
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         groups = merge_ties(scores, y, weights)

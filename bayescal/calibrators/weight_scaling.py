@@ -8,7 +8,6 @@ from typing import ClassVar
 import numpy as np
 
 from bayescal._core.checks import check_choice, check_count
-from bayescal.calibrators._adaptive import confidence_sums
 from bayescal.calibrators._base import Calibrator, Keeps, State
 from bayescal.calibrators._binwise import (
     BINNINGS,
@@ -18,10 +17,9 @@ from bayescal.calibrators._binwise import (
     Sums,
     bin_edges,
     bin_sums,
-    places,
+    confidence_sums,
     top_class,
 )
-from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._posterior import row_blocks
 
 __all__ = ["WeightScaling"]
@@ -97,15 +95,12 @@ class WeightScaling(Calibrator):
     confidence_: np.ndarray = field(init=False)
 
     keeps: ClassVar[Keeps] = "argmax"
+    _domain = "probabilities"
 
     def _check_options(self) -> None:
         if self.bins is not None:
             check_count(self.bins, "bins")
         check_choice(self.binning, "binning", BINNINGS)
-
-    @property
-    def domain(self) -> Domain:
-        return "probabilities"
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         k = scores.shape[1]
@@ -117,7 +112,7 @@ class WeightScaling(Calibrator):
             alpha = np.array([_one_weight(sums, k)])
         else:
             edges = bin_edges(level, weights, self.bins, self.binning)
-            place = places(level, edges)
+            place = np.searchsorted(edges, level)
             sums = bin_sums(place, confidence, correct, weights, len(edges) + 1)
             all_rows = bin_sums(np.zeros_like(place), confidence, correct, weights, 1)
             alpha = np.where(sums.weight > 0, _weights(sums, k), _weights(all_rows, k))
@@ -137,7 +132,7 @@ class WeightScaling(Calibrator):
         for part in row_blocks(*scores.shape):
             given = scores[part].astype(float)
             level = top_class(given, self.binning).level
-            alpha = state["alpha"][places(level, state["edges"])][:, None]
+            alpha = state["alpha"][np.searchsorted(state["edges"], level)][:, None]
             mixed = alpha * given + (1 - alpha) / given.shape[1]
             probs[part] = mixed / mixed.sum(axis=1, keepdims=True)
         return probs

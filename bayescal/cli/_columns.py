@@ -148,7 +148,14 @@ def read_probabilities(
             values = np.concatenate([np.zeros_like(values), values], axis=1)
         probs = softmax(values)
         return (probs[:, 1] if len(order) == 1 else probs), order
-    _check_range(table, model, order, values)
+    outside = np.argwhere((values < -1e-6) | (values > 1 + 1e-6))
+    if len(outside):
+        i, j = map(int, outside[0])
+        raise CommandError(
+            f"{table.path}: column {order[j]!r} of model {model.name!r} must hold probabilities, "
+            f"got {values[i, j]:g} in {table.place(i)}; for logits pass "
+            f"--inputs logits, and if the column is something else, {_ADVICE}"
+        )
     if len(order) == 1:
         return values[:, 0], order
     sums = values.sum(axis=1)
@@ -172,17 +179,6 @@ def split_names(text: str, option: str) -> list[str]:
     except (csv.Error, ValueError):
         raise CommandError(f"{option} must be names with commas between, got {text!r}") from None
     return [name.strip() for name in names]
-
-
-def _check_range(table: Table, model: Columns, order: list[str], values: np.ndarray) -> None:
-    wrong = np.argwhere((values < -1e-6) | (values > 1 + 1e-6))
-    if len(wrong):
-        i, j = map(int, wrong[0])
-        raise CommandError(
-            f"{table.path}: column {order[j]!r} of model {model.name!r} must hold probabilities, "
-            f"got {values[i, j]:g} in {table.place(i)}; for logits pass "
-            f"--inputs logits, and if the column is something else, {_ADVICE}"
-        )
 
 
 def _plain(cell: str) -> str:

@@ -51,13 +51,15 @@ def demo(
         progress("training a linear SVM", 0, steps)
         raw = _svm_scores(seed)
         progress("conditioning the prior", 1, steps)
-        scores = _standardise(raw)
+        # On the scale that the prior speaks of.
+        centre, spread = raw.calibration.mean(), raw.calibration.std()
+        known, points = ((own - centre) / spread for own in (raw.calibration, raw.test))
         base_rate = float(raw.calibration_labels.mean())
         start = time.perf_counter()
         with library_call():
             post = posterior(
                 parse_prior(_PRIOR),
-                (scores.calibration, scores.calibration_labels),
+                (known, raw.calibration_labels),
                 integrator=integrator,
                 num_samples=num_samples,
                 class_prior=base_rate,
@@ -69,7 +71,7 @@ def demo(
             progress(f"predicting: {method}", done, steps)
             start = time.perf_counter()
             with library_call():
-                probs[method] = np.asarray(post.predict(scores.test, method=method).probs)
+                probs[method] = np.asarray(post.predict(points, method=method).probs)
             seconds[method] = time.perf_counter() - start
         progress("drawing", steps - 1, steps)
         figure = out / "reliability.png"
@@ -103,14 +105,6 @@ def _svm_scores(seed: int) -> Scores:
         np.asarray(y_cal),
         svm.decision_function(X_test),
         np.asarray(y_test),
-    )
-
-
-def _standardise(raw: Scores) -> Scores:
-    """Put the scores on the scale that the prior speaks of."""
-    centre, spread = raw.calibration.mean(), raw.calibration.std()
-    return raw._replace(
-        calibration=(raw.calibration - centre) / spread, test=(raw.test - centre) / spread
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -112,7 +111,12 @@ def evaluate_file(
             page = found.to_html(about=about, progress=progress).encode()
             write_atomically(html, lambda stream: stream.write(page))
     if json_file is not None:
-        _write_json(json_file, {"file": str(file), "columns": columns, **found.to_dict()})
+        values = {"file": str(file), "columns": columns, **found.to_dict()}
+        text = json.dumps(values, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+        if is_standard_output(json_file):
+            print(text, end="")
+        else:
+            write_atomically(json_file, lambda stream: stream.write(text.encode()))
     if json_file is None or not is_standard_output(json_file):
         _show(found, about)
     for target in (html, json_file):
@@ -170,11 +174,3 @@ def _show(found: Evaluation, about: dict[str, str]) -> None:
         console.print(f"{name}: {said}")
     console.print()
     console.print(table)
-
-
-def _write_json(path: Path, values: Mapping[str, object]) -> None:
-    text = json.dumps(values, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    if is_standard_output(path):
-        print(text, end="")
-        return
-    write_atomically(path, lambda stream: stream.write(text.encode()))

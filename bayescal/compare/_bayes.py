@@ -12,13 +12,6 @@ from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_count, check_finite
 from bayescal.compare.table import Scores, differences, read_table
 
-__all__ = [
-    "SignedRankMatrix",
-    "SignedRankPosterior",
-    "bayesian_signed_rank",
-    "bayesian_signed_rank_matrix",
-]
-
 #: Numbers of a block of weights: it and its sums stay in a processor's cache.
 _BLOCK = 1 << 16
 # Decimal scores at the margin lie beside it in binary.
@@ -219,14 +212,10 @@ def posterior_of(
             counts[j, i] += ((below > within) & (below > above)).sum()
     better = counts / draws
     equal = (draws - counts - counts.T) / draws
-    error = np.max([_error(share, draws) for share in (better, equal, better.T)], axis=0)
+    # With half a draw added on either side.
+    centre = (np.stack([better, equal, better.T]) * draws + 0.5) / (draws + 1)
+    error = np.sqrt(centre * (1 - centre) / draws).max(axis=0)
     return SignedRankMatrix(better, equal, better.T.copy(), error)
-
-
-def _error(share: np.ndarray, draws: int) -> np.ndarray:
-    """Return standard errors of shares of draws, with half a draw added on either side."""
-    centre = (share * draws + 0.5) / (draws + 1)
-    return np.sqrt(centre * (1 - centre) / draws)
 
 
 def _weights(n: int, strength: float, draws: int, seed: int) -> Iterator[np.ndarray]:

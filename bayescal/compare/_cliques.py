@@ -7,8 +7,6 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_finite
 
-__all__ = ["cliques"]
-
 
 def cliques(ranks: ArrayLike, significant: ArrayLike) -> list[tuple[int, ...]]:
     """Return the maximal groups of methods, adjacent in rank, of which no pair differs.

@@ -11,8 +11,6 @@ from bayescal._core.checks import check_level
 from bayescal.compare._ranks import ranks_of
 from bayescal.compare.table import Scores, read_table
 
-__all__ = ["Nemenyi", "nemenyi"]
-
 
 class Nemenyi(NamedTuple):
     """Nemenyi's test of all pairs.

@@ -8,8 +8,6 @@ import numpy as np
 
 from bayescal.compare.table import Scores, read_table
 
-__all__ = ["Friedman", "average_ranks", "friedman"]
-
 
 class Friedman(NamedTuple):
     """Friedman's test and its F version.

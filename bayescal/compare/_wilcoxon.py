@@ -8,8 +8,6 @@ import numpy as np
 
 from bayescal.compare.table import Scores, differences, read_table
 
-__all__ = ["Wilcoxon", "wilcoxon"]
-
 #: Up to this number of data sets the null distribution is counted out.
 EXACT = 100
 

@@ -150,15 +150,28 @@ def sample(
     n = checks.check_count(n, "n")
     family = prior.family
     shares = checks.check_class_prior(class_ratio, family.classes)
-    labels = np.repeat(np.arange(family.classes), _counts(n, shares))
+    # Class counts are rounded shares, the largest remainders up.
+    counts = np.floor(n * shares + 1e-9).astype(int)
+    order = np.argsort(counts - n * shares, kind="stable")
+    counts[order[: n - counts.sum()]] += 1
+    labels = np.repeat(np.arange(family.classes), counts)
     with float64():
         shaped = fit_shapes(prior, checks.check_count(dim, "dim"))
         of_parameters, of_data = jax.random.split(as_key(key))
         chosen = parameters
         if chosen is None:
-            chosen = _draw_parameters(shaped, of_parameters, num_datasets)
+            chosen = _draw(shaped, of_parameters, num_datasets)[0]
         given = {name: np.asarray(value, np.float64) for name, value in chosen.items()}
-        _check_parameters(given, family, num_datasets)
+        if sorted(given) != sorted(family.parameters):
+            raise ValueError(
+                f"parameters must be {', '.join(family.parameters)}, got {', '.join(given)}"
+            )
+        for name, value in given.items():
+            if value.shape[:1] != (num_datasets,):
+                raise ValueError(
+                    f"parameters[{name!r}] must have {num_datasets} rows, one for each data set, "
+                    f"got shape {value.shape}"
+                )
         x, y = _observe(family, given, jnp.asarray(labels), of_data)
     x, y = np.asarray(x), np.asarray(y)
     if not np.isfinite(x).all():
@@ -170,33 +183,7 @@ def sample(
     return SyntheticData(x, y, given)
 
 
-def _counts(n: int, shares: np.ndarray) -> np.ndarray:
-    """Return class counts that sum to ``n``: rounded shares, the largest remainders up."""
-    exact = n * shares
-    counts = np.floor(exact + 1e-9).astype(int)
-    order = np.argsort(counts - exact, kind="stable")
-    counts[order[: n - counts.sum()]] += 1
-    return counts
-
-
-def _check_parameters(given: dict[str, np.ndarray], family: Family, num_datasets: int) -> None:
-    """Raise unless every parameter of the family is there, with one entry for each data set."""
-    if sorted(given) != sorted(family.parameters):
-        raise ValueError(
-            f"parameters must be {', '.join(family.parameters)}, got {', '.join(given)}"
-        )
-    for name, value in given.items():
-        if value.shape[:1] != (num_datasets,):
-            raise ValueError(
-                f"parameters[{name!r}] must have {num_datasets} rows, one for each data set, got "
-                f"shape {value.shape}"
-            )
-
-
-@partial(jax.jit, static_argnums=2)
-def _draw_parameters(prior: Prior, key: jax.Array, num_datasets: int) -> dict[str, jax.Array]:
-    """Draw parameters from the prior; fixed ones are repeated."""
-    return draw(prior, key, num_datasets)[0]
+_draw = jax.jit(draw, static_argnums=2)
 
 
 @partial(jax.jit, static_argnums=0)

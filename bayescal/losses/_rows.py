@@ -14,7 +14,6 @@ from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.checks import check_choice, check_real
 
 Reduction = Literal["mean", "sum", "none"]
-REDUCTIONS = "mean", "sum", "none"
 
 _BOUNDS: dict[str, tuple[str, Callable[[float], bool]]] = {
     "smoothing": ("lie in [0, 1)", lambda number: 0 <= number < 1),
@@ -148,7 +147,7 @@ def weighted_log(share: jax.Array, log_probs: jax.Array) -> jax.Array:
 
 def reduce(losses: jax.Array, rows: Rows, reduction: Reduction) -> jax.Array:
     """Return weight times loss for each row, their sum, or that by the total weight."""
-    check_choice(reduction, "reduction", REDUCTIONS)
+    check_choice(reduction, "reduction", ("mean", "sum", "none"))
     losses = losses * rows.weights
     if reduction == "none":
         return losses

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
@@ -18,6 +17,7 @@ from bayescal._core.checks import (
     check_weights,
     column_names,
     in_order,
+    precision,
 )
 
 __all__ = [
@@ -88,7 +88,7 @@ def check_predictions(
         raise ValueError("probs must not be empty")
     if y.shape != probs.shape[:1]:
         raise ValueError(f"y must have shape ({len(probs)},) to match probs, got {y.shape}")
-    eps = _precision(probs.dtype)
+    eps = precision(probs.dtype)
     classes = 2 if probs.ndim == 1 else probs.shape[1]
     probs = in_order(probs, names, range(classes))
     probs, y, weights = _counted(probs, y, weights)
@@ -120,10 +120,10 @@ def check_truth(truth: ArrayLike, probs: np.ndarray, weights: ArrayLike | None) 
     """Check probabilities that are compared with ``probs``; weights of zero leave rows out."""
     truth = as_numpy(truth, "true_probs")
     if weights is not None:
-        truth = truth[np.asarray(weights) > 0]
+        truth = truth[as_numpy(weights, "weights") > 0]
     if truth.shape != probs.shape:
         raise ValueError(f"true_probs must have shape {probs.shape}, got {truth.shape}")
-    return _check_probs(truth.astype(np.float64), _precision(truth.dtype), "true_probs")
+    return _check_probs(truth.astype(np.float64), precision(truth.dtype), "true_probs")
 
 
 def _counted(
@@ -154,11 +154,6 @@ def check_norm(norm: float) -> float:
     if math.isnan(norm) or norm < 1:
         raise ValueError(f"norm must be {wanted}, got {norm}")
     return float(norm)
-
-
-def _precision(dtype: np.dtype) -> float:
-    """Return the machine epsilon of floats, or of float64 for integers and booleans."""
-    return float(jnp.finfo(dtype).eps) if jnp.issubdtype(dtype, jnp.floating) else EPS
 
 
 def _check_range(probs: np.ndarray, name: str = "probs") -> np.ndarray:

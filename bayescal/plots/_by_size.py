@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.offsetbox import AnnotationBbox
     from matplotlib.transforms import Bbox
 
-__all__ = ["by_size"]
-
 _FLOOR = "bayescal-floor"
 _DASHED = (0, (4, 3))
 _FONT = 9.0

@@ -16,8 +16,6 @@ from bayescal.plots._reliability import reliability
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["classwise"]
-
 #: Sizes of one diagram and of the labels around all, in inches.
 _PANEL, _LABELS = 1.6, 0.35
 _FIXED = "kind", "label", "ax"
@@ -98,9 +96,9 @@ def classwise(
     if len(names) != k:
         raise ValueError(f"classes must be {k} names, got {len(names)}")
     labels = as_numpy(y, "y")
-    binned = {"bins": options.get("bins", 10), "binning": options.get("binning", "equal_width")}
+    bins = {"bins": options.get("bins", 10), "binning": options.get("binning", "equal_width")}
     errors = np.array(
-        [[ece(p[:, j], labels == j, **binned) for p in arrays.values()] for j in range(k)]
+        [[ece(p[:, j], labels == j, **bins) for p in arrays.values()] for j in range(k)]
     )
     shown = np.arange(k)
     if k > most:
@@ -114,7 +112,9 @@ def classwise(
             reliability(given, labels == j, ax=ax, **{"histogram": False, **options})
     except Exception:
         if axes is None:
-            _close(places)
+            import matplotlib.pyplot as plt
+
+            plt.close(places[0].figure)
         raise
     for place, (ax, j) in enumerate(zip(places, shown, strict=True)):
         shares = " / ".join(f"{error:.3f}" for error in errors[j])
@@ -123,7 +123,13 @@ def classwise(
             ax.set(xlabel="", ylabel="")
             ax.label_outer()
     if axes is None:
-        _label(places, len(shown), k, str(options.get("method", "binned")))
+        # What the axes are is said once for all.
+        binned = options.get("method", "binned") == "binned"
+        x_label = "Mean predicted probability" if binned else "Predicted probability"
+        if len(shown) < k:
+            x_label += f"\n({len(shown)} of {k} classes, those with the largest error)"
+        places[0].figure.supxlabel(x_label, fontsize="medium")
+        places[0].figure.supylabel("Observed frequency", fontsize="medium")
     return places
 
 
@@ -184,19 +190,3 @@ def _simplify(ax: Axes, title: str, first: bool) -> None:
         legend.remove()
     for strip in ax.child_axes:
         strip.set_ylabel("")
-
-
-def _close(places: np.ndarray) -> None:
-    import matplotlib.pyplot as plt
-
-    plt.close(places[0].figure)
-
-
-def _label(places: np.ndarray, count: int, k: int, method: str) -> None:
-    """Write what the axes are once for all."""
-    figure = places[0].figure
-    x_label = "Mean predicted probability" if method == "binned" else "Predicted probability"
-    if count < k:
-        x_label += f"\n({count} of {k} classes, those with the largest error)"
-    figure.supxlabel(x_label, fontsize="medium")
-    figure.supylabel("Observed frequency", fontsize="medium")

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
     from matplotlib.transforms import Bbox
 
-__all__ = ["critical_difference"]
-
 # Vertical distances in points, where there is room; with less, all shrink alike.
 _FONT = 9.0
 _SMALL_FONT = 8.0
@@ -261,7 +259,9 @@ class _Fit:
         for bar in self.bars:
             if bar.get_linewidth() != upright * _BAR:
                 bar.set_linewidth(upright * _BAR)
-        step = _step(2 * upright * _SMALL_FONT * unit)
+        least = 2 * upright * _SMALL_FONT * unit
+        steps = (part * 10**power for power in range(9) for part in (1, 2, 5))
+        step = next(step for step in steps if step >= least)
         for i, text in enumerate(self.ticks):
             if text.get_visible() != (i % step == 0):
                 text.set_visible(not text.get_visible())
@@ -276,11 +276,3 @@ def _resize(texts: list[Text], size: float, renderer: RendererBase | None = None
     figure: Any = texts[0].get_figure(root=True)
     pixels = max(text.get_window_extent(renderer).width for text in texts)
     return _GAP + pixels * 72 / figure.dpi
-
-
-def _step(least: float) -> int:
-    """Return 1, 2, 5, 10, ... for ticks at least so far apart."""
-    return next(
-        step for power in range(9) for step in (10**power, 2 * 10**power, 5 * 10**power)
-        if step >= least
-    )  # fmt: skip

@@ -13,8 +13,6 @@ from bayescal.plots.style import label_axes, new_axes, next_style, tidy
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["curve"]
-
 
 def curve(
     x: ArrayLike,

@@ -15,8 +15,6 @@ from bayescal.plots.style import label_axes, new_axes, next_style, tidy
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["decision_cost"]
-
 _DEFAULTS = "bayescal-always-or-never"
 _POINTS = 501
 #: Heights in points, of a row of the legend and around it.
@@ -85,11 +83,8 @@ def decision_cost(
     """
     models = [(name, _probabilities(array, y)) for name, array in read_models(probs, label)]
     happened = as_numpy(y, "y") == 1
-    t = (
-        np.linspace(0, 1, _POINTS)
-        if ratios is None
-        else np.sort(read_vector(ratios, "ratios", "m"))
-    )
+    t = np.linspace(0, 1, _POINTS) if ratios is None else read_vector(ratios, "ratios", "m")
+    t = np.sort(t)
     if t[0] < 0 or t[-1] > 1:
         raise ValueError(f"ratios must lie in [0, 1], got {t[0]:g} to {t[-1]:g}")
     costs = [_cost(p, happened, t) for _, p in models]

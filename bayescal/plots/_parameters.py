@@ -14,8 +14,6 @@ from bayescal.plots.style import COLORS, new_axes, tidy
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["parameters"]
-
 #: Matrices of at most so many entries are rows of intervals.
 _MOST_ROWS_OF_MATRIX = 16
 #: Beyond so many rows, lines thin and labels are left to those that find room.

@@ -9,13 +9,11 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal.metrics import ReliabilityCurve, reliability_curve
 from bayescal.plots._inputs import Arrays, read_models
-from bayescal.plots._reliability_curves import Estimate, check_options, estimate
+from bayescal.plots._reliability_curves import Estimate, Options, estimate
 from bayescal.plots.style import Style, new_axes, next_style, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["reliability"]
 
 _STRIP = "bayescal-histogram"
 _DIAGONAL = "bayescal-diagonal"
@@ -132,7 +130,7 @@ def reliability(
     [[0.1, 0.0], [0.2, 0.5], [0.4, 0.5], [0.9, 1.0]]
     """
     models = read_models(probs, label)
-    options = check_options(method, band, level, bins, binning, bandwidth, seed)
+    options = Options(method, band, level, bins, binning, bandwidth, seed)
     kinds = {kind or ("binary" if array.ndim == 1 else "confidence") for _, array in models}
     if len(kinds) > 1:
         raise ValueError("probs must be all of shape (n,) or all of shape (n, k), or pass kind")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -10,8 +11,6 @@ from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_choice, check_level
 from bayescal.metrics import reliability_curve, smooth_ece
 
-METHODS = "binned", "corp", "smooth"
-BANDS = "consistency", "confidence"
 #: Data sets drawn for a band.
 RESAMPLES = 200
 #: Bands of more distinct predictions than this are computed with neighbours pooled.
@@ -27,8 +26,9 @@ _LEAST_CASES = 1 - 1e-9
 _NOWHERE = np.empty(0)
 
 
-class Options(NamedTuple):
-    """How the frequency is estimated, checked."""
+@dataclass(frozen=True)
+class Options:
+    """How the frequency is estimated; what does not depend on the data is checked."""
 
     method: str
     band: str
@@ -37,6 +37,14 @@ class Options(NamedTuple):
     binning: Literal["equal_width", "equal_mass"]
     bandwidth: float | None
     seed: int
+
+    def __post_init__(self) -> None:
+        check_choice(self.method, "method", ("binned", "corp", "smooth"))
+        check_choice(self.band, "band", ("consistency", "confidence"))
+        if self.level is not None:
+            check_level(self.level)
+        if self.bandwidth is not None and not 0 < self.bandwidth < np.inf:
+            raise ValueError(f"bandwidth must be positive and finite, got {self.bandwidth:g}")
 
 
 class Estimate(NamedTuple):
@@ -58,27 +66,6 @@ class _Cells(NamedTuple):
     place: np.ndarray
     cases: np.ndarray
     happened: np.ndarray
-
-
-def check_options(
-    method: str,
-    band: str,
-    level: float | None,
-    bins: int,
-    binning: Literal["equal_width", "equal_mass"],
-    bandwidth: float | None,
-    seed: int,
-) -> Options:
-    """Check what does not depend on the data; bins are left to the metrics."""
-    check_choice(method, "method", METHODS)
-    check_choice(band, "band", BANDS)
-    if level is not None:
-        level = check_level(level)
-    if bandwidth is not None:
-        bandwidth = float(bandwidth)
-        if not 0 < bandwidth < np.inf:
-            raise ValueError(f"bandwidth must be positive and finite, got {bandwidth:g}")
-    return Options(method, band, level, bins, binning, bandwidth, seed)
 
 
 def estimate(probs: np.ndarray, y: ArrayLike, kind: Any, options: Options) -> Estimate:

@@ -14,8 +14,6 @@ from bayescal.plots.style import new_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["simplex"]
-
 #: Class 1 at the left, 2 at the right, 3 on top.
 _CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3) / 2]])
 _FINE = 60

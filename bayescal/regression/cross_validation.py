@@ -26,34 +26,22 @@ _EQUAL = 1e-9
 
 
 class Grid(NamedTuple, Generic[ArrayT]):
-    """Candidates to choose from, each with a leading axis of candidates.
+    """Candidates to choose from: strengths (candidates,) of both penalties, and targets."""
 
-    Attributes
-    ----------
-    targets : array of shape (candidates, n), or (1, n) where all share them
-    l1, l2 : arrays of shape (candidates,)
-    """
-
+    #: (candidates, n), or (1, n) where all share them.
     targets: ArrayT
     l1: ArrayT
     l2: ArrayT
 
 
 class Choice(NamedTuple):
-    """What cross-validation found.
+    """What cross-validation found."""
 
-    Attributes
-    ----------
-    losses : array of shape (candidates, folds)
-        Mean log loss on the rows held out, in nats; infinite where a fit failed.
-    best : integer scalar
-        The candidate with the least loss over all rows; the first of equals.
-    fit : Fit
-        That candidate fitted to all rows, a batch of one.
-    """
-
+    #: Mean log losses (candidates, folds) of rows held out, in nats; infinite where a fit failed.
     losses: jax.Array
+    #: The candidate with the least loss over all rows; the first of equals.
     best: jax.Array
+    #: That candidate fitted to all rows, a batch of one.
     fit: Fit[jax.Array]
 
 
@@ -69,21 +57,9 @@ def choose(
 ) -> Choice:
     """Fit every candidate without every fold, and the best candidate to everything.
 
-    Parameters
-    ----------
-    x : array of shape (n, d)
-    y : array of shape (n,)
-        Labels in {0, 1}, by which the loss on rows held out is measured.
-    weights : array of shape (n,)
-    fold : integer array of shape (n,)
-        Which fold each row belongs to.
-    grid : Grid
-    folds : int
-    lasso : bool
-        Whether any candidate has an absolute penalty.
+    By labels (n,) in {0, 1} the loss on rows held out is measured; ``fold`` (n,) says which fold
+    each row belongs to, and ``lasso`` whether any candidate has an absolute penalty.
 
-    Notes
-    -----
     O(candidates * folds * iterations * n * d**2) work in one ``map`` over the fits, a few at a
     time; x is shared, so memory is O(n * d) for each of these.
     """
@@ -121,11 +97,8 @@ def choose_on_host(
     """Return the best candidate and the losses (candidates, folds) of :func:`choose`, with NumPy.
 
     Candidates should go from weak to strong: the fits go from strong to weak, as strong ones are
-    easy, each from where the one before it ended or from the fit to all rows.
-
-    Notes
-    -----
-    Nothing is compiled. O(candidates * folds * iterations * n * d**2) time, O(n * d) memory.
+    easy, each from where the one before it ended or from the fit to all rows. Nothing is compiled.
+    O(candidates * folds * iterations * n * d**2) time, O(n * d) memory.
     """
     candidates, some = len(grid.l1), weights > 0
     x, y, weights, fold = x[some], y[some], weights[some], fold[some]

@@ -32,22 +32,14 @@ _LARGE = 1 << 23
 
 
 class Fit(NamedTuple, Generic[ArrayT]):
-    """Fitted coefficients, with a leading axis of fits.
-
-    Attributes
-    ----------
-    intercept : array of shape (batch,)
-    coef : array of shape (batch, d)
-    value : array of shape (batch,)
-        The objective: weighted cross-entropy to the targets, in nats, plus the penalty.
-    iterations, status : integer arrays of shape (batch,)
-        Status is a ``bayescal._core.optimise.Status``.
-    """
+    """Fitted coefficients (batch, d), and the rest (batch,)."""
 
     intercept: ArrayT
     coef: ArrayT
+    #: The objective: weighted cross-entropy to the targets, in nats, plus the penalty.
     value: ArrayT
     iterations: Array | int
+    #: Of ``bayescal._core.optimise.Status``.
     status: Array | int
 
 

@@ -12,7 +12,6 @@ from bayescal._core.folds import content_folds, feature_keys
 from bayescal._core.optimise import Minimum
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
-from bayescal.regression import features
 from bayescal.regression.cross_validation import Grid, choose, choose_on_host
 from bayescal.regression.fit import fit_single, on_host
 from bayescal.regression.objective import BinaryDesign, Distribution, Prior, Regression
@@ -33,26 +32,38 @@ PRESETS: dict[str, dict[str, str]] = {
 #: What cross-validation chooses from.
 STRENGTHS = np.geomspace(1e-5, 1e3, 9)
 SMOOTHINGS = np.geomspace(1e-5, 1e-1, 40)
+#: Gelman et al. (2008).
+CAUCHY = Prior(0.0, 2.5, 1.0)
+INTERCEPT = Prior(0.0, 10.0, 1.0)
+
+
+class Scaling(NamedTuple):
+    """What is taken from features (d,), and what they are then divided by (d,)."""
+
+    mean: np.ndarray
+    scale: np.ndarray
+
+    def apply(self, x: np.ndarray) -> np.ndarray:
+        """Return scaled features (n, d)."""
+        return (x - self.mean) / self.scale
+
+    def back(self, beta: np.ndarray) -> np.ndarray:
+        """Return intercept and coefficients (..., 1 + d) for the features as they were."""
+        beta = np.array(beta)
+        beta[..., 1:] /= self.scale
+        beta[..., 0] -= beta[..., 1:] @ self.mean
+        return beta
 
 
 class Settled(NamedTuple):
-    """What is left to fit once targets and strengths are known.
-
-    Attributes
-    ----------
-    targets : array of shape (n,)
-    l1, l2 : float
-    smoothing, strength : float or None
-        As chosen or given.
-    losses : array of shape (candidates, folds) or None
-        Mean log loss of the rows held out.
-    """
+    """What is left to fit once targets (n,) and strengths are known, as chosen or given."""
 
     targets: np.ndarray
     l1: float
     l2: float
     smoothing: float | None
     strength: float | None
+    #: Mean log losses (candidates, folds) of the rows held out.
     losses: np.ndarray | None
 
 
@@ -152,35 +163,53 @@ class Method:
 
     def fit(self, x: np.ndarray, weights: np.ndarray, settled: Settled) -> Minimum[np.ndarray]:
         """Return the optimum, at coefficients (1 + d,) of the features as they are."""
-        scaling = features.of(x, weights, self.coef_prior)
+        scaling = _scaling(x, weights, self.coef_prior)
         problem = Regression(scaling.apply(x), settled.targets, weights, settled.l1, settled.l2)
         if self.coef_prior is not None:
-            prior = features.CAUCHY if self._is_cauchy else self.coef_prior
-            problem = problem._replace(prior=prior, intercept_prior=features.INTERCEPT)
+            prior = CAUCHY if isinstance(self.coef_prior, str) else self.coef_prior
+            problem = problem._replace(prior=prior, intercept_prior=INTERCEPT)
         found = fit_single(problem, lasso=settled.l1 > 0)
         return found._replace(x=scaling.back(np.asarray(found.x)))
-
-    @property
-    def _is_cauchy(self) -> bool:
-        return isinstance(self.coef_prior, str)
 
     def sample(self, x: np.ndarray, weights: np.ndarray, settled: Settled, seed: int) -> Draws:
         """Return draws of coefficients (chains, draws, 1 + d) of the features as they are."""
         n, d = x.shape
-        scaling = features.of(x, weights, self.coef_prior or "centred")
+        scaling = _scaling(x, weights, self.coef_prior or "centred")
         columns = np.concatenate([np.ones((1, n)), scaling.apply(x).T])
         # The prior of the coefficients: Cauchy, or normal as the squared penalty says.
-        spread = features.CAUCHY.scale if settled.l2 == 0 else settled.l2**-0.5
+        spread = CAUCHY.scale if settled.l2 == 0 else settled.l2**-0.5
         heavy = 1.0 if settled.l2 == 0 else 0.0
         prior = Prior(
             np.zeros(1 + d),
-            np.r_[features.INTERCEPT.scale, np.full(d, spread)],
+            np.r_[INTERCEPT.scale, np.full(d, spread)],
             np.concatenate([[1.0], np.full(d, heavy)]),
         )
         target = Target(BinaryDesign(columns, settled.targets, weights), np.zeros(1 + d), prior)
-        if self.coef_prior is not None and not self._is_cauchy:
+        if self.coef_prior is not None and not isinstance(self.coef_prior, str):
             own = np.concatenate([[0.0], np.ones(d)])
             target = target._replace(distribution=self.coef_prior, distributed=own)
         sampler = laplace if self.inference == "laplace" else nuts
         draws = sampler(target, self.num_samples, seed)
         return draws._replace(coefficients=scaling.back(draws.coefficients))
+
+
+def _scaling(x: np.ndarray, weights: np.ndarray, prior: str | Distribution | None) -> Scaling:
+    """Return the scaling of features (n, d) for a prior.
+
+    None leaves them as they are; "cauchy" centres them and makes their standard deviation 1/2, or
+    the range of those with two values 1; any other prior has them centred.
+    """
+    d = x.shape[1]
+    if prior is None:
+        return Scaling(np.zeros(d), np.ones(d))
+    low, high = x.min(axis=0), x.max(axis=0)
+    spread = np.where(high > low, high - low, 1.0)
+    share = weights / weights.sum()
+    inside = (x - low) / spread
+    middle = share @ inside
+    mean = low + spread * middle
+    if not isinstance(prior, str) or prior != "cauchy":
+        return Scaling(mean, np.ones(d))
+    sd = np.sqrt(share @ (inside - middle) ** 2)
+    two = ((inside == 0) | (inside == 1)).all(axis=0)
+    return Scaling(mean, spread * np.where(two | (sd == 0), 1.0, 2 * sd))

@@ -30,31 +30,18 @@ class Distribution(Protocol):
 
 
 class Regression(NamedTuple, Generic[ArrayT]):
-    """One regression.
-
-    Attributes
-    ----------
-    x : array of shape (n, d)
-    targets : array of shape (n,)
-        Probabilities of class 1 to fit, in [0, 1].
-    weights : array of shape (n,)
-        Zero leaves a row out.
-    l1 : scalar
-    l2 : scalar or array of shape (d,)
-        Strengths of the penalties l1 |coef| + l2 coef**2 / 2; the intercept is free.
-    free : array of shape (1 + d,) or None
-        One where the intercept or a coefficient is to be fitted, zero where it is zero.
-    prior : Prior, distribution or None
-        Of each coefficient: a NumPyro distribution, or a ``Prior``, which needs no NumPyro.
-    intercept_prior : Prior, distribution or None
-    """
+    """One regression on features (n, d); a weight (n,) of zero leaves a row out."""
 
     x: ArrayT
+    #: Probabilities (n,) of class 1 to fit, in [0, 1].
     targets: ArrayT
     weights: ArrayT
+    #: Strengths of the penalties l1 |coef| + l2 coef**2 / 2; the second may be (d,).
     l1: ArrayT | float
     l2: ArrayT | float
+    #: One (1 + d,) where the intercept or a coefficient is to be fitted, zero where it is zero.
     free: ArrayT | None = None
+    #: Of each coefficient: a NumPyro distribution, or a ``Prior``, which needs no NumPyro.
     prior: Prior | Distribution | None = None
     intercept_prior: Prior | Distribution | None = None
 
@@ -124,13 +111,7 @@ def cross_entropy(problem: Regression[jax.Array], beta: jax.Array) -> Quadratic[
 
 
 class BinaryDesign(NamedTuple):
-    """Two classes as NumPy computes them: features in their units, in columns after one of ones.
-
-    Attributes
-    ----------
-    columns : array of shape (1 + d, n)
-    targets, weights : arrays of shape (n,)
-    """
+    """Two classes as NumPy computes them: columns (1 + d, n), ones and features in their units."""
 
     columns: np.ndarray
     targets: np.ndarray

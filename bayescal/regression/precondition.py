@@ -37,23 +37,15 @@ Factors: TypeAlias = tuple[ArrayT, ...]
 
 
 class Preconditioner(NamedTuple):
-    """A method to approximate the Hessian.
+    """A method to approximate the Hessian."""
 
-    Attributes
-    ----------
-    measure : callable
-        ``measure(design, probs)``: sums over rows.
-    invert : callable
-        ``invert(data, penalty, sizes)``: their inverses with the penalty (p,).
-    apply : callable
-        ``apply(inverse, vector, sizes)``: times a vector (p,).
-    patience : int
-        Products with the Hessian in one step after which it pays to measure anew.
-    """
-
+    #: ``measure(design, probs)``: sums over rows.
     measure: Callable[..., Any]
+    #: ``invert(data, penalty, sizes)``: their inverses with the penalty (p,).
     invert: Callable[..., Any]
+    #: ``apply(inverse, vector, sizes)``: times a vector (p,).
     apply: Callable[..., Any]
+    #: Products with the Hessian in one step after which it pays to measure anew.
     patience: int
 
 

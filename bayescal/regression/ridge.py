@@ -14,15 +14,7 @@ _ITERATIONS, _TOLERANCE = 50, 1e-10
 
 
 class RidgePath(NamedTuple):
-    """What cross-validation found.
-
-    Attributes
-    ----------
-    losses : array of shape (candidates, folds)
-        Mean log loss of the cases held out, in nats.
-    theta : array of shape (candidates, p)
-        Coefficients fitted to all cases.
-    """
+    """Mean log losses (candidates, folds) of cases held out, in nats; coefficients of all cases."""
 
     losses: np.ndarray
     theta: np.ndarray
@@ -31,18 +23,11 @@ class RidgePath(NamedTuple):
 def ridge_path(
     columns: np.ndarray, weights: np.ndarray, positives: np.ndarray, penalties: np.ndarray
 ) -> RidgePath:
-    """Fit every candidate without every fold, and to all cases.
+    """Fit every candidate without every fold, and to all cases, on columns (p, n).
 
-    Parameters
-    ----------
-    columns : array of shape (p, n)
-    weights, positives : arrays of shape (folds, n)
-        Weight of the cases, and of those of class 1, at each point in each fold.
-    penalties : array of shape (candidates, p)
-        Strengths of penalties strength * theta**2 / 2.
+    ``weights`` and ``positives`` (folds, n) are those of the cases, and of class 1, at each point
+    in each fold; ``penalties`` (candidates, p) are strengths of strength * theta**2 / 2.
 
-    Notes
-    -----
     All Hessians of an iteration are one product of curvatures (fits, n) and the columns' products
     (n, p (p + 1) / 2). O(candidates * folds * n * p**2) for each iteration, O(n * p**2) memory.
     """

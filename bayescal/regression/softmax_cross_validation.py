@@ -22,15 +22,8 @@ def out_of_fold_losses(
 ) -> np.ndarray:
     """Return mean cross-entropies (g, f) of rows left out, for penalties (g, p) and each fold.
 
-    Parameters
-    ----------
-    design : Design
-    penalties : array of shape (g, p)
-        Neighbours are best similar, strong ones first: on the host each fit starts from the last.
-        On an accelerator fits are done side by side in one program.
-    folds : integer array of shape (n,)
-        The fold that each row is left out of.
-    start : array of shape (p,)
+    Neighbouring penalties are best similar, strong ones first: on the host each fit starts from the
+    last. On an accelerator fits are done side by side in one program.
     """
     numbers = np.unique(folds)
     if jax.default_backend() == "cpu":

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
-from typing import Generic, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -40,26 +40,17 @@ class Design(NamedTuple, Generic[ArrayT]):
     """Rows, and what their logits depend on.
 
     The logits of a row are ``offset + W f + v x + (t . s) x``, elementwise in x, with parameters
-    W (k, m), v (k,) and t (r,) that are zero where the map changes nothing.
-
-    Attributes
-    ----------
-    offset : array of shape (n, k)
-    y : integer array of shape (n,)
-    weights : array of shape (n,)
-        Zero leaves a row out.
-    features : array of shape (n, m)
-        f above, at least a column of ones for an intercept.
-    x : array of shape (n, k) or None
-    shared : array of shape (n, r) or None
-        s above, common to all classes; needs ``x``.
+    W (k, m), v (k,) and t (r,) that are zero where the map changes nothing. A weight (n,) of zero
+    leaves a row out.
     """
 
     offset: ArrayT
     y: ArrayT
     weights: ArrayT
+    #: f above (n, m), at least a column of ones for an intercept.
     features: ArrayT
     x: ArrayT | None = None
+    #: s above (n, r), common to all classes; needs ``x``.
     shared: ArrayT | None = None
 
     @property
@@ -75,14 +66,8 @@ class Design(NamedTuple, Generic[ArrayT]):
 
     def each(self, function: Callable[[ArrayT], ArrayT]) -> Design[ArrayT]:
         """Return what a function makes of the arrays that there are."""
-        return Design(
-            function(self.offset),
-            function(self.y),
-            function(self.weights),
-            function(self.features),
-            None if self.x is None else function(self.x),
-            None if self.shared is None else function(self.shared),
-        )
+        found: list[Any] = [None if leaf is None else function(leaf) for leaf in self]
+        return Design(*found)
 
 
 class Parameters(NamedTuple, Generic[ArrayT]):

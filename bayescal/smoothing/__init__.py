@@ -3,13 +3,7 @@
 Every function takes arrays of any kind, computes in float64 and returns a new NumPy array.
 """
 
-from bayescal.smoothing._constant import constant_targets, platt_targets
-from bayescal.smoothing._network import network_instance_targets
-from bayescal.smoothing.instance import instance_targets
-
-__all__ = [
-    "constant_targets",
-    "instance_targets",
-    "network_instance_targets",
-    "platt_targets",
-]
+from bayescal.smoothing._constant import constant_targets as constant_targets
+from bayescal.smoothing._constant import platt_targets as platt_targets
+from bayescal.smoothing._network import network_instance_targets as network_instance_targets
+from bayescal.smoothing.instance import instance_targets as instance_targets

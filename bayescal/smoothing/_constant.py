@@ -8,8 +8,6 @@ from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_count, check_weights
 from bayescal.smoothing._inputs import check_smoothing, check_targets
 
-__all__ = ["constant_targets", "platt_targets", "smoothing_by_class"]
-
 
 def platt_targets(y: ArrayLike, sample_weight: ArrayLike | None = None) -> np.ndarray:
     r"""Platt's targets, which move further from 0 and 1 the fewer cases a class has.

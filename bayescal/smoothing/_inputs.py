@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import as_numpy, check_finite, check_labels
+from bayescal._core.checks import as_numpy, check_finite, check_labels, check_real
 
 Named = Literal["silverman", "scott", "cv"]
 RULES = ("silverman", "scott", "cv")
@@ -26,31 +26,30 @@ def check_targets(y: ArrayLike, classes: int) -> np.ndarray:
 
 def check_smoothing(smoothing: float) -> float:
     """Return a smoothing factor as a float in [0, 1)."""
-    number = _number(smoothing, "smoothing")
-    if not 0 <= number < 1:
-        raise ValueError(f"smoothing must lie in [0, 1), got {number:g}")
-    return number
+    check_real(smoothing, "smoothing")
+    if not 0 <= smoothing < 1:
+        raise ValueError(f"smoothing must lie in [0, 1), got {smoothing:g}")
+    return float(smoothing)
 
 
 def check_offset(offset: float) -> float:
     """Return an offset as a finite float of at least zero."""
-    number = _number(offset, "offset")
-    if not 0 <= number < math.inf:
-        raise ValueError(f"offset must be finite and not negative, got {number:g}")
-    return number
+    check_real(offset, "offset")
+    if not 0 <= offset < math.inf:
+        raise ValueError(f"offset must be finite and not negative, got {offset:g}")
+    return float(offset)
 
 
 def check_bandwidth(bandwidth: Named | float) -> Named | float:
     """Return the name of a rule, or a bandwidth factor as a positive float."""
-    wanted = "bandwidth must be 'silverman', 'scott', 'cv' or a positive number"
+    wanted = "'silverman', 'scott', 'cv' or a positive number"
     if isinstance(bandwidth, str):
         if bandwidth not in RULES:
-            raise ValueError(f"{wanted}, got {bandwidth!r}")
+            raise ValueError(f"bandwidth must be {wanted}, got {bandwidth!r}")
         return bandwidth
-    if isinstance(bandwidth, bool) or not isinstance(bandwidth, (int, float, np.number)):
-        raise TypeError(f"{wanted}, got {bandwidth!r}")
+    check_real(bandwidth, "bandwidth", wanted)
     if not 0 < bandwidth < math.inf:
-        raise ValueError(f"{wanted}, got {bandwidth:g}")
+        raise ValueError(f"bandwidth must be {wanted}, got {bandwidth:g}")
     return float(bandwidth)
 
 
@@ -63,18 +62,3 @@ def check_features(x: ArrayLike, n: int) -> np.ndarray:
         raise ValueError(f"x must have {n} rows to match y, got {len(array)}")
     check_finite(array, "x")
     return array.reshape(n, -1)
-
-
-def check_logits(logits: ArrayLike) -> np.ndarray:
-    """Return finite logits (n, k), k at least two, in float64."""
-    array = as_numpy(logits, "logits")
-    if array.ndim != 2 or array.shape[1] < 2:
-        raise ValueError(f"logits must have shape (n, k) with k at least 2, got {array.shape}")
-    check_finite(array, "logits")
-    return array.astype(np.float64)
-
-
-def _number(value: float, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    return float(value)

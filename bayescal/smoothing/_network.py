@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal.smoothing._inputs import check_logits, check_offset, check_smoothing, check_targets
-
-__all__ = ["network_instance_targets"]
+from bayescal._core.checks import as_numpy, check_finite
+from bayescal.smoothing._inputs import check_offset, check_smoothing, check_targets
 
 
 def network_instance_targets(
@@ -66,10 +65,14 @@ def network_instance_targets(
     [[0.85, 0.15, 0.0], [0.033, 0.033, 0.933]]
     """
     eps, offset = check_smoothing(smoothing), check_offset(offset)
-    logits = check_logits(logits)
-    y = check_targets(y, logits.shape[1])
-    if len(logits) != len(y):
-        raise ValueError(f"logits must have {len(y)} rows to match y, got {len(logits)}")
+    given = as_numpy(logits, "logits")
+    if given.ndim != 2 or given.shape[1] < 2:
+        raise ValueError(f"logits must have shape (n, k) with k at least 2, got {given.shape}")
+    check_finite(given, "logits")
+    y = check_targets(y, given.shape[1])
+    if len(given) != len(y):
+        raise ValueError(f"logits must have {len(y)} rows to match y, got {len(given)}")
+    logits = given.astype(np.float64)
     rows = np.arange(len(y))
     # Halves, whose difference does not overflow; only ratios matter.
     shifted = logits / 2 - logits.min(axis=1, keepdims=True) / 2 + offset / 2

@@ -1,5 +1,3 @@
 """Sweeps: methods compared on many data sets from known generative models."""
 
-from bayescal.sweeps._sweep import sweep
-
-__all__ = ["sweep"]
+from bayescal.sweeps._sweep import sweep as sweep

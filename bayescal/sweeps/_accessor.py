@@ -82,7 +82,7 @@ class SweepAccessor:
         name, values = self._metric(metric)
         some = values.sel(where).stack(case=[d for d in values.sel(where).dims if d != "method"])
         table = {str(m): some.sel({"method": m}).values for m in some.method.values}
-        lower = self._best(name) != "high"
+        lower = name not in METRICS or METRICS[name].best != "high"
         return compare(table, lower_is_better=lower, level=level, margin=margin)
 
     def plot_by_size(
@@ -122,10 +122,6 @@ class SweepAccessor:
         if name not in names:
             raise ValueError(f"metric must be one of {', '.join(names)}, got {name!r}")
         return name, self._dataset["value"].sel(metric=name, drop=True)
-
-    def _best(self, title: str) -> str | None:
-        found = METRICS.get(title)
-        return None if found is None else found.best
 
 
 def _cells(values: xr.DataArray) -> Iterator[tuple[str, xr.DataArray]]:

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import Array
 from bayescal._core.optimise import Status
 from bayescal._core.precision import float64
-from bayescal.sweeps._cells import Cell, fold_in_text, keys_of
-from bayescal.sweeps._data import draw_block
-from bayescal.sweeps._measure import measure
+from bayescal.metrics.inputs import Predictions
+from bayescal.metrics.registry import METRICS, Choices
+from bayescal.metrics.sums import Metric, compute
+from bayescal.sweeps._cells import Cell, draw_block, fold_in_text, keys_of
 from bayescal.sweeps._methods import Recipe
 
 #: Data sets of a block. Programs are compiled for this number, which may change results only in
 #: the last digits of float64.
 SIZE = 125
+#: Of probabilities, for metrics that take logarithms: log_loss itself is computed from log odds.
+_EPS = 0.0
 
 
 class Task(NamedTuple):
@@ -48,12 +54,6 @@ class Result(NamedTuple):
 
 def run_block(task: Task) -> Result:
     """Draw the data of a block, let each method learn and predict, and measure that."""
-    # The user's setting would change the random numbers, and workers do not know it.
-    with jax.threefry_partitionable(True):
-        return _run_block(task)
-
-
-def _run_block(task: Task) -> Result:
     seconds: defaultdict[str, float] = defaultdict(float)
     start = time.perf_counter()
 
@@ -63,22 +63,61 @@ def _run_block(task: Task) -> Result:
         seconds[stage] += now - start
         start = now
 
-    key = jax.random.wrap_key_data(jnp.asarray(task.key), impl=task.key_impl)
-    keys = keys_of(task.cell, key, task.first, task.size)
-    block = draw_block(task.cell, keys, task.wanted)
-    block.test_x.block_until_ready()
-    stop("data")
     values, status, shared = {}, {}, {}
-    draws = fold_in_text(key, f"draws {task.cell.sizes}")
-    for name, recipe in task.recipes.items():
-        found = recipe.answer(task.cell, block, draws, shared)
-        jax.block_until_ready(found.log_odds)
-        stop(name)
-        values[name] = measure(task.metrics, found.log_odds, block.test_y)
-        wrong = np.isnan(found.log_odds).any(axis=1)
-        status[name] = np.where(wrong, Status.INVALID, found.status).astype(np.int8)
-        stop("metrics")
+    # The user's setting would change the random numbers, and workers do not know it.
+    with jax.threefry_partitionable(True):
+        key = jax.random.wrap_key_data(jnp.asarray(task.key), impl=task.key_impl)
+        keys = keys_of(task.cell, key, task.first, task.size)
+        block = draw_block(task.cell, keys, task.wanted)
+        block.test_x.block_until_ready()
+        stop("data")
+        draws = fold_in_text(key, f"draws {task.cell.sizes}")
+        for name, recipe in task.recipes.items():
+            found = recipe.answer(task.cell, block, draws, shared)
+            jax.block_until_ready(found.log_odds)
+            stop(name)
+            values[name] = measure(task.metrics, found.log_odds, block.test_y)
+            wrong = np.isnan(found.log_odds).any(axis=1)
+            status[name] = np.where(wrong, Status.INVALID, found.status).astype(np.int8)
+            stop("metrics")
     return Result(values, status, dict(seconds))
+
+
+def make_metric(name: str, options: Mapping[str, object]) -> Metric:
+    """Return the metric of one column of probabilities."""
+    able = [key for key, each in METRICS.items() if each.make and "binary" in each.shapes]
+    if name not in able:
+        raise ValueError(f"metrics must be among {', '.join(able)}, got {name!r}")
+    make = METRICS[name].make
+    assert make is not None
+    return make(None, **options)
+
+
+def measure(chosen: Choices, log_odds: Array, y: np.ndarray) -> np.ndarray:
+    """Return metrics (b, metrics) of log odds (b, m) with labels (m,)."""
+    # Compiled programs are distinguished by the metrics.
+    made = tuple(
+        name if name == "log_loss" and not options else make_metric(name, options)
+        for name, options in chosen.values()
+    )
+    with float64():
+        return np.asarray(_measure(made, jnp.asarray(log_odds, float), jnp.asarray(y)))
+
+
+@partial(jax.jit, static_argnums=0)
+def _measure(made: tuple[Metric | str, ...], log_odds: jax.Array, y: jax.Array) -> jax.Array:
+    def one(own: jax.Array) -> jax.Array:
+        data = Predictions(jax.nn.sigmoid(own), y, jnp.ones(len(y)), _EPS)
+        values = [
+            jax.nn.softplus(jnp.where(y == 1, -own, own)).mean()
+            if isinstance(metric, str)
+            else jnp.asarray(compute(metric, data, jnp), float)
+            for metric in made
+        ]
+        # NaN lies in no bin, and would be no error there.
+        return jnp.where(jnp.isnan(own).any(), jnp.nan, jnp.stack(values))
+
+    return jax.lax.map(one, log_odds)
 
 
 def key_data(key: jax.Array) -> np.ndarray:

@@ -1,20 +1,20 @@
-"""Configurations of a sweep, and the random keys of their data sets."""
+"""Configurations of a sweep, the random keys of their data sets, and these, drawn at once."""
 
 from __future__ import annotations
 
 import hashlib
 import inspect
-import itertools
 import json
-from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.precision import float64
-from bayescal.models import Prior
-from bayescal.models.prior import is_distribution
+from bayescal.models import Family, Prior
+from bayescal.models.prior import draw, is_distribution
 from bayescal.sweeps._identity import digest_of_captured
 
 #: Attributes of distributions that are made of others.
@@ -49,8 +49,13 @@ class Keys(NamedTuple):
 def digest_of(prior: Prior) -> str:
     """Return a digest of all that a prior is made of, the same in every process."""
     facts = [type(prior.family).__name__, *prior.family.parameters, _described(prior.values)]
-    if prior.model is not None:
-        facts += [_source(prior.model), digest_of_captured(prior.model)]
+    model = prior.model
+    if model is not None:
+        try:
+            source = inspect.getsource(model)
+        except (OSError, TypeError):
+            source = f"{model.__module__}.{getattr(model, '__qualname__', '')}"
+        facts += [source, digest_of_captured(model)]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
@@ -71,13 +76,6 @@ def _described(value: Any) -> object:
     if hasattr(value, "tree_flatten"):
         return [type(value).__name__, [_described(leaf) for leaf in jax.tree.leaves(value)]]
     return np.asarray(value, np.float64).tolist()
-
-
-def _source(function: Callable[..., object]) -> str:
-    try:
-        return inspect.getsource(function)
-    except (OSError, TypeError):
-        return f"{function.__module__}.{getattr(function, '__qualname__', '')}"
 
 
 def keys_of(cell: Cell, key: jax.Array, first: int, count: int) -> Keys:
@@ -108,14 +106,53 @@ def class_counts(n: int, ratio: float) -> tuple[int, int]:
     return n - ones, ones
 
 
-def as_cells(
-    priors: dict[str, Prior], n_train: list[int], class_ratio: list[float], n_test: int
-) -> dict[tuple[str, int, float], Cell]:
-    """Return all combinations."""
-    return {
-        (name, n, ratio): Cell(priors[name], n, ratio, n_test)
-        for name, n, ratio in itertools.product(priors, n_train, class_ratio)
-    }
+class Block(NamedTuple):
+    """Some data sets of a configuration: scores (b, n) and (b, m), labels (n,) and (m,).
+
+    All have the same labels: class counts are fixed, and the rows of a class exchangeable. Of the
+    data sets the first ``wanted`` count; the others only fill the block.
+    """
+
+    x: jax.Array
+    y: np.ndarray
+    test_x: jax.Array
+    test_y: np.ndarray
+    #: Arrays (b, ...) that the data were drawn with.
+    parameters: dict[str, jax.Array]
+    wanted: int
+
+
+def draw_block(cell: Cell, keys: Keys, wanted: int | None = None) -> Block:
+    """Draw a data set for each of the keys, which alone decide about it."""
+    y = _labels(*class_counts(cell.n_train, cell.class_ratio))
+    test_y = _labels(*class_counts(cell.n_test, 0.5))
+    with float64():
+        parameters = _parameters(cell.prior, keys.parameters)
+        x = _observe(cell.prior.family, parameters, keys.train, jnp.asarray(y))
+        test_x = _observe(cell.prior.family, parameters, keys.test, jnp.asarray(test_y))
+    return Block(x, y, test_x, test_y, parameters, len(x) if wanted is None else wanted)
+
+
+def _labels(zeros: int, ones: int) -> np.ndarray:
+    return np.repeat([0, 1], [zeros, ones])
+
+
+@jax.jit
+def _parameters(prior: Prior, keys: jax.Array) -> dict[str, jax.Array]:
+    def one(key: jax.Array) -> dict[str, jax.Array]:
+        return {name: value[0] for name, value in draw(prior, key, 1)[0].items()}
+
+    return jax.vmap(one)(keys)
+
+
+@partial(jax.jit, static_argnums=0)
+def _observe(
+    family: Family, parameters: dict[str, jax.Array], keys: jax.Array, y: jax.Array
+) -> jax.Array:
+    def one(item: tuple[dict[str, jax.Array], jax.Array]) -> jax.Array:
+        return family.sample(item[0], y, item[1])
+
+    return jax.lax.map(one, (parameters, keys))
 
 
 def describe(value: object) -> object:

@@ -19,21 +19,27 @@ from bayescal._core.precision import float64
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning, ignored
 from bayescal.models import Family, Prior
 from bayescal.posterior import posterior
-from bayescal.sweeps._cells import Cell, describe, digest_of
-from bayescal.sweeps._data import Block
+from bayescal.regression.cross_validation import Grid, choose
+from bayescal.regression.fit import fit_many
+from bayescal.regression.method import CAUCHY, INTERCEPT, SMOOTHINGS, STRENGTHS
+from bayescal.regression.objective import Regression
+from bayescal.smoothing import platt_targets
+from bayescal.smoothing.instance import batched_instance_targets
+from bayescal.sweeps._cells import Block, Cell, describe, digest_of
 from bayescal.sweeps._identity import digest_of_function
-from bayescal.sweeps._logistic import fit_lines
 
 LOGISTIC = "normal", "platt", "smoothed", "L1", "L2", "ibls", "cauchy_map"
 INFORMED = "predictive", "preds", "coeffs", "map"
 OPTIMAL = "optimal"
+#: Of the cross-validated methods.
+FOLDS = 10
 
 
 class Answer(NamedTuple):
     """Log odds (b, m) of the test points of a block of data sets, and a ``Status`` (b,) each."""
 
     log_odds: Array
-    status: np.ndarray
+    status: np.ndarray | Status = Status.CONVERGED
 
 
 class Recipe(ABC):
@@ -104,7 +110,7 @@ class Informed(Recipe):
                 shared[place] = posterior(prior, data, **options)
             with float64():
                 found = shared[place].predict(block.test_x, method=self.method)
-        return Answer(found.log_odds, _no_status(block))
+        return Answer(found.log_odds)
 
 
 @dataclass(frozen=True)
@@ -118,7 +124,7 @@ class Optimal(Recipe):
     def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[object, Any]) -> Answer:
         with float64():
             log_odds = _known(cell.prior.family, block.parameters, block.test_x)
-        return Answer(log_odds, _no_status(block))
+        return Answer(log_odds)
 
 
 class Estimator(Recipe):
@@ -173,7 +179,70 @@ class Function(Recipe):
             )
         log_odds = np.zeros(test.shape)
         log_odds[: block.wanted] = found
-        return Answer(log_odds, _no_status(block))
+        return Answer(log_odds)
+
+
+class Lines(NamedTuple):
+    """Log odds intercept + slope x, and the status of each fit; all of shape (b,)."""
+
+    intercept: jax.Array
+    slope: jax.Array
+    status: jax.Array
+
+
+def fit_lines(name: str, x: jax.Array, y: np.ndarray) -> Lines:
+    """Fit a preset of logistic regression to scores (b, n), all with the labels (n,)."""
+    with float64():
+        if name in ("smoothed", "L1", "L2"):
+            # Classes are spread evenly over folds: rows of a class are in any order.
+            folds = jnp.arange(len(y)) % FOLDS
+            return _cross_validated(x, jnp.asarray(y, float), _grid(name, y), folds, name == "L1")
+        scores, mean, scale = _standardise(x) if name == "cauchy_map" else (x, 0.0, 1.0)
+        if name == "ibls":
+            labels = jnp.broadcast_to(jnp.asarray(y), x.shape)
+            targets = _instance(x[..., None], labels, jnp.ones(x.shape))
+        else:
+            own = platt_targets(y) if name == "platt" else y.astype(float)
+            targets = jnp.broadcast_to(jnp.asarray(own), x.shape)
+        zero = jnp.zeros(len(x))
+        problem = Regression(scores[..., None], targets, jnp.ones(x.shape), zero, zero)
+        if name == "cauchy_map":
+            problem = problem._replace(prior=CAUCHY, intercept_prior=INTERCEPT)
+        found = fit_many(problem)
+        slope = found.coef[:, 0] / scale
+        return Lines(found.intercept - slope * mean, slope, found.status)
+
+
+def _grid(name: str, y: np.ndarray) -> Grid:
+    if name == "smoothed":
+        zero = jnp.zeros(len(SMOOTHINGS))
+        return Grid(jnp.asarray(y + SMOOTHINGS[:, None] * (1.0 - 2 * y)), zero, zero)
+    strengths, zero = jnp.asarray(STRENGTHS), jnp.zeros(len(STRENGTHS))
+    targets = jnp.asarray(y, float)[None]
+    return Grid(targets, strengths, zero) if name == "L1" else Grid(targets, zero, strengths)
+
+
+@partial(jax.jit, static_argnames="lasso")
+def _cross_validated(x: jax.Array, y: jax.Array, grid: Grid, fold: jax.Array, lasso: bool) -> Lines:
+    def one(own: jax.Array) -> Lines:
+        found = choose(own[:, None], y, jnp.ones(len(own)), fold, grid, FOLDS, lasso).fit
+        return Lines(found.intercept[0], found.coef[0, 0], found.status[0])
+
+    return jax.lax.map(one, x)
+
+
+@jax.jit
+def _instance(x: jax.Array, y: jax.Array, weights: jax.Array) -> jax.Array:
+    return batched_instance_targets(x, y, weights, jnp.zeros(()), "silverman", "pooled")
+
+
+@jax.jit
+def _standardise(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return scores with mean 0 and standard deviation 1/2, and what makes them so."""
+    mean = x.mean(axis=1)
+    scale = 2 * x.std(axis=1)
+    scale = jnp.where(scale > 0, scale, 1)
+    return (x - mean[:, None]) / scale[:, None], mean, scale
 
 
 def as_recipes(methods: Sequence[object] | Mapping[str, object]) -> dict[str, Recipe]:
@@ -217,10 +286,6 @@ def _as_recipe(method: Any) -> Recipe:
         "a method must be a name, options of informed predictions, a prior, an estimator or a "
         f"function, got {type(method).__name__}"
     )
-
-
-def _no_status(block: Block) -> np.ndarray:
-    return np.full(len(block.x), int(Status.CONVERGED))
 
 
 def _seeded(model: Any, x: np.ndarray) -> Any:

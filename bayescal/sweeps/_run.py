@@ -70,9 +70,13 @@ class Run:
         """Compute what the store does not hold; errors are those of :func:`bayescal.sweep`."""
         todo = []
         for number, block in enumerate(self._blocks):
-            task = self._task(block, self._recall(block, store))
+            recipes = {name: self._recipes[name] for name in self._recall(block, store)}
             # Processes of one computation share the work by turns.
-            if task.recipes and number % jax.process_count() == jax.process_index():
+            if recipes and number % jax.process_count() == jax.process_index():
+                _, cell, first = block
+                wanted = min(SIZE, self._num_datasets - first)
+                key = self._key, self._key_impl
+                task = Task(cell, *key, first, SIZE, wanted, recipes, self._metrics)
                 todo.append((block, task))
         _check(executor, [task for _, task in todo])
         if todo and store is not None:
@@ -92,25 +96,16 @@ class Run:
                     if report:
                         report(f"{block[0]}", done, total)
             except BaseException as error:
-                self._abandon(waiting, None if isinstance(error, OSError) else store)
+                # What has not begun is cancelled, but what has ended well is kept.
+                for future, block in waiting.items():
+                    if not future.cancel() and future.done() and not future.exception():
+                        kept_in = None if isinstance(error, OSError) else store
+                        self._keep(block, future.result(), kept_in)
                 if _is_lost(error, executor):
                     raise BrokenExecutor(_remedy(error, store)) from error
                 raise
         if jax.process_count() > 1:
             self._gather()
-
-    def _abandon(self, waiting: Mapping[Future[Result], _Block], store: Store | None) -> None:
-        """Cancel what has not begun, but keep what has ended well."""
-        for future, block in waiting.items():
-            if not future.cancel() and future.done() and not future.exception():
-                self._keep(block, future.result(), store)
-
-    def _task(self, block: _Block, missing: Sequence[str]) -> Task:
-        _, cell, first = block
-        recipes = {name: self._recipes[name] for name in missing}
-        wanted = min(SIZE, self._num_datasets - first)
-        key = self._key, self._key_impl
-        return Task(cell, *key, first, SIZE, wanted, recipes, self._metrics)
 
     def _recall(self, block: _Block, store: Store | None) -> list[str]:
         """Take what the store has of a block; return the methods it lacks."""

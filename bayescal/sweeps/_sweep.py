@@ -19,17 +19,14 @@ from bayescal._core.checks import check_count
 from bayescal._core.keys import as_key
 from bayescal.metrics.registry import Choices, choose_metrics
 from bayescal.models import Prior
-from bayescal.sweeps._block import key_data
-from bayescal.sweeps._cells import Cell, as_cells, digest_of
-from bayescal.sweeps._measure import make_metric
+from bayescal.sweeps._block import key_data, make_metric
+from bayescal.sweeps._cells import Cell, digest_of
 from bayescal.sweeps._methods import as_recipes
-from bayescal.sweeps._run import Name, Report, Run
+from bayescal.sweeps._run import Report, Run
 from bayescal.sweeps._store import Store
 
 if TYPE_CHECKING:
     import xarray as xr
-
-__all__ = ["sweep"]
 
 METHODS = "normal", "platt", "ibls", "cauchy_map", "preds", "predictive"
 METRICS = {"log_loss": ("log_loss", {}), "ece": ("ece", {"bins": 10})}
@@ -157,6 +154,10 @@ def sweep(
     >>> bool((loss.sel({"method": "platt"}) > loss.sel({"method": "optimal"})).all())
     True
     """
+    import xarray as xr
+
+    from bayescal.sweeps import _accessor
+
     named = _priors(priors)
     sizes = _settings(n_train, "n_train", int)
     ratios = _settings(class_ratio, "class_ratio", float)
@@ -171,8 +172,11 @@ def sweep(
     if n_test < 2:
         raise ValueError(f"n_test must be at least 2, got {n_test}")
     seed = as_key(key)
-    cells = as_cells(named, sizes, ratios, n_test)
-    run = Run(cells, recipes, chosen, num_datasets, seed)
+    cells = {
+        (name, n, ratio): Cell(named[name], n, ratio, n_test)
+        for name, n, ratio in itertools.product(named, sizes, ratios)
+    }
+    run, device = Run(cells, recipes, chosen, num_datasets, seed), jax.devices()[0]
     with _showing(progress) as report:
         run.finish(executor, None if store is None else Store(store), report)
     coordinates = {
@@ -184,29 +188,18 @@ def sweep(
         "metric": list(chosen),
     }
     about = {
-        **_about(seed),
+        **{name: version(name) for name in ("bayescal", "jax", "numpy", "numpyro")},
+        "device": f"{device.platform} {device.device_kind}",
+        "key": key_data(seed).tolist(),
         "n_test": n_test,
         "priors": json.dumps({name: repr(prior) for name, prior in named.items()}),
         "methods": json.dumps({name: recipe.identity for name, recipe in recipes.items()}),
         "metrics": json.dumps({name: repr(each) for name, each in chosen.items()}),
         "seconds": json.dumps({name: round(s, 3) for name, s in run.seconds.items()}),
     }
-    return _dataset(run, cells, coordinates, about)
-
-
-def _dataset(
-    run: Run,
-    cells: Mapping[Name, Cell],
-    coordinates: Mapping[str, Sequence[Any]],
-    about: dict[str, object],
-) -> xr.Dataset:
-    import xarray as xr
-
-    from bayescal.sweeps import _accessor
-
     assert _accessor  # registers ``.bayescal``
     dims, shape = list(coordinates), [len(each) for each in coordinates.values()]
-    pairs = list(itertools.product(cells, coordinates["method"]))
+    pairs = list(itertools.product(cells, recipes))
     values = np.stack([run.values[cell][method] for cell, method in pairs]).reshape(shape)
     status = np.stack([run.status[cell][method] for cell, method in pairs]).reshape(shape[:-1])
     variables = {"value": (dims, values), "status": (dims[:-1], status)}
@@ -244,15 +237,6 @@ def _settings(value: ArrayLike, name: str, number: type) -> list[Any]:
     if len(set(found)) < len(found):
         raise ValueError(f"{name} must hold different numbers, got {value!r}")
     return found
-
-
-def _about(key: jax.Array) -> dict[str, object]:
-    device = jax.devices()[0]
-    return {
-        **{name: version(name) for name in ("bayescal", "jax", "numpy", "numpyro")},
-        "device": f"{device.platform} {device.device_kind}",
-        "key": key_data(key).tolist(),
-    }
 
 
 @contextlib.contextmanager

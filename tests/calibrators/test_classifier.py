@@ -118,7 +118,9 @@ def test_weights_reach_classifier_and_calibrator(table: Any) -> None:
         model.estimators_[0].theta_, GaussianNB().fit(X, y, w).theta_, rtol=1e-12
     )
     # A classifier without weights is fitted without.
-    bc.CalibratedClassifier(KNeighborsClassifier(), bc.Beta(), cv=3).fit(X, y, sample_weight=w)
+    model = bc.CalibratedClassifier(KNeighborsClassifier(), bc.Beta(), cv=3)
+    with pytest.warns(UserWarning, match=r"KNeighborsClassifier\.fit takes no sample_weight"):
+        model.fit(X, y, sample_weight=w)
 
 
 def test_metadata_routing(table: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from bayescal.calibrators import Forest, _trees
 from bayescal.calibrators._neighbors import distinct_rows
-from bayescal.calibrators._order import canonical_order
+from bayescal.calibrators._ranking import canonical_order
 from tests.calibrators.brute import example, finish, folds_of, log_loss, values
 
 

@@ -109,7 +109,9 @@ def test_cross_validation_done_by_hand(preset: str) -> None:
                 )
             else:
                 options = {"l1_ratio": 1.0, "solver": "saga"} if preset == "L1" else {}
-                theirs = Plain(C=1 / grid[row], tol=1e-10, max_iter=100_000, **options)
+                theirs = Plain(
+                    C=1 / grid[row], tol=1e-10, max_iter=100_000, random_state=0, **options
+                )
                 theirs.fit(rows, t)
             p = theirs.predict_proba(x[held])[:, 1]
             expected = -np.mean(np.log(np.where(y[held] == 1, p, 1 - p)))

@@ -11,7 +11,7 @@ from scipy.special import logsumexp, softmax
 from bayescal import metrics
 from bayescal._core.optimise import Status
 from bayescal.calibrators import EnsembleTemperature, Temperature
-from bayescal.calibrators._adaptive import best_inverse_temperature, equal_mass_error
+from bayescal.calibrators._binwise import best_inverse_temperature, equal_mass_error
 from bayescal.calibrators._mixture import best_mixture
 from bayescal.calibrators._parametric import Inference
 from bayescal.calibrators.temperature import fit_inverse_temperature

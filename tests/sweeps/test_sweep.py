@@ -19,8 +19,7 @@ from bayescal._core.keys import as_key
 from bayescal._core.precision import float64
 from bayescal.datasets import synthetic
 from bayescal.sweeps import _run
-from bayescal.sweeps._cells import Cell, class_counts, digest_of, keys_of
-from bayescal.sweeps._data import draw_block
+from bayescal.sweeps._cells import Cell, class_counts, digest_of, draw_block, keys_of
 
 WIDE = bc.GaussianPrior(mu0=dist.Uniform(-1, 0), mu1=dist.Uniform(0, 1), sigma=1.0)
 FAR = bc.GaussianPrior(mu0=dist.Uniform(-2.5, 0), mu1=dist.Uniform(0.5, 2.5), sigma=1.0)
@@ -59,7 +58,7 @@ def test_cross_validated_regressions_reach_the_optimum(name: str) -> None:
     from scipy.optimize import minimize
 
     from bayescal.regression.method import SMOOTHINGS, STRENGTHS
-    from bayescal.sweeps._logistic import fit_lines
+    from bayescal.sweeps._methods import fit_lines
 
     x, y, *_ = data_of(Cell(WIDE, 40, 0.5, 10), 3)
     with float64():

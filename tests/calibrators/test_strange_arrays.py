@@ -1,0 +1,154 @@
+"""Arrays that hide, lack or cannot hold what a calibrator needs: what is said, or comes out."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+
+import bayescal as bc
+from bayescal import metrics
+from tests.calibrators.cases import find
+
+Array = np.ndarray
+DEFAULTS: list[Any] = [cls() for cls in find()]
+SEVERAL = [bc.Temperature(), bc.Vector(), bc.Dirichlet(), bc.OneVsRest(), bc.Auto()]
+BINARY = [bc.Beta(), bc.Spline(), bc.Isotonic(), bc.Auto()]
+
+
+def name(value: Any) -> str:
+    return type(value).__name__
+
+
+def data(k: int = 2, n: int = 60) -> tuple[Array, Array]:
+    """Return probabilities (n,) or (n, k), and labels of which all are there."""
+    rng = np.random.default_rng(k)
+    p = rng.dirichlet(np.full(k, 0.7), n)
+    y = (rng.random((n, 1)) > p.cumsum(axis=1)).sum(axis=1).clip(0, k - 1)
+    y[:k] = np.arange(k)
+    return (p[:, 1] if k == 2 else p), y
+
+
+@pytest.mark.parametrize("calibrator", DEFAULTS, ids=name)
+def test_masked_arrays_are_refused(calibrator: Any) -> None:
+    p, y = data(2 if calibrator.binary else 3)
+    mask = np.arange(len(p)) < 3
+    wide = np.broadcast_to(mask.reshape(-1, *[1] * (p.ndim - 1)), p.shape)
+    hidden = np.ma.array(p, mask=wide), np.ma.array(y, mask=mask)
+    for own, arguments in (
+        ("scores", (hidden[0], y)),
+        ("y", (p, hidden[1])),
+        ("sample_weight", (p, y, np.ma.array(np.ones(len(y)), mask=mask))),
+    ):
+        with pytest.raises(ValueError, match=rf"{own} must not be masked, got \d+ masked values"):
+            calibrator.fit(*arguments)
+
+
+def test_masked_arrays_are_refused_by_metrics_and_classifiers() -> None:
+    p, y = data()
+    hidden = np.ma.array(p, mask=p > 0.5)
+    labels = np.ma.array(y, mask=p > 0.5)
+    for probs, truth, weights in ((hidden, y, None), (p, labels, None), (p, y, hidden)):
+        with pytest.raises(ValueError, match="must not be masked"):
+            metrics.log_loss(probs, truth, weights=weights)
+    with pytest.raises(ValueError, match="y must not be masked"):
+        bc.CalibratedClassifier().fit(p[:, None], labels)
+    whole = np.ma.array(p, mask=False)
+    assert metrics.log_loss(whole, y) == metrics.log_loss(p, y)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16])
+@pytest.mark.parametrize("calibrator", SEVERAL, ids=name)
+def test_probabilities_of_half_precision(calibrator: Any, dtype: Any) -> None:
+    """They are rounded numbers in float64, whose rows are divided by their sums."""
+    p, y = data(4)
+    rounded = p.astype(dtype)
+    assert np.abs(rounded.astype(float).sum(axis=1) - 1).max() > 1e-4
+    exact = rounded.astype(float) / rounded.astype(float).sum(axis=1, keepdims=True)
+    expected = calibrator.fit(exact, y).predict_proba(exact)
+    found = calibrator.fit(rounded, y).predict_proba(rounded)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    with pytest.raises(ValueError, match="rows that sum to one"):
+        calibrator.fit((p * 0.9).astype(dtype), y)
+
+
+def test_many_classes_of_half_precision() -> None:
+    p, y = data(100, 300)
+    rounded = p.astype(jnp.bfloat16)
+    assert np.abs(rounded.astype(float).sum(axis=1) - 1).max() > 1e-3
+    probs = bc.Temperature().fit(rounded, y).predict_proba(rounded)
+    np.testing.assert_allclose(probs.sum(axis=1), 1, rtol=1e-12)
+
+
+@pytest.mark.parametrize("calibrator", SEVERAL, ids=name)
+@pytest.mark.parametrize("kind", ["object", "nullable"])
+def test_object_and_nullable_columns(calibrator: Any, kind: str) -> None:
+    p, y = data(3)
+    given = p.astype(object) if kind == "object" else pd.DataFrame(p).astype("Float64")
+    expected = calibrator.fit(p, y).predict_proba(p)
+    np.testing.assert_array_equal(calibrator.fit(given, y).predict_proba(given), expected)
+
+
+MISSING: list[Any] = [
+    [0, 1, None] * 20,
+    np.array([0.0, 1.0, np.nan] * 20),
+    np.array(["a", "b", np.nan] * 20, object),
+    pd.array([0, 1, None] * 20, dtype="Int64"),
+]
+
+
+@pytest.mark.parametrize("labels", MISSING, ids=["None", "NaN", "text", "nullable"])
+@pytest.mark.parametrize("calibrator", [*BINARY, bc.CalibratedClassifier()], ids=name)
+def test_missing_labels_are_named_with_their_row(calibrator: Any, labels: Any) -> None:
+    p, _ = data()
+    with pytest.raises(ValueError, match=r"y must not have missing labels, got .* in row 2 \(20"):
+        calibrator.fit(p[:, None], labels)
+
+
+@pytest.mark.parametrize("calibrator", DEFAULTS, ids=name)
+def test_scores_that_are_nan_are_named_with_their_row(calibrator: Any) -> None:
+    p, y = data(2 if calibrator.binary else 3)
+    p[7] = np.nan
+    position = "7" if calibrator.binary else r"\(7, 0\)"
+    with pytest.raises(ValueError, match=f"scores must be finite, got NaN at position {position}"):
+        calibrator.fit(p, y)
+
+
+def test_dates_are_no_numbers() -> None:
+    with pytest.raises(TypeError, match="scores must be numeric, got dtype datetime64"):
+        bc.Beta().fit(np.full(4, np.datetime64("2020-01-01")), [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize("calibrator", BINARY, ids=name)
+def test_weights_of_any_size(calibrator: Any) -> None:
+    """Beyond 1e50 and 1e-12 all are the same to a fit, of whatever prior."""
+    p, y = data()
+    ones = np.ones(len(y))
+    for one, other in ((1e300, 1e30), (1e-300, 1e-12)):
+        parts = [calibrator.fit(p, y, size * ones).predict_proba(p) for size in (one, other)]
+        assert np.isfinite(parts[0]).all()
+        np.testing.assert_allclose(parts[0], parts[1], atol=1e-6)
+
+
+def test_metrics_of_weights_of_any_size() -> None:
+    p, y = data(3)
+    ones = np.ones(len(y))
+    for size, other in ((1e300, 1e20), (1e-300, 1e-10)):
+        for metric in (metrics.skce, metrics.ece, metrics.log_loss, metrics.brier_score):
+            expected = metric(p, y, weights=other * ones)
+            assert metric(p, y, weights=size * ones) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("cls", [bc.Temperature, bc.Vector, bc.Matrix, bc.Dirichlet, bc.Auto])
+def test_logits_of_any_size(cls: Any) -> None:
+    p, y = data(3)
+    z = np.log(p)
+    z[0] = [1e308, -1e308, 0.0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of fits without an optimum
+        probs = cls(inputs="logits").fit(z, y).predict_proba(z)
+    np.testing.assert_allclose(probs.sum(axis=1), 1, rtol=1e-12)

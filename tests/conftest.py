@@ -90,9 +90,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         end(f"{', '.join(absent)} is not installed (see the dependency group parity)")
 
 
-@pytest.hookimpl(trylast=True)  # After tests were left out by their markers.
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with the files of most slow tests: no process is left with a long one at the end."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Iterator[None]:
+    """Begin with the files of most slow tests: no process is left with a long one at the end.
+
+    Examples of the studies are slow.
+    """
+    for item in items:
+        if item.path.is_relative_to(ROOT / "benchmarks"):
+            item.add_marker("slow")
+    yield  # Tests are left out by their markers.
     if config.getoption("--one-case"):
         cases = defaultdict(list)
         for item in items:

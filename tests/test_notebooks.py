@@ -94,6 +94,7 @@ def test_shown_copy_is_complete_and_small(path: Path) -> None:
     assert not re.search(r"(?<![\w.])/(root|home|tmp|work|Users)/", text)
 
 
+@pytest.mark.slow
 def test_failing_cell_and_warning_are_seen(tmp_path: Path) -> None:
     source = tmp_path / "example.py"
     source.write_text("# %%\nimport warnings\n\nwarnings.warn('look out')\n")

@@ -37,7 +37,9 @@ def optimal_log_odds(data: synthetic.SyntheticData) -> np.ndarray:
     return (mu1 - mu0) * (true_points(data) - (mu0 + mu1) / 2)
 
 
-@pytest.mark.parametrize("name", OPTIMUM)
+@pytest.mark.parametrize(
+    "name", ["a", "b", *(pytest.param(name, marks=pytest.mark.slow) for name in "cde")]
+)
 def test_bayes_optimal_loss(name: str) -> None:
     prior = synthetic.experiments()[name]
     assert synthetic.bayes_optimal_log_loss(prior) == pytest.approx(OPTIMUM[name], abs=5e-5)

@@ -8,8 +8,10 @@ with JAX, which maps the same code over data sets.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from bayescal._core.optimise import Status, iterate
@@ -34,6 +36,7 @@ LINEAR = 8
 _FIRST, _SECOND = np.triu_indices(COLUMNS)
 _PAIR = np.zeros((COLUMNS, COLUMNS), int)
 _PAIR[_FIRST, _SECOND] = _PAIR[_SECOND, _FIRST] = np.arange(len(_FIRST))
+_DIAGONAL = _PAIR.diagonal()
 _MOST, _POLISHED = 60, 6
 #: The weight of rows up to which single precision tells curvatures beside those of the priors.
 _LIGHT = 1e5
@@ -105,11 +108,33 @@ class Fitted(NamedTuple):
 def fit(points: Points, xp: Any = np, rough: Points | None = None) -> Fitted:
     """Fit all regressions. O(n) time and memory for the given number of them.
 
-    On the host the fit may begin with fewer points that stand for the others.
+    On the host the fit of many may begin with fewer points that stand for the others, and two
+    threads share the scales.
     """
-    dtype = points.z.dtype
     center, spread = find_scale(*points[:3], xp)
-    u = center + spread * xp.asarray(STEPS, dtype)
+    u = center + spread * xp.asarray(STEPS, points.z.dtype)
+    if rough is None:
+        return _fit_at(u, points, xp)
+
+    def part(u: np.ndarray) -> Fitted:
+        with np.errstate(under="ignore"):
+            return _fit_at(u, points, xp, rough)
+
+    # Two parts whatever the machine has: each stops when its own regressions have converged.
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(part, np.array_split(u, 2))
+    parts = jax.tree.map(_join, first, second)
+    return parts._replace(decrement=max(first.decrement, second.decrement))
+
+
+def _join(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Join parts by their scales; what has no scale is that of both."""
+    return np.concatenate([first, second]) if np.ndim(first) else first
+
+
+def _fit_at(u: Any, points: Points, xp: Any, rough: Points | None = None) -> Fitted:
+    """Fit the regressions at logarithms ``u`` (s,) of the inverse temperature."""
+    dtype = points.z.dtype
     basis = _make_basis(points, xp.exp(u), xp)
     z = basis.inducing
     kernel = _matern((z[:, :, None] - z[:, None, :])[:, None], basis.length, xp)
@@ -262,15 +287,14 @@ def _pairs(features: Any, total: Any, xp: Any) -> Any:
 
 def _hessian(problem: _Problem, curvature: Any, pairs: Any, xp: Any) -> Any:
     """Return matrices (s, 2, 10, 17, 17)."""
-    amplitude, precision = problem.amplitude, problem.precision
-    outer = amplitude[..., :, None] * amplitude[..., None, :]
-    eye = xp.eye(COLUMNS, dtype=amplitude.dtype)
-    sums = curvature.astype(pairs.dtype) @ xp.swapaxes(pairs, -1, -2)
-    matrix = sums[..., _PAIR].astype(amplitude.dtype) * outer
+    amplitude, dtype = problem.amplitude, problem.amplitude.dtype
+    sums = (curvature.astype(pairs.dtype) @ xp.swapaxes(pairs, -1, -2)).astype(dtype)
+    sums = sums * (amplitude[..., _FIRST] * amplitude[..., _SECOND])
     # Rounding of what is huge must not hide that the rest is positive.
-    most = xp.max(xp.diagonal(matrix, axis1=-2, axis2=-1), axis=-1)
-    ridge = precision + 4 * float(np.finfo(amplitude.dtype).eps) * most[..., None]
-    return matrix + ridge[..., None] * eye
+    most = xp.max(sums[..., _DIAGONAL], axis=-1, keepdims=True)
+    ridge = problem.precision + 4 * float(np.finfo(dtype).eps) * most
+    sums = sums + ridge @ xp.eye(len(_FIRST), dtype=dtype)[_DIAGONAL]
+    return xp.take(sums, _PAIR, axis=-1)
 
 
 def _polish(problem: _Problem, found: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:

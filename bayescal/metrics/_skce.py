@@ -190,7 +190,9 @@ class KernelError(DirectMetric):
             near[:, : last - first] /= 2
             return 2 * ((near @ factors[first:]) * factors[first:last]).sum(axis=0)
 
-        return sum(over_pairs(probs, self.distance, one, _TALL), np.zeros(factors.shape[1]))
+        count = factors.shape[1]
+        size = _TALL if count > 8 else None
+        return sum(over_pairs(probs, self.distance, one, size), np.zeros(count))
 
     def similarity(self, gaps: A, xp: ModuleType) -> A:
         """Return the kernel at given distances."""

@@ -141,10 +141,17 @@ def test_very_many_scores_are_as_good_as_each_alone(n: int, spread: float) -> No
     )
     np.testing.assert_allclose(together, np.concatenate(alone), atol=1e-6)
     np.testing.assert_array_equal(at, own)
-    if (n, spread) == (12, 1.0):
-        ends = np.stack(method._ends(state, at, 0.9))
-        few = np.stack(method._ends(state, at[:500], 0.9))
-        np.testing.assert_allclose(ends[:, :500], few, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_very_many_intervals_are_as_good_as_each_alone() -> None:
+    rng = np.random.default_rng(12)
+    z, at = rng.standard_t(2, 12), 1.5 + rng.standard_t(2, 40_000)
+    method = AveragedBeta(inputs="logits").fit(z, rng.random(12) < expit(np.sin(z) + z / 3))
+    for end, few in zip(
+        method.predict_interval(at), method.predict_interval(at[:500]), strict=True
+    ):
+        np.testing.assert_allclose(end[:500], few, atol=1e-5)
 
 
 def test_few_rows_change_little() -> None:

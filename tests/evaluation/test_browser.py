@@ -12,6 +12,8 @@ import pytest
 
 import bayescal
 
+pytestmark = pytest.mark.slow
+
 EVIL = "<script>document.title = 'broken'</script>"
 SWITCHES = (
     "--headless=new",

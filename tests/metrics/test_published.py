@@ -84,9 +84,8 @@ def test_loss_gap_as_published(load: Load) -> None:
     assert abs(np.mean(gaps) - 0.030) < 3 * np.sqrt(2) * error + 0.0005
 
 
-@pytest.mark.parametrize(
-    "model", ["densenet121", pytest.param("densenet161", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["densenet121", "densenet161"])
 def test_kernel_errors_as_published(load: Load, shared_data: Path, model: str) -> None:
     """Widmann et al. (2019); here probabilities have single precision."""
     probs, y = load(f"widmann_{model}_c10")

@@ -253,6 +253,7 @@ def test_further_methods_are_added(folder: Path, tmp_path: Path, counted: list) 
     assert len(counted) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such signal")
 def test_killed_process_leaves_parts_that_serve(
     folder: Path, tmp_path: Path, counted: list

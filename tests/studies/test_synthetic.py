@@ -183,6 +183,7 @@ def test_equal_configurations_share_their_data(tmp_path: Path) -> None:
     assert found["pictures"] == found["conclusions"] == []
 
 
+@pytest.mark.slow
 def test_published_figures_and_the_impossible_ones() -> None:
     for table in TABLE_6.values():
         assert list(table) == list("abcde")
@@ -224,6 +225,7 @@ def test_ranks_and_groups() -> None:
     assert rank(values, ["preds"], "ece") is None
 
 
+@pytest.mark.slow
 def test_conclusions_follow_the_figures() -> None:
     chosen, values, status = drawn(count=60)
     order = [*INFORMED, "ibls", "platt", "smoothed", "L1", "L2", "cauchy_map", "normal"]

@@ -161,6 +161,7 @@ def test_forked_processes_are_refused() -> None:
         sweep(executor=pool)
 
 
+@pytest.mark.slow
 def test_errors_of_an_executor_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(BrokenExecutor, match="LostError: worker 7 is gone.*nothing was kept"):
         sweep(executor=Losing())

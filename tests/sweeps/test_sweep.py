@@ -181,6 +181,7 @@ def test_size_of_blocks_changes_no_digits_that_matter(monkeypatch: pytest.Monkey
     np.testing.assert_allclose(one.value, other.value, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_threads_leave_the_warning_filters_as_they_were() -> None:
     import warnings
 
@@ -199,6 +200,7 @@ def test_threads_leave_the_warning_filters_as_they_were() -> None:
     assert warnings.filters == before
 
 
+@pytest.mark.slow
 def test_a_prior_is_what_a_method_believes() -> None:
     def by_hand(x: np.ndarray, y: np.ndarray, points: np.ndarray) -> np.ndarray:
         return bc.posterior(FAR, (x, y), integrator="quadrature").predict(points).log_odds

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Params
-from bayescal._core.blocks import POINTS_PER_CHUNK, Out, block_elements, even_block
+from bayescal._core.blocks import POINTS_PER_CHUNK, block_elements, even_block
 from bayescal._core.numerics import (
     nan_to_minus_inf,
     normalise_log_weights,
@@ -28,10 +28,8 @@ from bayescal.models import Family
 _DIRECT = 1 << 24
 
 Tree = TypeVar("Tree")
-#: Largest exponents (classes, m), sums on their scale (classes, b, m), largest exponents at edges.
-_Sums: TypeAlias = tuple[jax.Array, jax.Array, jax.Array | None]
-#: Parameters, weights relative to their envelope, the log envelope, and ``Draws.edge``.
-_Block: TypeAlias = tuple[Params, jax.Array | None, jax.Array, jax.Array | None]
+#: Largest exponents (classes, m), and sums on their scale (classes, b, m).
+_Sums: TypeAlias = tuple[jax.Array, jax.Array]
 
 
 class Draws(NamedTuple):
@@ -44,34 +42,11 @@ class Draws(NamedTuple):
         Log prior density in the space of the parameters, for the mode.
     log_base : array of shape (n,)
         Log weight without the likelihood, scaled so that the weights sum to the evidence.
-    edge : array of shape (n,), or None for draws
-        Whether a node lies at an end of its rule's box, beyond which there are parameters, too.
     """
 
     params: Params
     log_prior: jax.Array
     log_base: jax.Array
-    edge: jax.Array | None = None
-
-
-class Mixed(NamedTuple):
-    """Averages over draws, and how far to trust them.
-
-    Attributes
-    ----------
-    log_probs : array of shape (classes, b, m)
-        Log of the unnormalised class probabilities.
-    share : array of shape (b, m)
-        Of the averages over densities, the share that the heaviest draw has in a class, or the
-        height at a box's ends beside that inside; the largest, or the sum, over classes. Zero where
-        it is not known: for data sets that share draws, and for averages of probabilities.
-    noise : array of shape (b, m)
-        About how much rounding may change a log density.
-    """
-
-    log_probs: jax.Array
-    share: jax.Array
-    noise: jax.Array
 
 
 def log_likelihood(family: Family, params: Params, sums: jax.Array, origin: jax.Array) -> jax.Array:
@@ -149,37 +124,16 @@ def draw_blocks(draws: Draws, log_weights: jax.Array, block: int) -> tuple[Param
     return in_blocks(draws.params, log_weights.shape[0], block), blocks
 
 
-def natural_block(
-    family: Family, params: Params, origin: jax.Array, dtype: np.dtype, pivot: jax.Array | float = 0
-) -> jax.Array:
-    """Return the finite coefficients (classes, n, p) of a block, less ``pivot`` (p,).
-
-    Invalid draws weigh nothing. What all classes and draws have in common cancels, but would hide
-    what they differ by where features are huge.
-    """
-    natural = jax.vmap(family.natural, in_axes=(0, None))(params, origin) - pivot
+def natural_block(family: Family, params: Params, origin: jax.Array, dtype: np.dtype) -> jax.Array:
+    """Return the finite coefficients (classes, n, p) of a block; invalid draws weigh nothing."""
+    natural = jax.vmap(family.natural, in_axes=(0, None))(params, origin)
     return jnp.where(jnp.isfinite(natural), natural, 0).astype(dtype).swapaxes(0, 1)
 
 
-def find_pivot(
-    family: Family, params: Params, log_weights: jax.Array, origin: jax.Array
-) -> jax.Array:
-    """Return the coefficients (p,), averaged over classes, of the draw of largest weight (n,)."""
-    best = jnp.argmax(log_weights)
-    one = jax.tree.map(lambda leaf: leaf[best], params)
-    return family.natural(one, origin).mean(axis=0)
-
-
-def finite_features(
-    family: Family, x: jax.Array, origin: jax.Array, dtype: np.dtype
-) -> jax.Array:
+def finite_features(family: Family, x: jax.Array, origin: jax.Array, dtype: np.dtype) -> jax.Array:
     """Return the features (m, p), so far from overflow that sums of products are finite."""
-    most = _most(dtype)
+    most = float(jnp.finfo(dtype).max) * 2.0**-20
     return jnp.clip(family.features(x, origin, jnp), -most, most).astype(dtype)
-
-
-def _most(dtype: np.dtype) -> float:
-    return float(jnp.finfo(dtype).max) * 2.0**-20
 
 
 def mixture(
@@ -191,8 +145,7 @@ def mixture(
     origin: jax.Array,
     log_class_prior: jax.Array,
     dtype: np.dtype,
-    edge: jax.Array | None = None,
-) -> Mixed:
+) -> jax.Array:
     """Average predictions over weighted draws at one chunk of points.
 
     Parameters
@@ -207,8 +160,11 @@ def mixture(
     origin : array
     log_class_prior : array of shape (classes,)
     dtype : the floating-point type of the blocks
-    edge : array of shape (n,), optional
-        See ``Draws``.
+
+    Returns
+    -------
+    array of shape (classes, b, m)
+        Log of the unnormalised class probabilities.
     """
     phi = finite_features(family, x, origin, dtype)
     b, n = log_weights.shape
@@ -220,35 +176,26 @@ def mixture(
     envelope = jnp.max(log_weights, axis=0, keepdims=True)
     safe = jnp.where(jnp.isfinite(envelope), envelope, 0)
     relative = weight_blocks(log_weights - safe, block) if b > 1 else None
-    pivot = find_pivot(family, params, envelope[0], origin)
-    edges = None if edge is None else in_blocks(edge, n, block)
-    inputs = in_blocks(params, n, block), relative, weight_blocks(envelope, block)[:, 0], edges
+    inputs = in_blocks(params, n, block), relative, weight_blocks(envelope, block)[:, 0]
 
-    def body(carry: _Sums, item: _Block) -> tuple[_Sums, None]:
-        blk, relative, ref, edge = item
-        natural = natural_block(family, blk, origin, dtype, pivot)
+    def body(carry: _Sums, item: tuple[Params, jax.Array | None, jax.Array]) -> tuple[_Sums, None]:
+        blk, relative, ref = item
+        natural = natural_block(family, blk, origin, dtype)
         own = None if relative is None else jnp.exp(relative).astype(dtype)
-        return step(carry, natural, phi, own, ref, edge), None
+        return step(carry, natural, phi, own, ref), None
 
     lowest = jnp.full((k, m), jnp.finfo(dtype).min, dtype)
-    start = (lowest, jnp.zeros((k, b, m), dtype), None if edge is None else lowest)
+    start = (lowest, jnp.zeros((k, b, m), dtype))
     if block == n:
-        (top, total, end), _ = body(start, jax.tree.map(lambda leaf: leaf[0], inputs))
+        (top, total), _ = body(start, jax.tree.map(lambda leaf: leaf[0], inputs))
     else:
-        (top, total, end), _ = jax.lax.scan(body, start, inputs)
+        (top, total), _ = jax.lax.scan(body, start, inputs)
     # A sum near the smallest number has lost terms: NaN says so, and the caller goes row by row.
     faint = total < jnp.finfo(dtype).tiny * 1e8
     log_total = jnp.log(jnp.where(faint & (b > 1), jnp.nan, total))
-    nothing = jnp.zeros((b, m), dtype)
-    if method != "predictive":
-        return Mixed(log_total, nothing, nothing)
-    if end is not None:
-        share = nothing + jnp.exp(end - top).sum(axis=0)
-    else:
-        share = nothing if b > 1 else jnp.max(1 / total, axis=0)
-    noise = nothing + jnp.finfo(dtype).eps * jnp.max(jnp.abs(top), axis=0)
-    noise = jnp.where(jnp.max(jnp.abs(phi), axis=-1) < _most(dtype), noise, jnp.inf)
-    return Mixed(log_total + (top + log_prior[:, None])[:, None, :], share, noise)
+    if method == "predictive":
+        return log_total + (top + log_prior[:, None])[:, None, :]
+    return log_total
 
 
 def _preds_step(
@@ -258,10 +205,9 @@ def _preds_step(
     phi: jax.Array,
     relative: jax.Array | None,
     ref: jax.Array,
-    edge: jax.Array | None,
 ) -> _Sums:
     """Add a block to the weighted sums of the optimal predictions."""
-    top, total, end = carry
+    top, total = carry
     weights = jnp.exp(ref).astype(phi.dtype)[None]
     if relative is not None:
         weights = relative * weights
@@ -276,44 +222,33 @@ def _preds_step(
     else:
         logits = linear(natural, phi) + log_prior[:, None, None]
         sums = weighted_sum(weights, jax.nn.softmax(logits, axis=0))
-    return top, total + sums, end
+    return top, total + sums
 
 
 def _predictive_step(
-    carry: _Sums,
-    natural: jax.Array,
-    phi: jax.Array,
-    relative: jax.Array | None,
-    ref: jax.Array,
-    edge: jax.Array | None,
+    carry: _Sums, natural: jax.Array, phi: jax.Array, relative: jax.Array | None, ref: jax.Array
 ) -> _Sums:
     """Add a block to the weighted sums of the densities of each class, on a running scale."""
-    top, total, end = carry
+    top, total = carry
     log_density = linear(natural, phi) + ref.astype(phi.dtype)[:, None]
     new_top = jnp.maximum(top, jnp.max(log_density, axis=1))
     scaled = jnp.exp(subtract_maximum(log_density, new_top[:, None, :]))
     shrink = jnp.exp(top - new_top)[:, None, :]
-    if edge is not None and end is not None:
-        outermost = jnp.where(edge[:, None], log_density, jnp.finfo(phi.dtype).min)
-        end = jnp.maximum(end, jnp.max(outermost, axis=1))
     if relative is None:
-        return new_top, total * shrink + jnp.sum(scaled, axis=1, keepdims=True), end
-    return new_top, total * shrink + weighted_sum(relative, scaled), end
+        return new_top, total * shrink + jnp.sum(scaled, axis=1, keepdims=True)
+    return new_top, total * shrink + weighted_sum(relative, scaled)
 
 
 def in_chunks(
-    function: Callable[[jax.Array], Out], x: jax.Array, width: int = POINTS_PER_CHUNK
-) -> Out:
+    function: Callable[[jax.Array], jax.Array], x: jax.Array, width: int = POINTS_PER_CHUNK
+) -> jax.Array:
     """Apply ``function`` to chunks of points ``x`` (m, ...) and join results on their last axis."""
     m = x.shape[0]
     if m <= width:
         return function(x)
-
-    def join(parts: jax.Array) -> jax.Array:
-        moved = jnp.moveaxis(parts, 0, -2)
-        return moved.reshape(*moved.shape[:-2], -1)[..., :m]
-
-    return jax.tree.map(join, jax.lax.map(function, in_blocks(x, m, width)))
+    parts = jax.lax.map(function, in_blocks(x, m, width))
+    moved = jnp.moveaxis(parts, 0, -2)
+    return moved.reshape(*moved.shape[:-2], -1)[..., :m]
 
 
 def mean_natural(

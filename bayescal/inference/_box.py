@@ -39,8 +39,7 @@ class Box(NamedTuple):
     order : integer scalar
         Number of nodes for each parameter.
     evidence : array of shape (1 + classes,)
-        Log evidence, and what it were with one more observation of each class, unless it is
-        asked for alone.
+        Log evidence, and what it were with one more observation of each class.
     gap : array of shape (1 + classes,)
         Relative differences between this rule's and the next coarser rule's.
     error : scalar
@@ -149,17 +148,9 @@ def product_rule(low: jax.Array, high: jax.Array, m: int) -> tuple[list[jax.Arra
 
 
 def find_evidence(
-    prior: Prior,
-    sums: jax.Array,
-    origin: jax.Array,
-    box: Box,
-    orders: tuple[int, ...],
-    alone: bool = False,
+    prior: Prior, sums: jax.Array, origin: jax.Array, box: Box, orders: tuple[int, ...]
 ) -> tuple[list[jax.Array], jax.Array]:
-    """Return ``Box.evidence`` by rules of so many nodes, and whether the box holds all.
-
-    Where ``alone``, without what it were with more observations.
-    """
+    """Return ``Box.evidence`` by rules of so many nodes, and whether the box holds all."""
     nodes, logs = [], []
     for m in orders:
         axes, log_rule = product_rule(box.low, box.high, m)
@@ -174,7 +165,7 @@ def find_evidence(
         params, log_prior, log_jacobian = unsheared(prior, box.peak, box.shear, u)
         natural = prior.family.natural(params, origin)
         total = log_prior + log_jacobian + _log_likelihood(natural, sums)
-        extra = [] if alone else [_products(natural[y], more[y]) for y in range(more.shape[0])]
+        extra = [_products(natural[y], more[y]) for y in range(more.shape[0])]
         return [nan_to_minus_inf(sum(map(jnp.sum, own), total)) for own in [[], *extra]]
 
     # All rules in one call: what is traced once is compiled once.
@@ -202,7 +193,7 @@ def open_ends(prior: Prior, box: Box, m: int) -> jax.Array:
 
 def _closed(prior: Prior, box: Box, values: jax.Array, m: int) -> jax.Array:
     """Whether the density has vanished at the faces of a box, save at the ends of a support."""
-    outermost = jnp.where(open_ends(prior, box, m), values, -jnp.inf)
+    outermost = jnp.where(open_ends(prior, box, m), values.ravel(), -jnp.inf)
     return jnp.max(outermost) < jnp.max(values) - _DEEP
 
 

@@ -120,18 +120,6 @@ class Integrator(abc.ABC, Generic[State]):
         """Return a rule's log evidence and its relative error (batch,), None for random draws."""
         return None
 
-    def coarser(self, size: int) -> tuple[int, ...]:
-        """Return smaller sizes of a rule, whose averages tell its error; none for draws."""
-        return ()
-
-    def of_evidence(self) -> Integrator[State]:
-        """Return the integrator that aims at the evidence alone, not at predictions."""
-        return self
-
-    def rounding(self, problem: Problem[State], stacked: bool) -> jax.Array | None:
-        """Return how much rounding may change a rule's log evidence (batch,), None for draws."""
-        return None
-
     def mode(self, problem: Problem[State]) -> Params | None:
         """Return the exact posterior mode, or None: then the best draw stands for it."""
         return None

@@ -16,7 +16,6 @@ import numpy as np
 from bayescal._core.blocks import map_batch
 from bayescal._core.interpolate import interpolate, interpolation_error, make_grid
 from bayescal.inference._averages import (
-    Mixed,
     finite_features,
     in_blocks,
     in_chunks,
@@ -37,8 +36,8 @@ def _log_class_probabilities(
     shared_x: bool,
     common_rows: bool,
     dtype: np.dtype,
-) -> Mixed:
-    """Return averages over draws, with the data sets (batch,) as leading axis of each.
+) -> jax.Array:
+    """Return unnormalised log class probabilities (batch, classes, m), averaged over draws.
 
     ``x`` is (m, ...) where ``shared_x``, else (batch, m, ...).
     """
@@ -49,7 +48,7 @@ def _log_class_probabilities(
     if common is not None and shared_x and common_rows and batch > 1:
         rows = rows_at_once(setup.size, batch)
 
-        def chunk(block: jax.Array) -> Mixed:
+        def chunk(block: jax.Array) -> jax.Array:
             weights = block
             if problem.log_weights is None:
                 weights = jax.vmap(lambda s: weigh(family, common, s, problem.origin)[0])(block)
@@ -59,25 +58,21 @@ def _log_class_probabilities(
 
         each = problem.sums if problem.log_weights is None else problem.log_weights
         parts = jax.lax.map(chunk, in_blocks(each, batch, rows))
-        parts = parts._replace(log_probs=jnp.moveaxis(parts.log_probs, 2, 1))
-        return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:])[:batch], parts)
+        return jnp.moveaxis(parts, 2, 1).reshape(-1, *parts.shape[1:2], x.shape[0])[:batch]
 
-    def one(problem: Problem, row: jax.Array | None) -> Mixed:
+    def one(problem: Problem, row: jax.Array | None) -> jax.Array:
         points = x if row is None else row
         exact = None
         if method == "predictive":
             exact = setup.integrator.log_predictive(problem, points)
         if exact is not None:
-            noise = jnp.finfo(exact.dtype).eps * jnp.max(jnp.abs(exact), axis=0)
-            return Mixed(exact + problem.log_class_prior[:, None], jnp.zeros_like(noise), noise)
+            return exact + problem.log_class_prior[:, None]
         draws = realise(setup, problem) if common is None else common
         weights = weights_of(problem, draws)[None]
-
-        def part(points: jax.Array) -> Mixed:
-            found = mixture(family, method, draws.params, weights, points, *arguments, draws.edge)
-            return Mixed(found.log_probs[:, 0], found.share[0], found.noise[0])
-
-        return in_chunks(part, points)
+        return in_chunks(
+            lambda part: mixture(family, method, draws.params, weights, part, *arguments)[:, 0],
+            points,
+        )
 
     alone = select(problem, setup, 0)
     draws = jax.eval_shape(lambda: realise(setup, alone)).log_base.shape[0]
@@ -96,38 +91,26 @@ class Predicted(NamedTuple):
         Probability of class 1, or of each class.
     miss, log_miss : scalars
         Errors in probability and in log odds of interpolation; NaN marks points that failed.
-    share, noise : arrays of shape (batch, m)
-        See ``Mixed``; where log odds are interpolated, at the nodes.
-    nodes, log_odds : arrays of shape (nodes,) and (batch, nodes), or None
-        Between which log odds are interpolated.
     """
 
     values: jax.Array
     probs: jax.Array
     miss: jax.Array
     log_miss: jax.Array
-    share: jax.Array
-    noise: jax.Array
-    nodes: jax.Array | None = None
-    log_odds: jax.Array | None = None
 
 
-def normalise(mixed: Mixed, out: np.dtype) -> Predicted:
+def normalise(log_probs: jax.Array, out: np.dtype) -> Predicted:
     """Normalise log class probabilities (batch, classes, m)."""
-    log_probs, *doubts = mixed
     if log_probs.shape[1] == 2:
-        return _from_log_odds(log_probs[:, 1] - log_probs[:, 0], out, *doubts)
+        return _from_log_odds(log_probs[:, 1] - log_probs[:, 0], out)
     values = jnp.moveaxis(jax.nn.log_softmax(log_probs, axis=1), 1, 2)
     miss = jnp.where(jnp.isnan(values).any(), jnp.nan, 0.0)
-    return Predicted(values.astype(out), jnp.exp(values).astype(out), miss, miss, *doubts)
+    return Predicted(values.astype(out), jnp.exp(values).astype(out), miss, miss)
 
 
-def _from_log_odds(
-    values: jax.Array, out: np.dtype, share: jax.Array, noise: jax.Array
-) -> Predicted:
+def _from_log_odds(values: jax.Array, out: np.dtype) -> Predicted:
     miss = jnp.where(jnp.isnan(values).any(), jnp.nan, 0.0)
-    probs = jax.nn.sigmoid(values).astype(out)
-    return Predicted(values.astype(out), probs, miss, miss, share, noise)
+    return Predicted(values.astype(out), jax.nn.sigmoid(values).astype(out), miss, miss)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 4, 5, 6, 7))
@@ -158,37 +141,31 @@ def predict_by_nodes(
     intervals: int,
     dtype: np.dtype,
     out: np.dtype,
-    better: tuple[jax.Array, jax.Array, jax.Array] | None = None,
 ) -> Predicted:
     """Average over the draws at nodes only, and interpolate the log odds between them.
 
-    ``bulk`` is what ``centre_and_scale`` says of the points' coordinates, ``better`` are log odds,
-    share and noise (batch, nodes) where they are known already.
+    ``bulk`` is what ``centre_and_scale`` says of the points' coordinates.
     """
     family = problem.prior.family
     z = family.coordinate(x.astype(jnp.result_type(float)), jnp)
     grid, nodes = make_grid(z, bulk, intervals)
     points = family.from_coordinate(nodes, jnp)
-    if better is None:
-        log_probs, share, noise = _log_class_probabilities(
-            setup, problem, method, points, True, True, np.dtype(np.float64)
-        )
-        values = log_probs[:, 1] - log_probs[:, 0]
-    else:
-        values, share, noise = better
+    log_probs = _log_class_probabilities(
+        setup, problem, method, points, True, True, np.dtype(np.float64)
+    )
+    values = log_probs[:, 1] - log_probs[:, 0]
     miss, log_miss = jax.vmap(interpolation_error)(values)
     z = z.astype(dtype)
     grid = jax.tree.map(lambda leaf: leaf.astype(dtype), grid)
 
     def one(item: tuple[jax.Array, jax.Array | None]) -> tuple[jax.Array, jax.Array]:
         row, own = item
-        log_odds = interpolate(grid, row.astype(dtype), z if own is None else own)
-        return log_odds.astype(out), jax.nn.sigmoid(log_odds).astype(out)
+        found = _from_log_odds(interpolate(grid, row.astype(dtype), z if own is None else own), out)
+        return found.values, found.probs
 
     items = values, None if shared_x else z
     log_odds, probs = map_batch(one, items, values.shape[0], 16)
-    errors = jnp.max(miss), jnp.max(log_miss), share, noise
-    return Predicted(log_odds, probs, *errors, points, values)
+    return Predicted(log_odds, probs, jnp.max(miss), jnp.max(log_miss))
 
 
 @partial(jax.jit, static_argnums=(0, 5, 6, 7))
@@ -214,6 +191,4 @@ def predict_linear(
 
         return in_chunks(chunk, x if own is None else own, 1 << 14)
 
-    found = jax.lax.map(one, (natural, None if shared_x else x))
-    nothing = jnp.zeros((found.shape[0], found.shape[2]))
-    return normalise(Mixed(found, nothing, nothing), out)
+    return normalise(jax.lax.map(one, (natural, None if shared_x else x)), out)

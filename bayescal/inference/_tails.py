@@ -1,182 +1,204 @@
-"""Predictions far from the data, where the draws or the box made for these say little.
+"""Predictions far from the data, where draws, or the box of a rule, say little.
 
-The density of a new point is a ratio of evidences, with one more observation and without. Its
-integrand lies elsewhere than the posterior where the point is far away.
+The density of a new point is a ratio of evidences, with one more observation and without. Far away
+its integrand lies elsewhere than the posterior.
 """
 
 from __future__ import annotations
 
 import warnings
-from typing import NamedTuple
+from functools import partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.checks import Batch
 from bayescal._core.numerics import log_softmax, sigmoid
-from bayescal._core.padding import pad_axis
+from bayescal._core.padding import pad_axis, padded_length
+from bayescal._core.precision import float64
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning
-from bayescal.inference._averages import finite_features
-from bayescal.inference._engine import Setup
+from bayescal.inference._averages import finite_features, in_chunks, linear, natural_block
+from bayescal.inference._engine import Setup, map_rows, realise, select, weights_of
 from bayescal.inference._integrator import Problem
-from bayescal.inference._predict import Predicted
+from bayescal.inference._uncertainty import unseen
+from bayescal.inference.quadrature import Quadrature
 
-#: In log odds: where a box's ends may matter more, a point gets boxes of its own.
-CLOSE = 1e-9
-#: In log odds: from there on predictions warn.
-TOO_LARGE = 1e-6
-#: Share of a class's density that one draw has, from which on errors are looked at.
-HEAVY = 0.1
-
-
-def is_rule(setup: Setup) -> bool:
-    """Whether averages are over the nodes of a rule."""
-    return bool(setup.integrator.coarser(setup.size))
+#: In log odds: where a box's ends and rounding may matter more, points get boxes of their own.
+CLOSE = 1e-7
+#: Errors of log odds (relative to 1 + their size) and of probabilities that warn.
+_LARGE, _VISIBLE = 1e-6, 0.01
+#: So many data sets are looked at before draws warn, and so many points integrated at once.
+_LOOKED_AT, _AT_ONCE = 16, 1024
 
 
-def observe(
-    setup: Setup, problem: Problem, rows: np.ndarray, points: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Integrate anew with each point as one more observation of each class.
+def farthest(points: np.ndarray, data: Batch) -> np.ndarray | None:
+    """Return the two points farthest out on either side of each row (rows, m[, d]).
 
-    Parameters
-    ----------
-    setup : Setup
-        Of a rule.
-    problem : Problem
-    rows : array of shape (n,)
-        The data set of each point.
-    points : array of shape (n,) or (n, d)
-
-    Returns
-    -------
-    tuple of arrays
-        Log of the unnormalised class probabilities (n, classes), and the error of their
-        differences (n,), infinite where the rule fails.
+    None if all are within the data's range and as much again on each side.
     """
-    family, rule = problem.prior.family, setup.integrator.of_evidence()
-    k, n = family.classes, len(rows)
-    phi = np.asarray(finite_features(family, points, problem.origin, np.dtype(np.float64)))
-    more = np.eye(k)[:, :, None] * phi[:, None, None, :]
-    sums = (np.asarray(problem.sums)[rows][:, None] + more).reshape(n * k, k, -1)
-    size = 1 << (n * k - 1).bit_length()
-    own = pad_axis(np.repeat(rows, k), size, 0)
-    prior = problem.prior
-    if setup.stacked:
-        prior = jax.tree.map(lambda leaf: np.asarray(leaf)[own], prior)
-    arrays = jax.device_put((prior, pad_axis(sums, size, 0)))
-    again = problem._replace(prior=arrays[0], sums=arrays[1], draws=None, log_weights=None)
-    state = rule.prepare(again, jax.random.key(0), 0, setup.stacked)
-    stated, noise = rule.stated(state), rule.rounding(again._replace(state=state), setup.stacked)
-    assert stated is not None and noise is not None
-    log_evidence, error = (np.asarray(v)[: n * k].reshape(n, k) for v in stated)
-    noise = np.asarray(noise)[: n * k].reshape(n, k)
-    known = np.isfinite(log_evidence) & (error < 0.5)
-    error = np.where(known, error + noise, np.inf).sum(axis=1)
-    return log_evidence + np.asarray(problem.log_class_prior), error
-
-
-class Better(NamedTuple):
-    """Log odds (batch, m) or log probabilities (batch, m, k), and doubts as in ``Predicted``."""
-
-    values: np.ndarray
-    share: np.ndarray
-    noise: np.ndarray
+    seen = data.x[data.mask]
+    if not len(seen):
+        seen = points[0]
+    low, high = seen.min(axis=0), seen.max(axis=0)
+    with np.errstate(over="ignore"):
+        out = (points - (low + high) / 2) / np.where(high > low, high - low, 1)
+    sides = np.stack([out, -out]).reshape(2, *points.shape[:2], -1).max(axis=-1)
+    if data.mask.any() and sides.max() <= 1.5:
+        return None
+    index = sides.argmax(axis=2).T
+    return points[np.arange(len(points))[:, None], index]
 
 
 def improve(
-    setup: Setup, problem: Problem, found: Predicted, x: np.ndarray, count: int
-) -> Better | None:
-    """Integrate anew where the ends of a rule's box matter, or return None where they do not.
+    setup: Setup, problem: Problem, values: np.ndarray, points: np.ndarray, data: Batch
+) -> tuple[np.ndarray, np.ndarray]:
+    """Integrate anew where the ends of a rule's box matter.
 
     Parameters
     ----------
     setup, problem : Setup, Problem
-    found : Predicted
-        At points, or at nodes between which log odds are interpolated.
-    x : array of shape (1 or count, m[, d])
-        These points, or nodes.
-    count : int
-        Number of data sets, without padding.
+        Of quadrature.
+    values : array of shape (batch, m) or (batch, m, k)
+        Log odds, or log probabilities.
+    points : array of shape (1 or batch, m[, d])
+    data : Batch
+
+    Returns
+    -------
+    tuple of arrays
+        Better values, and the errors (batch, m) of log odds by ends and rounding.
     """
-    if not is_rule(setup):
-        return None
-    share, noise = np.array(found.share), np.array(found.noise)
-    m = x.shape[1]
-    rows, columns = np.nonzero(~((share + noise)[:count, :m] <= CLOSE))
-    if not len(rows):
-        return None
-    values = np.array(found.values if found.log_odds is None else found.log_odds, np.float64)
-    points = x[np.minimum(rows, len(x) - 1), columns]
-    log_probs, error = observe(setup, problem, rows, points)
-    with np.errstate(invalid="ignore"):
-        new = log_probs[:, 1] - log_probs[:, 0] if values.ndim == 2 else log_softmax(log_probs)
-    old = share[rows, columns] + noise[rows, columns]
-    better = ~(error >= old) & (error < np.inf)
-    values[rows[better], columns[better]] = new[better]
-    # Much at an end says that the whole integrand may lie beyond.
-    unknown = np.where(old < 1e-3, old, np.inf)
-    share[rows, columns] = np.where(better, np.maximum(error, 2 * CLOSE), unknown)
-    noise[rows, columns] = 0
-    return Better(values, share, noise)
+    count, m = len(data.x), points.shape[1]
+    nats = np.zeros((count, m))
+    ends = np.stack([points.min(axis=1), points.max(axis=1)], 1) if points.ndim == 2 else points
+    if (_beyond(setup, problem, ends)[:count] <= CLOSE).all():
+        return values, nats
+    nats = np.array(_beyond(setup, problem, points)[:count, :m])
+    rows, columns = np.nonzero(~(nats <= CLOSE))
+    values = np.array(values, np.float64)
+    for start in range(0, len(rows), _AT_ONCE):
+        at = rows[start : start + _AT_ONCE], columns[start : start + _AT_ONCE]
+        x = points[np.minimum(at[0], len(points) - 1), at[1]]
+        log_probs, error = _observe(setup, problem, at[0], x)
+        with np.errstate(invalid="ignore"):
+            new = log_probs[:, 1] - log_probs[:, 0] if values.ndim == 2 else log_softmax(log_probs)
+        known = error < np.inf
+        values[at] = np.where(known if values.ndim == 2 else known[:, None], new, values[at])
+        # Much at an end says that the whole integrand may lie beyond.
+        nats[at] = np.where(known, error, np.where(nats[at] < 1e-3, nats[at], np.inf))
+    size = np.abs(values if values.ndim == 2 else values.max(axis=-1))
+    bad = ~(nats <= _LARGE * (1 + size))
+    if bad.any():
+        warnings.warn(
+            f"log odds may be off by {np.max(nats[bad]):.1g} at {_first(bad, points)}: so far from "
+            "the data the integration or rounding fails; leave such points out, or clip them to "
+            "the range of the data",
+            AccuracyWarning,
+            stacklevel=4,
+        )
+    return values, nats
 
 
-def doubts(found: Predicted, points: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return ``share`` and ``noise`` (count, m) at points (1 or count, m[, d]).
+def _beyond(setup: Setup, problem: Problem, x: np.ndarray) -> np.ndarray:
+    """Return about how much of the log odds (batch, m) lies outside a rule's box, and rounding."""
+    padded = pad_axis(x.astype(np.float64), padded_length(x.shape[1]), 1)
+    if len(x) > 1:
+        padded = pad_axis(padded, len(problem.sums), 0)
+    return np.asarray(_left_out(setup, problem, jax.device_put(padded)))
 
-    Between nodes they are the larger one of the two beside the point; the largest of all where
-    that is so small that it does not matter.
+
+@partial(jax.jit, static_argnums=0)
+def _left_out(setup: Setup, problem: Problem, x: jax.Array) -> jax.Array:
+    rule, family = setup.integrator, problem.prior.family
+    assert isinstance(rule, Quadrature)
+    width = 16
+    nodes = setup.size ** problem.state.low.shape[-1]
+
+    def one(problem: Problem, row: jax.Array | None) -> jax.Array:
+        draws = realise(setup, problem)
+        log_weights = weights_of(problem, draws)
+        natural = natural_block(family, draws.params, problem.origin, log_weights.dtype)
+        outermost = rule.outermost(problem, setup.size)[:, None]
+
+        def part(points: jax.Array) -> jax.Array:
+            phi = finite_features(family, points, problem.origin, log_weights.dtype)
+            heights = linear(natural, phi) + log_weights[:, None]
+            top = jnp.max(heights, axis=1)
+            end = jnp.max(jnp.where(outermost, heights, -jnp.inf), axis=1)
+            rounding = jnp.finfo(top.dtype).eps * jnp.max(jnp.abs(top), axis=0)
+            # What lies beyond is about as much as the outermost cell: four times is safe.
+            return 4 * jnp.exp(end - top).sum(axis=0) + rounding
+
+        return in_chunks(part, x[0] if row is None else row, width)
+
+    rows = max(1, min(16, (1 << 20) // (nodes * min(width, x.shape[1]))))
+    return map_rows(one, problem, setup, None if len(x) == 1 else x, rows)
+
+
+def _observe(
+    setup: Setup, problem: Problem, rows: np.ndarray, points: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Integrate anew with each point (n[, d]) as one more observation of each class.
+
+    Returns the log of the class probabilities (n, classes), unnormalised, and the error of their
+    differences (n,), infinite where the rule fails.
     """
-    m = points.shape[1]
-    share, noise = np.asarray(found.share)[:count], np.asarray(found.noise)[:count]
-    if found.nodes is None:
-        return share[:, :m], noise[:, :m]
-    if share.max() <= CLOSE and noise.max() <= CLOSE:
-        shape = count, m
-        return np.broadcast_to(share.max(), shape), np.broadcast_to(noise.max(), shape)
-    nodes = np.asarray(found.nodes)
-    left = np.clip(np.searchsorted(nodes, points) - 1, 0, len(nodes) - 2)
-    rows = np.arange(count)[:, None]
-    return (
-        np.maximum(share[rows, left], share[rows, left + 1]),
-        np.maximum(noise[rows, left], noise[rows, left + 1]),
-    )
+    rule, family, n = setup.integrator, problem.prior.family, len(rows)
+    assert isinstance(rule, Quadrature)
+    k = family.classes
+    phi = np.asarray(finite_features(family, jnp.asarray(points), problem.origin, np.dtype(np.float64)))
+    more = np.eye(k)[:, :, None] * phi[:, None, None, :]
+    sums = (np.asarray(problem.sums)[rows][:, None] + more).reshape(n * k, k, -1)
+    size = 1 << (n * k - 1).bit_length()
+    prior = problem.prior
+    if setup.stacked:
+        own = pad_axis(np.repeat(rows, k), size, 0)
+        prior = jax.tree.map(lambda leaf: np.asarray(leaf)[own], prior)
+    arrays = jax.device_put((prior, pad_axis(sums, size, 0)))
+    again = problem._replace(prior=arrays[0], sums=arrays[1], draws=None, log_weights=None)
+    log_evidence, error = (v[: n * k].reshape(n, k) for v in rule.find(again, setup.stacked))
+    log_evidence = log_evidence + np.asarray(problem.log_class_prior)
+    # Rounding of sums of terms that are larger than their sum.
+    error = (error + 1e-13 * np.abs(log_evidence)).sum(axis=1)
+    return log_evidence, np.where(np.isfinite(error), error, np.inf)
 
 
 def shift(log_odds: np.ndarray, nats: np.ndarray) -> np.ndarray:
     """Return how far probabilities move, at most, if log odds are wrong by so many ``nats``."""
-    most = np.finfo(np.float64).max
-    log_odds = np.clip(np.nan_to_num(log_odds.astype(np.float64)), -most, most)
-    nats = np.where(np.isnan(nats), np.inf, nats)
-    p = sigmoid(log_odds)
-    return np.maximum(sigmoid(log_odds + nats) - p, p - sigmoid(log_odds - nats))
+    log_odds, p = log_odds.astype(np.float64), sigmoid(log_odds.astype(np.float64))
+    moved = np.maximum(sigmoid(log_odds + nats) - p, p - sigmoid(log_odds - nats))
+    return np.where(nats < np.inf, moved, np.maximum(p, 1 - p))
 
 
-def _first(bad: np.ndarray, x: np.ndarray) -> str:
+def look(setup: Setup, problem: Problem, points: np.ndarray, data: Batch) -> bool:
+    """Warn of points where few draws carry densities, and say whether any are far."""
+    far = farthest(points, data)
+    if far is None:
+        return False
+    count = min(len(data.x), _LOOKED_AT)
+    with float64():
+        error = np.stack(
+            [
+                np.asarray(unseen(setup, select(problem, setup, b), far[min(b, len(far) - 1)]))
+                for b in range(count)
+            ]
+        ).max(axis=1)
+    bad = ~(error <= _VISIBLE)
+    if bad.any():
+        warnings.warn(
+            f"few draws carry the densities at {_first(bad, far, of='farthest ')}: probabilities "
+            f"may be off by {np.max(error[bad]):.1g}; see mcse, use integrator='quadrature' (up to "
+            "three scalar parameters), or clip such points to the range of the data",
+            SamplingWarning,
+            stacklevel=4,
+        )
+    return True
+
+
+def _first(bad: np.ndarray, x: np.ndarray, of: str = "") -> str:
     """Say at how many points (batch, m), and at which first."""
     row, column = (int(i) for i in np.argwhere(bad)[0])
     point = x[min(row, len(x) - 1), column]
-    where = f"position {column}" + (f" of data set {row}" if len(bad) > 1 else "")
     shown = f"{point:g}" if np.ndim(point) == 0 else str(point)
-    return f"{int(bad.sum())} of {bad.size} points, the first at {where} (x = {shown})"
-
-
-def warn_of_rule(bad: np.ndarray, x: np.ndarray, nats: float) -> None:
-    """Warn that log odds (batch, m) are off by up to ``nats``."""
-    warnings.warn(
-        f"log odds may be off by {nats:.1g} at {_first(bad, x)}: so far from the data the "
-        "integration or rounding fails; mcse says what this does to probabilities; leave such "
-        "points out, or clip them to the range of the data",
-        AccuracyWarning,
-        stacklevel=4,
-    )
-
-
-def warn_of_draws(bad: np.ndarray, x: np.ndarray, error: float) -> None:
-    """Warn that probabilities (batch, m) are off by up to ``error``."""
-    warnings.warn(
-        f"few draws carry the densities at {_first(bad, x)}, so far from the data that "
-        f"probabilities may be off by {error:.1g}; see mcse, use integrator='quadrature' (up to "
-        "three scalar parameters), or clip such points to the range of the data",
-        SamplingWarning,
-        stacklevel=4,
-    )
+    return f"{int(bad.sum())} of {bad.size} {of}points, the first x = {shown}"

@@ -31,7 +31,7 @@ def track_box(
     Notes
     -----
     Each round lays a grid over the box. The next box reaches one step beyond the outermost values
-    within 44 nats of the best, and by half of the box where such a value is the last of the grid
+    within 34 nats of the best, and by half of the box where such a value is the last of the grid
     and the best is near it; it is at least a third as wide as the one before, so that a peak that
     a coarse grid misplaces is not lost. It ends when the box settles.
     """

@@ -13,7 +13,6 @@ from bayescal._core.numerics import normalise_log_weights, two_class_probabiliti
 from bayescal.inference._averages import (
     Draws,
     draw_blocks,
-    find_pivot,
     finite_features,
     in_chunks,
     linear,
@@ -31,8 +30,6 @@ _CHUNK = 256
 _BISECTIONS = 45
 #: Effective draws in the average of a class's density: with fewer their spread says little.
 _FEW = 50
-#: Squares of numbers up to this are finite.
-_LARGEST = 1e100
 
 
 def _posterior_draws(
@@ -55,131 +52,17 @@ def standard_error(setup: Setup, method: str, problem: Problem, x: jax.Array) ->
 
     For independent weighted draws the delta method for a ratio of means gives
     sum_i w_i**2 (f_i - p)**2, where f_i - p is for ``predictive`` the influence of draw i on the
-    ratio. Replicated designs use the spread between replicates, rules the difference from
-    coarser ones. What few or no draws speak of comes on top, see ``_unseen``.
+    ratio. Replicated designs use the spread between replicates, rules the difference from a coarser
+    one.
     """
     draws = realise(setup, problem)
     log_weights = weights_of(problem, draws)
-    if setup.integrator.coarser(setup.size):
+    function = _between_replicates if setup.integrator.replicates else _delta_method
+    if setup.integrator.name == "quadrature":
         function = _between_rules
-    else:
-        function = _between_replicates if setup.integrator.replicates else _delta_method
-
-    def one(part: jax.Array) -> jax.Array:
-        error = function(setup, method, problem, draws, log_weights, part)
-        if function is _between_rules:
-            return error
-        unseen = _unseen(method, problem, draws, log_weights, part)
-        return jnp.fmax(error, unseen)
-
-    return in_chunks(one, x, _CHUNK)
-
-
-def _probabilities(
-    method: str, problem: Problem, draws: Draws, log_weights: jax.Array, x: jax.Array
-) -> jax.Array:
-    """Return the class probabilities (k, b, m) by each row of log weights (b, n)."""
-    if method == "coeffs":
-        rows = [_mean_model(problem, draws, row, x)[0] for row in log_weights]
-        return jnp.stack(rows, axis=1)
-    family, arguments = problem.prior.family, (problem.origin, problem.log_class_prior)
-    dtype = log_weights.dtype
-    found = mixture(family, method, draws.params, log_weights, x, *arguments, dtype)
-    # Of data sets that share draws, sums that are next to nothing come as NaN.
-    return jax.nn.softmax(jnp.nan_to_num(found.log_probs, nan=-_LARGEST), axis=0)
-
-
-def _between_rules(
-    setup: Setup, method: str, problem: Problem, draws: Draws, log_weights: jax.Array, x: jax.Array
-) -> jax.Array:
-    """Return the difference from a coarser rule on the same box, or a tenth of the next one's.
-
-    The second guards against accidents.
-    """
-    probs = _probabilities(method, problem, draws, log_weights[None], x)[:, 0]
-    family, largest = problem.prior.family, jnp.zeros_like(probs)
-    for size, part in zip(setup.integrator.coarser(setup.size), (1.0, 0.1), strict=True):
-        nodes = setup.integrator.realise(problem, size)
-        weights = weigh(family, nodes, problem.sums, problem.origin)[0]
-        other = _probabilities(method, problem, nodes, weights[None], x)[:, 0]
-        largest = jnp.fmax(largest, part * jnp.abs(other - probs))
-    return largest
-
-
-def _unseen(
-    method: str, problem: Problem, draws: Draws, log_weights: jax.Array, x: jax.Array
-) -> jax.Array:
-    """Return by how much probabilities (k, m) may be off for what few draws, or none, speak of.
-
-    Far from the data the average of a class's density hangs on parameters that are hardly drawn.
-    Where fewer than fifty draws are effective in it, its logarithm may be too low by the
-    difference to mean plus half the variance of the log densities, as if these were normal.
-    Averages of probabilities that are 0 or 1 miss the draws whose log odds have the other sign; if
-    these are normal, so many are so. Means of coefficients move log odds by several nats.
-    """
-    family, origin, log_prior = problem.prior.family, problem.origin, problem.log_class_prior
-    dtype, k, m = log_weights.dtype, family.classes, x.shape[0]
-    phi = finite_features(family, x, origin, dtype)
-    pivot = find_pivot(family, draws.params, log_weights, origin)
-    base = jnp.zeros((k, m))
-    if method == "predictive":
-        arguments = draws.params, log_weights[None], x, origin, log_prior, dtype
-        base = mixture(family, method, *arguments).log_probs[:, 0]
-    else:  # Of which signs and ratios matter alone where they are huge.
-        largest = jnp.max(jnp.abs(phi), axis=1, keepdims=True)
-        phi = phi * jnp.minimum(1, _LARGEST / largest)
-
-    def values(natural: jax.Array) -> jax.Array:
-        """Return log densities of each draw beside those found, or log odds, (k, n, m)."""
-        if method == "predictive":
-            logits = linear(natural, phi) + log_prior[:, None, None]
-            return jnp.clip(logits - base[:, None], -_LARGEST, _LARGEST)
-        return _against_others(_logits(natural, phi, log_prior))
-
-    block = even_block(log_weights.shape[0], block_elements() // (m * k))
-
-    def add(total: jax.Array, item: tuple[Params, jax.Array]) -> tuple[jax.Array, None]:
-        params, logs = item
-        z = values(natural_block(family, params, origin, dtype, pivot))
-        weights = jnp.where(jnp.isfinite(logs), jnp.exp(logs), 0)[None, :, None]
-        heavy = jnp.where(weights > 0, jnp.exp(logs[:, None] + z), 0) ** 2
-        heavy = heavy if method == "predictive" else jnp.broadcast_to(weights**2, z.shape)
-        parts = [weights * z, weights * z**2, heavy]
-        return total + jnp.stack([part.sum(axis=1) for part in parts]), None
-
-    start = jnp.zeros((3, k, m))
-    total, _ = jax.lax.scan(add, start, draw_blocks(draws, log_weights, block))
-    mean, square, inverse = total
-    variance = jnp.maximum(square - mean**2, 0)
-    if method == "predictive":
-        # Rounding may hide all draws.
-        few = (inverse > 1 / _FEW) | (inverse * log_weights.shape[0] < 0.5)
-        nats = jnp.where(few, jnp.maximum(mean + variance / 2, 0), 0)
-        log_odds = _against_others(base[:, None])[:, 0]
-        others = jnp.max(jnp.where(jnp.eye(k)[..., None] > 0, 0, nats), axis=1)
-        centre = jax.nn.sigmoid(log_odds)
-        up = jax.nn.sigmoid(log_odds + nats) - centre
-        return jnp.maximum(up, centre - jax.nn.sigmoid(log_odds - others))
-    spread = jnp.sqrt(variance)
-    if method == "preds":
-        rare = jax.scipy.stats.norm.cdf(-jnp.abs(mean) / jnp.where(spread > 0, spread, 1))
-        return jnp.where((spread > 0) & (rare < inverse), rare / 2, 0)
-    reach = 4 * spread * jnp.sqrt(inverse)
-    far = jax.nn.sigmoid(jnp.abs(mean)) - jax.nn.sigmoid(jnp.abs(mean) - reach)
-    return jnp.where(reach > 4, far / 4, 0)
-
-
-def _logits(natural: jax.Array, phi: jax.Array, log_prior: jax.Array) -> jax.Array:
-    """Return logits (k, n, m), that of class 0 zero: what classes share cancels before it hides."""
-    return linear(natural - natural[:1], phi) + (log_prior - log_prior[0])[:, None, None]
-
-
-def _against_others(logits: jax.Array) -> jax.Array:
-    """Return the log odds of each class against all others together, from logits (k, n, m)."""
-    if logits.shape[0] == 2:
-        return logits - logits[::-1]
-    log_probs = jax.nn.log_softmax(logits, axis=0)
-    return log_probs - jnp.log1p(-jnp.minimum(jnp.exp(log_probs), 1 - 1e-16))
+    return in_chunks(
+        lambda part: function(setup, method, problem, draws, log_weights, part), x, _CHUNK
+    )
 
 
 def _between_replicates(
@@ -190,9 +73,68 @@ def _between_replicates(
     part = jnp.arange(log_weights.shape[0]) * count // log_weights.shape[0]
     own = jnp.where(part == jnp.arange(count)[:, None], log_weights, -jnp.inf)
     weights, _ = normalise_log_weights(own)
-    probs = _probabilities(method, problem, draws, weights, x)
-    spread = jnp.std(probs, axis=1, ddof=1)
+    spread = jnp.std(_probabilities(method, problem, draws, weights, x), axis=1, ddof=1)
     return spread / jnp.sqrt(jnp.asarray(float(count), weights.dtype))
+
+
+def _between_rules(
+    setup: Setup, method: str, problem: Problem, draws: Draws, log_weights: jax.Array, x: jax.Array
+) -> jax.Array:
+    """Return the difference from a rule on the same box with five sixths of the nodes."""
+    nodes = setup.integrator.realise(problem, 5 * setup.size // 6)
+    weights = weigh(problem.prior.family, nodes, problem.sums, problem.origin)[0]
+    coarse = _probabilities(method, problem, nodes, weights[None], x)
+    return jnp.abs(coarse - _probabilities(method, problem, draws, log_weights[None], x))[:, 0]
+
+
+def _probabilities(
+    method: str, problem: Problem, draws: Draws, log_weights: jax.Array, x: jax.Array
+) -> jax.Array:
+    """Return the class probabilities (k, b, m) by each row of log weights (b, n)."""
+    if method == "coeffs":
+        return jnp.stack([_mean_model(problem, draws, w, x)[0] for w in log_weights], axis=1)
+    family, arguments = problem.prior.family, (problem.origin, problem.log_class_prior)
+    dtype = log_weights.dtype
+    found = mixture(family, method, draws.params, log_weights, x, *arguments, dtype)
+    return jax.nn.softmax(found, axis=0)
+
+
+@partial(jax.jit, static_argnums=0)
+def unseen(setup: Setup, problem: Problem, x: jax.Array) -> jax.Array:
+    """Return by how much ``predictive`` probabilities (k, m) may be off where few draws speak.
+
+    Far from the data the average of a class's density hangs on parameters that are hardly drawn.
+    Where fewer than fifty draws are effective in it, its logarithm may be too low by the
+    difference to mean plus half the variance of the log densities, as if these were normal.
+    Zero elsewhere; all is unknown where rounding hides the densities.
+    """
+    family, origin = problem.prior.family, problem.origin
+    draws = realise(setup, problem)
+    log_weights = weights_of(problem, draws)
+    natural = natural_block(family, draws.params, origin, log_weights.dtype)
+    weights = jnp.where(jnp.isfinite(log_weights), jnp.exp(log_weights), 0)[:, None]
+
+    def part(points: jax.Array) -> jax.Array:
+        z = linear(natural, finite_features(family, points, origin, log_weights.dtype))
+        top = jnp.max(jnp.where(weights > 0, z, -jnp.inf), axis=1, keepdims=True)
+        ratio = jnp.where(weights > 0, weights * jnp.exp(z - top), 0)
+        total = ratio.sum(axis=1)
+        few = jnp.square(ratio).sum(axis=1) * _FEW > total**2
+        z = jnp.where(weights > 0, z - top, 0)
+        mean = (weights * z).sum(axis=1)
+        gain = mean + (weights * jnp.square(z - mean[:, None])).sum(axis=1) / 2 - jnp.log(total)
+        nats = jnp.where(few, jnp.maximum(gain, 0), 0)
+        logits = jnp.log(total) + top[:, 0] + problem.log_class_prior[:, None]
+        rounding = jnp.finfo(z.dtype).eps * jnp.max(jnp.abs(top[:, 0]), axis=0)
+        known = rounding <= 1e-6 * (1 + jnp.max(logits, axis=0) - jnp.min(logits, axis=0))
+        others = jnp.where(jnp.eye(len(z))[..., None] > 0, -jnp.inf, logits)
+        log_odds = logits - jax.nn.logsumexp(others, axis=1)
+        rise = jnp.max(jnp.where(jnp.eye(len(z))[..., None] > 0, 0, nats), axis=1)
+        p = jax.nn.sigmoid(log_odds)
+        up, down = jax.nn.sigmoid(log_odds + nats), jax.nn.sigmoid(log_odds - rise)
+        return jnp.where(known, jnp.maximum(up - p, p - down), jnp.maximum(p, 1 - p))
+
+    return in_chunks(part, x, 4)
 
 
 def _mean_model(
@@ -211,17 +153,17 @@ def _delta_method(
 ) -> jax.Array:
     """Sum squared influences of independent draws, in blocks."""
     family, origin, log_prior = problem.prior.family, problem.origin, problem.log_class_prior
-    dtype, pivot = log_weights.dtype, 0.0
+    dtype = log_weights.dtype
     if method == "coeffs":
         probs, mean, phi = _mean_model(problem, draws, log_weights, x)
         log_total = jnp.zeros(())
     else:
-        arguments = draws.params, log_weights[None], x, origin, log_prior, dtype
-        log_sums = mixture(family, method, *arguments).log_probs[:, 0]
+        log_sums = mixture(
+            family, method, draws.params, log_weights[None], x, origin, log_prior, dtype
+        )[:, 0]
         log_total = jax.nn.logsumexp(log_sums, axis=0)
         probs, phi = jnp.exp(log_sums - log_total), finite_features(family, x, origin, dtype)
         mean = jnp.zeros(())
-        pivot = find_pivot(family, draws.params, log_weights, origin)
 
     def influence(natural: jax.Array) -> jax.Array:
         """Return the influence (k, n, m) of each draw on each class probability."""
@@ -229,9 +171,9 @@ def _delta_method(
             shift = linear(natural - mean[:, None], phi)
             average = jnp.einsum("km,knm->nm", probs, shift)
             return probs[:, None] * (shift - average)
-        if method == "preds":
-            return jax.nn.softmax(_logits(natural, phi, log_prior), axis=0) - probs[:, None]
         logits = linear(natural, phi) + log_prior[:, None, None]
+        if method == "preds":
+            return jax.nn.softmax(logits, axis=0) - probs[:, None]
         ratio = jnp.exp(logits - log_total)
         return ratio - probs[:, None] * jnp.sum(ratio, axis=0)
 
@@ -239,7 +181,7 @@ def _delta_method(
 
     def add(total: jax.Array, item: tuple[Params, jax.Array]) -> tuple[jax.Array, None]:
         params, logs = item
-        change = influence(natural_block(family, params, origin, dtype, pivot))
+        change = influence(natural_block(family, params, origin, dtype))
         weights = jnp.exp(logs)[None, :, None]
         # A draw of weight zero may have an infinite density ratio: it has no influence.
         part = jnp.where(weights > 0, weights * change, 0)
@@ -267,9 +209,9 @@ def credible_bounds(
 
     def chunk(part: jax.Array) -> jax.Array:
         phi = finite_features(family, part, origin, weights.dtype)
-        logits = _logits(natural, phi, problem.log_class_prior)
+        logits = linear(natural, phi) + problem.log_class_prior[:, None, None]
         if family.classes == 2:
-            values = logits[1:]
+            values = (logits[1] - logits[0])[None]
         else:
             values = jax.nn.softmax(logits, axis=0)
         quantiles = jnp.stack([_quantile(values, weights, level) for level in levels])

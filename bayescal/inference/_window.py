@@ -14,9 +14,8 @@ from bayescal._core.arrays import Arrays
 from bayescal._core.blocks import Out
 from bayescal._core.numerics import effective_sample_size, normalise_log_weights
 
-#: What lies this many nats below the peak is left out: exp(-44) is 8e-20, and a normal density is
-#: kept to nine deviations, so that it may be moved by three without losing digits.
-DEPTH = 44.0
+#: What lies this many nats below the peak is left out: exp(-34) is 2e-15.
+DEPTH = 34.0
 _ROUNDS = 40
 _POINTS = {1: 64, 2: 24, 3: 16}
 _CLIMBS, _STEPS = 4, 14
@@ -205,7 +204,7 @@ def find_window(
     Notes
     -----
     Rounds of a grid that reaches a quarter beyond the box, its profile along each axis, and a new
-    box, larger or smaller, that reaches one step beyond the outermost value within 44 nats of the
+    box, larger or smaller, that reaches one step beyond the outermost value within 34 nats of the
     peak; until the box settles.
     """
 

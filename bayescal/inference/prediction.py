@@ -17,26 +17,14 @@ from bayescal._core.precision import default_dtype, float64
 from bayescal._core.tables import html_table
 from bayescal.inference._conditioned import Conditioned
 from bayescal.inference._integrator import Problem
-from bayescal.inference._tails import (
-    CLOSE,
-    HEAVY,
-    TOO_LARGE,
-    is_rule,
-    shift,
-    warn_of_draws,
-    warn_of_rule,
-)
-from bayescal.inference._uncertainty import credible_bounds, standard_error
+from bayescal.inference._tails import CLOSE, shift
+from bayescal.inference._uncertainty import credible_bounds, standard_error, unseen
 from bayescal.models import Family
 
 __all__ = ["Prediction"]
 
 #: From how many points on curves are interpolated between nodes.
 LONG = 512
-#: So many data sets, and points of each, are examined before a warning is given.
-_EXAMINED = 16
-#: Errors of probabilities from which on predictions warn.
-_VISIBLE = 0.01
 
 
 class Prediction:
@@ -78,12 +66,12 @@ class Prediction:
         values: jax.Array,
         probs: jax.Array,
         interpolation_error: float | None,
-        nats: np.ndarray,
+        nats: np.ndarray | None = None,
     ) -> None:
         self.posterior = posterior
         self.method = method
         self.interpolation_error = interpolation_error
-        #: Errors (batch, m) of log odds beside that of a sample: by a box's ends, and rounding.
+        #: Errors (batch, m) of log odds beside that of nodes or draws; None near the data.
         self._nats = nats
         self._points = x
         self._values = values
@@ -113,9 +101,9 @@ class Prediction:
     def mcse(self) -> jax.Array:
         """Monte-Carlo standard error of ``probs``; NaN for ``map``, zeros for closed forms.
 
-        By quadrature the largest difference from coarser rules, and what the ends of their box
-        and rounding leave unknown. Far from the data, where few draws carry a class's density, how
-        far the probabilities may move: up to 1. Rounding to the type of ``probs`` is left out.
+        By quadrature the difference from a coarser rule, and what rounding and the ends of the box
+        leave unknown. Far from the data, where few draws carry a class's density, how far the
+        probabilities may move: up to 1. Rounding to the type of ``probs`` is left out.
         Computed when first asked for: O(draws * points), at nodes where there are many points.
         """
         post = self.posterior
@@ -124,47 +112,19 @@ class Prediction:
         if post.integrator == "closed_form" and self.method == "predictive":
             return jnp.zeros_like(self.probs)
         error = self._rows(lambda *at: standard_error(post.setup, self.method, *at)[None])[0]
-        if self.method != "predictive":
+        if self._nats is None:
             return error
+        if post.integrator != "quadrature":
+            return jnp.fmax(error, self._rows(lambda *at: unseen(post.setup, *at)[None])[0])
         nats = self._nats[0] if post.data.single else self._nats
-        log_odds, probs = np.asarray(self._values), np.asarray(self.probs, np.float64)
+        log_odds = np.asarray(self._values, np.float64)
         if not self._binary:
             with np.errstate(divide="ignore"):
-                log_odds, nats = np.log(probs) - np.log1p(-probs), nats[..., None]
-        beside = shift(log_odds, nats)
-        if is_rule(post.setup):  # Where a point had boxes of its own, others tell nothing.
-            error = np.where(nats > CLOSE, 0, error)
-        return jax.device_put(np.fmax(error, beside).astype(self.probs.dtype))
-
-    def warn_if_far(self, share: np.ndarray) -> None:
-        """Warn of points so far from the data that their predictions are not to be trusted.
-
-        ``share`` (batch, m) is that of the heaviest draw in a class's density.
-        """
-        post, x = self.posterior, self._points
-        if self.method != "predictive":
-            return
-        bad = ~(self._nats <= TOO_LARGE)
-        if bad.any():
-            values = np.abs(np.asarray(self._values, np.float64))
-            size = (values if self._binary else values.max(axis=-1)).reshape(bad.shape)
-            bad &= ~(self._nats <= TOO_LARGE * (1 + size))
-        if bad.any():
-            warn_of_rule(bad, x, float(np.max(self._nats[bad])))
-        if is_rule(post.setup) or not np.max(share) > HEAVY:
-            return
-        heavy = (share > HEAVY) & ~bad
-        largest = 0.0
-        for b in np.flatnonzero(heavy.any(axis=1))[:_EXAMINED]:
-            columns = np.flatnonzero(heavy[b])
-            chosen = columns[np.linspace(0, len(columns) - 1, _EXAMINED).astype(int)]
-            points = x[min(b, len(x) - 1)][chosen].astype(np.float64)
-            with float64():
-                alone = post.problem_of(int(b)), jax.device_put(points)
-                error = np.asarray(standard_error(post.setup, self.method, *alone))
-            largest = max(largest, float(error.max()))
-        if largest > _VISIBLE:
-            warn_of_draws(heavy, x, largest)
+                log_odds = log_odds - np.log(-np.expm1(log_odds))
+            nats = nats[..., None]
+        # Where a point had a box of its own, the nodes of the other tell nothing.
+        error = np.where(nats > CLOSE, 0, error)
+        return jax.device_put(np.fmax(error, shift(log_odds, nats)).astype(self.probs.dtype))
 
     def interval(self, level: float = 0.9) -> tuple[jax.Array, jax.Array]:
         """Return the ends of the central credible interval of f*(x; theta) at each point.

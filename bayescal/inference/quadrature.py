@@ -71,9 +71,6 @@ class Quadrature(Integrator[Box]):
     name = "quadrature"
     weighted = False
 
-    def __init__(self, alone: bool = False) -> None:
-        self._alone = alone
-
     def check(self, prior: Prior) -> None:
         sites = random_sites(prior)
         vectors = [site.name for site in sites if site.shape != ()]
@@ -88,29 +85,23 @@ class Quadrature(Integrator[Box]):
     def prepare(self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool) -> Box:
         prior, sums, origin = problem[:3]
 
-        def improve(step: _Step, boxes: Box, nodes_alone: bool = True) -> Box:
-            own = prior if stacked else None
-            return _improve_rough(step, own, sums, boxes, tolerance, nodes_alone)
+        def improve(step: _Step, boxes: Box) -> Box:
+            return _improve_rough(step, prior if stacked else None, sums, boxes)
 
         def search(quick: bool, own: Prior | None, sums: jax.Array, boxes: Box | None) -> Box:
             return _find_boxes(self, prior if own is None else own, sums, origin, stacked, quick)
 
         def refine(order: int, own: Prior | None, sums: jax.Array, boxes: Box) -> Box:
-            prior_of = prior if own is None else own
-            return _refine(prior_of, sums, origin, boxes, order, stacked, self._alone)
+            return _refine(prior if own is None else own, sums, origin, boxes, order, stacked)
 
         # The quick search compiles and runs in a fraction of the thorough one, which straightens
         # correlated parameters and takes over where more nodes do not settle the digits.
         boxes = search(True, prior, sums, None)
         if boxes.low.shape[-1] == 0:
             return boxes
-        tolerance = np.asarray(_TOLERANCE)
-        if self._alone:  # Far from the data rounding may hide what more nodes would gain.
-            found = self.rounding(problem._replace(state=boxes), stacked)
-            tolerance = np.maximum(tolerance, np.asarray(found))
         first, *more = _MORE[boxes.low.shape[-1]]
         boxes = improve(partial(refine, first), boxes)
-        boxes = improve(partial(search, False), boxes, nodes_alone=False)
+        boxes = improve(partial(search, False), boxes)
         for order in more:
             boxes = improve(partial(refine, order), boxes)
         return boxes
@@ -147,16 +138,13 @@ class Quadrature(Integrator[Box]):
             found = jax.tree.map(lambda leaf: jnp.where(better, leaf[1], leaf[0]), both)
         return self._compared(prior, sums, origin, found.low, found.high, peak, shear)
 
-    def _compared(
-        self, prior: Prior, sums: jax.Array, origin: jax.Array, *where: jax.Array
-    ) -> Box:
+    @staticmethod
+    def _compared(prior: Prior, sums: jax.Array, origin: jax.Array, *where: jax.Array) -> Box:
         """Return the box with low, high, peak and shear ``where``, and what the rules say of it."""
         low, high, peak, shear = where
         order = jnp.asarray(_COMPARED[-1])
         box = Box(low, high, peak, shear, order, jnp.zeros(0), jnp.zeros(0), jnp.zeros(()))
-        (least, first, second), closed = find_evidence(
-            prior, sums, origin, box, _COMPARED, self._alone
-        )
+        (least, first, second), closed = find_evidence(prior, sums, origin, box, _COMPARED)
         gap = relative_gap(first, second)
         return box._replace(
             evidence=second, gap=gap, error=estimate_error(gap, relative_gap(least, first), closed)
@@ -165,28 +153,39 @@ class Quadrature(Integrator[Box]):
     def stated(self, state: Box) -> tuple[np.ndarray, np.ndarray]:
         return np.asarray(state.evidence)[:, 0], np.asarray(state.error)
 
-    def of_evidence(self) -> Quadrature:
-        return _ALONE
+    def find(self, problem: Problem[Box], stacked: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Return log evidences (batch,) and their errors, for few data sets of any kind.
 
-    def coarser(self, size: int) -> tuple[int, ...]:
-        return 5 * size // 6, 2 * size // 3
+        By the quick search and, where rules disagree about it, the thorough one.
+        """
+        prior, sums, origin = problem[:3]
 
-    def rounding(self, problem: Problem[Box], stacked: bool) -> jax.Array:
-        return _find_rounding(self, problem, stacked)
+        def search(quick: bool, own: Prior | None, sums: jax.Array, boxes: Box | None) -> Box:
+            return _find_boxes(self, prior if own is None else own, sums, origin, stacked, quick)
+
+        boxes = search(True, prior, sums, None)
+        boxes = _improve_rough(partial(search, False), prior if stacked else None, sums, boxes)
+        log_evidence, error = self.stated(boxes)
+        known = np.isfinite(log_evidence) & (error < 0.5)
+        return log_evidence, np.where(known, error, np.inf)
+
+    def outermost(self, problem: Problem[Box], num_samples: int) -> jax.Array:
+        """Say of each node whether it lies at an end beyond which there are parameters, too."""
+        if problem.state.low.size == 0:
+            return jnp.zeros(1, bool)
+        return open_ends(problem.prior, problem.state, num_samples)
 
     def realise(self, problem: Problem[Box], num_samples: int) -> Draws:
         """Return the nodes; ``num_samples`` is the number of nodes for each parameter."""
         prior, state = problem.prior, problem.state
         if state.low.size == 0:
             params, _ = walk(prior, lambda name, d: jnp.zeros(()))
-            zero = jnp.zeros(1)
-            return Draws(jax.tree.map(lambda v: v[None], params), zero, zero, zero > 0)
+            return Draws(jax.tree.map(lambda v: v[None], params), jnp.zeros(1), jnp.zeros(1))
         axes, log_rule = product_rule(state.low, state.high, num_samples)
         columns = [column.ravel() for column in jnp.meshgrid(*axes, indexing="ij")]
         density = partial(unsheared, prior, *state[2:4])
         params, log_prior, log_jacobian = at_points(density, columns)
-        log_base = log_prior + log_jacobian + log_rule.ravel()
-        return Draws(params, log_prior, log_base, open_ends(prior, state, num_samples))
+        return Draws(params, log_prior, log_prior + log_jacobian + log_rule.ravel())
 
     def mode(self, problem: Problem[Box]) -> Params:
         """Return the parameters at which prior density times likelihood is largest."""
@@ -225,26 +224,12 @@ class Quadrature(Integrator[Box]):
         return Draws(params, log_prior, log_base - jnp.log(float(num_samples)))
 
 
-#: Judged by the evidence alone.
-_ALONE = Quadrature(alone=True)
-
-
-def _improve_rough(
-    step: _Step,
-    prior: Prior | None,
-    sums: jax.Array,
-    boxes: Box,
-    tolerance: np.ndarray,
-    nodes_alone: bool,
-) -> Box:
+def _improve_rough(step: _Step, prior: Prior | None, sums: jax.Array, boxes: Box) -> Box:
     """Apply ``step(prior, sums, boxes)`` to the data sets that have not reached the tolerance.
 
     A new box is kept where its error is smaller. ``prior`` is None unless each has its own.
     """
-    rough = np.asarray(boxes.error) > tolerance
-    if nodes_alone:  # More nodes do not find what a search did not.
-        rough &= np.isfinite(np.asarray(boxes.evidence)[:, 0])
-    rough = np.flatnonzero(rough)
+    rough = np.flatnonzero(np.asarray(boxes.error) > _TOLERANCE)
     if rough.size == 0:
         return boxes
     # So many at a time that batches share compilations.
@@ -273,37 +258,16 @@ def _find_boxes(
     )
 
 
-@partial(jax.jit, static_argnums=(0, 2))
-def _find_rounding(integrator: Quadrature, problem: Problem[Box], stacked: bool) -> jax.Array:
-    """Return the terms of the log density at each peak, added without signs, times rounding."""
-
-    def one(item: tuple[Prior | None, jax.Array, Box]) -> jax.Array:
-        prior, sums, box = item
-        prior = problem.prior if prior is None else prior
-        params = unsheared(prior, box.peak, box.shear, box.peak)[0]
-        natural = prior.family.natural(params, problem.origin)
-        return jnp.finfo(sums.dtype).eps * jnp.sum(jnp.abs(natural * sums))
-
-    items = problem.prior if stacked else None, problem.sums, problem.state
-    return jax.lax.map(one, items, batch_size=256)
-
-
-@partial(jax.jit, static_argnums=(4, 5, 6))
+@partial(jax.jit, static_argnums=(4, 5))
 def _refine(
-    prior: Prior,
-    sums: jax.Array,
-    origin: jax.Array,
-    boxes: Box,
-    order: int,
-    stacked: bool,
-    alone: bool,
+    prior: Prior, sums: jax.Array, origin: jax.Array, boxes: Box, order: int, stacked: bool
 ) -> Box:
     """Apply a rule of more nodes to the same boxes."""
 
     def one(item: tuple[Prior | None, jax.Array, Box]) -> Box:
         own, sums, box = item
         (evidence,), closed = find_evidence(
-            prior if own is None else own, sums, origin, box, (order,), alone
+            prior if own is None else own, sums, origin, box, (order,)
         )
         gap = relative_gap(box.evidence, evidence)
         return box._replace(

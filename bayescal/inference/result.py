@@ -17,7 +17,7 @@ from bayescal._core.precision import bulk_dtype, default_dtype, float64
 from bayescal.inference._conditioned import Conditioned
 from bayescal.inference._engine import mean_coefficients, natural_rows
 from bayescal.inference._predict import Predicted, predict_by_nodes, predict_exactly, predict_linear
-from bayescal.inference._tails import doubts, improve, is_rule
+from bayescal.inference._tails import improve, look
 from bayescal.inference.prediction import LONG, Prediction
 
 __all__ = ["METHODS", "Posterior"]
@@ -28,8 +28,6 @@ METHODS = ("predictive", "preds", "coeffs", "map")
 _INTERVALS = (128, 512, 2048)
 _TOLERANCE = 1e-6
 _LOG_TOLERANCE = 1e-3
-#: In log odds: with more, points in single precision are evaluated in double.
-_LARGEST_NOISE = 1e-4
 
 
 class Posterior(Conditioned):
@@ -113,18 +111,16 @@ class Posterior(Conditioned):
             mask = None
             family.check_support(points, "x")
         found, error = self._evaluate(points, method, dtype, interpolate)
-        count = len(self.data.x)
+        nats = None
+        if method == "predictive" and self.integrator == "quadrature":
+            found, nats = self._improve(found, points)
+        elif method == "predictive" and self.integrator != "closed_form":
+            nats = np.zeros(()) if look(self.setup, self.problem, points, self.data) else None
         values, probs = (
-            _trim(v, count, points.shape[1], self.data.single, mask)
+            _trim(v, len(self.data.x), points.shape[1], self.data.single, mask)
             for v in (found.values, found.probs)
         )
-        share, noise = doubts(found, points, count)
-        rule = is_rule(self.setup)
-        result = Prediction(
-            self, points, method, values, probs, error, share + noise if rule else noise
-        )
-        result.warn_if_far(share)
-        return result
+        return Prediction(self, points, method, values, probs, error, nats)
 
     def _evaluate(
         self, points: np.ndarray, method: str, dtype: np.dtype, interpolate: bool | None
@@ -154,29 +150,35 @@ class Posterior(Conditioned):
                 for intervals in _INTERVALS:
                     if interpolate is None and intervals >= max(LONG, together):
                         break
-                    arguments = setup, method, problem, x, bulk, shared, intervals, dtype, out
-                    found = predict_by_nodes(*arguments)
-                    better = improve(setup, problem, found, np.asarray(found.nodes)[None], count)
-                    if better is not None:
-                        found = predict_by_nodes(*arguments, jax.device_put(tuple(better)))
+                    found = predict_by_nodes(
+                        setup, method, problem, x, bulk, shared, intervals, dtype, out
+                    )
                     miss, log_miss = float(found.miss), float(found.log_miss)
                     if miss <= _TOLERANCE and log_miss <= _LOG_TOLERANCE:
                         return found, miss
             found = predict_exactly(setup, method, problem, x, shared, True, dtype, out)
             if len(problem.sums) > 1 and np.isnan(float(found.miss)):
                 found = predict_exactly(setup, method, problem, x, shared, False, dtype, out)
-            if dtype == np.float32 and np.nanmax(found.noise) > _LARGEST_NOISE:
-                return self._evaluate(points, method, np.dtype(np.float64), False)
-            better = improve(setup, problem, found, points, count)
-            if better is not None:
-                one = sigmoid if family.classes == 2 else np.exp
-                found = found._replace(
-                    values=jax.device_put(better.values.astype(out)),
-                    probs=jax.device_put(one(better.values).astype(out)),
-                    share=better.share,
-                    noise=better.noise,
-                )
             return found, None
+
+    def _improve(self, found: Predicted, points: np.ndarray) -> tuple[Predicted, np.ndarray | None]:
+        """Integrate far points anew, and return the error (batch, m) that remains, None if none."""
+        low, high = self._near
+        if points.ndim == 2 and low <= points.min() and points.max() <= high:
+            return found, None
+        m = points.shape[1]
+        with float64():
+            old = np.asarray(found.values)[: len(self.data.x), :m]
+            values, nats = improve(self.setup, self.problem, old, points, self.data)
+        if values is old:
+            if points.ndim == 2:
+                self._near = min(low, points.min()), max(high, points.max())
+            return found, None
+        one = sigmoid if values.ndim == 2 else np.exp
+        with float64():
+            return found._replace(
+                values=jax.device_put(values), probs=jax.device_put(one(values))
+            ), nats
 
     def _natural(self, method: str) -> np.ndarray:
         """Return the coefficients (padded batch, classes, p) of ``coeffs`` or ``map``."""

@@ -83,10 +83,10 @@ def improve(
         log_probs, error = _observe(setup, problem, at[0], x)
         with np.errstate(invalid="ignore"):
             new = log_probs[:, 1] - log_probs[:, 0] if values.ndim == 2 else log_softmax(log_probs)
-        known = error < np.inf
-        values[at] = np.where(known if values.ndim == 2 else known[:, None], new, values[at])
+        better = ~(error >= nats[at]) & (error < np.inf)
+        values[at] = np.where(better if values.ndim == 2 else better[:, None], new, values[at])
         # Much at an end says that the whole integrand may lie beyond.
-        nats[at] = np.where(known, error, np.where(nats[at] < 1e-3, nats[at], np.inf))
+        nats[at] = np.where(better, error, np.where(nats[at] < 1e-3, nats[at], np.inf))
     size = np.abs(values if values.ndim == 2 else values.max(axis=-1))
     bad = ~(nats <= _LARGE * (1 + size))
     if bad.any():
@@ -147,7 +147,9 @@ def _observe(
     rule, family, n = setup.integrator, problem.prior.family, len(rows)
     assert isinstance(rule, Quadrature)
     k = family.classes
-    phi = np.asarray(finite_features(family, jnp.asarray(points), problem.origin, np.dtype(np.float64)))
+    phi = np.asarray(
+        finite_features(family, jnp.asarray(points), problem.origin, np.dtype(np.float64))
+    )
     more = np.eye(k)[:, :, None] * phi[:, None, None, :]
     sums = (np.asarray(problem.sums)[rows][:, None] + more).reshape(n * k, k, -1)
     size = 1 << (n * k - 1).bit_length()
@@ -160,8 +162,8 @@ def _observe(
     log_evidence, error = (v[: n * k].reshape(n, k) for v in rule.find(again, setup.stacked))
     log_evidence = log_evidence + np.asarray(problem.log_class_prior)
     # Rounding of sums of terms that are larger than their sum.
-    error = (error + 1e-13 * np.abs(log_evidence)).sum(axis=1)
-    return log_evidence, np.where(np.isfinite(error), error, np.inf)
+    error = np.where(error < 0.5, error + 1e-13 * np.abs(log_evidence), np.inf).sum(axis=1)
+    return log_evidence, np.where(np.isnan(error), np.inf, error)
 
 
 def shift(log_odds: np.ndarray, nats: np.ndarray) -> np.ndarray:

@@ -18,8 +18,8 @@ from bayescal._core.numerics import log_softmax, sigmoid
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning
-from bayescal.inference._averages import finite_features, in_chunks, linear, natural_block
-from bayescal.inference._engine import Setup, map_rows, realise, select, weights_of
+from bayescal.inference._averages import finite_features, in_chunks, linear, natural_block, weigh
+from bayescal.inference._engine import Setup, map_rows, select
 from bayescal.inference._integrator import Problem
 from bayescal.inference._uncertainty import unseen
 from bayescal.inference.quadrature import Quadrature
@@ -30,6 +30,8 @@ CLOSE = 1e-7
 _LARGE, _VISIBLE = 1e-6, 0.01
 #: So many data sets are looked at before draws warn, and so many points integrated at once.
 _LOOKED_AT, _AT_ONCE = 16, 1024
+#: Nodes for each parameter that tell whether a rule's box is closed.
+_FEW = 16
 
 
 def farthest(points: np.ndarray, data: Batch) -> np.ndarray | None:
@@ -112,14 +114,12 @@ def _beyond(setup: Setup, problem: Problem, x: np.ndarray) -> np.ndarray:
 def _left_out(setup: Setup, problem: Problem, x: jax.Array) -> jax.Array:
     rule, family = setup.integrator, problem.prior.family
     assert isinstance(rule, Quadrature)
-    width = 16
-    nodes = setup.size ** problem.state.low.shape[-1]
 
     def one(problem: Problem, row: jax.Array | None) -> jax.Array:
-        draws = realise(setup, problem)
-        log_weights = weights_of(problem, draws)
-        natural = natural_block(family, draws.params, problem.origin, log_weights.dtype)
-        outermost = rule.outermost(problem, setup.size)[:, None]
+        nodes = rule.realise(problem, _FEW)
+        log_weights = weigh(family, nodes, problem.sums, problem.origin)[0]
+        natural = natural_block(family, nodes.params, problem.origin, log_weights.dtype)
+        outermost = rule.outermost(problem, _FEW)[:, None]
 
         def part(points: jax.Array) -> jax.Array:
             phi = finite_features(family, points, problem.origin, log_weights.dtype)
@@ -130,10 +130,9 @@ def _left_out(setup: Setup, problem: Problem, x: jax.Array) -> jax.Array:
             # What lies beyond is about as much as the outermost cell: four times is safe.
             return 4 * jnp.exp(end - top).sum(axis=0) + rounding
 
-        return in_chunks(part, x[0] if row is None else row, width)
+        return in_chunks(part, x[0] if row is None else row, 64)
 
-    rows = max(1, min(16, (1 << 20) // (nodes * min(width, x.shape[1]))))
-    return map_rows(one, problem, setup, None if len(x) == 1 else x, rows)
+    return map_rows(one, problem, setup, None if len(x) == 1 else x, 16)
 
 
 def _observe(

@@ -151,7 +151,7 @@ def _observe(
     )
     more = np.eye(k)[:, :, None] * phi[:, None, None, :]
     sums = (np.asarray(problem.sums)[rows][:, None] + more).reshape(n * k, k, -1)
-    size = 1 << (n * k - 1).bit_length()
+    size = max(16, 1 << (n * k - 1).bit_length())
     prior = problem.prior
     if setup.stacked:
         own = pad_axis(np.repeat(rows, k), size, 0)

@@ -74,9 +74,9 @@ def improve(
     count, m = len(data.x), points.shape[1]
     nats = np.zeros((count, m))
     ends = np.stack([points.min(axis=1), points.max(axis=1)], 1) if points.ndim == 2 else points
-    if (_beyond(setup, problem, ends)[:count] <= CLOSE).all():
+    if (left_out(setup, problem, ends)[:count] <= CLOSE).all():
         return values, nats
-    nats = np.array(_beyond(setup, problem, points)[:count, :m])
+    nats = np.array(left_out(setup, problem, points)[:count, :m])
     rows, columns = np.nonzero(~(nats <= CLOSE))
     values = np.array(values, np.float64)
     for start in range(0, len(rows), _AT_ONCE):
@@ -102,16 +102,16 @@ def improve(
     return values, nats
 
 
-def _beyond(setup: Setup, problem: Problem, x: np.ndarray) -> np.ndarray:
+def left_out(setup: Setup, problem: Problem, x: np.ndarray) -> np.ndarray:
     """Return about how much of the log odds (batch, m) lies outside a rule's box, and rounding."""
     padded = pad_axis(x.astype(np.float64), padded_length(x.shape[1]), 1)
     if len(x) > 1:
         padded = pad_axis(padded, len(problem.sums), 0)
-    return np.asarray(_left_out(setup, problem, jax.device_put(padded)))
+    return np.asarray(_height_at_ends(setup, problem, jax.device_put(padded)))
 
 
 @partial(jax.jit, static_argnums=0)
-def _left_out(setup: Setup, problem: Problem, x: jax.Array) -> jax.Array:
+def _height_at_ends(setup: Setup, problem: Problem, x: jax.Array) -> jax.Array:
     rule, family = setup.integrator, problem.prior.family
     assert isinstance(rule, Quadrature)
 

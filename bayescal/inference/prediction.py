@@ -17,7 +17,7 @@ from bayescal._core.precision import default_dtype, float64
 from bayescal._core.tables import html_table
 from bayescal.inference._conditioned import Conditioned
 from bayescal.inference._integrator import Problem
-from bayescal.inference._tails import CLOSE, shift
+from bayescal.inference._tails import CLOSE, left_out, shift
 from bayescal.inference._uncertainty import credible_bounds, standard_error, unseen
 from bayescal.models import Family
 
@@ -112,11 +112,18 @@ class Prediction:
         if post.integrator == "closed_form" and self.method == "predictive":
             return jnp.zeros_like(self.probs)
         error = self._rows(lambda *at: standard_error(post.setup, self.method, *at)[None])[0]
-        if self._nats is None:
+        if self.method != "predictive":
             return error
         if post.integrator != "quadrature":
+            if self._nats is None:
+                return error
             return jnp.fmax(error, self._rows(lambda *at: unseen(post.setup, *at)[None])[0])
-        nats = self._nats[0] if post.data.single else self._nats
+        nats = self._nats
+        if nats is None:
+            with float64():
+                nats = left_out(post.setup, post.problem, self._points)
+            nats = nats[: len(post.data.x), : self._points.shape[1]]
+        nats = nats[0] if post.data.single else nats
         log_odds = np.asarray(self._values, np.float64)
         if not self._binary:
             with np.errstate(divide="ignore"):

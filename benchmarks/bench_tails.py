@@ -77,7 +77,7 @@ def cover(name: str, count: int = 200) -> list[dict[str, Any]]:
         sets.setdefault(n, []).append((x, y))
     miss, stated = [], []
     for group in sets.values():
-        data = tuple(np.stack(part) for part in zip(*group, strict=True))
+        data = np.stack([x for x, _ in group]), np.stack([y for _, y in group])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             post = bc.posterior(NORMAL, data, integrator=name, num_samples=DRAWS, key=0)

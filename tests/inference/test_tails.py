@@ -70,19 +70,30 @@ def test_quadrature_has_the_closed_form_far_away(data: tuple) -> None:
     np.testing.assert_allclose(result.log_odds, truth, rtol=1e-9, atol=1e-8)
     miss = np.abs(probability(truth) - np.asarray(result.probs))
     assert (miss <= np.asarray(result.mcse) + 1e-15).all()
-    assert (np.asarray(result.mcse) < 1e-8).all()
+    assert (np.asarray(result.mcse) < 1e-7).all() and result.mcse[2] < 1e-9
     if data is UNEVEN:
         np.testing.assert_allclose(result.probs[6:8], [0.0804508, 0.00111268], rtol=1e-5)
 
 
-@pytest.mark.parametrize("integrator", ["quadrature", *DRAWN])
+@pytest.mark.parametrize(
+    "integrator",
+    ["quadrature", *(pytest.param(name, marks=pytest.mark.slow) for name in DRAWN)],
+)
 def test_means_unknown_right_or_warned(integrator: str) -> None:
     post = bc.posterior(NORMAL, UNEVEN, integrator=integrator, num_samples=2000, key=1)
     for x, truth in zip(FAR, normal_log_odds(FAR, UNEVEN), strict=True):
         check(post, x, truth)
 
 
-@pytest.mark.parametrize("integrator", ["quadrature", "closed_form", "montecarlo", "importance"])
+@pytest.mark.parametrize(
+    "integrator",
+    [
+        "closed_form",
+        "montecarlo",
+        pytest.param("quadrature", marks=pytest.mark.slow),
+        pytest.param("importance", marks=pytest.mark.slow),
+    ],
+)
 def test_means_and_deviation_unknown_right_or_warned(integrator: str) -> None:
     prior = bc.NormalInverseGammaPrior(**STUDENT)
     post = bc.posterior(prior, UNEVEN, integrator=integrator, num_samples=2000, key=1)
@@ -99,6 +110,7 @@ def check(post: bc.Posterior, x: float, truth: np.longdouble) -> None:
     assert miss <= 4 * result.mcse[0] + 1e-12, (x, p, truth)
 
 
+@pytest.mark.slow
 def test_deviation_unknown_against_scipy() -> None:
     x = np.array([-30.0, -8, 0.5, 8, 30])
     prior = bc.GaussianPrior(-1.0, 1.0, dist.HalfNormal(1.0))
@@ -118,6 +130,7 @@ def test_deviation_unknown_against_scipy() -> None:
     assert (miss <= np.asarray(found.mcse) + 1e-13).all()
 
 
+@pytest.mark.slow
 def test_long_curves_rows_of_a_batch_and_own_priors() -> None:
     x = np.linspace(-14, 14, 57)
     post = bc.posterior(NORMAL, UNEVEN, integrator="quadrature")

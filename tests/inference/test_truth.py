@@ -271,7 +271,8 @@ def test_three_parameters_against_scipy(name: str, n: int) -> None:
         found = post.predict(POINTS, method=method)
         np.testing.assert_allclose(found.probs, expected, rtol=0, atol=1e-10)
         miss, stated = np.abs(np.asarray(found.probs) - expected), np.asarray(found.mcse)
-        assert (miss <= stated + 1e-13).all() and (stated < 1e-9).all()
+        # The reference has errors of its own, of some 1e-12.
+        assert (miss <= stated + 1e-11).all() and (stated < 1e-9).all()
     if n > 1:
         expected = 1 / (1 + np.exp(-truth.log_odds("map")))
         np.testing.assert_allclose(

@@ -129,7 +129,7 @@ def averages(experiment: Experiment) -> dict[str, float]:
     least = float(np.finfo(np.float32).tiny)
 
     def log_odds(p: Array) -> Array:
-        return np.log(np.maximum(p[:, 1], least)) - np.log(np.maximum(1 - p[:, 1], least))
+        return np.log(np.maximum(p[:, 1], least)) - np.log(np.maximum(p[:, 0], least))
 
     method = AveragedBeta()
     state = method._fit(log_odds(experiment.scores), experiment.y, np.ones(len(experiment.y)), 0)

@@ -5,7 +5,8 @@
 The last column is the log loss on 20,000 further rows; of several classes on the same ones.
 
 Data of two classes: log odds N(0, 9), truth sigma(0.5 z + 0.8 sin z). Of several: as in
-``bench_multiclass.py``.
+``bench_multiclass.py``. The tasks "memory" have 900 rows of 10 to 50,000 classes, logits N(0, 4),
+of one class 4 + 2 ln k more, which is the label of 80 % of the rows.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from bench_multiclass import make as make_several
 from side_by_side import Entry, main
 
 Array = np.ndarray
-TEST = 20_000
+#: Rows further on, and of the tasks of memory.
+TEST, FEW = 20_000, 900
 
 
 def make(data: Any) -> tuple[Array, Array, Array, Array]:
     """Return probabilities (n, k), labels, and further ones."""
     n, k = data
+    if n == FEW:
+        return make_few(k)
     if k > 2:
         z, y = make_several((n, k))
         return softmax(z), y, softmax(z), y
@@ -39,6 +43,20 @@ def make(data: Any) -> tuple[Array, Array, Array, Array]:
         p[part, 1] = 1 / (1 + np.exp(-z))
         p[part, 0] = 1 - p[part, 1]
     return p[:n], y[:n], p[n:], y[n:]
+
+
+def make_few(k: int) -> tuple[Array, Array, Array, Array]:
+    """Return the same for few rows, in blocks; the further ones are the first of them."""
+    rng = np.random.default_rng(k)
+    y = rng.integers(k, size=FEW)
+    largest = np.where(rng.random(FEW) < 0.8, y, rng.integers(k, size=FEW))
+    p = np.empty((FEW, k))
+    for first in range(0, FEW, 100):
+        part = slice(first, first + 100)
+        z = 2 * rng.standard_normal((100, k))
+        z[np.arange(100), largest[part]] += 4 + 2 * np.log(k)
+        p[part] = softmax(z)
+    return p, y, p[:100], y[:100]
 
 
 def ours(name: str, report: bool = False, **options: Any) -> Any:
@@ -118,6 +136,12 @@ def entries() -> list[Entry]:
             if k < 1000 or name == "SVSCalibrator":
                 module = "probmetrics.calibrators"
                 found.append(Entry(task, "probmetrics", name, (n, k), module, probmetrics(name)))
+    for k in (10, 100, 1000, 10_000, 50_000):
+        task, module = f"memory, {k:,} classes", "probmetrics.calibrators"
+        own = ours("Auto", classes=tuple(range(k)))
+        found.append(Entry(task, "bayescal", "Auto()", (FEW, k), "", own))
+        theirs = probmetrics("SVSCalibrator")
+        found.append(Entry(task, "probmetrics", "SVSCalibrator", (FEW, k), module, theirs))
     return found
 
 

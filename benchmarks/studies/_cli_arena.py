@@ -41,11 +41,12 @@ def run_arena(
         if not _probmetrics.available():
             raise CommandError("--installed needs the package probmetrics")
         against = _probmetrics.peers()
+    about = versions(*(["probmetrics"] if installed else []))
     with running() as progress:
         from benchmarks.studies import arena
 
         found = arena.run(
-            data, out, methods=method, against=against, about=versions(), progress=progress
+            data, out, methods=method, against=against, about=about, progress=progress
         )
     console = make_console()
     for part, opponents in found["comparisons"].items():

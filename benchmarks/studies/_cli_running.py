@@ -78,14 +78,14 @@ def running() -> Iterator[Progress]:
                 raise CommandError(f"{place}: cannot write the results: {reason}") from error
 
 
-def versions() -> dict[str, str]:
-    """Return what results depend on."""
+def versions(*more: str) -> dict[str, str]:
+    """Return what results depend on, these packages among it."""
     from importlib.metadata import version
 
     from bayescal import __version__
 
     others = ("jax", "numpy", "scikit-learn", "scipy")
-    return {"bayescal": __version__, **{name: version(name) for name in others}}
+    return {"bayescal": __version__, **{name: version(name) for name in (*others, *more)}}
 
 
 @contextlib.contextmanager

@@ -37,6 +37,8 @@ _THERE = {"log_loss": "log_loss", "brier_score": "brier", "ece": "ece15"}
 #: By rows to calibrate on.
 SIZES = {"below 100": (0, 100), "100 to 999": (100, 1000), "from 1,000": (1000, 1 << 60)}
 _PROBABILITIES = {"pc", "yc", "pt", "yt"}
+#: By experiment: rows to calibrate on, classes, and the folder.
+_Kinds = dict[str, tuple[int, int, str]]
 _NETWORKS = {"logits_test", "y_test"}, {"probs_test", "y_test"}
 
 
@@ -144,10 +146,10 @@ def read_experiment(name: str, path: Path) -> Experiment:
 
 
 def _two_columns(probs: np.ndarray) -> np.ndarray:
-    """Return two columns as the second and its complement: single precision makes them differ."""
+    """Return two columns that sum to one: those of single precision do not, to double."""
     if probs.shape[1] > 2:
         return probs
-    return np.stack([1 - probs[:, 1], probs[:, 1]], axis=1)
+    return probs / probs.sum(axis=1, keepdims=True)
 
 
 def evaluate(experiment: Experiment, method: str) -> dict[str, float] | None:
@@ -182,13 +184,14 @@ def compare(
     ours, theirs : dict of float
         A loss by experiment; those in both count.
     groups : dict of str
-        By experiment. Differences are averaged within groups; the standard error is that of the
-        mean over groups.
+        By experiment. Differences are averaged within groups; standard errors are those of means
+        over groups.
 
     Returns
     -------
     dict
-        ``experiments``, ``groups``, ``win_rate``, ``difference`` and ``error``.
+        ``experiments``, ``groups``, ``win_rate``, ``difference`` and their standard errors
+        ``win_error`` and ``error``.
 
     Examples
     --------
@@ -200,17 +203,17 @@ def compare(
     both = [name for name in ours if name in theirs]
     gaps = np.array([ours[name] - theirs[name] for name in both])
     wins = np.where(gaps < 0, 1.0, np.where(gaps > 0, 0.0, 0.5))
-    names = sorted({groups[name] for name in both})
-    means = np.array(
-        [np.mean([g for g, n in zip(gaps, both, strict=True) if groups[n] == own]) for own in names]
-    )
-    error = means.std(ddof=1) / np.sqrt(len(means)) if len(means) > 1 else float("nan")
+    names, place = np.unique([groups[name] for name in both], return_inverse=True)
+    means = [np.bincount(place, own) / np.bincount(place) for own in (gaps, wins)]
+    many = len(names) > 1
+    errors = [own.std(ddof=1) / np.sqrt(len(own)) if many else float("nan") for own in means]
     return {
         "experiments": len(both),
         "groups": len(names),
         "win_rate": float(wins.mean()) if both else float("nan"),
-        "difference": float(means.mean()) if both else float("nan"),
-        "error": float(error),
+        "difference": float(means[0].mean()) if both else float("nan"),
+        "error": float(errors[0]),
+        "win_error": float(errors[1]),
     }
 
 
@@ -259,12 +262,13 @@ def run(
     Returns
     -------
     dict
-        The content of ``arena.json``: ``comparisons`` by part ("binary", "several classes", and
-        both by size), opponent and measure, as from :func:`compare`; ``improvements`` by part,
-        method and measure: by how much it is lower than that of the uncalibrated scores (post-hoc
-        improvement), mean over groups and standard error, and how often; ``means`` of losses by
-        part and method, and the share of the other methods and experiments that it beats, ties
-        being half, over the experiments that all methods and peers have.
+        The content of ``arena.json``: ``comparisons`` by part ("binary", "several classes", both by
+        size, and all of these by folder), opponent and measure, as from :func:`compare`;
+        ``improvements`` by part, method and measure: by how much it is lower than that of the
+        uncalibrated scores (post-hoc improvement), mean over groups and standard error, and how
+        often; ``means`` of losses by part and method, and the share of the other methods and
+        experiments that it beats, ties being half, over the experiments that all methods and peers
+        have.
 
     Notes
     -----
@@ -282,12 +286,13 @@ def run(
             raise ValueError(f"methods must be among {', '.join(METHODS)}, got {name!r}")
     paths = find_experiments(data)
     kept = Results("arena", out, about)
+    kinds: _Kinds = {}
     results: dict[str, dict[str, dict[str, float]]] = {}
-    groups, kinds, rows = {}, {}, []
+    groups, rows = {}, []
     for name in counted(paths, str, progress):
         experiment = read_experiment(name, paths[name])
         n, k = experiment.scores.shape
-        groups[name], kinds[name] = experiment.group, (n, k)
+        groups[name], kinds[name] = experiment.group, (n, k, paths[name].parent.name)
         for method in ("uncalibrated", *names):
             found = evaluate(experiment, method)
             if found is not None:
@@ -324,17 +329,22 @@ def _of_peer(experiment: Experiment, fit: Callable[..., np.ndarray]) -> dict[str
     return {**found, "seconds": seconds}
 
 
-def _parts(kinds: Mapping[str, tuple[int, int]]) -> dict[str, list[str]]:
+def _parts(kinds: _Kinds) -> dict[str, list[str]]:
     """Return the experiments of each part."""
     parts = {
-        "binary": [name for name, (_, k) in kinds.items() if k == 2],
-        "several classes": [name for name, (_, k) in kinds.items() if k > 2],
+        "binary": [name for name, (_, k, _) in kinds.items() if k == 2],
+        "several classes": [name for name, (_, k, _) in kinds.items() if k > 2],
     }
     for kind, every in list(parts.items()):
         for title, (low, high) in SIZES.items():
             own = [name for name in every if low <= kinds[name][0] < high]
             if len(own) < len(every):
                 parts[f"{kind}, {title} rows"] = own
+    for part, every in list(parts.items()):
+        for folder in dict.fromkeys(kinds[name][2] for name in every):
+            own = [name for name in every if kinds[name][2] == folder]
+            if len(own) < len(every):
+                parts[f"{part}, {folder}"] = own
     return {title: names for title, names in parts.items() if names}
 
 
@@ -342,7 +352,7 @@ def _compare_all(
     everyone: Mapping[str, Mapping[str, Mapping[str, float]]],
     method: str,
     groups: Mapping[str, str],
-    kinds: Mapping[str, tuple[int, int]],
+    kinds: _Kinds,
 ) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for part, names in _parts(kinds).items():
@@ -356,7 +366,7 @@ def _compare_all(
 def _improvements(
     everyone: Mapping[str, Mapping[str, Mapping[str, float]]],
     groups: Mapping[str, str],
-    kinds: Mapping[str, tuple[int, int]],
+    kinds: _Kinds,
 ) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for part, names in _parts(kinds).items():
@@ -389,7 +399,7 @@ def _compare_one(
 
 def _means(
     everyone: Mapping[str, Mapping[str, Mapping[str, float]]],
-    kinds: Mapping[str, tuple[int, int]],
+    kinds: _Kinds,
 ) -> dict[str, Any]:
     """Return mean measures over the experiments that all methods of a part have."""
     found: dict[str, Any] = {}

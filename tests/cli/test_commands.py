@@ -251,7 +251,7 @@ def test_program_predicts(run: Callable, files: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (arguments(prior="gaussian:mu0=normal(0"), "expected ',' or ')' after an argument"),
+        (arguments(prior="gaussian:mu0=normal(0"), "'(' was never closed"),
         (["calibrate"], "No such command"),
     ],
 )

@@ -50,6 +50,10 @@ def test_comparison_by_hand() -> None:
     assert found["win_rate"] == pytest.approx((1 + 0 + 0.5) / 3)
     assert found["difference"] == pytest.approx(((-0.1 + 0.3) / 2 + 0) / 2)
     assert found["error"] == pytest.approx(np.std([0.1, 0], ddof=1) / np.sqrt(2))
+    assert found["win_error"] == pytest.approx(0)
+    found = arena.compare({**ours, "e": 1.5}, theirs, groups)
+    assert found["win_rate"] == pytest.approx(1.5 / 4)
+    assert found["win_error"] == pytest.approx(np.std([1 / 2, 1 / 4], ddof=1) / np.sqrt(2))
 
 
 def test_experiments_of_both_kinds(folder: Path) -> None:
@@ -58,6 +62,11 @@ def test_experiments_of_both_kinds(folder: Path) -> None:
     table = arena.read_experiment("tab-one-b", found["tab-one-b"])
     assert (table.group, table.inputs, table.scores.shape) == ("tab-one", "probs", (90, 2))
     np.testing.assert_allclose(table.scores.sum(axis=1), 1, rtol=1e-15)
+    certain = np.array([[1e-12, 1], [1, 1e-30]], np.float32)
+    np.savez(folder / "sure", pc=certain, yc=[1, 0], pt=certain, yt=[1, 0])
+    np.testing.assert_allclose(
+        arena.read_experiment("sure", folder / "sure.npz").scores, certain, rtol=1e-11
+    )
     net = arena.read_experiment("cnn-net", found["cnn-net"])
     order = np.random.default_rng(0).permutation(600)
     with np.load(folder / "net.npz") as file:
@@ -112,6 +121,16 @@ def test_further_opponents(folder: Path, tmp_path: Path) -> None:
     assert found["means"]["several classes"]["methods"]["even"]["log_loss"] == pytest.approx(
         np.log(3)
     )
+
+
+def test_parts_by_folder(folder: Path, tmp_path: Path) -> None:
+    more = tmp_path / "more"
+    more.mkdir()
+    (folder / "tab-two-a.npz").rename(more / "tab-three-a.npz")
+    found = arena.run([folder, more], tmp_path, methods=["temperature"])["comparisons"]
+    counts = {part: own["uncalibrated"]["log_loss"]["experiments"] for part, own in found.items()}
+    own = {f"binary, {folder.name}": 3, "binary, more": 1}
+    assert counts == {"binary": 4, "several classes": 1, **own}
 
 
 def test_parts_by_size(folder: Path, tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as orbax
 
+from benchmarks.studies.data import digest
+
+Arrays = Mapping[str, Mapping[str, np.ndarray]]
 _KEPT = 2
 
 
@@ -77,15 +82,16 @@ class Checkpoints:
         Raises
         ------
         ValueError
-            If they belong to a training that was asked for something else.
+            If they belong to a training that was asked for something else, or are damaged.
         """
         step = self._manager.latest_step()
         if step is None:
             return None
-        args = orbax.args
-        found = self._manager.restore(step, args=args.Composite(about=args.JsonRestore()))
-        stored = dict(found["about"])
-        shapes = stored.pop("arrays")
+        arrays, stored = _restore(
+            lambda args: self._manager.restore(step, args=args),
+            f"checkpoint {self._folder / str(step)} is damaged: delete this folder, and training "
+            "goes on from the one before",
+        )
         wanted = self._about
         other = sorted(name for name in {*stored, *wanted} if stored.get(name) != wanted.get(name))
         if other:
@@ -93,36 +99,20 @@ class Checkpoints:
                 f"checkpoint {self._folder} must be one of the same training; it differs in "
                 f"{', '.join(other)}. Pass the same arguments, or another folder"
             )
-        restore = args.StandardRestore(_empty(shapes))
-        return self._manager.restore(step, args=args.Composite(arrays=restore))["arrays"]
+        return arrays
 
-    def save(self, step: int, arrays: Mapping[str, Mapping[str, np.ndarray]]) -> None:
+    def save(self, step: int, arrays: Arrays) -> None:
         """Keep a state, and forget all but the one before."""
-        about = self._about | {"arrays": _shapes(arrays)}
-        args = orbax.args
-        self._manager.save(
-            step,
-            args=args.Composite(arrays=args.StandardSave(arrays), about=args.JsonSave(about)),
-        )
+        self._manager.save(step, args=_to_save(arrays, self._about))
 
 
-def write(
-    folder: str | os.PathLike[str],
-    arrays: Mapping[str, Mapping[str, np.ndarray]],
-    about: Mapping[str, Any],
-) -> None:
+def write(folder: str | os.PathLike[str], arrays: Arrays, about: Mapping[str, Any]) -> None:
     """Write arrays to a folder that does not exist yet."""
     path = Path(folder).resolve()
     if path.exists():
         raise FileExistsError(f"{path} exists: give a folder that does not")
     with orbax.Checkpointer(orbax.CompositeCheckpointHandler()) as writer:
-        writer.save(
-            path,
-            args=orbax.args.Composite(
-                arrays=orbax.args.StandardSave(arrays),
-                about=orbax.args.JsonSave(dict(about) | {"arrays": _shapes(arrays)}),
-            ),
-        )
+        writer.save(path, args=_to_save(arrays, about))
 
 
 def read(
@@ -135,18 +125,48 @@ def read(
     if not (path / "about").is_dir():
         raise ValueError(f"{path} must hold trained networks, it has no part 'about'")
     with orbax.Checkpointer(orbax.CompositeCheckpointHandler()) as reader:
-        args = orbax.args
-        about = reader.restore(path, args=args.Composite(about=args.JsonRestore()))["about"]
-        shapes = about.pop("arrays")
-        restore = args.StandardRestore(_empty(shapes))
-        return reader.restore(path, args=args.Composite(arrays=restore))["arrays"], about
+        return _restore(
+            lambda args: reader.restore(path, args=args),
+            f"{path} is damaged: train and save these networks again, or copy the folder anew",
+        )
 
 
-def _shapes(arrays: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, Any]:
-    return {
+def _to_save(arrays: Arrays, about: Mapping[str, Any]) -> orbax.args.Composite:
+    shapes = {
         part: {name: [list(value.shape), str(value.dtype)] for name, value in values.items()}
         for part, values in arrays.items()
     }
+    stored = json.loads(json.dumps({**about, "arrays": shapes}))
+    stored["digest"] = _digest(arrays, stored)
+    args = orbax.args
+    return args.Composite(arrays=args.StandardSave(arrays), about=args.JsonSave(stored))
+
+
+def _restore(
+    restore: Callable[[orbax.args.Composite], Any], damaged: str
+) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, Any]]:
+    """Return arrays and what is said of them, or raise ValueError where a bit has changed."""
+    args = orbax.args
+    try:
+        about = dict(restore(args.Composite(about=args.JsonRestore()))["about"])
+        stated = about.pop("digest")
+        wanted = args.StandardRestore(_empty(about["arrays"]))
+        arrays = restore(args.Composite(arrays=wanted))["arrays"]
+        same = stated == _digest(arrays, about)
+    except Exception as error:  # Of damaged files Orbax raises nearly anything.
+        raise ValueError(damaged) from error
+    if not same:
+        raise ValueError(damaged)
+    del about["arrays"]
+    return arrays, about
+
+
+def _digest(arrays: Arrays, about: Mapping[str, Any]) -> str:
+    values = (
+        np.asarray(arrays[part][name]) for part in sorted(arrays) for name in sorted(arrays[part])
+    )
+    text = json.dumps(about, sort_keys=True) + digest(values)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _empty(shapes: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:

@@ -191,7 +191,10 @@ def check_weights(
         raise ValueError(f"{name} must not all be zero, got only zeros")
     exponent = int(np.frexp(array.max())[1])
     held = min(max(exponent, -40), 160)
-    return array if held == exponent else np.ldexp(array, held - exponent)
+    array = array if held == exponent else np.ldexp(array, held - exponent)
+    # So far below the greatest all are the same in sums; squares of them alone must not vanish.
+    least = np.ldexp(1.0, held - 400)
+    return np.where(array > 0, np.maximum(array, least), 0.0)
 
 
 def check_class_prior(value: ArrayLike, classes: int) -> np.ndarray:

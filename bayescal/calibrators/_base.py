@@ -15,7 +15,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import check_choice, column_names, in_order
+from bayescal._core.checks import as_numpy, check_choice, column_names, in_order
 from bayescal._core.keys import seed_of
 from bayescal._core.optimise import Status
 from bayescal.calibrators._inputs import INPUTS, Domain, Inputs, convert, widen
@@ -243,7 +243,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         """Return (n, 1) or (n, k) numbers, and keep or compare number and names of features."""
         scores = widen(scores, self.inputs)
         if not hasattr(scores, "shape"):
-            scores = np.asarray(scores)
+            scores = as_numpy(scores, "scores")
         if len(scores.shape) == 1:
             scores = np.asarray(scores).reshape(-1, 1)
         rows: Any = validate_data(

@@ -46,6 +46,8 @@ def save(calibrator: Any, path: str | os.PathLike[str]) -> None:
     ------
     TypeError
         For other objects, and for parameters that JSON cannot hold, as distributions.
+    OSError
+        If the file cannot be written.
     sklearn.exceptions.NotFittedError
 
     See Also
@@ -136,16 +138,19 @@ def load(path: str | os.PathLike[str], *, estimators: Sequence[Any] | None = Non
         raise ValueError(wrong)
     if version != _VERSION:
         remedy = "install a newer bayescal" if version > _VERSION else "fit and save it again"
-        raise ValueError(f"path must hold format version {_VERSION}, got {version}; {remedy}")
+        raise ValueError(
+            f"path must hold format version {_VERSION}, {os.fspath(path)} has {version}; {remedy}"
+        )
     try:
         if metadata["sha256"] != _digest(metadata["calibrator"], arrays):
             raise ValueError("another digest")
         calibrator = _decode(json.loads(metadata["calibrator"]), arrays)
         check_is_fitted(calibrator)
+        without = isinstance(calibrator, CalibratedClassifier)
+        lacking = len(calibrator.calibrators_) if without else 0
     except _DAMAGED as error:
         raise ValueError(wrong) from error
     given = list(estimators or ())
-    lacking = len(calibrator.calibrators_) if isinstance(calibrator, CalibratedClassifier) else 0
     if len(given) != lacking:
         raise ValueError(
             f"estimators must be the {lacking} fitted classifiers that {os.fspath(path)} does not "
@@ -184,12 +189,12 @@ class _Writer:
         if isinstance(value, list | tuple | range):
             kind = "tuple" if isinstance(value, tuple) else "list"
             return {kind: [self.encode(entry, name) for entry in value]}
-        if isinstance(value, dict):
+        if isinstance(value, dict) and all(isinstance(key, str) for key in value):
             return {"dict": {key: self.encode(own, name) for key, own in value.items()}}
         if not _is_ours(type(value)):
             raise TypeError(
-                f"{name} must be a number, a string, an array or a calibrator of bayescal to be "
-                f"saved, got {value!r}"
+                f"{name} must be a number, a string, an array, a calibrator of bayescal, or a dict "
+                f"of these by strings, to be saved, got {value!r}"
             )
         options = _options(type(value))
         fitted = [own for own in vars(value) if own not in options and own[0] != "_"]

@@ -93,6 +93,12 @@ def _is_missing(label: object) -> bool:
     return label is None or type(label).__name__ in ("NAType", "NaTType")
 
 
+def of_one_kind(y: np.ndarray) -> np.ndarray:
+    """Return labels (n,) that are objects, but all texts or all integers, as what they are."""
+    kinds = {type(label) for label in y} if y.dtype == object else set()
+    return np.array(y.tolist()) if kinds in ({str}, {int}, {bool}) else y
+
+
 def frames_to_caller() -> int:
     """Return the ``stacklevel`` of the first frame that is not of this package."""
     level, frame = 1, sys._getframe(1)
@@ -126,7 +132,6 @@ def _distinct(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             return np.array([low, high]), above.astype(int)
     if y.dtype.kind == "f":
         assert_all_finite(y, input_name="y")
+    y = of_one_kind(y)
     check_classification_targets(y)
-    if y.dtype == object and all(isinstance(label, str) for label in y):
-        y = y.astype(str)
     return np.unique(y, return_inverse=True)

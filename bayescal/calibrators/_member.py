@@ -74,7 +74,9 @@ def smooth(
     scores: np.ndarray, inverse: float | np.ndarray, smoothing: float | np.ndarray
 ) -> np.ndarray:
     """Return log((1 - e) softmax(s z) + e / k); leading axes are those of s (..., 1, 1)."""
-    probs = softmax(scores * inverse)
+    inverse = np.minimum(inverse, np.finfo(float).max)
+    with np.errstate(over="ignore"):  # Of huge differences nothing is left.
+        probs = softmax((scores - scores.max(axis=-1, keepdims=True)) * inverse)
     probs *= 1 - smoothing
     probs += smoothing / scores.shape[1]
     return np.log(probs)

@@ -209,7 +209,8 @@ def mix(held: np.ndarray, weights: np.ndarray, start: Any = None) -> np.ndarray:
         ratio = parts / (parts @ share)[:, None]
         weighted = ratio * weights[:, None]
         slope = total - weighted.sum(axis=0) - _PRIOR / share
-        hessian = weighted.T @ ratio + np.diag(_PRIOR / share**2)
+        # Members that agree, and no prior beside huge weights: a step where none is defined.
+        hessian = weighted.T @ ratio + np.diag(_PRIOR / share**2 + 1e-14 * total)
         step = -np.linalg.solve(hessian, slope)
         # Within the region where the barrier is about quadratic; no weight becomes negative.
         length = 1 / (1 + np.sqrt(max(-slope @ step, 0.0)))

@@ -29,7 +29,7 @@ from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_unmasked, check_weights
 from bayescal.calibrators._base import Calibrator
 from bayescal.calibrators._combination import has_intervals
-from bayescal.calibrators._labels import check_present, frames_to_caller
+from bayescal.calibrators._labels import check_present, frames_to_caller, of_one_kind
 from bayescal.calibrators.auto import Auto
 
 __all__ = ["CalibratedClassifier"]
@@ -131,9 +131,11 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
+        check_unmasked(X, "X")
         check_unmasked(y, "y")
         label = np.asarray(column_or_1d(y, warn=True))
         check_present(label)
+        label = of_one_kind(label)
         if label.dtype.kind == "f":
             assert_all_finite(label, input_name="y")
         check_classification_targets(label)
@@ -236,6 +238,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return response
 
     def _score(self, estimator: Any, X: Any) -> np.ndarray:
+        check_unmasked(X, "X")
         return self._shaped(getattr(estimator, self._response(estimator))(X))
 
     def _shaped(self, scores: object) -> np.ndarray:

@@ -14,7 +14,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import as_numpy, check_choice, check_level
+from bayescal._core.checks import as_numpy, check_choice, check_level, check_unmasked
 from bayescal._core.keys import seed_of
 from bayescal._core.numerics import sigmoid
 from bayescal._core.optimise import Status
@@ -283,10 +283,11 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
 
     def _check_features(self, X: Any, reset: bool) -> np.ndarray:
         """Return features (n, d) in float64, and keep or compare their number and names."""
+        check_unmasked(X, "X")
         if hasattr(X, "detach"):
             X = as_numpy(X, "X")
-        rows: Any = validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=1)
-        return rows
+        rows: Any = validate_data(self, X, reset=reset, dtype="numeric", ensure_min_samples=1)
+        return as_numpy(rows, "X").astype(np.float64, copy=False)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

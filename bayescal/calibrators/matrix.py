@@ -20,6 +20,9 @@ OFF_DIAGONALS = 10.0 ** np.arange(5, -2, -1)
 INTERCEPTS = 10.0 ** np.arange(3, -4, -1)
 _FOLDS = 5
 
+#: Squares of gradients by this are finite.
+_STRONGEST = 1e200
+
 
 @dataclass(eq=False, repr=False)
 class Matrix(LinearCalibrator):
@@ -124,7 +127,8 @@ def _strengths(
     off_diagonal: float, intercept: float, k: int, total: float, unit: float
 ) -> np.ndarray:
     """Return strengths (k * (k + 1),) of theta**2 / 2 for scores that were divided by ``unit``."""
-    matrix = np.full((k, k + 1), 2 * total * off_diagonal / max(1, k * (k - 1)) / unit**2)
+    strength = 2 * float(total) * off_diagonal / max(1, k * (k - 1)) / float(unit) / float(unit)
+    matrix = np.full((k, k + 1), min(strength, _STRONGEST))
     np.fill_diagonal(matrix, 0.0)
     matrix[:, k] = 2 * total * intercept / k
     return matrix.ravel()

@@ -92,11 +92,8 @@ def apply_file(
 ) -> None:
     """Calibrate the scores in a CSV file."""
     check_target(out)
-    try:
-        with library_call():
-            fitted = bc.load(calibrator)
-    except OSError as error:
-        raise CommandError(f"{calibrator}: cannot read the file: {error.strerror}") from error
+    with library_call():
+        fitted = bc.load(calibrator)
     names = [str(name) for name in getattr(fitted, "feature_names_in_", [])]
     if not names:
         raise CommandError(f"{calibrator}: the file must be written by bayescal fit")

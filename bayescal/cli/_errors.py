@@ -37,7 +37,7 @@ def library_call() -> Iterator[None]:
         warnings.showwarning = show
         try:
             yield
-        except (TypeError, ValueError) as error:
+        except (OSError, TypeError, ValueError) as error:
             raise CommandError(str(error)) from error
 
 

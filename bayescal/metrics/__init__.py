@@ -7,13 +7,14 @@ metrics of data that come in batches.
 """
 
 from bayescal.metrics._accumulator import Accumulator
-from bayescal.metrics._bootstrap import Interval, bootstrap, difference, interval
+from bayescal.metrics._bootstrap import bootstrap, difference, interval
 from bayescal.metrics._calibration import ReliabilityCurve, ece, reliability_curve
 from bayescal.metrics._canonical import canonical_ece
 from bayescal.metrics._corp import Corp, corp
 from bayescal.metrics._debiased import debiased_ece
 from bayescal.metrics._decisions import DecisionCost, decision_cost, loss_gap
 from bayescal.metrics._kde import kde_ece
+from bayescal.metrics._measured import Interval
 from bayescal.metrics._multilabel import hamming_loss, multilabel_ece
 from bayescal.metrics._report import Report, report
 from bayescal.metrics._scores import accuracy, brier_score, log_loss

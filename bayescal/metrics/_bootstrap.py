@@ -2,45 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property
-from statistics import NormalDist
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_choice, check_count, check_level
+from bayescal.metrics._measured import Interval, Measured, prepare
 from bayescal.metrics._replicates import replicate
-from bayescal.metrics._skce import make_skce
-from bayescal.metrics.inputs import Predictions, check_many_labels, check_predictions
-from bayescal.metrics.registry import METRICS
-from bayescal.metrics.sums import Metric, SumMetric, compute, standard_error
-
-_UNBIASED = "debiased_ece", "skce"
-
-
-class Interval(NamedTuple):
-    """A metric, or a difference of two, and how sure it is.
-
-    Attributes
-    ----------
-    value : float
-    lower, upper : float
-        Ends of the confidence interval.
-    standard_error : float
-    level : float
-        Coverage that is aimed at.
-    p_value : float or None
-        Of a difference: of the hypothesis that there is none.
-    """
-
-    value: float
-    lower: float
-    upper: float
-    standard_error: float
-    level: float
-    p_value: float | None = None
 
 
 def bootstrap(
@@ -124,7 +93,7 @@ def interval(
     level : float
         Coverage that is aimed at, in (0, 1).
     method : {"auto", "analytic", "bootstrap"}
-        Normal, with the standard error of the delta method, or from the quantiles of a bootstrap.
+        Which standard error: that of the delta method, or the deviation of a bootstrap.
         By default analytic for means over cases: log loss, Brier score, accuracy, Hamming loss.
     replicates, seed : int
         Of the bootstrap.
@@ -144,13 +113,28 @@ def interval(
 
     Notes
     -----
-    The bootstrap's interval has the width that replicates have between their quantiles, and lies
-    around the value less its bias: the mean rise of replicates over the value, or nothing for
-    estimates without bias ("debiased_ece", "skce"). It is cut at zero where the metric cannot be
-    less. Of 90 % intervals, simulated with 500 cases, 87 to 93 % cover the true value for means
-    over cases and for "debiased_ece". Binned and smooth errors are too large where cases are few,
-    and their bias is removed to first order only: in 10 bins 86 % cover an error of 0.12, 82 % one
-    of 0.03, and 38 % one of zero. To ask whether the error is zero use :func:`consistency_test`.
+    A mean over cases with the value e, standard error s and skewness :math:`\kappa` has what
+    Student's interval :math:`e \mp s x`, x with n - 1 degrees of freedom, and that of Hall's
+    transformation together hold, which has
+    :math:`3 (\sqrt[3]{1 + \kappa (x - \kappa / 6)} - 1) / \kappa` instead of x: alone one is too
+    short where cases are skewed, and the other where they are not. An accuracy has Wilson's.
+
+    Errors that cannot be negative are raised by chance. Labels drawn from the predictions have
+    errors of root mean square b, here times the root of the sum of squares of labels less
+    predictions over what the latter expect. With
+    :math:`g(e) = (\max(e, b)^{5/2} - b^{5/2})^{2/5}` the estimate is g(e), and its interval
+    :math:`g(\max(e, b) \mp t s)`. Of "debiased_ece" with norm 2 e is the mean square before its
+    root is taken, and g the root, or 0 where there is none.
+
+    Fewer than ten cases tell nothing, nor do debiased errors of fewer than two for each bin: their
+    intervals are infinite. Of 90 % intervals, simulated for 14 metrics, 81 % or more cover the true
+    value with ten cases, and 82 % or more with 30 or 100, of errors mostly more. To ask whether an
+    error is zero use :func:`consistency_test`.
+
+    References
+    ----------
+    P. Hall (1992), On the removal of skewness by transformation. E. B. Wilson (1927), Probable
+    inference, the law of succession, and statistical inference.
 
     Examples
     --------
@@ -177,7 +161,7 @@ def difference(
     weights: ArrayLike | None = None,
     **options: object,
 ) -> Interval:
-    """Return the difference of a metric between two models of the same cases: first less second.
+    r"""Return the difference of a metric between two models of the same cases: first less second.
 
     Parameters
     ----------
@@ -199,12 +183,20 @@ def difference(
     Returns
     -------
     Interval
-        With a two-sided ``p_value``, at least 2 / (replicates + 1).
+        With a two-sided ``p_value``.
 
     Raises
     ------
     TypeError, ValueError
         As the metric.
+
+    Notes
+    -----
+    Means over cases have the interval of :func:`interval`. Of errors it goes from the least to the
+    largest :math:`g_1(e_1) - g_2(e_2)` for e in the ellipse of radius t of the replicates'
+    covariance. The p-value is that of the interval that ends at zero. Simulated, 77 % or more of
+    90 % intervals cover the true difference with 30 or 100 cases (70 % with ten), and 8 % or fewer
+    of true nulls have a p-value of 0.05 or less, of calibration errors in bins nearly none.
 
     Examples
     --------
@@ -219,91 +211,3 @@ def difference(
         Measured(metric, probs, y, weights, options, replicates, seed) for probs in (first, second)
     )
     return ours.less(theirs, level)
-
-
-class Measured:
-    """A metric of one model, whose replicates are drawn once, when they are needed."""
-
-    def __init__(
-        self,
-        metric: str,
-        probs: ArrayLike,
-        y: ArrayLike,
-        weights: ArrayLike | None,
-        options: Mapping[str, Any],
-        replicates: int,
-        seed: int,
-    ) -> None:
-        self._name = metric
-        self._number, self._seed = check_count(replicates, "replicates"), seed
-        self._data, self._metric = prepare(metric, probs, y, weights, options)
-        self.value = compute(self._metric, self._data)
-        self._means = METRICS[metric].best != "zero"
-        self._biased = metric not in _UNBIASED
-
-    @cached_property
-    def replicates(self) -> np.ndarray:
-        """The metric (b,) of cases drawn anew; one seed draws the same cases for all models."""
-        return replicate(self._metric, self._data, self._number, self._seed)
-
-    def interval(self, level: float, method: str = "auto") -> Interval:
-        """Return its confidence interval."""
-        if self._means if method == "auto" else method == "analytic":
-            if not isinstance(self._metric, SumMetric):
-                raise ValueError(
-                    f"method must be 'bootstrap' for {self._name}, which is no sum over cases"
-                )
-            error = standard_error(self._metric, self._data)
-            half = NormalDist().inv_cdf((1 + level) / 2) * error
-            return Interval(self.value, self.value - half, self.value + half, error, level)
-        return from_replicates(self.value, self.replicates, level, self._biased, not self._means)
-
-    def less(self, other: Measured, level: float) -> Interval:
-        """Return its difference to that of another model of the same cases."""
-        ours, theirs = self._data.probs.shape, other._data.probs.shape
-        if ours != theirs:
-            raise ValueError(f"first and second must have one shape, got {ours} and {theirs}")
-        gaps = self.replicates - other.replicates
-        return from_replicates(self.value - other.value, gaps, level, self._biased, paired=True)
-
-
-def prepare(
-    metric: str,
-    probs: ArrayLike,
-    y: ArrayLike,
-    weights: ArrayLike | None,
-    options: Mapping[str, Any],
-) -> tuple[Predictions, Metric]:
-    """Return checked predictions, and the metric of that name."""
-    if metric not in METRICS:
-        raise ValueError(f"no metric named {metric!r}; there are {', '.join(METRICS)}")
-    entry = METRICS[metric]
-    several = entry.shapes == ("multilabel",)
-    data = (check_many_labels if several else check_predictions)(probs, y, weights)
-    if metric == "skce":
-        return data, make_skce(data, **options)
-    if entry.make is None:
-        able = ", ".join(name for name, each in METRICS.items() if each.make is not None)
-        raise ValueError(f"metric must be one of {able}, skce, got {metric!r}")
-    return data, entry.make(data.columns, **options)
-
-
-def from_replicates(
-    value: float,
-    found: np.ndarray,
-    level: float,
-    biased: bool,
-    positive: bool = False,
-    paired: bool = False,
-) -> Interval:
-    """Return the interval from replicates (b,), around the value less its bias."""
-    rise = found.mean() - value
-    moved = found - (2 * rise if biased else rise)
-    lower, upper = np.quantile(moved, [(1 - level) / 2, (1 + level) / 2])
-    p_value = None
-    if positive:
-        lower, upper = max(lower, 0.0), max(upper, 0.0)
-    if paired:
-        less = min(np.count_nonzero(moved <= 0), np.count_nonzero(moved >= 0))
-        p_value = min(1.0, 2 * (int(less) + 1) / (len(found) + 1))
-    return Interval(value, float(lower), float(upper), float(found.std()), level, p_value)

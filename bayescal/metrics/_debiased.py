@@ -109,8 +109,9 @@ def make_debiased(
 
 @dataclass(frozen=True)
 class DebiasedError(BinnedError):
-    """The debiased error over bins of equal width."""
+    """The debiased error over bins of equal width; signed: without the root of norm 2."""
 
+    signed: bool = False
     rows = 5
 
     def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
@@ -119,22 +120,25 @@ class DebiasedError(BinnedError):
 
     def value(self, sums: Array, xp: ModuleType) -> Array:
         size = sizes(sums[0], sums[3], sums[4, 0], xp)
-        return debiased_error(sums[:3], size, int(self.norm), xp)
+        return debiased_error(sums[:3], size, int(self.norm), self.signed, xp)
 
 
 @dataclass(frozen=True)
 class DebiasedMassError(EqualMassError):
     """The debiased error over bins of equal mass."""
 
+    signed: bool = False
+
     def finish(self, sums: Array, ratio: Any, xp: ModuleType) -> Array:
-        return debiased_error(sums, sums[0] * ratio, int(self.norm), xp)
+        return debiased_error(sums, sums[0] * ratio, int(self.norm), self.signed, xp)
 
 
-def debiased_error(sums: Array, size: Array, norm: int, xp: ModuleType) -> Array:
+def debiased_error(sums: Array, size: Array, norm: int, signed: bool, xp: ModuleType) -> Array:
     """Return the debiased error over bins; ``size`` is the number of cases in each.
 
-    With norm 2 the variance of the mean outcome is taken off each squared gap; with norm 1 twice
-    the mean gap less its mean if outcomes were normal around what was observed.
+    With norm 2 the variance of the mean outcome is taken off each squared gap, of which the mean
+    itself is returned if ``signed``; with norm 1 twice the mean gap less its mean if outcomes were
+    normal around what was observed.
     """
     mass = sums[0]
     safe = xp.where(mass > 0, mass, 1)
@@ -146,6 +150,8 @@ def debiased_error(sums: Array, size: Array, norm: int, xp: ModuleType) -> Array
         several = size > 1
         error = gap**2 - variance / xp.where(several, size - 1, 1)
         mean = (share * xp.where(several, error, 0)).sum()
+        if signed:
+            return mean
         return xp.where(mean > 0, xp.sqrt(xp.where(mean > 0, mean, 1)), 0)
     spread = variance / xp.where(size > 0, size, 1)
     deviation = xp.sqrt(xp.where(spread > 0, spread, 1))

@@ -8,10 +8,14 @@ import numpy as np
 
 from bayescal.metrics._skce import KernelError
 from bayescal.metrics.inputs import Predictions
-from bayescal.metrics.sums import DirectMetric, Metric, SumMetric, collect_many
+from bayescal.metrics.sums import DirectMetric, Metric, SumMetric, collect_many, compute
 
 #: Numbers of some replicates that are held at once: 32 MiB.
 _ELEMENTS = 1 << 22
+#: Cases that counts stand for, drawn one by one.
+_CASES = 1 << 16
+#: Probabilities held at once; sets of labels that tell what chance does.
+_PROBS, _SETS = 1 << 20, 64
 
 
 def replicate(metric: Metric, data: Predictions, replicates: int, seed: int) -> np.ndarray:
@@ -38,14 +42,56 @@ def resample(
     rng = np.random.default_rng(seed)
     n = len(data.y)
     counts = data.weights.astype(int) if data.whole else np.ones(n, int)
-    cases = np.repeat(np.arange(n), counts)
-    single = len(cases) == n and bool((counts == 1).all())
+    total = int(counts.sum())
+    cases = np.repeat(np.arange(n), counts) if n < total < _CASES else None
     if data.whole:
         data = data._replace(weights=np.ones(n))
     at_once = max(1, at_once)
     for first in range(0, replicates, at_once):
         factors = np.empty((min(at_once, replicates - first), n))
         for own in factors:
-            drawn = rng.integers(0, len(cases), len(cases))
-            own[:] = np.bincount(drawn if single else cases[drawn], minlength=n)
+            if total >= max(n + 1, _CASES):
+                own[:] = rng.multinomial(total, counts / total)
+                continue
+            drawn = rng.integers(0, total, total)
+            own[:] = np.bincount(drawn if cases is None else cases[drawn], minlength=n)
         yield data, np.ascontiguousarray(factors.T)
+
+
+def error_by_chance(metric: Metric, data: Predictions, seed: int) -> float:
+    """Return how large an error is by chance, if labels are as far from predictions as they are.
+
+    The root mean square of errors of labels drawn from the predictions, times the root of the sum
+    of squares of labels less predictions over what it is expected to be.
+    """
+    if data.whole:
+        # Of very large counts some cases are drawn together: chance is overrated.
+        most = max(1, _CASES // len(data.y))
+        copies = np.minimum(data.weights, most).astype(int)
+        cases = np.repeat(np.arange(len(copies)), copies)
+        shares = (data.weights / copies)[cases]
+        data = Predictions(data.probs[cases], data.y[cases], shares, data.eps)
+    rng = np.random.default_rng(seed)
+    drawn = [compute(metric, data._replace(y=draw_labels(data, rng))) for _ in range(_SETS)]
+    probs, y = data.probs, data.y
+    if y.ndim == probs.ndim:
+        squares = (probs - y) ** 2
+    else:
+        squares = (probs**2).sum(axis=1) - 2 * probs[np.arange(len(y)), y] + 1
+    expected = float(np.sum(data.weights @ (probs * (1 - probs))))
+    ratio = max(float(np.sum(data.weights @ squares)), 0.0) / expected if expected > 0 else 1.0
+    return float(np.sqrt(np.mean(np.square(drawn)) * ratio))
+
+
+def draw_labels(data: Predictions, rng: np.random.Generator) -> np.ndarray:
+    """Return labels (n,), or (n, l) of many, drawn from the predictions."""
+    uniform = rng.random(data.y.shape)
+    if data.y.ndim == data.probs.ndim:
+        return (uniform < data.probs).astype(data.y.dtype)
+    labels = np.empty_like(data.y)
+    step = max(1, _PROBS // data.probs.shape[1])
+    for first in range(0, len(labels), step):
+        part = slice(first, first + step)
+        sums = np.cumsum(data.probs[part], axis=1)
+        labels[part] = (uniform[part, None] * sums[:, -1:] >= sums[:, :-1]).sum(axis=1)
+    return labels

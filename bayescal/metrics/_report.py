@@ -11,7 +11,7 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_count, check_level
 from bayescal._core.tables import TextTable, p_value
-from bayescal.metrics._bootstrap import Interval, Measured
+from bayescal.metrics._measured import Interval, Measured
 from bayescal.metrics._significance import CalibrationTest, spiegelhalter_test
 from bayescal.metrics.registry import Choices, usual_metrics
 
@@ -59,19 +59,20 @@ class Report:
         heads, rows = ["metric", *names], []
         for metric in self.intervals[names[0]]:
             own = [self.intervals[name][metric] for name in names]
-            cells = [f"{each.value:.4f} [{each.lower:.4f}, {each.upper:.4f}]" for each in own]
-            rows.append([metric, *cells])
+            cells = [f"{each.estimate:.4f} [{each.lower:.4f}, {each.upper:.4f}]" for each in own]
+            less = any(abs(each.estimate - each.value) > 1e-9 for each in own)
+            rows.append([f"{metric}, less chance" if less else metric, *cells])
             if self.differences:
                 gaps = [self.differences[name][metric] for name in names[1:]]
-                shown = [f"{gap.value:+.4f} (p {p_value(gap.p_value)})" for gap in gaps]
+                shown = [f"{gap.estimate:+.4f} (p {p_value(gap.p_value)})" for gap in gaps]
                 rows.append([f"  {_FIRST}", "", *shown])
         tests = [self.tests[name] for name in names]
         rows.append(
             ["Spiegelhalter's z", *(f"{t.statistic:.2f} (p {p_value(t.p_value)})" for t in tests)]
         )
         caption = (
-            f"In brackets {self.level:.0%} intervals; those of binned errors are less the bias "
-            "that few cases cause. A positive z means over-confidence."
+            f"In brackets {self.level:.0%} intervals. Less chance: what the error has beyond that "
+            "of so many labels drawn from the predictions. A positive z means over-confidence."
         )
         if self.differences:
             caption += " p-values of differences are two-sided and not corrected for their number."

@@ -9,14 +9,12 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_count
-from bayescal.metrics._bootstrap import prepare
 from bayescal.metrics._distances import as_rows
-from bayescal.metrics.inputs import Predictions, check_predictions
+from bayescal.metrics._measured import prepare
+from bayescal.metrics._replicates import draw_labels
+from bayescal.metrics.inputs import check_predictions
 from bayescal.metrics.registry import METRICS
 from bayescal.metrics.sums import compute
-
-#: Probabilities held at once.
-_ELEMENTS = 1 << 20
 
 
 class CalibrationTest(NamedTuple):
@@ -163,17 +161,3 @@ def consistency_test(
     for _ in range(resamples):
         reached += compute(made, data._replace(y=draw_labels(data, rng))) >= value - slack
     return CalibrationTest(value, float(reached + 1) / (resamples + 1))
-
-
-def draw_labels(data: Predictions, rng: np.random.Generator) -> np.ndarray:
-    """Return labels (n,) drawn from the predictions."""
-    uniform = rng.random(len(data.y))
-    if data.probs.ndim == 1:
-        return (uniform < data.probs).astype(data.y.dtype)
-    labels = np.empty_like(data.y)
-    step = max(1, _ELEMENTS // data.probs.shape[1])
-    for first in range(0, len(labels), step):
-        part = slice(first, first + step)
-        sums = np.cumsum(data.probs[part], axis=1)
-        labels[part] = (uniform[part, None] * sums[:, -1:] >= sums[:, :-1]).sum(axis=1)
-    return labels

@@ -64,8 +64,9 @@ class Predictions(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether weights are whole numbers, hence counts."""
-        return bool((self.weights == np.floor(self.weights)).all())
+        """Whether weights are whole numbers that can be counted, hence counts."""
+        total = float(self.weights.sum())
+        return total < 2**53 and bool((self.weights == np.floor(self.weights)).all())
 
 
 def check_predictions(
@@ -119,7 +120,7 @@ def check_many_labels(
 def check_truth(truth: ArrayLike, probs: np.ndarray, weights: ArrayLike | None) -> np.ndarray:
     """Check probabilities that are compared with ``probs``; weights of zero leave rows out."""
     truth = as_numpy(truth, "true_probs")
-    if weights is not None:
+    if weights is not None and truth.shape[:1] == np.shape(weights):
         truth = truth[as_numpy(weights, "weights") > 0]
     if truth.shape != probs.shape:
         raise ValueError(f"true_probs must have shape {probs.shape}, got {truth.shape}")

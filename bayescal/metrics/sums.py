@@ -8,6 +8,7 @@ in blocks of rows, and JAX, to be mapped and compiled.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from types import ModuleType
@@ -197,17 +198,18 @@ def collect_many(metric: SumMetric, data: Predictions, factors: np.ndarray) -> n
     return np.moveaxis(sums, 2, 0)
 
 
-def standard_error(metric: SumMetric, data: Predictions) -> float:
-    r"""Return the delta method's standard error of a metric: 0 where it has no slope.
+def standard_error(metric: SumMetric, data: Predictions) -> tuple[float, float]:
+    r"""Return the delta method's standard error of a metric, 0 where it has no slope, and skewness.
 
     The metric is linearised in its sums, at the sums themselves; with :math:`f_i` what the
     gradient makes of the numbers of case i, its square is :math:`\sum_i w_i f_i^2` for weights
-    that are counts (all whole), and :math:`\sum_i w_i^2 f_i^2` for others.
+    that are counts (all whole), and :math:`\sum_i w_i^2 f_i^2` for others. Skewness is the sum of
+    third powers, alike, over the standard error's third power.
     """
     sums = collect(metric, data)
     with float64():
         slope = np.asarray(jax.grad(lambda s: metric.value(s, jnp))(jnp.asarray(sums)))
-    total = 0.0
+    squares, cubes = 0.0, 0.0
     for rows in _parts(metric, data, _BLOCK):
         block = data.part(rows)
         influence = np.zeros(len(block.y))
@@ -216,9 +218,12 @@ def standard_error(metric: SumMetric, data: Predictions) -> float:
             part = part if piece.value is None else part * piece.value
             part = np.broadcast_to(part, (len(influence),) if np.ndim(part) < 1 else part.shape)
             influence += part if part.ndim == 1 else part.sum(axis=1)
-        weights = block.weights if data.whole else block.weights**2
-        total += float(weights @ influence**2)
-    return float(np.sqrt(total))
+        part = influence if data.whole else block.weights * influence
+        cases = block.weights if data.whole else np.ones(len(part))
+        squares += float(cases @ part**2)
+        cubes += float(cases @ part**3)
+    error = math.sqrt(squares)
+    return error, cubes / error**3 if error**3 > 0 else 0.0
 
 
 def size_pieces(cell: Array | None, weights: Array) -> tuple[Piece, Piece]:

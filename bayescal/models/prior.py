@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike, Params
+from bayescal._core.checks import as_numpy
 from bayescal._core.numerics import nan_to_minus_inf
 from bayescal.models._family import Family
 
@@ -142,7 +143,7 @@ def _check_value(name: str, value: Any, positive: Sequence[str]) -> object:
             raise ValueError(f"{name} must be a continuous distribution, got {_describe(value)}")
         return value
     try:
-        array = np.asarray(value, dtype=np.float64)
+        array = as_numpy(value, name).astype(np.float64)
     except (TypeError, ValueError):
         raise TypeError(
             f"{name} must be a number or a NumPyro distribution, got {type(value).__name__}"

@@ -96,9 +96,9 @@ def instance_targets(
     rule = check_bandwidth(bandwidth)
     check_choice(scale, "scale", tuple(_COVARIANCE))
     features = points.astype(np.float64)
-    # The ratio of densities has no unit; in this one no range or square overflows.
+    # The ratio of densities has no unit; in this one no range or square overflows, or is zero.
     top = np.abs(features).max(axis=0)
-    features /= np.where(top > 1e100, top, 1)
+    features /= np.where((top > 1e100) | ((top < 1e-100) & (top > 0)), top, 1)
     unit = pooled_scale(features, weights, np)
     log_density = np.full((2, len(y)), -np.inf)
     for label in (0, 1):

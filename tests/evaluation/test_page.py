@@ -187,12 +187,12 @@ def test_numbers_are_those_of_the_report(pages: dict[str, str]) -> None:
     cells = Page(pages["three"]).text("td")
     for own in found.report.intervals.values():
         for each in own.values():
-            assert f"{each.value:.4f}" in cells
+            assert f"{each.estimate:.4f}" in cells
     page = Page(pages["three"])
     for own in found.report.differences.values():
         for each in own.values():
-            shown = f"{each.value:+.4f}".replace("-", "\N{MINUS SIGN}")
-            assert shown in cells or float(f"{each.value:.4f}") == 0
+            shown = f"{each.estimate:+.4f}".replace("-", "\N{MINUS SIGN}")
+            assert shown in cells or float(f"{each.estimate:.4f}") == 0
     assert f"[{found.report.intervals['raw']['ECE'].lower:.4f}" in str(page.text("span"))
 
 

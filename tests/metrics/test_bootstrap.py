@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 from bayescal import metrics
 from bayescal._core.binning import equal_mass_sums
 from bayescal.metrics import _replicates
-from bayescal.metrics._bootstrap import prepare
 from bayescal.metrics._mass_many import mass_sums_many
+from bayescal.metrics._measured import prepare
 from bayescal.metrics._replicates import resample
 from bayescal.metrics.inputs import Predictions
 from bayescal.metrics.registry import METRICS
@@ -118,41 +118,100 @@ def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(metrics.bootstrap("ece", probs, y, replicates=20), whole)
 
 
-def test_the_standard_error_of_a_mean() -> None:
+def hall(x: Array, level: float) -> tuple[float, float]:
+    """What Student's interval of a mean and that of Hall's transformation hold together."""
+    n = len(x)
+    skew, scale = stats.skew(x), x.std(ddof=1)
+
+    def moved(mean: float) -> float:
+        w = (x.mean() - mean) / scale
+        return n**0.5 * (w + skew * w**2 / 3 + skew**2 * w**3 / 27 + skew / (6 * n))
+
+    t, far = stats.t.ppf((1 + level) / 2, n - 1), 10 * scale
+    low, high = x.mean() - far, x.mean() + far
+    lower = optimize.brentq(lambda mean: moved(mean) - t, low, high, xtol=1e-13)
+    upper = optimize.brentq(lambda mean: moved(mean) + t, low, high, xtol=1e-13)
+    plain = t * scale / n**0.5
+    return min(lower, x.mean() - plain), max(upper, x.mean() + plain)
+
+
+def test_intervals_of_means() -> None:
     probs, y = make(400)
-    right = probs.argmax(axis=1) == y
-    expected = np.sqrt(right.mean() * (1 - right.mean()) / 400)
-    exact = metrics.interval("accuracy", probs, y)
-    assert exact.standard_error == pytest.approx(expected, rel=1e-9)
-    z = stats.norm.ppf(0.95)
-    assert exact.upper - exact.value == pytest.approx(z * expected, rel=1e-9)
-    drawn = metrics.interval("accuracy", probs, y, method="bootstrap", replicates=4000)
-    assert drawn.standard_error == pytest.approx(expected, rel=5 / np.sqrt(2 * 4000))
-    assert drawn.lower == pytest.approx(exact.lower, abs=0.15 * z * expected)
     loss = -np.log(probs[np.arange(400), y])
+    assert stats.skew(loss) > 1
+    expected = loss.std(ddof=1) / 20
     found = metrics.interval("log_loss", probs, y, level=0.8)
-    assert found.standard_error == pytest.approx(loss.std() / 20, rel=1e-9)
+    assert found.standard_error == pytest.approx(expected, rel=1e-9)
+    assert (found.lower, found.upper) == pytest.approx(hall(loss, 0.8), rel=1e-9)
+    drawn = metrics.interval("log_loss", probs, y, method="bootstrap", replicates=4000)
+    assert drawn.standard_error == pytest.approx(expected, rel=5 / np.sqrt(2 * 4000))
+    assert drawn.value == drawn.estimate == found.value
     # A weight of three is three cases; halves of weights change nothing.
     thrice = metrics.interval("log_loss", probs, y, weights=np.full(400, 3))
-    assert thrice.standard_error == pytest.approx(loss.std() / np.sqrt(1200), rel=1e-9)
-    half = metrics.interval("log_loss", probs, y, weights=np.full(400, 0.5))
-    assert half.standard_error == pytest.approx(loss.std() / 20, rel=1e-9)
+    repeated = metrics.interval("log_loss", np.repeat(probs, 3, axis=0), np.repeat(y, 3))
+    assert thrice[:5] == pytest.approx(repeated[:5], rel=1e-9)
+    half = metrics.interval("log_loss", probs, y, weights=np.full(400, 0.5), level=0.8)
+    assert half[:5] == pytest.approx(found[:5], rel=1e-9)
+
+
+def test_counts_beyond_memory() -> None:
+    probs, y = make(40)
+    loss, many = -np.log(probs[np.arange(40), y]), np.random.default_rng(0).integers(1, 9, 40)
+    expected = np.sqrt(np.cov(loss, fweights=many) / (1e9 * many.sum()))
+    found = metrics.interval("log_loss", probs, y, method="bootstrap", weights=1e9 * many)
+    assert found.standard_error == pytest.approx(expected, rel=5 / np.sqrt(2 * 1000))
+    error = metrics.interval("ece", probs, y, weights=1e9 * many)
+    assert error.value * 0.99 < error.lower < error.estimate < error.upper < error.value * 1.01
+
+
+@pytest.mark.parametrize(("right", "n"), [(0, 1), (2, 2), (30, 30), (17, 40)])
+def test_shares_have_wilsons_interval(right: int, n: int) -> None:
+    probs, y = np.full(n, 0.75), (np.arange(n) < right).astype(int)
+    expected = stats.binomtest(right, n).proportion_ci(0.9, "wilson")
+    for weights in (None, np.full(n, 0.5)):
+        found = metrics.interval("accuracy", probs, y, weights=weights)
+        ends = (found.lower, found.upper)
+        assert ends == pytest.approx((expected.low, expected.high), abs=1e-12)
+        assert found.value == found.estimate == right / n
 
 
 def test_differences_are_paired() -> None:
     probs, y = make(300)
     blunt = 0.9 * probs + 0.1 / 3
-    found = metrics.difference("brier_score", probs, blunt, y, replicates=4000)
+    found = metrics.difference("brier_score", probs, blunt, y, replicates=20_000)
     score = ((probs - np.eye(3)[y]) ** 2).sum(axis=1) - ((blunt - np.eye(3)[y]) ** 2).sum(axis=1)
     assert found.value == pytest.approx(score.mean(), rel=1e-9)
-    error = score.std() / np.sqrt(300)
-    assert found.standard_error == pytest.approx(error, rel=5 / np.sqrt(2 * 4000))
-    expected = 2 * stats.norm.sf(abs(score.mean()) / error)
-    assert found.p_value == pytest.approx(expected, abs=0.03)
+    error = score.std(ddof=1) / np.sqrt(300)
+    assert found.standard_error == pytest.approx(error, rel=5 / np.sqrt(2 * 20_000))
+    # Skewness of replicates has a standard error of sqrt(6 / b), the transformation a slope of 1/2.
+    assert (found.lower, found.upper) == pytest.approx(hall(score, 0.9), abs=0.06 * error)
     same = metrics.difference("ece", probs, probs, y, replicates=50)
-    assert same[:4] == (0, 0, 0, 0) and same.p_value == 1
+    assert same[:5] == (0, 0, 0, 0, 0) and same.p_value == 1
     with pytest.raises(ValueError, match="one shape"):
         metrics.difference("accuracy", probs, probs[:, 0], (y == 0).astype(int))
+
+
+def test_few_cases_tell_nothing() -> None:
+    p, y = np.linspace(0, 1, 29), np.arange(29) % 2
+    for name in ("log_loss", "ece", "skce"):
+        for n in (9, 10):
+            own = metrics.interval(name, p[:n], y[:n])
+            gap = metrics.difference(name, p[:n], p[:n] ** 2, y[:n])
+            assert np.isinf(own.upper) == np.isinf(gap.upper) == np.isinf(gap.lower) == (n < 10)
+            assert (gap.p_value == 1) == (n < 10)
+    assert metrics.interval("debiased_ece", p, y).upper == np.inf
+    assert metrics.interval("debiased_ece", p, y, bins=14).upper < 1
+
+
+@pytest.mark.parametrize("name", ["brier_score", "ece", "smooth_ece", "debiased_ece", "loss_gap"])
+def test_a_p_value_is_that_of_the_interval_that_ends_at_zero(name: str) -> None:
+    probs, y = make(100)
+    sharp = probs**3 / (probs**3).sum(axis=1, keepdims=True)
+    gap = metrics.difference(name, sharp, probs, y, replicates=100)
+    assert 1e-8 < gap.p_value < 1
+    again = metrics.difference(name, sharp, probs, y, replicates=100, level=1 - gap.p_value)
+    # Roots of rounding: next to nothing their slope is infinite.
+    assert min(abs(again.lower), abs(again.upper)) < (1e-9 if name == "brier_score" else 1e-4)
 
 
 def test_what_cannot_be_is_said() -> None:

@@ -29,33 +29,57 @@ def test_p_values_are_two_sided(z: float) -> None:
     score = metrics.brier_score(first, y) - metrics.brier_score(second, y)
     assert found.value == pytest.approx(score, rel=1e-9)
     assert score / found.standard_error == pytest.approx(z, rel=5 / np.sqrt(2 * REPLICATES))
-    tail = stats.norm.sf(abs(z))
-    error = 2 * np.sqrt(tail * (1 - tail) / REPLICATES)
-    # The tail is counted about the mean of the replicates, which errs as well.
-    error += 2 * stats.norm.pdf(z) * np.sqrt(2 / REPLICATES)
-    assert found.p_value == pytest.approx(2 * tail, abs=4 * error)
+    error = 2 * stats.norm.pdf(z) * abs(z) / np.sqrt(2 * REPLICATES)
+    assert found.p_value == pytest.approx(2 * stats.t.sf(abs(z), n - 1), abs=4 * error)
 
 
-def test_an_interval_lies_about_the_value_less_its_bias() -> None:
-    """The root mean square of gaps in bins, whose bias has a closed form.
+@pytest.mark.parametrize("weighted", [False, True])
+def test_an_estimate_is_less_what_chance_adds(weighted: bool) -> None:
+    """The root mean square of gaps in bins, which chance raises by a closed form.
 
-    With n_b cases in bin b and shares q_b of ones the mean square has the bias
-    sum_b q_b (1 - q_b) / n, and its root that over twice the root, to the order 1 / n. The
-    bootstrap's cases have the same again, about the value.
+    With n_b cases in bin b labels drawn from the predictions p_b have the mean square
+    sum_b p_b (1 - p_b) / n; observed are residuals of other variance.
     """
     n, bins = 2000, 10
     centres = (np.arange(bins) + 0.5) / bins
-    shares = np.where(centres < 0.5, centres + 0.2, centres - 0.2)
-    size = n // bins
-    p = np.repeat(centres, size)
-    y = np.concatenate([np.arange(size) < round(q * size) for q in shares]).astype(int)
+    shares = np.where(centres < 0.5, centres + 0.1, centres - 0.1)
+    p = np.repeat(centres, n // bins)
+    y = np.concatenate([np.arange(n // bins) < round(q * n / bins) for q in shares]).astype(int)
+    weights = None
+    if weighted:
+        rows = np.concatenate([p, y]).reshape(2, -1).T
+        rows, weights = np.unique(rows, axis=0, return_counts=True)
+        p, y = rows[:, 0], rows[:, 1].astype(int)
+    chance = np.sum(centres * (1 - centres)) / n
+    squares = shares * (1 - centres) ** 2 + (1 - shares) * centres**2
+    chance *= squares.sum() / np.sum(centres * (1 - centres))
+    found = metrics.interval("ece", p, y, bins=bins, norm=2, weights=weights)
     value = np.sqrt(np.mean((centres - shares) ** 2))
-    bias = np.sum(shares * (1 - shares)) / n / (2 * value)
-    found = metrics.interval("ece", p, y, bins=bins, norm=2, level=0.5, replicates=REPLICATES)
     assert found.value == pytest.approx(value, rel=1e-9)
-    middle = (found.lower + found.upper) / 2
-    # Of a middle of quartiles, 1.11 standard deviations over the root of the number; the mean rise
-    # counts twice.
-    error = found.standard_error * np.sqrt((1.11**2 + 4) / REPLICATES)
-    assert bias > 8 * error
-    assert middle == pytest.approx(value - bias, abs=4 * error)
+
+    def left(chance: float) -> float:
+        return (value**2.5 - chance**1.25) ** 0.4
+
+    # The mean square is one of 64 sums of ten squares of normal numbers.
+    error = 4 * np.sqrt(2 / (64 * bins))
+    assert left(chance * (1 + error)) < found.estimate < left(chance * (1 - error)) < value
+    assert found.lower < found.estimate < found.upper
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [30, 100])
+@pytest.mark.parametrize("name", ["ece", "debiased_ece"])
+def test_few_true_nulls_are_rejected_and_intervals_hold(name: str, n: int) -> None:
+    """Two models as over-confident as each other, and twice; and one beside a calibrated one."""
+    rng = np.random.default_rng(5)
+    rejected, held, runs = 0, 0, 300
+    for run in range(runs):
+        y = rng.integers(0, 2, n)
+        first, second = (1 / (1 + np.exp(-4 * (2 * y - 1 + rng.normal(size=n)))) for _ in "ab")
+        gap = metrics.difference(name, first, second, y, replicates=100, seed=run)
+        rejected += gap.p_value <= 0.05
+        even = 1 / (1 + np.exp(-2 * (2 * y - 1 + rng.normal(size=n))))
+        own = metrics.interval(name, even, y, replicates=100, seed=run)
+        held += own.lower <= 1e-4
+    assert rejected <= 0.08 * runs
+    assert held >= 0.86 * runs

@@ -122,7 +122,7 @@ def test_case_far_in_the_tails_of_both_classes() -> None:
     assert instance_targets(x, y, sample_weight=[1, 1, 1, 0, 1, 1, 1])[3] == 0
 
 
-@pytest.mark.parametrize("top", [1e308, 1e200, 1e-200])
+@pytest.mark.parametrize("top", [1e308, 1e200, 1e-200, 1e-308])
 def test_extreme_features(top: float) -> None:
     x = np.array([[-1.0, 2.0], [0.5, 2.0], [-0.25, 2.0], [1.0, 2.0], [0.75, 2.0]])
     y = np.array([0, 0, 1, 1, 1])

@@ -90,7 +90,7 @@ class Checkpoints:
         arrays, stored = _restore(
             lambda args: self._manager.restore(step, args=args),
             f"checkpoint {self._folder / str(step)} is damaged: delete this folder, and training "
-            "goes on from the one before",
+            "goes on from the one before, or from the beginning",
         )
         wanted = self._about
         other = sorted(name for name in {*stored, *wanted} if stored.get(name) != wanted.get(name))
@@ -153,6 +153,8 @@ def _restore(
         wanted = args.StandardRestore(_empty(about["arrays"]))
         arrays = restore(args.Composite(arrays=wanted))["arrays"]
         same = stated == _digest(arrays, about)
+    except (MemoryError, PermissionError):
+        raise
     except Exception as error:  # Of damaged files Orbax raises nearly anything.
         raise ValueError(damaged) from error
     if not same:

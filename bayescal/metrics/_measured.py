@@ -1,0 +1,226 @@
+"""A metric of one model: its value, replicates, interval, and difference to that of another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayescal._core.arrays import ArrayLike
+from bayescal._core.checks import check_count
+from bayescal.metrics._debiased import DebiasedError, DebiasedMassError
+from bayescal.metrics._replicates import error_by_chance, replicate
+from bayescal.metrics._scores import Accuracy
+from bayescal.metrics._skce import make_skce
+from bayescal.metrics.inputs import Predictions, check_many_labels, check_predictions
+from bayescal.metrics.registry import METRICS
+from bayescal.metrics.sums import Metric, SumMetric, compute, standard_error
+
+#: What is left of an error by chance: g(e) of :func:`interval`; angles of a difference's ellipse.
+_POWER, _ANGLES = 2.5, 361
+#: Cases that an interval of a calibration error needs.
+_FEW = 10
+
+
+class Interval(NamedTuple):
+    """A metric, or a difference of two, and how sure it is.
+
+    Attributes
+    ----------
+    value : float
+        As the metric has it.
+    estimate : float
+        Of which the interval is: the value, of calibration errors less what chance adds to them.
+    lower, upper : float
+        Ends of the confidence interval.
+    standard_error : float
+        Half the interval's width by its quantile.
+    level : float
+        Coverage that is aimed at.
+    p_value : float or None
+        Of a difference: of the hypothesis that there is none.
+    """
+
+    value: float
+    estimate: float
+    lower: float
+    upper: float
+    standard_error: float
+    level: float
+    p_value: float | None = None
+
+
+class Measured:
+    """A metric of one model, whose replicates are drawn once, when they are needed."""
+
+    def __init__(
+        self,
+        metric: str,
+        probs: ArrayLike,
+        y: ArrayLike,
+        weights: ArrayLike | None,
+        options: Mapping[str, Any],
+        replicates: int,
+        seed: int,
+    ) -> None:
+        self._name = metric
+        self._number, self._seed = check_count(replicates, "replicates"), seed
+        self._data, self._metric = prepare(metric, probs, y, weights, options)
+        self.value = compute(self._metric, self._data)
+        self._cases = self._data.weights.sum() if self._data.whole else len(self._data.y)
+        self._means = METRICS[metric].best != "zero"
+        self._unbiased, self._few = self._means or metric == "skce", bool(self._cases < _FEW)
+        self._square = False
+        if isinstance(self._metric, DebiasedError | DebiasedMassError) and self._metric.norm == 2:
+            self._square, self._metric = True, replace(self._metric, signed=True)
+            self._few |= bool(self._cases < 2 * self._metric.bins)
+
+    @cached_property
+    def replicates(self) -> np.ndarray:
+        """The metric (b,) of cases drawn anew; one seed draws the same cases for all models."""
+        return replicate(self._metric, self._data, self._number, self._seed)
+
+    @cached_property
+    def _chance(self) -> float:
+        """What chance makes of an error that cannot be negative."""
+        if self._unbiased or self._square:
+            return -math.inf
+        return error_by_chance(self._metric, self._data, self._seed)
+
+    @cached_property
+    def _centre(self) -> float:
+        return max(compute(self._metric, self._data), self._chance)
+
+    def _less_chance(self, error: Any) -> Any:
+        """Return what is left of the metric without chance."""
+        if self._unbiased:
+            return error
+        if self._square:
+            return np.sqrt(np.maximum(error, 0))
+        error = np.maximum(error, self._chance)
+        share = self._chance / np.where(error > 0, error, 1)
+        return error * (1 - share**_POWER) ** (1 / _POWER)
+
+    def _student(self, level: float) -> tuple[float, float]:
+        """Return a quantile, and the factor by which deviations are standard errors."""
+        from scipy.special import stdtrit
+
+        free = self._cases - 1
+        return float(stdtrit(free, (1 + level) / 2)), math.sqrt(self._cases / free)
+
+    def interval(self, level: float, method: str = "auto") -> Interval:
+        """Return its confidence interval."""
+        analytic = self._means if method == "auto" else method == "analytic"
+        value, estimate = self.value, float(self._less_chance(self._centre))
+        if analytic and isinstance(self._metric, Accuracy):
+            weights, z = self._data.weights, NormalDist().inv_cdf((1 + level) / 2)
+            squares = weights if self._data.whole else weights**2
+            share = z**2 * squares.sum() / weights.sum() ** 2
+            middle = (value + share / 2) / (1 + share)
+            half = math.sqrt(value * (1 - value) * share + share**2 / 4) / (1 + share)
+            return Interval(value, value, middle - half, middle + half, half / z, level)
+        if not analytic:
+            error, skewness = _moments(self.replicates)
+        elif isinstance(self._metric, SumMetric):
+            error, skewness = standard_error(self._metric, self._data)
+        else:
+            raise ValueError(
+                f"method must be 'bootstrap' for {self._name}, which is no sum over cases"
+            )
+        if self._few or not math.isfinite(error):
+            lower = -math.inf if self._unbiased else 0.0
+            return Interval(value, estimate, lower, math.inf, math.inf, level)
+        t, factor = self._student(level)
+        error *= factor
+        if self._unbiased:
+            return Interval(value, value, *_hall(value, error, skewness, t), error, level)
+        lower, upper = self._less_chance(self._centre + t * error * np.array([-1, 1])).tolist()
+        return Interval(value, estimate, lower, upper, (upper - lower) / (2 * t), level)
+
+    def less(self, other: Measured, level: float) -> Interval:
+        """Return its difference to that of another model of the same cases."""
+        ours, theirs = self._data.probs.shape, other._data.probs.shape
+        if ours != theirs:
+            raise ValueError(f"first and second must have one shape, got {ours} and {theirs}")
+        from scipy.special import stdtr
+
+        value = self.value - other.value
+        estimate = float(self._less_chance(self._centre) - other._less_chance(other._centre))
+        with np.errstate(invalid="ignore"):
+            error, skewness = _moments(self.replicates - other.replicates)
+        if self._few or not math.isfinite(error):
+            return Interval(value, estimate, -math.inf, math.inf, math.inf, level, 1.0)
+        t, factor = self._student(level)
+        if self._unbiased:
+            error *= factor
+            x = value / error if error > 0 else math.copysign(1e9, value) * (value != 0)
+            moved = x + skewness * (x**2 / 3 + 1 / 6) + skewness**2 * x**3 / 27
+            p_value = 2 * float(stdtr(self._cases - 1, -min(abs(x), abs(moved))))
+            ends = _hall(value, error, skewness, t)
+            return Interval(value, value, *ends, error, level, p_value)
+        moments = factor**2 * np.cov(self.replicates, other.replicates, ddof=0)
+        first, second = np.sqrt(np.diag(moments))
+        alike = moments[0, 1] / (first * second) if first * second > 0 else 0.0
+        # Equal ones but for rounding are equal.
+        alike = alike if abs(alike) < 1 - 1e-12 else round(alike)
+        turn = np.linspace(0, 2 * np.pi, _ANGLES)
+        along = alike * np.cos(turn) + math.sqrt(1 - alike**2) * np.sin(turn)
+
+        def ends_at(t: float) -> tuple[float, float]:
+            ours = self._less_chance(self._centre + t * first * np.cos(turn))
+            gaps = ours - other._less_chance(other._centre + t * second * along)
+            return float(gaps.min()), float(gaps.max())
+
+        # Of t / (1 + t).
+        inside, outside = 0.0, 1.0
+        while outside - inside > 1e-12 and estimate:
+            middle = (inside + outside) / 2
+            lower, upper = ends_at(middle / (1 - middle))
+            inside, outside = (inside, middle) if lower <= 0 <= upper else (middle, outside)
+        p_value = 2 * float(stdtr(self._cases - 1, -inside / (1 - inside)))
+        lower, upper = ends_at(t)
+        error = (upper - lower) / (2 * t)
+        return Interval(value, estimate, lower, upper, error, level, p_value)
+
+
+def _moments(replicates: np.ndarray) -> tuple[float, float]:
+    """Return standard deviation and skewness: infinite, where a replicate is."""
+    if not np.isfinite(replicates).all():
+        return math.inf, 0.0
+    deviation = float(replicates.std())
+    cubes = float(np.mean((replicates - replicates.mean()) ** 3))
+    return deviation, cubes / deviation**3 if deviation**3 > 0 else 0.0
+
+
+def _hall(value: float, error: float, skewness: float, t: float) -> tuple[float, float]:
+    """Return what Student's interval of a mean, and that by Hall's transformation, hold."""
+    moved = q = np.array([t, -t])
+    if skewness != 0:
+        moved = 3 / skewness * (np.cbrt(1 + skewness * (q - skewness / 6)) - 1)
+    return value - error * float(max(t, moved[0])), value + error * float(max(t, -moved[1]))
+
+
+def prepare(
+    metric: str,
+    probs: ArrayLike,
+    y: ArrayLike,
+    weights: ArrayLike | None,
+    options: Mapping[str, Any],
+) -> tuple[Predictions, Metric]:
+    """Return checked predictions, and the metric of that name."""
+    if metric not in METRICS:
+        raise ValueError(f"no metric named {metric!r}; there are {', '.join(METRICS)}")
+    entry = METRICS[metric]
+    several = entry.shapes == ("multilabel",)
+    data = (check_many_labels if several else check_predictions)(probs, y, weights)
+    if metric == "skce":
+        return data, make_skce(data, **options)
+    if entry.make is None:
+        able = ", ".join(name for name, each in METRICS.items() if each.make is not None)
+        raise ValueError(f"metric must be one of {able}, skce, got {metric!r}")
+    return data, entry.make(data.columns, **options)

@@ -1,0 +1,103 @@
+"""Every calibrator and every classifier with arrays that look odd, and with wrong ones."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+
+import bayescal as bc
+from tests.calibrators.cases import find
+from tests.hostile.strange import NAMED, P3, Y3, P, W, Y, judge, right, scores, weights, wrong
+
+FEW: dict[str, Any] = {"trees": 5, "hidden": (2, 2), "random_state": 0}
+
+
+class Case:
+    """An estimator, its right arguments (scores or features, labels, weights), and tables."""
+
+    def __init__(self, estimator: Any, k: int, features: bool = False) -> None:
+        known = estimator.get_params()
+        self.estimator = estimator.set_params(**{n: FEW[n] for n in FEW if n in known})
+        self.arguments = (P if k == 2 else P3), (Y if k == 2 else Y3), W
+        tables = scores(k)
+        if features:
+            self.arguments = (P3, *self.arguments[1:])
+            bad = {**wrong(P3), "one row": P3[0]}
+            if isinstance(estimator, bc.CalibratedClassifier):
+                # What these are is for the classifier to say.
+                bad = {
+                    kind: own
+                    for kind, own in bad.items()
+                    if kind not in ("dates", "text", "a dict")
+                }
+            tables = right(P3), bad
+        self.tables = tables, labels(self.arguments[1]), weights()
+
+    def fit(self, *arguments: Any) -> Any:
+        # Of twelve rows some have no optimum that a network finds.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return clone(self.estimator).fit(*arguments)
+
+    def probs(self, *arguments: Any) -> np.ndarray:
+        return self.fit(*arguments).predict_proba(arguments[0])
+
+    def with_one(self, place: int, value: Any) -> list[Any]:
+        return [*self.arguments[:place], value, *self.arguments[place + 1 :]]
+
+
+def labels(y: np.ndarray) -> tuple[dict[str, Any], dict[str, Any]]:
+    good, bad = right(y), wrong(y)
+    # These are labels, if those of one class.
+    for own in ("dates", "text", "complex"):
+        del bad[own]
+    names = np.array(["a", "b", "c"])[y]
+    return {**good, "names": names, "names as objects": names.astype(object)}, bad
+
+
+def cases() -> list[Any]:
+    found = [Case(cls(), 2 if cls.binary else 3) for cls in find()]
+    found += [Case(bc.Auto(), 2), Case(bc.Auto(), 3)]
+    found += [Case(bc.compose(bc.Temperature(), bc.Histogram()), 2)]
+    found += [Case(bc.Average([bc.Beta(), bc.Isotonic()]), 2)]
+    found += [Case(bc.LogisticRegression(), 2, features=True)]
+    found += [Case(bc.CalibratedClassifier(LogisticRegression(), cv=2), 2, features=True)]
+    return [pytest.param(case, id=type(case.estimator).__name__) for case in found]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", cases())
+def test_arrays_that_look_odd(case: Case) -> None:
+    expected = case.probs(*case.arguments)
+    for place, (good, _) in enumerate(case.tables):
+        for kind, value in good.items():
+            found = judge(case.probs, *case.with_one(place, value))
+            assert isinstance(found, np.ndarray), (place, kind, found)
+            if kind in ("huge", "tiny", "some zero"):
+                assert np.isfinite(found).all()
+            else:
+                np.testing.assert_allclose(found, expected, atol=1e-6, err_msg=f"{place} {kind}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", cases())
+def test_wrong_arrays(case: Case) -> None:
+    found = [
+        (place, kind, judge(case.fit, *case.with_one(place, value)))
+        for place, (_, table) in enumerate(case.tables)
+        for kind, value in table.items()
+    ]
+    fitted = case.fit(*case.arguments)
+    lengths = "short", "long", "empty"
+    table = {kind: own for kind, own in case.tables[0][1].items() if kind not in lengths}
+    found += [(3, kind, judge(fitted.predict_proba, value)) for kind, value in table.items()]
+    for place, kind, error in found:
+        assert isinstance(error, Exception), (place, kind, error)
+        assert re.search(NAMED, str(error)), (place, kind, error)

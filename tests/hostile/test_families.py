@@ -1,0 +1,154 @@
+"""Every family of densities with parameters, data and points that look odd, and with wrong ones."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bayescal as bc
+from tests.hostile.strange import NAMED, P3, Y3, P, Y, judge, right, wrong
+
+Array = np.ndarray
+REAL = 8 * P - 4
+WIDE = np.stack([REAL, REAL[::-1] ** 2], axis=1)
+
+
+NO_NUMBER: dict[str, Any] = {
+    "NaN": np.nan,
+    "infinity": np.inf,
+    "text": "wide",
+    "a dict": {"loc": 0.0},
+    "an object": object(),
+    "complex": 1j,
+    "too many": np.ones((2, 3, 4)),
+    "a date": np.datetime64("2026-01-01"),
+    "NaNs": [np.nan, 1.0],
+}
+POSITIVE = ("sigma", "alpha0", "beta0", "alpha1", "beta1", "kappa0", "kappa1", "alpha", "beta")
+
+
+class Case:
+    """A prior, scores and labels that suit it, and scores outside of its support."""
+
+    def __init__(self, make: Any, parameters: dict[str, Any], x: Array, y: Array, outside: Any):
+        self.make, self.parameters, self.x, self.y, self.outside = make, parameters, x, y, outside
+
+    def predict(self, scores: Any, labels: Any, at: Any, **parameters: Any) -> Array:
+        prior = self.make(**{**self.parameters, **parameters})
+        found = bc.posterior_predict(prior, (scores, labels), at, num_samples=64)
+        return np.asarray(found.probs)
+
+
+CASES = {
+    "gaussian": Case(
+        bc.GaussianPrior,
+        {"mu0": dist.Normal(-1, 1), "mu1": dist.Normal(1, 1), "sigma": 1.0},
+        REAL,
+        Y,
+        None,
+    ),
+    "beta": Case(
+        bc.BetaPrior,
+        {"alpha0": dist.Gamma(2, 1), "beta0": 3.0, "alpha1": 4.0, "beta1": 1.2},
+        P,
+        Y,
+        1.5,
+    ),
+    "multivariate": Case(
+        bc.MultivariateGaussianPrior,
+        {"mu0": dist.Normal(np.zeros(2), 1).to_event(1), "mu1": [1.0, 0.2], "cov": np.eye(2)},
+        WIDE,
+        Y,
+        None,
+    ),
+    "dirichlet": Case(bc.DirichletPrior, {"alpha": np.eye(3) + 0.5}, P3, Y3, 0.9),
+    "conjugate": Case(
+        bc.NormalInverseGammaPrior,
+        {"mean0": -1.0, "mean1": 1.0, "kappa0": 1.0, "kappa1": 2.0, "alpha": 2.0, "beta": 2.0},
+        REAL,
+        Y,
+        None,
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_arrays_that_look_odd(case: Case) -> None:
+    expected = judge(case.predict, case.x, case.y, case.x)
+    for kind, value in right(case.x).items():
+        for arguments in ((value, case.y, case.x), (case.x, case.y, value)):
+            found = judge(case.predict, *arguments)
+            assert isinstance(found, np.ndarray), (kind, found)
+            np.testing.assert_allclose(found, expected, atol=1e-5, err_msg=kind)
+    for kind, value in right(case.y).items():
+        found = judge(case.predict, case.x, value, case.x)
+        assert isinstance(found, np.ndarray), (kind, found)
+        np.testing.assert_array_equal(found, expected, err_msg=kind)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_wrong_arrays(case: Case) -> None:
+    bad = wrong(case.x)
+    if case.outside is not None:
+        bad["outside"] = np.where(
+            np.arange(case.x.size).reshape(case.x.shape) == 3, case.outside, case.x
+        )
+    labels = {**wrong(case.y), "another": case.y + 7}
+    lengths = "short", "long", "empty", "nothing", "a number"
+    calls = [(kind, (value, case.y, case.x)) for kind, value in bad.items()]
+    calls += [(kind, (case.x, value, case.x)) for kind, value in labels.items()]
+    points = {kind: value for kind, value in bad.items() if kind not in lengths}
+    calls += [(kind, (case.x, case.y, value)) for kind, value in points.items()]
+    for kind, arguments in calls:
+        error = judge(case.predict, *arguments)
+        assert isinstance(error, Exception), (kind, error)
+        assert re.search(NAMED, str(error)), (kind, error)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_wrong_parameters(case: Case) -> None:
+    for name in case.parameters:
+        values = {**NO_NUMBER, "nothing": None}
+        if name in POSITIVE:
+            values |= {"negative": -1.0, "zero": 0.0}
+        for kind, value in values.items():
+
+            def call(value: Any, name: str = name) -> Array:
+                return case.predict(case.x, case.y, case.x, **{name: value})
+
+            error = judge(call, value)
+            assert isinstance(error, Exception), (name, kind, error)
+            assert re.search(rf"{name}|{NAMED}|parameter", str(error)), (name, kind, error)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gaussian", "multivariate", "conjugate"])
+def test_points_far_away(name: str) -> None:
+    case = CASES[name]
+    for size in (1e3, 1e10, 1e20, 1e37, 1e160, 1e300):
+        for sign in (1, -1):
+            found = judge(case.predict, case.x, case.y, np.full_like(case.x, sign * size))
+            assert ((found >= 0) & (found <= 1)).all(), (size, found)
+
+
+@pytest.mark.slow
+@given(
+    seen=st.lists(st.floats(-1e37, 1e37), min_size=12, max_size=12),
+    at=st.lists(st.floats(-1e37, 1e37), min_size=12, max_size=12),
+    name=st.sampled_from(["gaussian", "conjugate"]),
+)
+@settings(max_examples=60)
+def test_any_scores_have_probabilities(seen: list[float], at: list[float], name: str) -> None:
+    case = CASES[name]
+    found = judge(case.predict, np.array(seen), case.y, np.array(at))
+    assert isinstance(found, np.ndarray), found
+    assert ((found >= 0) & (found <= 1)).all(), found

@@ -1,0 +1,137 @@
+"""Every metric, test and interval with arrays that look odd, and with wrong ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from bayescal import metrics
+from bayescal.metrics.registry import METRICS
+from tests.hostile.strange import NAMED, P3, Y3, P, W, Y, judge, right, scores, weights, wrong
+
+COSTS = ["decision_cost"]
+TRUTH = (P + 0.5) / 2
+MANY = np.stack([Y, 1 - Y, Y * (P > 0.5)], axis=1)
+
+
+class Case:
+    """A function of probabilities, labels and weights, its right arguments, and tables."""
+
+    def __init__(self, function: Callable[..., Any], kind: str) -> None:
+        self.function, self.k = function, 2 if kind == "binary" else 3
+        y = {"binary": Y, "multiclass": Y3, "multilabel": MANY, "truth": TRUTH}[kind]
+        self.k = 2 if kind == "truth" else self.k
+        self.arguments = (P if self.k == 2 else P3), y, W
+        good, bad = scores(self.k)
+        labels = (
+            right(y),
+            {**wrong(y), "another": y + 7 * (np.arange(y.size) == 3).reshape(y.shape)},
+        )
+        sums = ("other sums", "one column", "no column") if kind == "multilabel" else ()
+        bad = {own: value for own, value in bad.items() if own not in sums}
+        self.tables = (good, bad), labels, weights()
+
+    def call(self, *arguments: Any) -> Any:
+        return self.function(*arguments[:2], weights=arguments[2])
+
+    def with_one(self, place: int, value: Any) -> list[Any]:
+        return [*self.arguments[:place], value, *self.arguments[place + 1 :]]
+
+
+def cases() -> list[Any]:
+    found = {}
+    for name, entry in METRICS.items():
+        for kind in entry.shapes:
+            own = "truth" if name == "true_calibration_error" else kind
+            more = {"costs": 1 - np.eye(2 if own == "binary" else 3)} if name in COSTS else {}
+            found[f"{name}, {own}"] = case = Case(partial(entry.function, **more), own)
+            if name in COSTS:
+                del case.tables[1][1]["nothing"]  # Labels are optional.
+    for kind in ("binary", "multiclass"):
+        found[f"report, {kind}"] = Case(partial(metrics.report, replicates=20), kind)
+        for function in (metrics.spiegelhalter_test, metrics.reliability_curve):
+            found[f"{function.__name__}, {kind}"] = Case(function, kind)
+        for name in ("ece", "debiased_ece", "log_loss"):
+            for other in (metrics.interval, metrics.bootstrap, metrics.consistency_test):
+                if other is metrics.consistency_test and name == "log_loss":
+                    continue
+                many = "resamples" if other is metrics.consistency_test else "replicates"
+                own = partial(other, name, **{many: 20})
+                found[f"{other.__name__} of {name}, {kind}"] = Case(own, kind)
+    return [pytest.param(case, id=name) for name, case in found.items()]
+
+
+def numbers(value: Any) -> np.ndarray:
+    """Return all numbers in a result."""
+    if isinstance(value, metrics.Report):
+        value = [list(own.values()) for own in value.intervals.values()]
+    if isinstance(value, list | tuple):
+        parts = [numbers(each) for each in value]
+        return np.concatenate(parts) if parts else np.zeros(0)
+    if isinstance(value, str) or value is None:
+        return np.zeros(0)
+    return np.ravel(np.asarray(value, float))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", cases())
+def test_arrays_that_look_odd(case: Case) -> None:
+    expected = numbers(case.call(*case.arguments))
+    for place, (good, _) in enumerate(case.tables):
+        for kind, value in good.items():
+            found = judge(case.call, *case.with_one(place, value))
+            assert not isinstance(found, Exception), (place, kind, found)
+            if kind in ("huge", "tiny", "some zero"):
+                assert not np.isnan(numbers(found)).any(), (place, kind, found)
+            else:
+                atol = 1e-6 if kind != "half" else 1e-3
+                np.testing.assert_allclose(numbers(found), expected, rtol=1e-6, atol=atol)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", cases())
+def test_wrong_arrays(case: Case) -> None:
+    for place, (_, table) in enumerate(case.tables):
+        for kind, value in table.items():
+            error = judge(case.call, *case.with_one(place, value))
+            assert isinstance(error, Exception), (place, kind, error)
+            assert re.search(NAMED, str(error)), (place, kind, error)
+
+
+@st.composite
+def any_rows(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Probabilities next to the ends and tied, labels, and weights of all sizes."""
+    ends = [0.0, 5e-324, 1e-300, 1e-16, 0.1, 1 / 3, 0.5, 1 - 2.0**-53, 1.0]
+    p = st.one_of(st.sampled_from(ends), st.floats(0, 1))
+    w = st.sampled_from([1e-300, 1e-12, 0.5, 1.0, 3.0, 1e5, 1e300])
+    rows = draw(st.lists(st.tuples(p, st.integers(0, 1), w), min_size=2, max_size=15))
+    probs, y, weights = (np.array(column) for column in zip(*rows, strict=True))
+    return probs, y, weights if draw(st.booleans()) else np.ones(len(y))
+
+
+@pytest.mark.slow
+@given(rows=any_rows(), k=st.integers(2, 3))
+@settings(max_examples=12, phases=(Phase.explicit, Phase.generate))
+def test_any_probabilities_have_finite_metrics(
+    rows: tuple[np.ndarray, np.ndarray, np.ndarray], k: int
+) -> None:
+    p, y, w = rows
+    probs = p if k == 2 else np.stack([(1 - p) / 2, p, (1 - p) / 2], axis=1)
+    for name, entry in METRICS.items():
+        if not entry.labels or entry.shapes == ("multilabel",):
+            continue
+        if k == 3 and "multiclass" not in entry.shapes:
+            continue
+        found = judge(partial(entry.function, weights=w), probs, y)
+        assert isinstance(found, float) and np.isfinite(found), (name, found)
+        gap = judge(partial(metrics.difference, name, replicates=9, weights=w), probs, probs, y)
+        assert gap.estimate == 0 and gap.p_value == 1, (name, gap)
+        own = judge(partial(metrics.interval, name, replicates=9, weights=w), probs, y)
+        assert own.lower <= own.estimate <= own.upper, (name, own)

@@ -271,7 +271,7 @@ plt.show()
 #
 # - `ess`, the effective number of draws after weighting; want at least 100;
 # - `pareto_k`, how heavy the weights' tail is; above 0.7 a few draws decide everything;
-# - `mcse`, the standard error of each predicted probability.
+# - `mcse`, the standard error of each predicted probability, and how far it may move in the tails.
 #
 # A model with up to three unknown parameters can also be integrated by `"quadrature"`, to about ten
 # digits, which lets us check. Here $\sigma$ is unknown too.

@@ -179,17 +179,22 @@ def find_evidence(
     return [normalise_log_weights(part)[1] for part in parts], closed
 
 
+def open_ends(prior: Prior, box: Box, m: int) -> jax.Array:
+    """Say which nodes (m**d,) are outermost in the box, save at the ends of a support."""
+    d = box.low.shape[0]
+    found = jnp.zeros((m,) * d, bool)
+    for i, (low, high) in enumerate(zip(*ranges(prior), strict=True)):
+        index = jnp.arange(m).reshape([m if j == i else 1 for j in range(d)])
+        hard = (low, high) == UNIT_RANGE
+        found |= (index == 0) & ~(hard & (box.low[i] <= low))
+        found |= (index == m - 1) & ~(hard & (box.high[i] >= high))
+    return found.ravel()
+
+
 def _closed(prior: Prior, box: Box, values: jax.Array, m: int) -> jax.Array:
     """Whether the density has vanished at the faces of a box, save at the ends of a support."""
-    d = box.low.shape[0]
-    table, enough = values.reshape((m,) * d), jnp.max(values) - _DEEP
-    closed = jnp.ones((), bool)
-    for i, (low, high) in enumerate(zip(*ranges(prior), strict=True)):
-        profile = jnp.max(table, axis=tuple(j for j in range(d) if j != i))
-        hard = (low, high) == UNIT_RANGE
-        closed &= (profile[0] < enough) | (hard & (box.low[i] <= low))
-        closed &= (profile[-1] < enough) | (hard & (box.high[i] >= high))
-    return closed
+    outermost = jnp.where(open_ends(prior, box, m), values.ravel(), -jnp.inf)
+    return jnp.max(outermost) < jnp.max(values) - _DEEP
 
 
 def relative_gap(first: jax.Array, second: jax.Array) -> jax.Array:

@@ -42,6 +42,8 @@ class Conditioned(ABC):
         self.num_samples = num_samples
         self.data, self.setup, self.problem = data, setup, problem
         self._summary = summary
+        #: Between these points the box of a rule leaves nothing out.
+        self._near = np.inf, -np.inf
         self.log_evidence = self._per_data_set(summary.log_evidence)
         self.ess = self._per_data_set(summary.ess)
         self.pareto_k = self._per_data_set(summary.pareto_k)

@@ -13,6 +13,7 @@ from bayescal._core.numerics import normalise_log_weights, two_class_probabiliti
 from bayescal.inference._averages import (
     Draws,
     draw_blocks,
+    finite_features,
     in_chunks,
     linear,
     mean_natural,
@@ -27,6 +28,8 @@ from bayescal.models.prior import draw
 
 _CHUNK = 256
 _BISECTIONS = 45
+#: Effective draws in the average of a class's density: with fewer their spread says little.
+_FEW = 50
 
 
 def _posterior_draws(
@@ -49,11 +52,14 @@ def standard_error(setup: Setup, method: str, problem: Problem, x: jax.Array) ->
 
     For independent weighted draws the delta method for a ratio of means gives
     sum_i w_i**2 (f_i - p)**2, where f_i - p is for ``predictive`` the influence of draw i on the
-    ratio. Replicated designs use the spread between replicates.
+    ratio. Replicated designs use the spread between replicates, rules the difference from a coarser
+    one.
     """
     draws = realise(setup, problem)
     log_weights = weights_of(problem, draws)
     function = _between_replicates if setup.integrator.replicates else _delta_method
+    if setup.integrator.name == "quadrature":
+        function = _between_rules
     return in_chunks(
         lambda part: function(setup, method, problem, draws, log_weights, part), x, _CHUNK
     )
@@ -63,20 +69,72 @@ def _between_replicates(
     setup: Setup, method: str, problem: Problem, draws: Draws, log_weights: jax.Array, x: jax.Array
 ) -> jax.Array:
     """Predict from each replicate alone, and take the error of their mean."""
-    family, count = problem.prior.family, setup.integrator.replicates
+    count = setup.integrator.replicates
     part = jnp.arange(log_weights.shape[0]) * count // log_weights.shape[0]
     own = jnp.where(part == jnp.arange(count)[:, None], log_weights, -jnp.inf)
     weights, _ = normalise_log_weights(own)
-    dtype = weights.dtype
+    spread = jnp.std(_probabilities(method, problem, draws, weights, x), axis=1, ddof=1)
+    return spread / jnp.sqrt(jnp.asarray(float(count), weights.dtype))
+
+
+def _between_rules(
+    setup: Setup, method: str, problem: Problem, draws: Draws, log_weights: jax.Array, x: jax.Array
+) -> jax.Array:
+    """Return the difference from a rule on the same box with five sixths of the nodes."""
+    nodes = setup.integrator.realise(problem, 5 * setup.size // 6)
+    weights = weigh(problem.prior.family, nodes, problem.sums, problem.origin)[0]
+    coarse = _probabilities(method, problem, nodes, weights[None], x)
+    return jnp.abs(coarse - _probabilities(method, problem, draws, log_weights[None], x))[:, 0]
+
+
+def _probabilities(
+    method: str, problem: Problem, draws: Draws, log_weights: jax.Array, x: jax.Array
+) -> jax.Array:
+    """Return the class probabilities (k, b, m) by each row of log weights (b, n)."""
     if method == "coeffs":
-        probs = jnp.stack([_mean_model(problem, draws, row, x)[0] for row in weights], axis=1)
-    else:
-        log_probs = mixture(
-            family, method, draws.params, weights, x, problem.origin, problem.log_class_prior, dtype
-        )
-        probs = jax.nn.softmax(log_probs, axis=0)
-    spread = jnp.std(probs, axis=1, ddof=1)
-    return spread / jnp.sqrt(jnp.asarray(float(count), dtype))
+        return jnp.stack([_mean_model(problem, draws, w, x)[0] for w in log_weights], axis=1)
+    family, arguments = problem.prior.family, (problem.origin, problem.log_class_prior)
+    dtype = log_weights.dtype
+    found = mixture(family, method, draws.params, log_weights, x, *arguments, dtype)
+    return jax.nn.softmax(found, axis=0)
+
+
+@partial(jax.jit, static_argnums=0)
+def unseen(setup: Setup, problem: Problem, x: jax.Array) -> jax.Array:
+    """Return by how much ``predictive`` probabilities (k, m) may be off where few draws speak.
+
+    Far from the data the average of a class's density hangs on parameters that are hardly drawn.
+    Where fewer than fifty draws are effective in it, its logarithm may be too low by the
+    difference to mean plus half the variance of the log densities, as if these were normal.
+    Zero elsewhere; all is unknown where rounding hides the densities.
+    """
+    family, origin = problem.prior.family, problem.origin
+    draws = realise(setup, problem)
+    log_weights = weights_of(problem, draws)
+    natural = natural_block(family, draws.params, origin, log_weights.dtype)
+    weights = jnp.where(jnp.isfinite(log_weights), jnp.exp(log_weights), 0)[:, None]
+
+    def part(points: jax.Array) -> jax.Array:
+        z = linear(natural, finite_features(family, points, origin, log_weights.dtype))
+        top = jnp.max(jnp.where(weights > 0, z, -jnp.inf), axis=1, keepdims=True)
+        ratio = jnp.where(weights > 0, weights * jnp.exp(z - top), 0)
+        total = ratio.sum(axis=1)
+        few = jnp.square(ratio).sum(axis=1) * _FEW > total**2
+        z = jnp.where(weights > 0, z - top, 0)
+        mean = (weights * z).sum(axis=1)
+        gain = mean + (weights * jnp.square(z - mean[:, None])).sum(axis=1) / 2 - jnp.log(total)
+        nats = jnp.where(few, jnp.maximum(gain, 0), 0)
+        logits = jnp.log(total) + top[:, 0] + problem.log_class_prior[:, None]
+        rounding = jnp.finfo(z.dtype).eps * jnp.max(jnp.abs(top[:, 0]), axis=0)
+        known = rounding <= 1e-6 * (1 + jnp.max(logits, axis=0) - jnp.min(logits, axis=0))
+        others = jnp.where(jnp.eye(len(z))[..., None] > 0, -jnp.inf, logits)
+        log_odds = logits - jax.nn.logsumexp(others, axis=1)
+        rise = jnp.max(jnp.where(jnp.eye(len(z))[..., None] > 0, 0, nats), axis=1)
+        p = jax.nn.sigmoid(log_odds)
+        up, down = jax.nn.sigmoid(log_odds + nats), jax.nn.sigmoid(log_odds - rise)
+        return jnp.where(known, jnp.maximum(up - p, p - down), jnp.maximum(p, 1 - p))
+
+    return in_chunks(part, x, 4)
 
 
 def _mean_model(
@@ -85,7 +143,7 @@ def _mean_model(
     """Return the class probabilities (k, m) at the mean coefficients, those, and the features."""
     family = problem.prior.family
     mean = mean_natural(family, draws, log_weights, problem.origin)
-    phi = family.features(x, problem.origin, jnp)
+    phi = finite_features(family, x, problem.origin, mean.dtype)
     logits = linear(mean - mean[:1], phi) + problem.log_class_prior[:, None]
     return jax.nn.softmax(logits, axis=0), mean, phi
 
@@ -104,7 +162,7 @@ def _delta_method(
             family, method, draws.params, log_weights[None], x, origin, log_prior, dtype
         )[:, 0]
         log_total = jax.nn.logsumexp(log_sums, axis=0)
-        probs, phi = jnp.exp(log_sums - log_total), family.features(x, origin, jnp)
+        probs, phi = jnp.exp(log_sums - log_total), finite_features(family, x, origin, dtype)
         mean = jnp.zeros(())
 
     def influence(natural: jax.Array) -> jax.Array:
@@ -150,7 +208,7 @@ def credible_bounds(
     natural = natural_block(family, draws.params, origin, weights.dtype)
 
     def chunk(part: jax.Array) -> jax.Array:
-        phi = family.features(part, origin, jnp)
+        phi = finite_features(family, part, origin, weights.dtype)
         logits = linear(natural, phi) + problem.log_class_prior[:, None, None]
         if family.classes == 2:
             values = (logits[1] - logits[0])[None]

@@ -17,7 +17,8 @@ from bayescal._core.precision import default_dtype, float64
 from bayescal._core.tables import html_table
 from bayescal.inference._conditioned import Conditioned
 from bayescal.inference._integrator import Problem
-from bayescal.inference._uncertainty import credible_bounds, standard_error
+from bayescal.inference._tails import CLOSE, left_out, shift
+from bayescal.inference._uncertainty import credible_bounds, standard_error, unseen
 from bayescal.models import Family
 
 __all__ = ["Prediction"]
@@ -65,10 +66,13 @@ class Prediction:
         values: jax.Array,
         probs: jax.Array,
         interpolation_error: float | None,
+        nats: np.ndarray | None = None,
     ) -> None:
         self.posterior = posterior
         self.method = method
         self.interpolation_error = interpolation_error
+        #: Errors (batch, m) of log odds beside that of nodes or draws; None near the data.
+        self._nats = nats
         self._points = x
         self._values = values
         self.probs = probs
@@ -95,18 +99,39 @@ class Prediction:
 
     @functools.cached_property
     def mcse(self) -> jax.Array:
-        """Monte-Carlo standard error of ``probs``; zeros for quadrature, NaN for ``map``.
+        """Monte-Carlo standard error of ``probs``; NaN for ``map``, zeros for closed forms.
 
+        By quadrature the difference from a coarser rule, and what rounding and the ends of the box
+        leave unknown. Far from the data, where few draws carry a class's density, how far the
+        probabilities may move: up to 1. Rounding to the type of ``probs`` is left out.
         Computed when first asked for: O(draws * points), at nodes where there are many points.
         """
         post = self.posterior
         if self.method == "map":
             return jnp.full_like(self.probs, jnp.nan)
-        exact = post.integrator == "closed_form" and self.method == "predictive"
-        if post.integrator == "quadrature" or exact:
+        if post.integrator == "closed_form" and self.method == "predictive":
             return jnp.zeros_like(self.probs)
-
-        return self._rows(lambda *at: standard_error(post.setup, self.method, *at)[None])[0]
+        error = self._rows(lambda *at: standard_error(post.setup, self.method, *at)[None])[0]
+        if self.method != "predictive":
+            return error
+        if post.integrator != "quadrature":
+            if self._nats is None:
+                return error
+            return jnp.fmax(error, self._rows(lambda *at: unseen(post.setup, *at)[None])[0])
+        nats = self._nats
+        if nats is None:
+            with float64():
+                nats = left_out(post.setup, post.problem, self._points)
+            nats = nats[: len(post.data.x), : self._points.shape[1]]
+        nats = nats[0] if post.data.single else nats
+        log_odds = np.asarray(self._values, np.float64)
+        if not self._binary:
+            with np.errstate(divide="ignore"):
+                log_odds = log_odds - np.log(-np.expm1(log_odds))
+            nats = nats[..., None]
+        # Where a point had a box of its own, the nodes of the other tell nothing.
+        error = np.where(nats > CLOSE, 0, error)
+        return jax.device_put(np.fmax(error, shift(log_odds, nats)).astype(self.probs.dtype))
 
     def interval(self, level: float = 0.9) -> tuple[jax.Array, jax.Array]:
         """Return the ends of the central credible interval of f*(x; theta) at each point.

@@ -18,6 +18,7 @@ from bayescal.inference._box import (
     estimate_error,
     find_evidence,
     log_target,
+    open_ends,
     product_rule,
     ranges,
     relative_gap,
@@ -151,6 +152,16 @@ class Quadrature(Integrator[Box]):
 
     def stated(self, state: Box) -> tuple[np.ndarray, np.ndarray]:
         return np.asarray(state.evidence)[:, 0], np.asarray(state.error)
+
+    def find(self, problem: Problem[Box], stacked: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Return log evidences (batch,) and their errors, by the quick search alone."""
+        return self.stated(_find_boxes(self, *problem[:3], stacked, True))
+
+    def outermost(self, problem: Problem[Box], num_samples: int) -> jax.Array:
+        """Say of each node whether it lies at an end beyond which there are parameters, too."""
+        if problem.state.low.size == 0:
+            return jnp.zeros(1, bool)
+        return open_ends(problem.prior, problem.state, num_samples)
 
     def realise(self, problem: Problem[Box], num_samples: int) -> Draws:
         """Return the nodes; ``num_samples`` is the number of nodes for each parameter."""

@@ -11,11 +11,13 @@ import numpy as np
 from bayescal._core import checks
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.interpolate import centre_and_scale
+from bayescal._core.numerics import sigmoid
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import bulk_dtype, default_dtype, float64
 from bayescal.inference._conditioned import Conditioned
 from bayescal.inference._engine import mean_coefficients, natural_rows
 from bayescal.inference._predict import Predicted, predict_by_nodes, predict_exactly, predict_linear
+from bayescal.inference._tails import improve, look
 from bayescal.inference.prediction import LONG, Prediction
 
 __all__ = ["METHODS", "Posterior"]
@@ -109,11 +111,16 @@ class Posterior(Conditioned):
             mask = None
             family.check_support(points, "x")
         found, error = self._evaluate(points, method, dtype, interpolate)
+        nats = None
+        if method == "predictive" and self.integrator == "quadrature":
+            found, nats = self._improve(found, points)
+        elif method == "predictive" and self.integrator != "closed_form":
+            nats = np.zeros(()) if look(self.setup, self.problem, points, self.data) else None
         values, probs = (
             _trim(v, len(self.data.x), points.shape[1], self.data.single, mask)
             for v in (found.values, found.probs)
         )
-        return Prediction(self, points, method, values, probs, error)
+        return Prediction(self, points, method, values, probs, error, nats)
 
     def _evaluate(
         self, points: np.ndarray, method: str, dtype: np.dtype, interpolate: bool | None
@@ -153,6 +160,25 @@ class Posterior(Conditioned):
             if len(problem.sums) > 1 and np.isnan(float(found.miss)):
                 found = predict_exactly(setup, method, problem, x, shared, False, dtype, out)
             return found, None
+
+    def _improve(self, found: Predicted, points: np.ndarray) -> tuple[Predicted, np.ndarray | None]:
+        """Integrate far points anew, and return the error (batch, m) that remains, None if none."""
+        low, high = self._near
+        if points.ndim == 2 and low <= points.min() and points.max() <= high:
+            return found, None
+        m = points.shape[1]
+        with float64():
+            old = np.asarray(found.values)[: len(self.data.x), :m]
+            values, nats = improve(self.setup, self.problem, old, points, self.data)
+        if values is old:
+            if points.ndim == 2:
+                self._near = min(low, points.min()), max(high, points.max())
+            return found, None
+        one = sigmoid if values.ndim == 2 else np.exp
+        with float64():
+            return found._replace(
+                values=jax.device_put(values), probs=jax.device_put(one(values))
+            ), nats
 
     def _natural(self, method: str) -> np.ndarray:
         """Return the coefficients (padded batch, classes, p) of ``coeffs`` or ``map``."""

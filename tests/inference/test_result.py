@@ -346,8 +346,6 @@ def test_standard_error_is_the_spread_between_keys(method: str) -> None:
 
 def test_what_has_no_standard_error() -> None:
     for integrator, method, value in (
-        ("quadrature", "predictive", 0.0),
-        ("quadrature", "preds", 0.0),
         ("closed_form", "predictive", 0.0),
         ("montecarlo", "map", np.nan),
     ):

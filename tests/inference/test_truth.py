@@ -270,7 +270,9 @@ def test_three_parameters_against_scipy(name: str, n: int) -> None:
         expected = 1 / (1 + np.exp(-truth.log_odds(method)))
         found = post.predict(POINTS, method=method)
         np.testing.assert_allclose(found.probs, expected, rtol=0, atol=1e-10)
-        assert (found.mcse == 0).all()
+        miss, stated = np.abs(np.asarray(found.probs) - expected), np.asarray(found.mcse)
+        # The reference has errors of its own, of some 1e-12.
+        assert (miss <= stated + 1e-11).all() and (stated < 1e-9).all()
     if n > 1:
         expected = 1 / (1 + np.exp(-truth.log_odds("map")))
         np.testing.assert_allclose(

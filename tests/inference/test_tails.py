@@ -1,0 +1,163 @@
+"""Predictions far from the data: right, or warned of, with an error that covers what is wrong."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import scipy.integrate
+import scipy.special
+import scipy.stats
+
+import bayescal as bc
+
+UNEVEN = np.r_[-1.4, -0.6, np.linspace(-0.5, 2.5, 20)], np.r_[np.zeros(2, int), np.ones(20, int)]
+LOPSIDED = np.array([0.2, -0.4, -1.1, -1.6]), np.zeros(4, int)
+pytestmark = pytest.mark.usefixtures("x64")
+
+EXACT = np.finfo(np.longdouble).max > 1e400
+FAR = [18.0, 20.0, 25.0, 1e3, 1e20, *([1e160] if EXACT else [])]
+NORMAL = bc.GaussianPrior(dist.Normal(-1, 1), dist.Normal(1, 1), 1.0)
+STUDENT = {"mean0": -1.0, "mean1": 1.0, "kappa0": 1.0, "kappa1": 2.0, "alpha": 2.0, "beta": 1.5}
+DRAWN = ["montecarlo", "sobol", "importance", "nuts"]
+
+
+def normal_log_odds(x: np.ndarray, data: tuple) -> np.ndarray:
+    """Means known to N(+-1, 1), deviation 1: new points are normal, too."""
+    at, log_density = np.asarray(x, np.longdouble), []
+    for label, mean in enumerate((-1, 1)):
+        own = data[0][data[1] == label].astype(np.longdouble)
+        v = 1 / np.longdouble(1 + len(own))
+        log_density.append(-((at - v * (mean + own.sum())) ** 2) / (1 + v) / 2 - np.log1p(v) / 2)
+    return log_density[1] - log_density[0]
+
+
+def student_log_odds(x: np.ndarray, data: tuple) -> np.ndarray:
+    """Murphy (2007): new points have Student's distribution."""
+    own = [data[0][data[1] == label].astype(np.longdouble) for label in (0, 1)]
+    alpha, beta, found = STUDENT["alpha"] + len(data[0]) / 2, np.longdouble(STUDENT["beta"]), []
+    for label, mine in enumerate(own):
+        k, n, m = STUDENT[f"kappa{label}"], len(mine), STUDENT[f"mean{label}"]
+        beta += ((mine - mine.mean()) ** 2).sum() / 2 + k * n * (mine.mean() - m) ** 2 / (k + n) / 2
+        found.append((k + n, (k * m + mine.sum()) / (k + n)))
+    log_density = []
+    for k, m in found:
+        scale = 2 * beta * (k + 1) / k
+        log_square = 2 * np.log(np.abs(np.asarray(x, np.longdouble) - m)) - np.log(scale)
+        log_density.append(-(alpha + 0.5) * np.logaddexp(0, log_square) - np.log(scale) / 2)
+    return log_density[1] - log_density[0]
+
+
+def probability(log_odds: np.ndarray) -> np.ndarray:
+    return scipy.special.expit(np.clip(log_odds, -1e4, 1e4).astype(float))
+
+
+def predict(post: bc.Posterior, x: object) -> tuple[bc.Prediction, list]:
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        result = post.predict(x)
+    return result, [w.category for w in seen]
+
+
+@pytest.mark.parametrize("data", [UNEVEN, LOPSIDED])
+def test_quadrature_has_the_closed_form_far_away(data: tuple) -> None:
+    post = bc.posterior(NORMAL, data, integrator="quadrature")
+    x = np.array([-25.0, -6, 0, 6, 10, 14, 18, 20, 25, 100])
+    result = post.predict(x)
+    truth = normal_log_odds(x, data).astype(float)
+    np.testing.assert_allclose(result.log_odds, truth, rtol=1e-9, atol=1e-8)
+    miss = np.abs(probability(truth) - np.asarray(result.probs))
+    assert (miss <= np.asarray(result.mcse) + 1e-15).all()
+    assert (np.asarray(result.mcse) < 1e-7).all() and result.mcse[2] < 1e-9
+    if data is UNEVEN:
+        np.testing.assert_allclose(result.probs[6:8], [0.0804508, 0.00111268], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "integrator",
+    ["quadrature", *(pytest.param(name, marks=pytest.mark.slow) for name in DRAWN)],
+)
+def test_means_unknown_right_or_warned(integrator: str) -> None:
+    post = bc.posterior(NORMAL, UNEVEN, integrator=integrator, num_samples=2000, key=1)
+    for x, truth in zip(FAR, normal_log_odds(FAR, UNEVEN), strict=True):
+        check(post, x, truth)
+
+
+@pytest.mark.parametrize(
+    "integrator",
+    [
+        "closed_form",
+        "montecarlo",
+        pytest.param("quadrature", marks=pytest.mark.slow),
+        pytest.param("importance", marks=pytest.mark.slow),
+    ],
+)
+def test_means_and_deviation_unknown_right_or_warned(integrator: str) -> None:
+    prior = bc.NormalInverseGammaPrior(**STUDENT)
+    post = bc.posterior(prior, UNEVEN, integrator=integrator, num_samples=2000, key=1)
+    for x, truth in zip(FAR, student_log_odds(FAR, UNEVEN), strict=True):
+        check(post, x, truth)
+        if integrator == "closed_form":
+            assert float(post.predict([x]).log_odds[0]) == pytest.approx(float(truth), rel=1e-9)
+
+
+def check(post: bc.Posterior, x: float, truth: np.longdouble) -> None:
+    result, seen = predict(post, [x])
+    p, miss = result.probs[0], abs(result.probs[0] - probability(truth))
+    assert seen or miss < max(1e-9, 4 * result.mcse[0])
+    assert miss <= 4 * result.mcse[0] + 1e-12, (x, p, truth)
+
+
+@pytest.mark.slow
+def test_deviation_unknown_against_scipy() -> None:
+    x = np.array([-30.0, -8, 0.5, 8, 30])
+    prior = bc.GaussianPrior(-1.0, 1.0, dist.HalfNormal(1.0))
+    found = bc.posterior(prior, LOPSIDED, integrator="quadrature").predict(x)
+    s = np.exp(np.linspace(-4, 5, 20001))
+    norm = scipy.stats.norm
+    log_joint = np.log(s) + norm.logpdf(s) + norm.logpdf(LOPSIDED[0][:, None], -1, s).sum(axis=0)
+    log_mean = []
+    for mean in (-1, 1):
+        logs = log_joint[:, None] + norm.logpdf(x, mean, s[:, None])
+        top = logs.max(axis=0)
+        area = scipy.integrate.simpson(np.exp(logs - top), x=np.log(s), axis=0)
+        log_mean.append(np.log(area) + top)
+    truth = log_mean[1] - log_mean[0]
+    np.testing.assert_allclose(found.log_odds, truth, rtol=1e-8)
+    miss = np.abs(probability(truth) - np.asarray(found.probs))
+    assert (miss <= np.asarray(found.mcse) + 1e-13).all()
+
+
+@pytest.mark.slow
+def test_long_curves_rows_of_a_batch_and_own_priors() -> None:
+    x = np.linspace(-14, 14, 57)
+    post = bc.posterior(NORMAL, UNEVEN, integrator="quadrature")
+    truth = normal_log_odds(x, UNEVEN).astype(float)
+    np.testing.assert_allclose(
+        post.predict(x, interpolate=True).log_odds, truth, rtol=1e-6, atol=1e-5
+    )
+    few = np.tile([-1.0, 0.5, 1.2, 2.0], (3, 1)), np.tile([0, 1, 1, 1], (3, 1))
+    own = np.array([[0.0, 20.0], [0.0, -1.0], [-25.0, 3.0]])
+    for prior in (NORMAL, [NORMAL] * 3):
+        result = bc.posterior(prior, few, integrator="quadrature").predict(own)
+        truth = normal_log_odds(own, (few[0][0], few[1][0])).astype(float)
+        np.testing.assert_allclose(result.log_odds, truth, rtol=1e-9, atol=1e-8)
+        assert result.mcse.shape == own.shape
+
+
+def test_near_the_data_nothing_warns_and_errors_are_those_of_samples() -> None:
+    post = bc.posterior(NORMAL, UNEVEN, num_samples=2000, key=1)
+    x = np.linspace(-3, 4, 9)
+    assert predict(post, x)[1] == []
+    near, both = post.predict(x), predict(post, np.r_[x, 25.0])[0]
+    np.testing.assert_allclose(both.mcse[:-1], near.mcse, rtol=1e-9)
+    np.testing.assert_allclose(both.probs[:-1], near.probs, rtol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["preds", "coeffs", "map"])
+def test_other_averages_have_their_limits(method: str) -> None:
+    post = bc.posterior(NORMAL, UNEVEN, num_samples=2000, key=1)
+    probs = np.asarray(post.predict([-1e300, -1e160, 1e20, 1e160], method=method).probs)
+    assert (probs[:2] < 0.01).all() and (probs[2:] > 0.99).all()

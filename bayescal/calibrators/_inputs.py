@@ -129,7 +129,10 @@ def _from_probabilities(
         if least is None:
             least = least_probabilities([zero, one])
         return np.log(np.maximum(one, least[1])) - np.log(np.maximum(zero, least[0])), least
-    probs = np.ascontiguousarray(_all_classes(scores), float)
+    if scores.ndim == 1 or scores.shape[1] == 1:
+        one = _column(scores)
+        scores = np.stack([1 - one, one], axis=1)
+    probs = np.ascontiguousarray(scores, float)
     if domain == "probabilities":
         return probs / probs.sum(axis=1, keepdims=True), None
     if least is None:
@@ -173,13 +176,6 @@ def check_probabilities(scores: np.ndarray, eps: float = 2.0**-52) -> None:
         advice="say inputs='logits' for logits, or use MultiLabel for labels that do not exclude "
         "each other",
     )
-
-
-def _all_classes(probs: np.ndarray) -> np.ndarray:
-    if probs.ndim == 2 and probs.shape[1] > 1:
-        return probs
-    one = _column(probs)
-    return np.stack([1 - one, one], axis=1)
 
 
 def _column(scores: np.ndarray) -> np.ndarray:

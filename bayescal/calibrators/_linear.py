@@ -46,11 +46,8 @@ class LinearCalibrator(ParametricCalibrator):
             return Design(*rows, np.concatenate([rows.scores, ones], axis=1))
         return Design(*rows, ones, rows.scores)
 
-    def _named(self, theta: np.ndarray, k: int, unit: float) -> State:
-        """Return parameters (..., p) for k classes under the names that users know.
-
-        ``unit`` is what scores were divided by.
-        """
+    def _describe(self, state: State, theta: np.ndarray) -> State:
+        k, unit = int(state["present"].sum()), float(state["unit"])
         if self._by_matrix:
             matrix = theta.reshape(*theta.shape[:-1], k, k + 1)
             one, coef, intercept = np.eye(k), matrix[..., :k], matrix[..., k]
@@ -85,9 +82,6 @@ class LinearCalibrator(ParametricCalibrator):
             return (more * np.eye(k, k + 1)).ravel()
         return np.concatenate([np.zeros(k), np.full(k, more)])
 
-    def _describe(self, state: State, theta: np.ndarray) -> State:
-        return self._named(theta, int(state["present"].sum()), float(state["unit"]))
-
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         scores = bounded(scores)
         k = scores.shape[1]
@@ -100,6 +94,7 @@ class LinearCalibrator(ParametricCalibrator):
             scores, y = scores[:, present], (np.cumsum(present) - 1)[y]
         # Its square is a number too.
         unit = float(np.clip(power_unit(scores, 1e4), 2.0**-500, 2.0**500))
+        state["unit"] = np.asarray(unit)
         rows = Rows(scores if unit == 1 else scores / unit, y, weights)
         penalty, learned = self._penalties(rows, unit)
         if rows.scores.shape[1] == 1:
@@ -111,10 +106,9 @@ class LinearCalibrator(ParametricCalibrator):
         return {
             **state,
             **learned,
-            **self._named(found.x, scores.shape[1], unit),
+            **self._describe(state, found.x),
             "theta": found.x,
             "penalty": penalty,
-            "unit": np.asarray(unit),
             "objective": np.asarray(found.value / total),
             "gradient_norm": np.asarray(np.abs(np.asarray(found.gradient)).max(initial=0) / total),
             "n_iter": np.asarray(int(found.iterations)),

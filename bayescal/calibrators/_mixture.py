@@ -23,14 +23,8 @@ _STEP = 1e-4
 def best_mixture(parts: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, float]:
     """Return shares (q,) of predictions that minimize the log loss of their mixture, and the loss.
 
-    Parameters
-    ----------
-    parts : array of shape (n, q)
-        Each prediction's probability of what was observed.
-    weights : array of shape (n,)
+    ``parts`` (n, q) are each prediction's probabilities of what was observed.
 
-    Notes
-    -----
     Minimises -sum(weights log(parts @ s)) + sum(weights) sum(s) over s >= 0, whose solution sums to
     one, by sequential quadratic programs: each is a small problem of non-negative least squares.
     Of several solutions, as with equal predictions, one is returned. O(n q^2) for each of few
@@ -89,17 +83,8 @@ def sample_mixture(
     """Return draws (chains, draws, 4) of the inverse temperature s and the three shares.
 
     The prior is log s ~ N(0, 1.5**2), and all shares are equally probable. The coordinates are
-    log s and two logarithms of ratios of shares.
-
-    Parameters
-    ----------
-    logits : array of shape (n, k)
-    y : integer array of shape (n,)
-    weights : array of shape (n,)
-    start : float and array of shape (3,)
-        Inverse temperature and shares that fit well.
-    inference : {"laplace", "nuts"}
-    num_samples, seed : int
+    log s and two logarithms of ratios of shares. ``start`` is an inverse temperature and shares
+    (3,) that fit well to the logits (n, k).
     """
     from scipy.optimize import minimize
 

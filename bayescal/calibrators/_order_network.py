@@ -173,10 +173,7 @@ def _program(
 def train(family: Family, start: Parameters, data: tuple[np.ndarray, ...], nets: Nets) -> Looks:
     """Train all networks until no size has a lower held-out loss any more.
 
-    Parameters
-    ----------
-    data : tuple of arrays
-        What the family's losses need; all but the points of "diagonal" have rows first.
+    ``data`` is what the family's losses need; all but the points of "diagonal" have rows first.
     """
     n, count = nets.train.shape
     size = padded_length(n, 256)

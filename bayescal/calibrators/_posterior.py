@@ -22,16 +22,8 @@ def summarize_draws(
 ) -> np.ndarray:
     """Return means of probabilities over draws (1, m, k); with a level also the ends (3, m, k).
 
-    Streamed over rows: never draws * m * k numbers.
-
-    Parameters
-    ----------
-    curves : callable
-        Takes some of the rows (b,) or (b, c) and returns probabilities (draws, b, k).
-    scores : array of shape (m,) or (m, c)
-    draws : int
-    level : float or None
-        Posterior probability of the central interval between lower and upper ends.
+    ``curves`` takes some of the rows of scores and returns their probabilities (draws, b, k), so
+    that there are never draws * m * k numbers. Between the ends is a central interval.
     """
     found = []
     for part in row_blocks(len(scores), draws * max(2, scores[:1].size)):

@@ -125,12 +125,8 @@ def fit_stack(
 ) -> tuple[Stack, np.ndarray, np.ndarray | None]:
     """Fit all members to the complements of so many folds; their means over folds are the stack.
 
-    Returns
-    -------
-    stack : Stack
-    folds : integer array of shape (n,)
-    held : array of shape (n, members) or None
-        Log probabilities of labels by fits to the other folds, if there are more than one.
+    Returns also the folds (n,) and, if there are more than one, log probabilities (n, members) of
+    labels by fits to the other folds.
     """
     rows = Rows(scores, y, weights)
     n, k = scores.shape

@@ -92,6 +92,8 @@ class BBQ(Calibrator):
             raise ValueError(f"prior_weight must lie in [1e-6, 1e6], got {self.prior_weight}")
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+        from scipy.special import gammaln
+
         groups = merge_ties(scores, y, weights)
         mass, positive, negative = (
             np.concatenate([[0.0], np.cumsum(part)])
@@ -113,12 +115,16 @@ class BBQ(Calibrator):
         lower, upper, bins = lower[filled], upper[filled], np.bincount(model)
 
         borders = np.concatenate([[0.0], edges, [1.0]])
-        evidence, values = self._bins(
-            positive[upper] - positive[lower],
-            negative[upper] - negative[lower],
-            borders[lower] / 2 + borders[upper] / 2,
-            bins[model],
-        )
+        ones, zeros = positive[upper] - positive[lower], negative[upper] - negative[lower]
+        share = borders[lower] / 2 + borders[upper] / 2
+        prior, weight = self.prior_weight / bins[model], ones + zeros
+        # A bin may lie so near to 0 or 1 that its middle does not differ from it.
+        least = np.finfo(np.float64).tiny
+        for_one, for_zero = np.maximum(prior * share, least), np.maximum(prior * (1 - share), least)
+        evidence = gammaln(prior) - gammaln(weight + prior)
+        evidence += gammaln(ones + for_one) - gammaln(for_one)
+        evidence += gammaln(zeros + for_zero) - gammaln(for_zero)
+        values = np.minimum((ones + for_one) / (weight + prior), 1)
         evidence = np.add.reduceat(evidence, np.cumsum(bins) - bins)
         relative = np.exp(evidence - evidence.max())
         relative[relative < _NEGLIGIBLE] = 0
@@ -133,21 +139,6 @@ class BBQ(Calibrator):
 
     def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
         return two_columns(state["values"][np.searchsorted(state["edges"], scores)])
-
-    def _bins(
-        self, positive: np.ndarray, negative: np.ndarray, share: np.ndarray, bins: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the log evidence of bins and their posterior means, from what lies in them."""
-        from scipy.special import gammaln
-
-        prior, weight = self.prior_weight / bins, positive + negative
-        # A bin may lie so near to 0 or 1 that its middle does not differ from it.
-        least = np.finfo(np.float64).tiny
-        for_one, for_zero = np.maximum(prior * share, least), np.maximum(prior * (1 - share), least)
-        evidence = gammaln(prior) - gammaln(weight + prior)
-        evidence += gammaln(positive + for_one) - gammaln(for_one)
-        evidence += gammaln(negative + for_zero) - gammaln(for_zero)
-        return evidence, np.minimum((positive + for_one) / (weight + prior), 1)
 
 
 def _average(

@@ -181,13 +181,8 @@ def fit_inverse_temperature(
 ) -> IntervalMinimum:
     """Minimize the weighted sum of the cross-entropies of softmax(s * logits) over s >= 0.
 
-    Parameters
-    ----------
-    logits : array of shape (n, k)
-        Of any floating type; more than 16,384 of them are used in single precision, but summed in
-        double precision, which changes s by 1e-7 of itself or less.
-    y : integer array of shape (n,)
-    weights : array of shape (n,)
+    Logits (n, k) may be of any floating type; more than 16,384 are used in single precision, but
+    summed in double precision, which changes s by 1e-7 of itself or less.
     """
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         unit = power_unit(logits, 1e6)

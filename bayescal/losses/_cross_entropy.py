@@ -82,7 +82,7 @@ def cross_entropy(
     >>> bool(cross_entropy(x @ params, y) < value)
     True
     """
-    rows = read_rows(logits, targets, weights, mask, soft=True, name="targets")
+    rows = read_rows(logits, targets, weights, mask, soft=True)
     return reduce(-weighted_log(rows.targets, jax.nn.log_softmax(rows.logits)), rows, reduction)
 
 
@@ -197,7 +197,7 @@ def confidence_penalty(
     >>> float(confidence_penalty(jnp.zeros((1, 2)), jnp.array([0]), 0.1) / jnp.log(2.0))
     0.9
     """
-    rows = read_rows(logits, targets, weights, mask, soft=True, name="targets")
+    rows = read_rows(logits, targets, weights, mask, soft=True)
     beta = scalar(strength, "strength", rows.logits)
     logs = jax.nn.log_softmax(rows.logits)
     losses = beta * weighted_log(jnp.exp(logs), logs) - weighted_log(rows.targets, logs)
@@ -263,7 +263,7 @@ def distillation(
     >>> float(distillation(student, jnp.array([0]), teacher, temperature=2.0, share=0.5))
     1.224
     """
-    rows = read_rows(logits, targets, weights, mask, soft=True, name="targets")
+    rows = read_rows(logits, targets, weights, mask, soft=True)
     teacher = read_teacher(teacher_logits, rows)
     temperature = scalar(temperature, "temperature", rows.logits)
     alpha = scalar(share, "share", rows.logits)

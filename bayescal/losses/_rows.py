@@ -46,9 +46,9 @@ def read_rows(
     mask: ArrayLike | None,
     *,
     soft: bool,
-    name: str = "labels",
 ) -> Rows:
     """Check the arguments of a loss; ``soft`` says whether targets may be probabilities."""
+    name = "targets" if soft else "labels"
     logits = read_logits(logits, "logits")
     shape = logits.shape[:-1]
     targets = jnp.asarray(targets)

@@ -54,7 +54,7 @@ def brier(
     >>> float(brier(logits, jnp.array([0]))), round(0.5**2 + 0.3**2 + 0.2**2, 2)
     (0.38, 0.38)
     """
-    rows = read_rows(logits, targets, weights, mask, soft=True, name="targets")
+    rows = read_rows(logits, targets, weights, mask, soft=True)
     losses = ((jax.nn.softmax(rows.logits) - rows.targets) ** 2).sum(axis=-1)
     return reduce(losses, rows, reduction)
 

@@ -87,36 +87,30 @@ def fit_on_host(
         )
 
 
-def fit_one(design: Design[jax.Array], penalty: jax.Array, start: jax.Array) -> Minimum[jax.Array]:
-    """Do the same with JAX, to be mapped and compiled."""
-    method, sizes = choices(design, penalty)[-1], design.sizes
-
-    def prepare(probs: jax.Array) -> object:
-        return method.invert(method.measure(design, probs), penalty, sizes)
-
-    def precondition(inverse: object, vector: jax.Array) -> jax.Array:
-        return method.apply(inverse, vector, sizes)
-
-    curvature = Curvature(
-        partial(multiply, design, penalty), prepare, precondition, method.patience, MAX_PRODUCTS
-    )
-    return newton_cg(
-        partial(evaluate, design, penalty),
-        curvature,
-        start,
-        scale=jnp.sum(design.weights),
-        unbounded=partial(_is_unbounded, design, penalty),
-        tolerance=_TOLERANCE,
-    )[0]
-
-
 @jax.jit
 def fit_many(
     design: Design[jax.Array], weights: jax.Array, penalty: jax.Array, start: jax.Array
 ) -> Minimum[jax.Array]:
     """Fit a batch to the same rows, with weights (b, n), penalties (b, p) and starts (b, p)."""
 
-    def one(w: jax.Array, strength: jax.Array, begin: jax.Array) -> Minimum[jax.Array]:
-        return fit_one(design._replace(weights=w), strength, begin)
+    def one(weights: jax.Array, penalty: jax.Array, start: jax.Array) -> Minimum[jax.Array]:
+        own = design._replace(weights=weights)
+        method, sizes = choices(own, penalty)[-1], own.sizes
+
+        def prepare(probs: jax.Array) -> object:
+            return method.invert(method.measure(own, probs), penalty, sizes)
+
+        def precondition(inverse: object, vector: jax.Array) -> jax.Array:
+            return method.apply(inverse, vector, sizes)
+
+        product = partial(multiply, own, penalty)
+        return newton_cg(
+            partial(evaluate, own, penalty),
+            Curvature(product, prepare, precondition, method.patience, MAX_PRODUCTS),
+            start,
+            scale=jnp.sum(weights),
+            unbounded=partial(_is_unbounded, own, penalty),
+            tolerance=_TOLERANCE,
+        )[0]
 
     return jax.vmap(one)(weights, penalty, start)

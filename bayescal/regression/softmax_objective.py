@@ -196,7 +196,8 @@ class Host:
             and design.features.shape[1] == 1
             and bool((design.features == 1).all())
         )
-        self._hessian = _Hessian(None, [], np.zeros(0))
+        #: Where the Hessian of few features was measured last.
+        self._probs: np.ndarray | None = None
 
     def __enter__(self) -> Host:
         return self
@@ -251,15 +252,15 @@ class Host:
 
     def multiply(self, probs: np.ndarray, vector: np.ndarray) -> np.ndarray:
         """Do as the function of this name."""
-        if self._few and self._hessian.probs is not probs:
-            self._hessian = self._measure(probs)
+        if self._few and self._probs is not probs:
+            self._measure(probs)
         narrow = vector.astype(self._type)
 
         def one(number: int) -> np.ndarray:
             block = self._rough[number]
             with np.errstate(all="ignore"):
                 if self._few:
-                    pulled = self._hessian.pulled[number]
+                    pulled = self._pulled[number]
                     return -((block.weights * (pulled @ narrow)) @ pulled)
                 p, moved = probs[self._parts[number]], change(block, narrow)
                 moved -= np.einsum("ij,ij->i", p, moved)[:, None]
@@ -270,27 +271,21 @@ class Host:
         image = self.penalty * vector
         if self._few:
             parts = split(vector, self.design.sizes)
-            own = (self._hessian.grams @ by_class(parts, np)[:, :, None])[:, :, 0]
+            own = (self._grams @ by_class(parts, np)[:, :, None])[:, :, 0]
             image += join(apart(own, self.design.sizes), np)
         for part in self._each(one):
             image += part
         return image
 
-    def _measure(self, probs: np.ndarray) -> _Hessian:
+    def _measure(self, probs: np.ndarray) -> None:
+        """Find blocks of each class, and what each row pulls together, which they exceed by."""
+
         def one(number: int) -> tuple[np.ndarray, np.ndarray]:
             block, p = self._rough[number], probs[self._parts[number]]
             return pull(block, p, np), class_grams(block, p * block.weights[:, None], np)
 
-        pulled, grams = zip(*self._each(one), strict=True)
-        return _Hessian(probs, list(pulled), np.sum(grams, axis=0, dtype=float))
-
-
-class _Hessian(NamedTuple):
-    """The Hessian of few features: blocks of each class, less what each row pulls together."""
-
-    probs: np.ndarray | None
-    pulled: list[np.ndarray]
-    grams: np.ndarray
+        self._pulled, grams = zip(*self._each(one), strict=True)
+        self._probs, self._grams = probs, np.sum(grams, axis=0, dtype=float)
 
 
 def movement(design: Design[ArrayT], theta: ArrayT, step: ArrayT, xp: ModuleType) -> ArrayT:

@@ -57,8 +57,9 @@ def sample(
     if p > MAX_PARAMETERS:
         theta = mode.x + _solve_draws(design, penalty, mode.x, prepared, num_samples, seed)
         return one_chain(theta, int(mode.status))
-    with single_threaded_blas():
-        factor = triangle(_hessian(design, mode.x) + np.diag(penalty))
+    with single_threaded_blas(), Host(design, penalty) as host:
+        probs = host.evaluate(mode.x).state.astype(float)
+        factor = triangle(WHOLE.measure(design, probs) + np.diag(penalty))
     status = int(mode.status)
     if inference == "nuts":
         given = design, penalty
@@ -105,12 +106,6 @@ def _solve_draws(
             )
     draws[half:] = -draws[: num_samples - half]
     return draws
-
-
-def _hessian(design: Design[np.ndarray], theta: np.ndarray) -> np.ndarray:
-    with Host(design, np.zeros_like(theta)) as host:
-        probs = host.evaluate(theta).state
-    return WHOLE.measure(design, probs.astype(float))
 
 
 def _log_density(design: Design[np.ndarray], penalty: np.ndarray, theta: np.ndarray) -> np.ndarray:

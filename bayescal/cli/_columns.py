@@ -10,7 +10,7 @@ import numpy as np
 
 from bayescal._core.numerics import softmax
 from bayescal.cli._errors import CommandError, say
-from bayescal.cli._files import Table, enumerate_names, is_number, numeric_column, text_column
+from bayescal.cli._files import Table, enumerate_names, find_column, is_number, numeric_column
 
 _ADVICE = (
     "say which with --model NAME=COLUMN for the probability of the second class, or "
@@ -51,7 +51,8 @@ def choose_models(
 
 def read_labels(table: Table, name: str, classes: str | None) -> Labels:
     """Read labels of any kind; classes are sorted, numbers as such, or in the order given."""
-    cells = [cell.strip() for cell in text_column(table, name, "--label")]
+    place = find_column(table, name, "--label")
+    cells = [row[place].strip() for row in table.rows]
     if "" in cells:
         raise CommandError(
             f"{table.path}: column {name!r} must hold labels, got an empty cell in "

@@ -65,9 +65,8 @@ def running() -> Iterator[Callable[[str, int, int], None]]:
 def quality(posterior: Any) -> str:
     """Describe how trustworthy the integration is: what the integrator can tell, after commas."""
     facts = [
-        ("effective sample size", posterior.ess, "{:,.0f}"),
-        ("Pareto k", posterior.pareto_k, "{:.2f}"),
-        ("log evidence", posterior.log_evidence, "{:.2f}"),
+        ("effective sample size", posterior.ess, ",.0f"),
+        ("Pareto k", posterior.pareto_k, ".2f"),
+        ("log evidence", posterior.log_evidence, ".2f"),
     ]
-    known = [f", {name} {form.format(value)}" for name, value, form in facts if value == value]
-    return "".join(known)
+    return "".join(f", {name} {value:{form}}" for name, value, form in facts if value == value)

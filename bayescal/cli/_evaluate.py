@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 from rich.console import Console
 
@@ -15,6 +14,7 @@ from bayescal.cli._errors import CommandError, library_call, running, say
 from bayescal.cli._files import (
     Table,
     check_target,
+    check_values,
     is_standard_output,
     numeric_column,
     read_table,
@@ -82,7 +82,10 @@ def evaluate_file(
         table = read_table(file)
         labels = read_labels(table, label, classes)
         models = choose_models(table, model or [], label, weights, labels.classes)
-        own = None if weights is None else _weights(table, weights)
+        own = None
+        if weights is not None:
+            own = numeric_column(table, weights, "--weights")
+            check_values(table, weights, own, own >= 0, "weights that are not negative")
         probs, columns = {}, {}
         for each in models:
             probs[each.name], columns[each.name] = read_probabilities(
@@ -122,17 +125,6 @@ def evaluate_file(
     for target in (html, json_file):
         if target is not None and not is_standard_output(target):
             say(f"written: {target}")
-
-
-def _weights(table: Table, name: str) -> np.ndarray:
-    values = numeric_column(table, name, "--weights")
-    if (values < 0).any():
-        i = int(np.flatnonzero(values < 0)[0])
-        raise CommandError(
-            f"{table.path}: column {name!r} must hold weights that are not negative, got "
-            f"{values[i]:g} in {table.place(i)}"
-        )
-    return values
 
 
 def _describe(

@@ -63,7 +63,7 @@ def read_table(path: Path) -> Table:
 
 def numeric_column(table: Table, name: str, option: str) -> np.ndarray:
     """Return one column as finite numbers (n,); ``option`` is the option that named it."""
-    index = _find_column(table, name, option)
+    index = find_column(table, name, option)
     values = np.empty(len(table.rows))
     for i, row in enumerate(table.rows):
         try:
@@ -74,12 +74,6 @@ def numeric_column(table: Table, name: str, option: str) -> np.ndarray:
                 f"{_shorten(row[index])!r} in {table.place(i)}"
             ) from None
     return values
-
-
-def text_column(table: Table, name: str, option: str) -> list[str]:
-    """Return the cells of one column; ``option`` is the option that named it."""
-    index = _find_column(table, name, option)
-    return [row[index] for row in table.rows]
 
 
 def is_number(cell: str) -> bool:
@@ -94,14 +88,17 @@ def is_number(cell: str) -> bool:
 def label_column(table: Table, name: str, option: str) -> np.ndarray:
     """Return one column as labels (n,), integers 0 or 1."""
     values = numeric_column(table, name, option)
-    wrong = np.flatnonzero((values != 0) & (values != 1))
-    if wrong.size:
-        i = int(wrong[0])
-        raise CommandError(
-            f"{table.path}: column {name!r} must hold labels 0 or 1, got {values[i]:g} in "
-            f"{table.place(i)}"
-        )
+    check_values(table, name, values, (values == 0) | (values == 1), "labels 0 or 1")
     return values.astype(np.int64)
+
+
+def check_values(table: Table, name: str, values: np.ndarray, good: np.ndarray, what: str) -> None:
+    """Raise if not all numbers (n,) of a column are good; ``what`` it must hold."""
+    if not good.all():
+        i = int(np.argmin(good))
+        raise CommandError(
+            f"{table.path}: column {name!r} must hold {what}, got {values[i]:g} in {table.place(i)}"
+        )
 
 
 def is_standard_output(path: Path) -> bool:
@@ -204,7 +201,8 @@ def _read_text(path: Path) -> str:
     return text
 
 
-def _find_column(table: Table, name: str, option: str) -> int:
+def find_column(table: Table, name: str, option: str) -> int:
+    """Return the place of a column; ``option`` is the option that named it."""
     names = [column.strip() for column in table.header]
     count = names.count(name.strip())
     if count != 1:

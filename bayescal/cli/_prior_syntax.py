@@ -25,13 +25,7 @@ _SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 
 
 def parse_prior(text: str) -> Prior:
-    """Return the prior that the text describes.
-
-    Raises
-    ------
-    CommandError
-        Says what is wrong, and at which character.
-    """
+    """Return the prior that the text describes; errors say at which character it is wrong."""
     head, colon, rest = text.partition(":")
     family = head.strip().lower()
     if family not in _FAMILIES:

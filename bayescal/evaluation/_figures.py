@@ -80,22 +80,16 @@ def diagrams(found: Measured, cases: Cases, name: str, place: int) -> list[Pictu
     )
     level = found.report.level
     pictures = []
-    for method, heading in (
-        ("binned", f"In {found.bins} bins"),
-        ("corp", "By isotonic regression"),
-    ):
+    headings = {"binned": f"In {found.bins} bins", "corp": "By isotonic regression"}
+    for method, heading in headings.items():
         figure, ax = _new(_DIAGRAM)
         plots.reliability(
             probs, cases.labels, bins=found.bins, method=method, level=level, seed=found.seed, ax=ax
         )
         described = f"Reliability diagram of {name}, {heading.lower()}; {trend}."
-        pictures.append(
-            Picture(
-                to_svg(figure, described, f"d{place}{method[0]}", place),
-                heading,
-                f"Pale: where {level:.0%} of estimates fall if {name} is calibrated.",
-            )
-        )
+        svg = to_svg(figure, described, f"d{place}{method[0]}", place)
+        caption = f"Pale: where {level:.0%} of estimates fall if {name} is calibrated."
+        pictures.append(Picture(svg, heading, caption))
     figure, ax = _new(_DIAGRAM)
     confidence = np.maximum(probs, 1 - probs) if binary else probs.max(axis=1)
     _histogram(ax, confidence, facts.confidence, facts.accuracy)

@@ -138,20 +138,19 @@ def describe(found: Finding, ece: float, event: str) -> str:
         f"mean confidence {found.confidence:.3f}, accuracy {found.accuracy:.3f}, "
         f"ECE {ece:.3f}; Spiegelhalter's z = {z + 0.0:.2f} ({p_text(p)})"
     )
-    consistency = f"{numbers}; consistency of the ECE {p_text(found.consistency.p_value)}"
-    said = {
-        "too high": f"Too high: probabilities of {event} exceed its frequency on the whole; "
-        f"{numbers}.",
-        "too low": f"Too low: probabilities of {event} fall short of its frequency on the whole; "
-        f"{numbers}.",
-        "over-confident": f"Over-confident: predictions are more extreme than they should be; "
-        f"{numbers}.",
-        "under-confident": f"Under-confident: predictions are less extreme than they could be; "
-        f"{numbers}.",
-        "miscalibrated": f"Miscalibrated, but not simply over- or under-confident; {consistency}.",
-        "no evidence": f"No evidence of miscalibration; {consistency}. "
-        "That is no proof of calibration.",
+    verdict = {
+        "too high": f"Too high: probabilities of {event} exceed its frequency on the whole",
+        "too low": f"Too low: probabilities of {event} fall short of its frequency on the whole",
+        "over-confident": "Over-confident: predictions are more extreme than they should be",
+        "under-confident": "Under-confident: predictions are less extreme than they could be",
+        "miscalibrated": "Miscalibrated, but not simply over- or under-confident",
+        "no evidence": "No evidence of miscalibration",
     }[found.verdict]
+    if found.verdict in ("miscalibrated", "no evidence"):
+        numbers += f"; consistency of the ECE {p_text(found.consistency.p_value)}"
+    said = f"{verdict}; {numbers}."
+    if found.verdict == "no evidence":
+        said += " That is no proof of calibration."
     if found.predicted is not None:
         said += (
             f" The mean predicted probability of {event} is {found.predicted:.3f}, "

@@ -50,12 +50,8 @@ def build(
     )
     totals = np.bincount(found.labels, found.weights, len(found.classes))
     environment = Environment(autoescape=True, undefined=StrictUndefined)
-    environment.filters |= {
-        "dashes": _figures.dashes,
-        "form": format,
-        "number": _number,
-        "p": p_text,
-    }
+    filters = {"dashes": _figures.dashes, "form": format, "number": _number, "p": p_text}
+    environment.filters |= filters
     return (
         environment.from_string(template)
         .render(

@@ -100,8 +100,6 @@ def reliability_curve(
     >>> curve.predicted.tolist(), curve.observed.tolist(), curve.weight.tolist()
     ([0.2, 0.8], [0.5, 1.0], [2.0, 2.0])
     """
-    bins = check_count(bins, "bins")
-    check_choice(binning, "binning", BINNINGS)
     checked = check_predictions(probs, y, weights)
     chosen, _ = resolve_kind(kind, None, checked.columns, SINGLE)
     metric = make_ece(checked.columns, bins=bins, binning=binning, kind=chosen)

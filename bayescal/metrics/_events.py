@@ -9,6 +9,7 @@ import numpy as np
 
 from bayescal._core.arrays import Array
 from bayescal._core.checks import check_choice, check_count
+from bayescal.metrics._distances import as_rows
 from bayescal.metrics.inputs import Predictions
 
 Kind = Literal["binary", "confidence", "classwise", "top_label", "top_k_confidence", "top_k_label"]
@@ -23,22 +24,15 @@ class Events(NamedTuple):
 
     Parts are the classes, or the ranks of the predicted probabilities; "binary" and "confidence"
     have one. Events of different parts, or of different labels, are never put in one bin.
-
-    Attributes
-    ----------
-    predicted : array of shape (n,) or (n, parts)
-        Probabilities of the events.
-    label : int array of shape (n,) or (n, parts), or None
-        The predicted class, for kinds that look at each predicted class apart.
-    happened : bool array of shape (n,)
-        Whether one of the events happened.
-    which : int array of shape (n,)
-        The part in which it did; anything where none did.
     """
 
+    #: Probabilities of the events, (n,) or (n, parts).
     predicted: Any
+    #: The predicted class of each, for kinds that look at each predicted class apart.
     label: Array | None
+    #: Whether one of a case's events happened, (n,).
     happened: Array
+    #: The part in which it did, (n,); anything where none did.
     which: Array
 
 
@@ -78,8 +72,7 @@ def find_events(data: Predictions, kind: str, ranks: int, xp: ModuleType) -> Eve
     if kind == "binary":
         predicted = probs if probs.ndim == 1 else probs[:, 1]
         return Events(predicted, None, y == 1, xp.zeros(y.shape, y.dtype))
-    if probs.ndim == 1:
-        probs = xp.stack([1 - probs, probs], axis=1)
+    probs = as_rows(probs, xp)
     if kind == "classwise":
         return Events(probs, None, xp.ones(y.shape, bool), y)
     if ranks == 1:

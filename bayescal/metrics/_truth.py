@@ -9,7 +9,8 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy
-from bayescal.metrics._events import SINGLE, largest, resolve_kind
+from bayescal.metrics._distances import as_rows
+from bayescal.metrics._events import SINGLE, largest, of_class, resolve_kind
 from bayescal.metrics.inputs import check_norm, check_predictions, check_truth
 
 
@@ -71,12 +72,10 @@ def true_calibration_error(
     if chosen == "binary":
         predicted, truth = (a if a.ndim == 1 else a[:, 1] for a in (predicted, truth))
     else:
-        predicted, truth = (
-            a if a.ndim == 2 else np.stack([1 - a, a], axis=1) for a in (predicted, truth)
-        )
+        predicted, truth = as_rows(predicted), as_rows(truth)
     if chosen == "confidence":
         predicted, label = largest(predicted, np)
-        truth = truth[np.arange(len(label)), label]
+        truth = of_class(truth, label, np)
     distance = np.abs(predicted - truth)
     if math.isinf(norm):
         return float(distance.max())

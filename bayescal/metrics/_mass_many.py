@@ -13,22 +13,15 @@ _BUCKET = 32
 
 
 class _Buckets(NamedTuple):
-    """Predictions in ascending order, in buckets that never part ties.
-
-    Attributes
-    ----------
-    predicted, observed, rows : arrays of shape (cases,)
-        Predictions, outcomes, and the rows of weights that are theirs.
-    start : int array of shape (m + 1,)
-        Where buckets begin, and the end of the last.
-    flat : bool array of shape (m,)
-        Whether all predictions of a bucket are the same.
-    """
+    """Predictions in ascending order with their outcomes, in buckets that never part ties."""
 
     predicted: np.ndarray
     observed: np.ndarray
+    #: The rows of weights that are theirs.
     rows: np.ndarray
+    #: Where buckets begin, and the end of the last, (m + 1,).
     start: np.ndarray
+    #: Whether all predictions of a bucket are the same, (m,).
     flat: np.ndarray
 
 
@@ -53,18 +46,18 @@ def mass_sums_many(
     parts = (np.ones(len(rows)), predicted, observed)
     shape = len(flat), len(weights)
     totals = np.stack([csr_array((part, rows, start), shape=shape) @ weights for part in parts])
-    before = np.zeros((3, len(buckets.flat) + 1, weights.shape[1]))
+    before = np.zeros((3, len(flat) + 1, weights.shape[1]))
     np.cumsum(totals, axis=1, out=before[:, 1:])
     mass = np.ascontiguousarray(before[0].T)
     borders = np.stack([mass_borders(total, bins, whole, np) for total in mass[:, -1]])
     place = np.stack([np.searchsorted(m, cut) for m, cut in zip(mass, borders, strict=True)]) - 1
-    place = np.clip(place, 0, len(buckets.flat) - 1)
+    place = np.clip(place, 0, len(flat) - 1)
     replicate = np.arange(len(mass))[:, None]
     need = borders - mass[replicate, place]
     inside = _inside(buckets, weights, place, need)
     extent = totals[:, place, replicate]
     share = np.clip(need / np.where(extent[0] > 0, extent[0], 1), 0, 1)
-    inside = np.where(buckets.flat[place], share * extent[1:], inside)
+    inside = np.where(flat[place], share * extent[1:], inside)
     at_border = before[1:, place, replicate] + inside
     return np.diff(np.stack([borders, *at_border], axis=1), axis=2)
 

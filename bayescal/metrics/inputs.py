@@ -37,20 +37,15 @@ _RANGE_TOLERANCE = 1e-6
 
 
 class Predictions(NamedTuple):
-    """Checked predictions of n cases with positive weight.
+    """Checked predictions of n cases with positive weight."""
 
-    Attributes
-    ----------
-    probs : array of shape (n,), P(y = 1), or (n, k), one row per case; float64
-    y : array of shape (n,), integers
-    weights : array of shape (n,), positive, float64; ones where the user gave none
-    eps : float
-        At which distance from 0 and 1 logarithms clip them.
-    """
-
+    #: P(y = 1), (n,), or one row per case, (n, k); float64.
     probs: Any
+    #: Integers (n,), or (n, l) for many labels.
     y: Any
+    #: Of float64, (n,); ones where the user gave none.
     weights: Any
+    #: At which distance from 0 and 1 logarithms clip probabilities.
     eps: float
 
     def part(self, rows: slice) -> Predictions:

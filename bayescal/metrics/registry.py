@@ -33,34 +33,20 @@ _CLASSES: tuple[Shape, ...] = ("binary", "multiclass")
 
 @dataclass(frozen=True)
 class Entry:
-    """What there is to know of a metric.
-
-    Attributes
-    ----------
-    function : callable
-        The public function.
-    shapes : tuple of {"binary", "multiclass", "multilabel"}
-        Which probabilities it takes: of shape (n,), (n, k), or (n, l) for labels that do not
-        exclude each other.
-    make : callable or None
-        Called with the number of columns (None for shape (n,)) and the options of the function,
-        returns the metric of :mod:`bayescal.metrics.sums`. None where there is none.
-    best : {"low", "high", "zero"} or None
-        What good predictions have; None for results of several numbers.
-    counts : bool
-        Whether the size of weights matters, not only their ratios.
-    labels : bool
-        Whether it compares probabilities with labels and nothing else, and returns a float.
-    streams : bool
-        Whether it can be accumulated over batches, if it has a ``make``.
-    """
+    """What there is to know of a metric, of which ``function`` is the public function."""
 
     function: Callable[..., object]
+    #: Probabilities it takes: (n,), (n, k), or (n, l) for labels that do not exclude each other.
     shapes: tuple[Shape, ...] = _CLASSES
+    #: Returns the metric for a number of columns (None for shape (n,)) and the function's options.
     make: Callable[..., Metric] | None = None
+    #: What good predictions have; None for results of several numbers.
     best: Literal["low", "high", "zero"] | None = "zero"
+    #: Whether the size of weights matters, not only their ratios.
     counts: bool = False
+    #: Whether it compares probabilities with labels and nothing else, and returns a float.
     labels: bool = True
+    #: Whether it can be accumulated over batches, if it has a ``make``.
     streams: bool = True
 
 
@@ -90,10 +76,7 @@ METRICS: dict[str, Entry] = {
 def streamed(name: str, columns: int | None, options: dict[str, object]) -> SumMetric:
     """Return a metric as a function of sums: itself, or with bins of equal mass its approximation.
 
-    Raises
-    ------
-    ValueError
-        If there is no such metric, or it needs all cases at once.
+    Metrics that need all cases at once are a ValueError.
     """
     if name not in METRICS:
         raise ValueError(f"no metric named {name!r}; there are {', '.join(METRICS)}")
@@ -130,15 +113,11 @@ def choose_metrics(
         raise TypeError(f"metrics must be a sequence or a mapping, got {metrics!r}")
     if not metrics:
         raise ValueError("metrics must not be empty")
-    named: list[tuple[str | None, Choice]]
-    if isinstance(metrics, Mapping):
-        named = [(str(name), choice) for name, choice in metrics.items()]
-    else:
-        named = [(None, choice) for choice in metrics]
+    named = metrics.items() if isinstance(metrics, Mapping) else (("", each) for each in metrics)
     found: dict[str, tuple[str, dict[str, object]]] = {}
     for given, choice in named:
         metric, options = (choice, {}) if isinstance(choice, str) else choice
-        name = given or metric
+        name = str(given) or metric
         if name in found:
             raise ValueError(
                 f"metrics must have different names, got {name!r} twice: use a mapping"

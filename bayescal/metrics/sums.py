@@ -47,18 +47,12 @@ _MANY = 1 << 20
 
 
 class Piece(NamedTuple):
-    """What each case adds to one row of sums, before it is multiplied by the case's weight.
+    """What each case adds to one row of sums, before it is multiplied by the case's weight."""
 
-    Attributes
-    ----------
-    cell : int array of shape (n,) or (n, g), or None, or ...
-        Where the g numbers of a case go; None if all go to cell 0, and ... if each of as many
-        numbers as there are cells goes to its own.
-    value : array of shape (n,) or (n, g), or None
-        The numbers; None stands for ones.
-    """
-
+    #: Where the numbers of a case go, (n,) or (n, g); None if all go to cell 0, and ... if each of
+    #: as many numbers as there are cells goes to its own.
     cell: Any
+    #: The numbers, (n,) or (n, g); None stands for ones.
     value: Any
 
 
@@ -140,17 +134,7 @@ def compute(metric: Metric, data: Predictions) -> float: ...
 @overload
 def compute(metric: Metric, data: Predictions, xp: ModuleType) -> Array | float: ...
 def compute(metric: Metric, data: Predictions, xp: ModuleType = np) -> Array | float:
-    """Return a metric: a float with NumPy, and with jax.numpy a scalar that can be mapped.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bayescal.metrics.inputs import Predictions
-    >>> from bayescal.metrics._scores import BrierScore
-    >>> data = Predictions(np.array([0.75, 0.5]), np.array([1, 0]), np.ones(2), 0.0)
-    >>> compute(BrierScore(), data)
-    0.15625
-    """
+    """Return a metric: a float with NumPy, and with jax.numpy a scalar that can be mapped."""
     if isinstance(metric, SumMetric):
         result = metric.value(collect(metric, data, xp), xp)
     elif isinstance(metric, DirectMetric):

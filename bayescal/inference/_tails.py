@@ -55,21 +55,10 @@ def farthest(points: np.ndarray, data: Batch) -> np.ndarray | None:
 def improve(
     setup: Setup, problem: Problem, values: np.ndarray, points: np.ndarray, data: Batch
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Integrate anew where the ends of a rule's box matter.
+    """Integrate anew where the ends of quadrature's box matter.
 
-    Parameters
-    ----------
-    setup, problem : Setup, Problem
-        Of quadrature.
-    values : array of shape (batch, m) or (batch, m, k)
-        Log odds, or log probabilities.
-    points : array of shape (1 or batch, m[, d])
-    data : Batch
-
-    Returns
-    -------
-    tuple of arrays
-        Better values, and the errors (batch, m) of log odds by ends and rounding.
+    Values are log odds (batch, m), or log probabilities (batch, m, k), at points (1 or batch, m[,
+    d]). Returns better ones, and the errors (batch, m) of log odds by ends and rounding.
     """
     count, m = len(data.x), points.shape[1]
     nats = np.zeros((count, m))

@@ -24,16 +24,8 @@ class Events(NamedTuple):
     Parts are the classes, or the ranks of the predicted probabilities; "binary" and "confidence"
     have one. Events of different parts, or of different labels, are never put in one bin.
 
-    Attributes
-    ----------
-    predicted : array of shape (n,) or (n, parts)
-        Probabilities of the events.
-    label : int array of shape (n,) or (n, parts), or None
-        The predicted class, for kinds that look at each predicted class apart.
-    happened : bool array of shape (n,)
-        Whether one of the events happened.
-    which : int array of shape (n,)
-        The part in which it did; anything where none did.
+    Probabilities (n,) or (n, parts), and of kinds that look at each predicted class apart, that
+    label; whether (n,) one of the events happened, and in which part, or anything if none did.
     """
 
     predicted: Any

@@ -13,16 +13,10 @@ _BUCKET = 32
 
 
 class _Buckets(NamedTuple):
-    """Predictions in ascending order, in buckets that never part ties.
+    """Predictions in ascending order, outcomes and their rows, in m buckets that never part ties.
 
-    Attributes
-    ----------
-    predicted, observed, rows : arrays of shape (cases,)
-        Predictions, outcomes, and the rows of weights that are theirs.
-    start : int array of shape (m + 1,)
-        Where buckets begin, and the end of the last.
-    flat : bool array of shape (m,)
-        Whether all predictions of a bucket are the same.
+    ``start`` (m + 1,) is where buckets begin, and the end of the last; ``flat`` (m,) says whether
+    all predictions of one are the same.
     """
 
     predicted: np.ndarray

@@ -39,13 +39,8 @@ _RANGE_TOLERANCE = 1e-6
 class Predictions(NamedTuple):
     """Checked predictions of n cases with positive weight.
 
-    Attributes
-    ----------
-    probs : array of shape (n,), P(y = 1), or (n, k), one row per case; float64
-    y : array of shape (n,), integers
-    weights : array of shape (n,), positive, float64; ones where the user gave none
-    eps : float
-        At which distance from 0 and 1 logarithms clip them.
+    Probabilities (n,) of class 1, or (n, k), labels (n,), weights (n,), ones where the user gave
+    none, and at which distance from 0 and 1 logarithms clip probabilities.
     """
 
     probs: Any

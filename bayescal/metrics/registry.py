@@ -35,24 +35,13 @@ _CLASSES: tuple[Shape, ...] = ("binary", "multiclass")
 class Entry:
     """What there is to know of a metric.
 
-    Attributes
-    ----------
-    function : callable
-        The public function.
-    shapes : tuple of {"binary", "multiclass", "multilabel"}
-        Which probabilities it takes: of shape (n,), (n, k), or (n, l) for labels that do not
-        exclude each other.
-    make : callable or None
-        Called with the number of columns (None for shape (n,)) and the options of the function,
-        returns the metric of :mod:`bayescal.metrics.sums`. None where there is none.
-    best : {"low", "high", "zero"} or None
-        What good predictions have; None for results of several numbers.
-    counts : bool
-        Whether the size of weights matters, not only their ratios.
-    labels : bool
-        Whether it compares probabilities with labels and nothing else, and returns a float.
-    streams : bool
-        Whether it can be accumulated over batches, if it has a ``make``.
+    ``shapes`` says which probabilities its function takes: (n,), (n, k), or (n, l) for labels that
+    do not exclude each other. ``make``, called with the number of columns (None for (n,)) and the
+    options of the function, returns the metric of :mod:`bayescal.metrics.sums`, if there is one.
+    ``best`` is what good predictions have, None for results of several numbers. ``counts`` says
+    whether the size of weights matters, not only their ratios; ``labels`` whether it compares
+    probabilities with labels and nothing else, and returns a float; ``streams`` whether what is
+    made can be accumulated over batches.
     """
 
     function: Callable[..., object]

@@ -49,13 +49,9 @@ _MANY = 1 << 20
 class Piece(NamedTuple):
     """What each case adds to one row of sums, before it is multiplied by the case's weight.
 
-    Attributes
-    ----------
-    cell : int array of shape (n,) or (n, g), or None, or ...
-        Where the g numbers of a case go; None if all go to cell 0, and ... if each of as many
-        numbers as there are cells goes to its own.
-    value : array of shape (n,) or (n, g), or None
-        The numbers; None stands for ones.
+    ``cell`` (n,) or (n, g) is where the g numbers of a case go; None if all go to cell 0, and ...
+    if each of as many numbers as there are cells goes to its own. The numbers ``value`` are ones
+    where it is None.
     """
 
     cell: Any

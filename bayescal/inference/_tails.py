@@ -81,10 +81,11 @@ def improve(
     size = np.abs(values if values.ndim == 2 else values.max(axis=-1))
     bad = ~(nats <= _LARGE * (1 + size))
     if bad.any():
+        most = np.max(nats[bad])
+        what = f"log odds may be off by {most:.1g}" if most < np.inf else "log odds are unknown"
         warnings.warn(
-            f"log odds may be off by {np.max(nats[bad]):.1g} at {_first(bad, points)}: so far from "
-            "the data the integration or rounding fails; leave such points out, or clip them to "
-            "the range of the data",
+            f"{what} at {_first(bad, points)}: so far from the data the integration or rounding "
+            "fails; leave such points out, or clip them to the range of the data",
             AccuracyWarning,
             stacklevel=4,
         )

@@ -28,15 +28,9 @@ SUM_TOLERANCE = 1e-3
 
 
 class Batch(NamedTuple):
-    """Checked data sets, padded to one length.
+    """Checked data sets padded to one length: x (batch, n[, d]), labels (batch, n), 0 where masked.
 
-    Attributes
-    ----------
-    x : array of shape (batch, n) or (batch, n, d), float64
-    y : array of shape (batch, n), integer labels, 0 where masked
-    mask : array of shape (batch, n), True for real observations
-    single : bool
-        Whether the user gave one data set rather than a batch.
+    The mask is True for real observations; ``single`` says whether the user gave one data set.
     """
 
     x: np.ndarray
@@ -337,22 +331,9 @@ def in_order(
     """Return rows (n, k) with their columns in the order of the classes that they are named like.
 
     Names that are no classes say nothing: the columns are in order. One column alone is that of
-    the second of two classes.
-
-    Parameters
-    ----------
-    rows : array of shape (n, k) or (n,)
-    names : list, optional
-        From :func:`column_names`. Names and classes are compared as text.
-    classes : sequence of labels
-    what : str
-        What the columns hold, for the message.
-
-    Raises
-    ------
-    ValueError
-        If some of the names are classes and others not, if classes are lacking, or if a column
-        alone has the name of the first class.
+    the second of two classes. Names, from :func:`column_names`, and classes are compared as text;
+    it is an error if some of the names are classes and others not, if classes are lacking, or if a
+    column alone has the name of the first class. ``what`` they hold is said then.
     """
     place = {str(label): position for position, label in enumerate(np.asarray(classes).tolist())}
     found = [place.get(str(name), -1) for name in names or ()]

@@ -27,17 +27,7 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
     Whatever happens before that, an interrupt too, leaves ``path`` as it was and no other file.
     Any number of threads and processes may write one path: each has its own temporary file, readers
     meet one of the finished ones, and the last that ends stays. A symbolic link is followed, and
-    the permissions of a file that is replaced are kept.
-
-    Parameters
-    ----------
-    path : path
-        A file in a folder that exists.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written.
+    the permissions of a file that is replaced are kept. The folder must exist.
 
     Examples
     --------

@@ -64,24 +64,15 @@ def newton_cg(
 ) -> tuple[Minimum[ArrayT], Prepared]:
     """Minimise a convex function by Newton steps that conjugate gradients find, each downhill.
 
-    Returns also what is prepared for a next problem nearby; the minimum's ``decrement`` is
-    g . H^-1 g there.
+    Returns also what is prepared for a next problem nearby, which may be given to begin with; the
+    minimum's ``decrement`` is g . H^-1 g there.
 
-    Parameters
-    ----------
-    scale : scalar
-        A size of the objective; what a step gains is judged beside it and the value.
-    unbounded : callable, optional
-        ``unbounded(x, point)``: whether the next step, though it gains nothing, would still change
-        what matters, so that there is no finite minimum. Asked at the end, however it came.
-    tolerance : float
-        The last step was to gain less than this, times the value and a thousandth of ``scale``;
-        the one before it was solved so precisely that the result is far closer.
-    max_slow : int, optional
-        So many steps in a row that gain less than a hundredth, and yet do not arrive, are the
-        last: Newton's steps to a minimum soon gain nothing, those to infinity gain for ever.
-    prepared : optional
-        From ``curvature.prepare`` at a point nearby, to begin with.
+    The last step was to gain less than ``tolerance``, times the value and a thousandth of
+    ``scale``, a size of the objective; the one before it was solved so precisely that the result is
+    far closer. ``unbounded(x, point)`` is asked at the end, however it came: whether the next step,
+    though it gains nothing, would still change what matters, so that there is no finite minimum.
+    So many steps as ``max_slow`` in a row that gain less than a hundredth, and yet do not arrive,
+    are the last: Newton's steps to a minimum soon gain nothing, those to infinity gain for ever.
     """
     first = evaluate(start)
     used, then = xp.zeros((), int), first.value

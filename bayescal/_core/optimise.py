@@ -131,28 +131,17 @@ def newton(
 ) -> Minimum[ArrayT]:
     """Minimise a smooth function by damped Newton steps; every accepted step lowers it.
 
-    Parameters
-    ----------
-    scale : scalar
-        A size of the objective; decrements are judged beside it and the value.
-    bound : array of shape (p,)
-        The largest that the second derivative along each axis can be.
-    direction : callable, optional
-        Solves the quadratic model: ``newton_step``, or ``lasso_step(strength)`` where ``evaluate``
-        adds the absolute penalty to the value, but not to the derivatives.
-    movement : callable, optional
-        ``movement(x, step)``: how much a step still changes what matters, relative to it. If that
-        is above 0.01 when the gain has become negligible, there is no finite minimum.
-    tolerance : float
-        The last step was to gain less than this, times the value and a thousandth of ``scale``.
-        Convergence is quadratic, so the result is far closer.
+    The last step was to gain less than ``tolerance``, times the value and a thousandth of
+    ``scale``, a size of the objective. Convergence is quadratic, so the result is far closer. If
+    ``movement(x, step)``, how much a step still changes what matters, relative to it, is then above
+    0.01, there is no finite minimum. ``direction`` solves the quadratic model: ``newton_step``, or
+    ``lasso_step(strength)`` where ``evaluate`` adds the absolute penalty to the value, but not to
+    the derivatives.
 
-    Notes
-    -----
-    The Hessian's diagonal is raised by a multiple of ``bound`` until a step lowers the value, and
-    the multiple lowered again after each success (Levenberg and Marquardt). Where the function is
-    nearly flat its own diagonal would not do: steps from there would be wild. One evaluation for
-    each iteration.
+    The Hessian's diagonal is raised by a multiple of ``bound`` (p,), the largest that the second
+    derivative along each axis can be, until a step lowers the value, and the multiple lowered again
+    after each success (Levenberg and Marquardt). Where the function is nearly flat its own diagonal
+    would not do: steps from there would be wild. One evaluation for each iteration.
     """
     if direction is None:
         direction = partial(newton_step, xp=xp)

@@ -59,19 +59,9 @@ def convert(
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Return scores in the domain of a calibrator, (n,) or (n, k), and the least probabilities.
 
-    The scores are float32 or float64; least probabilities (k,) there are only where logarithms are
-    taken of them.
-
-    Parameters
-    ----------
-    scores : array of shape (n,), (n, 1) or (n, k)
-        One column is that of the second of two classes.
-    inputs : {"probs", "logits", "scores"}
-        Probabilities; log odds (one column) or logits (several); or any real numbers.
-    domain : str
-    least : array of shape (k,), optional
-        What probabilities are raised to before logarithms are taken; by default found for these
-        scores.
+    The scores (n,), (n, 1) or (n, k) are float32 or float64; one column is that of the second of
+    two classes, and a logit there its log odds. Least probabilities (k,) there are only where
+    logarithms are taken: to these they are raised before, by default what is found for the scores.
     """
     if inputs == "scores" and domain not in ("real", "order"):
         raise ValueError(

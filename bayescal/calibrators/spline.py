@@ -153,22 +153,8 @@ def compact_logit(p: np.ndarray, epsilon: float) -> np.ndarray:
     .. math:: G(p) = \frac{1 - 2\epsilon}{2 \log((1 - \epsilon) / \epsilon)}
               \operatorname{logit}(p) + \frac12
 
-    inside :math:`[\epsilon, 1 - \epsilon]`, and p itself outside, where the two meet.
-
-    Parameters
-    ----------
-    p : array
-        Probabilities in [0, 1].
-    epsilon : float
-        In (0, 1/2).
-
-    Returns
-    -------
-    array of the same shape
-
-    References
-    ----------
-    B. Lucena (2018), Spline-based probability calibration, section 5.1.
+    inside :math:`[\epsilon, 1 - \epsilon]`, and p itself outside, where the two meet: section 5.1
+    of B. Lucena (2018), Spline-based probability calibration.
 
     Examples
     --------

@@ -33,15 +33,9 @@ _Sums: TypeAlias = tuple[jax.Array, jax.Array]
 
 
 class Draws(NamedTuple):
-    """Parameter values with the logarithm of what multiplies their likelihood.
+    """Parameters (n, ...), their log prior density, for the mode, and their log weights (n,).
 
-    Attributes
-    ----------
-    params : dict of arrays with a leading axis of n
-    log_prior : array of shape (n,)
-        Log prior density in the space of the parameters, for the mode.
-    log_base : array of shape (n,)
-        Log weight without the likelihood, scaled so that the weights sum to the evidence.
+    These are without the likelihood, scaled so that with it they sum to the evidence.
     """
 
     params: Params
@@ -146,25 +140,10 @@ def mixture(
     log_class_prior: jax.Array,
     dtype: np.dtype,
 ) -> jax.Array:
-    """Average predictions over weighted draws at one chunk of points.
+    """Return logs of class probabilities (classes, b, m), unnormalised, at a chunk of points x.
 
-    Parameters
-    ----------
-    family : Family
-    method : "preds" or "predictive"
-        Average of the optimal predictions, or ratio of averaged densities.
-    params : dict of arrays (n, ...)
-    log_weights : array of shape (b, n)
-        Normalised log weights of b data sets that share the draws.
-    x : array of shape (m,) or (m, d)
-    origin : array
-    log_class_prior : array of shape (classes,)
-    dtype : the floating-point type of the blocks
-
-    Returns
-    -------
-    array of shape (classes, b, m)
-        Log of the unnormalised class probabilities.
+    They average the optimal predictions of draws ("preds"), or are ratios of averaged densities
+    ("predictive"). The normalised weights (b, n) are those of b data sets that share n draws.
     """
     phi = finite_features(family, x, origin, dtype)
     b, n = log_weights.shape

@@ -29,21 +29,10 @@ _FEW = 16
 class Box(NamedTuple):
     """Where the posterior of one data set lies, in coordinates, and how well the rule does.
 
-    Attributes
-    ----------
-    low, high : arrays of shape (d,)
-        Ends of the box in straightened coordinates u.
-    peak : array of shape (d,)
-    shear : array of shape (d, d)
-        The coordinates are t = peak + shear (u - peak).
-    order : integer scalar
-        Number of nodes for each parameter.
-    evidence : array of shape (1 + classes,)
-        Log evidence, and what it were with one more observation of each class.
-    gap : array of shape (1 + classes,)
-        Relative differences between this rule's and the next coarser rule's.
-    error : scalar
-        Estimated relative error of any of them.
+    A box has ends (d,) in straightened coordinates u: with its shear (d, d), the coordinates are
+    t = peak + shear (u - peak). Its rule has ``order`` nodes for each parameter; they give the log
+    evidence and what it were with one more observation of each class (1 + classes,), the relative
+    gaps between these and the next coarser rule's, and the estimated relative error of any.
     """
 
     low: jax.Array

@@ -83,14 +83,9 @@ def _log_class_probabilities(
 class Predicted(NamedTuple):
     """What the programs return.
 
-    Attributes
-    ----------
-    values : array
-        Log odds (batch, m) for two classes, log probabilities (batch, m, k) for more.
-    probs : array of the same shape
-        Probability of class 1, or of each class.
-    miss, log_miss : scalars
-        Errors in probability and in log odds of interpolation; NaN marks points that failed.
+    Values are log odds (batch, m), or log probabilities (batch, m, k) of more than two classes;
+    then come probabilities of class 1, or of all, and the errors in probability and in log odds of
+    interpolation, NaN where a point failed.
     """
 
     values: jax.Array

@@ -55,21 +55,10 @@ def farthest(points: np.ndarray, data: Batch) -> np.ndarray | None:
 def improve(
     setup: Setup, problem: Problem, values: np.ndarray, points: np.ndarray, data: Batch
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Integrate anew where the ends of a rule's box matter.
+    """Integrate anew where the ends of quadrature's box matter.
 
-    Parameters
-    ----------
-    setup, problem : Setup, Problem
-        Of quadrature.
-    values : array of shape (batch, m) or (batch, m, k)
-        Log odds, or log probabilities.
-    points : array of shape (1 or batch, m[, d])
-    data : Batch
-
-    Returns
-    -------
-    tuple of arrays
-        Better values, and the errors (batch, m) of log odds by ends and rounding.
+    Values are log odds (batch, m), or log probabilities (batch, m, k), at points (1 or batch, m[,
+    d]). Returns better ones, and the errors (batch, m) of log odds by ends and rounding.
     """
     count, m = len(data.x), points.shape[1]
     nats = np.zeros((count, m))
@@ -92,10 +81,11 @@ def improve(
     size = np.abs(values if values.ndim == 2 else values.max(axis=-1))
     bad = ~(nats <= _LARGE * (1 + size))
     if bad.any():
+        most = np.max(nats[bad])
+        what = f"log odds may be off by {most:.1g}" if most < np.inf else "log odds are unknown"
         warnings.warn(
-            f"log odds may be off by {np.max(nats[bad]):.1g} at {_first(bad, points)}: so far from "
-            "the data the integration or rounding fails; leave such points out, or clip them to "
-            "the range of the data",
+            f"{what} at {_first(bad, points)}: so far from the data the integration or rounding "
+            "fails; leave such points out, or clip them to the range of the data",
             AccuracyWarning,
             stacklevel=4,
         )

@@ -19,17 +19,8 @@ _SHRINK = 3.0
 def track_box(
     log_target: Callable[[jax.Array], jax.Array], low: jax.Array, high: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the ends of a box around the density, and the best point found.
+    """Return the ends of a box around the density, and the best point found, of one to three.
 
-    Parameters
-    ----------
-    log_target : callable
-        Log density of a coordinate vector (d,), d from 1 to 3.
-    low, high : arrays of shape (d,)
-        Ends of the coordinates' ranges.
-
-    Notes
-    -----
     Each round lays a grid over the box. The next box reaches one step beyond the outermost values
     within 34 nats of the best, and by half of the box where such a value is the last of the grid
     and the best is near it; it is at least a third as wide as the one before, so that a peak that

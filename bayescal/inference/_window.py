@@ -23,15 +23,9 @@ _SIZES = 4.0 ** np.arange(-17, 1)
 
 
 class Window(NamedTuple):
-    """A box, and what a grid of equal cells says about the density inside.
+    """Ends (d,) of a box, and what a grid of equal cells says about the density inside.
 
-    Attributes
-    ----------
-    low, high : arrays of shape (d,)
-    mass : scalar
-        Estimated log mass.
-    points : scalar
-        Effective number of grid points that carry it; few if the grid is too coarse for it.
+    Its log mass, and the effective number of points that carry it: few if the grid is too coarse.
     """
 
     low: jax.Array
@@ -87,22 +81,10 @@ def find_peak(
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]:
     """Return the peak of a density inside a box, and the lie of the land around it.
 
-    Parameters
-    ----------
-    log_target : callable
-        Log density of a coordinate vector (d,), d from 1 to 3.
-    low, high : arrays of shape (d,)
-        Ends of the box to search.
+    Coordinates are from one to three. Of the peak (d,) comes its log density; a unit triangular
+    matrix S (d, d), such that coordinates u with t = peak + S (u - peak) are uncorrelated near the
+    peak; and the ends of a box to start from.
 
-    Returns
-    -------
-    tuple
-        The peak (d,) and its log density; a unit triangular matrix S (d, d), such that coordinates
-        u with t = peak + S (u - peak) are uncorrelated near the peak; and the ends of a box to
-        start from.
-
-    Notes
-    -----
     From the best point of a coarse grid, a pattern search moves along a grid of five values for
     each coordinate, whose spacing halves where the best is inside and doubles where it is at an
     end; so it can leave the neighbourhood of a bad start. It is repeated in coordinates that second
@@ -188,22 +170,8 @@ def find_window(
 ) -> Window:
     """Return the smallest box, up to the spacing of a grid, outside which the density is nil.
 
-    Parameters
-    ----------
-    log_target : callable
-        Log density of a coordinate vector (d,), d from 1 to 3.
-    low, high : arrays of shape (d,)
-        Ends of the coordinates' ranges.
-    peak : array of shape (d,)
-        Where the density is largest; it stays inside.
-    height : scalar
-        Log density there.
-    start : tuple of arrays
-        Ends of the box to start from.
-
-    Notes
-    -----
-    Rounds of a grid that reaches a quarter beyond the box, its profile along each axis, and a new
+    The peak (d,), of such a height, stays inside; ``start`` has the ends of a first box. Rounds of
+    a grid that reaches a quarter beyond the box, its profile along each axis, and a new
     box, larger or smaller, that reaches one step beyond the outermost value within 34 nats of the
     peak; until the box settles.
     """

@@ -36,20 +36,11 @@ _WARMUP = 200
 
 
 class Target(NamedTuple):
-    """What is sampled.
+    """What is sampled: u (p,), whose coefficient is exp(u) where ``positive`` (p,) is one.
 
-    Attributes
-    ----------
-    design : BinaryDesign
-        Columns (p, n), targets and weights; where there is an intercept, one column is ones.
-        Left out where the likelihood is given by its ``Sums``.
-    positive : array of shape (p,)
-        One where the coefficient is exp(u).
-    prior : Prior
-        Of u, each field of shape (p,).
-    distribution : NumPyro distribution or None
-        Prior of those u for which ``distributed`` (p,) is one, instead.
-    distributed : array of shape (p,) or None
+    Where there is an intercept, one column of the design is ones; it is left out where the
+    likelihood is given by its ``Sums``. The NumPyro distribution is the prior of those u for which
+    ``distributed`` (p,) is one, instead.
     """
 
     design: BinaryDesign

@@ -77,11 +77,8 @@ def tempered_draws(
     ``log_density`` takes (s, p), returns (s,), up to a constant, by ``numbers`` numbers in memory
     for each; ``factor`` is F (p, p) of the covariance F F'.
 
-    References
-    ----------
-    P. Del Moral, A. Doucet, A. Jasra (2006), Sequential Monte Carlo samplers; C. ter Braak (2006),
-    A Markov chain Monte Carlo version of the genetic algorithm Differential Evolution; A. Lee, N.
-    Whiteley (2018), Variance estimation in the particle filter.
+    Stages are those of Del Moral, Doucet and Jasra (2006), Sequential Monte Carlo samplers, moves
+    of ter Braak (2006), sizes of Lee and Whiteley (2018), Variance estimation in particle filters.
     """
     p, block = len(mode), max(1, _BLOCK // numbers)
 

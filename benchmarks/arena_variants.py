@@ -16,8 +16,11 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -25,11 +28,13 @@ from sklearn.exceptions import ConvergenceWarning
 import bayescal as bc
 from bayescal._core.numerics import sigmoid
 from bayescal._core.warnings import ignored
-from bayescal.calibrators._averaging import FAR
+from bayescal.calibrators import _fold_fits, _stack
+from bayescal.calibrators._averaging import FAR, LINEAR
+from bayescal.calibrators._inputs import convert
 from bayescal.calibrators._member import Member
 from bayescal.calibrators._stack import fit_stack, log_mean, mix, mixture
 from bayescal.calibrators.averaged_beta import AveragedBeta
-from bayescal.calibrators.stacked_scaling import MEMBERS
+from bayescal.calibrators.stacked_scaling import MEMBERS, _plan
 from benchmarks.studies.arena import Experiment, find_experiments, read_experiment
 
 Array = np.ndarray
@@ -43,6 +48,7 @@ CHOSEN_ON = (
 )
 LIBRARY = {
     **{name: own for name, own in MEMBERS.items() if own.directions is None},
+    "firm vector": Member(10, 10),
     "weakest": Member(0.03, 0.03, 0.01, (0.0003, 0.0001), (0.003, 0.0003)),
     "svs": Member(1, 1),
     "sms": Member(1, 1, None, None, (1, 1)),
@@ -66,6 +72,7 @@ STACKS = {
     "published, few rows": FEW_ROWS,
     "published, many classes": MANY_CLASSES,
     "first": ["temperature", "vector", "probability", "both", "weak"],
+    "lighter": ["temperature", "firm vector", "vector", "logarithm", "middle", "weak"],
     **{f"and {name}": [*PUBLISHED, name] for name in LIBRARY if name not in PUBLISHED},
     "all": list(LIBRARY),
     **{f"and {name}": [*PUBLISHED, name] for name in OTHERS},
@@ -76,16 +83,13 @@ POWERS = 0.7, 0.5, 0.35, 0.25, 0.15
 
 def mixtures(experiment: Experiment, rows: int) -> dict[str, float]:
     """Return mean test losses of all stacks, and of members alone."""
-    scores = experiment.scores.astype(float)
-    own = np.random.default_rng(1).permutation(len(scores))[:rows]
-    if rows < len(scores):
-        scores, y = scores[own], experiment.y[own]
-    else:
-        y = experiment.y
-    if experiment.inputs == "probs":
-        scores = np.log(np.maximum(scores, 1e-300))
-    test = experiment.test_scores.astype(float)
-    test = np.log(np.maximum(test, 1e-300)) if experiment.inputs == "probs" else test
+    raw, y = experiment.scores, experiment.y
+    if rows < len(raw):
+        own = np.random.default_rng(1).permutation(len(raw))[:rows]
+        raw, y = raw[own], y[own]
+    scores, least = convert(raw, experiment.inputs, "logits")
+    test, _ = convert(experiment.test_scores, experiment.inputs, "logits", least)
+    scores, test = scores.astype(float), test.astype(float)
     k, ones = scores.shape[1], np.ones(len(y))
     names, members = (list(part) for part in zip(*LIBRARY.items(), strict=True))
     others = {name: make for name, make in OTHERS.items() if name != "kernel" or k < LOCAL}
@@ -108,7 +112,55 @@ def mixtures(experiment: Experiment, rows: int) -> dict[str, float]:
             losses[title] = float(-log_mean(seen[:, place], share).mean())
     for name, loss in zip(names, -seen.mean(axis=0), strict=True):
         losses[f"only {name}"] = float(loss)
+    ours = _plan(len(y), k)[0]
+    for name in [None, *ours]:
+        place = [names.index(own) for own in ours if own != name]
+        title = "ours" if name is None else f"ours, without {name}"
+        share = mix(held[:, place], ones)
+        losses[title] = float(-log_mean(seen[:, place], share).mean())
+        if name is None:
+            equal = np.full(len(place), 1 / len(place))
+            losses["ours, equal weights"] = float(-log_mean(seen[:, place], equal).mean())
+    rows_ = scores, y, test, experiment.test_y
+    for title, undo in UNDONE.items():
+        losses[f"ours, {title}"] = refitted([MEMBERS[name] for name in ours], rows_, undo)
+    if experiment.inputs == "probs":
+        pair = (np.log(np.maximum(part, 1e-300)) for part in (raw, experiment.test_scores))
+        scores, test = (part.astype(float) for part in pair)
+        rows_ = scores, y, test, experiment.test_y
+        losses["ours, zeros as 1e-300"] = refitted([MEMBERS[name] for name in ours], rows_)
     return losses
+
+
+def refitted(
+    members: list[Member],
+    rows: tuple[Array, Array, Array, Array],
+    undo: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> float:
+    """Return the mean test loss of a stack, with something undone."""
+    scores, y, test, test_y = rows
+    ones = np.ones(len(y))
+    with undo():
+        stack, _, held = fit_stack(members, scores, y, ones, 5)
+    assert held is not None
+    probs = mixture(members, stack, mix(held, ones), test)[np.arange(len(test_y)), test_y]
+    return float(-np.log(np.maximum(probs, 1e-300)).mean())
+
+
+def _rescaled(**values: float) -> Callable[[], AbstractContextManager[Any]]:
+    real = _stack.fit_scale
+    return partial(
+        mock.patch.object, _stack, "fit_scale", lambda *rows: real(*rows)._replace(**values)
+    )
+
+
+#: What the stack chooses, undone.
+UNDONE: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "without smoothing": _rescaled(smoothing=1e-12),
+    "without temperature": _rescaled(inverse=1.0),
+    "one scale for all folds": partial(mock.patch.object, _stack, "SMALL", 0),
+    "thirty steps": partial(mock.patch.multiple, _fold_fits, _STEPS=30, _FEW_STEPS=30),
+}
 
 
 def by_others(
@@ -140,11 +192,21 @@ def averages(experiment: Experiment) -> dict[str, float]:
     def mean(values: Array, power: float = 1.0) -> Array:
         return np.einsum("dc,dcm->m", share**power / (share**power).sum(), values)
 
+    def part(some: Array) -> Array:
+        own = np.where(some, share, 0) ** 0.5
+        return np.einsum("dc,dcm->m", own / own.sum(), sigmoid(line))
+
+    inverse = state["inverse"][:, None]
+    best = inverse[share.sum(axis=1).argmax()]
     found = {
         "published": mean(sigmoid(line)),
         "moderated by the posterior": mean(sigmoid(line / np.sqrt(1 + np.pi * spread / 8))),
         "mean log odds": sigmoid(mean(line)),
         **{f"evidence to the power {p:g}": mean(sigmoid(line), p) for p in POWERS},
+        "ours": mean(sigmoid(line), 0.5),
+        "ours, without curves": part(np.arange(share.shape[1]) >= LINEAR),
+        "ours, one temperature": part(np.abs(np.log(inverse / best)) < 1e-9),
+        "ours, the best regression alone": part(share == share.max()),
     }
     y = experiment.test_y
     return {
@@ -154,7 +216,7 @@ def averages(experiment: Experiment) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--arena", type=Path, required=True, help="folder of tables' scores")
     parser.add_argument("--networks", type=Path, required=True, help="folder of networks' scores")
     parser.add_argument("--json", type=Path, help="write the figures to this file")

@@ -51,8 +51,9 @@ class Problem(NamedTuple, Generic[State]):
 class Integrator(abc.ABC, Generic[State]):
     """A method of integration over the posterior; stateless, so it can be static under ``jit``.
 
-    A new integrator writes ``prepare`` for a batch, once, and ``realise`` for one data set in pure
-    JAX; streaming, predictions, errors and diagnostics come from elsewhere.
+    All objects of a class are equal, and so share what is compiled. A new integrator writes
+    ``prepare`` for a batch, once, and ``realise`` for one data set in pure JAX; streaming,
+    predictions, errors and diagnostics come from elsewhere.
     """
 
     name: str
@@ -66,6 +67,12 @@ class Integrator(abc.ABC, Generic[State]):
     vectorised: bool = True
     #: Whether log weights sum to the evidence.
     has_evidence: bool = True
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
 
     def check(self, prior: Prior) -> None:
         """Raise ``ValueError`` if this integrator cannot handle ``prior``."""

@@ -6,6 +6,7 @@ Draws and log weights are handed out; from them everything else is computed agai
 import functools
 import re
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import arviz
@@ -784,3 +785,22 @@ def test_quadrature_draws_with_the_key_given() -> None:
     post = bc.posterior(prior, ([-1.2, 0.3, 1.1], [0, 0, 1]), integrator="quadrature")
     first, again, other = (set(np.asarray(post.sample(50, key=k)["mu0"])) for k in (1, 1, 2))
     assert first == again and not first & other
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("integrator", INTEGRATORS)
+def test_another_key_or_data_set_compiles_nothing(
+    integrator: str, compilations: Callable[[], Any]
+) -> None:
+    def run(key: int) -> None:
+        data = SCORES + 0.1 * key, LABELS
+        prior = CONJUGATE if integrator == "closed_form" else SOFT
+        post = condition(prior, data, integrator=integrator, num_samples=400, key=key)
+        found = post.predict(POINTS)
+        post.sample(10, key=key)
+        assert found.interval()[0].shape == found.mcse.shape == POINTS.shape
+
+    run(0)
+    with compilations() as names:
+        run(1)
+    assert names == []

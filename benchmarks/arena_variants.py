@@ -157,7 +157,7 @@ def _rescaled(**values: float) -> Callable[[], AbstractContextManager[Any]]:
 #: What the stack chooses, undone.
 UNDONE: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "without smoothing": _rescaled(smoothing=1e-12),
-    "without temperature": _rescaled(inverse=1.0),
+    "scores as they are": _rescaled(inverse=1.0),
     "one scale for all folds": partial(mock.patch.object, _stack, "SMALL", 0),
     "thirty steps": partial(mock.patch.multiple, _fold_fits, _STEPS=30, _FEW_STEPS=30),
 }

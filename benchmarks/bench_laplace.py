@@ -1,10 +1,10 @@
 """Simulation-based calibration of ``inference="laplace"``, with and without sequential Monte Carlo.
 
     python benchmarks/bench_laplace.py [--json benchmarks/results/bench_laplace.json]
-        [--repeats 1000] [--case NAME ...] [--rows 60 ...]
+        [--repeats 1000] [--case NAME ...] [--rows 60 ...] [--seed 1]
 
 Rows named "normal" are draws of the normal approximation alone (a temperature's always come from
-its distribution function). In the file, what was found of other cases stays.
+its distribution function). In the file, what was found of other cases, rows and seeds stays.
 
 Parameters are drawn from a calibrator's own prior, labels from its probabilities, and the
 posterior by ``inference="laplace"``: the share of draws below the truth is then uniform if the
@@ -23,6 +23,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=1000)
     parser.add_argument("--case", choices=CASES, nargs="*", default=list(CASES))
     parser.add_argument("--rows", type=int, nargs="*", default=[60])
+    parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     rows = []
@@ -192,15 +194,17 @@ def main() -> None:
         for n, kind in itertools.product(options.rows, ("normal", "tempered")):
             normal = np.inf if kind == "normal" else tempered._NORMAL
             with _replaced(tempered, "_NORMAL", normal):
-                row = simulate(CASES[name], n, options.repeats, seed=1)
+                row = simulate(CASES[name], n, options.repeats, options.seed)
             ends = [f"{low:.3f} / {high:.3f}" for low, high in list(row.values())[:2]]
             size = f"{row['ess_median']:6.2f} {row['ess_below_0.1']:6.3f}"
             print(f"{name:22} {n:5} {kind:8} {ends[0]:>15} {ends[1]:>15} {size}", flush=True)
-            facts = {"case": name, "rows": n, "draws": kind, "repeats": options.repeats}
-            rows.append({**facts, **row})
+            facts = {"case": name, "rows": n, "draws": kind, "seed": options.seed}
+            rows.append({**facts, "repeats": options.repeats, **row})
     if options.json:
         kept = json.loads(options.json.read_text())["rows"] if options.json.exists() else []
-        rows = [row for row in kept if row["case"] not in options.case] + rows
+        key = itemgetter("case", "rows", "draws", "seed")
+        new = {key(row) for row in rows}
+        rows = [row for row in kept if key(row) not in new] + rows
         facts = {"level": LEVEL, "draws": DRAWS, "rows": rows}
         options.json.write_text(json.dumps(facts, indent=1) + "\n")
 

@@ -191,10 +191,11 @@ def gaps(part, base):
     columns = []
     for chosen in (True, False):
         losses = [each["losses"] for each in part if each["chosen_on"] == chosen]
-        names = [name for name in losses[0] if all(name in each for each in losses)]
-        columns.append(
-            {name: np.mean([each[name] - each[base] for each in losses]) for name in names}
-        )
+        found = {}
+        # Some variants are not for all: zeros for probabilities, a kernel for few classes.
+        for name in {name: None for each in losses for name in each}:
+            found[name] = np.mean([each[name] - each[base] for each in losses if name in each])
+        columns.append(found)
     return columns
 
 
@@ -204,7 +205,8 @@ def print_gaps(title, part, base, names=None):
     shown = Table(title=title)
     for heading in ("variant", "chosen on", "confirmed on"):
         shown.add_column(heading, justify="left" if heading == "variant" else "right")
-    names = [name for name in names or chosen if name in chosen and name in confirmed]
+    names = names or [name for name in chosen if not name.startswith("ours")]
+    names = [name for name in names if name in chosen and name in confirmed]
     for name in sorted(names, key=lambda each: chosen[each]):
         shown.add_row(name, f"{chosen[name] / 1e-4:+.1f}", f"{confirmed[name] / 1e-4:+.1f}")
     console.print(shown)
@@ -234,7 +236,7 @@ SETS = {
     "100 classes": ([e for e in several if e["classes"] == 100], ", many classes"),
 }
 for title, (part, kind) in SETS.items():
-    stacks = [name for name in part[0]["losses"] if not name.startswith("only")]
+    stacks = [name for name in part[0]["losses"] if not name.startswith(("only", "ours"))]
     print_gaps(title, part, f"published{kind}", stacks)
 
 # %% [markdown]
@@ -244,3 +246,32 @@ for title, (part, kind) in SETS.items():
 own = [name for name in next(iter(several))["losses"] if name.startswith("only")]
 for title in list(SETS)[:2]:
     print_gaps(f"members alone, {title}", SETS[title][0], "published, few rows", own)
+
+# %% [markdown]
+# ## What each part brings
+#
+# The default, with one of its parts left out or undone; positive figures are what it brings.
+#
+# Two classes: curves beside straight lines, an average over temperatures, an average at all.
+
+# %%
+ABLATED = [name for name in next(iter(variants["binary"].values()))["losses"] if "ours" in name]
+print_gaps("two classes", list(variants["binary"].values()), "ours", ABLATED)
+
+# %% [markdown]
+# Several classes. "zeros as 1e-300" is the floor of probabilities undone (half of the least
+# positive one of the class, at most 0.01), for probabilities alone; "without smoothing" mixes
+# nothing of the uniform distribution in, "scores as they are" scales nothing, "without NAME" leaves
+# a member out, and "thirty steps" fits members to the optimum.
+#
+# A common scale of the scores brings most, then the floor, smoothing, learned weights, and the weakest
+# penalties. Of the other members one alone is worth little, as the rest take its place: of few rows
+# the stack could do without two. So it is with a lighter set ("lighter" above): better on what it
+# was chosen on and on what confirmed; on the collections that served no choice better by 0.0007 in
+# log loss and 0.0002 in Brier score, while its share of wins against SMS was .76 and .73 in place
+# of .77 and .74. The published set stays. Members fitted to the optimum are no better.
+
+# %%
+for title, (part, _) in SETS.items():
+    names = {name: None for each in part for name in each["losses"] if name.startswith("ours")}
+    print_gaps(title, part, "ours", list(names))

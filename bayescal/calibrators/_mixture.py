@@ -97,7 +97,16 @@ def sample_mixture(
     # Another scale than 1, at which the first two parts would be one and the same.
     first = np.clip(np.log(max(start[0], 1e-4)), -3, 3) or 0.1
     begin = np.array([first, *np.log(shares[:2] / shares[2])])
-    found: Any = minimize(_loss, begin, args=data, jac=True, method="BFGS")
+    # Per unit of weight: the line search loses its way in huge numbers.
+    scale = max(1.0, float(data[3].sum()))
+    options = {"gtol": max(1e-5 / scale, 1e-12)}
+    found: Any = minimize(
+        lambda u: tuple(part / scale for part in _loss(u, *data)),
+        begin,
+        jac=True,
+        method="BFGS",
+        options=options,
+    )
     mode = found.x
     ends = [_loss(mode + sign * step, *data)[1] for step in _STEP * np.eye(3) for sign in (1, -1)]
     hessian = (np.stack(ends[::2]) - np.stack(ends[1::2])) / (2 * _STEP)

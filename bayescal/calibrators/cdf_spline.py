@@ -30,9 +30,9 @@ class CDFSpline(Calibrator):
     .. math:: h(t) = \frac{\sum_{t_i \le t} w_i y_i}{\sum_i w_i},
 
     a natural cubic spline is fitted to h, and the probability at rank t is its slope, clipped to
-    [0, 1]:
+    [e, 1 - e]:
 
-    .. math:: \hat p(s) = \hat h'(t(s)).
+    .. math:: \hat p(s) = \hat h'(t(s)), \qquad e = \frac{1}{2 (n + 1)}.
 
     Parameters
     ----------
@@ -53,10 +53,11 @@ class CDFSpline(Calibrator):
     Of one class among many nearly all rows are beyond the last knot but one, where the rate rises
     from none to all, which one cubic cannot follow. So where more than 0.8 of a class lies between
     two knots the intervals are halved until no more than 0.4 does, or there are five distinct
-    scores for each. Where the slope is negative probabilities are zero all the same, which a log
-    loss punishes: of several classes :class:`Spline` has none.
+    scores for each. The paper clips at zero and one, and a single row of a class that was given a
+    probability of zero ruins a log loss. n is the sum of the weights, or, where some are below one,
+    their effective number, if larger: the squared sum over the sum of squares.
 
-    The state is ``scores`` (d,) and ``ranks`` (d,) of the distinct scores, ``knots`` (k,) and
+    The state is ``floor``, ``scores`` (d,) and ``ranks`` (d,) of the distinct ones, ``knots`` (k,),
     ``coefficients`` (3, k - 1), those of the square, the linear and the constant term of the slope
     in each interval, from its left knot. Fitting n rows takes O(n log n + n k), predicting O(log d)
     for each score.
@@ -103,7 +104,11 @@ class CDFSpline(Calibrator):
         rest = _against_steps(basis, knots, t, rates, total) - gram @ values
         values[1:-1] += np.linalg.solve(gram[1:-1, 1:-1], rest[1:-1])
         slope = CubicSpline(knots, values, bc_type="natural").derivative()
+        count, shares = weights.sum(), weights / weights.sum()
+        if weights.min() < 1:
+            count = max(count, 1 / (shares @ shares))
         return {
+            "floor": np.asarray(0.5 / (count + 1)),
             "scores": groups.lowest,
             "ranks": t[1:] / 2 + t[:-1] / 2,
             "knots": knots,
@@ -116,7 +121,7 @@ class CDFSpline(Calibrator):
         piece = np.clip(np.searchsorted(knots, ranks, side="right") - 1, 0, len(knots) - 2)
         along = ranks - knots[piece]
         slope = (square[piece] * along + linear[piece]) * along + constant[piece]
-        return two_columns(slope)
+        return two_columns(np.clip(slope, state["floor"], 1 - state["floor"]))
 
 
 def _most_between(knots: np.ndarray, t: np.ndarray, groups: Groups) -> float:

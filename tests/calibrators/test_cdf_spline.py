@@ -70,7 +70,9 @@ def test_slope_equals_least_squares_by_other_means(kind: str, knots: int) -> Non
     chosen = CDFSpline(knots)
     values = chosen.apply(chosen._fit(scores, y, weights, 0), scores)[:, 1]
     spline = least_squares(scores, y, weights, knots)
-    expected = np.clip(spline(middle_ranks(scores, weights), 1), 0, 1)
+    # Weights of 1.55 on average, of one and less too, are counts.
+    floor = 0.5 / (weights.sum() + 1)
+    expected = np.clip(spline(middle_ranks(scores, weights), 1), floor, 1 - floor)
     np.testing.assert_allclose(values, expected, atol=1e-10)
 
 
@@ -86,8 +88,10 @@ def test_three_knots_by_hand() -> None:
     # d = -1/10 * 35/17 = -7/34. At v = 1/2 f changes by 9/8 for each unit of u, which is half of t.
     state = CDFSpline(3)._fit(np.array([1.0, 2.0]), np.array([0, 1]), np.ones(2), 0)
     change = 2 * -7 / 34 * 9 / 8
+    slope = PPoly(state["coefficients"], state["knots"])([0.25, 0.5, 0.75])
+    np.testing.assert_allclose(slope, [1 / 2 + change, 1 / 2, 1 / 2 - change], rtol=1e-12)
     values = CDFSpline(3).apply(state, np.array([1.0, 1.5, 2.0]))[:, 1]
-    np.testing.assert_allclose(values, [1 / 2 + change, 1 / 2, 1 / 2 - change], rtol=1e-12)
+    np.testing.assert_allclose(values, [1 / 6, 1 / 2, 5 / 6], rtol=1e-12)
 
 
 def test_ranks_are_middles_and_linear_in_between() -> None:
@@ -98,7 +102,8 @@ def test_ranks_are_middles_and_linear_in_between() -> None:
     slope = PPoly(state["coefficients"], state["knots"])
     at = np.array([-5, 0.5, 2, 2.5, 99])
     ranks = np.array([2, 6, 17, 20.5, 24]) / 32
-    np.testing.assert_allclose(CDFSpline(4).apply(state, at)[:, 1], np.clip(slope(ranks), 0, 1))
+    values = CDFSpline(4).apply(state, at)[:, 1]
+    np.testing.assert_allclose(values, np.clip(slope(ranks), 1 / 18, 17 / 18))
 
 
 @pytest.mark.parametrize("knots", [3, 6, 20])
@@ -157,7 +162,7 @@ def test_hostile_data(name: str, knots: int) -> None:
     assert np.isfinite(values).all()
     assert 0 <= values.min() <= values.max() <= 1
     if len(set(y)) == 1:
-        np.testing.assert_allclose(values, y[0], atol=1e-12)
+        np.testing.assert_allclose(values, abs(y[0] - 0.5 / (len(y) + 1)), atol=1e-12)
 
 
 def test_a_million_tied_rows() -> None:
@@ -189,6 +194,14 @@ def test_options() -> None:
     assert not CDFSpline.monotone
 
 
+def test_the_floor_for_weights_of_any_size() -> None:
+    scores, y, weights = np.arange(40) / 40, np.arange(40) > 35, np.tile([1.0, 3.0], 20)
+    # (1 + 3)**2 / (1 + 9) * 20 = 32 rows are effective.
+    for size, count in ((1.0, 80), (0.5, 40), (1 / 80, 32), (1e-300, 32), (1e20, 8e21)):
+        found = CDFSpline().fit(scores, y, size * weights).predict_proba(scores)[:, 1]
+        assert found.min() == pytest.approx(0.5 / (count + 1), rel=1e-9)
+
+
 def test_one_class_among_many() -> None:
     """Most scores are next to zero: with six knots the log loss was .55, the Brier score .25."""
     rng = np.random.default_rng(0)
@@ -202,8 +215,7 @@ def test_one_class_among_many() -> None:
     (p, y), (new, truth) = draw(5000), draw(5000)
     found = OneVsRest(CDFSpline()).fit(p, y).predict_proba(new)
     assert brier_score(found, truth) < 0.9 * brier_score(new, truth)
-    # Where the slope is negative probabilities are zero, as published.
-    assert log_loss(found, truth) < 0.16
+    assert log_loss(found, truth) < log_loss(new, truth)
     # Classes that are about as frequent, or not told apart, keep their knots.
     for score, label in ((p[:, 0], y < 5), (rng.random(5000), y == 0)):
         assert len(CDFSpline().fit(score, label).state_["knots"]) == 6

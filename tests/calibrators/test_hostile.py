@@ -138,6 +138,20 @@ def test_scores_of_any_size(case: Case, scale: float) -> None:
     check(case, "scores", list(zip(scores, [0, 0, 1, 0, 1, 1], [1.0] * 6, strict=True)))
 
 
+@pytest.mark.slow
+@each(PARAMETRIC)
+@pytest.mark.parametrize("size", [1e-300, 1e-5, 1e20, 1e100, 1e200, 1e300])
+def test_posteriors_of_weights_of_any_size(case: Case, size: float) -> None:
+    rng = np.random.default_rng(0)
+    p, y = rng.uniform(0.02, 0.98, 60), np.arange(60) % (2 if case.binary else 3)
+    fitted, at = check(
+        case, "probs", list(zip(p, y, np.full(60, size), strict=True)),
+        inference="laplace", num_samples=50,
+    )  # fmt: skip
+    lower, upper = fitted.predict_interval(at)
+    assert ((lower >= 0) & (lower <= upper) & (upper <= 1)).all()
+
+
 @each([case for case in DEFAULTS if case.binary])
 def test_a_million_equal_scores_have_their_share(case: Case) -> None:
     y = np.arange(1_000_000) % 4 == 0

@@ -264,12 +264,13 @@ print_gaps("two classes", list(variants["binary"].values()), "ours", ABLATED)
 # nothing of the uniform distribution in, "scores as they are" scales nothing, "without NAME" leaves
 # a member out, and "thirty steps" fits members to the optimum.
 #
-# A common scale of the scores brings most, then the floor, smoothing, learned weights, and the weakest
-# penalties. Of the other members one alone is worth little, as the rest take its place: of few rows
-# the stack could do without two. So it is with a lighter set ("lighter" above): better on what it
-# was chosen on and on what confirmed; on the collections that served no choice better by 0.0007 in
-# log loss and 0.0002 in Brier score, while its share of wins against SMS was .76 and .73 in place
-# of .77 and .74. The published set stays. Members fitted to the optimum are no better.
+# A common scale of the scores brings most, then the floor, smoothing, learned weights, and the
+# weakest penalties. Of the other members one alone is worth little, as the rest take its place:
+# of few rows the stack could do without two. So it is with a lighter set ("lighter" above):
+# better on what it was chosen on and on what confirmed; on the collections that served no choice
+# better by 0.0007 in log loss and 0.0002 in Brier score, while its share of wins against SMS was
+# .76 and .73 in place of .77 and .74. The published set stays. Members fitted to the optimum are
+# no better.
 
 # %%
 for title, (part, _) in SETS.items():

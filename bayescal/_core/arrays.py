@@ -1,9 +1,11 @@
-"""Types of arrays."""
+"""Types of arrays, and the functions of the library that an array belongs to."""
 
 from __future__ import annotations
 
-from typing import TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
+import array_api_compat
+import array_api_compat.numpy
 import jax
 import numpy as np
 import numpy.typing as npt
@@ -18,3 +20,38 @@ Arrays: TypeAlias = tuple[jax.Array, ...]
 Params: TypeAlias = dict[str, jax.Array]
 #: From users: whatever ``numpy.asarray`` reads, such as lists, data frames and arrays elsewhere.
 ArrayLike: TypeAlias = npt.ArrayLike
+
+
+def namespace(*arrays: Any) -> Any:
+    """Return the functions of the library of some arrays, named as in the array API standard."""
+    if all(isinstance(array, np.ndarray | np.generic) for array in arrays):
+        return array_api_compat.numpy
+    return array_api_compat.array_namespace(*arrays)
+
+
+def on_host(array: Any) -> bool:
+    """Return whether an array is NumPy's, whose calculations are all in float64."""
+    return isinstance(array, np.ndarray | np.generic)
+
+
+def wide(array: Any) -> Any:
+    """Return NumPy's arrays in float64, others as they are."""
+    return array.astype(np.float64, copy=False) if on_host(array) else array
+
+
+def matmul(a: Any, b: Any) -> Any:
+    """Return a @ b, with the digits that the type has: accelerators may use fewer for speed."""
+    if isinstance(a, jax.Array):
+        return jax.numpy.matmul(a, b, precision="highest")
+    return a @ b
+
+
+def device(array: Any) -> Any:
+    """Return where new arrays are to be made beside this one: JAX decides itself."""
+    return None if isinstance(array, jax.Array) else array_api_compat.device(array)
+
+
+def search(edges: Any, values: Any, side: Literal["left", "right"] = "left") -> Any:
+    """Return how many edges (k,), which ascend, are below the values (m,); right: or equal."""
+    # The sum is contiguous, which PyTorch asks for.
+    return namespace(values).searchsorted(edges, values + 0.0, side=side)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from importlib import import_module
+from typing import Any
+
+import array_api_compat
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from bayescal._core.arrays import namespace, on_host, wide
 
 
 def two_class_probabilities(
@@ -21,47 +28,88 @@ def two_class_probabilities(
     return jnp.where(positive, larger, smaller), jnp.where(positive, smaller, larger)
 
 
-def sigmoid(log_odds: np.ndarray) -> np.ndarray:
-    """Return 1 / (1 + exp(-log_odds)) with NumPy, to full precision at both ends."""
-    small = np.exp(-np.abs(log_odds))
-    return np.where(log_odds >= 0, 1.0, small) / (1 + small)
+def sigmoid(log_odds: Any) -> Any:
+    """Return 1 / (1 + exp(-log_odds)) of arrays of any library, to full precision at both ends."""
+    if on_host(log_odds):
+        small = np.exp(-np.abs(log_odds))
+        return np.where(log_odds >= 0, 1.0, small) / (1 + small)
+    xp = namespace(log_odds)
+    # One expression, as the derivative of two would be wrong where they meet.
+    most = math.log(float(xp.finfo(log_odds.dtype).max))
+    return 1 / (1 + xp.exp(-xp.clip(log_odds, -most, most)))
 
 
-def log_odds(logits: np.ndarray) -> np.ndarray:
-    """Return the finite difference (...,) of two logits (..., 2) of any size, in float64."""
+def log_odds(logits: Any) -> Any:
+    """Return the finite difference (...,) of two logits (..., 2) of any size."""
+    xp = namespace(logits)
     with np.errstate(over="ignore"):
-        difference = np.subtract(logits[..., 1], logits[..., 0], dtype=float)
-    most = np.finfo(float).max
-    return np.clip(difference, -most, most, out=difference)
+        difference = wide(logits[..., 1]) - wide(logits[..., 0])
+    most = float(xp.finfo(difference.dtype).max)
+    return xp.clip(difference, -most, most)
 
 
-def differences(logits: np.ndarray, lowest: float = -np.finfo(float).max) -> np.ndarray:
-    """Return logits (..., k) of any size less the greatest of their row: finite, in float64.
+def differences(logits: Any, lowest: float = -float(np.finfo(float).max)) -> Any:
+    """Return logits (..., k) of any size less the greatest of their row: finite.
 
-    Differences come first, which huge logits would lose, or make infinite.
+    Differences come first, which huge logits would lose, or make infinite. NumPy's are in float64.
     """
-    with np.errstate(over="ignore"):
-        below = np.subtract(logits, logits.max(axis=-1, keepdims=True), dtype=float)
-    return np.maximum(below, lowest, out=below)
+    if on_host(logits):
+        with np.errstate(over="ignore"):
+            below = np.subtract(logits, logits.max(axis=-1, keepdims=True), dtype=float)
+        return np.maximum(below, lowest, out=below)
+    xp = namespace(logits)
+    lowest = max(lowest, float(xp.finfo(logits.dtype).min))
+    return xp.maximum(logits - xp.max(logits, axis=-1, keepdims=True), lowest)
 
 
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Return probabilities (..., k) of logits (..., k) with NumPy, in float64."""
+def softmax(logits: Any) -> Any:
+    """Return probabilities (..., k) of logits (..., k) of any library; NumPy's in float64."""
+    xp = namespace(logits)
     if logits.shape[-1] == 2:
         # Several times faster than sums over so short an axis.
         difference = log_odds(logits)
-        return np.stack([sigmoid(-difference), sigmoid(difference)], axis=-1)
-    small = differences(logits)
-    np.exp(small, out=small)
-    small /= small.sum(axis=-1, keepdims=True)
-    return small
+        return xp.stack([sigmoid(-difference), sigmoid(difference)], axis=-1)
+    if on_host(logits):
+        small = differences(logits)
+        np.exp(small, out=small)
+        small /= small.sum(axis=-1, keepdims=True)
+        return small
+    small = xp.exp(differences(logits))
+    return small / xp.sum(small, axis=-1, keepdims=True)
 
 
-def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """Return logarithms (..., k) of the probabilities of logits (..., k) with NumPy, in float64."""
+def log_softmax(logits: Any) -> Any:
+    """Return logarithms (..., k) of the probabilities of logits (..., k); NumPy's in float64."""
     below = differences(logits)
-    below -= np.log(np.exp(below).sum(axis=-1, keepdims=True))
-    return below
+    xp = namespace(logits)
+    total = xp.log(xp.sum(xp.exp(below), axis=-1, keepdims=True))
+    if on_host(below):
+        below -= total
+        return below
+    return below - total
+
+
+def scaled_softmax(logits: Any, inverse: Any) -> Any:
+    """Return softmax(inverse * logits) of logits (m, k); an inverse (s, 1, 1) gives (s, m, k)."""
+    below = differences(logits)
+    most = float(namespace(below).finfo(below.dtype).max)
+    # Of subnormal logits the inverse may be infinite, and zero times that is not a number.
+    bounded = namespace(inverse).minimum if hasattr(inverse, "dtype") else min
+    with np.errstate(over="ignore"):
+        return softmax(below * bounded(inverse, most))
+
+
+def normal_cdf(x: Any) -> Any:
+    """Return the standard normal distribution function, which the array API standard lacks."""
+    if isinstance(x, jax.Array):
+        return jax.scipy.special.ndtr(x)
+    if array_api_compat.is_torch_array(x):
+        return import_module("torch").special.ndtr(x)
+    if array_api_compat.is_cupy_array(x):
+        return import_module("cupyx.scipy.special").ndtr(x)
+    from scipy.special import ndtr
+
+    return namespace(x).asarray(ndtr(np.asarray(x)))
 
 
 def subtract_maximum(values: jax.Array, top: jax.Array) -> jax.Array:

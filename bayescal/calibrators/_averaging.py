@@ -8,6 +8,7 @@ with JAX, which maps the same code over data sets.
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -171,11 +172,11 @@ def make_columns(basis: Basis, z: Any, xp: Any = np) -> tuple[Any, Any]:
     """Return offsets (s, n) and what is multiplied by coefficients (s, 2, 17, n), at z (n,)."""
     one, zero = _shapes(basis, z, xp)
     offset = one - zero
-    held = xp.clip(offset, basis.inducing[:, :1], basis.inducing[:, -1:])
+    held = xp.maximum(xp.minimum(offset, basis.inducing[:, -1:]), basis.inducing[:, :1])
     kernel = _matern(basis.inducing[:, None, :, None] - held[:, None, None, :], basis.length, xp)
-    plain = xp.stack([one, -zero, xp.ones_like(one)], axis=1)[:, None]
-    plain = xp.broadcast_to(plain, (*kernel.shape[:2], PLAIN, len(z)))
-    return offset, xp.concatenate([plain, kernel], axis=2)
+    plain = xp.stack([one, -zero, xp.ones_like(one)], axis=1)[:, None, ...]
+    plain = xp.broadcast_to(plain, (*kernel.shape[:2], PLAIN, z.shape[0]))
+    return offset, xp.concat([plain, kernel], axis=2)
 
 
 def _shapes(basis: Basis, z: Any, xp: Any) -> tuple[Any, Any]:
@@ -183,13 +184,13 @@ def _shapes(basis: Basis, z: Any, xp: Any) -> tuple[Any, Any]:
     x = basis.inverse[:, None] * z
     small = xp.log1p(xp.exp(-abs(x)))
     least, rest = xp.log(basis.smoothing / 2), xp.log1p(-basis.smoothing)
-    one = xp.logaddexp(rest + xp.minimum(x, 0) - small, least)
-    zero = xp.logaddexp(rest - xp.maximum(x, 0) - small, least)
+    one = xp.logaddexp(rest + xp.minimum(x, 0.0) - small, least)
+    zero = xp.logaddexp(rest - xp.maximum(x, 0.0) - small, least)
     return one, zero
 
 
 def _matern(distance: Any, length: Any, xp: Any) -> Any:
-    r = abs(distance) * (np.sqrt(3).astype(distance.dtype) / length[:, :, None, None])
+    r = abs(distance) * (math.sqrt(3) / length[:, :, None, None])
     return (1 + r) * xp.exp(-r)
 
 

@@ -9,17 +9,19 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, namespace
 from bayescal._core.checks import as_numpy, check_choice, column_names, in_order
 from bayescal._core.keys import seed_of
 from bayescal._core.optimise import Status
-from bayescal.calibrators._inputs import INPUTS, Domain, Inputs, convert, widen
+from bayescal.calibrators._function import Function, needed
+from bayescal.calibrators._inputs import INPUTS, Domain, Inputs, convert, transform, widen
 from bayescal.calibrators._labels import frames_to_caller, read_rows
+from bayescal.calibrators._posterior import map_rows
 
 #: What a calibrator has learned: arrays by name.
 State = dict[str, np.ndarray]
@@ -41,9 +43,9 @@ _REMEDY = {
 class Calibrator(ClassifierMixin, BaseEstimator, ABC):
     """A calibrator of the scores of a classifier of two or more classes.
 
-    A method writes ``domain``, ``_fit`` and ``apply``, and what of the rest is not as here. All
-    are NumPy on the host. ``_fit`` sees checked and converted scores, labels as positions
-    among the classes, and positive weights; it must give probabilities for one row, constant
+    A method writes ``domain``, ``_fit`` and ``_apply``, and what of the rest is not as here.
+    ``_fit`` is NumPy on the host. It sees checked and converted scores, labels as positions among
+    the classes, and positive weights; it must give probabilities for one row, constant
     scores, ties, labels that lack classes, and scores of any size. A whole weight is the same as
     repeating the row; neither the order of rows matters nor, but for names, that of classes.
 
@@ -101,14 +103,19 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         """Return what is learned from scores in the domain, labels (n,) and weights (n,)."""
 
     @abstractmethod
-    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
+    def _apply(self, state: State, scores: Any) -> Any:
         """Return probabilities (m, k) at scores in the domain; rows sum to one.
+
+        For arrays of any library that follows the array API standard: ``namespace(scores)`` has
+        its functions.
 
         Parameters
         ----------
         state : dict of arrays
-            As ``state_`` of a fitted calibrator with the same options.
+            As ``state_`` of a fitted calibrator with the same options, in the library and of the
+            floating type of the scores; but booleans, and single integers, are NumPy's.
         scores : array of shape (m,) or (m, k)
+            NumPy's in float64.
         """
 
     def _check_options(self) -> None:
@@ -201,7 +208,52 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
             Columns in the order of ``classes_``.
         """
         values = self._values(scores)
-        return self.apply(self.state_, values)
+        with np.errstate(over="ignore", under="ignore"):
+            return self.apply(self.state_, values)
+
+    def as_function(self) -> Function:
+        """Return the fitted map as a pure function of arrays of JAX, PyTorch, NumPy and others.
+
+        Returns
+        -------
+        Function
+            ``f(scores)`` gives what ``predict_proba`` does, where the scores are.
+
+        Examples
+        --------
+        See :class:`Function`.
+        """
+        check_is_fitted(self)
+        return Function(*self._as_parts(), self.n_features_in_)
+
+    def _as_parts(self) -> tuple[Any, State]:
+        """Return the calibrator without what it learned, and what it learned."""
+        bare = clone(self).set_params(classes=None)
+        return bare, needed(self._precompute(self.state_))
+
+    def _map(self, state: State, scores: Any) -> Any:
+        """Return probabilities at scores of any library, as users give them."""
+        least = state.get("least_probabilities")
+        return self._apply_in_blocks(state, transform(scores, self.inputs, self.domain, least))
+
+    def _has_ends(self, state: State) -> bool:
+        """Return whether there are credible intervals."""
+        return False
+
+    def _precompute(self, state: State) -> State:
+        """Return what ``_apply`` takes: what was learned, and what need not be computed anew."""
+        return state
+
+    def apply(self, state: State, scores: Any) -> Any:
+        """Return probabilities (m, k) at scores in the domain, as of a state that was learned."""
+        return self._apply_in_blocks(self._precompute(state), scores)
+
+    def _apply_in_blocks(self, state: State, scores: Any) -> Any:
+        return map_rows(lambda rows: self._apply(state, rows), scores, self._width(state, scores))
+
+    def _width(self, state: State, scores: Any) -> int:
+        """Return how many numbers ``_apply`` holds for each row."""
+        return scores.shape[1] if scores.ndim == 2 else 2
 
     def predict(self, scores: ArrayLike) -> np.ndarray:
         """Return the most probable class (m,) for each row of scores."""
@@ -261,10 +313,11 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         return hasattr(self, "state_")
 
 
-def two_columns(positive: np.ndarray) -> np.ndarray:
+def two_columns(positive: Any) -> Any:
     """Return the probabilities (m, 2) of both classes, from those (m,) of the second."""
-    positive = np.clip(positive, 0.0, 1.0)
-    return np.stack([1 - positive, positive], axis=1)
+    xp = namespace(positive)
+    positive = xp.clip(positive, 0.0, 1.0)
+    return xp.stack([1 - positive, positive], axis=1)
 
 
 def keep_status(estimator: Any, status: Status, remedy: dict[Status, str]) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from bayescal._core.arrays import device, namespace
 from bayescal._core.binning import binned_error, equal_mass_cuts, equal_mass_sums
 from bayescal._core.numerics import differences
 from bayescal.calibrators._ranking import middles
@@ -32,23 +33,22 @@ class TopClass(NamedTuple):
     mass: networks are often so confident that only what is left to one tells rows apart.
     """
 
-    top: np.ndarray
-    confidence: np.ndarray
-    level: np.ndarray
+    top: Any
+    confidence: Any
+    level: Any
 
 
-def top_class(shares: np.ndarray, binning: Binning) -> TopClass:
+def top_class(shares: Any, binning: Binning) -> TopClass:
     """Return the top class of rows of probabilities (n, k), which may lack a common factor."""
-    top = shares.argmax(axis=1)
-    others = shares.copy()
-    own = np.take_along_axis(shares, top[:, None], axis=1)[:, 0]
-    np.put_along_axis(others, top[:, None], 0.0, axis=1)
-    rest = others.sum(axis=1)
+    xp, tiny = namespace(shares), float(namespace(shares).finfo(shares.dtype).smallest_normal)
+    top, own = xp.argmax(shares, axis=1), xp.max(shares, axis=1)
+    classes = xp.arange(shares.shape[1], device=device(shares))
+    rest = xp.sum(xp.where(classes == top[:, None], 0.0, shares), axis=1)
     total = own + rest
     confidence = own / total
     if binning == "equal_width":
         return TopClass(top, confidence, confidence)
-    return TopClass(top, confidence, -np.log(np.maximum(rest / total, np.finfo(float).tiny)))
+    return TopClass(top, confidence, -xp.log(xp.maximum(rest / total, tiny)))
 
 
 def bin_edges(level: np.ndarray, weights: np.ndarray, bins: int, binning: Binning) -> np.ndarray:
@@ -115,13 +115,13 @@ def _least(error: Callable[[float], float], grid: np.ndarray) -> tuple[float, fl
     return float(near[best]), errors[best]
 
 
-def softmax_below(calibrated: np.ndarray, below: np.ndarray) -> np.ndarray:
-    """Return probabilities (m, k) of logits below their row's greatest, in float64.
+def softmax_below(calibrated: Any, below: Any) -> Any:
+    """Return probabilities (m, k) of logits below their row's greatest.
 
     ``below`` are the given logits. Probabilities that were positive stay so: they are not pushed
     below exp(-700), or below what they were if that is less. Rows of ``calibrated`` in the order
     of ``below`` keep it.
     """
-    probs = np.exp(np.maximum(calibrated, np.minimum(below, _LEAST)))
-    probs /= probs.sum(axis=1, keepdims=True)
-    return probs
+    xp = namespace(below)
+    probs = xp.exp(xp.maximum(calibrated, xp.minimum(below, _LEAST)))
+    return probs / xp.sum(probs, axis=1, keepdims=True)

@@ -10,8 +10,13 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import ArrayLike
+from bayescal.calibrators._function import Function
+
+#: Those of calibrators, by their place.
+State = dict[str, Any]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -30,6 +35,39 @@ class Combination(MetaEstimatorMixin, BaseEstimator, ABC):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "calibrators_")
+
+    def as_function(self) -> Function:
+        """Return the fitted map as a pure function of arrays of JAX, PyTorch, NumPy and others.
+
+        Returns
+        -------
+        Function
+            ``f(scores)`` gives what ``predict_proba`` does, where the scores are.
+
+        Examples
+        --------
+        See :class:`Function`.
+        """
+        check_is_fitted(self)
+        return Function(*self._as_parts(), self.n_features_in_)
+
+    def _as_parts(self) -> tuple[Any, State]:
+        """Return the calibrators without what they learned, and what they learned, by place."""
+        parts = [part._as_parts() for part in self.calibrators_]
+        bare: Any = object.__new__(type(self))
+        bare.calibrators_ = [own for own, _ in parts]
+        return bare, {str(place): state for place, (_, state) in enumerate(parts)}
+
+    def _each(self, state: State) -> list[tuple[Any, State]]:
+        return [(part, state[str(place)]) for place, part in enumerate(self.calibrators_)]
+
+    @abstractmethod
+    def _map(self, state: State, scores: Any) -> Any:
+        """Return probabilities at scores of any library, as users give them."""
+
+    def _has_ends(self, state: State) -> bool:
+        """Return whether there are credible intervals."""
+        return False
 
 
 @dataclass(eq=False, repr=False)

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from bayescal._core.arrays import namespace, on_host, wide
 from bayescal._core.checks import (
     as_numpy,
     check_finite,
@@ -25,6 +26,7 @@ Domain = Literal[
     "probability", "log_odds", "real", "order", "probabilities", "log_probabilities", "logits"
 ]
 _COLUMN = ("probability", "log_odds", "real", "order")
+_LOGARITHMIC = ("log_odds", "real", "log_probabilities", "logits")
 #: No probability counts as less: the least normal number of float32, of logarithm -87.3.
 FLOOR = float(np.finfo(np.float32).tiny)
 #: And one of zero never as more than this.
@@ -75,60 +77,60 @@ def convert(
         raise ValueError(
             f"scores must have shape (n,), (n, 1) or (n, 2) for two classes, got {scores.shape}"
         )
-    if inputs == "scores":
-        if columns == 2:
-            raise ValueError(
-                "scores must have shape (n,) or (n, 1) for inputs='scores', got two columns; give "
-                "the score of the second class"
-            )
-        return _column(scores), None
-    if inputs == "logits":
-        return _from_logits(scores, domain), None
-    return _from_probabilities(scores, domain, least)
+    if inputs == "scores" and columns == 2:
+        raise ValueError(
+            "scores must have shape (n,) or (n, 1) for inputs='scores', got two columns; give "
+            "the score of the second class"
+        )
+    if inputs == "probs":
+        check_probabilities(scores)
+        if least is None and domain in _LOGARITHMIC:
+            one = _column(scores) if columns == 1 else None
+            given = list(scores.T) if one is None else [1 - one, one]
+            least = least_probabilities(given)
+    return transform(scores, inputs, domain, least), least if inputs == "probs" else None
 
 
-def _from_logits(scores: np.ndarray, domain: Domain) -> np.ndarray:
+def transform(scores: Any, inputs: Inputs, domain: Domain, least: Any) -> Any:
+    """Return scores (n,), (n, 1) or (n, k) of any library in the domain of a calibrator.
+
+    Nothing is checked. NumPy's come back in float64, but for logits.
+    """
+    xp = namespace(scores)
+    columns = scores.shape[1] if scores.ndim == 2 else 1
     if domain in _COLUMN:
-        pair = scores.ndim == 2 and scores.shape[1] == 2
-        z = log_odds(scores) if pair else _column(scores)
-        return sigmoid(z) if domain == "probability" else z
-    if scores.ndim == 2 and scores.shape[1] > 1:
-        logits = scores
-    else:
-        half = _column(scores) / 2
-        logits = np.stack([-half, half], axis=1)
-    dtype = logits.dtype if logits.dtype in (np.float32, np.float64) else np.dtype(float)
-    logits = np.ascontiguousarray(logits, dtype)
-    if domain == "logits":
-        return logits
-    with np.errstate(over="ignore"):
-        logits = np.clip(logits.astype(float), -1e300, 1e300)
-    return log_softmax(logits) if domain == "log_probabilities" else softmax(logits)
-
-
-def _from_probabilities(
-    scores: np.ndarray, domain: Domain, least: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray | None]:
-    check_probabilities(scores)
-    if domain in _COLUMN:
-        pair = scores.ndim == 2 and scores.shape[1] == 2
-        one = scores[:, 1].astype(float) if pair else _column(scores)
-        if domain in ("probability", "order"):
-            return one, None
-        zero = scores[:, 0].astype(float) if pair else 1 - one
-        if least is None:
-            least = least_probabilities([zero, one])
-        return np.log(np.maximum(one, least[1])) - np.log(np.maximum(zero, least[0])), least
-    if scores.ndim == 1 or scores.shape[1] == 1:
+        pair = columns == 2
+        if inputs == "logits":
+            z = log_odds(scores) if pair else _column(scores)
+            return sigmoid(z) if domain == "probability" else z
+        one = wide(scores[:, 1]) if pair else _column(scores)
+        if inputs == "scores" or domain in ("probability", "order"):
+            return one
+        zero = wide(scores[:, 0]) if pair else 1 - one
+        return xp.log(xp.maximum(one, least[1])) - xp.log(xp.maximum(zero, least[0]))
+    if columns == 1:
         one = _column(scores)
-        scores = np.stack([1 - one, one], axis=1)
-    probs = np.ascontiguousarray(scores, float)
+        both = [-one / 2, one / 2] if inputs == "logits" else [1 - one, one]
+        scores = xp.stack(both, axis=1)
+    if inputs == "logits":
+        if domain == "logits":
+            return _contiguous(scores)
+        if on_host(scores):
+            with np.errstate(over="ignore"):
+                scores = np.clip(scores.astype(float), -1e300, 1e300)
+        return log_softmax(scores) if domain == "log_probabilities" else softmax(scores)
+    probs = wide(scores)
     if domain == "probabilities":
-        return probs / probs.sum(axis=1, keepdims=True), None
-    if least is None:
-        least = least_probabilities(list(probs.T))
-    logs = np.log(np.maximum(probs, least))
-    return (log_softmax(logs) if domain == "log_probabilities" else logs), least
+        return probs / xp.sum(probs, axis=1, keepdims=True)
+    logs = xp.log(xp.maximum(probs, least))
+    return log_softmax(logs) if domain == "log_probabilities" else logs
+
+
+def _contiguous(logits: Any) -> Any:
+    if not on_host(logits):
+        return logits
+    dtype = logits.dtype if logits.dtype in (np.float32, np.float64) else np.dtype(float)
+    return np.ascontiguousarray(logits, dtype)
 
 
 def least_probabilities(columns: list[np.ndarray]) -> np.ndarray:
@@ -168,10 +170,18 @@ def check_probabilities(scores: np.ndarray, eps: float = 2.0**-52) -> None:
     )
 
 
-def _column(scores: np.ndarray) -> np.ndarray:
-    return scores.astype(float).reshape(len(scores))
+def _column(scores: Any) -> Any:
+    if on_host(scores):
+        return scores.astype(float).reshape(len(scores))
+    return scores[:, 0] if scores.ndim == 2 else scores
 
 
-def bounded(scores: np.ndarray) -> np.ndarray:
-    """Return scores in float64, those beyond 1e50 as this: so no square overflows."""
-    return np.clip(scores.astype(float, copy=False), -1e50, 1e50)
+def bounded(scores: Any) -> Any:
+    """Return scores, NumPy's in float64; beyond 1e50 they count as this: no square overflows.
+
+    In single precision it is 1e15.
+    """
+    xp = namespace(scores)
+    scores = wide(scores)
+    most = 1e50 if float(xp.finfo(scores.dtype).max) > 1e100 else 1e15
+    return xp.clip(scores, -most, most)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from bayescal._core.arrays import namespace, on_host, search
 from bayescal._core.checks import check_choice
 from bayescal.calibrators._base import Calibrator, State, two_columns
 from bayescal.calibrators._ranking import Groups
@@ -28,7 +29,7 @@ class MonotoneCalibrator(Calibrator):
     def _check_options(self) -> None:
         check_choice(self.bounds, "bounds", ("none", "laplace"))
 
-    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
+    def _apply(self, state: State, scores: Any) -> Any:
         return two_columns(interpolate(scores, state["thresholds"], state["values"]))
 
 
@@ -56,7 +57,7 @@ def pool(weight: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return starts, np.maximum.accumulate(values)
 
 
-def interpolate(at: np.ndarray, thresholds: np.ndarray, values: np.ndarray) -> np.ndarray:
+def interpolate(at: Any, thresholds: Any, values: Any) -> Any:
     """Interpolate linearly, constant outside, such that rounding never makes the result decrease.
 
     Points (m,) are finite numbers of any size; thresholds (k,) strictly increase, where the result
@@ -68,19 +69,19 @@ def interpolate(at: np.ndarray, thresholds: np.ndarray, values: np.ndarray) -> n
     >>> interpolate(np.array([-9.0, 0.5, 2.0]), np.array([0.0, 2.0]), np.array([0.0, 1.0])).tolist()
     [0.0, 0.25, 1.0]
     """
-    first, last = thresholds[0], thresholds[-1]
-    if len(thresholds) == 1:
-        return np.full(len(at), values[0])
-    at = np.clip(at, first, last)
-    if last / 2 - first / 2 > np.finfo(np.float64).max / 2:
+    xp, first, last = namespace(at), thresholds[0], thresholds[-1]
+    if thresholds.shape[0] == 1:
+        return xp.zeros_like(at) + values[0]
+    at = xp.clip(at, first, last)
+    if not on_host(at) or last / 2 - first / 2 > np.finfo(np.float64).max / 2:
         # Differences would overflow; halves of subnormal numbers may coincide, to no effect.
         at, thresholds = at / 2, thresholds / 2
-    left = np.minimum(np.searchsorted(thresholds, at, side="right"), len(thresholds) - 1) - 1
-    start, low, high = thresholds[left], values[left], values[left + 1]
-    width = thresholds[left + 1] - start
-    part = np.divide(at - start, width, out=np.ones_like(at), where=width > 0)
+    left = xp.clip(search(thresholds, at, "right") - 1, 0, thresholds.shape[0] - 2)
+    start, low, high = (xp.take(own, left, axis=0) for own in (thresholds, values, values[1:]))
+    width = xp.take(thresholds[1:], left, axis=0) - start
+    part = (at - start) / xp.where(width > 0, width, 1.0)
     # Where the part is less than one, rounding never carries the sum past ``high``.
-    return np.where(part == 1, high, low + part * (high - low))
+    return xp.where((part >= 1) | (width <= 0), high, low + part * (high - low))
 
 
 def distinct_points(thresholds: np.ndarray, values: np.ndarray) -> State:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from bayescal._core.numerics import softmax
+from bayescal._core.arrays import device, matmul, namespace
+from bayescal._core.numerics import scaled_softmax, softmax
 from bayescal._core.optimise import Minimum, Status
 from bayescal.calibrators._base import State
 from bayescal.calibrators._inputs import bounded
 from bayescal.calibrators._member import Rows, smooth
 from bayescal.calibrators._parametric import ParametricCalibrator
-from bayescal.calibrators.temperature import fit_inverse_temperature, power_unit, scaled_softmax
+from bayescal.calibrators.temperature import fit_inverse_temperature, power_unit
 from bayescal.regression.posterior import Draws
 from bayescal.regression.softmax_fit import fit_on_host
 from bayescal.regression.softmax_objective import Design
@@ -46,28 +47,29 @@ class LinearCalibrator(ParametricCalibrator):
             return Design(*rows, np.concatenate([rows.scores, ones], axis=1))
         return Design(*rows, ones, rows.scores)
 
-    def _describe(self, state: State, theta: np.ndarray) -> State:
-        k, unit = int(state["present"].sum()), float(state["unit"])
+    def _describe(self, state: State, theta: Any) -> State:
+        k, xp = int(state["present"].sum()), namespace(theta)
         if self._by_matrix:
-            matrix = theta.reshape(*theta.shape[:-1], k, k + 1)
-            one, coef, intercept = np.eye(k), matrix[..., :k], matrix[..., k]
+            matrix = xp.reshape(theta, (*theta.shape[:-1], k, k + 1))
+            coef, intercept = matrix[..., :k], matrix[..., k]
+            one: Any = xp.eye(k, dtype=theta.dtype, device=device(theta))
         else:
             one, coef, intercept = 1, theta[..., k:], theta[..., :k]
         coef, intercept = self._centered(coef, intercept)
-        return {"coef": (one + coef) / unit, "intercept": intercept}
+        return {"coef": (one + coef) / state["unit"], "intercept": intercept}
 
-    def _centered(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _centered(self, coef: Any, intercept: Any) -> tuple[Any, Any]:
         """Return parameters less what may be added to all logits, where no penalty decides it."""
         return coef, intercept
 
-    def _logits(self, named: State, scores: np.ndarray) -> np.ndarray:
+    def _logits(self, named: State, scores: Any) -> Any:
         """Return calibrated logits (..., m, k) at scores (m, k) of the classes that occurred.
 
         Leading axes are those of the named parameters.
         """
         coef, intercept = named["coef"], named["intercept"][..., None, :]
         if self._by_matrix:
-            return scores @ np.swapaxes(coef, -1, -2) + intercept
+            return matmul(scores, namespace(coef).matrix_transpose(coef)) + intercept
         return scores * coef[..., None, :] + intercept
 
     def _penalties(self, rows: Rows, unit: float) -> tuple[np.ndarray, State]:
@@ -131,17 +133,21 @@ class LinearCalibrator(ParametricCalibrator):
         penalty = np.where(penalty > 0, penalty, np.where(last, 0.01, 1.0))
         return sample(design, penalty, state["theta"], self.inference, self.num_samples, seed)
 
-    def _curves(self, state: State, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    def _curves(self, state: State, theta: Any, scores: Any) -> Any:
         scores = bounded(scores)
         present, named = state["present"], self._describe(state, theta)
-        known = softmax(self._logits(named, scores[:, present]))
         if present.all():
-            return known
-        lost = scaled_softmax(scores, float(state["missing_inverse"])) * state["missing_factor"]
-        probs = np.empty((*known.shape[:-1], scores.shape[1]))
-        probs[..., ~present] = lost[:, ~present]
-        probs[..., present] = known * (1 - lost[:, ~present].sum(axis=1, keepdims=True))
-        return probs
+            return softmax(self._logits(named, scores))
+        xp = namespace(scores)
+        there = xp.asarray(present, device=device(scores))
+        own = xp.asarray(np.flatnonzero(present), device=device(scores))
+        known = softmax(self._logits(named, xp.take(scores, own, axis=1)))
+        lost = scaled_softmax(scores, state["missing_inverse"]) * state["missing_factor"]
+        lost = xp.where(there, xp.zeros_like(lost), lost)
+        # Each class's place among those that are present; of the others the first's.
+        place = xp.asarray(np.maximum(np.cumsum(present) - 1, 0), device=device(scores))
+        known = xp.take(known, place, axis=known.ndim - 1)
+        return xp.where(there, known * (1 - xp.sum(lost, axis=1, keepdims=True)), lost)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -174,11 +180,11 @@ class StructuredCalibrator(LinearCalibrator):
     ) -> Draws:
         return super()._sample(state, _smoothed(state, scores), y, weights, seed)
 
-    def _curves(self, state: State, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    def _curves(self, state: State, theta: Any, scores: Any) -> Any:
         return super()._curves(state, theta, _smoothed(state, scores))
 
 
-def _smoothed(state: State, scores: np.ndarray) -> np.ndarray:
+def _smoothed(state: State, scores: Any) -> Any:
     return smooth(scores, state["inverse"], state["smoothing"])
 
 

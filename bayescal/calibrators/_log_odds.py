@@ -6,10 +6,11 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from bayescal._core.arrays import matmul, namespace
 from bayescal._core.numerics import sigmoid
 from bayescal._core.optimise import Minimum
 from bayescal.calibrators._base import State
@@ -46,7 +47,7 @@ class LogOddsCalibrator(ParametricCalibrator):
         return True
 
     @abstractmethod
-    def _columns(self, state: State, scores: np.ndarray) -> np.ndarray:
+    def _columns(self, state: State, scores: Any) -> Any:
         """Return the columns (p, m) at scores (m,); the first is ones if there is an intercept."""
 
     def _positive(self, p: int) -> np.ndarray:
@@ -80,11 +81,10 @@ class LogOddsCalibrator(ParametricCalibrator):
             "status": np.asarray(int(found.status)),
         }
 
-    def _curves(self, state: State, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        with np.errstate(over="ignore"):
-            line = theta @ self._columns(state, bounded(scores))
+    def _curves(self, state: State, theta: Any, scores: Any) -> Any:
+        line = matmul(theta, self._columns(state, bounded(scores)))
         # Neither is one minus the other: both are right where they are tiny.
-        return np.stack([sigmoid(-line), sigmoid(line)], axis=-1)
+        return namespace(line).stack([sigmoid(-line), sigmoid(line)], axis=-1)
 
     def _minimize(
         self, columns: np.ndarray, y: np.ndarray, weights: np.ndarray, penalty: np.ndarray

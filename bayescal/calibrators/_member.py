@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.numerics import softmax
+from bayescal._core.arrays import device, matmul, namespace
+from bayescal._core.numerics import scaled_softmax
 from bayescal.regression.softmax_objective import Design, change
 
 #: Factors of probabilities, so that their coefficients are of the size of the others.
@@ -82,16 +84,10 @@ class Layout(NamedTuple):
         return slice(start, None if behind else self.first + 1)
 
 
-def smooth(
-    scores: np.ndarray, inverse: float | np.ndarray, smoothing: float | np.ndarray
-) -> np.ndarray:
+def smooth(scores: Any, inverse: Any, smoothing: Any) -> Any:
     """Return log((1 - e) softmax(s z) + e / k); leading axes are those of s (..., 1, 1)."""
-    inverse = np.minimum(inverse, np.finfo(float).max)
-    with np.errstate(over="ignore"):  # Of huge differences nothing is left.
-        probs = softmax((scores - scores.max(axis=-1, keepdims=True)) * inverse)
-    probs *= 1 - smoothing
-    probs += smoothing / scores.shape[1]
-    return np.log(probs)
+    probs = scaled_softmax(scores, inverse)
+    return namespace(probs).log(probs * (1 - smoothing) + smoothing / scores.shape[-1])
 
 
 def main_directions(x: np.ndarray, rank: int) -> np.ndarray:
@@ -171,8 +167,26 @@ def penalties(member: Member, k: int, rank: int) -> np.ndarray:
     return 2.0 * np.concatenate([matrix, np.full(k, member.diagonal * k), shared])
 
 
-def change_many(member: Member, theta: np.ndarray, x: np.ndarray, basis: np.ndarray) -> np.ndarray:
-    """Return what each of many parameters (s, p) adds to its logits x: (s, n, k)."""
-    nobody = np.empty(0)
-    design = make_design(member, x.reshape(-1, x.shape[-1]), nobody, nobody, basis)
-    return change(design.each(lambda own: own.reshape(*x.shape[:2], -1)), theta)
+def member_logits(member: Member, theta: Any, x: Any, basis: Any) -> Any:
+    """Return the logits of a member at log probabilities x (n, k), or, by draws (s, p), (s, n, k).
+
+    For arrays of any library.
+    """
+    xp, probs, k = namespace(x), namespace(x).exp(x), x.shape[-1]
+    rank = basis.shape[1] if member.directions is not None else 0
+    features = [] if member.probability is None else [_PROBABILITY * probs]
+    features.append(xp.ones_like(x[..., :1]))
+    if member.logarithm is not None:
+        features.append(x - xp.mean(x, axis=-1, keepdims=True))
+    if rank:
+        features.append(matmul(x, basis))
+    shared = None
+    if member.shared is not None:
+        most = xp.max(probs, axis=-1)
+        top = xp.argmax(probs, axis=-1)[..., None] == xp.arange(k, device=device(x))
+        second = xp.max(xp.where(top, 0.0, probs), axis=-1)
+        entropy = -xp.sum(probs * x, axis=-1) / math.log(k)
+        parts = [most - 0.5, entropy - 0.3, most - second - 0.5, most**2 - 0.3]
+        shared = xp.stack(parts, axis=-1)
+    design = Design(x, x[..., 0], x[..., 0], xp.concat(features, axis=-1), x, shared)
+    return x + change(design, theta)

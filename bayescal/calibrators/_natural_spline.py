@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+
+from bayescal._core.arrays import namespace, search
 
 if TYPE_CHECKING:
     from scipy.interpolate import BSpline, CubicSpline
@@ -120,11 +122,36 @@ def _straight_outside(
     return result
 
 
-def evaluate(knots: np.ndarray, values: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Evaluate natural cubic splines with values (k, p) at the knots at x (m,): (p, m)."""
+def second_derivatives(knots: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return those (k, p) of the natural cubic splines with values (k, p), at the knots."""
     from scipy.interpolate import CubicSpline
 
-    if len(knots) == 1:
-        return np.repeat(values.T, len(x), axis=1)
-    spline = CubicSpline(knots, values, bc_type="natural")
-    return np.ascontiguousarray(_straight_outside(spline, knots, x).T)
+    if len(knots) < 3:
+        return np.zeros_like(values)
+    return CubicSpline(knots, values, bc_type="natural")(knots, 2)
+
+
+def evaluate(knots: Any, values: Any, bends: Any, x: Any) -> Any:
+    """Evaluate natural cubic splines at x (m,): (p, m); they go on straight outside the knots.
+
+    ``values`` and ``bends`` (k, p) are what they are at the knots, and their second derivatives.
+    """
+    xp = namespace(x)
+    if knots.shape[0] == 1:
+        return xp.zeros_like(x) + values.T
+    inside = xp.clip(x, knots[0], knots[-1])
+    left = xp.clip(search(knots, inside, "right") - 1, 0, knots.shape[0] - 2)
+    width = xp.take(knots[1:] - knots[:-1], left, axis=0)
+    part = (inside - xp.take(knots, left, axis=0)) / width
+    rest, beyond = 1 - part, x - inside
+    # Those of the slope at the ends, where nothing bends.
+    weights = (
+        rest - beyond / width,
+        part + beyond / width,
+        ((rest**2 - 1) * rest * width + (1 - 3 * rest**2) * beyond) * width / 6,
+        ((part**2 - 1) * part * width + (3 * part**2 - 1) * beyond) * width / 6,
+    )
+    ends = (values, values[1:, :], bends, bends[1:, :])
+    return sum(
+        weight * xp.take(own, left, axis=0).T for weight, own in zip(weights, ends, strict=True)
+    )

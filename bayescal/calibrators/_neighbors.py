@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from bayescal._core.arrays import namespace, wide
 from bayescal._core.checks import check_choice, check_level
 from bayescal._core.folds import content_folds, probability_keys
 from bayescal.calibrators._base import Calibrator, State
@@ -22,13 +23,13 @@ _ROUNDING = 1e-12
 class Points(NamedTuple):
     """Distinct rows of probabilities (m, k), in an order that does not depend on theirs."""
 
-    probabilities: np.ndarray
+    probabilities: Any
     #: Share of each class in the weight of the rows (m, k).
-    observed: np.ndarray
+    observed: Any
     #: Sum of the weights of the rows (m,).
-    weights: np.ndarray
+    weights: Any
 
-    def values(self, assumption: Assumption) -> np.ndarray:
+    def values(self, assumption: Assumption) -> Any:
         """Return what is averaged over neighbors (m, k): errors p - y, or labels y."""
         if assumption == "labels":
             return self.observed
@@ -68,14 +69,14 @@ def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return first, place.reshape(-1)
 
 
-def floored_log(probabilities: np.ndarray) -> np.ndarray:
+def floored_log(probabilities: Any) -> Any:
     """Return the logarithm of probabilities, of zero that of the floor.
 
     A zero stands for a probability too small for the network's float32, not for certainty; it is as
     far from what is likely as it can be, and p ln p stays finite.
     """
-    logs = np.maximum(probabilities, FLOOR)
-    return np.log(logs, out=logs)
+    xp = namespace(probabilities)
+    return xp.log(xp.maximum(probabilities, FLOOR))
 
 
 def crop_floor(crop: float | None, classes: int) -> float:
@@ -104,12 +105,12 @@ class NeighborhoodCalibrator(Calibrator):
         check_choice(self.assumption, "assumption", ("errors", "labels"))
         check_crop(self.crop)
 
-    def _calibrated(self, scores: np.ndarray, averages: np.ndarray, crop: float) -> np.ndarray:
+    def _calibrated(self, scores: Any, averages: Any, crop: Any) -> Any:
         """Return probabilities from averages over neighbors (..., m, k), cropped and normalized."""
         moved = averages if self.assumption == "labels" else scores - averages
-        inside = np.clip(moved, crop, 1 - crop, dtype=np.float64)
-        inside /= inside.sum(axis=-1, keepdims=True)
-        return inside
+        xp = namespace(moved)
+        inside = xp.clip(wide(moved), crop, 1 - crop)
+        return inside / xp.sum(inside, axis=-1, keepdims=True)
 
     def _losses(
         self, averages: np.ndarray, scores: np.ndarray, y: np.ndarray, weights: np.ndarray

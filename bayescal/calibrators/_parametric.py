@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -14,8 +15,9 @@ from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_choice, check_count, check_level
 from bayescal._core.warnings import SamplingWarning
 from bayescal.calibrators._base import Calibrator, State
+from bayescal.calibrators._inputs import transform
 from bayescal.calibrators._labels import frames_to_caller
-from bayescal.calibrators._posterior import row_blocks, summarize_draws
+from bayescal.calibrators._posterior import ends_of_draws, map_rows, mean_of_draws
 from bayescal.inference.parameters import ParameterPosterior
 from bayescal.regression.tempered import Draws
 
@@ -29,20 +31,30 @@ class WithPosterior(ABC):
     state_: State
 
     @abstractmethod
-    def _curves(self, state: State, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    def _curves(self, state: State, theta: Any, scores: Any) -> Any:
         """Return probabilities (s, m, k) by each of the parameters (s, p)."""
 
     @abstractmethod
-    def _describe(self, state: State, theta: np.ndarray) -> State:
+    def _describe(self, state: State, theta: Any) -> State:
         """Return parameters (..., p) under the names that users know."""
 
-    def _summary(self, state: State, scores: np.ndarray, level: float | None) -> np.ndarray:
-        """Return means (m, k), and with a level lower and upper ends, over the draws."""
+    def _draws(self, state: State, scores: Any) -> Any:
+        """Return probabilities (s, m, k) by all draws."""
         draws = state["theta_draws"]
-        theta = draws.reshape(-1, draws.shape[-1])
-        return summarize_draws(
-            lambda part: self._curves(state, theta, part), scores, len(theta), level
-        )
+        return self._curves(state, draws.reshape(-1, draws.shape[-1]), scores)
+
+    def _ends(self, state: State, scores: Any, level: float) -> Any:
+        """Return the ends (m, 2, k) of central intervals over draws."""
+        width = self._draws_width(state, scores)
+        return map_rows(lambda rows: ends_of_draws(self._draws(state, rows), level), scores, width)
+
+    def _mean(self, state: State, scores: Any) -> Any:
+        """Return the means (m, k) over draws."""
+        width = self._draws_width(state, scores)
+        return map_rows(lambda rows: mean_of_draws(self._draws(state, rows)), scores, width)
+
+    def _draws_width(self, state: State, scores: Any) -> int:
+        return math.prod(state["theta_draws"].shape[:-1]) * self._width(state, scores)
 
     @property
     def posterior_(self) -> ParameterPosterior:
@@ -102,20 +114,24 @@ class ParametricCalibrator(WithPosterior, Calibrator):
         # The prior makes the posterior proper: what the likelihood alone lacks is no fault here.
         return {**state, **keep_draws(self, draws)}
 
-    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
+    def _apply(self, state: State, scores: Any) -> Any:
         """Return probabilities (m, k): means over the draws, where the state holds draws."""
         if "theta_draws" in state:
-            return self._summary(state, scores, None)[0]
+            return self._mean(state, scores)
         return self._best(state, scores)
 
-    def _best(self, state: State, scores: np.ndarray) -> np.ndarray:
+    def _best(self, state: State, scores: Any) -> Any:
         """Return the probabilities (m, k) of the parameters that fit best."""
-        width = scores[:1].size
-        parts = [
-            self._curves(state, state["theta"][None], scores[part])[0]
-            for part in row_blocks(len(scores), max(2, width))
-        ]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return self._curves(state, state["theta"][None, :], scores)[0, ...]
+
+    def _has_ends(self, state: State) -> bool:
+        return "theta_draws" in state
+
+    def _map_ends(self, state: State, scores: Any, level: float) -> Any:
+        """Return the ends (m, 2) or (m, 2, k) of intervals at scores as users give them."""
+        least = state.get("least_probabilities")
+        ends = self._ends(state, transform(scores, self.inputs, self.domain, least), level)
+        return ends if ends.shape[2] > 2 else ends[:, :, 1]
 
     def predict_interval(
         self, scores: ArrayLike, level: float = 0.9
@@ -139,8 +155,11 @@ class ParametricCalibrator(WithPosterior, Calibrator):
             If fitted with inference "map", which has no posterior.
         """
         self.posterior_  # noqa: B018  raises where there is none
-        lower, upper = self._summary(self.state_, self._values(scores), check_level(level))[1:]
-        return (lower, upper) if lower.shape[1] > 2 else (lower[:, 1], upper[:, 1])
+        state, level = self._precompute(self.state_), check_level(level)
+        with np.errstate(over="ignore", under="ignore"):
+            ends = self._ends(state, self._values(scores), level)
+        lower, upper = np.moveaxis(ends if ends.shape[2] > 2 else ends[:, :, 1], 1, 0)
+        return lower, upper
 
 
 def keep_draws(estimator: Any, draws: Draws) -> State:

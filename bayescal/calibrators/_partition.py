@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.arrays import Array
+from bayescal._core.arrays import Array, device, matmul, namespace
 from bayescal._core.numerics import softmax
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
@@ -42,9 +42,9 @@ class Partition(NamedTuple):
     violation: float
 
 
-def membership(directions: np.ndarray, offsets: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def membership(directions: Any, offsets: Any, rows: Any) -> Any:
     """Return to which share (m, d) each row (m, k) belongs to each part."""
-    return softmax(rows @ directions.T + offsets)
+    return softmax(matmul(rows, directions.T) + offsets)
 
 
 @cache
@@ -108,11 +108,12 @@ def worst_partition(
     return Partition(own, offsets[:, best] - own @ center, float(found[best]))
 
 
-def nearest_probabilities(rows: np.ndarray, least: float) -> np.ndarray:
+def nearest_probabilities(rows: Any, least: Any) -> Any:
     """Return the nearest points (m, k) of the simplex whose entries are at least ``least``."""
-    k = rows.shape[1]
-    left = max(0.0, 1 - k * least)
+    xp, k = namespace(rows), rows.shape[1]
+    left = 1 - k * least
     free = rows - least
-    descending = -np.sort(-free, axis=1)
-    surplus = (np.cumsum(descending, axis=1) - left) / np.arange(1, k + 1)
-    return least + np.maximum(free - surplus.max(axis=1, keepdims=True), 0.0)
+    descending = -xp.sort(-free, axis=1)
+    counts = xp.arange(1, k + 1, dtype=rows.dtype, device=device(rows))
+    surplus = (xp.cumulative_sum(descending, axis=1) - left) / counts
+    return least + xp.maximum(free - xp.max(surplus, axis=1, keepdims=True), 0.0)

@@ -1,15 +1,18 @@
-"""Rows in blocks, and means over draws of what calibrators predict for them."""
+"""Rows in blocks, and averages over draws of what calibrators predict for them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import jax
 import numpy as np
 
-from bayescal._core.blocks import slices
+from bayescal._core.arrays import namespace, on_host, wide
+from bayescal._core.blocks import even_block, slices
 
-#: Numbers held at once.
-_BLOCK = 1 << 20
+#: Numbers held at once: on a processor, and elsewhere.
+_BLOCK, _LARGE_BLOCK = 1 << 20, 1 << 26
 
 
 def row_blocks(m: int, width: int) -> list[slice]:
@@ -17,19 +20,52 @@ def row_blocks(m: int, width: int) -> list[slice]:
     return slices(m, max(1, _BLOCK // width))
 
 
-def summarize_draws(
-    curves: Callable[[np.ndarray], np.ndarray], scores: np.ndarray, draws: int, level: float | None
-) -> np.ndarray:
-    """Return means of probabilities over draws (1, m, k); with a level also the ends (3, m, k).
+def map_rows(function: Callable[[Any], Any], rows: Any, width: int) -> Any:
+    """Return what a function makes of rows (m, ...), in blocks: each row takes ``width`` numbers.
 
-    ``curves`` takes some of the rows of scores and returns their probabilities (draws, b, k), so
-    that there are never draws * m * k numbers. Between the ends is a central interval.
+    What it returns has rows first. NumPy's rows come to it in float64. In programs of JAX blocks
+    are a loop.
     """
-    found = []
-    for part in row_blocks(len(scores), draws * max(2, scores[:1].size)):
-        probs = curves(scores[part])
-        parts = [probs.mean(axis=0)]
-        if level is not None:
-            parts.extend(np.quantile(probs, ((1 - level) / 2, (1 + level) / 2), axis=0))
-        found.append(parts)
-    return np.concatenate(found, axis=1)
+    m = rows.shape[0]
+    size = max(1, _block_size(rows) // max(1, width))
+    # A program may be made for any number of rows.
+    if not isinstance(m, int) or m <= size:
+        return function(wide(rows))
+    if isinstance(rows, jax.Array):
+        xp = namespace(rows)
+        size = even_block(m, size)
+        count = -(-m // size)
+        filled = xp.concat([rows, xp.broadcast_to(rows[-1:], (count * size - m, *rows.shape[1:]))])
+        found = jax.lax.map(function, filled.reshape(count, size, *rows.shape[1:]))
+        return found.reshape(count * size, *found.shape[2:])[:m]
+    parts = [function(wide(rows[part])) for part in slices(m, size)]
+    return namespace(rows).concat(parts)
+
+
+def _block_size(rows: Any) -> int:
+    if on_host(rows):
+        return _BLOCK
+    if isinstance(rows, jax.Array):
+        return _BLOCK if jax.default_backend() == "cpu" else _LARGE_BLOCK
+    return _BLOCK if "cpu" in str(getattr(rows, "device", "cpu")).lower() else _LARGE_BLOCK
+
+
+def mean_of_draws(curves: Any) -> Any:
+    """Return means (m, k) of probabilities (draws, m, k)."""
+    return namespace(curves).mean(curves, axis=0)
+
+
+def ends_of_draws(curves: Any, level: float) -> Any:
+    """Return the ends (m, 2, k) of central intervals of probabilities (draws, m, k)."""
+    xp = namespace(curves)
+    tails = (1 - level) / 2, (1 + level) / 2
+    if on_host(curves):
+        return np.stack(np.quantile(curves, tails, axis=0), axis=1)
+    ordered, count = xp.sort(curves, axis=0), curves.shape[0]
+    ends = []
+    for tail in tails:
+        low = min(int(tail * (count - 1)), max(count - 2, 0))
+        part = tail * (count - 1) - low
+        high = min(low + 1, count - 1)
+        ends.append((1 - part) * ordered[low, ...] + part * ordered[high, ...])
+    return xp.stack(ends, axis=1)

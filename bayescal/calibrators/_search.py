@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from bayescal._core.arrays import matmul, namespace
 from bayescal._core.blocks import slices
 
 #: Closenesses held at once: 32 MiB.
@@ -26,12 +27,12 @@ class Index(NamedTuple):
     Keys are (k, m), biases and weights (m,) and values (m, v).
     """
 
-    keys: np.ndarray
-    bias: np.ndarray
+    keys: Any
+    bias: Any
     #: Sizes of products sum to so much at most; zero if all have the sign of the sum.
     scale: float
-    weights: np.ndarray
-    values: np.ndarray
+    weights: Any
+    values: Any
 
 
 class Candidates(NamedTuple):
@@ -78,6 +79,29 @@ def neighbor_means(
             whole = (shares == candidates.weights[:, : shares.shape[1]]).all(axis=0)
             first, before = int(np.argmin(np.append(whole, False))), shares
         yield part, np.stack(means)
+
+
+def sorted_means(index: Index, queries: Any, number: Any) -> Any:
+    """Return the same means (q, v) for one number, with arrays of any library.
+
+    All points are sorted, so that time is O(q m (k + log m)); memory is of queries times points.
+    """
+    xp, m, number = namespace(queries), index.weights.shape[0], float(number)
+    closeness = matmul(queries, index.keys) + index.bias
+    order = xp.argsort(-closeness, axis=1)
+    near = xp.take_along_axis(closeness, order, axis=1)
+    flat = xp.take(index.weights, xp.reshape(order, (-1,)), axis=0)
+    total = xp.cumulative_sum(xp.reshape(flat, order.shape), axis=1)
+    lacking = xp.astype(total < number * (1 - _ENOUGH), order.dtype)
+    short = xp.clip(xp.sum(lacking, axis=1, keepdims=True), 0, m - 1)
+    border = xp.take_along_axis(near, xp.astype(short, order.dtype), axis=1)
+    tie = 64 * float(xp.finfo(near.dtype).eps) * (xp.abs(border) + index.scale)
+    nearer, zero = closeness > border + tie, xp.zeros_like(closeness)
+    inside = xp.where(nearer, index.weights, zero)
+    ties = xp.where(~nearer & (closeness >= border - tie), index.weights, zero)
+    left = number - xp.sum(inside, axis=1, keepdims=True)
+    shares = inside + xp.clip(left / xp.sum(ties, axis=1, keepdims=True), 0.0, 1.0) * ties
+    return matmul(shares, index.values) / xp.sum(shares, axis=1, keepdims=True)
 
 
 def _candidates(index: Index, closeness: np.ndarray, most: int) -> Candidates:

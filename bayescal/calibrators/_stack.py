@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bayescal._core.arrays import namespace
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.folds import content_folds, score_keys
 from bayescal._core.numerics import differences, log_softmax, softmax
@@ -25,9 +26,9 @@ from bayescal.calibrators._member import (
     Layout,
     Member,
     Rows,
-    change_many,
     main_directions,
     make_design,
+    member_logits,
     penalties,
     smooth,
 )
@@ -159,10 +160,21 @@ def fit_stack(
     return stack._replace(thetas=thetas), folds, held if len(groups) > 1 else None
 
 
-def mixture(
+def mixture(members: Sequence[Member], stack: Stack, share: Any, scores: Any) -> Any:
+    """Return probabilities (n, k), of members mixed by their weights, for arrays of any library."""
+    x = smooth(scores, *stack.scale)
+    each = enumerate(zip(members, stack.thetas, strict=True))
+    total: Any = sum(
+        share[place] * softmax(member_logits(member, theta, x, stack.basis))
+        for place, (member, theta) in each
+    )
+    return total / namespace(total).sum(total, axis=1, keepdims=True)
+
+
+def mixture_on_host(
     members: Sequence[Member], stack: Stack, share: np.ndarray, scores: np.ndarray
 ) -> np.ndarray:
-    """Return probabilities (n, k), of members mixed by their weights."""
+    """Return the same with NumPy, several times faster."""
     layout = stack.layout(members)
     probs = np.empty(scores.shape)
 
@@ -289,21 +301,18 @@ def choose(share: np.ndarray, seed: int) -> np.ndarray:
 
 
 def apply_draws(
-    members: Sequence[Member],
-    stack: Stack,
-    chosen: np.ndarray,
-    inverse: np.ndarray,
-    scores: np.ndarray,
-) -> np.ndarray:
-    """Return probabilities (s, n, k): each draw's by the member that was chosen, and its scale.
+    members: Sequence[Member], stack: Stack, counts: Sequence[int], inverse: Any, scores: Any
+) -> Any:
+    """Return probabilities (s, n, k): each draw's by its member, and its scale.
 
-    The members' parameters in ``stack`` are draws (s, p).
+    The members' parameters in ``stack`` are draws (s, p), of which the first so many are of the
+    first member, the next of the second, and so on.
     """
-    probs = np.empty((len(chosen), *scores.shape))
-    for place, (member, theta) in enumerate(zip(members, stack.thetas, strict=True)):
-        own = chosen == place
-        if not own.any():
-            continue
-        x = smooth(scores, inverse[own, None, None], stack.scale.smoothing)
-        probs[own] = softmax(x + change_many(member, theta[own], x, stack.basis))
-    return probs
+    probs, start = [], 0
+    for member, theta, count in zip(members, stack.thetas, counts, strict=True):
+        own = slice(start, start + count)
+        if count:
+            x = smooth(scores, inverse[own][:, None, None], stack.scale.smoothing)
+            probs.append(softmax(member_logits(member, theta[own, :], x, stack.basis)))
+        start += count
+    return namespace(scores).concat(probs, axis=0)

@@ -149,6 +149,18 @@ def leaves_in_order(grown: Trees, layout: Layout, bins: int) -> np.ndarray:
     return np.repeat(node[order], size[order]).reshape(trees, n)
 
 
+def depth(left: np.ndarray) -> int:
+    """Return the most splits on the way to a leaf, by the left children (trees, nodes)."""
+    tree, child = np.arange(len(left)), left[:, 0]
+    found = 0
+    while (inner := child > 0).any():
+        tree, child = tree[inner].repeat(2), child[inner].repeat(2)
+        child[1::2] += 1
+        child = left[tree, child]
+        found += 1
+    return found
+
+
 def find_leaves(grown: Trees, rows: np.ndarray) -> np.ndarray:
     """Return the leaf (trees, m) that each row falls into."""
     trees, nodes = grown.left.shape

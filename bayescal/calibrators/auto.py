@@ -21,7 +21,7 @@ from bayescal._core.checks import (
     check_weights,
 )
 from bayescal._core.folds import content_folds, feature_keys, score_keys
-from bayescal.calibrators._combination import Combination, keep_features
+from bayescal.calibrators._combination import Combination, State, keep_features
 from bayescal.calibrators._inputs import INPUTS, Inputs, convert, widen
 from bayescal.calibrators._labels import read_labels
 from bayescal.calibrators._report import (
@@ -191,6 +191,18 @@ class Auto(ClassifierMixin, Combination):
         """
         check_is_fitted(self)
         return self.calibrators_[0].predict_interval(scores, level)
+
+    def _map(self, state: State, scores: Any) -> Any:
+        ((part, own),) = self._each(state)
+        return part._map(own, scores)
+
+    def _has_ends(self, state: State) -> bool:
+        ((part, own),) = self._each(state)
+        return part._has_ends(own)
+
+    def _map_ends(self, state: State, scores: Any, level: float) -> Any:
+        ((part, own),) = self._each(state)
+        return part._map_ends(own, scores, level)
 
     def _choose(self, scores: Any, several: bool) -> tuple[Any, str]:
         """Return a calibrator, not yet fitted, and why it is that."""

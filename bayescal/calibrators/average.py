@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import ArrayLike
-from bayescal.calibrators._combination import Several
+from bayescal.calibrators._combination import Several, State
 
 __all__ = ["Average"]
 
@@ -53,3 +53,7 @@ class Average(Several):
     def predict_proba(self, scores: ArrayLike) -> np.ndarray:
         check_is_fitted(self)
         return np.mean([part.predict_proba(scores) for part in self.calibrators_], axis=0)
+
+    def _map(self, state: State, scores: Any) -> Any:
+        total: Any = sum(part._map(own, scores) for part, own in self._each(state))
+        return total / len(self.calibrators_)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from statistics import NormalDist
 from typing import Any, ClassVar
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, matmul, namespace, on_host
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.checks import check_level, check_weights, in_order
-from bayescal._core.numerics import sigmoid
+from bayescal._core.numerics import normal_cdf, sigmoid
 from bayescal._core.optimise import Status
 from bayescal.calibrators._averaging import (
     COLUMNS,
@@ -24,10 +26,10 @@ from bayescal.calibrators._averaging import (
     make_columns,
 )
 from bayescal.calibrators._base import Calibrator, State, two_columns
-from bayescal.calibrators._inputs import FLOOR, convert, least_probabilities
+from bayescal.calibrators._inputs import FLOOR, convert, least_probabilities, transform
 from bayescal.calibrators._labels import read_labels
 from bayescal.calibrators._points import MANY, Rows, condense, gather, gather_blocks
-from bayescal.calibrators._posterior import row_blocks
+from bayescal.calibrators._posterior import map_rows, row_blocks
 
 __all__ = ["AveragedBeta"]
 
@@ -193,18 +195,18 @@ class AveragedBeta(Calibrator):
             "status": np.asarray(int(status)),
         }
 
-    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
+    def _apply_in_blocks(self, state: State, scores: Any) -> Any:
+        whole = super()._apply_in_blocks
         # Of very many scores at knots, between which it interpolates.
-        return two_columns(_between_knots(lambda z: self._average(state, z)[None], scores)[0])
+        return two_columns(_between_knots(lambda *at: whole(*at)[:, 1:], state, scores)[:, 0])
 
-    def _average(self, state: State, scores: np.ndarray) -> np.ndarray:
-        """Average the regressions, in blocks of scores."""
-        probs = np.empty(len(scores))
-        share = state["cell_weights"]
-        for part in row_blocks(len(scores), share.size):
-            line, _ = self._lines(state, scores[part])
-            probs[part] = np.einsum("dc,dcm->m", share, sigmoid(line))
-        return probs
+    def _width(self, state: State, scores: Any) -> int:
+        return COLUMNS * math.prod(state["cell_weights"].shape)
+
+    def _apply(self, state: State, scores: Any) -> Any:
+        xp, (line, _) = namespace(scores), self._lines(state, scores)
+        share = xp.reshape(state["cell_weights"], (-1,))
+        return two_columns(matmul(share, xp.reshape(sigmoid(line), (-1, scores.shape[0]))))
 
     def predict_interval(self, scores: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Return central credible intervals of the calibrated probability of the second class.
@@ -226,22 +228,44 @@ class AveragedBeta(Calibrator):
         lower, upper : arrays of shape (m,)
         """
         level, values = check_level(level), self._values(scores)
-        lower, upper = _between_knots(lambda z: self._ends(self.state_, z, level), values)
+        with np.errstate(over="ignore", under="ignore"):
+            lower, upper = self._ends(self.state_, values, level).T
         return lower, upper
 
-    def _ends(self, state: State, scores: np.ndarray, level: float) -> np.ndarray:
-        """Return lower and upper ends (2, m), in blocks of scores."""
-        ends = np.empty((2, len(scores)))
+    def _has_ends(self, state: State) -> bool:
+        return True
+
+    def _map_ends(self, state: State, scores: Any, level: float) -> Any:
+        """Return lower and upper ends (m, 2) at scores as users give them."""
+        least = state.get("least_probabilities")
+        return self._ends(state, transform(scores, self.inputs, self.domain, least), level)
+
+    def _ends(self, state: State, scores: Any, level: float) -> Any:
+        """Return lower and upper ends (m, 2)."""
+        xp = namespace(scores)
         share = state["cell_weights"] ** min(1, _BAND_POWER / self.power)
-        share = share / share.sum()
-        slight = share < _SLIGHT
-        for part in row_blocks(len(scores), COLUMNS * share.size):
-            line, columns = self._lines(state, scores[part])
-            spread = np.sqrt(_WIDER * self._variances(state, columns))
-            mean, spread = line[~slight], spread[~slight]
-            for end, tail in zip(ends, ((1 - level) / 2, (1 + level) / 2), strict=True):
-                end[part] = sigmoid(_mixture_quantile(share[~slight], mean, spread, tail))
-        return ends
+        share = xp.reshape(share / xp.sum(share), (-1,))
+
+        def some(state: State, z: Any) -> Any:
+            line, columns = self._lines(state, z)
+            spread = xp.sqrt(_WIDER * self._variances(state, columns))
+            mean, spread = (xp.reshape(own, (share.shape[0], -1)) for own in (line, spread))
+            kept = slice(None)
+            if on_host(z):
+                kept = share >= _SLIGHT
+            tails = (1 - level) / 2, (1 + level) / 2
+            return xp.stack(
+                [
+                    sigmoid(_mixture_quantile(share[kept], mean[kept, :], spread[kept, :], tail))
+                    for tail in tails
+                ],
+                axis=1,
+            )
+
+        def blocks(state: State, z: Any) -> Any:
+            return map_rows(lambda part: some(state, part), z, self._width(state, z))
+
+        return _between_knots(blocks, state, scores)
 
     def losses_left_out(self) -> np.ndarray:
         """Return the log loss (2, n) at each point, of a row of either class that is left out.
@@ -273,17 +297,19 @@ class AveragedBeta(Calibrator):
             losses.append(-np.log(np.maximum(found / weight.sum(axis=(0, 1)), FLOOR)))
         return np.stack(losses)
 
-    def _lines(self, state: State, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _lines(self, state: State, scores: Any) -> tuple[Any, Any]:
         """Return log odds (d, 10, m) of the regressions, and the columns (d, 1, 17, m)."""
         basis = Basis(
             state["inverse"], state["smoothing"], state["inducing"], state["length"][:, None]
         )
-        offset, columns = make_columns(basis, np.clip(scores, -FAR, FAR))
-        return state["coef"] @ columns[:, 0] + offset[:, None], columns
+        xp = namespace(scores)
+        offset, columns = make_columns(basis, xp.clip(scores, -FAR, FAR), xp)
+        return matmul(state["coef"], columns[:, 0, ...]) + offset[:, None, :], columns
 
-    def _variances(self, state: State, columns: np.ndarray) -> np.ndarray:
+    def _variances(self, state: State, columns: Any) -> Any:
         """Return the posterior variances (d, 10, m) of the log odds of the regressions."""
-        return ((np.swapaxes(state["factor"], -1, -2) @ columns) ** 2).sum(axis=2)
+        xp = namespace(columns)
+        return xp.sum(matmul(xp.matrix_transpose(state["factor"]), columns) ** 2, axis=2)
 
 
 def _units(rows: int, weights: np.ndarray | None) -> State:
@@ -294,30 +320,30 @@ def _units(rows: int, weights: np.ndarray | None) -> State:
     return {"rows": np.asarray(rows), "unit": np.asarray(unit)}
 
 
-def _between_knots(function: Callable[[np.ndarray], np.ndarray], z: np.ndarray) -> np.ndarray:
-    """Return probabilities (r, m), by linear interpolation of log odds if there are very many z."""
-    if len(z) <= _VERY_MANY:
-        return function(z)
+def _between_knots(function: Callable[[State, Any], Any], state: State, z: Any) -> Any:
+    """Return probabilities (m, r), of very many z by linear interpolation of their log odds.
+
+    Of NumPy's arrays alone: accelerators have many processors.
+    """
+    if not on_host(z) or len(z) <= _VERY_MANY:
+        return function(state, z)
     z = np.clip(z, -FAR, FAR)
     first, last = np.arcsinh(z.min()), np.arcsinh(z.max())
     knots = np.unique(np.sinh(np.linspace(first, last, _KNOTS)))
     with np.errstate(divide="ignore"):
-        probs = function(knots)
+        probs = function(state, knots)
         lines = np.clip(np.log(probs) - np.log1p(-probs), -FAR, FAR)
-    return np.stack([sigmoid(np.interp(z, knots, line)) for line in lines])
+    return np.stack([sigmoid(np.interp(z, knots, line)) for line in lines.T], axis=1)
 
 
-def _mixture_quantile(
-    share: np.ndarray, mean: np.ndarray, spread: np.ndarray, level: float
-) -> np.ndarray:
+def _mixture_quantile(share: Any, mean: Any, spread: Any, level: float) -> Any:
     """Return quantiles (m,) of mixtures of normal distributions (c, m), by bisection."""
-    from scipy.special import ndtr, ndtri
-
-    each = mean + ndtri(level) * spread
-    low, high = each.min(axis=0), each.max(axis=0)
-    share = share / share.sum()
+    xp = namespace(mean)
+    each = mean + NormalDist().inv_cdf(level) * spread
+    low, high = xp.min(each, axis=0), xp.max(each, axis=0)
+    share = share / xp.sum(share)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        below = share @ ndtr((middle - mean) / spread) < level
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
+        below = matmul(share, normal_cdf((middle - mean) / spread)) < level
+        low, high = xp.where(below, middle, low), xp.where(below, high, middle)
     return (low + high) / 2

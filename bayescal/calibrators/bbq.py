@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from bayescal._core.arrays import namespace, search
 from bayescal._core.binning import equal_mass_cuts
 from bayescal.calibrators._base import Calibrator, State, two_columns
 from bayescal.calibrators._ranking import merge_ties, middles
@@ -137,8 +138,9 @@ class BBQ(Calibrator):
             "model_weights": relative,
         }
 
-    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
-        return two_columns(state["values"][np.searchsorted(state["edges"], scores)])
+    def _apply(self, state: State, scores: Any) -> Any:
+        place = search(state["edges"], scores)
+        return two_columns(namespace(scores).take(state["values"], place, axis=0))
 
 
 def _average(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from bayescal._core.arrays import namespace
 from bayescal._core.checks import check_choice
 from bayescal.calibrators._base import State
 from bayescal.calibrators._log_odds import LogOddsCalibrator
@@ -63,15 +65,17 @@ class Beta(LogOddsCalibrator):
     def _has_intercept(self) -> bool:
         return self.parameters == 3
 
-    def _columns(self, state: State, scores: np.ndarray) -> np.ndarray:
+    def _columns(self, state: State, scores: Any) -> Any:
+        xp = namespace(scores)
         if self.parameters == 1:
-            return scores[None]
+            return scores[None, :]
         # ln p and -ln(1 - p) from log odds: neither is ever one minus the other.
-        small = np.log1p(np.exp(-np.abs(scores)))
-        logs = np.minimum(scores, 0) - small, np.maximum(scores, 0) + small
+        zero = xp.zeros_like(scores)
+        logs = -xp.logaddexp(zero, -scores), xp.logaddexp(zero, scores)
         if self.parameters == 2:
-            return np.stack([logs[0] + np.log(2), logs[1] - np.log(2)])
-        return np.stack([np.ones_like(scores), *logs])
+            half = math.log(2)
+            return xp.stack([logs[0] + half, logs[1] - half])
+        return xp.stack([xp.ones_like(scores), *logs])
 
     def _positive(self, p: int) -> np.ndarray:
         return np.arange(p) >= p - min(p, 2)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from bayescal._core.arrays import namespace, search
 from bayescal._core.checks import check_choice, check_count
 from bayescal._core.numerics import differences
 from bayescal._core.optimise import Status
@@ -21,7 +22,6 @@ from bayescal.calibrators._binwise import (
     softmax_below,
     top_class,
 )
-from bayescal.calibrators._posterior import row_blocks
 from bayescal.calibrators.temperature import fit_inverse_temperature
 
 __all__ = ["BinwiseTemperature"]
@@ -137,15 +137,12 @@ class BinwiseTemperature(Calibrator):
             "status": np.asarray(int(status)),
         }
 
-    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
-        probs = np.empty(scores.shape)
-        for part in row_blocks(*scores.shape):
-            below = differences(scores[part])
-            level = top_class(np.exp(below), self.binning).level
-            place = np.searchsorted(state["edges"], level)
-            with np.errstate(over="ignore"):
-                probs[part] = softmax_below(below * state["inverse"][place][:, None], below)
-        return probs
+    def _apply(self, state: State, scores: Any) -> Any:
+        xp, below = namespace(scores), differences(scores)
+        place = search(state["edges"], top_class(xp.exp(below), self.binning).level)
+        most = float(xp.finfo(below.dtype).max)
+        inverse = xp.take(xp.minimum(state["inverse"], most), place, axis=0)
+        return softmax_below(below * inverse[:, None], below)
 
     def _by_loss(
         self, below: np.ndarray, y: np.ndarray, weights: np.ndarray

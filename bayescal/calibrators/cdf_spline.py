@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from bayescal._core.arrays import namespace, search
 from bayescal._core.checks import check_count
 from bayescal.calibrators._base import Calibrator, State, two_columns
 from bayescal.calibrators._isotonic import interpolate
@@ -115,13 +116,15 @@ class CDFSpline(Calibrator):
             "coefficients": slope.c,
         }
 
-    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
+    def _apply(self, state: State, scores: Any) -> Any:
+        xp, knots, floor = namespace(scores), state["knots"], state["floor"]
         ranks = interpolate(scores, state["scores"], state["ranks"])
-        knots, (square, linear, constant) = state["knots"], state["coefficients"]
-        piece = np.clip(np.searchsorted(knots, ranks, side="right") - 1, 0, len(knots) - 2)
-        along = ranks - knots[piece]
-        slope = (square[piece] * along + linear[piece]) * along + constant[piece]
-        return two_columns(np.clip(slope, state["floor"], 1 - state["floor"]))
+        piece = xp.clip(search(knots, ranks, "right") - 1, 0, knots.shape[0] - 2)
+        along = ranks - xp.take(knots, piece, axis=0)
+        square, linear, constant = (
+            xp.take(state["coefficients"][i, :], piece, axis=0) for i in range(3)
+        )
+        return two_columns(xp.clip((square * along + linear) * along + constant, floor, 1 - floor))
 
 
 def _most_between(knots: np.ndarray, t: np.ndarray, groups: Groups) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import ArrayLike
-from bayescal.calibrators._combination import Several
+from bayescal.calibrators._combination import Several, State
 
 __all__ = ["Composition", "compose"]
 
@@ -66,6 +66,11 @@ class Composition(Several):
         for part in self.calibrators_:
             scores = part.predict_proba(scores)
         return np.asarray(scores)
+
+    def _map(self, state: State, scores: Any) -> Any:
+        for part, own in self._each(state):
+            scores = part._map(own, scores)
+        return scores
 
 
 def compose(*calibrators: Any) -> Composition:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from bayescal._core.arrays import matmul
 from bayescal._core.checks import check_count
 from bayescal._core.folds import content_folds, probability_keys
 from bayescal._core.optimise import Status
@@ -17,7 +18,6 @@ from bayescal.calibrators._partition import (
     nearest_probabilities,
     worst_partition,
 )
-from bayescal.calibrators._posterior import row_blocks
 from bayescal.calibrators._ranking import canonical_order
 
 __all__ = ["Decision"]
@@ -142,15 +142,13 @@ class Decision(Calibrator):
             "status": np.asarray(int(Status.CONVERGED if reached else Status.LIMIT)),
         }
 
-    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
-        probs = np.empty(scores.shape)
-        steps = list(zip(state["directions"], state["offsets"], state["adjustments"], strict=True))
-        for part in row_blocks(*scores.shape):
-            moved = scores[part].copy()
-            for directions, offsets, adjustments in steps:
-                moved += membership(directions, offsets, moved) @ adjustments
-            probs[part] = nearest_probabilities(moved, float(state["crop"]))
-        return probs
+    def _apply(self, state: State, scores: Any) -> Any:
+        parts = [state[name] for name in ("directions", "offsets", "adjustments")]
+        moved = scores
+        for i in range(parts[0].shape[0]):
+            directions, offsets, adjustments = (part[i, ...] for part in parts)
+            moved = moved + matmul(membership(directions, offsets, moved), adjustments)
+        return nearest_probabilities(moved, state["crop"])
 
     def _cross_validate(
         self, rows: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int, crop: float

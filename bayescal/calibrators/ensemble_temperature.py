@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from bayescal._core.numerics import scaled_softmax
 from bayescal.calibrators._base import Keeps, State
 from bayescal.calibrators._mixture import best_mixture, sample_mixture
 from bayescal.calibrators._parametric import ParametricCalibrator
 from bayescal.calibrators._posterior import row_blocks
-from bayescal.calibrators.temperature import fit_inverse_temperature, scaled_softmax
+from bayescal.calibrators.temperature import fit_inverse_temperature
 from bayescal.regression.posterior import Draws
 
 __all__ = ["EnsembleTemperature"]
@@ -80,10 +81,7 @@ class EnsembleTemperature(ParametricCalibrator):
         start = float(state["theta"][0]), state["mixture"]
         return sample_mixture(scores, y, weights, start, self.inference, self.num_samples, seed)
 
-    def _curves(self, state: State, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        given = scaled_softmax(scores, 1.0)
-        probs = np.empty((len(theta), *given.shape))
-        for place, (inverse, scaled, same, uniform) in enumerate(theta):
-            probs[place] = scaled * scaled_softmax(scores, float(inverse)) + same * given
-            probs[place] += uniform / given.shape[1]
-        return probs
+    def _curves(self, state: State, theta: Any, scores: Any) -> Any:
+        inverse, scaled, same, uniform = (theta[:, i, None, None] for i in range(4))
+        given, k = scaled_softmax(scores, 1.0), scores.shape[1]
+        return scaled * scaled_softmax(scores, inverse) + same * given + uniform / k

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from bayescal._core.arrays import device, namespace, on_host
 from bayescal._core.blocks import slices
 from bayescal._core.checks import check_count
 from bayescal.calibrators import _trees
@@ -144,15 +146,42 @@ class Forest(NeighborhoodCalibrator):
             "leaf_values": np.concatenate(values),
         }
 
-    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
+    def _precompute(self, state: State) -> State:
+        # The place of a leaf's mean among those of all trees.
+        leaf = state["left"] == 0
+        place = np.cumsum(leaf).reshape(leaf.shape) - 1
+        return state | {"place": place, "depth": np.asarray(_trees.depth(state["left"]))}
+
+    def _width(self, state: State, scores: Any) -> int:
+        return math.prod(state["leaf_values"].shape[::2])
+
+    def _apply(self, state: State, scores: Any) -> Any:
+        xp, parts = namespace(scores), [state[n] for n in ("feature", "threshold", "left", "place")]
+        (count, nodes), (m, k) = parts[0].shape, scores.shape
+        feature, threshold, left, place = (xp.reshape(part, (-1,)) for part in parts)
+        base = xp.arange(count, device=device(scores)) * nodes
+        here = xp.reshape(xp.broadcast_to(base, (m, count)), (-1,))
+        root = here
+        for _ in range(int(state["depth"])):
+            column = xp.reshape(xp.take(feature, here, axis=0), (m, count))
+            value = xp.take_along_axis(scores, xp.astype(column, base.dtype), axis=1)
+            right = xp.reshape(value, (-1,)) >= xp.take(threshold, here, axis=0)
+            child = xp.astype(xp.take(left, here, axis=0), base.dtype)
+            here = xp.where(child > 0, root + child + xp.astype(right, base.dtype), here)
+        values = xp.reshape(state["leaf_values"], (-1, k))
+        means = xp.take(values, xp.take(place, here, axis=0), axis=0)
+        averages = xp.mean(xp.reshape(means, (m, count, k)), axis=1)
+        return self._calibrated(scores, averages, state["crop"])
+
+    def _apply_in_blocks(self, state: State, scores: Any) -> Any:
+        if not on_host(scores):
+            return super()._apply_in_blocks(state, scores)
+        # Only rows that are no leaf's yet go on, and the means are one sparse product.
         from scipy.sparse import csr_array
 
         trees = Trees(state["feature"], state["threshold"], state["left"])
         count, _, k = state["leaf_values"].shape
-        # The place of a leaf's mean among those of all trees.
-        leaf = trees.left == 0
-        place = np.cumsum(leaf).reshape(leaf.shape) - 1
-        values = state["leaf_values"].reshape(-1, k)
+        place, values = state["place"], state["leaf_values"].reshape(-1, k)
         probabilities = np.empty(scores.shape)
         for part in slices(len(scores), _trees.trees_at_once(count)):
             given = scores[part]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import numpy as np
 
+from bayescal._core.arrays import matmul, on_host
 from bayescal._core.attention import Keys, attend, prepare_keys
 from bayescal._core.blocks import slices
 from bayescal._core.checks import check_choice
+from bayescal._core.numerics import softmax
 from bayescal.calibrators._base import State
 from bayescal.calibrators._neighbors import (
     Assumption,
@@ -119,7 +121,7 @@ class Kernel(NeighborhoodCalibrator):
         def held_out(fold: np.ndarray) -> np.ndarray:
             values = Points(scores, np.eye(scores.shape[1])[y], weights).values(self.assumption)
             # One pass over all pairs of rows, of which those in one fold do not see each other.
-            keys = self._keys(scores, values, weights, _CANDIDATES, fold)
+            keys = _on_device(*self._keys(scores, weights, _CANDIDATES), values, fold)
             total = np.zeros(len(_CANDIDATES))
             for part in slices(len(y), _ROWS):
                 averages = attend(self._queries(scores[part]), keys, _CANDIDATES, fold[part])
@@ -128,30 +130,42 @@ class Kernel(NeighborhoodCalibrator):
 
         return self._choose("bandwidth", _CANDIDATES, rows, held_out) | merge(*rows).state()
 
-    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
-        points = Points(state["points"], state["observed"], state["point_weights"])
-        bandwidths = np.clip(state["bandwidth"].reshape(1), _LEAST, _LARGEST)
-        values = points.values(self.assumption)
-        keys = self._keys(points.probabilities, values, points.weights, bandwidths)
+    def _apply_in_blocks(self, state: State, scores: Any) -> Any:
+        if not on_host(scores):
+            return super()._apply_in_blocks(state, scores)
+        bandwidths = state["bandwidth"].reshape(1)
+        parts = (state[name] for name in ("keys", "bias", "values"))
+        keys = _on_device(*parts)
         probabilities = np.empty(scores.shape)
         for part in slices(len(scores), _ROWS):
             averages = attend(self._queries(scores[part]), keys, bandwidths)[0].astype(float)
             probabilities[part] = self._calibrated(scores[part], averages, float(state["crop"]))
         return probabilities
 
-    def _queries(self, scores: np.ndarray) -> np.ndarray:
+    def _width(self, state: State, scores: Any) -> int:
+        return 2 * state["keys"].shape[0]
+
+    def _precompute(self, state: State) -> State:
+        points = Points(state["points"], state["observed"], state["point_weights"])
+        bandwidth = np.clip(state["bandwidth"], _LEAST, _LARGEST)
+        keys, bias = self._keys(points.probabilities, points.weights, bandwidth.reshape(1))
+        values = points.values(self.assumption)
+        crop = {name: state[name] for name in ("crop", "least_probabilities") if name in state}
+        return {"bandwidth": bandwidth, "keys": keys, "bias": bias, "values": values} | crop
+
+    def _apply(self, state: State, scores: Any) -> Any:
+        products = matmul(self._queries(scores), state["keys"].T) / state["bandwidth"]
+        shares = softmax(products + state["bias"])
+        return self._calibrated(scores, matmul(shares, state["values"]), state["crop"])
+
+    def _queries(self, scores: Any) -> Any:
         """Return queries (m, k), whose products with the keys, divided by h, are the scores."""
         return floored_log(scores) if self.kernel == "dirichlet_mixture" else scores
 
     def _keys(
-        self,
-        given: np.ndarray,
-        values: np.ndarray,
-        weights: np.ndarray,
-        bandwidths: np.ndarray,
-        groups: np.ndarray | None = None,
-    ) -> Keys:
-        """Return keys (m, k) with biases (g, m) for all bandwidths."""
+        self, given: np.ndarray, weights: np.ndarray, bandwidths: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return keys (m, k) and their biases (g, m) for all bandwidths."""
         keys, bias = given, np.zeros((len(bandwidths), len(given)))
         if self.kernel == "dirichlet":
             keys = floored_log(given)
@@ -161,7 +175,12 @@ class Kernel(NeighborhoodCalibrator):
             from scipy.special import gammaln
 
             bias = np.stack([-gammaln(given / h + 1).sum(axis=1) for h in bandwidths])
-        bias += np.log(weights)
-        # What accelerators are fast at.
-        dtype = np.dtype(np.float64 if jax.default_backend() == "cpu" else np.float32)
-        return prepare_keys(keys, bias, values, dtype, groups)
+        return keys, bias + np.log(weights)
+
+
+def _on_device(
+    keys: np.ndarray, bias: np.ndarray, values: np.ndarray, groups: np.ndarray | None = None
+) -> Keys:
+    # What accelerators are fast at.
+    dtype = np.dtype(np.float64 if jax.default_backend() == "cpu" else np.float32)
+    return prepare_keys(keys, bias, values, dtype, groups)

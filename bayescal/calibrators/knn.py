@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from bayescal._core.arrays import namespace, on_host
 from bayescal._core.checks import check_choice, check_count
 from bayescal.calibrators._base import State
 from bayescal.calibrators._neighbors import (
@@ -16,7 +17,7 @@ from bayescal.calibrators._neighbors import (
     floored_log,
     merge,
 )
-from bayescal.calibrators._search import Index, neighbor_means
+from bayescal.calibrators._search import Index, neighbor_means, sorted_means
 
 __all__ = ["KNN"]
 
@@ -110,19 +111,30 @@ class KNN(NeighborhoodCalibrator):
 
         return self._choose("k", candidates, rows, held_out) | merge(*rows).state()
 
-    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
-        points = Points(state["points"], state["observed"], state["point_weights"])
+    def _apply_in_blocks(self, state: State, scores: Any) -> Any:
+        if not on_host(scores):
+            return super()._apply_in_blocks(state, scores)
+        # A search: a part of what sorting takes.
         probabilities = np.empty(scores.shape)
         numbers = state["k"].reshape(1)
-        for part, means in neighbor_means(self._index(points), scores, numbers):
+        for part, means in neighbor_means(self._index(_points(state)), scores, numbers):
             probabilities[part] = self._calibrated(scores[part], means[0], float(state["crop"]))
         return probabilities
 
+    def _width(self, state: State, scores: Any) -> int:
+        return 8 * state["points"].shape[0]
+
+    def _apply(self, state: State, scores: Any) -> Any:
+        index = self._index(_points(state))
+        return self._calibrated(scores, sorted_means(index, scores, state["k"]), state["crop"])
+
     def _index(self, points: Points) -> Index:
-        values = points.values(self.assumption)
+        xp, given, values = namespace(points.weights), *points[:1], points.values(self.assumption)
         if self.distance == "kl":
-            keys = np.ascontiguousarray(floored_log(points.probabilities).T)
-            return Index(keys, np.zeros(len(values)), 0.0, points.weights, values)
-        given = points.probabilities
-        keys = np.ascontiguousarray(2 * given.T)
-        return Index(keys, -np.sum(given**2, axis=1), 1.0, points.weights, values)
+            keys = floored_log(given).T
+            return Index(keys, xp.zeros_like(points.weights), 0.0, points.weights, values)
+        return Index(2 * given.T, -xp.sum(given**2, axis=1), 1.0, points.weights, values)
+
+
+def _points(state: State) -> Points:
+    return Points(state["points"], state["observed"], state["point_weights"])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from bayescal._core.arrays import namespace
 from bayescal._core.checks import check_choice
 from bayescal.calibrators._base import State
 from bayescal.calibrators._log_odds import LogOddsCalibrator
@@ -59,8 +60,9 @@ class Logistic(LogOddsCalibrator):
         elif self.smoothing is not None and not 0 <= self.smoothing < 0.5:
             raise ValueError(f"smoothing must lie in [0, 0.5), got {self.smoothing}")
 
-    def _columns(self, state: State, scores: np.ndarray) -> np.ndarray:
-        return np.stack([np.ones_like(scores), scores])
+    def _columns(self, state: State, scores: Any) -> Any:
+        xp = namespace(scores)
+        return xp.stack([xp.ones_like(scores), scores])
 
     def _targets(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
         if self.smoothing == "platt":

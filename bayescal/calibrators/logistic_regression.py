@@ -204,7 +204,7 @@ class LogisticRegression(WithPosterior, ClassifierMixin, BaseEstimator):
         """Return probabilities (m, 2) of the classes in the order of ``classes_``."""
         check_is_fitted(self)
         if "theta_draws" in self.state_:
-            return self._summary(self.state_, self._check_features(X, reset=False), None)[0]
+            return self._mean(self.state_, self._check_features(X, reset=False))
         line = self.decision_function(X)
         return np.stack([sigmoid(-line), sigmoid(line)], axis=1)
 
@@ -242,8 +242,8 @@ class LogisticRegression(WithPosterior, ClassifierMixin, BaseEstimator):
         """
         self.posterior_  # noqa: B018  raises where there is none
         level, rows = check_level(level), self._check_features(X, reset=False)
-        lower, upper = self._summary(self.state_, rows, level)[1:]
-        return lower[:, 1], upper[:, 1]
+        ends = self._ends(self.state_, rows, level)
+        return ends[:, 0, 1], ends[:, 1, 1]
 
     def _curves(self, state: State, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
         line = theta[:, :1] + theta[:, 1:] @ scores.T

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from bayescal._core.arrays import namespace
 from bayescal._core.checks import check_strength
 from bayescal._core.folds import content_folds, score_keys
 from bayescal.calibrators._base import State
@@ -116,11 +117,12 @@ class Matrix(LinearCalibrator):
         }
         return _strengths(*best, k, total, unit), chosen
 
-    def _centered(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _centered(self, coef: Any, intercept: Any) -> tuple[Any, Any]:
+        xp = namespace(coef)
         if self.off_diagonal == 0:
-            coef = coef - coef.mean(axis=-2, keepdims=True)
+            coef = coef - xp.mean(coef, axis=-2, keepdims=True)
         if self.intercept == 0:
-            intercept = intercept - intercept.mean(axis=-1, keepdims=True)
+            intercept = intercept - xp.mean(intercept, axis=-1, keepdims=True)
         return coef, intercept
 
 

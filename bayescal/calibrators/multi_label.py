@@ -10,9 +10,9 @@ from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, namespace
 from bayescal._core.checks import as_numpy, check_weights, column_names, in_order
-from bayescal.calibrators._combination import Combination, has_intervals
+from bayescal.calibrators._combination import Combination, State, has_intervals
 
 __all__ = ["MultiLabel"]
 
@@ -123,6 +123,19 @@ class MultiLabel(Combination):
         ends = [part.predict_interval(rows[:, j], level) for j, part in parts]
         lower, upper = (np.stack(end, axis=1) for end in zip(*ends, strict=True))
         return lower, upper
+
+    def _map(self, state: State, scores: Any) -> Any:
+        each = enumerate(self._each(state))
+        columns = [part._map(own, scores[:, j])[:, 1] for j, (part, own) in each]
+        return namespace(scores).stack(columns, axis=1)
+
+    def _has_ends(self, state: State) -> bool:
+        return all(part._has_ends(own) for part, own in self._each(state))
+
+    def _map_ends(self, state: State, scores: Any, level: float) -> Any:
+        each = enumerate(self._each(state))
+        ends = [part._map_ends(own, scores[:, j], level) for j, (part, own) in each]
+        return namespace(scores).stack(ends, axis=2)
 
     def _fitted_rows(self, scores: ArrayLike) -> np.ndarray:
         check_is_fitted(self)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from bayescal._core.arrays import namespace
 from bayescal.calibrators._base import Calibrator, State
 from bayescal.calibrators.logistic import Logistic
 
@@ -86,27 +88,54 @@ class OneVsRest(Calibrator):
             state |= {f"class{j}/{name}": value for name, value in own.items()}
         return {**state, "statuses": statuses, "status": statuses.max()}
 
-    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
-        probs = np.exp(scores, dtype=float)
-        probs /= probs.sum(axis=1, keepdims=True)
-        found = probs * state["missing_factor"]
-        for j in range(scores.shape[1]):
-            prefix = f"class{j}/"
-            own = {n[len(prefix) :]: v for n, v in state.items() if n.startswith(prefix)}
-            if own:
-                found[:, j] = self._one.apply(own, self._against_others(scores, j))[:, 1]
-        total = found.sum(axis=1, keepdims=True)
-        return np.where(total > 0, found / np.where(total > 0, total, 1), probs)
+    def _precompute(self, state: State) -> State:
+        rest = {name: own for name, own in state.items() if "/" not in name}
+        parts = _by_class(state).items()
+        return rest | {
+            f"{label}/{name}": value
+            for label, own in parts
+            for name, value in self._one._precompute(own).items()
+        }
 
-    def _against_others(self, scores: np.ndarray, j: int) -> np.ndarray:
+    def _width(self, state: State, scores: Any) -> int:
+        one = self._one
+        widths = [one._width(own, scores[:, 0]) for own in _by_class(state).values()]
+        return max(scores.shape[1], *widths)
+
+    def _apply(self, state: State, scores: Any) -> Any:
+        xp, parts = namespace(scores), _by_class(state)
+        probs = xp.exp(scores)
+        probs = probs / xp.sum(probs, axis=1, keepdims=True)
+        columns = []
+        for j in range(scores.shape[1]):
+            own = parts.get(f"class{j}")
+            if own is None:
+                columns.append(probs[:, j] * state["missing_factor"][j])
+            else:
+                columns.append(self._one._apply(own, self._against_others(scores, j))[:, 1])
+        found = xp.stack(columns, axis=1)
+        total = xp.sum(found, axis=1, keepdims=True)
+        return xp.where(total > 0, found / xp.where(total > 0, total, 1.0), probs)
+
+    def _against_others(self, scores: Any, j: int) -> Any:
         """Return what the calibrator of class j works on (n,), or two logits (n, 2)."""
-        own = scores[:, j].astype(float)
+        xp, own = namespace(scores), scores[:, j]
         if self._one.domain in ("probability", "order"):
-            return np.exp(own)
+            return xp.exp(own)
         # log(1 - p) without loss where p is nearly one: from the other classes.
-        others = np.delete(scores, j, axis=1).astype(float)
-        top = others.max(axis=1)
-        rest = top + np.log(np.exp(others - top[:, None]).sum(axis=1))
+        others = xp.concat([scores[:, :j], scores[:, j + 1 :]], axis=1)
+        top = xp.max(others, axis=1)
+        rest = top + xp.log(xp.sum(xp.exp(others - top[:, None]), axis=1))
         if self._one.domain == "logits":
-            return np.stack([rest, own], axis=1)
+            return xp.stack([rest, own], axis=1)
         return own - rest
+
+
+def _by_class(state: State) -> dict[str, State]:
+    """Return the states of the calibrators of classes, by "class0" and so on."""
+    found: dict[str, State] = {}
+    for name, value in state.items():
+        label, slash, own = name.partition("/")
+        if slash:
+            found.setdefault(label, {})[own] = value
+    return found

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from bayescal._core.arrays import namespace
 from bayescal._core.checks import check_choice, check_count
 from bayescal._core.folds import content_folds, score_keys
 from bayescal._core.optimise import Status
@@ -14,8 +15,8 @@ from bayescal.calibrators import _order_network as network
 from bayescal.calibrators._base import Calibrator, Keeps, State
 from bayescal.calibrators._binwise import softmax_below
 from bayescal.calibrators._inputs import bounded
+from bayescal.calibrators._isotonic import interpolate
 from bayescal.calibrators._order_network import Family, Nets, Parameters
-from bayescal.calibrators._posterior import row_blocks
 from bayescal.calibrators._ranking import canonical_order
 from bayescal.calibrators.temperature import fit_inverse_temperature
 
@@ -168,21 +169,29 @@ class OrderPreserving(Calibrator):
             "status": np.asarray(int(Status.LIMIT if limit else Status.CONVERGED)),
         }
 
-    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
-        probs = np.empty(scores.shape)
-        for part in row_blocks(*scores.shape):
-            z = bounded(scores[part])
-            order = np.argsort(-z, axis=1, kind="stable")
-            descending = np.take_along_axis(z, order, axis=1)
-            if self.family == "diagonal":
-                low, high = state["knots"][[0, -1]]
-                beyond = np.minimum(descending - low, 0) + np.maximum(descending - high, 0)
-                calibrated = np.interp(descending, state["knots"], state["values"])
-                calibrated += state["slope"] * beyond
-            else:
-                calibrated = _stretch(state, z, descending)
-            np.put_along_axis(probs[part], order, _in_order(calibrated, descending), axis=1)
-        return probs
+    def _apply(self, state: State, scores: Any) -> Any:
+        xp, z = namespace(scores), bounded(scores)
+        order = xp.argsort(-z, axis=1, stable=True)
+        descending = xp.take_along_axis(z, order, axis=1)
+        steps = descending[:, :-1] - descending[:, 1:]
+        if self.family == "diagonal":
+            knots, values = state["knots"], state["values"]
+            flat = xp.reshape(descending, (-1,))
+            inside = xp.reshape(interpolate(flat, knots, values), descending.shape)
+            beyond = descending - xp.clip(descending, knots[0], knots[-1])
+            calibrated = inside + state["slope"] * beyond
+            falls = calibrated[:, :-1] - calibrated[:, 1:]
+        else:
+            rows = (z - state["center"]) / state["scale"]
+            stretched = network.stretching(state, rows, xp.tanh)
+            factors = xp.logaddexp(xp.zeros_like(stretched), stretched)
+            falls = steps * (xp.exp(state["log_slope"]) / state["scale"] * factors)
+        # Rounding may not disturb the order, nor what is equal.
+        falls = xp.where(steps > 0, xp.maximum(falls, 0.0), 0.0)
+        below = [_fallen(own) for own in (falls, steps)]
+        return xp.take_along_axis(
+            softmax_below(*below), xp.argsort(order, axis=1, stable=True), axis=1
+        )
 
 
 def _nets(sizes: tuple[tuple[int, int], ...], weights: np.ndarray, folds: np.ndarray) -> Nets:
@@ -265,20 +274,7 @@ def _trimmed(parameters: Parameters, hidden: np.ndarray, place: np.ndarray) -> S
     }
 
 
-def _stretch(state: State, z: np.ndarray, descending: np.ndarray) -> np.ndarray:
-    rows = (z - state["center"]) / state["scale"]
-    factors = np.logaddexp(0, network.stretching(state, rows, np.tanh))
-    slope = np.exp(state["log_slope"]) / state["scale"]
-    falls = -np.diff(descending, axis=1) * (slope * factors)
-    return -np.cumsum(np.pad(falls, ((0, 0), (1, 0))), axis=1)
-
-
-def _in_order(calibrated: np.ndarray, descending: np.ndarray) -> np.ndarray:
-    """Return probabilities of rows in descending order, which rounding must not disturb."""
-    calibrated = np.minimum.accumulate(calibrated, axis=1)
-    probs = softmax_below(calibrated - calibrated[:, :1], descending - descending[:, :1])
-    probs = np.minimum.accumulate(probs, axis=1)
-    # Ties have the place of their first.
-    places = np.arange(descending.shape[1])
-    new = np.diff(descending, axis=1, prepend=np.inf) != 0
-    return np.take_along_axis(probs, np.maximum.accumulate(np.where(new, places, 0), axis=1), 1)
+def _fallen(falls: Any) -> Any:
+    """Return logits (m, k) below the first, from each one's fall (m, k - 1) to the next."""
+    xp = namespace(falls)
+    return -xp.cumulative_sum(falls, axis=1, include_initial=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from bayescal._core.arrays import namespace
 from bayescal.calibrators._base import State
 from bayescal.calibrators._log_odds import LogOddsCalibrator
 
@@ -43,8 +45,9 @@ class Quadratic(LogOddsCalibrator):
 
     _domain = "real"
 
-    def _columns(self, state: State, scores: np.ndarray) -> np.ndarray:
-        return np.stack([np.ones_like(scores), scores, scores**2])
+    def _columns(self, state: State, scores: Any) -> Any:
+        xp = namespace(scores)
+        return xp.stack([xp.ones_like(scores), scores, scores**2])
 
     def _describe(self, state: State, theta: np.ndarray) -> State:
         return {

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from bayescal._core.arrays import namespace, search
 from bayescal._core.checks import check_count
 from bayescal.calibrators._base import Calibrator, State, two_columns
 from bayescal.calibrators.histogram import Histogram
@@ -73,5 +74,6 @@ class ScalingBinning(Calibrator):
         state["values"] = np.bincount(place, scaled) / state["bin_weights"]
         return state
 
-    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
-        return two_columns(state["values"][np.searchsorted(state["edges"], scores)])
+    def _apply(self, state: State, scores: Any) -> Any:
+        place = search(state["edges"], scores)
+        return two_columns(namespace(scores).take(state["values"], place, axis=0))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from bayescal._core.arrays import namespace
 from bayescal._core.checks import check_choice, check_count, check_strength
 from bayescal.calibrators._base import State
 from bayescal.calibrators._log_odds import LogOddsCalibrator
@@ -16,6 +17,7 @@ from bayescal.calibrators._natural_spline import (
     choose_knots,
     evaluate,
     make_basis,
+    second_derivatives,
 )
 from bayescal.regression.ridge import ridge_path
 
@@ -127,9 +129,10 @@ class Spline(LogOddsCalibrator):
         knots = choose_knots(points.x if few else distinct, self.knots)
         functions, roughness = make_basis(knots, points.x, points.weights.sum(axis=0), self.penalty)
         state |= {"knots": knots, "functions": functions, "roughness": roughness}
+        state["bends"] = second_derivatives(knots, functions)
         strength = self.strength
         if strength == "cv":
-            columns = evaluate(knots, functions, points.x)
+            columns = evaluate(knots, functions, state["bends"], points.x)
             strength = _choose(columns, points, roughness, self.rule)
         state["strength"] = np.asarray(float(strength))
         return state
@@ -137,17 +140,21 @@ class Spline(LogOddsCalibrator):
     def _penalties(self, state: State, p: int) -> np.ndarray:
         return state["strength"] * state["roughness"]
 
-    def _columns(self, state: State, scores: np.ndarray) -> np.ndarray:
-        return evaluate(state["knots"], state["functions"], self._rescaled(state, scores))
+    def _columns(self, state: State, scores: Any) -> Any:
+        parts = (state[name] for name in ("knots", "functions", "bends"))
+        return evaluate(*parts, self._rescaled(state, scores))
+
+    def _width(self, state: State, scores: Any) -> int:
+        return 8 * state["functions"].shape[1]
 
     def _describe(self, state: State, theta: np.ndarray) -> State:
         return {"coef": theta}
 
-    def _rescaled(self, state: State, scores: np.ndarray) -> np.ndarray:
-        return compact_logit(scores, float(state["epsilon"])) if self.rescale else scores
+    def _rescaled(self, state: State, scores: Any) -> Any:
+        return compact_logit(scores, state["epsilon"]) if self.rescale else scores
 
 
-def compact_logit(p: np.ndarray, epsilon: float) -> np.ndarray:
+def compact_logit(p: Any, epsilon: Any) -> Any:
     r"""Stretch probabilities near 0 and 1 as the logit does, but onto [0, 1].
 
     .. math:: G(p) = \frac{1 - 2\epsilon}{2 \log((1 - \epsilon) / \epsilon)}
@@ -162,10 +169,12 @@ def compact_logit(p: np.ndarray, epsilon: float) -> np.ndarray:
     >>> compact_logit(np.array([0.0, 0.001, 0.01, 0.5, 0.9999]), 1e-3).round(3).tolist()
     [0.0, 0.001, 0.168, 0.5, 1.0]
     """
+    xp = namespace(p)
     inside = (p >= epsilon) & (1 - p >= epsilon)
-    safe = np.where(inside, p, 0.5)
-    factor = (1 - 2 * epsilon) / (2 * (np.log1p(-epsilon) - np.log(epsilon)))
-    return np.where(inside, factor * (np.log(safe) - np.log1p(-safe)) + 0.5, p)
+    safe = xp.where(inside, p, 0.5)
+    epsilon = xp.asarray(epsilon, dtype=p.dtype)
+    factor = (1 - 2 * epsilon) / (2 * (xp.log1p(-epsilon) - xp.log(epsilon)))
+    return xp.where(inside, factor * (xp.log(safe) - xp.log1p(-safe)) + 0.5, p)
 
 
 class _Points(NamedTuple):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from bayescal._core.arrays import on_host
 from bayescal._core.checks import check_choice, check_count
 from bayescal.calibrators._base import State
 from bayescal.calibrators._fold_fits import SMALL, Scale
@@ -20,6 +21,7 @@ from bayescal.calibrators._stack import (
     fit_stack,
     mix,
     mixture,
+    mixture_on_host,
     sample_stack,
 )
 from bayescal.regression.posterior import Draws
@@ -194,16 +196,41 @@ class StackedScaling(ParametricCalibrator):
         # As long as the data: not kept in files.
         self.state_ = {name: own for name, own in state.items() if name not in _OF_ROWS}
 
-    def _best(self, state: State, scores: np.ndarray) -> np.ndarray:
+    def _apply_in_blocks(self, state: State, scores: Any) -> Any:
+        if on_host(scores) and "theta_draws" not in state:
+            # In threads, with rows as columns.
+            members, stack = _stack(state)
+            return mixture_on_host(members, stack, state["stack_weights"], scores)
+        return super()._apply_in_blocks(state, scores)
+
+    def _width(self, state: State, scores: Any) -> int:
+        return 4 * scores.shape[1] * len(_names(state))
+
+    def _best(self, state: State, scores: Any) -> Any:
         members, stack = _stack(state)
         return mixture(members, stack, state["stack_weights"], scores)
 
-    def _describe(self, state: State, theta: np.ndarray) -> State:
+    def _precompute(self, state: State) -> State:
+        """Sort draws by the member that they are of."""
+        if "theta_draws" not in state:
+            return state
+        draws = state["theta_draws"].reshape(-1, state["theta_draws"].shape[-1])
+        chosen = draws[:, -1].astype(int)
+        counts = np.bincount(chosen, minlength=len(_names(state)))
+        counted = {f"draws_of_{i}": np.asarray(count) for i, count in enumerate(counts)}
+        return state | counted | {"theta_draws": draws[np.argsort(chosen, kind="stable")]}
+
+    def _describe(self, state: State, theta: Any) -> State:
         """Return each member's parameters, the weights, the scale, and the member of a draw."""
         members, stack = _stack(state)
-        ends = np.cumsum([member.length(*stack.basis.shape) for member in members])
-        *parts, rest = np.split(theta, ends, axis=-1)
-        return {f"theta_{name}": own for name, own in zip(_names(state), parts, strict=True)} | {
+        names = [f"theta_{name}" for name in _names(state)]
+        parts, start = [], 0
+        for member in members:
+            end = start + member.length(*stack.basis.shape)
+            parts.append(theta[..., start:end])
+            start = end
+        rest = theta[..., start:]
+        return dict(zip(names, parts, strict=True)) | {
             "stack_weights": rest[..., :-2],
             "inverse": rest[..., -2],
             "member": rest[..., -1],
@@ -217,10 +244,12 @@ class StackedScaling(ParametricCalibrator):
         held = state.get(_HELD_OUT)
         return sample_stack(members, stack, held, rows, self.inference, self.num_samples, seed)
 
-    def _curves(self, state: State, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    def _curves(self, state: State, theta: Any, scores: Any) -> Any:
+        """Return probabilities (s, m, k) by draws, which are sorted by their members."""
         drawn = self._describe(state, theta)
         members, stack = _stack({**state, **drawn, "inverse": state["inverse"]})
-        return apply_draws(members, stack, drawn["member"], drawn["inverse"], scores)
+        counts = [int(state[f"draws_of_{i}"]) for i in range(len(members))]
+        return apply_draws(members, stack, counts, drawn["inverse"], scores)
 
 
 def _names(state: State) -> list[str]:
@@ -229,6 +258,6 @@ def _names(state: State) -> list[str]:
 
 def _stack(state: State) -> tuple[list[Member], Stack]:
     names = _names(state)
-    scale = Scale(float(state["inverse"]), float(state["smoothing"]))
+    scale = Scale(state["inverse"], state["smoothing"])
     thetas = [state[f"theta_{name}"] for name in names]
     return [MEMBERS[name] for name in names], Stack(scale, state["basis"], thetas)

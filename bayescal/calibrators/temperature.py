@@ -13,7 +13,7 @@ import numpy as np
 from bayescal._core import numerics
 from bayescal._core.blocks import slices
 from bayescal._core.checks import check_choice
-from bayescal._core.numerics import log_odds, sigmoid, softmax
+from bayescal._core.numerics import scaled_softmax
 from bayescal._core.optimise import IntervalMinimum, Status, newton_on_interval
 from bayescal.calibrators._base import Keeps, State
 from bayescal.calibrators._binwise import best_inverse_temperature
@@ -121,24 +121,13 @@ class Temperature(ParametricCalibrator):
         with np.errstate(divide="ignore"):
             return {"temperature": 1 / theta[..., 0]}
 
-    def _curves(self, state: State, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        return np.stack([scaled_softmax(scores, float(inverse)) for inverse in theta[:, 0]])
+    def _curves(self, state: State, theta: Any, scores: Any) -> Any:
+        return scaled_softmax(scores, theta[:, :1, None])
 
     def _sample(
         self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
     ) -> Draws:
         return sample_inverse(scores, y, weights, self.inference, self.num_samples, seed)
-
-
-def scaled_softmax(logits: np.ndarray, inverse: float) -> np.ndarray:
-    """Return softmax(inverse * logits) (m, k)."""
-    # Of subnormal logits the inverse may be infinite, and zero times that is not a number.
-    inverse = min(inverse, np.finfo(float).max)
-    with np.errstate(over="ignore"):
-        if logits.shape[1] == 2:
-            scaled = inverse * log_odds(logits)
-            return np.stack([sigmoid(-scaled), sigmoid(scaled)], axis=1)
-        return softmax(differences(logits) * inverse)
 
 
 class ScaleLoss:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
-import numpy as np
-
+from bayescal._core.arrays import namespace
 from bayescal.calibrators._linear import LinearCalibrator
 
 __all__ = ["Vector"]
@@ -42,5 +42,5 @@ class Vector(LinearCalibrator):
 
     gradient_norm_: float = field(init=False)
 
-    def _centered(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return coef, intercept - intercept.mean(axis=-1, keepdims=True)
+    def _centered(self, coef: Any, intercept: Any) -> tuple[Any, Any]:
+        return coef, intercept - namespace(intercept).mean(intercept, axis=-1, keepdims=True)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, namespace, search
 from bayescal.calibrators._base import Calibrator, State, two_columns
 from bayescal.calibrators._isotonic import pool
 from bayescal.calibrators._ranking import merge_ties
@@ -89,7 +89,7 @@ class VennAbers(Calibrator):
         kept = np.append(changes, len(lower) - 1)
         return {"thresholds": groups.lowest[changes], "lower": lower[kept], "upper": upper[kept]}
 
-    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
+    def _apply(self, state: State, scores: Any) -> Any:
         low, high = self._ends(state, scores)
         # The same fraction, in a form that no rounding makes decrease.
         return two_columns(1 / (1 + (1 - low) / high))
@@ -110,14 +110,12 @@ class VennAbers(Calibrator):
         values = self._values(scores)
         return self._ends(self.state_, values)
 
-    def _ends(self, state: State, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _ends(self, state: State, scores: Any) -> tuple[Any, Any]:
         """Return p_0 and p_1 (m,); the former is less than the latter."""
-        thresholds = state["thresholds"]
-        below = np.searchsorted(thresholds, scores)
-        if not len(thresholds):
-            return state["lower"][below], state["upper"][below]
-        at_threshold = thresholds[np.minimum(below, len(thresholds) - 1)] == scores
-        return state["lower"][below + at_threshold], state["upper"][below]
+        xp, thresholds = namespace(scores), state["thresholds"]
+        # A score at a threshold is below or above it, whichever class it is added to.
+        below, up_to = search(thresholds, scores), search(thresholds, scores, "right")
+        return xp.take(state["lower"], up_to, axis=0), xp.take(state["upper"], below, axis=0)
 
     @staticmethod
     def combine(calibrators: list[Any], scores: list[np.ndarray]) -> np.ndarray:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from bayescal._core.arrays import namespace, search
 from bayescal._core.checks import check_choice, check_count
 from bayescal.calibrators._base import Calibrator, Keeps, State
 from bayescal.calibrators._binwise import (
@@ -18,7 +19,6 @@ from bayescal.calibrators._binwise import (
     confidence_sums,
     top_class,
 )
-from bayescal.calibrators._posterior import row_blocks
 
 __all__ = ["WeightScaling"]
 
@@ -134,15 +134,12 @@ class WeightScaling(Calibrator):
             "objective": np.asarray(error),
         }
 
-    def apply(self, state: State, scores: np.ndarray) -> np.ndarray:
-        probs = np.empty(scores.shape)
-        for part in row_blocks(*scores.shape):
-            given = scores[part].astype(float)
-            level = top_class(given, self.binning).level
-            alpha = state["alpha"][np.searchsorted(state["edges"], level)][:, None]
-            mixed = alpha * given + (1 - alpha) / given.shape[1]
-            probs[part] = mixed / mixed.sum(axis=1, keepdims=True)
-        return probs
+    def _apply(self, state: State, scores: Any) -> Any:
+        xp = namespace(scores)
+        place = search(state["edges"], top_class(scores, self.binning).level)
+        alpha = xp.take(state["alpha"], place, axis=0)[:, None]
+        mixed = alpha * scores + (1 - alpha) / scores.shape[1]
+        return mixed / xp.sum(mixed, axis=1, keepdims=True)
 
 
 def _means(sums: np.ndarray) -> _Sums:

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.arrays import ArrayT
+from bayescal._core.arrays import ArrayT, matmul, namespace
 from bayescal._core.blocks import slices
 from bayescal._core.newton_cg import Point
 
@@ -82,7 +82,7 @@ class Parameters(NamedTuple, Generic[ArrayT]):
 def split(theta: ArrayT, sizes: Sizes) -> Parameters[ArrayT]:
     """Return the parts of parameters (..., p)."""
     k, m, d, _ = sizes
-    matrix = theta[..., : k * m].reshape(*theta.shape[:-1], k, m)
+    matrix = namespace(theta).reshape(theta[..., : k * m], (*theta.shape[:-1], k, m))
     return Parameters(matrix, theta[..., k * m : k * m + d], theta[..., k * m + d :])
 
 
@@ -110,11 +110,12 @@ def apart(own: ArrayT, sizes: Sizes, shared: ArrayT | None = None) -> Parameters
 def change(design: Design[ArrayT], theta: ArrayT) -> ArrayT:
     """Return what parameters (..., p) add to the logits: (..., n, k)."""
     parts = split(theta, design.sizes)
-    added = design.features @ parts.matrix.swapaxes(-1, -2)
+    turned = namespace(theta).matrix_transpose(parts.matrix)
+    added = matmul(design.features, turned)
     if design.x is not None:
-        factor = parts.diagonal[..., None, :]
+        factor: Any = parts.diagonal[..., None, :]
         if design.shared is not None:
-            factor = factor + design.shared @ parts.shared[..., None]
+            factor = factor + matmul(design.shared, parts.shared[..., None])
         added = added + design.x * factor
     return cast(ArrayT, added)
 

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from bayescal._core.folds import content_folds, probability_keys
+
+
+def summary(calibrator: Any, state: Any, at: np.ndarray, level: float) -> list[np.ndarray]:
+    """Return means over draws, and the ends of intervals."""
+    ends = np.moveaxis(calibrator._ends(state, at, level), 1, 0)
+    return [calibrator.apply(state, at), *ends]
 
 
 def example(

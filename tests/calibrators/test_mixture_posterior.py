@@ -8,6 +8,7 @@ from scipy.special import log_softmax, softmax
 from bayescal.calibrators import EnsembleTemperature
 from bayescal.calibrators._parametric import Inference
 from bayescal.regression import tempered
+from tests.calibrators.brute import summary
 
 Array = np.ndarray
 
@@ -129,6 +130,6 @@ def test_hard_data(inference: Inference) -> None:
         theta = calibration._sample(state, z, y, w, 0).coefficients
         assert np.isfinite(theta).all() and (theta > 0).all()
         drawn = {**state, "theta_draws": theta}
-        mean, lower, upper = calibration._summary(drawn, z, 0.9)
+        mean, lower, upper = summary(calibration, drawn, z, 0.9)
         np.testing.assert_allclose(mean.sum(axis=1), 1, rtol=1e-9)
         assert (lower <= upper).all()

@@ -21,6 +21,7 @@ from bayescal.inference.parameters import ParameterPosterior
 from bayescal.regression import tempered
 from bayescal.regression.posterior import Draws
 from bayescal.smoothing import instance_targets
+from tests.calibrators.brute import summary
 
 Array = np.ndarray
 
@@ -436,7 +437,7 @@ def check(draws: Array, expected: float) -> None:
 
 def check_curves(draws: Array, name: str, at: Array, grid: Grid, theta: Array) -> None:
     """Compare probabilities and their credible intervals with those over the grid."""
-    mean, lower, upper = MAPS[name]._summary({"theta_draws": draws}, at, 0.8)
+    mean, lower, upper = summary(MAPS[name], {"theta_draws": draws}, at, 0.8)
     probs = expit(theta @ columns(name, at))
     curves = expit(draws @ columns(name, at))
     for j in range(len(at)):
@@ -548,10 +549,9 @@ def test_curves_of_draws_do_not_depend_on_blocks() -> None:
     rng = np.random.default_rng(0)
     theta, at = rng.normal(size=(300_000, 2)), rng.normal(size=11)
     x = columns("logistic", at)
-    mean, lower, upper = Logistic()._summary({"theta_draws": theta}, at, 0.5)
+    mean, lower, upper = summary(Logistic(), {"theta_draws": theta}, at, 0.5)
     probs = expit(theta @ x)
     expected = np.stack([expit(-theta @ x).mean(axis=0), probs.mean(axis=0)], axis=1)
     np.testing.assert_allclose(mean, expected, rtol=1e-12)
     ends = np.quantile(probs, [0.25, 0.75], axis=0)
     np.testing.assert_allclose([lower[:, 1], upper[:, 1]], ends, rtol=1e-4)
-    np.testing.assert_array_equal(Logistic()._summary({"theta_draws": theta}, at, None)[0], mean)

@@ -15,6 +15,7 @@ from bayescal.calibrators._binwise import best_inverse_temperature, equal_mass_e
 from bayescal.calibrators._mixture import best_mixture
 from bayescal.calibrators._parametric import Inference
 from bayescal.calibrators.temperature import fit_inverse_temperature
+from tests.calibrators.brute import summary
 
 Array = np.ndarray
 
@@ -185,7 +186,7 @@ def test_posterior_against_quadrature(inference: Inference) -> None:
         assert found.std() == pytest.approx(deviation, rel=0.03)
     at = np.array([[1.0, 0.0, -1.0, 0.5]])
     state = {"theta_draws": draws.coefficients}
-    probs, lower, upper = calibrator._summary(state, at, 0.9)
+    probs, lower, upper = summary(calibrator, state, at, 0.9)
     curves = np.array([softmax(s * at[0]) for s in draws.coefficients.ravel()])
     np.testing.assert_allclose(probs[0], curves.mean(axis=0))
     np.testing.assert_allclose(lower[0], np.quantile(curves, 0.05, axis=0))

@@ -21,17 +21,29 @@ Params: TypeAlias = dict[str, jax.Array]
 #: From users: whatever ``numpy.asarray`` reads, such as lists, data frames and arrays elsewhere.
 ArrayLike: TypeAlias = npt.ArrayLike
 
+_NUMPY = (np.ndarray, np.generic)
+
 
 def namespace(*arrays: Any) -> Any:
     """Return the functions of the library of some arrays, named as in the array API standard."""
-    if all(isinstance(array, np.ndarray | np.generic) for array in arrays):
+    first = arrays[0]
+    # PyTorch's compiler follows these lines, but not those of array_namespace.
+    if type(first).__module__ == "torch":
+        return _torch()
+    if all(isinstance(array, _NUMPY) for array in arrays):
         return array_api_compat.numpy
     return array_api_compat.array_namespace(*arrays)
 
 
+def _torch() -> Any:
+    import array_api_compat.torch
+
+    return array_api_compat.torch
+
+
 def on_host(array: Any) -> bool:
     """Return whether an array is NumPy's, whose calculations are all in float64."""
-    return isinstance(array, np.ndarray | np.generic)
+    return isinstance(array, _NUMPY)
 
 
 def wide(array: Any) -> Any:

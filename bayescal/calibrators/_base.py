@@ -18,7 +18,7 @@ from bayescal._core.arrays import ArrayLike, namespace
 from bayescal._core.checks import as_numpy, check_choice, column_names, in_order
 from bayescal._core.keys import seed_of
 from bayescal._core.optimise import Status
-from bayescal.calibrators._function import Function, needed
+from bayescal.calibrators._function import PredictFunction, needed
 from bayescal.calibrators._inputs import INPUTS, Domain, Inputs, convert, transform, widen
 from bayescal.calibrators._labels import frames_to_caller, read_rows
 from bayescal.calibrators._posterior import map_rows
@@ -211,20 +211,20 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         with np.errstate(over="ignore", under="ignore"):
             return self.apply(self.state_, values)
 
-    def as_function(self) -> Function:
+    def as_function(self) -> PredictFunction:
         """Return the fitted map as a pure function of arrays of JAX, PyTorch, NumPy and others.
 
         Returns
         -------
-        Function
+        PredictFunction
             ``f(scores)`` gives what ``predict_proba`` does, where the scores are.
 
         Examples
         --------
-        See :class:`Function`.
+        See :class:`PredictFunction`.
         """
         check_is_fitted(self)
-        return Function(*self._as_parts(), self.n_features_in_)
+        return PredictFunction(*self._as_parts(), self.n_features_in_)
 
     def _as_parts(self) -> tuple[Any, State]:
         """Return the calibrator without what it learned, and what it learned."""

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import ArrayLike
-from bayescal.calibrators._function import Function
+from bayescal.calibrators._function import PredictFunction
 
 #: Those of calibrators, by their place.
 State = dict[str, Any]
@@ -36,20 +36,20 @@ class Combination(MetaEstimatorMixin, BaseEstimator, ABC):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "calibrators_")
 
-    def as_function(self) -> Function:
+    def as_function(self) -> PredictFunction:
         """Return the fitted map as a pure function of arrays of JAX, PyTorch, NumPy and others.
 
         Returns
         -------
-        Function
+        PredictFunction
             ``f(scores)`` gives what ``predict_proba`` does, where the scores are.
 
         Examples
         --------
-        See :class:`Function`.
+        See :class:`PredictFunction`.
         """
         check_is_fitted(self)
-        return Function(*self._as_parts(), self.n_features_in_)
+        return PredictFunction(*self._as_parts(), self.n_features_in_)
 
     def _as_parts(self) -> tuple[Any, State]:
         """Return the calibrators without what they learned, and what they learned, by place."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -17,7 +18,7 @@ Tree = Mapping[str, Any]
 _SAID = ("status", "n_iter", "objective", "gradient_norm", "ess", "r_hat", "divergences")
 
 
-class Function:
+class PredictFunction:
     """A fitted calibrator as a pure function; made by ``as_function()`` of any calibrator.
 
     ``f(scores)`` returns the probabilities that ``predict_proba`` would, by the same code, in the
@@ -116,8 +117,9 @@ class Function:
         else:
             half = float(xp.finfo(given).eps) > 1e-6
             values = xp.astype(scores, xp.float32) if half else scores
-        with np.errstate(over="ignore", under="ignore"):
-            found = function(self._at(xp, values), values)
+        state, host = self._at(xp, values), on_host(values)
+        with np.errstate(over="ignore", under="ignore") if host else nullcontext():
+            found = function(state, values)
         return xp.astype(found, given, copy=False)
 
     def _at(self, xp: Any, values: Any) -> Tree:
@@ -128,7 +130,7 @@ class Function:
         place = xp.__name__, str(device), str(values.dtype)
         if place not in self._copies:
             moved = _each(lambda own: _move(own, xp, values.dtype, device), self._arrays)
-            if any(isinstance(own, jax.core.Tracer) for own in jax.tree.leaves(moved)):
+            if device is None and _traced(moved):
                 return self._whole(moved)  # of one trace alone
             self._copies[place] = moved
         return self._whole(self._copies[place])
@@ -137,7 +139,7 @@ class Function:
         return _merge(arrays, self._constants)
 
     def __repr__(self) -> str:
-        return f"Function({type(self._owner).__name__})"
+        return f"PredictFunction({type(self._owner).__name__})"
 
 
 class _Static:
@@ -154,18 +156,18 @@ class _Static:
         return hash(self._key)
 
 
-def _flatten(f: Function) -> tuple[tuple[Tree], _Static]:
+def _flatten(f: PredictFunction) -> tuple[tuple[Tree], _Static]:
     return (f._arrays,), _Static(f._owner, f._constants, f._columns)
 
 
-def _unflatten(static: _Static, children: tuple[Tree]) -> Function:
-    f = object.__new__(Function)
+def _unflatten(static: _Static, children: tuple[Tree]) -> PredictFunction:
+    f = object.__new__(PredictFunction)
     f._owner, f._columns = static.owner, static.columns
     (f._arrays,), f._constants, f._copies = children, static.constants, {}
     return f
 
 
-jax.tree_util.register_pytree_node(Function, _flatten, _unflatten)
+jax.tree_util.register_pytree_node(PredictFunction, _flatten, _unflatten)
 
 
 def _options(value: Any) -> Hashable:
@@ -222,6 +224,10 @@ def _move(own: Any, xp: Any, dtype: Any, device: Any) -> Any:
     if kind.isdtype(own.dtype, "real floating"):
         return xp.asarray(own, dtype=dtype, device=device)
     return xp.asarray(own, device=device)
+
+
+def _traced(arrays: Tree) -> bool:
+    return any(isinstance(own, jax.core.Tracer) for own in jax.tree.leaves(arrays))
 
 
 def needed(state: Tree) -> Tree:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, namespace
 from bayescal._core.checks import check_choice, check_count, check_level
 from bayescal._core.warnings import SamplingWarning
 from bayescal.calibrators._base import Calibrator, State
@@ -41,7 +41,7 @@ class WithPosterior(ABC):
     def _draws(self, state: State, scores: Any) -> Any:
         """Return probabilities (s, m, k) by all draws."""
         draws = state["theta_draws"]
-        return self._curves(state, draws.reshape(-1, draws.shape[-1]), scores)
+        return self._curves(state, namespace(draws).reshape(draws, (-1, draws.shape[-1])), scores)
 
     def _ends(self, state: State, scores: Any, level: float) -> Any:
         """Return the ends (m, 2, k) of central intervals over draws."""
@@ -52,6 +52,10 @@ class WithPosterior(ABC):
         """Return the means (m, k) over draws."""
         width = self._draws_width(state, scores)
         return map_rows(lambda rows: mean_of_draws(self._draws(state, rows)), scores, width)
+
+    @abstractmethod
+    def _width(self, state: State, scores: Any) -> int:
+        """Return how many numbers the probabilities by one of the parameters are for each row."""
 
     def _draws_width(self, state: State, scores: Any) -> int:
         return math.prod(state["theta_draws"].shape[:-1]) * self._width(state, scores)
@@ -71,7 +75,7 @@ class WithPosterior(ABC):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ParametricCalibrator(WithPosterior, Calibrator):
+class ParametricCalibrator(Calibrator, WithPosterior):
     """A calibrator with parameters theta (p,), kept as ``state["theta"]``.
 
     A method writes ``_curves``, ``_describe`` and ``_sample``, and inherits predictions by the

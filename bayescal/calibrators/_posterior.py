@@ -38,7 +38,7 @@ def map_rows(function: Callable[[Any], Any], rows: Any, width: int) -> Any:
         filled = xp.concat([rows, xp.broadcast_to(rows[-1:], (count * size - m, *rows.shape[1:]))])
         found = jax.lax.map(function, filled.reshape(count, size, *rows.shape[1:]))
         return found.reshape(count * size, *found.shape[2:])[:m]
-    parts = [function(wide(rows[part])) for part in slices(m, size)]
+    parts = [function(wide(rows[part, ...])) for part in slices(m, size)]
     return namespace(rows).concat(parts)
 
 

@@ -7,16 +7,17 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, matmul, namespace
 from bayescal._core.checks import as_numpy, check_choice, check_level, check_unmasked
 from bayescal._core.keys import seed_of
 from bayescal._core.numerics import sigmoid
 from bayescal._core.optimise import Status
 from bayescal.calibrators._base import State, keep_status
+from bayescal.calibrators._function import PredictFunction, needed
 from bayescal.calibrators._labels import read_rows
 from bayescal.calibrators._parametric import Inference, WithPosterior, keep_draws
 from bayescal.regression.method import PRESETS, Method
@@ -203,10 +204,7 @@ class LogisticRegression(WithPosterior, ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Return probabilities (m, 2) of the classes in the order of ``classes_``."""
         check_is_fitted(self)
-        if "theta_draws" in self.state_:
-            return self._mean(self.state_, self._check_features(X, reset=False))
-        line = self.decision_function(X)
-        return np.stack([sigmoid(-line), sigmoid(line)], axis=1)
+        return self._map(self.state_, self._check_features(X, reset=False))
 
     def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
         """Return the logarithms of :meth:`predict_proba`."""
@@ -242,12 +240,38 @@ class LogisticRegression(WithPosterior, ClassifierMixin, BaseEstimator):
         """
         self.posterior_  # noqa: B018  raises where there is none
         level, rows = check_level(level), self._check_features(X, reset=False)
-        ends = self._ends(self.state_, rows, level)
-        return ends[:, 0, 1], ends[:, 1, 1]
+        lower, upper = self._map_ends(self.state_, rows, level).T
+        return lower, upper
 
-    def _curves(self, state: State, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        line = theta[:, :1] + theta[:, 1:] @ scores.T
-        return np.stack([sigmoid(-line), sigmoid(line)], axis=-1)
+    def as_function(self) -> PredictFunction:
+        """Return predictions as a pure function of arrays of JAX, PyTorch, NumPy and others.
+
+        Returns
+        -------
+        PredictFunction
+            Of features (m, d).
+        """
+        check_is_fitted(self)
+        bare = clone(self).set_params(classes=None, coef_prior=None)
+        return PredictFunction(bare, needed(self.state_), self.n_features_in_)
+
+    def _map(self, state: State, features: Any) -> Any:
+        if "theta_draws" in state:
+            return self._mean(state, features)
+        return self._curves(state, state["theta"][None, :], features)[0, ...]
+
+    def _has_ends(self, state: State) -> bool:
+        return "theta_draws" in state
+
+    def _map_ends(self, state: State, features: Any, level: float) -> Any:
+        return self._ends(state, features, level)[:, :, 1]
+
+    def _curves(self, state: State, theta: Any, scores: Any) -> Any:
+        line = theta[:, :1] + matmul(theta[:, 1:], scores.T)
+        return namespace(line).stack([sigmoid(-line), sigmoid(line)], axis=-1)
+
+    def _width(self, state: State, scores: Any) -> int:
+        return 2
 
     def _describe(self, state: State, theta: np.ndarray) -> State:
         return {"intercept": theta[..., 0], "coef": theta[..., 1:]}

@@ -137,14 +137,15 @@ class OrderPreserving(Calibrator):
         used = nets.train.T[: nets.train.shape[1] // len(sizes)]
         fits = [fit_inverse_temperature(z[w > 0], y[w > 0], w[w > 0]) for w in used]
         inverses = np.array([found.x for found in fits])
-        slopes = np.maximum(np.tile(inverses, len(sizes)) * scale, _LEAST_SLOPE)
+        log_slopes = np.log(np.maximum(inverses, np.finfo(float).tiny)) + np.log(scale)
+        log_slopes = np.maximum(np.tile(log_slopes, len(sizes)), np.log(_LEAST_SLOPE))
         unit: State = {"center": np.asarray(center), "scale": np.asarray(scale)}
         knots = _knots(z, distinct)
         if self.family == "diagonal":
-            start = network.start_diagonal(nets.hidden, np.log(slopes), seed)
+            start = network.start_diagonal(nets.hidden, log_slopes, seed)
             data = _tabulated(z, y, knots, center, scale)
         else:
-            start = network.start_full(nets.hidden, np.log(slopes), seed, z.shape[1])
+            start = network.start_full(nets.hidden, log_slopes, seed, z.shape[1])
             data = _sorted_rows(z, y, center, scale)
         looks = network.train(self.family, start, data, nets)
         tried, sums = network.by_size(looks.held, nets)
@@ -182,7 +183,7 @@ class OrderPreserving(Calibrator):
             calibrated = inside + state["slope"] * beyond
             falls = calibrated[:, :-1] - calibrated[:, 1:]
         else:
-            rows = (z - state["center"]) / state["scale"]
+            rows = _unit(z, state["center"], state["scale"])
             stretched = network.stretching(state, rows, xp.tanh)
             factors = xp.logaddexp(xp.zeros_like(stretched), stretched)
             falls = steps * (xp.exp(state["log_slope"]) / state["scale"] * factors)
@@ -249,6 +250,11 @@ def _table(
 # --- the full family ----------------------------------------------------------------------------
 
 
+def _unit(z: Any, center: Any, scale: Any) -> Any:
+    """Return what the network takes: logits (m, k) in units of the fit, of any size."""
+    return namespace(z).clip((z - center) / scale, -1e30, 1e30)
+
+
 def _sorted_rows(
     z: np.ndarray, y: np.ndarray, center: float, scale: float
 ) -> tuple[np.ndarray, ...]:
@@ -257,7 +263,7 @@ def _sorted_rows(
     steps = -np.diff(np.take_along_axis(z, order, axis=1), axis=1) / scale
     rank = np.argmax(order == y[:, None], axis=1)
     above = np.arange(z.shape[1] - 1) < rank[:, None]
-    return (z - center) / scale, steps, above.astype(float)
+    return _unit(z, center, scale), steps, above.astype(float)
 
 
 def _trimmed(parameters: Parameters, hidden: np.ndarray, place: np.ndarray) -> State:

@@ -303,7 +303,7 @@ def test_interval_is_that_of_draws() -> None:
     design = cells // 10
     lines = offset[design] + np.einsum("sp,spm->sm", theta, columns[design, 0])
     for level in (0.5, 0.9):
-        lower, upper = method._ends(state, at, level)
+        lower, upper = method._ends(state, at, level).T
         inside = (lines > np.log(lower / (1 - lower))) & (lines < np.log(upper / (1 - upper)))
         assert inside.mean(axis=0) == pytest.approx(level, abs=5 * 0.5 / np.sqrt(len(cells)))
         below = (lines < np.log(lower / (1 - lower))).mean(axis=0)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
+import warnings
+from typing import Any
+
 import array_api_strict
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
+import bayescal as bc
+from bayescal import SamplingWarning
 from bayescal._core.precision import float64
-from tests.calibrators.cases import CASES, Array, Case, each
-from tests.calibrators.test_contract import data_of, fitted_of
+from tests.calibrators.cases import CASES, DEFAULTS, Array, Case, each
+from tests.calibrators.test_contract import data_of, fitted_of, quietly_fit
 
 each_case = each(CASES)
 
@@ -48,3 +57,184 @@ def test_jax(case: Case) -> None:
     found = jax.jit(lambda f, at: f(at))(f, jnp.asarray(at))
     assert found.dtype == np.float32
     np.testing.assert_allclose(np.asarray(found), expected, atol=1e-6)
+
+
+@each(DEFAULTS)
+def test_half_precision_is_calculated_in_single(case: Case) -> None:
+    f, at = fitted_of(case).as_function(), points(case).astype(np.float16)
+    for dtype in (jnp.float16, jnp.bfloat16):
+        given = jnp.asarray(at, dtype)
+        found = f(given)
+        assert found.dtype == dtype
+        expected = f(given.astype(jnp.float32)).astype(dtype)
+        np.testing.assert_array_equal(np.asarray(found, float), np.asarray(expected, float))
+
+
+@each(DEFAULTS)
+def test_maps_and_exports(case: Case) -> None:
+    """Under vmap, and for any number of rows as a program for three kinds of processors."""
+    f, at = fitted_of(case).as_function(), points(case)
+    expected = fitted_of(case).predict_proba(at)
+    with float64():
+        rows = jnp.asarray(at)
+        alone = jax.jit(jax.vmap(lambda row: f(row[None])[0]))(rows)
+        np.testing.assert_allclose(np.asarray(alone), expected, atol=1e-12)
+        (m,) = jax.export.symbolic_shape("m")
+        given = jax.ShapeDtypeStruct((m, *rows.shape[1:]), rows.dtype)
+        program = jax.export.export(jax.jit(f), platforms=("cpu", "cuda", "tpu"))(given)
+        again = jax.export.deserialize(program.serialize())
+        np.testing.assert_allclose(np.asarray(again.call(rows)), expected, atol=1e-12)
+
+
+#: Whose probabilities are steps of the score.
+STEPS = ("BBQ", "Histogram", "ScalingBinning", "VennAbers")
+
+
+@each(DEFAULTS)
+def test_gradients(case: Case) -> None:
+    """As small differences say; of steps zero."""
+    f, at = fitted_of(case).as_function(), points(case)[5:9]
+
+    def one(z: jax.Array) -> jax.Array:
+        return f(z)[:, 0].sum()
+
+    with float64():
+        rows = jnp.asarray(at)
+        found = np.asarray(jax.grad(one)(rows))
+        assert np.isfinite(found).all()
+        if case.calibrator.__name__ in STEPS:
+            assert (found == 0).all()
+        step = 1e-7
+        for place in np.ndindex(at.shape):
+            moved = [at.copy(), at.copy()]
+            moved[0][place] -= step
+            moved[1][place] += step
+            low, high = (float(one(jnp.asarray(m))) for m in moved)
+            assert (high - low) / (2 * step) == pytest.approx(found[place], abs=2e-4, rel=1e-4)
+
+
+@each(DEFAULTS)
+def test_intervals(case: Case) -> None:
+    options = case.options
+    if "inference" in inspect.signature(case.calibrator).parameters:
+        options = {**options, "inference": "laplace", "num_samples": 200}
+    case = Case(case.calibrator, options)
+    p, y, w, _ = data_of(case.binary)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SamplingWarning)
+        calibrator = quietly_fit(case(), p, y, w)
+    f, at = calibrator.as_function(), points(case)
+    # What Venn-Abers returns is no credible interval.
+    if not hasattr(calibrator, "predict_interval") or isinstance(calibrator, bc.VennAbers):
+        with pytest.raises(AttributeError, match="interval needs a posterior"):
+            f.interval(at)
+        return
+    expected = calibrator.predict_interval(at, 0.8)
+    for one, other in zip(f.interval(at, 0.8), expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    with float64():
+        found = jax.jit(lambda z: f.interval(z, 0.8))(jnp.asarray(at))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(np.asarray(one), other, atol=1e-12)
+
+
+def combined() -> list[Any]:
+    return [
+        bc.OneVsRest(bc.Isotonic()),
+        bc.OneVsRest(bc.Beta()),
+        bc.compose(bc.Vector(), bc.OneVsRest(bc.Histogram())),
+        bc.Average([bc.Temperature(), bc.Dirichlet()]),
+        bc.Auto(),
+    ]
+
+
+@pytest.mark.parametrize("calibrator", combined(), ids=lambda c: type(c).__name__)
+def test_combinations_and_missing_classes(calibrator: Any) -> None:
+    p, y, _, new = data_of(binary=False)
+    for rows, labels in ((p, y), (p[y < 2], y[y < 2])):
+        own = clone(calibrator).set_params(classes=[0, 1, 2])
+        fitted = quietly_fit(own, rows, labels)
+        expected, f = fitted.predict_proba(new), fitted.as_function()
+        np.testing.assert_array_equal(f(new), expected)
+        strict = f(array_api_strict.asarray(new))
+        np.testing.assert_allclose(np.asarray(strict), expected, atol=1e-12)
+        with float64():
+            found = jax.jit(f)(jnp.asarray(new))
+        np.testing.assert_allclose(np.asarray(found), expected, atol=1e-12)
+
+
+def test_several_labels() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.01, 0.99, (200, 3))
+    y = (rng.random(p.shape) < p**1.5).astype(int)
+    for inner in (bc.Beta(), bc.Auto(), bc.Logistic(inference="laplace")):
+        fitted = bc.MultiLabel(inner).fit(p, y)
+        f = fitted.as_function()
+        with float64():
+            found = jax.jit(f)(jnp.asarray(p[:9]))
+        np.testing.assert_allclose(np.asarray(found), fitted.predict_proba(p[:9]), atol=1e-12)
+
+
+def test_logistic_regression() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(100, 4))
+    y = (x[:, 0] > rng.normal(size=100)).astype(int)
+    for options in ({}, {"coef_prior": "cauchy", "inference": "laplace", "num_samples": 200}):
+        fitted = bc.LogisticRegression(**options).fit(x, y)  # type: ignore[arg-type]
+        f = fitted.as_function()
+        with float64():
+            found = jax.jit(f)(jnp.asarray(x))
+            np.testing.assert_allclose(np.asarray(found), fitted.predict_proba(x), atol=1e-12)
+            if options:
+                ends = f.interval(jnp.asarray(x))
+                np.testing.assert_allclose(ends, fitted.predict_interval(x), atol=1e-12)
+
+
+def test_one_compilation_serves_all_fits() -> None:
+    rng = np.random.default_rng(0)
+    z, count = rng.normal(size=(200, 4)), 0
+
+    @jax.jit
+    def apply(f: bc.PredictFunction, z: jax.Array) -> jax.Array:
+        nonlocal count
+        count += 1
+        return f(z)
+
+    for _ in range(3):
+        fitted = bc.Vector(inputs="logits").fit(z, rng.integers(0, 4, 200))
+        found = apply(fitted.as_function(), jnp.asarray(z, jnp.float32))
+        np.testing.assert_allclose(np.asarray(found), fitted.predict_proba(z), atol=1e-6)
+    assert count == 1
+    other = bc.Vector(inputs="logits", inference="laplace").fit(z, rng.integers(0, 4, 200))
+    apply(other.as_function(), jnp.asarray(z, jnp.float32))
+    assert count == 2
+    leaves, structure = jax.tree.flatten(other.as_function())
+    assert len(leaves) > 0 and all(leaf.dtype.kind in "fi" for leaf in leaves)
+    np.testing.assert_array_equal(jax.tree.unflatten(structure, leaves)(z), other.predict_proba(z))
+
+
+def test_many_rows_are_calculated_in_blocks() -> None:
+    rng = np.random.default_rng(0)
+    z, y = rng.normal(size=(3000, 3)), rng.integers(0, 3, 3000)
+    fitted = bc.Vector(inputs="logits", inference="laplace").fit(z[:100], y[:100])
+    f, expected = fitted.as_function(), fitted.predict_proba(z)
+    with float64():
+        np.testing.assert_allclose(np.asarray(jax.jit(f)(jnp.asarray(z))), expected, atol=1e-12)
+    strict = f(array_api_strict.asarray(z))
+    np.testing.assert_allclose(np.asarray(strict), expected, atol=1e-12)
+
+
+def test_errors_and_values_that_are_not_numbers() -> None:
+    f = bc.Temperature(inputs="logits").fit(np.eye(3)[[0, 1, 2, 0]], [0, 1, 2, 1]).as_function()
+    for wrong in ([[1.0, 2, 3]], "text", None, 1.0):
+        with pytest.raises(TypeError, match="scores must be an array"):
+            f(wrong)
+    with pytest.raises(TypeError, match="floating"):
+        f(np.eye(3, dtype=int))
+    for shape in ((4,), (4, 2), (4, 3, 1)):
+        with pytest.raises(ValueError, match=r"shape \(m, 3\)"):
+            f(np.zeros(shape))
+    assert np.isnan(f(np.array([[np.nan, 0, 0]]))).any()
+    assert repr(f) == "PredictFunction(Temperature)"
+    with pytest.raises(NotFittedError):
+        bc.Temperature().as_function()

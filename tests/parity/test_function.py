@@ -1,0 +1,85 @@
+"""Fitted calibrators as functions of PyTorch's tensors."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bayescal as bc
+from tests.calibrators.cases import DEFAULTS, Array, Case, each
+from tests.calibrators.test_contract import data_of, fitted_of
+from tests.calibrators.test_function import combined, points
+
+pytestmark = pytest.mark.parity("torch")
+
+each_default = each(DEFAULTS)
+
+
+def both(z: Array) -> tuple[Any, Any]:
+    import torch
+
+    return torch.asarray(z), torch.asarray(z, dtype=torch.float32)
+
+
+@each_default
+def test_tensors(case: Case) -> None:
+    f, at = fitted_of(case).as_function(), points(case)
+    expected, (wide, narrow) = fitted_of(case).predict_proba(at), both(at)
+    found, single = f(wide), f(narrow)
+    assert found.dtype == wide.dtype and single.dtype == narrow.dtype
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
+    np.testing.assert_allclose(single.numpy(), expected, atol=1e-6)
+
+
+@each_default
+def test_autograd(case: Case) -> None:
+    """The gradients that JAX finds."""
+    import jax
+
+    from bayescal._core.precision import float64
+
+    f, at = fitted_of(case).as_function(), points(case)[5:9]
+    with float64():
+        expected = jax.grad(lambda z: f(z)[:, 0].sum())(jax.numpy.asarray(at))
+    rows = both(at)[0].requires_grad_(True)
+    total = f(rows)[:, 0].sum()
+    if total.requires_grad:
+        total.backward()
+    found = np.zeros_like(at) if rows.grad is None else rows.grad.numpy()
+    np.testing.assert_allclose(found, np.asarray(expected), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("calibrator", combined(), ids=lambda c: type(c).__name__)
+def test_combinations(calibrator: Any) -> None:
+    p, y, _, new = data_of(binary=False)
+    fitted = calibrator.fit(p, y)
+    f = fitted.as_function()
+    np.testing.assert_allclose(f(both(new)[0]).numpy(), fitted.predict_proba(new), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "calibrator", [bc.Temperature(), bc.Auto(), bc.OneVsRest(bc.Isotonic()), bc.Kernel()]
+)
+def test_compiled(calibrator: Any) -> None:
+    import torch
+
+    p, y, _, new = data_of(binary=False)
+    fitted = calibrator.fit(p, y)
+    with warnings.catch_warnings():
+        # PyTorch's compiler on what it meets.
+        warnings.simplefilter("ignore", UserWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)
+        apply = torch.compile(fitted.as_function(), backend="aot_eager")
+        found = apply(both(new)[1])
+    np.testing.assert_allclose(found.numpy(), fitted.predict_proba(new), atol=1e-6)
+
+
+def test_intervals() -> None:
+    p, y, _, new = data_of(binary=False)
+    fitted = bc.Dirichlet(inference="laplace").fit(p, y)
+    found = fitted.as_function().interval(both(new)[0], 0.8)
+    for one, other in zip(found, fitted.predict_interval(new, 0.8), strict=True):
+        np.testing.assert_allclose(one.numpy(), other, atol=1e-12)

@@ -66,4 +66,5 @@ def device(array: Any) -> Any:
 def search(edges: Any, values: Any, side: Literal["left", "right"] = "left") -> Any:
     """Return how many edges (k,), which ascend, are below the values (m,); right: or equal."""
     # The sum is contiguous, which PyTorch asks for.
-    return namespace(values).searchsorted(edges, values + 0.0, side=side)
+    contiguous = values if on_host(values) else values + 0.0
+    return namespace(values).searchsorted(edges, contiguous, side=side)

@@ -39,6 +39,21 @@ def sigmoid(log_odds: Any) -> Any:
     return 1 / (1 + xp.exp(-xp.clip(log_odds, -most, most)))
 
 
+def sigmoids(log_odds: Any) -> Any:
+    """Return the probabilities (..., 2) of both classes: neither is one minus the other."""
+    return namespace(log_odds).stack([sigmoid(-log_odds), sigmoid(log_odds)], axis=-1)
+
+
+def log_sigmoids(log_odds: Any) -> tuple[Any, Any]:
+    """Return the logarithms of the probabilities of both classes."""
+    if on_host(log_odds):
+        small = np.log1p(np.exp(-np.abs(log_odds)))
+        return -(np.maximum(log_odds, 0) + small), np.minimum(log_odds, 0) - small
+    xp = namespace(log_odds)
+    zero = xp.zeros_like(log_odds)
+    return -xp.logaddexp(zero, log_odds), -xp.logaddexp(zero, -log_odds)
+
+
 def log_odds(logits: Any) -> Any:
     """Return the finite difference (...,) of two logits (..., 2) of any size."""
     xp = namespace(logits)
@@ -67,8 +82,7 @@ def softmax(logits: Any) -> Any:
     xp = namespace(logits)
     if logits.shape[-1] == 2:
         # Several times faster than sums over so short an axis.
-        difference = log_odds(logits)
-        return xp.stack([sigmoid(-difference), sigmoid(difference)], axis=-1)
+        return sigmoids(log_odds(logits))
     if on_host(logits):
         small = differences(logits)
         np.exp(small, out=small)
@@ -91,12 +105,14 @@ def log_softmax(logits: Any) -> Any:
 
 def scaled_softmax(logits: Any, inverse: Any) -> Any:
     """Return softmax(inverse * logits) of logits (m, k); an inverse (s, 1, 1) gives (s, m, k)."""
-    below = differences(logits)
+    two = logits.shape[-1] == 2
+    below = log_odds(logits)[:, None] if two else differences(logits)
     most = float(namespace(below).finfo(below.dtype).max)
     # Of subnormal logits the inverse may be infinite, and zero times that is not a number.
     bounded = namespace(inverse).minimum if hasattr(inverse, "dtype") else min
     with np.errstate(over="ignore"):
-        return softmax(below * bounded(inverse, most))
+        scaled = below * bounded(inverse, most)
+    return sigmoids(scaled[..., 0]) if two else softmax(scaled)
 
 
 def normal_cdf(x: Any) -> Any:

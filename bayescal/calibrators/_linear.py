@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bayescal._core.arrays import device, matmul, namespace
+from bayescal._core.arrays import device, matmul, namespace, on_host
 from bayescal._core.numerics import scaled_softmax, softmax
 from bayescal._core.optimise import Minimum, Status
 from bayescal.calibrators._base import State
@@ -136,6 +136,9 @@ class LinearCalibrator(ParametricCalibrator):
     def _curves(self, state: State, theta: Any, scores: Any) -> Any:
         scores = bounded(scores)
         present, named = state["present"], self._describe(state, theta)
+        if on_host(scores):
+            # Class by class: NumPy takes twice as long for sums over short rows.
+            scores = np.asfortranarray(scores)
         if present.all():
             return softmax(self._logits(named, scores))
         xp = namespace(scores)

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bayescal._core.arrays import matmul, namespace
-from bayescal._core.numerics import sigmoid
+from bayescal._core.arrays import matmul
+from bayescal._core.numerics import sigmoids
 from bayescal._core.optimise import Minimum
 from bayescal.calibrators._base import State
 from bayescal.calibrators._inputs import bounded
@@ -83,8 +83,7 @@ class LogOddsCalibrator(ParametricCalibrator):
 
     def _curves(self, state: State, theta: Any, scores: Any) -> Any:
         line = matmul(theta, self._columns(state, bounded(scores)))
-        # Neither is one minus the other: both are right where they are tiny.
-        return namespace(line).stack([sigmoid(-line), sigmoid(line)], axis=-1)
+        return sigmoids(line)
 
     def _minimize(
         self, columns: np.ndarray, y: np.ndarray, weights: np.ndarray, penalty: np.ndarray

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,13 +12,13 @@ import numpy as np
 from bayescal._core.arrays import namespace, on_host, wide
 from bayescal._core.blocks import even_block, slices
 
-#: Numbers held at once: on a processor, and elsewhere.
-_BLOCK, _LARGE_BLOCK = 1 << 20, 1 << 26
+#: Numbers held at once: by fits; by predictions on a processor, near its cache, and elsewhere.
+_FIT_BLOCK, _BLOCK, _LARGE_BLOCK = 1 << 20, 1 << 18, 1 << 26
 
 
 def row_blocks(m: int, width: int) -> list[slice]:
     """Return slices of m rows of so many numbers each, of about a million numbers."""
-    return slices(m, max(1, _BLOCK // width))
+    return slices(m, max(1, _FIT_BLOCK // width))
 
 
 def map_rows(function: Callable[[Any], Any], rows: Any, width: int) -> Any:
@@ -28,8 +29,10 @@ def map_rows(function: Callable[[Any], Any], rows: Any, width: int) -> Any:
     """
     m = rows.shape[0]
     size = max(1, _block_size(rows) // max(1, width))
-    # A program may be made for any number of rows.
-    if not isinstance(m, int) or m <= size:
+    # Compiled programs need no blocks where little more is held than the rows. A program may be
+    # made for any number of rows.
+    little = not on_host(rows) and width <= 2 * math.prod(rows.shape[1:])
+    if little or not isinstance(m, int) or m <= size:
         return function(wide(rows))
     if isinstance(rows, jax.Array):
         xp = namespace(rows)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from bayescal._core.arrays import namespace
+from bayescal._core.numerics import log_sigmoids
 from bayescal._core.checks import check_choice
 from bayescal.calibrators._base import State
 from bayescal.calibrators._log_odds import LogOddsCalibrator
@@ -70,12 +71,11 @@ class Beta(LogOddsCalibrator):
         if self.parameters == 1:
             return scores[None, :]
         # ln p and -ln(1 - p) from log odds: neither is ever one minus the other.
-        zero = xp.zeros_like(scores)
-        logs = -xp.logaddexp(zero, -scores), xp.logaddexp(zero, scores)
+        zero, one = log_sigmoids(scores)
         if self.parameters == 2:
             half = math.log(2)
-            return xp.stack([logs[0] + half, logs[1] - half])
-        return xp.stack([xp.ones_like(scores), *logs])
+            return xp.stack([one + half, -zero - half])
+        return xp.stack([xp.ones_like(scores), one, -zero])
 
     def _positive(self, p: int) -> np.ndarray:
         return np.arange(p) >= p - min(p, 2)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from bayescal._core.arrays import namespace, search
+from bayescal._core.arrays import namespace, on_host, search
 from bayescal._core.binning import equal_mass_cuts, equal_width_cell
 from bayescal._core.checks import check_choice, check_count
 from bayescal.calibrators._base import Calibrator, State, two_columns
@@ -49,7 +49,7 @@ class Histogram(Calibrator):
     The state is ``edges`` (k - 1,), the borders between bins, ``values`` (k,) and ``bin_weights``
     (k,), the weight in each bin, zero where ``values`` is the center. Fitting n rows to bins of
     equal width takes O(n); of equal mass O(n log n) comparisons at most, and O(n) where scores
-    are spread out. Predicting takes O(log k) for each score.
+    are spread out. Predicting takes O(log k) at most for each score.
 
     References
     ----------
@@ -112,5 +112,8 @@ class Histogram(Calibrator):
         }
 
     def _apply(self, state: State, scores: Any) -> Any:
-        place = search(state["edges"], scores)
+        if on_host(scores) and self.binning == "equal_width":
+            place = equal_width_cell(scores, self.bins, np)
+        else:
+            place = search(state["edges"], scores)
         return two_columns(namespace(scores).take(state["values"], place, axis=0))

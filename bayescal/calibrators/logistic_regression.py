@@ -11,10 +11,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bayescal._core.arrays import ArrayLike, matmul, namespace
+from bayescal._core.arrays import ArrayLike, matmul
 from bayescal._core.checks import as_numpy, check_choice, check_level, check_unmasked
 from bayescal._core.keys import seed_of
-from bayescal._core.numerics import sigmoid
+from bayescal._core.numerics import sigmoids
 from bayescal._core.optimise import Status
 from bayescal.calibrators._base import State, keep_status
 from bayescal.calibrators._function import PredictFunction, needed
@@ -268,7 +268,7 @@ class LogisticRegression(WithPosterior, ClassifierMixin, BaseEstimator):
 
     def _curves(self, state: State, theta: Any, scores: Any) -> Any:
         line = theta[:, :1] + matmul(theta[:, 1:], scores.T)
-        return namespace(line).stack([sigmoid(-line), sigmoid(line)], axis=-1)
+        return sigmoids(line)
 
     def _width(self, state: State, scores: Any) -> int:
         return 2

@@ -97,11 +97,6 @@ class OneVsRest(Calibrator):
             for name, value in self._one._precompute(own).items()
         }
 
-    def _width(self, state: State, scores: Any) -> int:
-        one = self._one
-        widths = [one._width(own, scores[:, 0]) for own in _by_class(state).values()]
-        return max(scores.shape[1], *widths)
-
     def _apply(self, state: State, scores: Any) -> Any:
         xp, parts = namespace(scores), _by_class(state)
         probs = xp.exp(scores)
@@ -112,7 +107,8 @@ class OneVsRest(Calibrator):
             if own is None:
                 columns.append(probs[:, j] * state["missing_factor"][j])
             else:
-                columns.append(self._one._apply(own, self._against_others(scores, j))[:, 1])
+                at = self._against_others(scores, j)
+                columns.append(self._one._apply_in_blocks(own, at)[:, 1])
         found = xp.stack(columns, axis=1)
         total = xp.sum(found, axis=1, keepdims=True)
         return xp.where(total > 0, found / xp.where(total > 0, total, 1.0), probs)

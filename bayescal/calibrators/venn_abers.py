@@ -114,7 +114,11 @@ class VennAbers(Calibrator):
         """Return p_0 and p_1 (m,); the former is less than the latter."""
         xp, thresholds = namespace(scores), state["thresholds"]
         # A score at a threshold is below or above it, whichever class it is added to.
-        below, up_to = search(thresholds, scores), search(thresholds, scores, "right")
+        below = up_to = search(thresholds, scores)
+        last = thresholds.shape[0] - 1
+        if last >= 0:
+            nearest = xp.take(thresholds, xp.clip(below, 0, last), axis=0)
+            up_to = xp.where(nearest == scores, below + 1, below)
         return xp.take(state["lower"], up_to, axis=0), xp.take(state["upper"], below, axis=0)
 
     @staticmethod

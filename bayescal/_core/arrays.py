@@ -63,6 +63,14 @@ def device(array: Any) -> Any:
     return None if isinstance(array, jax.Array) else array_api_compat.device(array)
 
 
+def take_in_rows(values: Any, places: Any) -> Any:
+    """Return, of each row of values (m, k), those at places (m, j)."""
+    if array_api_compat.is_torch_array(values):
+        # Its take_along_dim cannot be exported for any number of rows.
+        return values.gather(1, places)
+    return namespace(values).take_along_axis(values, places, axis=1)
+
+
 def search(edges: Any, values: Any, side: Literal["left", "right"] = "left") -> Any:
     """Return how many edges (k,), which ascend, are below the values (m,); right: or equal."""
     # The sum is contiguous, which PyTorch asks for.

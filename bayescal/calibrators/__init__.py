@@ -1,6 +1,7 @@
 """Calibrators, one file for each method; imported with scikit-learn when one is first used."""
 
 from bayescal.calibrators._base import Calibrator as Calibrator
+from bayescal.calibrators._export import export as export
 from bayescal.calibrators._files import load as load
 from bayescal.calibrators._files import save as save
 from bayescal.calibrators._function import PredictFunction as PredictFunction

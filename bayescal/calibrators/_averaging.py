@@ -175,8 +175,7 @@ def make_columns(basis: Basis, z: Any, xp: Any = np) -> tuple[Any, Any]:
     held = xp.maximum(xp.minimum(offset, basis.inducing[:, -1:]), basis.inducing[:, :1])
     kernel = _matern(basis.inducing[:, None, :, None] - held[:, None, None, :], basis.length, xp)
     plain = xp.stack([one, -zero, xp.ones_like(one)], axis=1)[:, None, ...]
-    plain = xp.broadcast_to(plain, (*kernel.shape[:2], PLAIN, z.shape[0]))
-    return offset, xp.concat([plain, kernel], axis=2)
+    return offset, xp.concat([plain + xp.zeros_like(kernel[:, :, :1, :]), kernel], axis=2)
 
 
 def _shapes(basis: Basis, z: Any, xp: Any) -> tuple[Any, Any]:

@@ -48,7 +48,7 @@ class PredictFunction:
     """
 
     def __init__(self, owner: Any, state: Tree, columns: int) -> None:
-        self._owner, self._columns = owner, columns
+        self._owner, self.columns = owner, columns
         self._arrays, self._constants = _split(state)
         self._copies: dict[Hashable, Tree] = {}
 
@@ -108,8 +108,8 @@ class PredictFunction:
         if not xp.isdtype(scores.dtype, "real floating"):
             raise TypeError(f"scores must be of floating type, got {scores.dtype}")
         shape = tuple(scores.shape)
-        if shape[1:] != (self._columns,) and not (len(shape) == 1 and self._columns == 1):
-            wanted = "(m,) or (m, 1)" if self._columns == 1 else f"(m, {self._columns})"
+        if shape[1:] != (self.columns,) and not (len(shape) == 1 and self.columns == 1):
+            wanted = "(m,) or (m, 1)" if self.columns == 1 else f"(m, {self.columns})"
             raise ValueError(f"scores must have shape {wanted} as at the fit, got {shape}")
         given = scores.dtype
         if on_host(scores):
@@ -157,12 +157,12 @@ class _Static:
 
 
 def _flatten(f: PredictFunction) -> tuple[tuple[Tree], _Static]:
-    return (f._arrays,), _Static(f._owner, f._constants, f._columns)
+    return (f._arrays,), _Static(f._owner, f._constants, f.columns)
 
 
 def _unflatten(static: _Static, children: tuple[Tree]) -> PredictFunction:
     f = object.__new__(PredictFunction)
-    f._owner, f._columns = static.owner, static.columns
+    f._owner, f.columns = static.owner, static.columns
     (f._arrays,), f._constants, f._copies = children, static.constants, {}
     return f
 

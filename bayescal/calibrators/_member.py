@@ -172,7 +172,7 @@ def member_logits(member: Member, theta: Any, x: Any, basis: Any) -> Any:
 
     For arrays of any library.
     """
-    xp, probs, k = namespace(x), namespace(x).exp(x), x.shape[-1]
+    xp, probs, k = namespace(x), namespace(x).exp(x), basis.shape[0]
     rank = basis.shape[1] if member.directions is not None else 0
     features = [] if member.probability is None else [_PROBABILITY * probs]
     features.append(xp.ones_like(x[..., :1]))
@@ -189,4 +189,4 @@ def member_logits(member: Member, theta: Any, x: Any, basis: Any) -> Any:
         parts = [most - 0.5, entropy - 0.3, most - second - 0.5, most**2 - 0.3]
         shared = xp.stack(parts, axis=-1)
     design = Design(x, x[..., 0], x[..., 0], xp.concat(features, axis=-1), x, shared)
-    return x + change(design, theta)
+    return x + change(design, theta, member.sizes(k, basis.shape[1]))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import matmul, namespace
+from bayescal._core.arrays import matmul, namespace, take_in_rows
 from bayescal._core.blocks import slices
 
 #: Closenesses held at once: 32 MiB.
@@ -89,12 +89,12 @@ def sorted_means(index: Index, queries: Any, number: Any) -> Any:
     xp, m, number = namespace(queries), index.weights.shape[0], float(number)
     closeness = matmul(queries, index.keys) + index.bias
     order = xp.argsort(-closeness, axis=1)
-    near = xp.take_along_axis(closeness, order, axis=1)
+    near = take_in_rows(closeness, order)
     flat = xp.take(index.weights, xp.reshape(order, (-1,)), axis=0)
-    total = xp.cumulative_sum(xp.reshape(flat, order.shape), axis=1)
+    total = xp.cumulative_sum(xp.reshape(flat, (-1, m)), axis=1)
     lacking = xp.astype(total < number * (1 - _ENOUGH), order.dtype)
     short = xp.clip(xp.sum(lacking, axis=1, keepdims=True), 0, m - 1)
-    border = xp.take_along_axis(near, xp.astype(short, order.dtype), axis=1)
+    border = take_in_rows(near, xp.astype(short, order.dtype))
     tie = 64 * float(xp.finfo(near.dtype).eps) * (xp.abs(border) + index.scale)
     nearer, zero = closeness > border + tie, xp.zeros_like(closeness)
     inside = xp.where(nearer, index.weights, zero)

@@ -206,7 +206,7 @@ class AveragedBeta(Calibrator):
     def _apply(self, state: State, scores: Any) -> Any:
         xp, (line, _) = namespace(scores), self._lines(state, scores)
         share = xp.reshape(state["cell_weights"], (-1,))
-        return two_columns(matmul(share, xp.reshape(sigmoid(line), (-1, scores.shape[0]))))
+        return two_columns(matmul(share, xp.reshape(sigmoid(line), (share.shape[0], -1))))
 
     def predict_interval(self, scores: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Return central credible intervals of the calibrated probability of the second class.

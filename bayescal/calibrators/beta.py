@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from bayescal._core.arrays import namespace
-from bayescal._core.numerics import log_sigmoids
 from bayescal._core.checks import check_choice
+from bayescal._core.numerics import log_sigmoids
 from bayescal.calibrators._base import State
 from bayescal.calibrators._log_odds import LogOddsCalibrator
 

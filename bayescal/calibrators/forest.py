@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import device, namespace, on_host
+from bayescal._core.arrays import device, namespace, on_host, take_in_rows
 from bayescal._core.blocks import slices
 from bayescal._core.checks import check_count
 from bayescal.calibrators import _trees
@@ -157,20 +157,21 @@ class Forest(NeighborhoodCalibrator):
 
     def _apply(self, state: State, scores: Any) -> Any:
         xp, parts = namespace(scores), [state[n] for n in ("feature", "threshold", "left", "place")]
-        (count, nodes), (m, k) = parts[0].shape, scores.shape
+        (count, nodes), k = parts[0].shape, scores.shape[1]
         feature, threshold, left, place = (xp.reshape(part, (-1,)) for part in parts)
         base = xp.arange(count, device=device(scores)) * nodes
-        here = xp.reshape(xp.broadcast_to(base, (m, count)), (-1,))
+        here = xp.reshape(xp.astype(xp.zeros_like(scores[:, :1]), base.dtype) + base, (-1,))
         root = here
         for _ in range(int(state["depth"])):
-            column = xp.reshape(xp.take(feature, here, axis=0), (m, count))
-            value = xp.take_along_axis(scores, xp.astype(column, base.dtype), axis=1)
+            column = xp.reshape(xp.take(feature, here, axis=0), (-1, count))
+            value = take_in_rows(scores, xp.astype(column, base.dtype))
             right = xp.reshape(value, (-1,)) >= xp.take(threshold, here, axis=0)
             child = xp.astype(xp.take(left, here, axis=0), base.dtype)
             here = xp.where(child > 0, root + child + xp.astype(right, base.dtype), here)
         values = xp.reshape(state["leaf_values"], (-1, k))
-        means = xp.take(values, xp.take(place, here, axis=0), axis=0)
-        averages = xp.mean(xp.reshape(means, (m, count, k)), axis=1)
+        leaf = xp.astype(xp.take(place, here, axis=0), base.dtype)
+        means = xp.take(values, leaf, axis=0)
+        averages = xp.mean(xp.reshape(means, (-1, count, k)), axis=1)
         return self._calibrated(scores, averages, state["crop"])
 
     def _apply_in_blocks(self, state: State, scores: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from bayescal._core.arrays import namespace
+from bayescal._core.arrays import namespace, take_in_rows
 from bayescal._core.checks import check_choice, check_count
 from bayescal._core.folds import content_folds, score_keys
 from bayescal._core.optimise import Status
@@ -173,12 +173,12 @@ class OrderPreserving(Calibrator):
     def _apply(self, state: State, scores: Any) -> Any:
         xp, z = namespace(scores), bounded(scores)
         order = xp.argsort(-z, axis=1, stable=True)
-        descending = xp.take_along_axis(z, order, axis=1)
+        descending = take_in_rows(z, order)
         steps = descending[:, :-1] - descending[:, 1:]
         if self.family == "diagonal":
             knots, values = state["knots"], state["values"]
             flat = xp.reshape(descending, (-1,))
-            inside = xp.reshape(interpolate(flat, knots, values), descending.shape)
+            inside = xp.reshape(interpolate(flat, knots, values), (-1, scores.shape[1]))
             beyond = descending - xp.clip(descending, knots[0], knots[-1])
             calibrated = inside + state["slope"] * beyond
             falls = calibrated[:, :-1] - calibrated[:, 1:]
@@ -190,9 +190,7 @@ class OrderPreserving(Calibrator):
         # Rounding may not disturb the order, nor what is equal.
         falls = xp.where(steps > 0, xp.maximum(falls, 0.0), 0.0)
         below = [_fallen(own) for own in (falls, steps)]
-        return xp.take_along_axis(
-            softmax_below(*below), xp.argsort(order, axis=1, stable=True), axis=1
-        )
+        return take_in_rows(softmax_below(*below), xp.argsort(order, axis=1, stable=True))
 
 
 def _nets(sizes: tuple[tuple[int, int], ...], weights: np.ndarray, folds: np.ndarray) -> Nets:

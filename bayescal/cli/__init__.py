@@ -1,4 +1,4 @@
-"""The command line: ``bayescal demo``, ``fit``, ``apply``, ``predict``, ``evaluate``.
+"""The command line: ``bayescal demo``, ``fit``, ``apply``, ``export``, ``predict``, ``evaluate``.
 
 Input errors end with one line on standard error and exit code 2.
 """
@@ -79,6 +79,7 @@ def _start(
 app.command("demo")(_demo.demo)
 app.command("fit")(_calibrate.fit_file)
 app.command("apply")(_calibrate.apply_file)
+app.command("export")(_calibrate.export_file)
 app.command("predict")(_predict.predict)
 app.command("evaluate")(_evaluate.evaluate_file)
 

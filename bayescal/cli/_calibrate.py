@@ -1,11 +1,11 @@
-"""``bayescal fit`` and ``bayescal apply``: learn a calibration from one file, use it on others."""
+"""``bayescal fit``, ``apply`` and ``export``: learn a calibration from one file, use it on others."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import numpy as np
 import typer
@@ -105,6 +105,24 @@ def apply_file(
         probs = fitted.predict_proba(_read(table, names))
     write_table(out, [*table.header, *added], append_columns(table, probs))
     say(f"{len(table.rows):,} rows with columns {enumerate_names(added)}")
+
+
+def export_file(
+    calibrator: Annotated[Path, typer.Argument(help="Written by fit.", show_default=False)],
+    out: Annotated[
+        Path,
+        typer.Argument(help="File to write: .onnx, .stablehlo or .pt2.", show_default=False),
+    ],
+    *,
+    dtype: Annotated[
+        str, typer.Option(help="Of scores and probabilities: float32 or float64.")
+    ] = "float32",
+) -> None:
+    """Write a calibrator as a program that runs without bayescal."""
+    check_target(out)
+    with library_call():
+        bc.export(bc.load(calibrator), out, dtype=cast(Any, dtype))
+    say(f"written: {out}")
 
 
 def _read(table: Table, names: Sequence[str]) -> np.ndarray:

@@ -37,7 +37,7 @@ def library_call() -> Iterator[None]:
         warnings.showwarning = show
         try:
             yield
-        except (OSError, TypeError, ValueError) as error:
+        except (ImportError, OSError, TypeError, ValueError) as error:
             raise CommandError(str(error)) from error
 
 

@@ -107,9 +107,12 @@ def apart(own: ArrayT, sizes: Sizes, shared: ArrayT | None = None) -> Parameters
     return Parameters(own[:, :m], own[:, m] if d else none, none if shared is None else shared)
 
 
-def change(design: Design[ArrayT], theta: ArrayT) -> ArrayT:
-    """Return what parameters (..., p) add to the logits: (..., n, k)."""
-    parts = split(theta, design.sizes)
+def change(design: Design[ArrayT], theta: ArrayT, sizes: Sizes | None = None) -> ArrayT:
+    """Return what parameters (..., p) add to the logits: (..., n, k).
+
+    Sizes are given where arrays do not know theirs before they are calculated.
+    """
+    parts = split(theta, design.sizes if sizes is None else sizes)
     turned = namespace(theta).matrix_transpose(parts.matrix)
     added = matmul(design.features, turned)
     if design.x is not None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import sys
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from scipy.special import expit, softmax
@@ -54,6 +56,22 @@ def test_two_classes(binary: tuple[Path, Array, Array], tmp_path: Path) -> None:
     assert list(found[0]) == ["id", "p", "calibrated_no", "calibrated_yes"]
     probs = [[float(row["calibrated_no"]), float(row["calibrated_yes"])] for row in found]
     np.testing.assert_allclose(probs, expected.predict_proba([0.1, 0.5, 0.9]), rtol=1e-12)
+
+
+def test_programs(
+    binary: tuple[Path, Array, Array], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, program = tmp_path / "beta.safetensors", tmp_path / "beta.stablehlo"
+    bc.save(bc.Beta().fit(*binary[1:]), model)
+    result = CliRunner().invoke(app, ["export", str(model), str(program)])
+    assert result.exit_code == 0, result.stderr
+    at = np.array([[0.1], [0.5], [0.9]], np.float32)
+    found = jax.export.deserialize(bytearray(program.read_bytes())).call(at)
+    np.testing.assert_allclose(np.asarray(found), bc.load(model).predict_proba(at), atol=1e-6)
+    check_error(["export", str(model), str(tmp_path / "beta.txt")], "path must end in")
+    check_error(["export", str(model), str(program), "--dtype", "int8"], "dtype must be")
+    monkeypatch.setitem(sys.modules, "ndonnx", None)
+    check_error(["export", str(model), str(tmp_path / "beta.onnx")], "needs a library")
 
 
 def test_several_classes_go_by_name(tmp_path: Path) -> None:

@@ -96,7 +96,9 @@ def entries() -> list[Entry]:
             task = f"{name} {n:,} x {k}, {library}"
             module = "torch" if library == "PyTorch" else "jax"
             found.append(Entry(task, "bayescal", "", (n, k), module, setup(name, library, True)))
-            found.append(Entry(task, library, "by hand", (n, k), module, setup(name, library, False)))
+            found.append(
+                Entry(task, library, "by hand", (n, k), module, setup(name, library, False))
+            )
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import array_api_compat
@@ -41,6 +42,11 @@ def _torch() -> Any:
     return array_api_compat.torch
 
 
+def torch_of(array: Any) -> Any:
+    """Return PyTorch, if the array is its: it has some functions that the standard lacks."""
+    return sys.modules["torch"] if array_api_compat.is_torch_array(array) else None
+
+
 def on_host(array: Any) -> bool:
     """Return whether an array is NumPy's, whose calculations are all in float64."""
     return isinstance(array, _NUMPY)
@@ -65,7 +71,7 @@ def device(array: Any) -> Any:
 
 def take_in_rows(values: Any, places: Any) -> Any:
     """Return, of each row of values (m, k), those at places (m, j)."""
-    if array_api_compat.is_torch_array(values):
+    if torch_of(values):
         # Its take_along_dim cannot be exported for any number of rows.
         return values.gather(1, places)
     return namespace(values).take_along_axis(values, places, axis=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -11,7 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.arrays import namespace, on_host, wide
+from bayescal._core.arrays import namespace, on_host, torch_of, wide
+
+_MOST = float(np.finfo(float).max)
 
 
 def two_class_probabilities(
@@ -33,6 +36,8 @@ def sigmoid(log_odds: Any) -> Any:
     if on_host(log_odds):
         small = np.exp(-np.abs(log_odds))
         return np.where(log_odds >= 0, 1.0, small) / (1 + small)
+    if torch := torch_of(log_odds):
+        return torch.sigmoid(log_odds)
     xp = namespace(log_odds)
     # One expression, as the derivative of two would be wrong where they meet.
     most = math.log(float(xp.finfo(log_odds.dtype).max))
@@ -49,6 +54,9 @@ def log_sigmoids(log_odds: Any) -> tuple[Any, Any]:
     if on_host(log_odds):
         small = np.log1p(np.exp(-np.abs(log_odds)))
         return -(np.maximum(log_odds, 0) + small), np.minimum(log_odds, 0) - small
+    if torch := torch_of(log_odds):
+        log_sigmoid = torch.nn.functional.logsigmoid
+        return log_sigmoid(-log_odds), log_sigmoid(log_odds)
     xp = namespace(log_odds)
     zero = xp.zeros_like(log_odds)
     return -xp.logaddexp(zero, log_odds), -xp.logaddexp(zero, -log_odds)
@@ -57,43 +65,49 @@ def log_sigmoids(log_odds: Any) -> tuple[Any, Any]:
 def log_odds(logits: Any) -> Any:
     """Return the finite difference (...,) of two logits (..., 2) of any size."""
     xp = namespace(logits)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore") if on_host(logits) else nullcontext():
         difference = wide(logits[..., 1]) - wide(logits[..., 0])
     most = float(xp.finfo(difference.dtype).max)
     return xp.clip(difference, -most, most)
 
 
-def differences(logits: Any, lowest: float = -float(np.finfo(float).max)) -> Any:
-    """Return logits (..., k) of any size less the greatest of their row: finite.
+def differences(logits: Any, lowest: float | None = None) -> Any:
+    """Return logits (..., k) of any size less the greatest of their row.
 
-    Differences come first, which huge logits would lose, or make infinite. NumPy's are in float64.
+    Differences come first, which huge logits would lose, or make infinite. NumPy's are finite, in
+    float64.
     """
     if on_host(logits):
         with np.errstate(over="ignore"):
             below = np.subtract(logits, logits.max(axis=-1, keepdims=True), dtype=float)
-        return np.maximum(below, lowest, out=below)
+        return np.maximum(below, -_MOST if lowest is None else lowest, out=below)
     xp = namespace(logits)
-    lowest = max(lowest, float(xp.finfo(logits.dtype).min))
-    return xp.maximum(logits - xp.max(logits, axis=-1, keepdims=True), lowest)
+    below = logits - xp.max(logits, axis=-1, keepdims=True)
+    return below if lowest is None else xp.maximum(below, lowest)
 
 
 def softmax(logits: Any) -> Any:
     """Return probabilities (..., k) of logits (..., k) of any library; NumPy's in float64."""
-    xp = namespace(logits)
     if logits.shape[-1] == 2:
         # Several times faster than sums over so short an axis.
         return sigmoids(log_odds(logits))
-    if on_host(logits):
-        small = differences(logits)
-        np.exp(small, out=small)
-        small /= small.sum(axis=-1, keepdims=True)
-        return small
-    small = xp.exp(differences(logits))
-    return small / xp.sum(small, axis=-1, keepdims=True)
+    if torch := torch_of(logits):
+        return torch.softmax(logits, -1)
+    return _shares(differences(logits))
+
+
+def _shares(below: Any) -> Any:
+    """Return the same of logits whose greatest is zero; NumPy's array is overwritten."""
+    xp, host = namespace(below), on_host(below)
+    small = np.exp(below, out=below) if host else xp.exp(below)
+    total = xp.sum(small, axis=-1, keepdims=True)
+    return np.divide(small, total, out=small) if host else small / total
 
 
 def log_softmax(logits: Any) -> Any:
     """Return logarithms (..., k) of the probabilities of logits (..., k); NumPy's in float64."""
+    if torch := torch_of(logits):
+        return torch.log_softmax(logits, -1)
     below = differences(logits)
     xp = namespace(logits)
     total = xp.log(xp.sum(xp.exp(below), axis=-1, keepdims=True))
@@ -104,23 +118,28 @@ def log_softmax(logits: Any) -> Any:
 
 
 def scaled_softmax(logits: Any, inverse: Any) -> Any:
-    """Return softmax(inverse * logits) of logits (m, k); an inverse (s, 1, 1) gives (s, m, k)."""
-    two = logits.shape[-1] == 2
-    below = log_odds(logits)[:, None] if two else differences(logits)
-    most = float(namespace(below).finfo(below.dtype).max)
+    """Return softmax(inverse * logits) of logits (m, k), for an inverse that is not negative.
+
+    An inverse (s, 1, 1) gives (s, m, k).
+    """
+    xp, two, torch = namespace(logits), logits.shape[-1] == 2, torch_of(logits)
+    below = log_odds(logits)[:, None] if two else logits if torch else differences(logits)
+    most = float(xp.finfo(below.dtype).max)
     # Of subnormal logits the inverse may be infinite, and zero times that is not a number.
     bounded = namespace(inverse).minimum if hasattr(inverse, "dtype") else min
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore") if on_host(below) else nullcontext():
         scaled = below * bounded(inverse, most)
-    return sigmoids(scaled[..., 0]) if two else softmax(scaled)
+    if two:
+        return sigmoids(scaled[..., 0])
+    return torch.softmax(scaled, -1) if torch else _shares(scaled)
 
 
 def normal_cdf(x: Any) -> Any:
     """Return the standard normal distribution function, which the array API standard lacks."""
     if isinstance(x, jax.Array):
         return jax.scipy.special.ndtr(x)
-    if array_api_compat.is_torch_array(x):
-        return import_module("torch").special.ndtr(x)
+    if torch := torch_of(x):
+        return torch.special.ndtr(x)
     if array_api_compat.is_cupy_array(x):
         return import_module("cupyx.scipy.special").ndtr(x)
     from scipy.special import ndtr

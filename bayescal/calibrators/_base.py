@@ -18,7 +18,7 @@ from bayescal._core.arrays import ArrayLike, namespace
 from bayescal._core.checks import as_numpy, check_choice, column_names, in_order
 from bayescal._core.keys import seed_of
 from bayescal._core.optimise import Status
-from bayescal.calibrators._function import PredictFunction, needed
+from bayescal.calibrators._function import PredictFunction, Tree, needed
 from bayescal.calibrators._inputs import INPUTS, Domain, Inputs, convert, transform, widen
 from bayescal.calibrators._labels import frames_to_caller, read_rows
 from bayescal.calibrators._posterior import map_rows
@@ -224,12 +224,12 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         See :class:`PredictFunction`.
         """
         check_is_fitted(self)
-        return PredictFunction(*self._as_parts(), self.n_features_in_)
+        return PredictFunction(*self._as_parts(), vars(self)["n_features_in_"])
 
-    def _as_parts(self) -> tuple[Any, State]:
+    def _as_parts(self) -> tuple[Any, Tree]:
         """Return the calibrator without what it learned, and what it learned."""
-        bare = clone(self).set_params(classes=None)
-        return bare, needed(self._precompute(self.state_))
+        bare: Any = clone(self)
+        return bare.set_params(classes=None), needed(self._precompute(self.state_))
 
     def _map(self, state: State, scores: Any) -> Any:
         """Return probabilities at scores of any library, as users give them."""

@@ -49,7 +49,7 @@ class Combination(MetaEstimatorMixin, BaseEstimator, ABC):
         See :class:`PredictFunction`.
         """
         check_is_fitted(self)
-        return PredictFunction(*self._as_parts(), self.n_features_in_)
+        return PredictFunction(*self._as_parts(), vars(self)["n_features_in_"])
 
     def _as_parts(self) -> tuple[Any, State]:
         """Return the calibrators without what they learned, and what they learned, by place."""

@@ -20,7 +20,14 @@ from bayescal.calibrators._function import PredictFunction
 __all__ = ["export"]
 
 #: What following a calculation may raise where a format has no such operation.
-_INEXPRESSIBLE = (AttributeError, LookupError, NotImplementedError, RuntimeError, TypeError, ValueError)
+_INEXPRESSIBLE = (
+    AttributeError,
+    LookupError,
+    NotImplementedError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 
 
 def export(
@@ -90,7 +97,7 @@ def export(
 
 
 def _onnx(f: PredictFunction, calibrator: Any, dtype: str) -> bytes:
-    import ndonnx
+    import ndonnx  # pyright: ignore[reportMissingImports]
 
     scores = ndonnx.argument(shape=("m", f.columns), dtype=getattr(ndonnx, dtype))
     model = ndonnx.build({"scores": scores}, {"probabilities": f(scores)})
@@ -116,7 +123,7 @@ def _stablehlo(f: PredictFunction, calibrator: Any, dtype: str) -> bytes:
 
 
 def _torch(f: PredictFunction, calibrator: Any, dtype: str) -> bytes:
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     kind = getattr(torch, dtype)
     leaves, structure = jax.tree.flatten(f)

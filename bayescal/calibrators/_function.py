@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from bayescal._core.arrays import namespace, on_host
 from bayescal._core.checks import check_level
@@ -227,7 +228,7 @@ def _move(own: Any, xp: Any, dtype: Any, device: Any) -> Any:
 
 
 def _traced(arrays: Tree) -> bool:
-    return any(isinstance(own, jax.core.Tracer) for own in jax.tree.leaves(arrays))
+    return any(isinstance(own, Tracer) for own in jax.tree.leaves(arrays))
 
 
 def needed(state: Tree) -> Tree:

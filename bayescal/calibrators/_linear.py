@@ -134,11 +134,10 @@ class LinearCalibrator(ParametricCalibrator):
         return sample(design, penalty, state["theta"], self.inference, self.num_samples, seed)
 
     def _curves(self, state: State, theta: Any, scores: Any) -> Any:
-        scores = bounded(scores)
         present, named = state["present"], self._describe(state, theta)
         if on_host(scores):
             # Class by class: NumPy takes twice as long for sums over short rows.
-            scores = np.asfortranarray(scores)
+            scores = np.asfortranarray(bounded(scores))
         if present.all():
             return softmax(self._logits(named, scores))
         xp = namespace(scores)

@@ -32,7 +32,7 @@ class WithPosterior(ABC):
 
     @abstractmethod
     def _curves(self, state: State, theta: Any, scores: Any) -> Any:
-        """Return probabilities (s, m, k) by each of the parameters (s, p)."""
+        """Return probabilities (..., m, k) by each of the parameters (..., p)."""
 
     @abstractmethod
     def _describe(self, state: State, theta: Any) -> State:
@@ -126,7 +126,7 @@ class ParametricCalibrator(Calibrator, WithPosterior):
 
     def _best(self, state: State, scores: Any) -> Any:
         """Return the probabilities (m, k) of the parameters that fit best."""
-        return self._curves(state, state["theta"][None, :], scores)[0, ...]
+        return self._curves(state, state["theta"], scores)
 
     def _has_ends(self, state: State) -> bool:
         return "theta_draws" in state

@@ -63,7 +63,7 @@ def ends_of_draws(curves: Any, level: float) -> Any:
     xp = namespace(curves)
     tails = (1 - level) / 2, (1 + level) / 2
     if on_host(curves):
-        return np.stack(np.quantile(curves, tails, axis=0), axis=1)
+        return np.moveaxis(np.quantile(curves, tails, axis=0), 0, 1)
     ordered, count = xp.sort(curves, axis=0), curves.shape[0]
     ends = []
     for tail in tails:

@@ -82,6 +82,6 @@ class EnsembleTemperature(ParametricCalibrator):
         return sample_mixture(scores, y, weights, start, self.inference, self.num_samples, seed)
 
     def _curves(self, state: State, theta: Any, scores: Any) -> Any:
-        inverse, scaled, same, uniform = (theta[:, i, None, None] for i in range(4))
+        inverse, scaled, same, uniform = (theta[..., i, None, None] for i in range(4))
         given, k = scaled_softmax(scores, 1.0), scores.shape[1]
         return scaled * scaled_softmax(scores, inverse) + same * given + uniform / k

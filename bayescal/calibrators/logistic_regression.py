@@ -252,13 +252,14 @@ class LogisticRegression(WithPosterior, ClassifierMixin, BaseEstimator):
             Of features (m, d).
         """
         check_is_fitted(self)
-        bare = clone(self).set_params(classes=None, coef_prior=None)
-        return PredictFunction(bare, needed(self.state_), self.n_features_in_)
+        bare: Any = clone(self)
+        bare.set_params(classes=None, coef_prior=None)
+        return PredictFunction(bare, needed(self.state_), vars(self)["n_features_in_"])
 
     def _map(self, state: State, features: Any) -> Any:
         if "theta_draws" in state:
             return self._mean(state, features)
-        return self._curves(state, state["theta"][None, :], features)[0, ...]
+        return self._curves(state, state["theta"], features)
 
     def _has_ends(self, state: State) -> bool:
         return "theta_draws" in state
@@ -267,7 +268,7 @@ class LogisticRegression(WithPosterior, ClassifierMixin, BaseEstimator):
         return self._ends(state, features, level)[:, :, 1]
 
     def _curves(self, state: State, theta: Any, scores: Any) -> Any:
-        line = theta[:, :1] + matmul(theta[:, 1:], scores.T)
+        line = theta[..., :1] + matmul(theta[..., 1:], scores.T)
         return sigmoids(line)
 
     def _width(self, state: State, scores: Any) -> int:

@@ -141,8 +141,8 @@ class Spline(LogOddsCalibrator):
         return state["strength"] * state["roughness"]
 
     def _columns(self, state: State, scores: Any) -> Any:
-        parts = (state[name] for name in ("knots", "functions", "bends"))
-        return evaluate(*parts, self._rescaled(state, scores))
+        knots, functions, bends = (state[name] for name in ("knots", "functions", "bends"))
+        return evaluate(knots, functions, bends, self._rescaled(state, scores))
 
     def _width(self, state: State, scores: Any) -> int:
         return 8 * state["functions"].shape[1]

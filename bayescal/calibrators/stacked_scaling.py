@@ -258,6 +258,7 @@ def _names(state: State) -> list[str]:
 
 def _stack(state: State) -> tuple[list[Member], Stack]:
     names = _names(state)
-    scale = Scale(state["inverse"], state["smoothing"])
+    values: dict[str, Any] = state
+    scale = Scale(values["inverse"], values["smoothing"])
     thetas = [state[f"theta_{name}"] for name in names]
     return [MEMBERS[name] for name in names], Stack(scale, state["basis"], thetas)

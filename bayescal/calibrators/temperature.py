@@ -122,7 +122,7 @@ class Temperature(ParametricCalibrator):
             return {"temperature": 1 / theta[..., 0]}
 
     def _curves(self, state: State, theta: Any, scores: Any) -> Any:
-        return scaled_softmax(scores, theta[:, :1, None])
+        return scaled_softmax(scores, theta[..., :1, None])
 
     def _sample(
         self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int

@@ -1,4 +1,4 @@
-"""``bayescal fit``, ``apply`` and ``export``: learn a calibration from one file, use it on others."""
+"""``bayescal fit``, ``apply``, ``export``: learn a calibration from a file, use it on others."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -18,12 +18,11 @@ import numpy as np
 from bayescal._core.arrays import ArrayT
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
-from bayescal.calibrators import _adam
 
 #: Arrays by name on the device.
 Named: TypeAlias = dict[str, jax.Array]
 Data: TypeAlias = tuple[jax.Array, ...]
-Carry: TypeAlias = tuple[Named, _adam.Memory[Named], Data, Named]
+Carry: TypeAlias = tuple[Named, Any, Data, Named]
 
 Family = Literal["diagonal", "full"]
 Parameters = dict[str, np.ndarray]
@@ -133,10 +132,16 @@ def _full_losses(parameters: Named, data: Data) -> jax.Array:
     return jax.vmap(one, out_axes=1)(parameters)
 
 
+def _adam(family: Family) -> Any:
+    import optax
+
+    return optax.adam(_RATES[family])
+
+
 @cache
 def _program(
     family: Family,
-) -> Callable[..., tuple[Named, _adam.Memory[Named], jax.Array, jax.Array]]:
+) -> Callable[..., tuple[Named, Any, jax.Array, jax.Array]]:
     losses = _diagonal_losses if family == "diagonal" else _full_losses
 
     def both(parameters: Named, data: Data, nets: Named) -> tuple[jax.Array, jax.Array]:
@@ -155,14 +160,15 @@ def _program(
     def once(_: jax.Array, carry: Carry) -> Carry:
         parameters, memory, data, nets = carry
         slope = jax.grad(total, has_aux=True)(parameters, data, nets)[0]
-        moved, memory = _adam.step(parameters, slope, memory, _RATES[family])
+        steps, memory = _adam(family).update(slope, memory)
+        moved = {name: parameters[name] + steps[name] for name in parameters}
         for name in _POSITIVE[family]:
             moved[name] = jnp.maximum(moved[name], 0)
         return moved, memory, data, nets
 
     def advance(
-        parameters: Named, memory: _adam.Memory[Named], data: Data, nets: Named, number: jax.Array
-    ) -> tuple[Named, _adam.Memory[Named], jax.Array, jax.Array]:
+        parameters: Named, memory: Any, data: Data, nets: Named, number: jax.Array
+    ) -> tuple[Named, Any, jax.Array, jax.Array]:
         carry = parameters, memory, data, nets
         parameters, memory, *_ = jax.lax.fori_loop(0, number, once, carry)
         return parameters, memory, *both(parameters, data, nets)
@@ -194,13 +200,14 @@ def train(family: Family, start: Parameters, data: tuple[np.ndarray, ...], nets:
         "held": np.pad(nets.held, rows).T,
     }
     parts = [np.minimum(np.arange(i, i + width), count - 1) for i in range(0, count, width)]
-    with float64(), jax.default_device(jax.local_devices(backend="cpu")[0]):
+    host = jax.default_device(jax.local_devices(backend="cpu")[0])
+    with float64(), host, jax.numpy_dtype_promotion("standard"):
         advance = _program(family)
         padded = jax.device_put(padded)
         states, net_parts = [], []
         for part in parts:
             parameters = {name: jax.device_put(value[part]) for name, value in start.items()}
-            states.append((parameters, _adam.begin(parameters)))
+            states.append((parameters, _adam(family).init(parameters)))
             own = {name: value[part] for name, value in each.items()}
             own["train"], own["held"] = own["train"].T, own["held"].T
             net_parts.append(jax.device_put(own))

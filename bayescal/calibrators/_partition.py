@@ -14,11 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.arrays import Array, device, matmul, namespace
+from bayescal._core.arrays import device, matmul, namespace
 from bayescal._core.numerics import softmax
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
-from bayescal.calibrators import _adam
 
 #: Directions and offsets of all starts.
 Point: TypeAlias = tuple[jax.Array, jax.Array]
@@ -49,7 +48,9 @@ def membership(directions: Any, offsets: Any, rows: Any) -> Any:
 
 @cache
 def _program() -> Callable[..., tuple[Point, jax.Array]]:
-    rates = _RATE * (1 + np.cos(np.pi * np.arange(_CLIMB) / _CLIMB)) / 2
+    import optax
+
+    adam: Any = optax.adam(optax.cosine_decay_schedule(_RATE, _CLIMB))
 
     def violations(point: Point, rows: jax.Array, errors: jax.Array) -> jax.Array:
         """Return the violation (s,) of each start; axes are rows, parts, starts."""
@@ -67,13 +68,12 @@ def _program() -> Callable[..., tuple[Point, jax.Array]]:
             # Each start by its own size, so that all climb alike.
             return -jnp.sum(jnp.log(found))
 
-        def once(
-            carry: tuple[Point, _adam.Memory[Point]], rate: Array
-        ) -> tuple[tuple[Point, _adam.Memory[Point]], None]:
+        def once(_: jax.Array, carry: tuple[Point, Any]) -> tuple[Point, Any]:
             point, memory = carry
-            return _adam.step(point, jax.grad(loss)(point), memory, rate), None
+            steps, memory = adam.update(jax.grad(loss)(point), memory)
+            return (point[0] + steps[0], point[1] + steps[1]), memory
 
-        (point, _), _ = jax.lax.scan(once, (point, _adam.begin(point)), rates)
+        point, _ = jax.lax.fori_loop(0, _CLIMB, once, (point, adam.init(point)))
         return point, violations(point, rows, errors)
 
     return jax.jit(climb)
@@ -100,7 +100,8 @@ def worst_partition(
     padded = pad_axis((rows - center) / spread, size, 0)
     # Errors of zero: padded rows count for nothing.
     filled = np.concatenate([errors, np.zeros((size - n, k))])
-    with float64(), jax.default_device(jax.local_devices(backend="cpu")[0]):
+    host = jax.default_device(jax.local_devices(backend="cpu")[0])
+    with float64(), host, jax.numpy_dtype_promotion("standard"):
         (directions, offsets), found = jax.device_get(_program()(start, padded, filled))
     # Of equally good ones the first, whatever rounding says.
     best = int(np.argmax(found >= found.max() * (1 - 1e-9)))

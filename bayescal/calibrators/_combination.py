@@ -10,9 +10,11 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import ArrayLike
+from bayescal.calibrators._dispatch import Dispatched
 from bayescal.calibrators._function import PredictFunction
 
 #: Those of calibrators, by their place.
@@ -20,7 +22,7 @@ State = dict[str, Any]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Combination(MetaEstimatorMixin, BaseEstimator, ABC):
+class Combination(Dispatched, MetaEstimatorMixin, BaseEstimator, ABC):
     """A calibrator made of others, whose data and options it hands on to them."""
 
     calibrators_: list[Any] = field(init=False)
@@ -32,6 +34,11 @@ class Combination(MetaEstimatorMixin, BaseEstimator, ABC):
         self.calibrators_ = fitted
         statuses = [part.status_ for part in fitted]
         self.status_ = next((s for s in statuses if s != "converged"), "converged")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.array_api_support = True
+        return tags
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "calibrators_")

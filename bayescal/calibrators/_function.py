@@ -94,10 +94,15 @@ class PredictFunction:
             If the calibrator has no posterior.
         """
         level = check_level(level)
-        if not self._owner._has_ends(self._whole(self._arrays)):
+        if not self.has_interval:
             raise AttributeError(f"interval needs a posterior, which {self!r} does not have")
         ends = self._run(scores, lambda state, values: self._owner._map_ends(state, values, level))
         return ends[:, 0, ...], ends[:, 1, ...]
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether there is a posterior."""
+        return self._owner._has_ends(self._whole(self._arrays))
 
     def _run(self, scores: Any, function: Callable[[Tree, Any], Any]) -> Any:
         try:

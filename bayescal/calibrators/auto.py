@@ -22,6 +22,7 @@ from bayescal._core.checks import (
 )
 from bayescal._core.folds import content_folds, feature_keys, score_keys
 from bayescal.calibrators._combination import Combination, State, keep_features
+from bayescal.calibrators._dispatch import dispatched
 from bayescal.calibrators._inputs import INPUTS, Inputs, convert, widen
 from bayescal.calibrators._labels import read_labels
 from bayescal.calibrators._report import (
@@ -175,6 +176,7 @@ class Auto(ClassifierMixin, Combination):
         return self.calibrators_[0].predict(scores)
 
     @available_if(_has_interval)
+    @dispatched
     def predict_interval(self, scores: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Return credible intervals of the probabilities; of two classes those of the second.
 

@@ -29,6 +29,7 @@ from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_unmasked, check_weights
 from bayescal.calibrators._base import Calibrator
 from bayescal.calibrators._combination import has_intervals, keep_features
+from bayescal.calibrators._dispatch import Dispatched, dispatched, most_probable, place_of, to_host
 from bayescal.calibrators._labels import check_present, frames_to_caller, of_one_kind
 from bayescal.calibrators.auto import Auto
 
@@ -42,7 +43,7 @@ def _has_interval(owner: CalibratedClassifier) -> bool:
 
 
 @dataclass(eq=False, repr=False)
-class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+class CalibratedClassifier(Dispatched, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """A classifier whose probabilities are calibrated on data that it has not seen.
 
     The classifier scores every row while that row's fold is left out, the calibrator is fitted to
@@ -146,7 +147,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             seen = label[weights > 0]
         routed = self._route(weights, fit_params)
         frozen = isinstance(self.estimator, FrozenEstimator)
-        self.classes_ = self.estimator.classes_ if frozen else np.unique(seen)
+        self.classes_ = to_host(self.estimator.classes_) if frozen else np.unique(seen)
         if len(self.classes_) == 1:
             raise ValueError("y must hold two classes or more, got one class")
         if len(self.classes_) > 2 and getattr(self.calibrator, "binary", False):
@@ -234,14 +235,19 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             )
         return response
 
-    def _score(self, estimator: Any, X: Any) -> np.ndarray:
+    def _takes_arrays(self) -> bool:
+        """Return whether the classifier, already fitted, takes arrays of any library itself."""
+        frozen = isinstance(self.estimator, FrozenEstimator)
+        return frozen and getattr(get_tags(self.estimator), "array_api_support", False)
+
+    def _score(self, estimator: Any, X: Any) -> Any:
         check_unmasked(X, "X")
         return self._shaped(getattr(estimator, self._response(estimator))(X))
 
-    def _shaped(self, scores: object) -> np.ndarray:
-        scores = np.asarray(scores)
+    def _shaped(self, scores: Any) -> Any:
+        scores = scores if place_of(scores) else np.asarray(scores)
         if scores.ndim == 1:
-            return scores.reshape(-1, 1)
+            return scores[:, None]
         both = scores.shape[1] > 2 or getattr(self.calibrator, "inputs", "probs") == "probs"
         return scores if both else scores[:, 1:]
 
@@ -255,16 +261,19 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return calibrated probabilities (m, k) of the classes in the order of ``classes_``."""
         check_is_fitted(self)
+        if len(self.estimators_) == 1:
+            return self.calibrators_[0].predict_proba(self._score(self.estimators_[0], X))
         scores = [self._score(estimator, X) for estimator in self.estimators_]
         combine = getattr(self.calibrators_[0], "combine", Calibrator.combine)
         return combine(self.calibrators_, scores)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the more probable class (m,) for each row, by calibrated probabilities."""
-        most = np.argmax(self.predict_proba(X), axis=1)
-        return self.classes_[most]
+        probs = self.predict_proba(X)
+        return most_probable(self.classes_, probs)
 
     @available_if(_has_interval)
+    @dispatched
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Return credible intervals of the calibrated probabilities, or of the second of two.
 
@@ -309,4 +318,5 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             own = get_tags(self.estimator).input_tags
             tags.input_tags.sparse, tags.input_tags.allow_nan = own.sparse, own.allow_nan
         tags.classifier_tags.multi_class = not getattr(self.calibrator, "binary", False)
+        tags.array_api_support = True
         return tags

@@ -17,6 +17,7 @@ from bayescal._core.keys import seed_of
 from bayescal._core.numerics import sigmoids
 from bayescal._core.optimise import Status
 from bayescal.calibrators._base import State, keep_status
+from bayescal.calibrators._dispatch import Dispatched
 from bayescal.calibrators._function import PredictFunction, needed
 from bayescal.calibrators._labels import read_rows
 from bayescal.calibrators._parametric import Inference, WithPosterior, keep_draws
@@ -27,7 +28,7 @@ __all__ = ["LogisticRegression"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LogisticRegression(WithPosterior, ClassifierMixin, BaseEstimator):
+class LogisticRegression(Dispatched, WithPosterior, ClassifierMixin, BaseEstimator):
     r"""Binary logistic regression with soft targets, a penalty or a prior, or a whole posterior.
 
     Minimizes the weighted cross-entropy of :math:`\sigma(w \cdot x + c)` to targets t,
@@ -199,7 +200,8 @@ class LogisticRegression(WithPosterior, ClassifierMixin, BaseEstimator):
             probability = self.predict_proba(X)
             with np.errstate(divide="ignore"):
                 return np.log(probability[:, 1]) - np.log(probability[:, 0])
-        return self._check_features(X, reset=False) @ self.coef_[0] + self.intercept_[0]
+        theta = self.state_["theta"]
+        return self._check_features(X, reset=False) @ theta[1:] + theta[0]
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Return probabilities (m, 2) of the classes in the order of ``classes_``."""
@@ -288,6 +290,7 @@ class LogisticRegression(WithPosterior, ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
+        tags.array_api_support = True
         return tags
 
 

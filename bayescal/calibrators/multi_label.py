@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from bayescal._core.arrays import ArrayLike, namespace
 from bayescal._core.checks import as_numpy, check_weights, column_names, in_order
 from bayescal.calibrators._combination import Combination, State, has_intervals
+from bayescal.calibrators._dispatch import dispatched
 
 __all__ = ["MultiLabel"]
 
@@ -114,6 +115,7 @@ class MultiLabel(Combination):
         return (self.predict_proba(scores) > 0.5).astype(int)
 
     @available_if(lambda self: has_intervals(self.calibrator))
+    @dispatched
     def predict_interval(
         self, scores: ArrayLike, level: float = 0.9
     ) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,184 @@
+"""scikit-learn's checks of arrays of other libraries; run by test_dispatch.py.
+
+SciPy decides when it is imported whether it takes such arrays, so that this runs in a process of
+its own: ``SCIPY_ARRAY_API=1 python -m tests.calibrators.dispatched array_api_strict``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import warnings
+from typing import Any
+
+import array_api_compat
+import numpy as np
+import pytest
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.frozen import FrozenEstimator
+from sklearn.naive_bayes import GaussianNB
+from sklearn.utils._array_api import yield_namespace_device_dtype_combinations
+from sklearn.utils.estimator_checks import (
+    check_array_api_input,
+    check_array_api_same_namespace,
+)
+
+import bayescal as bc
+from tests.calibrators.cases import DEFAULTS
+
+#: In place of long searches.
+QUICK: dict[str, dict[str, Any]] = {
+    "Kernel": {"bandwidth": 0.1},
+    "OrderPreserving": {"hidden": (2, 2)},
+}
+
+
+class OneColumn:
+    """A calibrator of which scikit-learn's checks are told that it takes one score."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # pyright: ignore[reportAttributeAccessIssue]
+        tags.input_tags.one_d_array = True
+        return tags
+
+
+def checked() -> list[Any]:
+    """Return calibrators of log odds, or of ten logits of which the labels are the first two."""
+    found: list[Any] = [
+        bc.LogisticRegression(penalty="l2", strength=1.0),
+        bc.OneVsRest(bc.Beta(), inputs="logits", classes=range(10)),
+        bc.Average([bc.Temperature(inputs="logits", classes=range(10))]),
+        bc.compose(bc.Vector(inputs="logits"), bc.Temperature()).set_params(classes=range(10)),
+        bc.Auto(inputs="logits", classes=range(10)),
+        bc.CalibratedClassifier(GaussianNB(), calibrator=bc.Beta()),
+    ]
+    for case in DEFAULTS:
+        name = case.calibrator.__name__
+        options = {**case.options, **QUICK.get(name, {}), "inputs": "logits"}
+        if case.binary:
+            own = type(name, (OneColumn, case.calibrator), {"__module__": __name__})
+            found.append(dataclasses.dataclass(eq=False, repr=False)(own)(**options))
+        elif "classes" in case.calibrator().get_params():
+            found.append(case.calibrator(**options, classes=range(10)))
+    return found
+
+
+def check(estimator: Any, library: str) -> None:
+    name = type(estimator).__name__
+    for namespace, device, dtype in yield_namespace_device_dtype_combinations():
+        if namespace != library or device in ("cuda", "xpu", "mps"):
+            continue
+        check_array_api_input(name, estimator, namespace, device, dtype, check_sample_weight=True)
+    if library == "array_api_strict":
+        check_array_api_same_namespace(name, estimator, library)
+
+
+def on(library: str) -> Any:
+    """Return a function that makes arrays of a library."""
+    if library == "torch":
+        import torch
+
+        return torch.asarray
+    if library == "jax":
+        import jax.numpy
+
+        return jax.numpy.asarray
+    import array_api_strict
+
+    return array_api_strict.asarray
+
+
+def compare(library: str) -> None:
+    """Numbers are those of the host, and arrays of the library come back."""
+    rng, make = np.random.default_rng(0), on(library)
+    z = rng.normal(size=(90, 3)).astype(np.float32).astype(float)
+    y = np.argmax(z + rng.gumbel(size=z.shape), axis=1)
+    single = library == "jax"  # without its double precision
+    # 1e-6 for each of three maps that OneVsRest adds.
+    tolerance = 3e-6 if single else 1e-12
+    laplace = {"inference": "laplace", "num_samples": 200, "random_state": 0}
+    for estimator in (
+        bc.Vector(inputs="logits", **laplace),  # type: ignore[arg-type]
+        bc.Auto(inputs="logits"),
+        bc.OneVsRest(bc.Isotonic(), inputs="logits"),
+        bc.CalibratedClassifier(GaussianNB(), calibrator=bc.Temperature()),
+    ):
+        expected = clone(estimator).fit(z, y)
+        with config_context(array_api_dispatch=True):
+            found = clone(estimator).fit(make(z), make(y))
+            same = array_api_compat.array_namespace(make(z))
+            probs, most = found.predict_proba(make(z)), found.predict(make(z))
+            assert all(array_api_compat.array_namespace(a) == same for a in (probs, most))
+            np.testing.assert_allclose(np.asarray(probs), expected.predict_proba(z), atol=tolerance)
+            np.testing.assert_array_equal(np.asarray(most), expected.predict(z))
+            if isinstance(found, bc.Vector):
+                ends = found.predict_interval(make(z), 0.8), expected.predict_interval(z, 0.8)
+                for one, other in zip(*ends, strict=True):
+                    assert array_api_compat.array_namespace(one) == same
+                    np.testing.assert_allclose(np.asarray(one), other, atol=tolerance)
+            # Of texts there are no arrays but NumPy's.
+            named = clone(estimator).fit(make(z), np.array(["a", "b", "c"])[y])
+            assert list(named.predict(make(z))) == ["abc"[label] for label in expected.predict(z)]
+            for wrong, message in ((z[:, :2], "features"), (z * np.nan, "NaN")):
+                with pytest.raises(ValueError, match=message):
+                    found.predict_proba(make(wrong))
+            with pytest.raises(ValueError, match="must use the same namespace"):
+                found.predict_proba(z)
+            # What was fitted to NumPy's arrays serves all.
+            again = np.asarray(expected.predict_proba(make(z)))
+            np.testing.assert_allclose(again, expected.predict_proba(z), atol=tolerance)
+        plain = found.predict_proba(z)
+        np.testing.assert_allclose(plain, expected.predict_proba(z), atol=tolerance)
+    several = rng.random(z.shape) < 0.6
+    labels = bc.MultiLabel(bc.Beta(inputs="logits")).fit(z, several)
+    with config_context(array_api_dispatch=True):
+        found = bc.MultiLabel(bc.Beta(inputs="logits")).fit(make(z), make(several))
+        probs = np.asarray(found.predict_proba(make(z)))
+        np.testing.assert_allclose(probs, labels.predict_proba(z), atol=tolerance)
+        assert np.array_equal(np.asarray(found.predict(make(z))), labels.predict(z))
+
+
+def compare_classifier(library: str) -> None:
+    """A fitted classifier that takes arrays of the library is given them."""
+    rng, make = np.random.default_rng(0), on(library)
+    x = rng.normal(size=(90, 4))
+    y = np.argmax(x[:, :3] + rng.gumbel(size=(90, 3)), axis=1)
+    calibrator = bc.Temperature()
+    model = FrozenEstimator(LinearDiscriminantAnalysis().fit(x, y))
+    expected = bc.CalibratedClassifier(model, calibrator=calibrator).fit(x, y).predict_proba(x)
+    with config_context(array_api_dispatch=True):
+        model = FrozenEstimator(LinearDiscriminantAnalysis().fit(make(x), make(y)))
+        found = bc.CalibratedClassifier(model, calibrator=calibrator).fit(make(x), make(y))
+        probs = found.predict_proba(make(x))
+        assert type(probs) is type(make(x))
+        np.testing.assert_allclose(np.asarray(probs), expected, atol=1e-10)
+        most = np.asarray(found.predict(make(x)))
+        np.testing.assert_array_equal(most, np.argmax(expected, axis=1))
+
+
+def main() -> None:
+    library = sys.argv[1]
+    compare(library)
+    if library != "jax":
+        compare_classifier(library)
+    warnings.simplefilter("error")
+    warnings.simplefilter("ignore", bc.SamplingWarning)
+    from sklearn.exceptions import ConvergenceWarning
+
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    failed = {}
+    for estimator in checked():
+        try:
+            check(estimator, library)
+        except Exception as error:
+            failed[type(estimator).__name__] = f"{type(error).__name__}: {error}"
+            if "-x" in sys.argv:
+                raise
+    print(f"{len(checked())} checked, failed: {failed}")
+    sys.exit(bool(failed))
+
+
+if __name__ == "__main__":
+    main()

@@ -170,13 +170,20 @@ class Calibrator(Dispatched, ClassifierMixin, BaseEstimator, ABC):
         self, rows: np.ndarray, names: list[object] | None, y: ArrayLike, sample_weight: Any
     ) -> tuple[State, np.ndarray | None]:
         """Return what is learned, and the least probabilities if there are any."""
+        values, labels, weights, least = self._read(rows, names, y, sample_weight)
+        return self._learn(values, labels, weights, self._seed()), least
+
+    def _read(
+        self, rows: np.ndarray, names: list[object] | None, y: ArrayLike, sample_weight: Any
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
+        """Return scores in the domain, labels, weights and least probabilities; keep classes."""
         columns = 2 if self.binary else max(2, rows.shape[1])
         self.classes_, rows, labels, weights = read_rows(
             rows, y, sample_weight, self.classes, columns
         )
         rows = in_order(rows, names, self.classes_, "scores")
         values, least = convert(rows, self.inputs, self.domain)
-        return self._learn(values, labels, weights, self._seed()), least
+        return values, labels, weights, least
 
     def _learn(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         return self._fit(scores, y, weights, seed)

@@ -15,6 +15,7 @@ from bayescal.calibrators._inputs import bounded
 from bayescal.calibrators._member import Rows, smooth
 from bayescal.calibrators._parametric import ParametricCalibrator
 from bayescal.calibrators.temperature import fit_inverse_temperature, power_unit
+from bayescal.regression.numpyro_models import Model, softmax_model
 from bayescal.regression.posterior import Draws
 from bayescal.regression.softmax_fit import fit_on_host
 from bayescal.regression.softmax_objective import Design
@@ -120,18 +121,28 @@ class LinearCalibrator(ParametricCalibrator):
     def _sample(
         self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
     ) -> Draws:
-        scores = bounded(scores)
-        present = state["present"]
+        design, penalty = self._target(state, scores, y, weights)
+        return sample(design, penalty, state["theta"], self.inference, self.num_samples, seed)
+
+    def _model(self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Model:
+        design, penalty = self._target(state, scores, y, weights)
+        if self.inference == "map":
+            penalty = state["penalty"]
+        return softmax_model(design, penalty, lambda theta: self._describe(state, theta))
+
+    def _target(
+        self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
+    ) -> tuple[Design, np.ndarray]:
+        """Return what logits depend on, and the posterior's prior as strengths (p,)."""
+        scores, present = bounded(scores), state["present"]
         if not present.all():
             scores, y = scores[:, present], (np.cumsum(present) - 1)[y]
-        rows = Rows(scores / float(state["unit"]), y, weights)
-        design = self._design(rows)
+        design = self._design(Rows(scores / float(state["unit"]), y, weights))
         penalty = state["penalty"]
         k, m, d, r = design.sizes
         # Intercepts are the coefficients of the last feature, of ones.
         last = np.concatenate([np.tile(np.arange(m) == m - 1, k), np.zeros(d + r, bool)])
-        penalty = np.where(penalty > 0, penalty, np.where(last, 0.01, 1.0))
-        return sample(design, penalty, state["theta"], self.inference, self.num_samples, seed)
+        return design, np.where(penalty > 0, penalty, np.where(last, 0.01, 1.0))
 
     def _curves(self, state: State, theta: Any, scores: Any) -> Any:
         present, named = state["present"], self._describe(state, theta)
@@ -177,10 +188,10 @@ class StructuredCalibrator(LinearCalibrator):
             scale["temperature"] = np.asarray(1 / scale["inverse"])
         return {**super()._fit(_smoothed(scale, scores), y, weights, seed), **scale}
 
-    def _sample(
-        self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
-    ) -> Draws:
-        return super()._sample(state, _smoothed(state, scores), y, weights, seed)
+    def _target(
+        self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
+    ) -> tuple[Design, np.ndarray]:
+        return super()._target(state, _smoothed(state, scores), y, weights)
 
     def _curves(self, state: State, theta: Any, scores: Any) -> Any:
         return super()._curves(state, theta, _smoothed(state, scores))

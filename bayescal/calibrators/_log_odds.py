@@ -10,13 +10,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bayescal._core.arrays import matmul
+from bayescal._core.arrays import ArrayT, matmul, namespace
 from bayescal._core.numerics import sigmoids
 from bayescal._core.optimise import Minimum
 from bayescal.calibrators._base import State
 from bayescal.calibrators._inputs import bounded
 from bayescal.calibrators._parametric import ParametricCalibrator
 from bayescal.regression.fit import fit_single
+from bayescal.regression.numpyro_models import Model, log_odds_model
 from bayescal.regression.objective import BinaryDesign, Prior, Regression
 from bayescal.regression.posterior import Draws, ScoreColumns, Target, sample
 
@@ -117,13 +118,35 @@ class LogOddsCalibrator(ParametricCalibrator):
     def _sample(
         self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
     ) -> Draws:
-        scores = bounded(scores)
-        basis = _Standardized(self, state, scores, weights)
-        design = BinaryDesign(basis.columns(scores), self._targets(scores, y, weights), weights)
+        scores, basis, design = self._standardize(state, scores, y, weights)
         target = Target(design, basis.positive.astype(float), basis.prior)
         scored = ScoreColumns(scores, basis.columns) if self._smooth else None
         draws = sample(target, self.inference, self.num_samples, seed, scored)
         return draws._replace(coefficients=basis.back(draws.coefficients))
+
+    def _standardize(
+        self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
+    ) -> tuple[np.ndarray, _Standardized, BinaryDesign]:
+        scores = bounded(scores)
+        basis = _Standardized(self, state, scores, weights)
+        design = BinaryDesign(basis.columns(scores), self._targets(scores, y, weights), weights)
+        return scores, basis, design
+
+    def _model(self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Model:
+        scores, basis, design = self._standardize(state, scores, y, weights)
+        penalty = self._penalties(state, len(basis.positive))
+        if self.inference == "map":
+            design = design._replace(columns=self._columns(state, scores))
+            return log_odds_model(
+                design, None, penalty, basis.positive, lambda u: self._describe(state, u)
+            )
+        return log_odds_model(
+            design,
+            basis.prior,
+            penalty,
+            basis.positive,
+            lambda u: self._describe(state, basis.back(u)),
+        )
 
 
 class _Standardized:
@@ -163,9 +186,11 @@ class _Standardized:
         raw = self._owner._columns(self._state, scores)
         return (raw - self.mean[:, None]) / self.scale[:, None]
 
-    def back(self, theta: np.ndarray) -> np.ndarray:
+    def back(self, theta: ArrayT) -> ArrayT:
         """Return coefficients (..., p) of the calibrator's own columns."""
-        theta = theta / self.scale
-        if self._owner._has_intercept:
-            theta[..., 0] -= theta @ self.mean
-        return theta
+        xp = namespace(theta)
+        theta = theta / xp.asarray(self.scale)
+        if not self._owner._has_intercept:
+            return theta
+        first = theta[..., :1] - (theta @ xp.asarray(self.mean))[..., None]
+        return xp.concat([first, theta[..., 1:]], axis=-1)

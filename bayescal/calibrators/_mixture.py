@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 
 from bayescal._core.numerics import log_softmax, softmax
 from bayescal.calibrators.temperature import LOG_SCALE, differences
+from bayescal.regression.numpyro_models import Model, as_model
 from bayescal.regression.posterior import sample_whitened, triangle
 from bayescal.regression.tempered import Draws, tempered_draws
 
@@ -130,6 +132,28 @@ def sample_mixture(
     else:
         drawn = sample_whitened(_compiled_loss, data, mode, factor, num_samples, seed)
     return drawn._replace(coefficients=_constrain(drawn.coefficients))
+
+
+def mixture_model(logits: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Model:
+    """Return the NumPyro model of what :func:`sample_mixture` samples."""
+    import numpyro.distributions as dist
+
+    below = differences(logits)
+    own = below[np.arange(len(y)), y]
+    same = own - np.log(np.exp(below).sum(axis=1))
+
+    def loss(values: dict[str, Any]) -> jax.Array:
+        s, shares = values["inverse_temperature"], values["mixture"]
+        scaled = s * jnp.asarray(own) - jax.nn.logsumexp(s * jnp.asarray(below), axis=1)
+        uniform = jnp.full_like(scaled, -np.log(below.shape[1]))
+        parts = jnp.stack([scaled, jnp.asarray(same), uniform], axis=1) + jnp.log(shares)
+        return -(jnp.asarray(weights) @ jax.nn.logsumexp(parts, axis=1))
+
+    sites = {
+        "inverse_temperature": partial(dist.LogNormal, 0.0, LOG_SCALE),
+        "mixture": lambda: dist.Dirichlet(jnp.ones(3)),
+    }
+    return as_model(sites, loss, lambda v: {"temperature": 1 / v["inverse_temperature"]})
 
 
 def _constrain(u: np.ndarray) -> np.ndarray:

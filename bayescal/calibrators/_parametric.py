@@ -9,16 +9,18 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import ArrayLike, namespace
-from bayescal._core.checks import check_choice, check_count, check_level
+from bayescal._core.checks import check_choice, check_count, check_level, column_names
 from bayescal._core.warnings import SamplingWarning
 from bayescal.calibrators._base import Calibrator, State
 from bayescal.calibrators._inputs import transform
 from bayescal.calibrators._labels import frames_to_caller
 from bayescal.calibrators._posterior import ends_of_draws, map_rows, mean_of_draws
 from bayescal.inference.parameters import ParameterPosterior
+from bayescal.regression.numpyro_models import Model
 from bayescal.regression.tempered import Draws
 
 Inference = Literal["map", "laplace", "nuts"]
@@ -107,6 +109,53 @@ class ParametricCalibrator(Calibrator, WithPosterior):
         self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
     ) -> Draws:
         """Return draws (chains, draws, p) by ``inference``, after a fit to the same data."""
+
+    def numpyro_model(
+        self, scores: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Model:
+        """Return what ``fit`` maximizes, or samples, as a model of NumPyro.
+
+        Any inference of NumPyro can run it. With ``inference="map"`` its density is the likelihood
+        times the penalty, flat where there is none; with "laplace" and "nuts" it is the posterior
+        that these describe, with the weak prior.
+
+        Parameters
+        ----------
+        scores, y, sample_weight : array-like, as for ``fit``
+
+        Returns
+        -------
+        function of no arguments
+            The model: its sites ``theta...`` are what is sampled, its deterministic ones the
+            parameters by their names. It calculates in the precision that JAX is set to.
+
+        Raises
+        ------
+        ValueError
+            For calibrators whose fit maximizes no density.
+
+        Examples
+        --------
+        >>> import bayescal as bc
+        >>> from numpyro.infer.util import log_density
+        >>> p, y = [0.1, 0.3, 0.4, 0.6, 0.8, 0.9], [0, 1, 0, 1, 0, 1]
+        >>> calibrator = bc.Temperature()  # numpyro.infer.MCMC(numpyro.infer.NUTS(model), ...)
+        >>> model, fitted = calibrator.numpyro_model(p, y), calibrator.fit(p, y)
+        >>> best = {"inverse_temperature": 1 / fitted.temperature_}
+        >>> round(float(log_density(model, (), {}, best)[0]), 3), round(-6 * fitted.objective_, 3)
+        (-3.795, -3.795)
+        """
+        own: Any = clone(self)
+        rows = own._check_rows(scores, reset=True)
+        values, labels, weights, _ = own._read(rows, column_names(scores), y, sample_weight)
+        return own._model(own._fit(values, labels, weights, 0), values, labels, weights)
+
+    def _model(self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Model:
+        """Return a NumPyro model, after a fit to the same data."""
+        raise ValueError(
+            f"{type(self).__name__} must be fitted in one step to have a NumPyro model: its fit "
+            "maximizes no density"
+        )
 
     def _learn(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         check_choice(self.inference, "inference", ("map", "laplace", "nuts"))

@@ -9,10 +9,11 @@ import numpy as np
 
 from bayescal._core.numerics import scaled_softmax
 from bayescal.calibrators._base import Keeps, State
-from bayescal.calibrators._mixture import best_mixture, sample_mixture
+from bayescal.calibrators._mixture import best_mixture, mixture_model, sample_mixture
 from bayescal.calibrators._parametric import ParametricCalibrator
 from bayescal.calibrators._posterior import row_blocks
 from bayescal.calibrators.temperature import fit_inverse_temperature
+from bayescal.regression.numpyro_models import Model
 from bayescal.regression.posterior import Draws
 
 __all__ = ["EnsembleTemperature"]
@@ -80,6 +81,11 @@ class EnsembleTemperature(ParametricCalibrator):
     ) -> Draws:
         start = float(state["theta"][0]), state["mixture"]
         return sample_mixture(scores, y, weights, start, self.inference, self.num_samples, seed)
+
+    def _model(self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Model:
+        if self.inference == "map":  # of two steps
+            return super()._model(state, scores, y, weights)
+        return mixture_model(scores, y, weights)
 
     def _curves(self, state: State, theta: Any, scores: Any) -> Any:
         inverse, scaled, same, uniform = (theta[..., i, None, None] for i in range(4))

@@ -21,7 +21,8 @@ from bayescal.calibrators._dispatch import Dispatched
 from bayescal.calibrators._function import PredictFunction, needed
 from bayescal.calibrators._labels import read_rows
 from bayescal.calibrators._parametric import Inference, WithPosterior, keep_draws
-from bayescal.regression.method import PRESETS, Method
+from bayescal.regression.method import PRESETS, Method, Settled
+from bayescal.regression.numpyro_models import Model, regression_model
 from bayescal.regression.objective import Distribution
 
 __all__ = ["LogisticRegression"]
@@ -170,11 +171,7 @@ class LogisticRegression(Dispatched, WithPosterior, ClassifierMixin, BaseEstimat
         ConvergenceWarning
             If there is no finite optimum or it was not reached; ``status_`` says which.
         """
-        method = Method(**{own.name: getattr(self, own.name) for own in fields(Method)})
-        X = self._check_features(X, reset=True)
-        self.classes_, *parts = read_rows(X, y, sample_weight, self.classes)
-        X, label, weights = parts
-        settled = method.settle(X, label, weights)
+        method, X, weights, settled = self._settle(X, y, sample_weight)
         found = method.fit(X, weights, settled)
         theta = np.asarray(found.x)
         self.intercept_, self.coef_ = theta[:1], theta[None, 1:]
@@ -192,6 +189,50 @@ class LogisticRegression(Dispatched, WithPosterior, ClassifierMixin, BaseEstimat
             self.state_ |= keep_draws(self, draws)
         keep_status(self, status, _REMEDY)
         return self
+
+    def _settle(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None
+    ) -> tuple[Method, np.ndarray, np.ndarray, Settled]:
+        """Return options, features, weights and what is left to fit; keep the classes."""
+        method = Method(**{own.name: getattr(self, own.name) for own in fields(Method)})
+        X = self._check_features(X, reset=True)
+        self.classes_, *parts = read_rows(X, y, sample_weight, self.classes)
+        X, label, weights = parts
+        return method, X, weights, method.settle(X, label, weights)
+
+    def numpyro_model(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Model:
+        """Return what ``fit`` maximizes, or samples, as a model of NumPyro.
+
+        Any inference of NumPyro can run it. What is cross-validated is chosen first. With
+        ``inference="map"`` the density is flat where there is no penalty and no prior.
+
+        Parameters
+        ----------
+        X, y, sample_weight : array-like, as for ``fit``
+
+        Returns
+        -------
+        function of no arguments
+            The model, with sites ``coef`` (d,) and ``intercept``, for the features as they are. It
+            calculates in the precision that JAX is set to.
+
+        Examples
+        --------
+        >>> import bayescal as bc, jax
+        >>> from numpyro.infer import SVI, Trace_ELBO, autoguide
+        >>> from numpyro.optim import Adam
+        >>> X, y = [[-2.0], [-1.0], [1.0], [2.0]], [0, 0, 1, 1]
+        >>> model = bc.LogisticRegression(coef_prior="cauchy").numpyro_model(X, y)
+        >>> guide = autoguide.AutoLaplaceApproximation(model)
+        >>> svi = SVI(model, guide, Adam(0.1), Trace_ELBO())
+        >>> found = svi.run(jax.random.key(0), 1000, progress_bar=False)
+        >>> bool(guide.median(found.params)["coef"][0] > 0.5)
+        True
+        """
+        own: Any = clone(self)
+        return regression_model(*own._settle(X, y, sample_weight))
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
         """Return the log odds (m,) of the second class."""

@@ -18,6 +18,7 @@ from bayescal._core.optimise import IntervalMinimum, Status, newton_on_interval
 from bayescal.calibrators._base import Keeps, State
 from bayescal.calibrators._binwise import best_inverse_temperature
 from bayescal.calibrators._parametric import ParametricCalibrator
+from bayescal.regression.numpyro_models import Flat, Model, as_model
 from bayescal.regression.posterior import sample_whitened
 from bayescal.regression.tempered import Draws, one_chain
 
@@ -128,6 +129,24 @@ class Temperature(ParametricCalibrator):
         self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
     ) -> Draws:
         return sample_inverse(scores, y, weights, self.inference, self.num_samples, seed)
+
+    def _model(self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Model:
+        from numpyro.distributions import LogNormal
+
+        if self.objective != "log_loss":
+            return super()._model(state, scores, y, weights)
+        below = differences(scores)
+        own = below[np.arange(len(y)), y]
+        flat = self.inference == "map"
+
+        def loss(values: dict[str, Any]) -> jax.Array:
+            s = values["inverse_temperature"]
+            log_sums = jax.nn.logsumexp(s * jnp.asarray(below), axis=1)
+            return jnp.asarray(weights) @ (log_sums - s * jnp.asarray(own))
+
+        law = Flat(positive=True) if flat else partial(LogNormal, 0.0, LOG_SCALE)
+        sites = {"inverse_temperature": law}
+        return as_model(sites, loss, lambda v: {"temperature": 1 / v["inverse_temperature"]})
 
 
 class ScaleLoss:

@@ -162,7 +162,7 @@ class Method:
 
     def fit(self, x: np.ndarray, weights: np.ndarray, settled: Settled) -> Minimum[np.ndarray]:
         """Return the optimum, at coefficients (1 + d,) of the features as they are."""
-        scaling = _scaling(x, weights, self.coef_prior)
+        scaling = scaling_for(x, weights, self.coef_prior)
         problem = Regression(scaling.apply(x), settled.targets, weights, settled.l1, settled.l2)
         if self.coef_prior is not None:
             prior = CAUCHY if isinstance(self.coef_prior, str) else self.coef_prior
@@ -173,7 +173,7 @@ class Method:
     def sample(self, x: np.ndarray, weights: np.ndarray, settled: Settled, seed: int) -> Draws:
         """Return draws of coefficients (chains, draws, 1 + d) of the features as they are."""
         n, d = x.shape
-        scaling = _scaling(x, weights, self.coef_prior or "centred")
+        scaling = scaling_for(x, weights, self.coef_prior or "centred")
         columns = np.concatenate([np.ones((1, n)), scaling.apply(x).T])
         # The prior of the coefficients: Cauchy, or normal as the squared penalty says.
         spread = CAUCHY.scale if settled.l2 == 0 else settled.l2**-0.5
@@ -191,7 +191,7 @@ class Method:
         return draws._replace(coefficients=scaling.back(draws.coefficients))
 
 
-def _scaling(x: np.ndarray, weights: np.ndarray, prior: str | Distribution | None) -> Scaling:
+def scaling_for(x: np.ndarray, weights: np.ndarray, prior: str | Distribution | None) -> Scaling:
     """Return the scaling of features (n, d) for a prior.
 
     None leaves them as they are; "cauchy" centres them and makes their standard deviation 1/2, or

@@ -10,6 +10,7 @@ import array_api_compat.numpy
 import jax
 import numpy as np
 import numpy.typing as npt
+from jax.core import Tracer
 
 #: For functions that run on the host with NumPy and in compiled programs alike.
 Array: TypeAlias = np.ndarray | jax.Array
@@ -50,6 +51,16 @@ def torch_of(array: Any) -> Any:
 def on_host(array: Any) -> bool:
     """Return whether an array is NumPy's, whose calculations are all in float64."""
     return isinstance(array, _NUMPY)
+
+
+def accelerated(array: Any) -> Any:
+    """Return an array that is on an accelerator as JAX's, without a copy; of others ``None``."""
+    given: Any = array
+    if isinstance(array, jax.Array) and not isinstance(array, Tracer):
+        return array if all(own.platform != "cpu" for own in array.devices()) else None
+    if torch_of(given) is None or given.device.type != "cuda":
+        return None
+    return jax.dlpack.from_dlpack(given.detach().contiguous())
 
 
 def wide(array: Any) -> Any:

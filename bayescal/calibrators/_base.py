@@ -8,19 +8,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, Self
 
+import jax
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bayescal._core.arrays import ArrayLike, namespace
+from bayescal._core.arrays import ArrayLike, accelerated, namespace, on_host
 from bayescal._core.checks import as_numpy, check_choice, column_names, in_order
 from bayescal._core.keys import seed_of
 from bayescal._core.optimise import Status
-from bayescal.calibrators._dispatch import Dispatched
+from bayescal._core.precision import float64
+from bayescal.calibrators._dispatch import Dispatched, to_host
 from bayescal.calibrators._function import PredictFunction, Tree, needed
-from bayescal.calibrators._inputs import INPUTS, Domain, Inputs, convert, transform, widen
+from bayescal.calibrators._inputs import (
+    INPUTS,
+    Domain,
+    Inputs,
+    convert,
+    plausible,
+    transform,
+    widen,
+)
 from bayescal.calibrators._labels import frames_to_caller, read_rows
 from bayescal.calibrators._posterior import map_rows
 
@@ -155,9 +165,13 @@ class Calibrator(Dispatched, ClassifierMixin, BaseEstimator, ABC):
         """
         check_choice(self.inputs, "inputs", INPUTS)
         self._check_options()
-        names = column_names(scores)
-        rows = self._check_rows(scores, reset=True)
-        learned, least = self._learn_from(rows, names, y, sample_weight)
+        there = accelerated(scores) if self._fits_there else None
+        if there is not None:
+            learned, least = self._learn_there(there, y, sample_weight)
+        else:
+            names = column_names(scores)
+            rows = self._check_rows(scores, reset=True)
+            learned, least = self._learn_from(rows, names, y, sample_weight)
         state = {name: np.asarray(value) for name, value in learned.items()}
         if least is not None:
             state["least_probabilities"] = least
@@ -167,21 +181,42 @@ class Calibrator(Dispatched, ClassifierMixin, BaseEstimator, ABC):
         return self
 
     def _learn_from(
-        self, rows: np.ndarray, names: list[object] | None, y: ArrayLike, sample_weight: Any
+        self, rows: Any, names: list[object] | None, y: ArrayLike, sample_weight: Any
     ) -> tuple[State, np.ndarray | None]:
         """Return what is learned, and the least probabilities if there are any."""
         values, labels, weights, least = self._read(rows, names, y, sample_weight)
         return self._learn(values, labels, weights, self._seed()), least
 
+    @property
+    def _fits_there(self) -> bool:
+        """Whether ``_fit`` takes scores of JAX, too."""
+        return False
+
+    def _learn_there(
+        self, scores: jax.Array, y: ArrayLike, sample_weight: Any
+    ) -> tuple[State, np.ndarray | None]:
+        """Return the same of scores on an accelerator, which stay there; labels come from there."""
+        with float64(), jax.numpy_dtype_promotion("standard"):
+            rows = scores[:, None] if scores.ndim == 1 else scores
+            if not plausible(rows, self.inputs):
+                # What is wrong with them is said as of all scores.
+                rows = np.asarray(rows)
+            else:
+                self.n_features_in_ = rows.shape[1]
+                vars(self).pop("feature_names_in_", None)  # of an earlier fit
+                return self._learn_from(rows, None, to_host(y), to_host(sample_weight))
+        return self._learn_from(self._check_rows(rows, reset=True), None, y, sample_weight)
+
     def _read(
-        self, rows: np.ndarray, names: list[object] | None, y: ArrayLike, sample_weight: Any
+        self, rows: Any, names: list[object] | None, y: ArrayLike, sample_weight: Any
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
         """Return scores in the domain, labels, weights and least probabilities; keep classes."""
         columns = 2 if self.binary else max(2, rows.shape[1])
         self.classes_, rows, labels, weights = read_rows(
             rows, y, sample_weight, self.classes, columns
         )
-        rows = in_order(rows, names, self.classes_, "scores")
+        if on_host(rows):
+            rows = in_order(rows, names, self.classes_, "scores")
         values, least = convert(rows, self.inputs, self.domain)
         return values, labels, weights, least
 

@@ -12,8 +12,9 @@ import array_api_compat
 import numpy as np
 import sklearn
 
-from bayescal._core.arrays import device, namespace, on_host
+from bayescal._core.arrays import accelerated, device, namespace, on_host
 from bayescal.calibrators._function import PredictFunction
+from bayescal.calibrators._inputs import plausible
 
 #: What takes scores or features first.
 _METHODS = (
@@ -117,7 +118,7 @@ def dispatched(method: Callable[..., Any]) -> Callable[..., Any]:
             return most_probable(self.classes_, self.predict_proba(x))
         if name in ("predict_proba", "predict_interval") and hasattr(self, "as_function"):
             f, values = _function_of(self), _double(place, x)
-            if _is_allowed(self, f, place, values):
+            if _is_allowed(self, f, values):
                 if name == "predict_proba":
                     return f(values)
                 if f.has_interval:
@@ -145,6 +146,7 @@ def _fit(
     if place is None:
         return method(estimator, x, *args, **options)
     native = estimator._takes_arrays()
+    native |= getattr(estimator, "_fits_there", False) and accelerated(x) is not None
     with sklearn.config_context(array_api_dispatch=native):
         method(estimator, x if native else to_host(x), *args, **options)
     for name, value in list(vars(estimator).items()):
@@ -177,20 +179,12 @@ def _double(place: Place, x: Any) -> Any:
     return xp.astype(x, wide) if wider else x
 
 
-def _is_allowed(estimator: Any, f: PredictFunction, place: Place, values: Any) -> bool:
+def _is_allowed(estimator: Any, f: PredictFunction, values: Any) -> bool:
     """Return whether nothing is wrong with scores; else the host's checks say what."""
-    xp, columns = place.xp, tuple(values.shape[1:])
+    columns = tuple(values.shape[1:])
     if columns != (f.columns,) and not (columns == () and f.columns == 1):
         return False
-    if not bool(xp.all(xp.isfinite(values))):
-        return False
-    if getattr(estimator, "inputs", None) != "probs":
-        return True
-    if not bool(xp.all((values >= 0) & (values <= 1))):
-        return False
-    if f.columns == 1 or not hasattr(estimator, "classes_"):
-        return True
-    return bool(xp.all(xp.abs(xp.sum(values, axis=1) - 1) <= 1e-3))
+    return plausible(values if columns else values[:, None], getattr(estimator, "inputs", "scores"))
 
 
 def most_probable(classes: np.ndarray, probs: Any) -> Any:

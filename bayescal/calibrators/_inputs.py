@@ -8,6 +8,7 @@ import numpy as np
 
 from bayescal._core.arrays import namespace, on_host, wide
 from bayescal._core.checks import (
+    SUM_TOLERANCE,
     as_numpy,
     check_finite,
     check_row_sums,
@@ -71,7 +72,8 @@ def convert(
             "decision values of several classes as logits, and raw scores of two to Logistic or "
             "Isotonic"
         )
-    check_finite(scores[:, 0] if scores.shape[1:] == (1,) else scores, "scores")
+    if on_host(scores):
+        check_finite(scores[:, 0] if scores.shape[1:] == (1,) else scores, "scores")
     columns = scores.shape[1] if scores.ndim == 2 else 1
     if domain in _COLUMN and columns > 2:
         raise ValueError(
@@ -83,7 +85,8 @@ def convert(
             "the score of the second class"
         )
     if inputs == "probs":
-        check_probabilities(scores)
+        if on_host(scores):
+            check_probabilities(scores)
         if least is None and domain in _LOGARITHMIC:
             one = _column(scores) if columns == 1 else None
             given = list(scores.T) if one is None else [1 - one, one]
@@ -145,7 +148,7 @@ def least_probabilities(columns: list[np.ndarray]) -> np.ndarray:
     for label, own in enumerate(columns):
         if own.min() <= 0:
             positive = own[own > 0]
-            half = positive.min() / 2 if len(positive) else _MOST_OF_ZERO
+            half = float(positive.min()) / 2 if len(positive) else _MOST_OF_ZERO
             least[label] = max(min(half, _MOST_OF_ZERO), FLOOR)
     return least
 
@@ -168,6 +171,20 @@ def check_probabilities(scores: np.ndarray, eps: float = 2.0**-52) -> None:
         advice="say inputs='logits' for logits, or use MultiLabel for labels that do not exclude "
         "each other",
     )
+
+
+def plausible(scores: Any, inputs: Inputs) -> bool:
+    """Return whether nothing is wrong with rows (n, k) of any library, without moving them."""
+    xp = namespace(scores)
+    if scores.ndim != 2 or not scores.shape[0] or not xp.isdtype(scores.dtype, "real floating"):
+        return False
+    good = xp.all(xp.isfinite(scores))
+    if inputs == "probs":
+        good = good & xp.all((scores >= 0) & (scores <= 1))
+        if scores.shape[1] > 1:
+            most = max(SUM_TOLERANCE, scores.shape[1] * float(xp.finfo(scores.dtype).eps))
+            good = good & xp.all(xp.abs(xp.sum(scores, axis=1) - 1) <= most)
+    return bool(good)
 
 
 def _column(scores: Any) -> Any:

@@ -17,7 +17,7 @@ from bayescal.calibrators._parametric import ParametricCalibrator
 from bayescal.calibrators.temperature import fit_inverse_temperature, power_unit
 from bayescal.regression.numpyro_models import Model, softmax_model
 from bayescal.regression.posterior import Draws
-from bayescal.regression.softmax_fit import fit_on_host
+from bayescal.regression.softmax_fit import fit
 from bayescal.regression.softmax_objective import Design
 from bayescal.regression.softmax_posterior import sample
 
@@ -43,9 +43,10 @@ class LinearCalibrator(ParametricCalibrator):
 
     def _design(self, rows: Rows) -> Design:
         """Return what the logits depend on; x itself is the offset."""
-        ones = np.ones((len(rows.y), 1))
+        xp = namespace(rows.scores)
+        ones = xp.ones((len(rows.y), 1))
         if self._by_matrix:
-            return Design(*rows, np.concatenate([rows.scores, ones], axis=1))
+            return Design(*rows, xp.concat([rows.scores, ones], axis=1))
         return Design(*rows, ones, rows.scores)
 
     def _describe(self, state: State, theta: Any) -> State:
@@ -85,8 +86,13 @@ class LinearCalibrator(ParametricCalibrator):
             return (more * np.eye(k, k + 1)).ravel()
         return np.concatenate([np.zeros(k), np.full(k, more)])
 
+    @property
+    def _fits_there(self) -> bool:
+        return self.inference == "map"
+
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        scores = bounded(scores)
+        # Accelerators' scores are calculated in double precision, too.
+        scores = bounded(scores if on_host(scores) else scores.astype(float))
         k = scores.shape[1]
         present = np.bincount(y, minlength=k) > 0
         if self._keeps_missing:
@@ -104,7 +110,7 @@ class LinearCalibrator(ParametricCalibrator):
             nothing = np.zeros_like(penalty)
             found = Minimum(nothing, np.asarray(0.0), 0.0, 0, Status.CONVERGED, nothing)
         else:
-            found = fit_on_host(self._design(rows), penalty, self._start(rows))[0]
+            found = fit(self._design(rows), penalty, self._start(rows))
         total = weights.sum()
         return {
             **state,
@@ -208,7 +214,7 @@ def _missing(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, present: np
     a prior of Gamma(1, 1), of which so many labels as were expected showed none.
     """
     inverse = fit_inverse_temperature(scores, y, weights).x
-    expected = weights @ scaled_softmax(scores, inverse)
+    expected = np.asarray(namespace(scores).asarray(weights) @ scaled_softmax(scores, inverse))
     return {
         "missing_inverse": np.asarray(inverse),
         "missing_factor": np.where(present, 1.0, 1 / (1 + expected)),

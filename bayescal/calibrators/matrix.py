@@ -87,6 +87,11 @@ class Matrix(LinearCalibrator):
         for argument in ("off_diagonal", "intercept"):
             check_strength(getattr(self, argument), argument)
 
+    @property
+    def _fits_there(self) -> bool:
+        # Strengths are cross-validated on the host.
+        return super()._fits_there and "cv" not in (self.off_diagonal, self.intercept)
+
     def _penalties(self, rows: Rows, unit: float) -> tuple[np.ndarray, State]:
         total, k = rows.weights.sum(), rows.scores.shape[1]
         if not isinstance(self.off_diagonal, str) and not isinstance(self.intercept, str):

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core import numerics
+from bayescal._core.arrays import on_host
 from bayescal._core.blocks import slices
 from bayescal._core.checks import check_choice
 from bayescal._core.numerics import scaled_softmax
@@ -92,6 +93,10 @@ class Temperature(ParametricCalibrator):
     keeps: ClassVar[Keeps] = "argmax"
     monotone: ClassVar[bool] = True
     _domain = "logits"
+
+    @property
+    def _fits_there(self) -> bool:
+        return self.inference == "map" and self.objective == "log_loss"
 
     def _check_options(self) -> None:
         check_choice(self.objective, "objective", ("log_loss", "adaptive_ece"))
@@ -184,14 +189,14 @@ class ScaleLoss:
         return float(value), float(slope), float(curvature)
 
 
-def fit_inverse_temperature(
-    logits: np.ndarray, y: np.ndarray, weights: np.ndarray
-) -> IntervalMinimum:
+def fit_inverse_temperature(logits: Any, y: np.ndarray, weights: np.ndarray) -> IntervalMinimum:
     """Minimize the weighted sum of the cross-entropies of softmax(s * logits) over s >= 0.
 
     Logits (n, k) may be of any floating type; more than 16,384 are used in single precision, but
     summed in double precision, which changes s by 1e-7 of itself or less.
     """
+    if not on_host(logits):
+        return _fit_there(logits, y, weights)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         unit = power_unit(logits, 1e6)
         scaled = logits / unit if unit != 1 else logits
@@ -206,9 +211,43 @@ def fit_inverse_temperature(
     return found._replace(x=found.x / unit)
 
 
-def power_unit(logits: np.ndarray, mild: float) -> float:
+def _fit_there(logits: jax.Array, y: np.ndarray, weights: np.ndarray) -> IntervalMinimum:
+    """Do the same with the logits where they are: one program, called with each s."""
+    unit = power_unit(logits, 1e6)
+    data = *_scale_data(logits, y, unit), jnp.asarray(weights)
+
+    def loss(s: float) -> tuple[float, float, float]:
+        value, slope, curvature = _scale_terms(s, *data).tolist()
+        return value, slope, curvature
+
+    found = newton_on_interval(loss, 1.0 if unit == 1 else 0.0, scale=float(weights.sum()))
+    return found._replace(x=found.x / unit)
+
+
+@jax.jit
+def _scale_data(logits: jax.Array, y: np.ndarray, unit: float) -> tuple[jax.Array, jax.Array]:
+    single = logits.size > _PART and logits.dtype != np.float64
+    scaled = logits.astype(np.float32 if single else np.float64) / unit
+    below = scaled - jnp.max(scaled, axis=1, keepdims=True)
+    own = jnp.take_along_axis(below, jnp.asarray(y)[:, None], axis=1)[:, 0]
+    return below, own.astype(float)
+
+
+@jax.jit
+def _scale_terms(s: float, below: jax.Array, own: jax.Array, weights: jax.Array) -> jax.Array:
+    """Return the loss and its first two derivatives (3,) at s."""
+    small = jnp.exp(below * jnp.asarray(s, below.dtype))
+    once = small * below
+    total, first, second = (
+        jnp.sum(part, axis=1, dtype=float) for part in (small, once, once * below)
+    )
+    first, second = first / total, second / total
+    return jnp.stack([jnp.log(total) - s * own, first - own, second - first**2]) @ weights
+
+
+def power_unit(logits: Any, mild: float) -> float:
     """Return a power of two by which to divide logits that are all huge or tiny, or 1."""
-    largest = float(np.abs(logits).max(initial=0))
+    largest = float(abs(logits).max(initial=0))
     if 1 / mild < largest < mild or largest == 0:
         return 1.0
     return float(2.0 ** np.round(np.log2(largest)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Generic, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -132,6 +132,9 @@ def fit_single(problem: Regression[np.ndarray], lasso: bool = False) -> Minimum[
     """
     if not lasso:
         problem = problem._replace(l1=0.0)
+    if isinstance(problem.x, jax.Array):
+        with float64():
+            return jax.tree.map(np.asarray, _fit_compiled(_padded(problem), lasso))
     some = problem.weights > 0
     if not some.all():
         rows = (problem.x[some], problem.targets[some], problem.weights[some])
@@ -142,14 +145,19 @@ def fit_single(problem: Regression[np.ndarray], lasso: bool = False) -> Minimum[
         with np.errstate(all="ignore"):
             return fit_on_host(problem)
     with float64():
-        # Rows without weight are added, so that nearby sizes share a compilation.
-        length = padded_length(len(problem.x))
-        padded = problem._replace(
-            x=pad_axis(problem.x, length, 0),
-            targets=pad_axis(problem.targets, length, 0),
-            weights=np.pad(problem.weights, (0, length - len(problem.x))),
-        )
-        return jax.tree.map(np.asarray, _fit_compiled(padded, lasso))
+        return jax.tree.map(np.asarray, _fit_compiled(_padded(problem), lasso))
+
+
+def _padded(problem: Regression[Any]) -> Regression[Any]:
+    """Add rows without weight, so that nearby sizes share a compilation."""
+    n = len(problem.x)
+    length = padded_length(n)
+    xp = jnp if isinstance(problem.x, jax.Array) else np
+    return problem._replace(
+        x=xp.pad(problem.x, ((0, length - n), (0, 0)), mode="edge"),
+        targets=pad_axis(problem.targets, length, 0),
+        weights=np.pad(problem.weights, (0, length - n)),
+    )
 
 
 def on_host(x: np.ndarray, newton: bool) -> bool:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.arrays import ArrayT
+from bayescal._core.arrays import ArrayT, on_host
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.newton_cg import Curvature, Point, newton_cg
 from bayescal._core.optimise import Minimum
+from bayescal._core.precision import float64
 from bayescal.regression.precondition import Preconditioner, choices
 from bayescal.regression.softmax_objective import Design, Host, evaluate, movement, multiply
 
@@ -94,23 +95,37 @@ def fit_many(
     """Fit a batch to the same rows, with weights (b, n), penalties (b, p) and starts (b, p)."""
 
     def one(weights: jax.Array, penalty: jax.Array, start: jax.Array) -> Minimum[jax.Array]:
-        own = design._replace(weights=weights)
-        method, sizes = choices(own, penalty)[-1], own.sizes
-
-        def prepare(probs: jax.Array) -> object:
-            return method.invert(method.measure(own, probs), penalty, sizes)
-
-        def precondition(inverse: object, vector: jax.Array) -> jax.Array:
-            return method.apply(inverse, vector, sizes)
-
-        product = partial(multiply, own, penalty)
-        return newton_cg(
-            partial(evaluate, own, penalty),
-            Curvature(product, prepare, precondition, method.patience, MAX_PRODUCTS),
-            start,
-            scale=jnp.sum(weights),
-            unbounded=partial(_is_unbounded, own, penalty),
-            tolerance=_TOLERANCE,
-        )[0]
+        return fit_one(design._replace(weights=weights), penalty, start)
 
     return jax.vmap(one)(weights, penalty, start)
+
+
+@jax.jit
+def fit_one(design: Design[jax.Array], penalty: jax.Array, start: jax.Array) -> Minimum[jax.Array]:
+    """Fit in one compiled program."""
+    method, sizes = choices(design, penalty)[-1], design.sizes
+
+    def prepare(probs: jax.Array) -> object:
+        return method.invert(method.measure(design, probs), penalty, sizes)
+
+    def precondition(inverse: object, vector: jax.Array) -> jax.Array:
+        return method.apply(inverse, vector, sizes)
+
+    product = partial(multiply, design, penalty)
+    return newton_cg(
+        partial(evaluate, design, penalty),
+        Curvature(product, prepare, precondition, method.patience, MAX_PRODUCTS),
+        start,
+        scale=jnp.sum(design.weights),
+        unbounded=partial(_is_unbounded, design, penalty),
+        tolerance=_TOLERANCE,
+    )[0]
+
+
+def fit(design: Design[Any], penalty: np.ndarray, start: np.ndarray) -> Minimum[np.ndarray]:
+    """Fit where the rows are: on the host, or in one program of JAX in double precision."""
+    if on_host(design.offset):
+        return fit_on_host(design, penalty, start)[0]
+    with float64():
+        found = fit_one(design.each(jnp.asarray), jnp.asarray(penalty), jnp.asarray(start))
+        return jax.tree.map(np.asarray, found)

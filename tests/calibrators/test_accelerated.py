@@ -1,0 +1,159 @@
+"""Fits to scores on an accelerator, tried with JAX's arrays on a processor, beside the host's."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import bayescal as bc
+from bayescal._core.arrays import accelerated
+from bayescal._core.precision import float64
+from bayescal.calibrators import _base, temperature
+from bayescal.regression import fit, softmax_fit
+from tests.calibrators.cases import CASES, Array, Case, each
+
+THERE = [c for c in CASES if inspect.isclass(c.calibrator) and c()._fits_there]
+
+
+@pytest.fixture(autouse=True)
+def anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take JAX's arrays as on an accelerator wherever they are, and no way back to the host."""
+    monkeypatch.setattr(_base, "accelerated", lambda x: x if isinstance(x, jax.Array) else None)
+
+
+def data(binary: bool, n: int = 150) -> tuple[Array, Array, Array]:
+    rng = np.random.default_rng(1)
+    z = 2 * rng.normal(size=(n, 4))
+    y = np.argmax(z / 2 + rng.gumbel(size=z.shape), axis=1)
+    w = rng.integers(0, 3, n).astype(float)
+    return (z[:, :2], (y % 2), w) if binary else (z, y, w)
+
+
+def softmax(z: Array) -> Array:
+    p = np.exp(z - z.max(axis=1, keepdims=True))
+    return p / p.sum(axis=1, keepdims=True)
+
+
+def compare(calibrator: Any, scores: Array, y: Any, w: Array, tolerance: float = 1e-8) -> None:
+    host = clone(calibrator).fit(scores, y, w)
+    with float64():
+        there = clone(calibrator).fit(jnp.asarray(scores), y, w)
+    assert there.status_ == host.status_
+    assert there.objective_ == pytest.approx(host.objective_, rel=tolerance)
+    assert all(isinstance(value, np.ndarray) for value in there.state_.values())
+    np.testing.assert_array_equal(there.classes_, host.classes_)
+    assert there.n_features_in_ == host.n_features_in_
+    new = host.predict_proba(scores)
+    np.testing.assert_allclose(there.predict_proba(scores), new, atol=tolerance)
+
+
+def test_which_fit_there() -> None:
+    names = {case.calibrator.__name__ for case in THERE}
+    assert {"Temperature", "Vector", "Matrix", "Dirichlet", "StructuredMatrix"} <= names
+    assert {"StructuredVector", "Logistic", "Beta", "Quadratic"} <= names
+
+
+@each(THERE)
+def test_fits_are_those_of_the_host(case: Case) -> None:
+    z, y, w = data(case.binary)
+    for inputs, scores in (("logits", z), ("probs", softmax(z))):
+        compare(case(inputs=inputs), scores, y, w)
+
+
+@each([case for case in THERE if not case.options])
+def test_missing_classes_and_zeros(case: Case) -> None:
+    z, y, w = data(case.binary)
+    p = softmax(z)
+    p[::7, 0] = 0
+    p /= p.sum(axis=1, keepdims=True)
+    compare(case(), p, y, w)
+    compare(case(inputs="logits"), 1e6 * z, y, w)
+    if not case.binary:
+        some = y < 3
+        compare(case(inputs="logits", classes=[0, 1, 2, 3]), z[some], y[some], w[some])
+        names = np.array(["a", "b", "c", "d"])
+        compare(case(inputs="logits"), z, names[y], w)
+
+
+@each([case for case in THERE if not case.options])
+def test_scores_of_single_precision(case: Case) -> None:
+    """The same objective is reached, to 1e-6 of it."""
+    z, y, w = data(case.binary, n=20_000 if case.binary else 6_000)
+    z = z.astype(np.float32)
+    host = case(inputs="logits").fit(z, y, w)
+    there = case(inputs="logits").fit(jnp.asarray(z), y, w)
+    assert there.objective_ == pytest.approx(host.objective_, rel=1e-6)
+    np.testing.assert_allclose(there.predict_proba(z), host.predict_proba(z), atol=1e-5)
+
+
+@pytest.mark.parametrize("calibrator", [bc.Temperature(), bc.Vector(), bc.Dirichlet(), bc.Beta()])
+def test_what_is_wrong_is_said_as_on_the_host(calibrator: Any) -> None:
+    p = softmax(data(calibrator.binary)[0])
+    y, bad, high, sums = data(calibrator.binary)[1], p.copy(), p.copy(), p.copy()
+    bad[3, 1], high[2, 1], sums[4, 0] = np.nan, 1.5, 0.99
+    for wrong, message in ((bad, "NaN"), (high, r"\[0, 1\]"), (sums, "sum to one")):
+        with pytest.raises(ValueError, match=message):
+            calibrator.fit(jnp.asarray(wrong), y)
+    with pytest.raises(ValueError, match="labels"):
+        calibrator.fit(jnp.asarray(p), y[:-1])
+    with pytest.raises(ValueError, match="missing"):
+        calibrator.fit(jnp.asarray(p), np.where(y == 1, np.nan, y))
+
+
+def test_scores_are_never_copied_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 20,000 rows of four columns nothing as large is made NumPy's."""
+    z, y, w = data(binary=False, n=20_000)
+    scores, real, largest = jnp.asarray(z, jnp.float32), np.asarray, 0
+
+    def spy(value: Any, *args: Any, **options: Any) -> Any:
+        nonlocal largest
+        if isinstance(value, jax.Array):
+            largest = max(largest, value.size)
+        return real(value, *args, **options)
+
+    monkeypatch.setattr(np, "asarray", spy)
+    for calibrator in (bc.Temperature, bc.Vector, bc.Dirichlet, bc.StructuredMatrix):
+        calibrator(inputs="logits").fit(scores, y, np.maximum(w, 1))
+    assert 0 < largest < 100
+
+
+def test_on_a_processor_the_host_fits() -> None:
+    assert accelerated(jnp.ones(3)) is None and accelerated(np.ones(3)) is None
+
+
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+def test_programs_are_lowered_for_accelerators(
+    monkeypatch: pytest.MonkeyPatch, platform: str
+) -> None:
+    """Each program that a fit runs there is exported for that kind of processor."""
+    exported = []
+
+    def lowered(own: Any) -> Any:
+        def run(*args: Any) -> Any:
+            shapes = jax.tree.map(lambda a: jax.typeof(jnp.asarray(a)), args)
+            program = jax.export.export(own, platforms=[platform])(*shapes)
+            exported.append(program.platforms)
+            return own(*args)
+
+        return run
+
+    monkeypatch.setattr(temperature, "_scale_data", lowered(temperature._scale_data))
+    monkeypatch.setattr(temperature, "_scale_terms", lowered(temperature._scale_terms))
+    monkeypatch.setattr(softmax_fit, "fit_one", lowered(softmax_fit.fit_one))
+
+    def regression(problem: Any, lasso: bool) -> Any:
+        return lowered(jax.jit(lambda given: fit.fit_one(given, lasso)))(problem)
+
+    monkeypatch.setattr(fit, "_fit_compiled", regression)
+    z, y, w = data(binary=False)
+    for several in (bc.Temperature, bc.Vector, bc.Dirichlet):
+        several(inputs="logits").fit(jnp.asarray(z, jnp.float32), y, w)
+    z, y, w = data(binary=True)
+    bc.Beta(inputs="logits").fit(jnp.asarray(z, jnp.float32), y, w)
+    assert len(exported) > 10 and set(exported) == {(platform,)}

@@ -10,6 +10,7 @@ import numpy as np
 
 from bayescal._core import checks
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.blocks import parts_of
 from bayescal._core.keys import as_key
 from bayescal._core.padding import pad_axis
 from bayescal._core.precision import float64
@@ -132,7 +133,8 @@ def posterior(
         origin = jax.device_put(origin)
         problem = Problem(use, sums, origin, jax.device_put(log_prior), None)
         state = rule.prepare(problem, as_key(key), num_samples, stacked)
-        setup = Setup(rule, rule.realised_size(state, num_samples), stacked)
+        size = rule.realised_size(state, num_samples)
+        setup = Setup(rule, size, stacked, parts_of(padded))
         problem = keep_draws(setup, problem._replace(state=state))
         none, stated = np.full(count, np.nan), rule.stated(state)
         if stated is None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
 
 #: Elements of a block: on a processor what its cache holds; accelerators want longer steps.
 _ELEMENTS = {"cpu": 1 << 19}
@@ -19,6 +21,31 @@ Out = TypeVar("Out")
 def block_elements() -> int:
     """Return the number of elements held at once on JAX's default backend."""
     return _ELEMENTS.get(jax.default_backend(), _ELEMENTS_ACCELERATOR)
+
+
+def parts_of(batch: int) -> int:
+    """Return over how many of this process's devices a batch is split: all, or one.
+
+    One is taken where the batch cannot be cut evenly, or where a user has chosen a device.
+    """
+    devices = jax.local_device_count()
+    chosen = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
+    return devices if batch % devices == 0 and chosen is None else 1
+
+
+def split(function: Callable[[Any, Any], Any], each: Any, common: Any, parts: int) -> Any:
+    """Return ``function(each, common)`` in a program, where each device does a part of the batch.
+
+    Leaves of ``each``, and of what the function returns, have a leading axis of the batch, of which
+    it sees a part; what is common to all goes to every device. Nothing passes between them.
+    """
+    if parts == 1:
+        return function(each, common)
+    mesh = Mesh(np.array(jax.local_devices()[:parts]), ("batch",))
+    own = PartitionSpec("batch")
+    specs = own, PartitionSpec()
+    both = jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=own, check_vma=False)
+    return both(each, common)
 
 
 def even_block(n: int, most: int) -> int:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import ArrayT, Params
-from bayescal._core.blocks import Out, map_batch
+from bayescal._core.blocks import Out, map_batch, split
 from bayescal._core.numerics import effective_sample_size
 from bayescal._core.structure import cached_by_structure
 from bayescal.inference._averages import Draws, log_likelihood, mean_natural, weigh
@@ -38,6 +38,8 @@ class Setup(NamedTuple):
     integrator: Integrator
     size: int
     stacked: bool
+    #: Devices over which data sets are split.
+    parts: int = 1
 
     @property
     def common_draws(self) -> bool:
@@ -108,6 +110,35 @@ def map_rows(
     return map_batch(one, mapped, problem.sums.shape[0], rows)
 
 
+def split_problem(
+    function: Callable[[Problem, Any, Any], Out],
+    problem: Problem,
+    setup: Setup,
+    extra: Any,
+    common: Any,
+) -> Out:
+    """Return ``function(problem, extra, common)``, with some of the data sets on each device.
+
+    Leaves of ``extra``, and of what is returned, have a leading axis of data sets, too.
+    """
+    if problem.sums.shape[0] % setup.parts:
+        return function(problem, extra, common)
+    # What is single data sets' does not go to all devices.
+    rest = problem._replace(
+        prior=None if setup.stacked else problem.prior,
+        state=problem.state if setup.integrator.shared else None,
+        sums=None,
+        draws=problem.draws if setup.common_draws else None,
+        log_weights=None,
+    )
+
+    def part(each: Any, shared: Any) -> Out:
+        (own, extra), (rest, common) = each, shared
+        return function(_rejoin(rest, setup, own), extra, common)
+
+    return split(part, (_mapped(problem, setup), extra), (rest, common), setup.parts)
+
+
 def realise(setup: Setup, problem: Problem) -> Draws:
     """Return the draws of one data set."""
     if problem.draws is not None:
@@ -119,11 +150,14 @@ def map_draws(function: Callable[[Problem, Draws], Out], problem: Problem, setup
     """Map ``function(problem of one data set, its draws)`` over the batch."""
     common = realise(setup, problem) if setup.common_draws else None
 
-    def one(problem: Problem, _: None) -> Out:
-        return function(problem, realise(setup, problem) if common is None else common)
+    def part(problem: Problem, _: None, common: Draws | None) -> Out:
+        def one(problem: Problem, _: None) -> Out:
+            return function(problem, realise(setup, problem) if common is None else common)
 
-    rows = rows_at_once(setup.size, problem.sums.shape[0])
-    return map_rows(one, problem, setup, None, rows)
+        rows = rows_at_once(setup.size, problem.sums.shape[0])
+        return map_rows(one, problem, setup, None, rows)
+
+    return split_problem(part, problem, setup, None, common)
 
 
 def keep_draws(setup: Setup, problem: Problem) -> Problem:
@@ -145,7 +179,11 @@ def _numbers_drawn(problem: Problem, setup: Setup) -> int:
 def _make_draws(setup: Setup, problem: Problem) -> Draws:
     if setup.common_draws:
         return realise(setup, select(problem, setup, 0))
-    return map_rows(lambda alone, _: realise(setup, alone), problem, setup, None, 16)
+
+    def part(problem: Problem, _: None, __: None) -> Draws:
+        return map_rows(lambda alone, _: realise(setup, alone), problem, setup, None, 16)
+
+    return split_problem(part, problem, setup, None, None)
 
 
 def weights_of(problem: Problem, draws: Draws) -> jax.Array:

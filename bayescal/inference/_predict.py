@@ -7,15 +7,16 @@ data sets are taken a few at a time.
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.blocks import map_batch
+from bayescal._core.blocks import map_batch, parts_of, split
 from bayescal._core.interpolate import interpolate, interpolation_error, make_grid
 from bayescal.inference._averages import (
+    Draws,
     finite_features,
     in_blocks,
     in_chunks,
@@ -23,7 +24,15 @@ from bayescal.inference._averages import (
     mixture,
     weigh,
 )
-from bayescal.inference._engine import Setup, map_rows, realise, rows_at_once, select, weights_of
+from bayescal.inference._engine import (
+    Setup,
+    map_rows,
+    realise,
+    rows_at_once,
+    select,
+    split_problem,
+    weights_of,
+)
 from bayescal.inference._integrator import Problem
 from bayescal.models import Family
 
@@ -41,9 +50,31 @@ def _log_class_probabilities(
 
     ``x`` is (m, ...) where ``shared_x``, else (batch, m, ...).
     """
+    common = realise(setup, problem) if setup.common_draws else None
+
+    def part(problem: Problem, own: jax.Array | None, rest: Any) -> jax.Array:
+        common, shared = rest
+        points = shared if own is None else own
+        given = setup, problem, method, points, own is None, common_rows, dtype
+        return _of_some(*given, common)
+
+    own, shared = (None, x) if shared_x else (x, None)
+    return split_problem(part, problem, setup, own, (common, shared))
+
+
+def _of_some(
+    setup: Setup,
+    problem: Problem,
+    method: str,
+    x: jax.Array,
+    shared_x: bool,
+    common_rows: bool,
+    dtype: np.dtype,
+    common: Draws | None,
+) -> jax.Array:
+    """Do so for the data sets that are there."""
     family = problem.prior.family
     batch = problem.sums.shape[0]
-    common = realise(setup, problem) if setup.common_draws else None
     arguments = problem.origin, problem.log_class_prior, dtype
     if common is not None and shared_x and common_rows and batch > 1:
         rows = rows_at_once(setup.size, batch)
@@ -153,13 +184,19 @@ def predict_by_nodes(
     z = z.astype(dtype)
     grid = jax.tree.map(lambda leaf: leaf.astype(dtype), grid)
 
-    def one(item: tuple[jax.Array, jax.Array | None]) -> tuple[jax.Array, jax.Array]:
-        row, own = item
-        found = _from_log_odds(interpolate(grid, row.astype(dtype), z if own is None else own), out)
-        return found.values, found.probs
+    def some(each: Any, common: Any) -> tuple[jax.Array, jax.Array]:
+        grid, z = common
 
-    items = values, None if shared_x else z
-    log_odds, probs = map_batch(one, items, values.shape[0], 16)
+        def one(item: tuple[jax.Array, jax.Array | None]) -> tuple[jax.Array, jax.Array]:
+            row, own = item
+            points = z if own is None else own
+            found = _from_log_odds(interpolate(grid, row.astype(dtype), points), out)
+            return found.values, found.probs
+
+        return map_batch(one, each, each[0].shape[0], 16)
+
+    own, shared = (None, z) if shared_x else (z, None)
+    log_odds, probs = split(some, (values, own), (grid, shared), setup.parts)
     return Predicted(log_odds, probs, jnp.max(miss), jnp.max(log_miss))
 
 
@@ -176,14 +213,21 @@ def predict_linear(
 ) -> Predicted:
     """Evaluate the optimal model at coefficients (batch, classes, p)."""
 
-    def one(item: tuple[jax.Array, jax.Array | None]) -> jax.Array:
-        coefficients, own = item
+    def some(each: Any, common: Any) -> jax.Array:
+        shared, origin, log_class_prior = common
 
-        def chunk(points: jax.Array) -> jax.Array:
-            phi = finite_features(family, points, origin, coefficients.dtype)
-            centred = coefficients - coefficients[:1]
-            return (linear(centred, phi) + log_class_prior[:, None]).astype(dtype)
+        def one(item: tuple[jax.Array, jax.Array | None]) -> jax.Array:
+            coefficients, own = item
 
-        return in_chunks(chunk, x if own is None else own, 1 << 14)
+            def chunk(points: jax.Array) -> jax.Array:
+                phi = finite_features(family, points, origin, coefficients.dtype)
+                centred = coefficients - coefficients[:1]
+                return (linear(centred, phi) + log_class_prior[:, None]).astype(dtype)
 
-    return normalise(jax.lax.map(one, (natural, None if shared_x else x)), out)
+            return in_chunks(chunk, shared if own is None else own, 1 << 14)
+
+        return jax.lax.map(one, each)
+
+    own, shared = (None, x) if shared_x else (x, None)
+    common = shared, origin, log_class_prior
+    return normalise(split(some, (natural, own), common, parts_of(natural.shape[0])), out)

@@ -202,6 +202,8 @@ class Calibrator(Dispatched, ClassifierMixin, BaseEstimator, ABC):
                 # What is wrong with them is said as of all scores.
                 rows = np.asarray(rows)
             else:
+                if self.inputs != "logits" or self.domain != "logits":
+                    rows = rows.astype(float)  # as on the host
                 self.n_features_in_ = rows.shape[1]
                 vars(self).pop("feature_names_in_", None)  # of an earlier fit
                 return self._learn_from(rows, None, to_host(y), to_host(sample_weight))

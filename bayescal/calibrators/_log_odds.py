@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayT, matmul, namespace, on_host
+from bayescal._core.arrays import ArrayT, matmul, namespace
 from bayescal._core.numerics import sigmoids
 from bayescal._core.optimise import Minimum
 from bayescal.calibrators._base import State
@@ -73,7 +73,7 @@ class LogOddsCalibrator(ParametricCalibrator):
         return self.inference == "map" and plain and getattr(self, "smoothing", 0) != "instance"
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        scores = bounded(scores if on_host(scores) else scores.astype(float))
+        scores = bounded(scores)
         state = self._prepare(scores, y, weights)
         columns = self._columns(state, scores)
         targets = self._targets(scores, y, weights)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import on_host
 from bayescal.calibrators._averaging import TAILS, Points
 
-Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
+#: Log odds, of any library; labels; weights.
+Rows = tuple[Any, np.ndarray, np.ndarray]
 #: So many distinct scores are used as they are; more are gathered in cells, of at most this share
 #: of a class and this width in asinh of the log odds.
 _MOST, _FINE = 256, (1 / 192, 0.04)
@@ -34,14 +38,16 @@ def gather_blocks(blocks: Callable[[], Iterable[Rows]]) -> Points:
     The rows of a class in a bin, which is some 1e-4 wide, are one at their mean. O(n) time, and
     memory for the bins alone.
     """
-    ends = np.array([(z.min(), z.max()) for z, _, _ in blocks()])
+    ends = np.array([(float(z.min()), float(z.max())) for z, _, _ in blocks()])
     low, high = np.arcsinh([ends[:, 0].min(), ends[:, 1].max()])
     unit = (_BINS - 1) / (high - low) if high > low else 0.0
     total, moment = np.zeros((2, 2 * _BINS))
     for z, y, weights in blocks():
-        place = ((np.arcsinh(z) - low) * unit).astype(np.int32) + _BINS * (y > 0)
-        total += np.bincount(place, weights, len(total))
-        moment += np.bincount(place, weights * z, len(total))
+        xp: Any = np if on_host(z) else jnp
+        place = ((xp.arcsinh(z) - low) * unit).astype(np.int32) + _BINS * (y > 0)
+        own, count = xp.asarray(weights), len(total)
+        total += np.asarray(xp.bincount(place, own, count))
+        moment += np.asarray(xp.bincount(place, own * z, count))
     used = np.flatnonzero(total)
     z, weight = moment[used] / total[used], total[used]
     order = np.argsort(z, kind="stable")

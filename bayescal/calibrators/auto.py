@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from bayescal._core.arrays import accelerated
 from bayescal._core.checks import (
     as_numpy,
     check_choice,
@@ -137,7 +138,9 @@ class Auto(ClassifierMixin, Combination):
         check_random_state(self.random_state)
         if self.folds is not None:
             check_count(self.folds, "folds", 2)
-        scores = widen(scores, self.inputs) if np.ndim(y) < 2 else scores
+        there = accelerated(scores)
+        if np.ndim(y) < 2:
+            scores = widen(scores, self.inputs) if there is None else there
         check_unmasked(y, "y")
         labels = y if not hasattr(y, "detach") else as_numpy(y, "y")
         several = np.ndim(labels) == 2 and np.shape(labels)[1] > 1

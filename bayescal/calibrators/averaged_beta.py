@@ -138,18 +138,24 @@ class AveragedBeta(Calibrator):
             raise ValueError(f"power must be positive and finite, got {self.power}")
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        state = self._fit_points(gather(np.clip(scores, -FAR, FAR), y, weights))
+        # No more rows than a host takes as they are.
+        few = np.clip(np.asarray(scores, float), -FAR, FAR)
+        state = self._fit_points(gather(few, y, weights))
         return {**state, **_units(len(y), weights)}
 
+    @property
+    def _fits_there(self) -> bool:
+        return True
+
     def _learn_from(
-        self, rows: np.ndarray, names: list[object] | None, y: ArrayLike, sample_weight: Any
+        self, rows: Any, names: list[object] | None, y: ArrayLike, sample_weight: Any
     ) -> tuple[State, np.ndarray | None]:
         """Of very many rows hold nothing but blocks."""
         if len(rows) <= MANY or (sample_weight is not None and not np.all(sample_weight)):
             return super()._learn_from(rows, names, y, sample_weight)
         self.classes_, labels = read_labels(y, len(rows), self.classes)
         labels = labels.astype(np.int8)
-        rows = in_order(rows, names, self.classes_, "scores")
+        rows = in_order(rows, names, self.classes_, "scores") if on_host(rows) else rows
         least = None
         weights = None if sample_weight is None else check_weights(sample_weight, len(rows))
         if self.inputs == "probs":
@@ -158,8 +164,11 @@ class AveragedBeta(Calibrator):
             del zero
 
         def blocks() -> Iterator[Rows]:
-            for part in row_blocks(len(rows), 8):
-                z = np.clip(convert(rows[part], self.inputs, "log_odds", least)[0], -FAR, FAR)
+            # An accelerator takes all at once.
+            parts = row_blocks(len(rows), 8) if on_host(rows) else [slice(None)]
+            for part in parts:
+                values = convert(rows[part], self.inputs, "log_odds", least)[0]
+                z = namespace(values).clip(values, -FAR, FAR)
                 yield z, labels[part], np.ones(len(z)) if weights is None else weights[part]
 
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import namespace, on_host, search
@@ -81,13 +82,20 @@ class Histogram(Calibrator):
     def domain(self) -> Domain:
         return "probability" if self.binning == "equal_width" else "order"
 
+    @property
+    def _fits_there(self) -> bool:
+        return self.binning == "equal_width"
+
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         if self.binning == "equal_width":
             # Unlike linspace, quotients are rounded correctly: 0.2 lies on the border 3 / 15.
             edges = np.arange(1, self.bins) / self.bins
-            place = equal_width_cell(scores, self.bins, np)
-            weight = np.bincount(place, weights, self.bins)
-            positive = np.bincount(place, weights * y, self.bins)
+            xp = np if on_host(scores) else jnp
+            place = equal_width_cell(scores, self.bins, xp)
+            weight, positive = (
+                np.asarray(xp.bincount(place, xp.asarray(each), self.bins))
+                for each in (weights, weights * y)
+            )
             centers = (np.arange(self.bins) + 0.5) / self.bins
             values = np.divide(positive, weight, out=centers, where=weight > 0)
             return {"edges": edges, "values": values, "bin_weights": weight}

@@ -74,11 +74,16 @@ class OneVsRest(Calibrator):
             )
         one._check_options()
 
+    @property
+    def _fits_there(self) -> bool:
+        return self._one._fits_there
+
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         state: State = {}
         k = scores.shape[1]
         present = np.bincount(y, minlength=k) > 0
-        expected = weights @ np.exp(scores)
+        xp = namespace(scores)
+        expected = np.asarray(xp.asarray(weights) @ xp.exp(scores))
         state["missing_factor"] = np.where(present, 1.0, 1 / (1 + expected))
         statuses = np.zeros(k, int)
         for j in np.flatnonzero(present).tolist():

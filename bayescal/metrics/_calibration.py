@@ -21,7 +21,7 @@ from bayescal.metrics._mass import (
     event_groups,
     event_pieces,
 )
-from bayescal.metrics.inputs import Predictions, check_norm, check_predictions
+from bayescal.metrics.inputs import Predictions, check_anywhere, check_norm, check_predictions
 from bayescal.metrics.sums import Piece, collect, compute
 
 Binning = Literal["equal_width", "equal_mass"]
@@ -184,7 +184,7 @@ def ece(
     >>> ece(probs, y, bins=1), ece(probs, y, bins=1, kind="top_label")
     (0.23333..., 0.56666...)
     """
-    checked = check_predictions(probs, y, weights)
+    checked = check_anywhere(probs, y, weights)
     metric = make_ece(checked.columns, bins=bins, binning=binning, kind=kind, k=k, norm=norm)
     return compute(metric, checked)
 

@@ -14,7 +14,7 @@ from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.checks import check_choice
 from bayescal.metrics._calibration import BinnedError, Binning, EqualMassError, make_ece
 from bayescal.metrics._events import Kind
-from bayescal.metrics.inputs import Predictions, check_predictions
+from bayescal.metrics.inputs import Predictions, check_anywhere
 from bayescal.metrics.sums import Piece, compute, size_pieces, sizes
 
 
@@ -92,7 +92,7 @@ def debiased_ece(
     >>> debiased_ece(probs, y), debiased_ece(probs**2, y)
     (0.01985..., 0.19081...)
     """
-    checked = check_predictions(probs, y, weights)
+    checked = check_anywhere(probs, y, weights)
     metric = make_debiased(checked.columns, bins=bins, binning=binning, kind=kind, k=k, norm=norm)
     return compute(metric, checked)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal.metrics._events import largest, of_class
-from bayescal.metrics.inputs import Predictions, check_eps, check_predictions
+from bayescal.metrics.inputs import Predictions, check_anywhere, check_eps
 from bayescal.metrics.sums import MeanMetric, compute
 
 
@@ -56,7 +56,7 @@ def log_loss(
     >>> log_loss([[0.8, 0.1, 0.1], [0.3, 0.3, 0.4]], [0, 2])
     0.56971...
     """
-    checked = check_predictions(probs, y, weights)
+    checked = check_anywhere(probs, y, weights)
     return compute(LogLoss(check_eps(eps, checked.eps)), checked)
 
 
@@ -99,7 +99,7 @@ def brier_score(probs: ArrayLike, y: ArrayLike, *, weights: ArrayLike | None = N
     >>> brier_score([[0.25, 0.75], [0.5, 0.5]], [1, 0])
     0.3125
     """
-    return compute(BrierScore(), check_predictions(probs, y, weights))
+    return compute(BrierScore(), check_anywhere(probs, y, weights))
 
 
 def accuracy(probs: ArrayLike, y: ArrayLike, *, weights: ArrayLike | None = None) -> float:
@@ -135,7 +135,7 @@ def accuracy(probs: ArrayLike, y: ArrayLike, *, weights: ArrayLike | None = None
     >>> accuracy([0.9, 0.2], [1, 1], weights=[3, 1])
     0.75
     """
-    return compute(Accuracy(), check_predictions(probs, y, weights))
+    return compute(Accuracy(), check_anywhere(probs, y, weights))
 
 
 @dataclass(frozen=True)

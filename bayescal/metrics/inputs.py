@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, accelerated
 from bayescal._core.checks import (
+    SUM_TOLERANCE,
     as_numpy,
     check_finite,
     check_labels,
@@ -19,9 +21,11 @@ from bayescal._core.checks import (
     in_order,
     precision,
 )
+from bayescal._core.precision import float64
 
 __all__ = [
     "Predictions",
+    "check_anywhere",
     "check_eps",
     "check_many_labels",
     "check_norm",
@@ -89,6 +93,28 @@ def check_predictions(
     probs = in_order(probs, names, range(classes))
     probs, y, weights = _counted(probs, y, weights)
     return Predictions(_check_probs(probs, eps), check_labels(y, classes, "y"), weights, EPS)
+
+
+def check_anywhere(probs: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None) -> Predictions:
+    """Do as :func:`check_predictions`, but leave probabilities on an accelerator where they are.
+
+    Then predictions are JAX's arrays in float64, with those of weight zero; what is wrong is said
+    as on the host.
+    """
+    there: Any = accelerated(probs)
+    if there is None or there.ndim not in (1, 2) or 1 in there.shape[1:] or not there.size:
+        return check_predictions(probs, y, weights)
+    with float64():
+        found = there.astype(float)
+        good = jnp.all((found >= 0) & (found <= 1))
+        if found.ndim == 2:
+            most = max(SUM_TOLERANCE, found.shape[1] * precision(there.dtype))
+            good &= jnp.all(jnp.abs(found.sum(axis=1) - 1.0) <= most)
+        if not good or np.shape(y) != found.shape[:1]:
+            return check_predictions(np.asarray(there), y, weights)
+        labels = check_labels(as_numpy(y, "y"), 2 if found.ndim == 1 else found.shape[1], "y")
+        own = check_weights(weights, len(labels), "weights", match="probs")
+        return Predictions(found, jnp.asarray(labels), jnp.asarray(own), EPS)
 
 
 def check_many_labels(

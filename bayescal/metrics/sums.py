@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, overload
 
@@ -135,6 +136,8 @@ def compute(metric: Metric, data: Predictions) -> float: ...
 def compute(metric: Metric, data: Predictions, xp: ModuleType) -> Array | float: ...
 def compute(metric: Metric, data: Predictions, xp: ModuleType = np) -> Array | float:
     """Return a metric: a float with NumPy, and with jax.numpy a scalar that can be mapped."""
+    if xp is np and isinstance(data.probs, jax.Array):
+        return _compute_there(metric, data)
     if isinstance(metric, SumMetric):
         result = metric.value(collect(metric, data, xp), xp)
     elif isinstance(metric, DirectMetric):
@@ -142,6 +145,16 @@ def compute(metric: Metric, data: Predictions, xp: ModuleType = np) -> Array | f
     else:
         raise TypeError(f"no such kind of metric: {type(metric).__name__}")
     return float(result) if xp is np else result
+
+
+def _compute_there(metric: Metric, data: Predictions) -> float:
+    """Return a metric of predictions on an accelerator: from their sums, or from a copy."""
+    with float64():
+        if isinstance(metric, SumMetric):
+            return float(metric.value(np.asarray(collect_there(metric, data)), np))
+        used = np.asarray(data.weights) > 0
+        probs, y, weights = (np.asarray(each)[used] for each in data[:3])
+        return compute(metric, Predictions(probs, y, weights, data.eps))
 
 
 @overload
@@ -159,6 +172,12 @@ def collect(metric: SumMetric, data: Predictions, xp: ModuleType = np) -> Array:
         for row, piece in zip(sums, metric.pieces(block, np), strict=True):
             _add(row, piece, block.weights)
     return sums
+
+
+@partial(jax.jit, static_argnums=0)
+def collect_there(metric: SumMetric, data: Predictions) -> jax.Array:
+    """Return the same in one compiled program."""
+    return jnp.asarray(collect(metric, data, jnp))
 
 
 def _parts(metric: SumMetric, data: Predictions, numbers: int) -> Iterator[slice]:

@@ -1,0 +1,104 @@
+"""Metrics of probabilities on an accelerator, tried with JAX's arrays, beside the host's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import bayescal as bc
+from bayescal.metrics import inputs, sums
+from bayescal.metrics.inputs import check_anywhere
+from bayescal.metrics.registry import METRICS
+from bayescal.metrics.sums import SumMetric
+
+BY_SUMS: list[tuple[str, dict[str, Any]]] = [
+    ("log_loss", {}),
+    ("brier_score", {}),
+    ("accuracy", {}),
+    ("ece", {}),
+    ("ece", {"kind": "classwise", "norm": 2}),
+    ("ece", {"kind": "top_label"}),
+    ("debiased_ece", {"binning": "equal_width"}),
+]
+ON_HOST: list[tuple[str, dict[str, Any]]] = [
+    ("ece", {"binning": "equal_mass"}),
+    ("debiased_ece", {}),
+]
+
+
+@pytest.fixture(autouse=True)
+def anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "accelerated", lambda x: x if isinstance(x, jax.Array) else None)
+
+
+def data(k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(k)
+    p = rng.dirichlet(np.ones(k), 3000).astype(np.float32)
+    y = (rng.random((3000, 1)) > p.cumsum(axis=1)).sum(axis=1).clip(0, k - 1)
+    return p, y, rng.integers(0, 3, 3000).astype(float)
+
+
+@pytest.mark.parametrize("k", [2, 5])
+@pytest.mark.parametrize(("name", "options"), BY_SUMS + ON_HOST)
+def test_values_are_those_of_the_host(name: str, options: dict[str, Any], k: int) -> None:
+    p, y, w = data(k)
+    metric = getattr(bc.metrics, name)
+    rows = [p] if k > 2 or options.get("kind") else [p, p[:, 1]]
+    for probs in rows:
+        for weights in (None, w, w / 3):
+            expected = metric(probs, y, weights=weights, **options)
+            found = metric(jnp.asarray(probs), y, weights=weights, **options)
+            assert isinstance(found, float)
+            assert found == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_only_sums_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    p, y, _ = data(5)
+    real, largest = np.asarray, 0
+
+    def spy(value: Any, *args: Any, **options: Any) -> Any:
+        nonlocal largest
+        if isinstance(value, jax.Array):
+            largest = max(largest, value.size)
+        return real(value, *args, **options)
+
+    given = jnp.asarray(p)
+    monkeypatch.setattr(np, "asarray", spy)
+    for name, options in BY_SUMS:
+        getattr(bc.metrics, name)(given, y, **options)
+    assert 0 < largest < 1000
+
+
+def test_what_is_wrong_is_said_as_on_the_host() -> None:
+    p, y, _ = data(5)
+    bad, high = p.copy(), p.copy()
+    bad[7, 1], high[8, 2] = np.nan, 1.5
+    for wrong, message in ((bad, "finite"), (high, r"\[0, 1\]"), (p / 2, "sum to one")):
+        with pytest.raises(ValueError, match=message):
+            bc.metrics.log_loss(jnp.asarray(wrong), y)
+    with pytest.raises(ValueError, match="to match probs"):
+        bc.metrics.log_loss(jnp.asarray(p), y[1:])
+    with pytest.raises(ValueError, match="y must be in"):
+        bc.metrics.log_loss(jnp.asarray(p), y + 1)
+
+
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+def test_programs_are_lowered_for_accelerators(platform: str) -> None:
+    p, y, w = data(5)
+    checked = check_anywhere(jnp.asarray(p), y, w)
+    assert isinstance(checked.probs, jax.Array)
+    for name, options in BY_SUMS:
+        make = METRICS[name].make
+        assert make is not None
+        metric = make(5, **options)
+        assert isinstance(metric, SumMetric)
+        with jax.enable_x64(True):
+            program = jax.export.export(
+                jax.jit(lambda data, own=metric: sums.collect_there(own, data)),
+                platforms=[platform],
+            )(checked)
+        assert program.platforms == (platform,)

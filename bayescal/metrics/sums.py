@@ -34,6 +34,7 @@ __all__ = [
     "SumMetric",
     "collect",
     "collect_many",
+    "collect_there",
     "compute",
     "size_pieces",
     "sizes",

@@ -10,6 +10,7 @@ from bayescal import metrics as metrics
 from bayescal import plots as plots
 from bayescal import smoothing as smoothing
 from bayescal._core.compilation import cache_compilations as cache_compilations
+from bayescal._core.stream import Blocks as Blocks
 from bayescal._core.warnings import AccuracyWarning as AccuracyWarning
 from bayescal._core.warnings import SamplingWarning as SamplingWarning
 from bayescal.evaluation import Evaluation as Evaluation

@@ -176,20 +176,31 @@ def check_weights(
     """
     if weights is None:
         return np.ones(n)
+    array = check_weights_of(weights, n, name, match=match)
+    if not (array > 0).any():
+        raise ValueError(f"{name} must not all be zero, got only zeros")
+    power = power_of_weights(float(array.max()))
+    array = np.ldexp(array, power) if power else array
+    # So far below the greatest all are the same in sums; squares of them alone must not vanish.
+    least = np.ldexp(1.0, int(np.frexp(array.max())[1]) - 400)
+    return np.where(array > 0, np.maximum(array, least), 0.0)
+
+
+def check_weights_of(weights: ArrayLike, n: int, name: str, *, match: str = "y") -> np.ndarray:
+    """Return (n,) weights of some of the rows in float64, as they are given."""
     array = as_numpy(weights, name).astype(np.float64)
     if array.shape != (n,):
         raise ValueError(f"{name} must have shape ({n},) to match {match}, got {array.shape}")
     check_finite(array, name)
     if (array < 0).any():
         raise ValueError(f"{name} must not be negative, got {array.min():g}")
-    if not (array > 0).any():
-        raise ValueError(f"{name} must not all be zero, got only zeros")
-    exponent = int(np.frexp(array.max())[1])
-    held = min(max(exponent, -40), 160)
-    array = array if held == exponent else np.ldexp(array, held - exponent)
-    # So far below the greatest all are the same in sums; squares of them alone must not vanish.
-    least = np.ldexp(1.0, held - 400)
-    return np.where(array > 0, np.maximum(array, least), 0.0)
+    return array
+
+
+def power_of_weights(heaviest: float) -> int:
+    """Return the power of two by which to multiply weights, of which this is the greatest."""
+    exponent = int(np.frexp(heaviest)[1])
+    return min(max(exponent, -40), 160) - exponent
 
 
 def check_class_prior(value: ArrayLike, classes: int) -> np.ndarray:

@@ -20,8 +20,10 @@ from bayescal._core.checks import as_numpy, check_choice, column_names, in_order
 from bayescal._core.keys import seed_of
 from bayescal._core.optimise import Status
 from bayescal._core.precision import float64
+from bayescal._core.stream import Blocks, as_blocks
 from bayescal.calibrators._dispatch import Dispatched, to_host
 from bayescal.calibrators._function import PredictFunction, Tree, needed
+from bayescal.calibrators._in_blocks import State, TakesBlocks
 from bayescal.calibrators._inputs import (
     INPUTS,
     Domain,
@@ -34,8 +36,6 @@ from bayescal.calibrators._inputs import (
 from bayescal.calibrators._labels import frames_to_caller, read_rows
 from bayescal.calibrators._posterior import map_rows
 
-#: What a calibrator has learned: arrays by name.
-State = dict[str, np.ndarray]
 #: What a calibrator never changes in a row: the order of its classes, the most probable one, or
 #: nothing.
 Keeps = Literal["order", "argmax", "nothing"]
@@ -51,7 +51,7 @@ _REMEDY = {
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Calibrator(Dispatched, ClassifierMixin, BaseEstimator, ABC):
+class Calibrator(Dispatched, TakesBlocks, ClassifierMixin, BaseEstimator, ABC):
     """A calibrator of the scores of a classifier of two or more classes.
 
     A method writes ``domain``, ``_fit`` and ``_apply``, and what of the rest is not as here.
@@ -132,18 +132,25 @@ class Calibrator(Dispatched, ClassifierMixin, BaseEstimator, ABC):
     def _check_options(self) -> None:
         """Raise where an option is not allowed."""
 
-    def fit(self, scores: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        scores: ArrayLike | Blocks,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Fit the calibrator.
 
         Parameters
         ----------
-        scores : array-like of shape (n,), (n, 1) or (n, k)
+        scores : array-like of shape (n,), (n, 1) or (n, k), or Blocks
             As ``inputs`` says: probabilities or logits, a column for each class in sorted order, or
             in that of ``classes``; of two classes also the probability or log odds of the second
             alone; or raw scores. Columns of a data frame that are named like the classes may stand
-            in any order.
+            in any order. :class:`Blocks`, which hold labels and weights, too, and whatever they
+            read of themselves (arrays and data frames of Dask, data sets of Arrow, arrays in
+            files), are read block by block, as often as needed.
         y : array-like of shape (n,)
-            Labels, of any k values.
+            Labels, of any k values; of data sets and Dask's data frames also the name of a column.
         sample_weight : array-like of shape (n,), optional
             Non-negative; a whole weight is the same as repeating the row.
 
@@ -157,6 +164,8 @@ class Calibrator(Dispatched, ClassifierMixin, BaseEstimator, ABC):
             If scores contradict ``inputs``, are not finite, or have columns named like some of the
             classes only; or if labels hold another number of classes than the scores, without
             ``classes``.
+        TypeError
+            If data come in blocks, and the calibrator, or one of its options, needs them at once.
 
         Warns
         -----
@@ -165,8 +174,13 @@ class Calibrator(Dispatched, ClassifierMixin, BaseEstimator, ABC):
         """
         check_choice(self.inputs, "inputs", INPUTS)
         self._check_options()
-        there = accelerated(scores) if self._fits_there else None
-        if there is not None:
+        blocks = as_blocks(scores, y, sample_weight)
+        if isinstance(scores, np.memmap) and not self._fits_blocks:
+            blocks = None
+        there = accelerated(scores) if blocks is None and self._fits_there else None
+        if blocks is not None:
+            learned, least = self._learn_in_blocks(blocks)
+        elif there is not None:
             learned, least = self._learn_there(there, y, sample_weight)
         else:
             names = column_names(scores)
@@ -181,7 +195,7 @@ class Calibrator(Dispatched, ClassifierMixin, BaseEstimator, ABC):
         return self
 
     def _learn_from(
-        self, rows: Any, names: list[object] | None, y: ArrayLike, sample_weight: Any
+        self, rows: Any, names: list[object] | None, y: Any, sample_weight: Any
     ) -> tuple[State, np.ndarray | None]:
         """Return what is learned, and the least probabilities if there are any."""
         values, labels, weights, least = self._read(rows, names, y, sample_weight)
@@ -193,7 +207,7 @@ class Calibrator(Dispatched, ClassifierMixin, BaseEstimator, ABC):
         return False
 
     def _learn_there(
-        self, scores: jax.Array, y: ArrayLike, sample_weight: Any
+        self, scores: jax.Array, y: ArrayLike | None, sample_weight: Any
     ) -> tuple[State, np.ndarray | None]:
         """Return the same of scores on an accelerator, which stay there; labels come from there."""
         with float64(), jax.numpy_dtype_promotion("standard"):
@@ -210,7 +224,7 @@ class Calibrator(Dispatched, ClassifierMixin, BaseEstimator, ABC):
         return self._learn_from(self._check_rows(rows, reset=True), None, y, sample_weight)
 
     def _read(
-        self, rows: Any, names: list[object] | None, y: ArrayLike, sample_weight: Any
+        self, rows: Any, names: list[object] | None, y: Any, sample_weight: Any
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
         """Return scores in the domain, labels, weights and least probabilities; keep classes."""
         columns = 2 if self.binary else max(2, rows.shape[1])
@@ -240,18 +254,23 @@ class Calibrator(Dispatched, ClassifierMixin, BaseEstimator, ABC):
     def _seed(self) -> int:
         return seed_of(getattr(self, "random_state", 0))
 
-    def predict_proba(self, scores: ArrayLike) -> np.ndarray:
+    def predict_proba(self, scores: ArrayLike | Blocks) -> Any:
         """Return the calibrated probabilities of all classes.
 
         Parameters
         ----------
-        scores : array-like of shape (m, k), or (m,) or (m, 1) for two classes
+        scores : array-like of shape (m, k), or (m,) or (m, 1) for two classes, or Blocks
 
         Returns
         -------
         array of shape (m, k), float64
-            Columns in the order of ``classes_``.
+            Columns in the order of ``classes_``. Of blocks, and what is read in blocks, it is
+            :class:`Blocks` with the same labels and weights, computed when they are read; of an
+            array of Dask one of Dask.
         """
+        check_is_fitted(self)
+        if (blocks := as_blocks(scores)) is not None:
+            return self._predict_in_blocks(blocks, scores)
         values = self._values(scores)
         with np.errstate(over="ignore", under="ignore"):
             return self.apply(self.state_, values)

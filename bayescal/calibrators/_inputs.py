@@ -27,7 +27,7 @@ Domain = Literal[
     "probability", "log_odds", "real", "order", "probabilities", "log_probabilities", "logits"
 ]
 _COLUMN = ("probability", "log_odds", "real", "order")
-_LOGARITHMIC = ("log_odds", "real", "log_probabilities", "logits")
+LOGARITHMIC = ("log_odds", "real", "log_probabilities", "logits")
 #: No probability counts as less: the least normal number of float32, of logarithm -87.3.
 FLOOR = float(np.finfo(np.float32).tiny)
 #: And one of zero never as more than this.
@@ -87,7 +87,7 @@ def convert(
     if inputs == "probs":
         if on_host(scores):
             check_probabilities(scores)
-        if least is None and domain in _LOGARITHMIC:
+        if least is None and domain in LOGARITHMIC:
             one = _column(scores) if columns == 1 else None
             given = list(scores.T) if one is None else [1 - one, one]
             least = least_probabilities(given)
@@ -144,13 +144,18 @@ def least_probabilities(columns: list[np.ndarray]) -> np.ndarray:
     is positive but tiny, for the least normal number of float32. (With 2e-16 instead, temperature
     scaling loses 0.8e-4 of log loss on tables of two classes, and beta calibration nothing.)
     """
-    least = np.full(len(columns), FLOOR)
-    for label, own in enumerate(columns):
-        if own.min() <= 0:
-            positive = own[own > 0]
-            half = float(positive.min()) / 2 if len(positive) else _MOST_OF_ZERO
-            least[label] = max(min(half, _MOST_OF_ZERO), FLOOR)
-    return least
+    lowest = np.array([own.min() for own in columns])
+    positive = np.full(len(columns), np.inf)
+    for label in np.flatnonzero(lowest <= 0):
+        own = columns[label]
+        positive[label] = own[own > 0].astype(float).min(initial=np.inf)
+    return floors(lowest, positive)
+
+
+def floors(lowest: np.ndarray, positive: np.ndarray) -> np.ndarray:
+    """Return the same from the least probability (k,) of each class, and the least positive one."""
+    half = np.where(np.isfinite(positive), positive / 2, _MOST_OF_ZERO)
+    return np.where(lowest <= 0, np.clip(half, FLOOR, _MOST_OF_ZERO), FLOOR)
 
 
 def check_probabilities(scores: np.ndarray, eps: float = 2.0**-52) -> None:

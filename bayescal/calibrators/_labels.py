@@ -36,6 +36,13 @@ def read_labels(
     y: ArrayLike, n: int, classes: Classes, columns: int = 2
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the classes (columns,), sorted or as given, and labels (n,) as their positions."""
+    found, position = distinct(label_array(y, n))
+    given = check_classes(found, classes, columns)
+    return given, find_positions(found, given)[position]
+
+
+def label_array(y: ArrayLike, n: int) -> np.ndarray:
+    """Return labels (n,) as they are, of which none is missing."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
     check_unmasked(y, "y")
@@ -54,11 +61,15 @@ def read_labels(
     if len(y) != n:
         raise ValueError(f"y must have {n} labels to match the scores, got {len(y)}")
     check_present(y)
-    found, position = _distinct(y)
+    return y
+
+
+def check_classes(found: np.ndarray, classes: Classes, columns: int) -> np.ndarray:
+    """Return the classes (columns,): the labels that were found, sorted, or those given."""
     if classes is None:
         if len(found) != columns:
             raise ValueError(_wrong_number(found, columns))
-        return found, position
+        return found
     given = np.asarray(classes)
     if given.shape != (columns,) or len(np.unique(given)) < columns:
         binary = "; for more, take Auto, a map of several classes or OneVsRest of this one"
@@ -69,8 +80,19 @@ def read_labels(
     strange = found[~np.isin(found, given)]
     if len(strange):
         raise ValueError(f"y must hold only the classes {given.tolist()}, got {strange[0]!r}")
-    order = np.argsort(given, kind="stable")
-    return given, order[np.searchsorted(given[order], found)][position]
+    return given
+
+
+def find_positions(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Return the places (n,) of labels, each of which is one of the classes."""
+    if y.dtype.kind in "biu" and classes.dtype.kind in "biu":
+        # Without a search, which takes longer than a fit.
+        if len(classes) == 2:
+            return (y != classes[0]).astype(int)
+        if (classes == np.arange(len(classes))).all():
+            return y.astype(int)
+    order = np.argsort(classes, kind="stable")
+    return order[np.searchsorted(classes[order], y)]
 
 
 def check_present(y: np.ndarray) -> None:
@@ -122,7 +144,7 @@ def _wrong_number(found: np.ndarray, columns: int) -> str:
     return f"Only binary classification is supported. y must hold two classes, got {len(found)}"
 
 
-def _distinct(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def distinct(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the distinct labels, sorted, and the place of each label among them."""
     if y.dtype.kind in "biu" and len(y):
         # Without sorting, which for a million labels takes as long as a fit.

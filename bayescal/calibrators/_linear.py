@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from bayescal._core.arrays import device, matmul, namespace, on_host
+from bayescal._core.checkpoint import Sums
 from bayescal._core.numerics import scaled_softmax, softmax
 from bayescal._core.optimise import Minimum, Status
+from bayescal._core.stream import add
 from bayescal.calibrators._base import State
 from bayescal.calibrators._inputs import bounded
 from bayescal.calibrators._member import Rows, smooth
 from bayescal.calibrators._parametric import ParametricCalibrator
-from bayescal.calibrators.temperature import fit_inverse_temperature, power_unit
+from bayescal.calibrators._rows import RowBlocks, of_design
+from bayescal.calibrators.temperature import (
+    fit_inverse_of_blocks,
+    fit_inverse_temperature,
+    power_unit,
+    unit_of,
+)
 from bayescal.regression.numpyro_models import Model, softmax_model
+from bayescal.regression.passes import fit_softmax
 from bayescal.regression.posterior import Draws
 from bayescal.regression.softmax_fit import fit
 from bayescal.regression.softmax_objective import Design
@@ -107,14 +118,41 @@ class LinearCalibrator(ParametricCalibrator):
         rows = Rows(scores if unit == 1 else scores / unit, y, weights)
         penalty, learned = self._penalties(rows, unit)
         if rows.scores.shape[1] == 1:
-            nothing = np.zeros_like(penalty)
-            found = Minimum(nothing, np.asarray(0.0), 0.0, 0, Status.CONVERGED, nothing)
+            found = _nothing(penalty)
         else:
             found = fit(self._design(rows), penalty, self._start(rows))
-        total = weights.sum()
+        return self._found({**state, **learned}, found, penalty, weights.sum())
+
+    @property
+    def _fits_blocks(self) -> bool:
+        return self._fits_there
+
+    def _fit_blocks(self, rows: RowBlocks, seed: int) -> State:
+        rows = rows.mapped(_bound, min(rows.largest, 1e50))
+        present = (rows.mass > 0) | self._keeps_missing
+        state: State = {"present": present}
+        if not present.all():
+            state |= _missing_of_blocks(rows, present)
+            rows = rows.mapped(partial(_present, present), rows.largest)
+        unit = float(np.clip(unit_of(rows.largest, 1e4), 2.0**-500, 2.0**500))
+        state["unit"], rows = np.asarray(unit), rows.divided(unit)
+        # One row that weighs as much as all says how strong penalties are.
+        one = Rows(np.zeros((1, rows.k)), np.zeros(1, int), np.array([rows.weight]))
+        penalty, learned = self._penalties(one, unit)
+        if rows.k == 1:
+            found = _nothing(penalty)
+        else:
+
+            def add_up(function: Callable[..., Sums], merge: Callable[..., Sums] = add) -> Sums:
+                return rows.total(partial(of_design, self._design, function), merge)
+
+            sample = self._design(rows.sample), penalty, self._start(rows.sample)
+            found = fit_softmax(*sample, rows.weight, add_up)
+        return self._found({**state, **learned}, found, penalty, rows.weight)
+
+    def _found(self, state: State, found: Minimum, penalty: np.ndarray, total: float) -> State:
         return {
             **state,
-            **learned,
             **self._describe(state, found.x),
             "theta": found.x,
             "penalty": penalty,
@@ -185,14 +223,14 @@ class StructuredCalibrator(LinearCalibrator):
         return np.zeros(k * m + d)
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        scaled = fit_inverse_temperature(scores, y, weights)
-        scale = {
-            "inverse": np.asarray(scaled.x),
-            "smoothing": np.asarray(1 / (weights.sum() + 1)),
-        }
-        with np.errstate(divide="ignore"):
-            scale["temperature"] = np.asarray(1 / scale["inverse"])
+        scale = _scale(fit_inverse_temperature(scores, y, weights).x, weights.sum())
         return {**super()._fit(_smoothed(scale, scores), y, weights, seed), **scale}
+
+    def _fit_blocks(self, rows: RowBlocks, seed: int) -> State:
+        scale = _scale(fit_inverse_of_blocks(rows).x, rows.weight)
+        # Logarithms of smoothed probabilities are neither huge nor tiny.
+        rows = rows.mapped(partial(_smooth_rows, scale), 1.0)
+        return {**super()._fit_blocks(rows, seed), **scale}
 
     def _target(
         self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
@@ -207,6 +245,43 @@ def _smoothed(state: State, scores: Any) -> Any:
     return smooth(scores, state["inverse"], state["smoothing"])
 
 
+def _scale(inverse: float, total: float) -> State:
+    with np.errstate(divide="ignore"):
+        temperature = 1 / np.asarray(inverse)
+    smoothing = np.asarray(1 / (total + 1))
+    return {"inverse": np.asarray(inverse), "smoothing": smoothing, "temperature": temperature}
+
+
+def _smooth_rows(scale: State, rows: Rows) -> Rows:
+    return rows._replace(scores=_smoothed(scale, rows.scores))
+
+
+def _bound(rows: Rows) -> Rows:
+    return rows._replace(scores=bounded(rows.scores))
+
+
+def _present(present: np.ndarray, rows: Rows) -> Rows:
+    """Return scores of the classes that occur, and labels among these."""
+    return Rows(rows.scores[:, present], (np.cumsum(present) - 1)[rows.y], rows.weights)
+
+
+def _nothing(penalty: np.ndarray) -> Minimum:
+    """Return what there is to fit of one class."""
+    nothing = np.zeros_like(penalty)
+    return Minimum(nothing, np.asarray(0.0), 0.0, 0, Status.CONVERGED, nothing)
+
+
+def _missing_of_blocks(rows: RowBlocks, present: np.ndarray) -> State:
+    """Do as :func:`_missing` with rows that come in blocks."""
+    inverse = fit_inverse_of_blocks(rows).x
+    expected = rows.total(partial(_expected, inverse))["expected"]
+    return _left(inverse, expected, present)
+
+
+def _expected(inverse: float, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Sums:
+    return {"expected": weights @ scaled_softmax(scores, inverse)}
+
+
 def _missing(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, present: np.ndarray) -> State:
     """Return what is left of classes without a label.
 
@@ -215,6 +290,10 @@ def _missing(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, present: np
     """
     inverse = fit_inverse_temperature(scores, y, weights).x
     expected = np.asarray(namespace(scores).asarray(weights) @ scaled_softmax(scores, inverse))
+    return _left(inverse, expected, present)
+
+
+def _left(inverse: float, expected: np.ndarray, present: np.ndarray) -> State:
     return {
         "missing_inverse": np.asarray(inverse),
         "missing_factor": np.where(present, 1.0, 1 / (1 + expected)),

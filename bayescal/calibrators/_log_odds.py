@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import Any, ClassVar
 
 import numpy as np
 
 from bayescal._core.arrays import ArrayT, matmul, namespace
+from bayescal._core.checkpoint import Sums
 from bayescal._core.numerics import sigmoids
 from bayescal._core.optimise import Minimum
+from bayescal._core.stream import add
 from bayescal.calibrators._base import State
 from bayescal.calibrators._inputs import bounded
+from bayescal.calibrators._member import Rows
 from bayescal.calibrators._parametric import ParametricCalibrator
+from bayescal.calibrators._rows import RowBlocks, of_design
 from bayescal.regression.fit import fit_single
 from bayescal.regression.numpyro_models import Model, log_odds_model
 from bayescal.regression.objective import BinaryDesign, Prior, Regression
+from bayescal.regression.passes import fit_binary
 from bayescal.regression.posterior import Draws, ScoreColumns, Target, sample
 
 #: Gelman et al. (2008): for features of standard deviation 0.5, and for the intercept.
@@ -72,44 +78,76 @@ class LogOddsCalibrator(ParametricCalibrator):
         plain = type(self)._prepare is LogOddsCalibrator._prepare
         return self.inference == "map" and plain and getattr(self, "smoothing", 0) != "instance"
 
+    @property
+    def _fits_blocks(self) -> bool:
+        return self._fits_there
+
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         scores = bounded(scores)
         state = self._prepare(scores, y, weights)
         columns = self._columns(state, scores)
-        targets = self._targets(scores, y, weights)
-        found = self._minimize(columns, targets, weights, self._penalties(state, len(columns)))
+        given = columns[self._first :].T, self._targets(scores, y, weights), weights
+        penalty = self._penalties(state, len(columns))[self._first :]
+
+        def fit(free: np.ndarray) -> Minimum:
+            return fit_single(Regression(*given, 0.0, penalty, free))
+
+        return self._found(state, self._minimize(len(columns), fit), weights.sum())
+
+    def _fit_blocks(self, rows: RowBlocks, seed: int) -> State:
+        rows = rows.mapped(_bound, rows.largest)
+        # Targets depend on the label alone.
+        pair = self._targets(np.zeros(2), np.array([0, 1]), rows.mass)
+        scores, y, weights = rows.sample
+        columns = self._columns({}, scores)
+        penalty = self._penalties({}, len(columns))[self._first :]
+        make = partial(_make_design, partial(self._columns, {}), self._first, pair)
+
+        def add_up(function: Callable[..., Sums], merge: Callable[..., Sums] = add) -> Sums:
+            return rows.total(partial(of_design, make, function), merge)
+
+        def fit(free: np.ndarray) -> Minimum:
+            sample = columns[self._first :].T, pair[y], weights
+            return fit_binary(Regression(*sample, 0.0, penalty, free), rows.weight, add_up)
+
+        return self._found({}, self._minimize(len(columns), fit), rows.weight)
+
+    def _found(self, state: State, found: Minimum, total: float) -> State:
         return {
             **state,
             **self._describe(state, found.x),
             "theta": found.x,
-            "objective": np.asarray(found.value / weights.sum()),
+            "objective": np.asarray(found.value / total),
             "n_iter": np.asarray(int(found.iterations)),
             "status": np.asarray(int(found.status)),
         }
+
+    @property
+    def _first(self) -> int:
+        """The first column that is none of ones."""
+        return 1 if self._has_intercept else 0
 
     def _curves(self, state: State, theta: Any, scores: Any) -> Any:
         line = matmul(theta, self._columns(state, bounded(scores)))
         return sigmoids(line)
 
-    def _minimize(
-        self, columns: np.ndarray, y: np.ndarray, weights: np.ndarray, penalty: np.ndarray
-    ) -> Minimum:
-        """Fit, with no coefficient negative that must not be.
+    def _minimize(self, p: int, fit_free: Callable[[np.ndarray], Minimum]) -> Minimum:
+        """Fit p columns, with no coefficient negative that must not be.
 
         If one is, the optimum is on the boundary, and as the problem is convex the best of all
-        fits with some of these coefficients held at zero is the optimum.
+        fits with some of these coefficients held at zero is the optimum. What is free is given as
+        ones (1 + d,), of the intercept and of the other columns.
         """
-        first = 1 if self._has_intercept else 0
+        skipped = 1 - self._first
 
         def fit(held: Sequence[int]) -> Minimum:
-            free = np.ones(1 - first + len(columns))
-            free[: 1 - first] = 0
-            free[[1 - first + j for j in held]] = 0
-            rows = columns[first:].T, y, weights
-            found = fit_single(Regression(*rows, 0.0, penalty[first:], free))
-            return found._replace(x=np.asarray(found.x)[1 - first :])
+            free = np.ones(skipped + p)
+            free[:skipped] = 0
+            free[[skipped + j for j in held]] = 0
+            found = fit_free(free)
+            return found._replace(x=np.asarray(found.x)[skipped:])
 
-        limited = [int(j) for j in np.flatnonzero(self._positive(len(columns)))]
+        limited = [int(j) for j in np.flatnonzero(self._positive(p))]
         feasible = []
         for size in range(len(limited) + 1):
             for held in combinations(limited, size):
@@ -152,6 +190,20 @@ class LogOddsCalibrator(ParametricCalibrator):
             basis.positive,
             lambda u: self._describe(state, basis.back(u)),
         )
+
+
+def _bound(rows: Rows) -> Rows:
+    return rows._replace(scores=bounded(rows.scores))
+
+
+def _make_design(
+    columns: Callable[[np.ndarray], np.ndarray], first: int, pair: np.ndarray, rows: Rows
+) -> BinaryDesign:
+    """Return columns, the first of ones, and targets of some rows."""
+    found = columns(rows.scores)
+    if not first:
+        found = np.concatenate([np.ones((1, len(rows.y))), found])
+    return BinaryDesign(found, pair[rows.y], rows.weights)
 
 
 class _Standardized:

@@ -13,12 +13,14 @@ import numpy as np
 from bayescal._core import numerics
 from bayescal._core.arrays import on_host
 from bayescal._core.blocks import slices
+from bayescal._core.checkpoint import Sums
 from bayescal._core.checks import check_choice
 from bayescal._core.numerics import scaled_softmax
 from bayescal._core.optimise import IntervalMinimum, Status, newton_on_interval
 from bayescal.calibrators._base import Keeps, State
 from bayescal.calibrators._binwise import best_inverse_temperature
 from bayescal.calibrators._parametric import ParametricCalibrator
+from bayescal.calibrators._rows import RowBlocks
 from bayescal.regression.numpyro_models import Flat, Model, as_model
 from bayescal.regression.posterior import sample_whitened
 from bayescal.regression.tempered import Draws, one_chain
@@ -26,10 +28,12 @@ from bayescal.regression.tempered import Draws, one_chain
 __all__ = [
     "ScaleLoss",
     "Temperature",
+    "fit_inverse_of_blocks",
     "fit_inverse_temperature",
     "power_unit",
     "sample_inverse",
     "scaled_softmax",
+    "unit_of",
 ]
 
 #: Elements of a block: several arrays of this size stay in the processor's cache.
@@ -65,7 +69,8 @@ class Temperature(ParametricCalibrator):
     Notes
     -----
     By log loss O(n k) for each of about five iterations, of which all but two see a part of many
-    rows; more than 16,384 logits are used in single precision, which changes T by 1e-7 of itself.
+    rows; more than 16,384 logits are used in single precision, but for the last step. Blocks are
+    read four times.
     The posterior's prior is log T ~ N(0, 1.5^2).
 
     References
@@ -106,17 +111,26 @@ class Temperature(ParametricCalibrator):
                 f"likelihood, got {self.inference!r}"
             )
 
+    @property
+    def _fits_blocks(self) -> bool:
+        return self._fits_there
+
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         if self.objective == "log_loss":
-            found = fit_inverse_temperature(scores, y, weights)
-            inverse, value, status = found.x, found.value / weights.sum(), found.status
-            state = {"n_iter": np.asarray(found.iterations)}
-        else:
-            inverse, value = best_inverse_temperature(scores, y, weights)
-            status, state = Status.CONVERGED, {}
+            return self._found(fit_inverse_temperature(scores, y, weights), weights.sum())
+        inverse, value = best_inverse_temperature(scores, y, weights)
+        return self._named(inverse, value, Status.CONVERGED)
+
+    def _fit_blocks(self, rows: RowBlocks, seed: int) -> State:
+        return self._found(fit_inverse_of_blocks(rows), rows.weight)
+
+    def _found(self, found: IntervalMinimum, total: float) -> State:
+        state = self._named(found.x, found.value / total, found.status)
+        return {**state, "n_iter": np.asarray(found.iterations)}
+
+    def _named(self, inverse: float, value: float, status: Status) -> State:
         theta = np.array([inverse])
         return {
-            **state,
             **self._describe({}, theta),
             "theta": theta,
             "objective": np.asarray(value),
@@ -160,9 +174,12 @@ class ScaleLoss:
     Logits are kept below their row's greatest, in blocks; in single precision where there are many.
     """
 
-    def __init__(self, logits: np.ndarray, y: np.ndarray, weights: np.ndarray) -> None:
+    def __init__(
+        self, logits: np.ndarray, y: np.ndarray, weights: np.ndarray, single: bool | None = None
+    ) -> None:
         n, k = logits.shape
-        dtype = np.float32 if logits.size > _PART else np.float64
+        single = logits.size > _PART if single is None else single
+        dtype = np.float32 if single else np.float64
         self.total = float(weights.sum())
         self._blocks = []
         for rows in slices(n, max(1, _BLOCK // k)):
@@ -193,7 +210,7 @@ def fit_inverse_temperature(logits: Any, y: np.ndarray, weights: np.ndarray) -> 
     """Minimize the weighted sum of the cross-entropies of softmax(s * logits) over s >= 0.
 
     Logits (n, k) may be of any floating type; more than 16,384 are used in single precision, but
-    summed in double precision, which changes s by 1e-7 of itself or less.
+    for the last step.
     """
     if not on_host(logits):
         return _fit_there(logits, y, weights)
@@ -208,7 +225,37 @@ def fit_inverse_temperature(logits: Any, y: np.ndarray, weights: np.ndarray) -> 
             start = newton_on_interval(loss, start, scale=loss.total).x
         loss = ScaleLoss(scaled, y, weights)
         found = newton_on_interval(loss, start, scale=loss.total)
+        if logits.size > _PART and found.status == Status.CONVERGED:
+            found = _polish(found, scaled, y, weights)
     return found._replace(x=found.x / unit)
+
+
+def _polish(
+    found: IntervalMinimum, logits: np.ndarray, y: np.ndarray, weights: np.ndarray
+) -> IntervalMinimum:
+    """Return a minimum that single precision found after a last step in double precision."""
+    parts = slices(len(y), max(1, _BLOCK // logits.shape[1]))
+    each = [ScaleLoss(logits[i], y[i], weights[i], single=False)(found.x) for i in parts]
+    value, slope, curvature = np.sum(each, axis=0).tolist()
+    step = slope / curvature if curvature > 0 else 0.0
+    return found._replace(x=max(found.x - step, 0.0), value=value - slope * step / 2)
+
+
+def fit_inverse_of_blocks(rows: RowBlocks) -> IntervalMinimum:
+    """Do the same with rows that come in blocks: a pass for each s, from that of the sample on."""
+    unit = unit_of(rows.largest, 1e6)
+    rows = rows.divided(unit)
+
+    def loss(s: float) -> tuple[float, float, float]:
+        value, slope, curvature = rows.total(partial(_scale_sums, s))["terms"].tolist()
+        return value, slope, curvature
+
+    found = newton_on_interval(loss, fit_inverse_temperature(*rows.sample).x, scale=rows.weight)
+    return found._replace(x=found.x / unit)
+
+
+def _scale_sums(s: float, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Sums:
+    return {"terms": np.array(ScaleLoss(scores, y, weights, single=False)(s))}
 
 
 def _fit_there(logits: jax.Array, y: np.ndarray, weights: np.ndarray) -> IntervalMinimum:
@@ -247,7 +294,11 @@ def _scale_terms(s: float, below: jax.Array, own: jax.Array, weights: jax.Array)
 
 def power_unit(logits: Any, mild: float) -> float:
     """Return a power of two by which to divide logits that are all huge or tiny, or 1."""
-    largest = float(abs(logits).max(initial=0))
+    return unit_of(float(abs(logits).max(initial=0)), mild)
+
+
+def unit_of(largest: float, mild: float) -> float:
+    """Return the same, of the greatest size of a logit."""
     if 1 / mild < largest < mild or largest == 0:
         return 1.0
     return float(2.0 ** np.round(np.log2(largest)))

@@ -40,12 +40,16 @@ def fit_on_host(problem: Regression[np.ndarray]) -> Minimum[np.ndarray]:
 def design_of(problem: Regression[np.ndarray]) -> tuple[BinaryDesign, np.ndarray]:
     """Return the problem's design, and the units (1 + d,) that its columns are in."""
     n, d = problem.x.shape
-    largest = np.maximum(problem.x.max(axis=0), -problem.x.min(axis=0))
-    unit, inverse = units(largest, np)
+    unit, inverse = units_of(problem)
     columns = np.empty((1 + d, n))
     columns[0] = 1
     np.multiply(problem.x.T, inverse[:, None], out=columns[1:])
     return BinaryDesign(columns, problem.targets, problem.weights), unit
+
+
+def units_of(problem: Regression[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return units (1 + d,) of the features, and inverses (d,)."""
+    return units(np.maximum(problem.x.max(axis=0), -problem.x.min(axis=0)), np)
 
 
 def fit_design(
@@ -107,18 +111,27 @@ def span_of(problem: Regression[np.ndarray], design: BinaryDesign) -> np.ndarray
 
     It is asked only where no penalty or prior decides between columns that depend on each other.
     """
-    settled = np.any(problem.l1) or np.any(problem.l2) or problem.prior is not None
-    if settled or problem.free is not None or len(design.columns) < 3:
+    if is_settled(problem, len(design.columns)):
         return None
     weighted = design.columns * np.sqrt(design.weights)
-    gram = weighted @ weighted.T
+    return span_of_gram(weighted @ weighted.T, float(design.weights.sum()))
+
+
+def is_settled(problem: Regression[np.ndarray], columns: int) -> bool:
+    """Return whether penalties, priors or the number of columns leave nothing undecided."""
+    settled = np.any(problem.l1) or np.any(problem.l2) or problem.prior is not None
+    return bool(settled or problem.free is not None or columns < 3)
+
+
+def span_of_gram(gram: np.ndarray, total: float) -> np.ndarray | None:
+    """Return the same from weighted products (p, p) of columns, and the sum of weights."""
     size = np.sqrt(np.diagonal(gram))
     size = np.where(size > 0, size, 1.0)
     values, vectors = np.linalg.eigh(gram / size / size[:, None])
     kept = values > _RANK * len(values)
     if kept.all():
         return None
-    return vectors[:, kept] / size[:, None] * np.sqrt(design.weights.sum())
+    return vectors[:, kept] / size[:, None] * np.sqrt(total)
 
 
 def _lbfgs(

@@ -30,7 +30,7 @@ class Prepared(NamedTuple):
     inverse: object
 
 
-def _is_unbounded(
+def is_unbounded(
     design: Design[ArrayT], penalty: ArrayT, theta: ArrayT, here: Point[ArrayT, ArrayT]
 ) -> ArrayT:
     """Return whether a Newton step, about, would still change logits by a hundredth."""
@@ -80,7 +80,7 @@ def fit_on_host(
             Curvature(host.multiply, prepare, precondition, methods[0].patience, MAX_PRODUCTS),
             np.zeros_like(penalty) if start is None else start,
             scale=design.weights.sum(),
-            unbounded=partial(_is_unbounded, design, penalty) if free else None,
+            unbounded=partial(is_unbounded, design, penalty) if free else None,
             max_slow=_MAX_SLOW if free else None,
             tolerance=tolerance,
             prepared=prepared,
@@ -117,7 +117,7 @@ def fit_one(design: Design[jax.Array], penalty: jax.Array, start: jax.Array) -> 
         Curvature(product, prepare, precondition, method.patience, MAX_PRODUCTS),
         start,
         scale=jnp.sum(design.weights),
-        unbounded=partial(_is_unbounded, design, penalty),
+        unbounded=partial(is_unbounded, design, penalty),
         tolerance=_TOLERANCE,
     )[0]
 

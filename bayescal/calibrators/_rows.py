@@ -1,0 +1,297 @@
+"""Rows of a fit that come in blocks: what is known of them all, and sums over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from bayescal._core.checkpoint import Sums
+from bayescal._core.checks import (
+    as_numpy,
+    check_weights_of,
+    column_names,
+    in_order,
+    power_of_weights,
+)
+from bayescal._core.stream import Block, Blocks, add
+from bayescal.calibrators._inputs import (
+    FLOOR,
+    LOGARITHMIC,
+    Domain,
+    Inputs,
+    convert,
+    floors,
+    widen,
+)
+from bayescal.calibrators._labels import (
+    Classes,
+    check_classes,
+    distinct,
+    find_positions,
+    label_array,
+    of_one_kind,
+)
+from bayescal.calibrators._member import Rows
+
+__all__ = ["RowBlocks", "survey"]
+
+#: Called with scores in the domain of a calibrator, labels as positions and positive weights.
+OfRows: TypeAlias = Callable[[np.ndarray, np.ndarray, np.ndarray], Sums]
+#: Rows, and numbers at most, of the sample from which fits start.
+_SAMPLE, _NUMBERS = 1 << 18, 1 << 22
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How blocks are made into scores in a domain, positions of labels, and weights."""
+
+    inputs: Inputs
+    domain: Domain
+    names: list[object] | None
+    columns: int
+    classes: np.ndarray
+    least: np.ndarray | None
+    #: Of two, by which weights are multiplied.
+    power: int
+
+    def scores(self, block: Block) -> np.ndarray:
+        """Return scores (n, columns) or (n,) in the domain."""
+        rows = block_rows(block, self.names, self.inputs, self.columns, self.classes)
+        return convert(rows, self.inputs, self.domain, self.least)[0]
+
+    def rows(self, block: Block) -> Rows:
+        """Return the rows of positive weight."""
+        scores = self.scores(block)
+        y = find_positions(of_one_kind(label_array(block.y, len(scores))), self.classes)
+        if block.weights is None:
+            return Rows(scores, y, np.ones(len(scores)))
+        weights = check_weights_of(block.weights, len(scores), "sample_weight")
+        rows = Rows(scores, y, np.ldexp(weights, self.power) if self.power else weights)
+        return rows if weights.all() else rows.take(weights > 0)
+
+
+@dataclass(frozen=True)
+class RowBlocks:
+    """Rows that come in blocks, and what a first pass over them found.
+
+    ``total`` makes a pass: it adds what a function makes of the rows of each block.
+    """
+
+    blocks: Blocks
+    reader: Reader
+    #: Numbers of rows and of classes, and the sum of weights, of all and by class (k,).
+    n: int
+    k: int
+    weight: float
+    mass: np.ndarray
+    #: Whether weights are whole numbers, and the sum of their squares.
+    whole: bool
+    squares: float
+    #: The greatest size of a score, and for one column the least and greatest score.
+    largest: float
+    low: float
+    high: float
+    #: Some of the rows, drawn evenly.
+    sample: Rows
+    #: What is done with rows before anything else.
+    steps: tuple[Callable[[Rows], Rows], ...] = ()
+
+    @property
+    def share(self) -> float:
+        """The weight of the sample beside that of all rows."""
+        return float(self.sample.weights.sum()) / self.weight
+
+    def total(self, function: OfRows, merge: Callable[[Sums, Sums], Sums] = add) -> Sums:
+        """Make a pass: call a function with the rows of each block, and add the results."""
+        return self.blocks.total(partial(_on_rows, self.reader, self.steps, function), merge)
+
+    def mapped(self, step: Callable[[Rows], Rows], largest: float) -> RowBlocks:
+        """Return the same after a step that changes scores, whose greatest size is then given."""
+        with np.errstate(all="ignore"):
+            sample = step(self.sample)
+        k = sample.scores.shape[1] if sample.scores.ndim == 2 else self.k
+        return replace(self, steps=(*self.steps, step), sample=sample, largest=largest, k=k)
+
+    def divided(self, unit: float) -> RowBlocks:
+        """Return the same with scores divided by a number."""
+        return self if unit == 1 else self.mapped(partial(_divide, unit), self.largest / unit)
+
+
+def _divide(unit: float, rows: Rows) -> Rows:
+    return rows._replace(scores=rows.scores / unit)
+
+
+def of_design(
+    make: Callable[[Rows], Any],
+    function: Callable[[Any], Sums],
+    scores: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+) -> Sums:
+    """Return what a function makes of the design of some rows."""
+    return function(make(Rows(scores, y, weights)))
+
+
+def block_rows(
+    block: Block,
+    names: list[object] | None,
+    inputs: Inputs,
+    columns: int,
+    classes: np.ndarray,
+) -> np.ndarray:
+    """Return scores (n, columns) of a block as users give them, in the order of the classes."""
+    rows = _numbers(block, inputs)
+    if rows.shape[1] != columns:
+        raise ValueError(f"scores must have {columns} columns, got {rows.shape[1]}")
+    return in_order(rows, column_names(block.scores) or names, classes, "scores")
+
+
+def _on_rows(
+    reader: Reader, steps: tuple[Callable[[Rows], Rows], ...], function: OfRows, block: Block
+) -> Sums | None:
+    rows = reader.rows(block)
+    if not len(rows.y):
+        return None
+    with np.errstate(all="ignore"):
+        for step in steps:
+            rows = step(rows)
+        return function(*rows)
+
+
+def survey(
+    blocks: Blocks, inputs: Inputs, domain: Domain, classes: Classes, binary: bool
+) -> RowBlocks:
+    """Make the first pass, which checks the rows, and finds what all fits need to know."""
+    found = blocks.total(partial(_look, inputs, domain, blocks.names), _join)
+    columns, names = int(found["columns"]), found["names"].tolist()
+    k = 2 if binary else max(2, columns)
+    labels = check_classes(found["labels"], classes, k)
+    mass = np.bincount(find_positions(found["labels"], labels), found["mass"], k)
+    least = None
+    if inputs == "probs" and domain in LOGARITHMIC:
+        sizes = in_order(np.stack([found["lowest"], found["positive"]]), names or None, labels)
+        least = floors(*sizes)
+    exponent = int(found["exponent"])
+    power = power_of_weights(float(np.ldexp(1.0, exponent - 1)))
+    unit = float(np.ldexp(1.0, power + exponent))
+    reader = Reader(inputs, domain, names or None, columns, labels, least, power)
+    drawn = Block(0, *_sample(found, columns))
+    return RowBlocks(
+        blocks,
+        reader,
+        int(found["n"]),
+        k,
+        float(found["mass"].sum()) * unit,
+        mass * unit,
+        bool(found["fractions"] == 0 and power <= 0),
+        float(found["squares"]) * unit**2,
+        *found["ends"].tolist(),
+        sample=reader.rows(drawn),
+    )
+
+
+def _look(inputs: Inputs, domain: Domain, names: list[object] | None, block: Block) -> Sums | None:
+    """Check the rows of a block, and return what a first pass is for."""
+    rows = _numbers(block, inputs)
+    names = column_names(block.scores) or names or []
+    if len(names) == 1 and not isinstance(names[0], str):
+        names = []
+    y = of_one_kind(label_array(block.y, len(rows)))
+    weights = np.ones(len(rows))
+    if block.weights is not None:
+        weights = check_weights_of(block.weights, len(rows), "sample_weight")
+        if not weights.all():
+            used = weights > 0
+            rows, y, weights = rows[used], y[used], weights[used]
+    if not len(rows):
+        return None
+    columns = rows.shape[1]
+    given = [1 - rows[:, 0], rows[:, 0]] if columns == 1 else list(rows.T)
+    least = None
+    if inputs == "probs" and domain in LOGARITHMIC:
+        least = np.full(len(given), FLOOR)
+    values = convert(rows, inputs, domain, least)[0]
+    lowest = np.array([own.min() for own in given])
+    some = [own[own > 0] if low <= 0 else own for own, low in zip(given, lowest, strict=True)]
+    labels, place = distinct(y)
+    exponent = int(np.frexp(weights.max())[1])
+    scaled = np.ldexp(weights, -exponent)
+    draws = np.random.default_rng([block.number, len(y)]).random(len(y))
+    # As many as are wanted of all rows, if blocks are alike: few of a late block.
+    kept = draws * len(y) * (block.number + 1) < _rows_of_sample(columns)
+    sample = {"draws": draws, "scores": rows, "y": y, "weights": weights}
+    return {
+        "names": np.array([str(name) for name in names], str),
+        "columns": np.asarray(columns),
+        "n": np.asarray(len(y)),
+        "labels": labels,
+        # Sums of weights over two to the power of the exponent.
+        "exponent": np.asarray(exponent),
+        "mass": np.bincount(place, scaled),
+        "squares": scaled @ scaled,
+        "fractions": np.asarray(np.count_nonzero(weights != np.floor(weights))),
+        "lowest": lowest,
+        "positive": np.array([own.min(initial=np.inf) for own in some]),
+        "ends": np.array([np.abs(values).max(), values.min(), values.max()], float),
+        **{f"{name}/{block.number}": own[kept] for name, own in sample.items()},
+    }
+
+
+def _join(first: Sums, second: Sums) -> Sums:
+    """Return what two parts of the rows have in common, and together."""
+    for name, what in (("columns", "as many columns"), ("names", "columns of the same names")):
+        if not np.array_equal(first[name], second[name]):
+            raise ValueError(
+                f"scores must have {what} in all blocks, got {first[name].tolist()} and "
+                f"{second[name].tolist()}"
+            )
+    pair = first, second
+    labels, place = distinct(np.concatenate([own["labels"] for own in pair]))
+    exponent = max(int(own["exponent"]) for own in pair)
+    scales = [np.ldexp(1.0, int(own["exponent"]) - exponent) for own in pair]
+    masses = [own["mass"] * scale for own, scale in zip(pair, scales, strict=True)]
+    low, high = np.minimum(first["ends"], second["ends"]), np.maximum(first["ends"], second["ends"])
+    return {
+        **first,
+        **second,
+        **{name: first[name] + second[name] for name in ("n", "fractions")},
+        "labels": labels,
+        "exponent": np.asarray(exponent),
+        "mass": np.bincount(place, np.concatenate(masses)),
+        "squares": np.sum([own["squares"] * s**2 for own, s in zip(pair, scales, strict=True)]),
+        "lowest": np.minimum(first["lowest"], second["lowest"]),
+        "positive": np.minimum(first["positive"], second["positive"]),
+        "ends": np.array([high[0], low[1], high[2]]),
+    }
+
+
+def _sample(found: Sums, columns: int) -> list[np.ndarray]:
+    """Return scores, labels and weights of rows drawn evenly from all blocks."""
+    numbers = sorted(int(name.partition("/")[2]) for name in found if name.startswith("draws/"))
+    draws, *rest = (
+        np.concatenate([found[f"{name}/{number}"] for number in numbers])
+        for name in ("draws", "scores", "y", "weights")
+    )
+    count = _rows_of_sample(columns)
+    if len(draws) <= count:
+        return rest
+    kept = np.sort(np.argpartition(draws, count)[:count])
+    return [own[kept] for own in rest]
+
+
+def _rows_of_sample(columns: int) -> int:
+    return max(1, min(_SAMPLE, _NUMBERS // columns))
+
+
+def _numbers(block: Block, inputs: Inputs) -> np.ndarray:
+    """Return scores (n, columns) as numbers of single or double precision."""
+    rows = as_numpy(widen(block.scores, inputs), "scores")
+    if rows.ndim == 1:
+        rows = rows.reshape(-1, 1)
+    if rows.ndim != 2 or not rows.shape[1]:
+        raise ValueError(f"scores must have shape (n,), (n, 1) or (n, k), got {rows.shape}")
+    return rows if rows.dtype in (np.float32, np.float64) else rows.astype(float)

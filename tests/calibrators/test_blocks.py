@@ -1,0 +1,269 @@
+"""Fits to rows that come in blocks: what they would be to all rows at once."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import log_softmax, logsumexp
+from sklearn.base import clone
+
+import bayescal as bc
+
+BINARY = [
+    bc.Temperature(),
+    bc.Logistic(),
+    bc.Logistic(smoothing="platt"),
+    bc.Logistic(smoothing=0.05),
+    bc.Beta(),
+    bc.Beta(2),
+    bc.Beta(1),
+    bc.Quadratic(),
+]
+SEVERAL = [
+    bc.Temperature(),
+    bc.Vector(),
+    bc.Matrix(),
+    bc.Matrix(off_diagonal=0.1, intercept=0.1),
+    bc.Dirichlet(),
+    bc.StructuredVector(),
+    bc.StructuredMatrix(),
+]
+
+
+def _binary(n=6000, seed=0):
+    rng = np.random.default_rng(seed)
+    z = 2 * rng.normal(size=n)
+    p = 1 / (1 + np.exp(-z))
+    return p, (rng.uniform(size=n) < p**1.5).astype(int), rng.integers(0, 3, n).astype(float)
+
+
+def _several(n=6000, k=4, seed=0):
+    rng = np.random.default_rng(seed)
+    z = 3 * rng.normal(size=(n, k))
+    y = np.argmax(0.4 * z + rng.gumbel(size=(n, k)) + 0.3 * np.arange(k), axis=1)
+    return z, y, rng.integers(0, 3, n).astype(float)
+
+
+def _cut(rows, size=1777):
+    """Return blocks of so many rows."""
+    n = len(rows[0])
+    return bc.Blocks([tuple(own[i : i + size] for own in rows) for i in range(0, n, size)])
+
+
+@pytest.mark.parametrize("calibrator", BINARY, ids=str)
+def test_two_classes(calibrator):
+    rows = _binary()
+    whole, cut = clone(calibrator).fit(*rows), clone(calibrator).fit(_cut(rows))
+    at = np.concatenate([[0, 1], np.linspace(0.001, 0.999, 99)])
+    np.testing.assert_allclose(cut.predict_proba(at), whole.predict_proba(at), atol=1e-9, rtol=0)
+    assert cut.status_ == whole.status_
+    np.testing.assert_allclose(cut.objective_, whole.objective_, rtol=1e-12)
+
+
+@pytest.mark.parametrize("calibrator", SEVERAL, ids=str)
+def test_several_classes(calibrator):
+    rows = _several()
+    calibrator = clone(calibrator).set_params(inputs="logits")
+    whole, cut = clone(calibrator).fit(*rows), clone(calibrator).fit(_cut(rows))
+    # All rows at once are fitted until the next step gains next to nothing.
+    np.testing.assert_allclose(
+        cut.predict_proba(rows[0]), whole.predict_proba(rows[0]), atol=5e-6, rtol=0
+    )
+    assert cut.objective_ <= whole.objective_ * (1 + 1e-12)
+    assert cut.status_ == whole.status_
+
+
+def test_the_optimum_is_that_of_scipy():
+    z, y, w = _several()
+    k = z.shape[1]
+
+    def loss(theta):
+        f = z * theta[:k] + theta[k:]
+        log_p = log_softmax(f, axis=1)
+        residual = w[:, None] * (np.exp(log_p) - np.eye(k)[y])
+        slope = np.concatenate([(residual * z).sum(axis=0), residual.sum(axis=0)])
+        return -(w @ log_p[np.arange(len(y)), y]), slope
+
+    start = np.concatenate([np.ones(k), np.zeros(k)])
+    found = minimize(loss, start, jac=True, method="BFGS", options={"gtol": 1e-9})
+    found = minimize(loss, found.x, jac=True, method="BFGS", options={"gtol": 1e-10})
+    cut = bc.Vector(inputs="logits").fit(_cut((z, y, w)))
+    ours = np.concatenate([cut.coef_, cut.intercept_ - cut.intercept_.mean()])
+    best = np.concatenate([found.x[:k], found.x[k:] - found.x[k:].mean()])
+    np.testing.assert_allclose(ours, best, atol=1e-7)
+    assert loss(ours)[0] <= found.fun * (1 + 1e-13)
+
+
+@pytest.mark.parametrize(
+    "calibrator", [bc.Logistic(inputs="logits"), bc.Temperature(inputs="logits")]
+)
+def test_four_passes_find_temperature_and_logistic(calibrator):
+    p, y, w = _binary(200_000)
+    blocks = _cut((np.log(p) - np.log1p(-p), y, w), 30_000)
+    calibrator = clone(calibrator).fit(blocks)
+    assert blocks.passes <= 4
+
+
+@pytest.mark.parametrize("size", [1, 7, 50])
+def test_how_rows_are_cut_does_not_matter(size):
+    rows = tuple(own[:50] for own in _binary())
+    whole = bc.Beta().fit(*rows)
+    cut = bc.Beta().fit(_cut(rows, size))
+    np.testing.assert_allclose(cut.predict_proba(rows[0]), whole.predict_proba(rows[0]), atol=1e-9)
+
+
+def test_zeros_of_all_blocks_count_alike():
+    p, y, _ = _binary(1000)
+    p[:10], p[990:] = 0, 1
+    whole, cut = bc.Beta().fit(p, y), bc.Beta().fit(_cut((p, y), 100))
+    np.testing.assert_array_equal(cut.least_probabilities_, whole.least_probabilities_)
+    np.testing.assert_allclose(cut.predict_proba(p), whole.predict_proba(p), atol=1e-9)
+
+
+def test_classes_that_blocks_or_all_of_them_lack():
+    z, y, w = _several()
+    order = np.argsort(y, kind="stable")
+    rows = z[order], np.array(list("abcd"))[y[order]], w[order]
+    calibrator = bc.Vector(inputs="logits")
+    whole, cut = clone(calibrator).fit(*rows), clone(calibrator).fit(_cut(rows))
+    np.testing.assert_array_equal(cut.classes_, whole.classes_)
+    np.testing.assert_allclose(cut.predict_proba(z), whole.predict_proba(z), atol=5e-6)
+    few = y < 3
+    rows = z[few], y[few], w[few]
+    calibrator = bc.Vector(inputs="logits", classes=range(4))
+    whole, cut = clone(calibrator).fit(*rows), clone(calibrator).fit(_cut(rows))
+    np.testing.assert_allclose(cut.predict_proba(z), whole.predict_proba(z), atol=5e-6)
+
+
+def test_columns_named_like_classes_may_stand_in_any_order():
+    pd = pytest.importorskip("pandas")
+    z, y, w = _several()
+    labels = np.array(list("abcd"))[y]
+    frame = pd.DataFrame(z[:, [2, 0, 3, 1]], columns=list("cadb"))
+    blocks = bc.Blocks(
+        [(frame[:3000], labels[:3000], w[:3000]), (frame[3000:], labels[3000:], w[3000:])]
+    )
+    cut = bc.Vector(inputs="logits").fit(blocks)
+    whole = bc.Vector(inputs="logits").fit(frame, labels, w)
+    np.testing.assert_allclose(cut.coef_, whole.coef_, atol=1e-5)
+    np.testing.assert_allclose(cut.predict_proba(frame), whole.predict_proba(frame), atol=5e-6)
+
+
+def test_weights_of_any_size():
+    p, y, w = _binary(2000)
+    for factor in (1e-250, 1e250):
+        whole, cut = bc.Beta().fit(p, y, w * factor), bc.Beta().fit(_cut((p, y, w * factor), 300))
+        np.testing.assert_allclose(cut.predict_proba(p), whole.predict_proba(p), atol=1e-8)
+
+
+def test_separable_labels_are_said_to_be():
+    p, y = np.linspace(0.1, 0.9, 100), np.arange(100) >= 50
+    with pytest.warns(match="separate"):
+        cut = bc.Logistic().fit(_cut((p, y), 30))
+    assert cut.status_ == "unbounded"
+
+
+def test_predictions_are_blocks_again():
+    p, y, w = _binary()
+    calibrator = bc.Beta().fit(p, y, w)
+    found = calibrator.predict_proba(_cut((p, y, w)))
+    parts = [*found.each(lambda block: block)]
+    np.testing.assert_array_equal(
+        np.concatenate([part.scores for part in parts]), calibrator.predict_proba(p)
+    )
+    np.testing.assert_array_equal(np.concatenate([part.y for part in parts]), y)
+    np.testing.assert_array_equal(np.concatenate([part.weights for part in parts]), w)
+
+
+def test_arrays_of_dask_give_arrays_of_dask():
+    array = pytest.importorskip("dask.array")
+    z, y, _ = _several()
+    lazy = array.from_array(z, chunks=(1000, 3))
+    calibrator = bc.Vector(inputs="logits").fit(lazy, array.from_array(y, chunks=700))
+    whole = bc.Vector(inputs="logits").fit(z, y)
+    found = calibrator.predict_proba(lazy)
+    assert isinstance(found, array.Array) and found.shape == z.shape
+    np.testing.assert_allclose(found.compute(), whole.predict_proba(z), atol=5e-6)
+
+
+def test_mapped_files_are_read_in_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr("bayescal._core.stream._IN_MEMORY", 0)
+    p, y, w = _binary()
+    np.save(tmp_path / "p.npy", p)
+    mapped = np.load(tmp_path / "p.npy", mmap_mode="r")
+    whole, cut = bc.Beta().fit(p, y, w), bc.Beta().fit(mapped, y, w)
+    found = cut.predict_proba(mapped)
+    assert type(found) is np.ndarray
+    np.testing.assert_allclose(found, whole.predict_proba(p), atol=1e-9)
+    # What needs all rows at once gets them.
+    bc.KNN(k=20).fit(mapped, y)
+
+
+def test_what_is_wrong_is_said_with_the_block():
+    p, y, w = _binary(100)
+    for position, wrong, message in (
+        (0, np.nan, "finite"),
+        (0, 1.5, "lie in"),
+        (2, -1, "negative"),
+    ):
+        rows = [np.array(own, float) for own in (p, y, w)]
+        rows[position][80] = wrong
+        with pytest.raises(ValueError, match=f"block 2: .*{message}"):
+            bc.Beta().fit(_cut(rows, 40))
+    with pytest.raises(ValueError, match="one class"):
+        bc.Beta().fit(_cut((p, np.zeros(100)), 40))
+    with pytest.raises(ValueError, match="as many columns in all blocks"):
+        bc.Temperature().fit(bc.Blocks([(p, y), (np.stack([1 - p, p], 1), y)]))
+    with pytest.raises(ValueError, match="y to be passed"):
+        bc.Beta().fit(bc.Blocks([(p,)]))
+
+
+def test_what_needs_all_rows_is_refused_by_name():
+    blocks = _cut(_binary(100))
+    for calibrator in (bc.KNN(), bc.Beta(inference="laplace"), bc.Matrix(off_diagonal="cv")):
+        with pytest.raises(
+            TypeError, match=type(calibrator).__name__ + r".*needs all rows at once"
+        ):
+            calibrator.fit(blocks)
+
+
+def test_an_interrupted_fit_goes_on(tmp_path):
+    rows, path = _binary(), tmp_path / "fit"
+    parts = [tuple(own[i : i + 1000] for own in rows) for i in range(0, 6000, 1000)]
+    reads = 0
+
+    def make():
+        nonlocal reads
+        reads += 1
+        # The first time it is but looked at.
+        for number, part in enumerate(parts):
+            if reads == 4 and number == 3:
+                raise KeyboardInterrupt
+            yield part
+
+    with pytest.raises(KeyboardInterrupt):
+        bc.Beta().fit(bc.Blocks(make, checkpoint=path))
+    assert path.exists()
+    theta = bc.Beta().fit(bc.Blocks(parts, checkpoint=path)).state_["theta"]
+    np.testing.assert_array_equal(theta, bc.Beta().fit(bc.Blocks(parts)).state_["theta"])
+    assert not path.exists()
+
+
+def test_logits_of_any_size():
+    z, y, _ = _several(500)
+    for unit in (1e-200, 1e200):
+        own = z * unit
+        whole = bc.Temperature(inputs="logits").fit(own, y)
+        cut = bc.Temperature(inputs="logits").fit(_cut((own, y), 90))
+        np.testing.assert_allclose(cut.predict_proba(own), whole.predict_proba(own), atol=1e-8)
+
+
+def test_many_parameters_take_products_with_the_hessian():
+    rng = np.random.default_rng(0)
+    k = 30
+    z = 2 * rng.normal(size=(4000, k))
+    y = np.argmax(0.5 * z + rng.gumbel(size=z.shape), axis=1)
+    calibrator = bc.Dirichlet(off_diagonal=0.5, intercept=0.5, inputs="logits")
+    whole, cut = clone(calibrator).fit(z, y), clone(calibrator).fit(_cut((z, y), 1500))
+    np.testing.assert_allclose(cut.predict_proba(z), whole.predict_proba(z), atol=1e-6)
+    np.testing.assert_allclose(cut.objective_, whole.objective_, rtol=1e-10)
+    assert logsumexp(np.log(cut.predict_proba(z)), axis=1) == pytest.approx(0, abs=1e-12)

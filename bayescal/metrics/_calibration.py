@@ -12,6 +12,7 @@ import numpy as np
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.binning import binned_error
 from bayescal._core.checks import check_choice, check_count
+from bayescal._core.stream import Blocks
 from bayescal.metrics._events import SINGLE, Kind, find_events, number_of_groups, resolve_kind
 from bayescal.metrics._mass import (
     BinMetric,
@@ -109,8 +110,8 @@ def reliability_curve(
 
 
 def ece(
-    probs: ArrayLike,
-    y: ArrayLike,
+    probs: ArrayLike | Blocks,
+    y: ArrayLike | None = None,
     *,
     bins: int = 15,
     binning: Binning = "equal_width",
@@ -138,7 +139,7 @@ def ece(
 
     Parameters
     ----------
-    probs : array of shape (n,) or (n, k)
+    probs : array of shape (n,) or (n, k), or Blocks
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
         Labels in {0, 1}, or class codes in {0, ..., k - 1}.

@@ -12,6 +12,7 @@ import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.checks import check_choice
+from bayescal._core.stream import Blocks
 from bayescal.metrics._calibration import BinnedError, Binning, EqualMassError, make_ece
 from bayescal.metrics._events import Kind
 from bayescal.metrics.inputs import Predictions, check_anywhere
@@ -19,8 +20,8 @@ from bayescal.metrics.sums import Piece, compute, size_pieces, sizes
 
 
 def debiased_ece(
-    probs: ArrayLike,
-    y: ArrayLike,
+    probs: ArrayLike | Blocks,
+    y: ArrayLike | None = None,
     *,
     bins: int = 15,
     binning: Binning = "equal_mass",
@@ -48,7 +49,7 @@ def debiased_ece(
 
     Parameters
     ----------
-    probs : array of shape (n,) or (n, k)
+    probs : array of shape (n,) or (n, k), or Blocks
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
         Labels in {0, 1}, or class codes in {0, ..., k - 1}.

@@ -10,6 +10,7 @@ import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.checks import as_numpy, check_count, check_finite
+from bayescal._core.stream import Blocks
 from bayescal.metrics._distances import as_rows
 from bayescal.metrics.inputs import Predictions, check_predictions, check_truth
 from bayescal.metrics.sums import Piece, SumMetric, compute
@@ -102,8 +103,8 @@ def decision_cost(
 
 
 def loss_gap(
-    probs: ArrayLike,
-    y: ArrayLike,
+    probs: ArrayLike | Blocks,
+    y: ArrayLike | None = None,
     *,
     losses: ArrayLike | None = None,
     functions: int = 500,
@@ -121,7 +122,7 @@ def loss_gap(
 
     Parameters
     ----------
-    probs : array of shape (n,) or (n, k)
+    probs : array of shape (n,) or (n, k), or Blocks
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,) or (n, k)
         Labels, or the true probabilities of the classes, where they are known.
@@ -158,14 +159,14 @@ def loss_gap(
     >>> loss_gap(probs, y), loss_gap(sharper, y)
     (0.0208..., 0.0751...)
     """
-    labels = as_numpy(y, "y")
-    if labels.ndim == 2:
+    if y is not None and np.ndim(y) == 2:
+        labels = as_numpy(y, "y")
         checked = check_predictions(probs, np.zeros(len(labels), np.int64), weights)
         rows = as_rows(checked.probs)
         truth = check_truth(labels, rows, weights)
         checked = checked._replace(probs=rows, y=truth)
     else:
-        checked = check_predictions(probs, labels, weights)
+        checked = check_predictions(probs, y, weights)
     metric = make_loss_gap(
         checked.columns, losses=losses, functions=functions, decisions=decisions, seed=seed
     )

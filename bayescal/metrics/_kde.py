@@ -10,6 +10,7 @@ import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.checks import check_choice
+from bayescal._core.stream import Blocks
 from bayescal.metrics._events import SINGLE, find_events, resolve_kind
 from bayescal.metrics._fourier import GRID, gaussian, integral, smooth, split_nodes, transform
 from bayescal.metrics.inputs import Predictions, check_positive, check_predictions
@@ -22,8 +23,8 @@ _HIGHEST = 700.0
 
 
 def kde_ece(
-    probs: ArrayLike,
-    y: ArrayLike,
+    probs: ArrayLike | Blocks,
+    y: ArrayLike | None = None,
     *,
     kind: Literal["binary", "confidence"] | None = None,
     kernel: Literal["triweight", "gaussian"] = "triweight",
@@ -47,7 +48,7 @@ def kde_ece(
 
     Parameters
     ----------
-    probs : array of shape (n,) or (n, k)
+    probs : array of shape (n,) or (n, k), or Blocks
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
         Labels in {0, 1}, or class codes in {0, ..., k - 1}.

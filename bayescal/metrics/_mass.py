@@ -14,8 +14,9 @@ import numpy as np
 from bayescal._core.arrays import Array
 from bayescal._core.binning import cut_cells, equal_mass_sums, equal_width_cell, shift_bound
 from bayescal.metrics._events import Events, at_hit
+from bayescal.metrics._mass_blocks import mass_sums_of_blocks
 from bayescal.metrics._mass_many import mass_sums_many
-from bayescal.metrics.inputs import Predictions
+from bayescal.metrics.inputs import PredictionBlocks, Predictions
 from bayescal.metrics.sums import DirectMetric, Metric, Piece, SumMetric, size_pieces
 
 #: Predictions, outcomes and weights that are binned together.
@@ -34,7 +35,7 @@ class BinMetric(Metric, ABC):
 
     @abstractmethod
     def split(self, data: Predictions, xp: ModuleType) -> Iterator[Group]:
-        """Yield the groups; NumPy may leave out those that are empty."""
+        """Yield all groups; with NumPy they hold but the cases that are theirs."""
 
     @abstractmethod
     def by_cell(self, data: Predictions, cells: int, xp: ModuleType) -> tuple[Piece, Piece, Piece]:
@@ -67,7 +68,8 @@ class MassMetric(BinMetric, DirectMetric):
     def sums(self, data: Predictions, xp: ModuleType) -> Any:
         """Return the sums over bins."""
         whole = (data.weights == xp.floor(data.weights)).all()
-        found = [equal_mass_sums(*g, self.bins, whole, xp) for g in self.split(data, xp)]
+        groups = (group for group in self.split(data, xp) if len(group[0]))
+        found = [equal_mass_sums(*group, self.bins, whole, xp) for group in groups]
         return xp.concatenate(found, axis=1)
 
     def compute(self, data: Predictions, xp: ModuleType) -> Array:
@@ -77,11 +79,15 @@ class MassMetric(BinMetric, DirectMetric):
         ratio = xp.where(whole, 1, weights.sum() / (weights**2).sum())
         return self.finish(self.sums(data, xp), ratio, xp)
 
+    def compute_in_blocks(self, data: PredictionBlocks) -> float:
+        sums, ratio = mass_sums_of_blocks(self.split, self.groups, self.bins, data)
+        return float(self.finish(sums, ratio, np))
+
     def compute_many(self, data: Predictions, factors: np.ndarray) -> np.ndarray:
         weights = factors if data.whole else factors * data.weights[:, None]
         # Groups of rows, instead of their weights.
         numbered = data._replace(weights=np.arange(len(data.y)))
-        groups = list(self.split(numbered, np))
+        groups = [group for group in self.split(numbered, np) if len(group[0])]
         found = [mass_sums_many(*group, weights, self.bins, data.whole) for group in groups]
         ratios = np.ones(factors.shape[1])
         if not data.whole:
@@ -143,7 +149,7 @@ def event_groups(events: Events, weights: Array, labels: int, xp: ModuleType) ->
             own = label == one
             if xp is jnp:
                 yield predicted, observed, jnp.where(own, weights, 0)
-            elif own.any():
+            else:
                 yield predicted[own], observed[own], weights[own]
 
 

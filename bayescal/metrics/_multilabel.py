@@ -10,15 +10,16 @@ from typing import Any, Literal
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.binning import binned_error, equal_width_cell
 from bayescal._core.checks import check_choice, check_count, check_level
+from bayescal._core.stream import Blocks
 from bayescal.metrics._calibration import BINNINGS, Binning
 from bayescal.metrics._mass import BinMetric, Group, MassMetric, WidthMetric
-from bayescal.metrics.inputs import Predictions, check_many_labels, check_norm
+from bayescal.metrics.inputs import Predictions, check_label_rows, check_norm
 from bayescal.metrics.sums import MeanMetric, Piece, compute
 
 
 def multilabel_ece(
-    probs: ArrayLike,
-    y: ArrayLike,
+    probs: ArrayLike | Blocks,
+    y: ArrayLike | None = None,
     *,
     average: Literal["total", "weighted", "mean"] = "total",
     bins: int = 10,
@@ -36,7 +37,7 @@ def multilabel_ece(
 
     Parameters
     ----------
-    probs : array of shape (n, l)
+    probs : array of shape (n, l), or Blocks
         Probability of each label for each row.
     y : array of shape (n, l)
         1 where a row has the label, else 0.
@@ -76,14 +77,18 @@ def multilabel_ece(
     >>> multilabel_ece(probs, y, bins=1), multilabel_ece(probs, y, bins=1, average="weighted")
     (0.75, 0.125)
     """
-    checked = check_many_labels(probs, y, weights)
-    labels = checked.probs.shape[1]
+    checked = check_label_rows(probs, y, weights)
+    labels = checked.columns
     metric = make_multilabel(labels, average=average, bins=bins, binning=binning, norm=norm)
     return compute(metric, checked)
 
 
 def hamming_loss(
-    probs: ArrayLike, y: ArrayLike, *, threshold: float = 0.5, weights: ArrayLike | None = None
+    probs: ArrayLike | Blocks,
+    y: ArrayLike | None = None,
+    *,
+    threshold: float = 0.5,
+    weights: ArrayLike | None = None,
 ) -> float:
     r"""Return the share of labels that are wrong.
 
@@ -91,7 +96,7 @@ def hamming_loss(
 
     Parameters
     ----------
-    probs : array of shape (n, l)
+    probs : array of shape (n, l), or Blocks
         Probability of each label for each row.
     y : array of shape (n, l)
         1 where a row has the label, else 0.
@@ -120,8 +125,8 @@ def hamming_loss(
     >>> hamming_loss([[0.9, 0.2], [0.6, 0.5]], [[1, 1], [1, 0]])
     0.25
     """
-    checked = check_many_labels(probs, y, weights)
-    return compute(make_hamming(checked.probs.shape[1], threshold=threshold), checked)
+    checked = check_label_rows(probs, y, weights)
+    return compute(make_hamming(checked.columns, threshold=threshold), checked)
 
 
 def make_multilabel(

@@ -8,13 +8,18 @@ from types import ModuleType
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.stream import Blocks
 from bayescal.metrics._events import largest, of_class
 from bayescal.metrics.inputs import Predictions, check_anywhere, check_eps
 from bayescal.metrics.sums import MeanMetric, compute
 
 
 def log_loss(
-    probs: ArrayLike, y: ArrayLike, *, weights: ArrayLike | None = None, eps: float | None = None
+    probs: ArrayLike | Blocks,
+    y: ArrayLike | None = None,
+    *,
+    weights: ArrayLike | None = None,
+    eps: float | None = None,
 ) -> float:
     r"""Logarithmic loss, the mean negative log probability of what happened.
 
@@ -24,7 +29,7 @@ def log_loss(
 
     Parameters
     ----------
-    probs : array of shape (n,) or (n, k)
+    probs : array of shape (n,) or (n, k), or Blocks
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
         Labels in {0, 1}, or class codes in {0, ..., k - 1}.
@@ -60,7 +65,12 @@ def log_loss(
     return compute(LogLoss(check_eps(eps, checked.eps)), checked)
 
 
-def brier_score(probs: ArrayLike, y: ArrayLike, *, weights: ArrayLike | None = None) -> float:
+def brier_score(
+    probs: ArrayLike | Blocks,
+    y: ArrayLike | None = None,
+    *,
+    weights: ArrayLike | None = None,
+) -> float:
     r"""Brier score, the mean squared distance between probability and outcome.
 
     .. math:: \frac{\sum_i w_i (p_i - y_i)^2}{\sum_i w_i}
@@ -71,7 +81,7 @@ def brier_score(probs: ArrayLike, y: ArrayLike, *, weights: ArrayLike | None = N
 
     Parameters
     ----------
-    probs : array of shape (n,) or (n, k)
+    probs : array of shape (n,) or (n, k), or Blocks
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
         Labels in {0, 1}, or class codes in {0, ..., k - 1}.
@@ -102,7 +112,12 @@ def brier_score(probs: ArrayLike, y: ArrayLike, *, weights: ArrayLike | None = N
     return compute(BrierScore(), check_anywhere(probs, y, weights))
 
 
-def accuracy(probs: ArrayLike, y: ArrayLike, *, weights: ArrayLike | None = None) -> float:
+def accuracy(
+    probs: ArrayLike | Blocks,
+    y: ArrayLike | None = None,
+    *,
+    weights: ArrayLike | None = None,
+) -> float:
     r"""Share of cases whose most probable class is the one that happened.
 
     A probability of exactly one half, like all ties, goes to the lowest class.
@@ -111,7 +126,7 @@ def accuracy(probs: ArrayLike, y: ArrayLike, *, weights: ArrayLike | None = None
 
     Parameters
     ----------
-    probs : array of shape (n,) or (n, k)
+    probs : array of shape (n,) or (n, k), or Blocks
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
         Labels in {0, 1}, or class codes in {0, ..., k - 1}.

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.stream import Blocks
 from bayescal.metrics._events import SINGLE, find_events, resolve_kind
 from bayescal.metrics._fourier import GRID, gaussian, integral, smooth, split_nodes, transform
 from bayescal.metrics.inputs import Predictions, check_positive, check_predictions
@@ -25,8 +26,8 @@ _STEPS = 60
 
 
 def smooth_ece(
-    probs: ArrayLike,
-    y: ArrayLike,
+    probs: ArrayLike | Blocks,
+    y: ArrayLike | None = None,
     *,
     kind: Literal["binary", "confidence"] | None = None,
     bandwidth: float | None = None,
@@ -46,7 +47,7 @@ def smooth_ece(
 
     Parameters
     ----------
-    probs : array of shape (n,) or (n, k)
+    probs : array of shape (n,) or (n, k), or Blocks
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
         Labels in {0, 1}, or class codes in {0, ..., k - 1}.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike, accelerated
+from bayescal._core.checkpoint import Sums
 from bayescal._core.checks import (
     SUM_TOLERANCE,
     as_numpy,
@@ -17,16 +20,21 @@ from bayescal._core.checks import (
     check_real,
     check_row_sums,
     check_weights,
+    check_weights_of,
     column_names,
     in_order,
     precision,
 )
 from bayescal._core.precision import float64
+from bayescal._core.stream import Block, Blocks, add, as_blocks
 
 __all__ = [
+    "PredictionBlocks",
     "Predictions",
     "check_anywhere",
+    "check_arrays",
     "check_eps",
+    "check_label_rows",
     "check_many_labels",
     "check_norm",
     "check_positive",
@@ -38,6 +46,10 @@ __all__ = [
 EPS = 2.0**-52
 # Rounding that is forgiven of one probability outside [0, 1].
 _RANGE_TOLERANCE = 1e-6
+
+
+#: Checks weights, and leaves out the cases that have none.
+Counted: TypeAlias = Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
 class Predictions(NamedTuple):
@@ -68,14 +80,86 @@ class Predictions(NamedTuple):
         return total < 2**53 and bool((self.weights == np.floor(self.weights)).all())
 
 
+class PredictionBlocks:
+    """Predictions that come in blocks, each of which is checked when it is read.
+
+    Functions of all cases at once, which ask for them, are refused.
+    """
+
+    eps = EPS
+
+    def __init__(self, blocks: Blocks, many: bool = False) -> None:
+        self.blocks = blocks
+        self._read = partial(_read_block, check_many_labels if many else check_arrays, blocks.names)
+        first = next(iter(blocks.each(self._read)), None)
+        if first is None:
+            raise ValueError("blocks must hold rows, got none")
+        self.columns = first.columns
+
+    def total(
+        self,
+        function: Callable[[Predictions], Sums],
+        merge: Callable[[Sums, Sums], Sums] = add,
+    ) -> Sums:
+        """Make a pass: call a function with the predictions of each block, and add the results."""
+        return self.blocks.total(partial(_of_predictions, self._read, function), merge)
+
+    @property
+    def probs(self) -> NoReturn:
+        """What there is not."""
+        raise TypeError(
+            "probs must be arrays in memory for what needs all cases at once; log_loss, "
+            "brier_score, accuracy, ece, debiased_ece, smooth_ece, kde_ece, loss_gap, "
+            "multilabel_ece and hamming_loss take blocks"
+        )
+
+    y = weights = probs
+
+
+def _read_block(
+    check: Callable[..., Predictions], names: list[object] | None, block: Block
+) -> Predictions:
+    if block.y is None:
+        raise ValueError("blocks must hold labels: tuples (probs, y) or (probs, y, weights)")
+    return check(block.scores, block.y, block.weights, names=names, counted=_counted_of_block)
+
+
+def _of_predictions(
+    read: Callable[[Block], Predictions], function: Callable[[Predictions], Sums], block: Block
+) -> Sums | None:
+    data = read(block)
+    return function(data) if len(data.y) else None
+
+
 def check_predictions(
-    probs: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None
+    probs: Any, y: ArrayLike | None = None, weights: ArrayLike | None = None
+) -> Any:
+    """Return checked :class:`Predictions`, of arrays, or else :class:`PredictionBlocks`."""
+    blocks = as_blocks(probs, y, weights)
+    if blocks is not None:
+        return PredictionBlocks(blocks)
+    return check_arrays(probs, _given(y), weights)
+
+
+def _given(y: ArrayLike | None) -> ArrayLike:
+    if y is None:
+        raise ValueError("y must be given, but for Blocks, which hold labels")
+    return y
+
+
+def check_arrays(
+    probs: ArrayLike,
+    y: ArrayLike,
+    weights: ArrayLike | None = None,
+    *,
+    names: list[object] | None = None,
+    counted: Counted | None = None,
 ) -> Predictions:
     """Check probabilities, labels and weights; leave out the cases of weight zero.
 
     Columns of a data frame that have the classes' codes as names may stand in any order.
     """
-    names = column_names(probs)
+    names = column_names(probs) or names
     probs, y = as_numpy(probs, "probs"), as_numpy(y, "y")
     if probs.ndim not in (1, 2):
         raise ValueError(f"probs must have shape (n,) or (n, k), got {probs.shape}")
@@ -91,17 +175,17 @@ def check_predictions(
     eps = precision(probs.dtype)
     classes = 2 if probs.ndim == 1 else probs.shape[1]
     probs = in_order(probs, names, range(classes))
-    probs, y, weights = _counted(probs, y, weights)
+    probs, y, weights = (counted or _counted)(probs, y, weights)
     return Predictions(_check_probs(probs, eps), check_labels(y, classes, "y"), weights, EPS)
 
 
-def check_anywhere(probs: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None) -> Predictions:
+def check_anywhere(probs: Any, y: ArrayLike | None = None, weights: ArrayLike | None = None) -> Any:
     """Do as :func:`check_predictions`, but leave probabilities on an accelerator where they are.
 
     Then predictions are JAX's arrays in float64, with those of weight zero; what is wrong is said
     as on the host.
     """
-    there: Any = accelerated(probs)
+    there: Any = None if as_blocks(probs, y, weights) is not None else accelerated(probs)
     if there is None or there.ndim not in (1, 2) or 1 in there.shape[1:] or not there.size:
         return check_predictions(probs, y, weights)
     with float64():
@@ -110,21 +194,37 @@ def check_anywhere(probs: ArrayLike, y: ArrayLike, weights: ArrayLike | None = N
         if found.ndim == 2:
             most = max(SUM_TOLERANCE, found.shape[1] * precision(there.dtype))
             good &= jnp.all(jnp.abs(found.sum(axis=1) - 1.0) <= most)
+        y = _given(y)
         if not good or np.shape(y) != found.shape[:1]:
-            return check_predictions(np.asarray(there), y, weights)
+            return check_arrays(np.asarray(there), y, weights)
         labels = check_labels(as_numpy(y, "y"), 2 if found.ndim == 1 else found.shape[1], "y")
         own = check_weights(weights, len(labels), "weights", match="probs")
         return Predictions(found, jnp.asarray(labels), jnp.asarray(own), EPS)
 
 
+def check_label_rows(
+    probs: Any, y: ArrayLike | None = None, weights: ArrayLike | None = None
+) -> Any:
+    """Do as :func:`check_predictions` for labels (n, l) that do not exclude each other."""
+    blocks = as_blocks(probs, y, weights)
+    if blocks is not None:
+        return PredictionBlocks(blocks, many=True)
+    return check_many_labels(probs, _given(y), weights)
+
+
 def check_many_labels(
-    probs: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None
+    probs: ArrayLike,
+    y: ArrayLike,
+    weights: ArrayLike | None = None,
+    *,
+    names: list[object] | None = None,
+    counted: Counted | None = None,
 ) -> Predictions:
     """Check probabilities (n, l) and labels (n, l) that do not exclude each other, and weights.
 
     Columns of two data frames are matched by their names, if these are equal.
     """
-    names, labels = column_names(probs), column_names(y)
+    names, labels = column_names(probs) or names, column_names(y)
     probs, y = as_numpy(probs, "probs"), as_numpy(y, "y")
     if probs.ndim != 2:
         raise ValueError(f"probs must have shape (n, labels), got {probs.shape}")
@@ -134,7 +234,7 @@ def check_many_labels(
         raise ValueError(f"y must have shape {probs.shape} to match probs, got {y.shape}")
     if labels is not None:
         probs = in_order(probs, names, labels)
-    probs, y, weights = _counted(probs, y, weights)
+    probs, y, weights = (counted or _counted)(probs, y, weights)
     return Predictions(_check_range(probs), check_labels(y, 2, "y"), weights, EPS)
 
 
@@ -152,7 +252,22 @@ def _counted(
     probs: np.ndarray, y: np.ndarray, weights: ArrayLike | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Check weights and leave out the cases of weight zero; copy nothing that need not be."""
-    weights = check_weights(weights, len(probs), "weights", match="probs")
+    return _weighted(probs, y, check_weights(weights, len(probs), "weights", match="probs"))
+
+
+def _counted_of_block(
+    probs: np.ndarray, y: np.ndarray, weights: ArrayLike | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Do the same with weights as they are: others know what all of them are."""
+    n = len(probs)
+    if weights is None:
+        return _weighted(probs, y, np.ones(n))
+    return _weighted(probs, y, check_weights_of(weights, n, "weights", match="probs"))
+
+
+def _weighted(
+    probs: np.ndarray, y: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if not weights.all():
         counted = weights > 0
         probs, y, weights = probs[counted], y[counted], weights[counted]

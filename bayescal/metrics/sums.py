@@ -20,8 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array
+from bayescal._core.checkpoint import Sums
 from bayescal._core.precision import float64
-from bayescal.metrics.inputs import Predictions
+from bayescal.metrics.inputs import PredictionBlocks, Predictions
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -36,6 +37,7 @@ __all__ = [
     "collect_many",
     "collect_there",
     "compute",
+    "compute_in_blocks",
     "size_pieces",
     "sizes",
     "standard_error",
@@ -117,6 +119,10 @@ class DirectMetric(Metric, ABC):
     def compute(self, data: Predictions, xp: ModuleType) -> Array:
         """Return the metric; ``xp`` is NumPy or jax.numpy."""
 
+    def compute_in_blocks(self, data: PredictionBlocks) -> float:
+        """Return the metric of predictions that come in blocks, or say that there is no way."""
+        return data.probs
+
     def compute_many(self, data: Predictions, factors: np.ndarray) -> np.ndarray:
         """Return the metric (b,) for factors (n, b) of weights; a row drawn twice is two cases."""
         found = []
@@ -132,11 +138,15 @@ class DirectMetric(Metric, ABC):
 
 
 @overload
-def compute(metric: Metric, data: Predictions) -> float: ...
+def compute(metric: Metric, data: Predictions | PredictionBlocks) -> float: ...
 @overload
 def compute(metric: Metric, data: Predictions, xp: ModuleType) -> Array | float: ...
-def compute(metric: Metric, data: Predictions, xp: ModuleType = np) -> Array | float:
+def compute(
+    metric: Metric, data: Predictions | PredictionBlocks, xp: ModuleType = np
+) -> Array | float:
     """Return a metric: a float with NumPy, and with jax.numpy a scalar that can be mapped."""
+    if isinstance(data, PredictionBlocks):
+        return compute_in_blocks({"": metric}, data)[""]
     if xp is np and isinstance(data.probs, jax.Array):
         return _compute_there(metric, data)
     if isinstance(metric, SumMetric):
@@ -146,6 +156,24 @@ def compute(metric: Metric, data: Predictions, xp: ModuleType = np) -> Array | f
     else:
         raise TypeError(f"no such kind of metric: {type(metric).__name__}")
     return float(result) if xp is np else result
+
+
+def compute_in_blocks(metrics: dict[str, Metric], data: PredictionBlocks) -> dict[str, float]:
+    """Return metrics of predictions in blocks: one pass for all that are sums."""
+    own = {name: metric for name, metric in metrics.items() if isinstance(metric, SumMetric)}
+    sums = data.total(partial(_collect_all, own)) if own else {}
+    found = {}
+    for name, metric in metrics.items():
+        if isinstance(metric, SumMetric):
+            found[name] = float(metric.value(sums[name], np))
+        else:
+            assert isinstance(metric, DirectMetric)
+            found[name] = metric.compute_in_blocks(data)
+    return found
+
+
+def _collect_all(metrics: dict[str, SumMetric], data: Predictions) -> Sums:
+    return {name: collect(metric, data) for name, metric in metrics.items()}
 
 
 def _compute_there(metric: Metric, data: Predictions) -> float:

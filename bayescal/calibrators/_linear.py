@@ -144,7 +144,7 @@ class LinearCalibrator(ParametricCalibrator):
         else:
 
             def add_up(function: Callable[..., Sums], merge: Callable[..., Sums] = add) -> Sums:
-                return rows.total(partial(of_design, self._design, function), merge)
+                return rows.total(partial(of_design, self._design, function, merge), merge)
 
             sample = self._design(rows.sample), penalty, self._start(rows.sample)
             found = fit_softmax(*sample, rows.weight, add_up)

@@ -104,7 +104,7 @@ class LogOddsCalibrator(ParametricCalibrator):
         make = partial(_make_design, partial(self._columns, {}), self._first, pair)
 
         def add_up(function: Callable[..., Sums], merge: Callable[..., Sums] = add) -> Sums:
-            return rows.total(partial(of_design, make, function), merge)
+            return rows.total(partial(of_design, make, function, merge), merge)
 
         def fit(free: np.ndarray) -> Minimum:
             sample = columns[self._first :].T, pair[y], weights

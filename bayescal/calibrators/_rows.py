@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from bayescal._core.blocks import slices
 from bayescal._core.checkpoint import Sums
 from bayescal._core.checks import (
     as_numpy,
@@ -43,6 +44,8 @@ __all__ = ["RowBlocks", "survey"]
 OfRows: TypeAlias = Callable[[np.ndarray, np.ndarray, np.ndarray], Sums]
 #: Rows, and numbers at most, of the sample from which fits start.
 _SAMPLE, _NUMBERS = 1 << 18, 1 << 22
+#: Scores of which a design is made at once: the processor's cache holds what it takes.
+_AT_ONCE = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -128,12 +131,18 @@ def _divide(unit: float, rows: Rows) -> Rows:
 def of_design(
     make: Callable[[Rows], Any],
     function: Callable[[Any], Sums],
+    merge: Callable[[Sums, Sums], Sums],
     scores: np.ndarray,
     y: np.ndarray,
     weights: np.ndarray,
 ) -> Sums:
-    """Return what a function makes of the design of some rows."""
-    return function(make(Rows(scores, y, weights)))
+    """Return the sum of what a function makes of the designs of rows, some at a time."""
+    found: Sums | None = None
+    for part in slices(len(y), max(1, _AT_ONCE // max(1, scores[0].size))):
+        own = function(make(Rows(scores[part], y[part], weights[part])))
+        found = own if found is None else merge(found, own)
+    assert found is not None
+    return found
 
 
 def block_rows(

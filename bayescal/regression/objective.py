@@ -20,6 +20,8 @@ from bayescal._core.optimise import Quadratic
 
 _NOTHING = 1e-150
 _BLOCK = 1 << 14
+#: Up to so many columns products are taken pair by pair.
+_PAIRS = 8
 #: What is summed, and its first two derivatives.
 Terms: TypeAlias = tuple[ArrayT, ArrayT, ArrayT]
 
@@ -126,9 +128,23 @@ def cross_entropy_on_host(design: BinaryDesign, beta: np.ndarray) -> Quadratic[n
     for columns, (loss, residual, curvature) in _blocks(design, beta):
         value += loss.sum()
         gradient += columns @ residual
-        root = columns * np.sqrt(curvature)
-        hessian += root @ root.T
+        hessian += products(columns, curvature)
     return Quadratic(np.asarray(value), gradient, hessian)
+
+
+def products(columns: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return weighted sums (p, p) over rows of the products of columns (p, n)."""
+    p = len(columns)
+    if p > _PAIRS:
+        root = columns * np.sqrt(weights)
+        return root @ root.T
+    # A product of matrices with so few rows takes five times as long.
+    found = np.empty((p, p))
+    for i in range(p):
+        weighted = columns[i] * weights
+        for j in range(i + 1):
+            found[i, j] = found[j, i] = weighted @ columns[j]
+    return found
 
 
 def loss_and_gradient_on_host(design: BinaryDesign, beta: np.ndarray) -> tuple[float, np.ndarray]:

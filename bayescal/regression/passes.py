@@ -19,6 +19,7 @@ from bayescal.regression.objective import (
     add_penalties,
     cross_entropy_on_host,
     movement,
+    products,
     start,
 )
 from bayescal.regression.precondition import WHOLE, choices
@@ -55,7 +56,7 @@ def fit_binary(problem: Regression[np.ndarray], total: float, add_up: AddUp) -> 
 
     def sums(beta: np.ndarray) -> Sums:
         if not last or not np.array_equal(last[-1].at, beta):
-            last[:] = [_Last(beta, add_up(partial(_binary_sums, inverse, beta)))]
+            last[:] = [_Last(beta, add_up(partial(_binary_sums, inverse, beta, not last)))]
         return last[-1].sums
 
     def objective(beta: np.ndarray) -> Quadratic[np.ndarray]:
@@ -98,11 +99,11 @@ def _start(problem: Regression[np.ndarray], total: float) -> np.ndarray:
     return found.x if found.status == Status.CONVERGED else start(problem, np)
 
 
-def _binary_sums(inverse: np.ndarray, beta: np.ndarray, design: BinaryDesign) -> Sums:
-    """Return the loss with its derivatives, and products of columns (1 + d, n), ones first."""
+def _binary_sums(inverse: np.ndarray, beta: np.ndarray, first: bool, design: BinaryDesign) -> Sums:
+    """Return the loss with its derivatives, and at first products of columns (1 + d, n)."""
     design = _scaled(design, inverse)
-    found = cross_entropy_on_host(design, beta)
-    return {**found._asdict(), "gram": (design.columns * design.weights) @ design.columns.T}
+    found = cross_entropy_on_host(design, beta)._asdict()
+    return {**found, "gram": products(*design[::2])} if first else found
 
 
 def _largest_move(
@@ -113,6 +114,8 @@ def _largest_move(
 
 
 def _scaled(design: BinaryDesign, inverse: np.ndarray) -> BinaryDesign:
+    if (inverse == 1).all():
+        return design
     return design._replace(columns=design.columns * np.append(1.0, inverse)[:, None])
 
 

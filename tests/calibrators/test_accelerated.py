@@ -14,7 +14,17 @@ from sklearn.base import clone
 import bayescal as bc
 from bayescal._core.arrays import accelerated
 from bayescal._core.precision import float64
-from bayescal.calibrators import _base, auto, temperature
+from bayescal.calibrators import (
+    _base,
+    _fold_fits,
+    _fold_fits_there,
+    _mixture,
+    _stack,
+    auto,
+    temperature,
+)
+from bayescal.calibrators._member import Layout
+from bayescal.calibrators._metric import Parts, Whole
 from bayescal.regression import fit, softmax_fit
 from tests.calibrators.cases import CASES, Array, Case, each
 
@@ -58,7 +68,7 @@ def test_which_fit_there() -> None:
     names = {case.calibrator.__name__ for case in THERE}
     assert {"Temperature", "Vector", "Matrix", "Dirichlet", "StructuredMatrix"} <= names
     assert {"StructuredVector", "Logistic", "Beta", "Quadratic", "Histogram"} <= names
-    assert {"AveragedBeta", "OneVsRest"} <= names
+    assert {"AveragedBeta", "OneVsRest", "StackedScaling"} <= names
 
 
 @each(THERE)
@@ -129,46 +139,113 @@ def test_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_allclose(there, host, atol=1e-8)
 
 
-def test_scores_are_never_copied_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 20,000 rows of four columns nothing as large is made NumPy's."""
-    z, y, w = data(binary=False, n=20_000)
-    scores, real, largest = jnp.asarray(z, jnp.float32), np.asarray, 0
+@pytest.fixture
+def largest(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list of one number: of what is made NumPy's, the greatest size."""
+    real, found = np.asarray, [0]
 
     def spy(value: Any, *args: Any, **options: Any) -> Any:
-        nonlocal largest
         if isinstance(value, jax.Array):
-            largest = max(largest, value.size)
+            found[0] = max(found[0], value.size)
         return real(value, *args, **options)
 
     monkeypatch.setattr(np, "asarray", spy)
+    return found
+
+
+def test_scores_are_never_copied_to_the_host(largest: list[int]) -> None:
+    """Of 20,000 rows of four columns nothing as large is made NumPy's."""
+    z, y, w = data(binary=False, n=20_000)
+    scores = jnp.asarray(z, jnp.float32)
     for calibrator in (bc.Temperature, bc.Vector, bc.Dirichlet, bc.StructuredMatrix, bc.OneVsRest):
         calibrator(inputs="logits").fit(scores, y, np.maximum(w, 1))
-    assert 0 < largest < 100
+    assert 0 < largest[0] < 100
+
+
+@pytest.mark.parametrize("mode", ["stack", "single"])
+def test_of_stacks_come_one_number_for_each_row(
+    monkeypatch: pytest.MonkeyPatch, largest: list[int], mode: Any
+) -> None:
+    """Keys, from which folds are made, and losses; also where the default reports."""
+    monkeypatch.setattr(auto, "accelerated", lambda x: x if isinstance(x, jax.Array) else None)
+    z, y, w = data(binary=False, n=20_000)
+    bc.Auto(inputs="logits", mode=mode).fit(jnp.asarray(z, jnp.float32), y, np.maximum(w, 1))
+    assert largest[0] == 20_000
+
+
+@pytest.mark.parametrize("mode", ["stack", "single"])
+def test_stacks_of_many_scores(monkeypatch: pytest.MonkeyPatch, mode: Any) -> None:
+    """The host's in double precision; few steps in single precision end a little elsewhere."""
+    z, y, w = data(binary=False, n=15_000)
+    stacked = bc.StackedScaling(mode, inputs="logits")
+    with float64():
+        p = [stacked.fit(scores, y, w).predict_proba(z) for scores in (z, jnp.asarray(z))]
+    np.testing.assert_allclose(p[0], p[1], atol=1e-3)
+    losses = [bc.metrics.log_loss(own, y, weights=w) for own in p]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
+    for module in (_stack, _fold_fits):
+        monkeypatch.setattr(module, "working_type", lambda size: np.float64)
+    monkeypatch.setattr(temperature, "_PART", 10**6)
+    compare(stacked, z, y, w)
+
+
+@pytest.mark.slow
+def test_stacks_of_very_many_classes() -> None:
+    """Main directions are found in single precision, there and on the host."""
+    rng = np.random.default_rng(0)
+    z = 2 * rng.normal(size=(100, 310))
+    y = np.argmax(z[:, :30] / 2 + rng.gumbel(size=(100, 30)), axis=1)
+    for mode in ("stack", "single"):
+        compare(bc.StackedScaling(mode, inputs="logits", classes=range(310)), z, y, None, 1e-6)
 
 
 def test_on_a_processor_the_host_fits() -> None:
     assert accelerated(jnp.ones(3)) is None and accelerated(np.ones(3)) is None
 
 
-@pytest.mark.parametrize("platform", ["cuda", "tpu"])
-def test_programs_are_lowered_for_accelerators(
-    monkeypatch: pytest.MonkeyPatch, platform: str
-) -> None:
-    """Each program that a fit runs there is exported for that kind of processor."""
-    exported = []
+class Lowered:
+    """Programs that are exported for a kind of processor when they are first called."""
 
-    def lowered(own: Any) -> Any:
-        def run(*args: Any) -> Any:
-            shapes = jax.tree.map(lambda a: jax.typeof(jnp.asarray(a)), args)
-            program = jax.export.export(own, platforms=[platform])(*shapes)
-            exported.append(program.platforms)
-            return own(*args)
+    def __init__(self, platform: str) -> None:
+        self.platform, self.exported = platform, set[tuple[str, Any]]()
+
+    def __call__(self, own: Any) -> Any:
+        static = (Layout, Whole, Parts)
+
+        def shape(a: Any) -> Any:
+            return a if isinstance(a, static) else jax.typeof(jnp.asarray(a))
+
+        def run(*args: Any, **options: Any) -> Any:
+            shapes = jax.tree.map(shape, args, is_leaf=lambda a: isinstance(a, static))
+            key = own.__name__, str((shapes, options))
+            if key not in self.exported:
+                program = jax.export.export(own, platforms=[self.platform])(*shapes, **options)
+                assert program.platforms == (self.platform,)
+                self.exported.add(key)
+            return own(*args, **options)
 
         return run
 
-    monkeypatch.setattr(temperature, "_scale_data", lowered(temperature._scale_data))
-    monkeypatch.setattr(temperature, "_scale_terms", lowered(temperature._scale_terms))
-    monkeypatch.setattr(softmax_fit, "fit_one", lowered(softmax_fit.fit_one))
+    @property
+    def names(self) -> set[str]:
+        return {name for name, _ in self.exported}
+
+
+@pytest.fixture(params=["cuda", "tpu"])
+def lowered(request: pytest.FixtureRequest) -> Lowered:
+    return Lowered(request.param)
+
+
+def test_programs_are_lowered_for_accelerators(
+    monkeypatch: pytest.MonkeyPatch, lowered: Lowered
+) -> None:
+    """Each program that a fit runs there is exported for that kind of processor."""
+    for module, name in (
+        (temperature, "_scale_data"),
+        (temperature, "_scale_terms"),
+        (softmax_fit, "fit_one"),
+    ):
+        monkeypatch.setattr(module, name, lowered(getattr(module, name)))
 
     def regression(problem: Any, lasso: bool) -> Any:
         return lowered(jax.jit(lambda given: fit.fit_one(given, lasso)))(problem)
@@ -179,4 +256,18 @@ def test_programs_are_lowered_for_accelerators(
         several(inputs="logits").fit(jnp.asarray(z, jnp.float32), y, w)
     z, y, w = data(binary=True)
     bc.Beta(inputs="logits").fit(jnp.asarray(z, jnp.float32), y, w)
-    assert len(exported) > 10 and set(exported) == {(platform,)}
+    assert lowered.names == {"_scale_data", "_scale_terms", "fit_one", "<lambda>"}
+
+
+def test_programs_of_stacks_are_lowered(monkeypatch: pytest.MonkeyPatch, lowered: Lowered) -> None:
+    """Also those of approximations for more parameters, and of main directions."""
+    there = ("content_keys", "curvature", "directions", "_smooth", "_losses", "_held_out")
+    mixing = ("_parts_there", "_mix_terms_there", "_log_mean_there")
+    for module, names in ((_fold_fits_there, (*there, "_together")), (_mixture, mixing)):
+        for name in names:
+            monkeypatch.setattr(module, name, lowered(getattr(module, name)))
+    rng = np.random.default_rng(0)
+    for k in (4, 15, 310):
+        y, z = np.arange(40) % 4, jnp.asarray(rng.normal(size=(40, k)), jnp.float32)
+        bc.StackedScaling(inputs="logits", folds=2, classes=range(k)).fit(z, y)
+    assert lowered.names == {*there, "_together", "_parts", "_mix_terms", "log_mean"}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import math
+import re
 from typing import Any
 
 import jax
@@ -19,10 +21,12 @@ from bayescal.calibrators import (
     _fold_fits,
     _fold_fits_there,
     _mixture,
+    _neighbors,
     _stack,
     auto,
     temperature,
 )
+from bayescal.calibrators import kernel as kernel_module
 from bayescal.calibrators._member import Layout
 from bayescal.calibrators._metric import Parts, Whole
 from bayescal.regression import fit, softmax_fit
@@ -68,7 +72,7 @@ def test_which_fit_there() -> None:
     names = {case.calibrator.__name__ for case in THERE}
     assert {"Temperature", "Vector", "Matrix", "Dirichlet", "StructuredMatrix"} <= names
     assert {"StructuredVector", "Logistic", "Beta", "Quadratic", "Histogram"} <= names
-    assert {"AveragedBeta", "OneVsRest", "StackedScaling"} <= names
+    assert {"AveragedBeta", "OneVsRest", "StackedScaling", "Kernel"} <= names
 
 
 @each(THERE)
@@ -210,7 +214,7 @@ class Lowered:
         self.platform, self.exported = platform, set[tuple[str, Any]]()
 
     def __call__(self, own: Any) -> Any:
-        static = (Layout, Whole, Parts)
+        static = (Layout, Whole, Parts, str)
 
         def shape(a: Any) -> Any:
             return a if isinstance(a, static) else jax.typeof(jnp.asarray(a))
@@ -271,3 +275,75 @@ def test_programs_of_stacks_are_lowered(monkeypatch: pytest.MonkeyPatch, lowered
         y, z = np.arange(40) % 4, jnp.asarray(rng.normal(size=(40, k)), jnp.float32)
         bc.StackedScaling(inputs="logits", folds=2, classes=range(k)).fit(z, y)
     assert lowered.names == {*there, "_together", "_parts", "_mix_terms", "log_mean"}
+
+
+KERNELS = ("dirichlet", "dirichlet_mixture", "rbf")
+
+
+def spread(n: int) -> tuple[Array, Array, Array]:
+    """Return probabilities, some of them equal, labels and weights."""
+    z, y, w = data(binary=False, n=n)
+    z[n // 2 : n // 2 + 9] = z[:9]
+    return softmax(z), y, w + 1
+
+
+@pytest.mark.parametrize("bandwidth", ["cv", 0.1])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_kernels_are_those_of_the_host(kernel: Any, bandwidth: Any) -> None:
+    p, y, w = spread(150)
+    for assumption in ("errors", "labels"):
+        own = bc.Kernel(kernel, bandwidth, assumption)
+        compare(own, p, y, w)
+        compare(own.set_params(inputs="logits"), np.log(p), y, w)
+    host = bc.Kernel(kernel, bandwidth).fit(p, y, w).state_
+    with float64():
+        there = bc.Kernel(kernel, bandwidth).fit(jnp.asarray(p), y, w).state_
+    assert there["bandwidth"] == host["bandwidth"]
+    assert there["points"].shape == host["points"].shape == (141, 4)
+    if bandwidth == "cv":
+        np.testing.assert_allclose(there["cv_losses"], host["cv_losses"], rtol=1e-10)
+
+
+def test_kernels_of_one_row_and_of_certain_ones() -> None:
+    p, y, w = spread(60)
+    p[::3] = np.eye(4)[y[::3]]
+    compare(bc.Kernel(), p, y, w)
+    compare(bc.Kernel(classes=range(4)), p[1:2], y[1:2], None)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_bandwidths_are_chosen_there(largest: list[int], kernel: Any) -> None:
+    """Of a fit come hashes and keys; then the rows themselves, which are what is learned."""
+    p, y, w = spread(1500)
+    with float64(), jax.numpy_dtype_promotion("standard"):
+        state = bc.Kernel(kernel)._fit(jnp.asarray(p), y, w, 0)
+    assert isinstance(state["points"], jax.Array)
+    assert largest[0] == 1500
+
+
+def test_pairs_of_rows_are_never_held() -> None:
+    """No array of the program has a tenth of their number."""
+    n = 20_000
+    with float64():
+        scores, labels, weights = (
+            jax.ShapeDtypeStruct(shape, kind)
+            for shape, kind in (((n, 4), float), ((n,), int), ((n,), float))
+        )
+        program = jax.make_jaxpr(kernel_module._losses_there, static_argnums=(0, 1))(
+            "dirichlet_mixture", "errors", scores, labels, weights, labels, 1e-3
+        )
+    shapes = re.findall(r"\w\d+\[([\d,]+)\]", str(program))
+    sizes = [math.prod(map(int, shape.split(","))) for shape in shapes]
+    assert n * 16 <= max(sizes) < n * n / 10
+
+
+def test_programs_of_kernels_are_lowered(monkeypatch: pytest.MonkeyPatch, lowered: Lowered) -> None:
+    names = ("_probability_keys_there", "_hash_there", "_equal_there")
+    for name in names:
+        monkeypatch.setattr(_neighbors, name, lowered(getattr(_neighbors, name)))
+    monkeypatch.setattr(kernel_module, "_losses_there", lowered(kernel_module._losses_there))
+    p, y, w = spread(40)
+    for own in KERNELS:
+        bc.Kernel(own).fit(jnp.asarray(p, jnp.float32), y, w)
+    assert lowered.names == {"probability_keys", "_hash_there", "_equal_there", "_losses_there"}
+    assert len(lowered.exported) == 6

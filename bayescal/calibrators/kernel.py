@@ -86,9 +86,9 @@ class Kernel(NeighborhoodCalibrator):
 
     Fitting takes O(n**2 k) for each bandwidth, predicting q rows O(q n k); memory is O((n + q) k).
     Scores are float64; exponentials and averages too, but float32 where JAX runs on an accelerator:
-    this changes probabilities by about 1e-6. Scores on an accelerator are cross-validated there, all
-    bandwidths in one program; the host gets hashes and keys of rows, and, at the end, the distinct
-    rows themselves, as they are what is learned.
+    this changes probabilities by about 1e-6. Scores on an accelerator are cross-validated there,
+    all bandwidths in one program; the host gets hashes and keys of rows, and, at the end, the
+    distinct rows themselves, as they are what is learned.
 
     References
     ----------

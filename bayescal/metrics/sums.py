@@ -149,13 +149,11 @@ def compute(metric: Metric, data: Predictions, xp: ModuleType = np) -> Array | f
 
 
 def _compute_there(metric: Metric, data: Predictions) -> float:
-    """Return a metric of predictions on an accelerator: from their sums, or from a copy."""
+    """Return a metric of predictions on an accelerator: only sums leave it."""
     with float64():
         if isinstance(metric, SumMetric):
             return float(metric.value(np.asarray(collect_there(metric, data)), np))
-        used = np.asarray(data.weights) > 0
-        probs, y, weights = (np.asarray(each)[used] for each in data[:3])
-        return compute(metric, Predictions(probs, y, weights, data.eps))
+        return float(compute(metric, data, jnp))
 
 
 @overload

@@ -24,6 +24,7 @@ from bayescal.calibrators import (
     _neighbors,
     _stack,
     auto,
+    histogram,
     temperature,
 )
 from bayescal.calibrators import kernel as kernel_module
@@ -163,6 +164,7 @@ def test_scores_are_never_copied_to_the_host(largest: list[int]) -> None:
     scores = jnp.asarray(z, jnp.float32)
     for calibrator in (bc.Temperature, bc.Vector, bc.Dirichlet, bc.StructuredMatrix, bc.OneVsRest):
         calibrator(inputs="logits").fit(scores, y, np.maximum(w, 1))
+    bc.Histogram(binning="equal_mass", inputs="logits").fit(scores[:, 0], y % 2)
     assert 0 < largest[0] < 100
 
 
@@ -277,6 +279,21 @@ def test_programs_of_stacks_are_lowered(monkeypatch: pytest.MonkeyPatch, lowered
     assert lowered.names == {*there, "_together", "_parts", "_mix_terms", "log_mean"}
 
 
+@pytest.mark.parametrize("bins", [1, 7, 400])
+def test_bins_of_equal_mass(bins: int) -> None:
+    """Ties stay together, as many as there may be; borders are the host's."""
+    rng = np.random.default_rng(0)
+    for scores in (rng.random(500), rng.random(500).round(1), np.full(20, 0.3), np.ones(1)):
+        y, w = rng.integers(0, 2, len(scores)), rng.integers(0, 3, len(scores)) + 1.0
+        for weights in (w, w / 3, None):
+            own = bc.Histogram(bins, "equal_mass", classes=[0, 1])
+            host = own.fit(scores, y, weights).state_
+            with float64():
+                there = own.fit(jnp.asarray(scores), y, weights).state_
+            for name in ("edges", "values", "bin_weights"):
+                np.testing.assert_allclose(there[name], host[name], atol=1e-12)
+
+
 KERNELS = ("dirichlet", "dirichlet_mixture", "rbf")
 
 
@@ -347,3 +364,11 @@ def test_programs_of_kernels_are_lowered(monkeypatch: pytest.MonkeyPatch, lowere
         bc.Kernel(own).fit(jnp.asarray(p, jnp.float32), y, w)
     assert lowered.names == {"probability_keys", "_hash_there", "_equal_there", "_losses_there"}
     assert len(lowered.exported) == 6
+
+
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+def test_bins_of_equal_mass_are_lowered(platform: str) -> None:
+    with float64():
+        row, whole = jax.ShapeDtypeStruct((300,), float), jax.ShapeDtypeStruct((), bool)
+        cut = jax.export.export(histogram._cut_there, platforms=[platform])
+        assert cut(row, row, row, 10, whole).platforms == (platform,)

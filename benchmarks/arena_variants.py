@@ -32,7 +32,8 @@ from bayescal.calibrators import _fold_fits, _stack
 from bayescal.calibrators._averaging import FAR, LINEAR
 from bayescal.calibrators._inputs import convert
 from bayescal.calibrators._member import Member
-from bayescal.calibrators._stack import fit_stack, log_mean, mix, mixture
+from bayescal.calibrators._mixture import log_mean, mix
+from bayescal.calibrators._stack import fit_stack, mixture
 from bayescal.calibrators.averaged_beta import AveragedBeta
 from bayescal.calibrators.stacked_scaling import MEMBERS, _plan
 from benchmarks.studies.arena import Experiment, find_experiments, read_experiment

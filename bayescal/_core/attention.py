@@ -11,15 +11,16 @@ of them, exponentials and averages, may be float32.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from bayescal._core.arrays import Arrays
+from bayescal._core.arrays import Array, Arrays, namespace
 from bayescal._core.blocks import POINTS_PER_CHUNK, block_elements, even_block
 from bayescal._core.numerics import subtract_maximum
 from bayescal._core.padding import padded_length
@@ -44,13 +45,13 @@ class Keys(NamedTuple):
 
 
 def prepare_keys(
-    keys: np.ndarray,
-    bias: np.ndarray,
-    values: np.ndarray,
+    keys: Array,
+    bias: Array,
+    values: Array,
     dtype: npt.DTypeLike,
-    groups: np.ndarray | None = None,
+    groups: Array | None = None,
 ) -> Keys:
-    """Copy keys (n, d) and values (n, v) to the device, split into blocks.
+    """Copy keys (n, d) and values (n, v) to the device, if they are NumPy's; split into blocks.
 
     ``bias`` (g, n) is added to the scores for each bandwidth: the place for logarithms of weights.
     ``groups`` are integers (n,). Exponentials and averages are of ``dtype``, float64 or float32.
@@ -60,20 +61,25 @@ def prepare_keys(
     block = even_block(padded, block_elements() // POINTS_PER_CHUNK)
     count = -(-padded // block)
 
-    def blocks(array: np.ndarray, fill: float, dtype: npt.DTypeLike) -> jax.Array:
+    def blocks(array: Any, fill: float, dtype: npt.DTypeLike) -> jax.Array:
         """Return the rows in blocks, the last one filled up."""
         widths = [(0, count * block - n)] + [(0, 0)] * (array.ndim - 1)
-        whole = np.pad(array.astype(dtype), widths, constant_values=fill)
+        whole = namespace(array).pad(array.astype(dtype), widths, constant_values=fill)
         return jnp.asarray(whole.reshape(count, block, *array.shape[1:]))
 
     with float64():
         return Keys(
             blocks(keys, 0, np.float64),
             jnp.swapaxes(blocks(bias.T, -np.inf, np.float64), 1, 2),
-            blocks(np.column_stack([values, np.ones(n)]), 0, dtype),
+            blocks(_with_ones(values), 0, dtype),
             None if groups is None else blocks(groups, -1, np.int32),
             jnp.asarray(-(-n // block), np.int32),
         )
+
+
+def _with_ones(values: Any) -> Any:
+    xp = namespace(values)
+    return xp.concat([values, xp.ones((len(values), 1), dtype=values.dtype)], axis=1)
 
 
 def attend(
@@ -114,6 +120,33 @@ def _attention(
     queries: jax.Array, groups: jax.Array | None, keys: Keys, inverse: jax.Array, width: int
 ) -> jax.Array:
     """Return averages (g, m, v) for m queries, a multiple of ``width``."""
+    averages = _by_chunk((queries, groups), keys, inverse, width, lambda found: found)
+    return jnp.moveaxis(averages, 0, 1).reshape(inverse.shape[0], queries.shape[0], -1)
+
+
+def attend_and_sum(
+    rows: Any, keys: Keys, bandwidths: np.ndarray, then: Callable[..., jax.Array]
+) -> jax.Array:
+    """Return sums over blocks of queries of what a function makes of averages, for programs of JAX.
+
+    Rows are queries (m, d), groups (m,), or None, and others; ``then(averages, *others)`` gets the
+    averages (g, b, v) of some queries, and their others (b, ...), filled up with zeros.
+    """
+    m = rows[0].shape[0]
+    width = even_block(m, POINTS_PER_CHUNK)
+    more = -m % width
+
+    def fill(array: jax.Array) -> jax.Array:
+        return jnp.pad(array, [(0, more)] + [(0, 0)] * (array.ndim - 1))
+
+    filled = jax.tree.map(fill, rows)
+    return jnp.sum(_by_chunk(filled, keys, jnp.asarray(1 / bandwidths), width, then), axis=0)
+
+
+def _by_chunk(
+    every: Any, keys: Keys, inverse: jax.Array, width: int, then: Callable[..., jax.Array]
+) -> jax.Array:
+    """Return what a function makes of the averages (g, width, v) of each chunk of queries."""
     dtype = keys.values.dtype
     lowest = float(np.finfo(np.float64).min)
     levels, size = inverse.shape[0], keys.values.shape[2]
@@ -137,16 +170,15 @@ def _attention(
 
         return jax.lax.map(level, (inverse, keys.bias[place], *carry))
 
-    def chunk(some: tuple[jax.Array, jax.Array | None]) -> jax.Array:
+    def chunk(some: Any) -> jax.Array:
         start = (
             jnp.full((levels, width), lowest, np.float64),
             jnp.zeros((levels, width, size), dtype),
         )
         # Blocks of padding are shapes to share a compilation, and no work.
-        _, sums = jax.lax.fori_loop(0, keys.used, partial(add, some), start)
+        _, sums = jax.lax.fori_loop(0, keys.used, partial(add, some[:2]), start)
         total = sums[..., -1:]
-        return sums[..., :-1] / jnp.where(total > 0, total, 1)
+        return then(sums[..., :-1] / jnp.where(total > 0, total, 1), *some[2:])
 
-    blocks = jax.tree.map(lambda a: a.reshape(-1, width, *a.shape[1:]), (queries, groups))
-    averages = jax.lax.map(chunk, blocks)
-    return jnp.moveaxis(averages, 0, 1).reshape(levels, -1, size - 1)
+    blocks = jax.tree.map(lambda a: a.reshape(-1, width, *a.shape[1:]), every)
+    return jax.lax.map(chunk, blocks)

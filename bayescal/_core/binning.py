@@ -59,13 +59,18 @@ def equal_mass_sums(
         order = xp.argsort(predicted)
         value, weights = predicted[order], weights[order]
         rows = (weights, weights * value, weights * observed[order])
+    return _read_off(rows, *_ties(value, xp), bins, whole, xp)
+
+
+def _ties(value: Array, xp: ModuleType) -> tuple[Array, Array]:
+    """Return the first and the last row that is equal to each of rows (n,), which ascend."""
     n = len(value)
     one = xp.ones(1, bool)
     new = value[1:] != value[:-1]
     position = xp.arange(n)
     first = _running_max(xp.where(xp.concatenate([one, new]), position, 0), xp)
     from_end = _running_max(xp.where(xp.concatenate([one, new[::-1]]), position, 0), xp)
-    return _read_off(rows, first, n - 1 - from_end[::-1], bins, whole, xp)
+    return first, n - 1 - from_end[::-1]
 
 
 def _condense(
@@ -178,6 +183,21 @@ def equal_mass_cuts(mass: np.ndarray, bins: np.ndarray, whole: bool) -> np.ndarr
     # Sums of weights carry rounding errors, which must not decide between two ends.
     lower = border - mass[above - 1] < (mass[above] - border) - 1e-9 * total / number
     return np.where(step == number, len(mass) - 1, above - lower)
+
+
+def equal_mass_cuts_of_rows(
+    value: jax.Array, mass: jax.Array, bins: int, whole: _Flag
+) -> jax.Array:
+    """Do the same (bins,) for rows (n,) in ascending order, of which equal ones are a group.
+
+    ``mass`` (n + 1,) is the cumulative weight of rows. For programs of JAX.
+    """
+    first, last = _ties(value, jnp)
+    border = mass_borders(mass[-1], bins, whole, jnp)[1:]
+    row = jnp.clip(jnp.searchsorted(mass, border), 1, len(value)) - 1
+    low, high = first[row], last[row] + 1
+    lower = border - mass[low] < (mass[high] - border) - 1e-9 * mass[-1] / bins
+    return jnp.where(lower, low, high).at[-1].set(len(value))
 
 
 def binned_error(sums: Array, norm: float, xp: ModuleType) -> Array:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+
+from bayescal._core.arrays import matmul, namespace
 
 #: Of keys: rows nearer than this count as equal, since a classifier's scores of one row may vary in
 #: their last digits with the rest of its batch.
@@ -51,22 +55,25 @@ def content_folds(key: np.ndarray, y: np.ndarray, count: int, seed: int = 0) -> 
     return folds[place]
 
 
-def score_keys(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
+def score_keys(scores: Any, y: Any) -> Any:
     """Return keys (n,) of scores (n, k), or of log odds (n,), which permuting classes leaves alone.
 
-    A key is a combination of the row's sorted scores and of that of its own label.
+    A key is a combination of the row's sorted scores and of that of its own label. Scores are
+    NumPy's or JAX's.
     """
+    xp = namespace(scores)
     if scores.ndim == 1:
-        scores = np.stack([-scores, scores], axis=1) / 2
+        scores = xp.stack([-scores, scores], axis=1) / 2
     k = scores.shape[1]
     scores = _bounded(scores)
     own = scores[np.arange(len(y)), y]
-    return np.sort(scores, axis=1) @ np.sqrt(np.arange(1, k + 1)) + np.pi * own
+    return matmul(xp.sort(scores, axis=1), np.sqrt(np.arange(1, k + 1))) + np.pi * own
 
 
-def probability_keys(probs: np.ndarray, y: np.ndarray) -> np.ndarray:
+def probability_keys(probs: Any, y: Any) -> Any:
     """Return keys (n,) of probabilities (n, k): of logarithms, which tell confident rows apart."""
-    return score_keys(np.log(np.maximum(probs, np.finfo(np.float32).tiny)), y)
+    xp = namespace(probs)
+    return score_keys(xp.log(xp.maximum(probs, float(np.finfo(np.float32).tiny))), y)
 
 
 def feature_keys(x: np.ndarray) -> np.ndarray:
@@ -76,5 +83,5 @@ def feature_keys(x: np.ndarray) -> np.ndarray:
     return scaled @ np.sqrt(np.arange(1, x.shape[1] + 1))
 
 
-def _bounded(values: np.ndarray) -> np.ndarray:
-    return np.clip(values.astype(float, copy=False), -1e150, 1e150)
+def _bounded(values: Any) -> Any:
+    return namespace(values).clip(values.astype(float, copy=False), -1e150, 1e150)

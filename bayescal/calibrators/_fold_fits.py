@@ -20,7 +20,7 @@ from bayescal.calibrators._member import (
     penalties,
 )
 from bayescal.calibrators._metric import Metric
-from bayescal.regression.softmax_objective import Design, Parameters, split
+from bayescal.regression.softmax_objective import Design, Parameters, Sizes, split
 
 #: Numbers of a block of rows, of very many classes rows.
 _BLOCK, _LEAST_ROWS = 1 << 16, 128
@@ -61,6 +61,11 @@ class Block(NamedTuple):
         """The same as rows."""
         x = self.x.T
         return Design(x, self.y, self.weights, self.features.T, x, self.shared.T)
+
+
+def working_type(size: int) -> Any:
+    """Return the type in which so many scores are fitted on the host."""
+    return np.float64 if size < SMALL else np.float32
 
 
 @contextmanager
@@ -183,73 +188,110 @@ def minimize(
     return theta
 
 
+class Place(NamedTuple):
+    """A member's sizes, its range of features, and places of its parameters among those of all."""
+
+    sizes: Sizes
+    part: slice
+    own: np.ndarray
+
+
+class Folds:
+    """Rows in blocks, by the group whose fits leave them out; if there is but one, none does."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        groups: list[np.ndarray],
+        scales: list[Scale],
+        layout: Layout,
+        basis: np.ndarray,
+        each: Any,
+    ) -> None:
+        dtype = working_type(rows.scores.size)
+        self.count, self.rounding = len(groups), _ROUNDING[np.dtype(dtype)]
+        self._groups, self._dtype = groups, dtype
+
+        def blocks_of(own: np.ndarray, scale: Scale) -> list[Block]:
+            parts = (own[part] for part in block_rows(len(own), layout.k))
+            return [make_block(rows.take(part), scale, layout, basis, dtype) for part in parts]
+
+        self._out = out = list(each(blocks_of, groups, scales))
+        self._train = out
+        if self.count > 1 and scales[0] == scales[-1]:
+            self._train = [[b for own in out if own is not left for b in own] for left in out]
+        elif self.count > 1:
+            others = [np.delete(np.arange(len(rows.y)), own) for own in groups]
+            self._train = list(each(blocks_of, others, scales))
+
+    def losses(self, fold: int, theta: np.ndarray, place: Place) -> Losses:
+        """Return the sum of losses of the other groups, and its gradient."""
+        return losses(self._train[fold], theta, place.sizes, place.part)
+
+    def held_out(self, fold: int, theta: np.ndarray, place: Place) -> np.ndarray:
+        """Return the log probabilities of labels of the group."""
+        own, logs = split(theta.astype(self._dtype), place.sizes), []
+        for block in self._out[fold]:
+            z = logits(block, own, place.part)
+            z -= z.max(axis=0)
+            label = z[block.y, np.arange(len(block.y))]
+            logs.append(label - np.log(np.exp(z, out=z).sum(axis=0)))
+        return np.concatenate(logs)
+
+    def together(self, logs: list[list[np.ndarray]]) -> np.ndarray:
+        """Return those (n, members) of all rows, from those of members and folds."""
+        held = np.empty((sum(map(len, self._groups)), len(logs)))
+        for i, own in enumerate(logs):
+            held[np.concatenate(self._groups), i] = np.concatenate(own)
+        return held
+
+
 def fit_folds(
     members: Sequence[Member],
-    rows: Rows,
-    groups: list[np.ndarray],
-    scales: list[Scale],
+    folds: Any,
     layout: Layout,
-    basis: np.ndarray,
     metrics: list[Metric],
     first: float,
-) -> tuple[list[np.ndarray], np.ndarray]:
+    each: Any,
+) -> tuple[list[np.ndarray], Any]:
     """Fit all members to the complement of each group of rows, or to all if there is but one.
 
     Returns their parameters, means over groups, and log probabilities (n, members) of labels by
-    fits without them. Groups have their scales, and share blocks of rows if these are equal.
-    ``metrics`` are of members for all rows, and ``first`` what first steps of matrices take.
+    fits without them, if there are several. ``folds`` are :class:`Folds`, or what does the same
+    elsewhere; ``metrics`` are of members for all rows, and ``first`` what first steps of matrices
+    take.
     """
-    dtype = np.float64 if rows.scores.size < SMALL else np.float32
-    k, m, _, r = layout.sizes
-    zero = np.zeros(k * m + k + r)
-    every = split(np.arange(len(zero)), layout.sizes)
-    count, n = len(groups), len(rows.y)
+    k, rank, count = layout.k, layout.rank, folds.count
     share = max(1 - 1 / count, 1 / count)
-    held = np.empty((n, len(members)))
+    places = [Place(own.sizes(k, rank), layout.part(own), layout.places(own)) for own in members]
 
-    def blocks_of(own: np.ndarray, scale: Scale) -> list[Block]:
-        parts = (own[part] for part in block_rows(len(own), k))
-        return [make_block(rows.take(part), scale, layout, basis, dtype) for part in parts]
-
-    def fit(job: tuple[int, int]) -> np.ndarray:
-        (i, fold), member = job, members[job[0]]
-        sizes, part = member.sizes(k, layout.rank), layout.part(member)
-        penalty = share * penalties(member, k, layout.rank)
+    def fit(job: tuple[int, int]) -> tuple[np.ndarray, Any]:
+        (i, fold), member, place = job, members[job[0]], places[job[0]]
+        penalty = share * penalties(member, k, rank)
         long = member.logarithm is not None or member.directions is not None
-        parameters = every.matrix[:, part].ravel(), every.diagonal, every.shared[: sizes[3]]
 
         def evaluate(theta: np.ndarray) -> Losses:
-            value, gradient = losses(train[fold], theta, sizes, part)
+            value, gradient = folds.losses(fold, theta, place)
             return value + 0.5 * float(penalty @ theta**2), gradient + penalty * theta
 
         theta = minimize(
             evaluate,
-            (begin[fold][0], begin[fold][1][np.concatenate(parameters)]),
+            (begin[fold][0], begin[fold][1][place.own]),
             lambda gradient: metrics[i](gradient) / share,
-            first if sizes[1] > 1 else 1.0,
+            first if place.sizes[1] > 1 else 1.0,
             _STEPS if long or count == 1 else _FEW_STEPS,
-            _ROUNDING[np.dtype(dtype)],
+            folds.rounding,
         )
-        own, logs = split(theta.astype(dtype), sizes), []
-        for block in out[fold]:
-            z = logits(block, own, part)
-            z -= z.max(axis=0)
-            label = z[block.y, np.arange(len(block.y))]
-            logs.append(label - np.log(np.exp(z, out=z).sum(axis=0)))
-        held[groups[fold], i] = np.concatenate(logs)
-        return theta
+        return theta, folds.held_out(fold, theta, place) if count > 1 else None
 
-    with threads(rows.scores.size) as each:
-        out = train = list(each(blocks_of, groups, scales))
-        if count > 1 and scales[0] == scales[-1]:
-            train = [[b for own in out if own is not left for b in own] for left in out]
-        elif count > 1:
-            others = [np.delete(np.arange(n), own) for own in groups]
-            train = list(each(blocks_of, others, scales))
-        begin = list(each(lambda own: losses(own, zero, layout.sizes, slice(None)), train))
-        # The longest first, so that none is waited for.
-        size = [-member.length(k, layout.rank) for member in members]
-        jobs = sorted(product(range(len(members)), range(count)), key=lambda job: size[job[0]])
-        found = dict(zip(jobs, each(fit, jobs), strict=True))
-    means = [np.mean([found[i, f] for f in range(count)], axis=0) for i in range(len(members))]
-    return means, held
+    zero = np.zeros(layout.length)
+    whole = Place(layout.sizes, slice(None), np.arange(len(zero)))
+    begin = list(each(lambda fold: folds.losses(fold, zero, whole), range(count)))
+    # The longest first, so that none is waited for.
+    jobs = sorted(
+        product(range(len(members)), range(count)), key=lambda job: -len(places[job[0]].own)
+    )
+    found = dict(zip(jobs, each(fit, jobs), strict=True))
+    fits = [[found[i, fold] for fold in range(count)] for i in range(len(members))]
+    means = [np.mean([theta for theta, _ in own], axis=0) for own in fits]
+    return means, folds.together([[logs for _, logs in own] for own in fits]) if count > 1 else None

@@ -9,7 +9,7 @@ import numpy as np
 
 from bayescal._core.arrays import device, matmul, namespace
 from bayescal._core.numerics import scaled_softmax
-from bayescal.regression.softmax_objective import Design, change
+from bayescal.regression.softmax_objective import Design, change, split
 
 #: Factors of probabilities, so that their coefficients are of the size of the others.
 _PROBABILITY = 4.0
@@ -18,7 +18,7 @@ _PROBABILITY = 4.0
 class Rows(NamedTuple):
     """Scores (n, k), labels (n,) and weights (n,)."""
 
-    scores: np.ndarray
+    scores: Any
     y: np.ndarray
     weights: np.ndarray
 
@@ -77,6 +77,18 @@ class Layout(NamedTuple):
         """Return those of a member that takes all features."""
         return self.k, self.first + 1 + (self.k if self.logarithm else self.rank), self.k, 4
 
+    @property
+    def length(self) -> int:
+        """The number of its parameters."""
+        k, m, d, r = self.sizes
+        return k * m + d + r
+
+    def places(self, member: Member) -> np.ndarray:
+        """Return where the parameters of a member stand among those for all features."""
+        every = split(np.arange(self.length), self.sizes)
+        shared = every.shared[: member.sizes(self.k, self.rank)[3]]
+        return np.concatenate([every.matrix[:, self.part(member)].ravel(), every.diagonal, shared])
+
     def part(self, member: Member) -> slice:
         """Return the range of a member's features."""
         start = 0 if member.probability is not None else self.first
@@ -90,23 +102,24 @@ def smooth(scores: Any, inverse: Any, smoothing: Any) -> Any:
     return namespace(probs).log(probs * (1 - smoothing) + smoothing / scores.shape[-1])
 
 
-def main_directions(x: np.ndarray, rank: int) -> np.ndarray:
+def main_directions(x: Any, rank: int) -> Any:
     """Return about so many main directions (k, r) of centered log probabilities (n, k).
 
     By two rounds of subspace iteration, O(n k r) each. It starts from combinations of the rows,
     so that a permutation of the classes permutes the directions.
     """
+    xp = namespace(x)
     x = x - x.mean(axis=1, keepdims=True)
-    x -= x.mean(axis=0)
+    x = x - x.mean(axis=0)
     n, k = x.shape
     rank = min(rank, n - 1, k - 1)
     rng = np.random.default_rng(0)
-    basis = x.T @ rng.standard_normal((n, rank + 10)).astype(x.dtype)
+    basis = matmul(x.T, rng.standard_normal((n, rank + 10)).astype(x.dtype))
     for _ in range(2):
-        basis = x.T @ (x @ np.linalg.qr(basis)[0])
-    basis = np.linalg.qr(basis)[0]
-    turn = np.linalg.svd(x @ basis, full_matrices=False)[2]
-    return np.ascontiguousarray(basis @ turn[:rank].T)
+        basis = matmul(x.T, matmul(x, xp.linalg.qr(basis)[0]))
+    basis = xp.linalg.qr(basis)[0]
+    turn = xp.linalg.svd(matmul(x, basis), full_matrices=False)[2]
+    return matmul(basis, turn[:rank].T)
 
 
 def feature_rows(x: np.ndarray, probs: np.ndarray, layout: Layout, basis: np.ndarray) -> np.ndarray:
@@ -172,21 +185,36 @@ def member_logits(member: Member, theta: Any, x: Any, basis: Any) -> Any:
 
     For arrays of any library.
     """
-    xp, probs, k = namespace(x), namespace(x).exp(x), basis.shape[0]
-    rank = basis.shape[1] if member.directions is not None else 0
-    features = [] if member.probability is None else [_PROBABILITY * probs]
+    k, rank = basis.shape
+    own = Layout(
+        k,
+        member.probability is not None,
+        member.logarithm is not None,
+        rank if member.directions is not None else 0,
+    )
+    features, shared = make_features(x, own, basis, member.shared is not None)
+    design = Design(x, x[..., 0], x[..., 0], features, x, shared)
+    return x + change(design, theta, member.sizes(k, rank))
+
+
+def make_features(x: Any, layout: Layout, basis: Any, confidence: bool = True) -> tuple[Any, Any]:
+    """Return features (..., n, m) at log probabilities (..., n, k), and the confidence (..., n, 4).
+
+    For arrays of any library; as :func:`feature_rows` and :func:`confidence_rows`.
+    """
+    xp, probs = namespace(x), namespace(x).exp(x)
+    features = [_PROBABILITY * probs] if layout.probability else []
     features.append(xp.ones_like(x[..., :1]))
-    if member.logarithm is not None:
+    if layout.logarithm:
         features.append(x - xp.mean(x, axis=-1, keepdims=True))
-    if rank:
+    elif layout.rank:
         features.append(matmul(x, basis))
     shared = None
-    if member.shared is not None:
+    if confidence:
         most = xp.max(probs, axis=-1)
-        top = xp.argmax(probs, axis=-1)[..., None] == xp.arange(k, device=device(x))
+        top = xp.argmax(probs, axis=-1)[..., None] == xp.arange(layout.k, device=device(x))
         second = xp.max(xp.where(top, 0.0, probs), axis=-1)
-        entropy = -xp.sum(probs * x, axis=-1) / math.log(k)
+        entropy = -xp.sum(probs * x, axis=-1) / math.log(layout.k)
         parts = [most - 0.5, entropy - 0.3, most - second - 0.5, most**2 - 0.3]
         shared = xp.stack(parts, axis=-1)
-    design = Design(x, x[..., 0], x[..., 0], xp.concat(features, axis=-1), x, shared)
-    return x + change(design, theta, member.sizes(k, basis.shape[1]))
+    return xp.concat(features, axis=-1), shared

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from bayescal._core.arrays import matmul, namespace
 from bayescal.calibrators._member import Layout, Member, penalties
 from bayescal.regression.precondition import WHOLE
 from bayescal.regression.softmax_objective import Design, Parameters, split
@@ -17,30 +19,27 @@ _WHOLE = 320
 Metric = Callable[[np.ndarray], np.ndarray]
 
 
+@dataclass(frozen=True)
 class Whole:
     """The Hessian at the probabilities of designs, whole."""
 
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
+    layout: Layout
 
-    def sums(self, design: Design) -> tuple[np.ndarray]:
-        """Return what is summed over designs of some of the rows each."""
-        assert design.x is not None
-        return (WHOLE.measure(design, np.exp(design.x)),)
+    def sums(self, design: Design[Any]) -> tuple[Any]:
+        """Return what is summed over designs, NumPy's or JAX's, of some of the rows each."""
+        return (WHOLE.measure(design, namespace(design.x).exp(design.x)),)
 
     def invert(self, sums: Sequence[np.ndarray], member: Member) -> Metric:
         """Return a product with the inverse for a member, its penalties added."""
         (hessian,) = sums
-        k, rank = self._layout.k, self._layout.rank
-        sizes = member.sizes(k, rank)
-        place = split(np.arange(len(hessian)), self._layout.sizes)
-        matrix = place.matrix[:, self._layout.part(member)].ravel()
-        own = np.concatenate([matrix, place.diagonal, place.shared[: sizes[3]]])
+        k, rank = self.layout.k, self.layout.rank
+        own, sizes = self.layout.places(member), member.sizes(k, rank)
         penalty = penalties(member, k, rank).astype(hessian.dtype)
         inverse = WHOLE.invert(hessian[np.ix_(own, own)], penalty, sizes)
         return lambda gradient: inverse @ gradient
 
 
+@dataclass(frozen=True)
 class Parts:
     """Three parts of the Hessian at the probabilities of designs, apart from each other.
 
@@ -51,55 +50,59 @@ class Parts:
     very many classes, which have directions only, its diagonal.
     """
 
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
-        self._square = layout.probability or layout.logarithm
+    layout: Layout
 
-    def sums(self, design: Design) -> tuple[np.ndarray, ...]:
+    @property
+    def _square(self) -> bool:
+        return self.layout.probability or self.layout.logarithm
+
+    def sums(self, design: Design[Any]) -> tuple[Any, ...]:
         """Do as that of the whole Hessian."""
         assert design.x is not None and design.shared is not None
-        layout, x, weights = self._layout, design.x.T, design.weights
-        probs = np.exp(x)
-        spread = probs - probs**2
-        spread *= weights
+        layout, x, weights = self.layout, design.x.T, design.weights
+        xp = namespace(x)
+        probs = xp.exp(x)
+        spread = (probs - probs**2) * weights
         # Of each class: 4 q, centered x, x and 1; where members have no matrices, the last two.
         own = (layout.probability, layout.logarithm, True, True)
         kinds = [place for place, there in enumerate(own) if there]
-        features = [4 * probs, x - x.mean(axis=0), x, np.ones_like(x)]
-        grams = np.zeros((layout.k, 4, 4))
+        features = [4 * probs, x - x.mean(axis=0), x, xp.ones_like(x)]
+        grams: list[list[Any]] = [[xp.zeros(layout.k)] * 4 for _ in own]
         for a in kinds:
             one = spread * features[a]
             for b in kinds[kinds.index(a) :]:
-                grams[:, a, b] = grams[:, b, a] = np.einsum("ij,ij->i", one, features[b])
-        shared = np.concatenate([design.shared.T, np.ones((1, len(weights)), x.dtype)])
+                grams[a][b] = grams[b][a] = xp.einsum("ij,ij->i", one, features[b])
+        shared = xp.concat([design.shared.T, xp.ones((1, len(weights)), dtype=x.dtype)])
         # Covariances, under the probabilities of a row, of factors times x and of 4 q.
         both = [x, features[0]] if layout.probability else [x]
-        means = [np.einsum("ij,ij->j", probs, each) for each in both]
+        means = [xp.einsum("ij,ij->j", probs, each) for each in both]
         pair = [
             [
-                weights * (np.einsum("ij,ij,ij->j", probs, a, b) - i * j)
+                weights * (xp.einsum("ij,ij,ij->j", probs, a, b) - i * j)
                 for b, j in zip(both, means, strict=True)
             ]
             for a, i in zip(both, means, strict=True)
         ]
-        coarse = np.zeros((6, 6))
-        coarse[:5, :5] = (shared * pair[0][0]) @ shared.T
+        side, corner = xp.zeros(5), xp.zeros(())
         if layout.probability:
-            coarse[5, :5] = coarse[:5, 5] = shared @ pair[0][1]
-            coarse[5, 5] = pair[1][1].sum()
+            side, corner = matmul(shared, pair[0][1]), pair[1][1].sum()
+        upper = xp.concat([matmul(shared * pair[0][0], shared.T), side[:, None]], axis=1)
+        coarse = xp.concat([upper, xp.concat([side, corner[None]])[None]]).astype(float)
         # Shifts of the diagonal for centered logarithms are those of a factor.
-        again = [0, 1, 2, 3, 4, 5, 4]
-        rows = np.delete(design.features.T, layout.first, axis=0)
+        again = np.array([0, 1, 2, 3, 4, 5, 4])
+        rows = xp.delete(design.features.T, layout.first, axis=0)
         by_row = spread.sum(axis=0)
-        classes = (
-            np.diag(probs @ weights) - (probs * weights) @ probs.T if self._square else np.zeros(0)
-        )
-        return grams, coarse[np.ix_(again, again)], classes, (rows * by_row) @ rows.T, by_row.sum()
+        classes = xp.zeros(0)
+        if self._square:
+            classes = xp.diag(probs @ weights) - matmul(probs * weights, probs.T)
+        blocks = xp.stack([xp.stack(row, axis=1) for row in grams], axis=1).astype(float)
+        both_ways = coarse[again[:, None], again]
+        return blocks, both_ways, classes, matmul(rows * by_row, rows.T), by_row.sum()
 
     def invert(self, sums: Sequence[np.ndarray], member: Member) -> Metric:
         """Do as that of the whole Hessian."""
         grams, coarse, *_ = sums
-        layout = self._layout
+        layout = self.layout
         k, rank = layout.k, layout.rank
         sizes, start = member.sizes(k, rank), layout.part(member).start or 0
         strength = split(penalties(member, k, rank), sizes)
@@ -147,7 +150,7 @@ class Parts:
     ) -> Metric:
         """Return a product with the inverse for what lies off the diagonals of matrices."""
         grams, _, classes, features, total = sums
-        k = self._layout.k
+        k = self.layout.k
         firm = strength.matrix[1, rest]
         for place in range(len(diagonals)):
             firm[k * place + 1] = firm[k * place]  # the diagonal has another strength
@@ -174,18 +177,17 @@ class Parts:
 
 def measure(
     members: Sequence[Member],
-    make: Callable[[Any], Design],
+    sums: Callable[[Whole | Parts, Any], tuple[np.ndarray, ...]],
     parts: Sequence[Any],
     layout: Layout,
     each: Any,
 ) -> tuple[list[Metric], float]:
     """Return the best approximations that are affordable, and what first steps take of them.
 
-    ``make`` gives the rows of each of the ``parts``.
+    ``sums(method, part)`` gives what a method sums over each of the ``parts`` of rows.
     """
-    k, m, d, r = layout.sizes
-    method = Whole(layout) if k * m + d + r <= _WHOLE else Parts(layout)
-    found = zip(*each(lambda part: method.sums(make(part)), parts), strict=True)
-    sums = [np.sum(own, axis=0) for own in found]
-    metrics = list(each(lambda member: method.invert(sums, member), members))
+    method = Whole(layout) if layout.length <= _WHOLE else Parts(layout)
+    found = zip(*each(lambda part: sums(method, part), parts), strict=True)
+    total = [np.sum(own, axis=0) for own in found]
+    metrics = list(each(lambda member: method.invert(total, member), members))
     return metrics, 1.0 if isinstance(method, Whole) else 0.5

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal._core.arrays import matmul, namespace, on_host
 from bayescal._core.numerics import log_softmax, softmax
 from bayescal.calibrators.temperature import LOG_SCALE, differences
 from bayescal.regression.numpyro_models import Model, as_model
@@ -16,6 +17,9 @@ from bayescal.regression.posterior import sample_whitened, triangle
 from bayescal.regression.tempered import Draws, tempered_draws
 
 _ITERATIONS = 100
+#: Prior weight of each share, in rows: that of Dirichlet(2).
+_PRIOR = 1.0
+_MIX_STEPS = 50
 #: Its inverse has a square.
 _TINY = 1e-100
 _RIDGE = 1e-9
@@ -71,6 +75,75 @@ def best_mixture(parts: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, fl
         shares, value = shares + length * step, best
     shares = shares / shares.sum()
     return shares, loss(shares) - total
+
+
+def log_mean(logs: Any, share: Any) -> Any:
+    """Return log(exp(logs) @ share) (n,) of logs (n, q)."""
+    xp, top = namespace(logs), logs.max(axis=1)
+    return top + xp.log(matmul(xp.exp(logs - top[:, None]), share))
+
+
+def mix(held: Any, weights: np.ndarray, start: Any = None) -> np.ndarray:
+    """Return weights (q,) of a mixture of the log probabilities (n, q) of what was seen.
+
+    They maximize the likelihood of rows of weight (n,) with the prior Dirichlet(2), by damped
+    Newton steps. As the objective is the same for all multiples of the weights but for their sum,
+    that is a term of its own, and not a bound.
+    """
+    if on_host(held):
+        parts, terms = _parts(held), partial(_mix_terms, weights)
+    else:
+        parts, terms = _parts_there(held), partial(_mix_terms_there, jnp.asarray(weights))
+    count = parts.shape[1]
+    total = float(weights.sum()) + _PRIOR * count
+    share = np.full(count, 1 / count) if start is None else start
+    for _ in range(_MIX_STEPS):
+        pull, gram = map(np.asarray, terms(parts, share))
+        slope = total - pull - _PRIOR / share
+        # Members that agree, and no prior beside huge weights: a step where none is defined.
+        hessian = gram + np.diag(_PRIOR / share**2 + 1e-14 * total)
+        step = -np.linalg.solve(hessian, slope)
+        # Within the region where the barrier is about quadratic; no weight becomes negative.
+        length = 1 / (1 + np.sqrt(max(-slope @ step, 0.0)))
+        length = 1.0 if length > 0.8 else length
+        length = min(length, 0.9 / max(float((-step / share).max()), 1e-300))
+        share = share + length * step
+        if length == 1 and np.abs(step).max() < 1e-10:
+            break
+    return share / share.sum()
+
+
+def _parts(held: Any) -> Any:
+    """Return probabilities (n, members) in units of the greatest of their row."""
+    xp = namespace(held)
+    return xp.exp(held - held.max(axis=1, keepdims=True))
+
+
+def _mix_terms(weights: Any, parts: Any, share: Any) -> tuple[Any, Any]:
+    """Return the gradient (q,) of the log likelihood, and minus its Hessian (q, q)."""
+    ratio = parts / matmul(parts, share)[:, None]
+    weighted = ratio * weights[:, None]
+    return weighted.sum(axis=0), matmul(weighted.T, ratio)
+
+
+_parts_there = jax.jit(_parts)
+_mix_terms_there = jax.jit(_mix_terms)
+_log_mean_there = jax.jit(log_mean)
+
+
+def cross_fitted_losses(
+    held: Any, folds: np.ndarray, weights: np.ndarray, start: np.ndarray
+) -> np.ndarray:
+    """Return the log loss (n,) of each row by a mixture whose weights do not know its fold."""
+    losses = np.empty(len(held))
+    for fold in range(folds.max() + 1):
+        out = folds == fold
+        if on_host(held):
+            losses[out] = -log_mean(held[out], mix(held[~out], weights[~out], start))
+        else:
+            share = mix(held, np.where(out, 0, weights), start)
+            losses[out] = -np.asarray(_log_mean_there(held, share))[out]
+    return losses
 
 
 def sample_mixture(

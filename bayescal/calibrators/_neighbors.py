@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.arrays import namespace, wide
+from bayescal._core.arrays import namespace, on_host, wide
 from bayescal._core.checks import check_choice, check_level
 from bayescal._core.folds import content_folds, probability_keys
 from bayescal.calibrators._base import Calibrator, State
@@ -40,7 +42,7 @@ class Points(NamedTuple):
         return dict(zip(("points", "observed", "point_weights"), self, strict=True))
 
 
-def merge(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Points:
+def merge(scores: Any, y: np.ndarray, weights: np.ndarray) -> Points:
     """Merge equal rows, so that a whole weight is the same as repetition, and so is a tie."""
     k = scores.shape[1]
     first, place = distinct_rows(scores)
@@ -49,24 +51,53 @@ def merge(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Points:
     return Points(scores[first], observed / total[:, None], total)
 
 
-def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def distinct_rows(rows: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the index (m,) of one of each set of equal rows, and the set (n,) of each row.
 
     Rows are ordered by a hash of their bits: this takes O(n k + n log n), ten times less than
     ordering by all columns, and leaves neighbors far apart, so that any part is a random sample.
+    Only hashes of JAX's rows come to the host.
     """
-    bits = np.ascontiguousarray(rows + rows.dtype.type(0))  # which makes -0 a 0
-    bits = bits.view(f"u{rows.dtype.itemsize}").astype(np.uint64)
-    odd = np.random.default_rng(0).integers(0, 1 << 63, (2, rows.shape[1]), np.uint64) * 2 + 1
+    if on_host(rows):
+        bits = np.ascontiguousarray(rows + rows.dtype.type(0))  # which makes -0 a 0
+        found = _hash(bits.view(f"u{rows.dtype.itemsize}").astype(np.uint64))
+    else:
+        found = np.asarray(_hash_there(rows))
+    _, first, place = np.unique(found, return_index=True, return_inverse=True)
+    if not on_host(rows):
+        if not _equal_there(rows, first[place]):  # with a hash for each, their sums are the same
+            first = place = np.arange(len(rows))
+    elif not (rows == rows[first[place]]).all():  # two rows with one hash
+        _, first, place = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return first, place.reshape(-1)
+
+
+def _hash(bits: Any) -> Any:
+    """Return a hash (n,) of unsigned integers (n, k)."""
+    odd = np.random.default_rng(0).integers(0, 1 << 63, (2, bits.shape[1]), np.uint64) * 2 + 1
     # The last digits of short fractions are zero: digits are mixed before each product.
     for factor in odd:
         bits ^= bits >> np.uint64(29)
         bits *= factor
     bits ^= bits >> np.uint64(32)
-    _, first, place = np.unique(bits.sum(axis=1), return_index=True, return_inverse=True)
-    if not (rows == rows[first[place]]).all():  # two rows with one hash
-        _, first, place = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    return first, place.reshape(-1)
+    return bits.sum(axis=1)
+
+
+@jax.jit
+def _hash_there(rows: jax.Array) -> jax.Array:
+    # As pairs of single precision, which is what some accelerators make of doubles.
+    high = rows.astype(np.float32)
+    low = (rows - high.astype(rows.dtype)).astype(np.float32)
+    bits = jax.lax.bitcast_convert_type(jnp.concatenate([high, low], axis=1) + 0, np.uint32)
+    return _hash(bits.astype(np.uint64))
+
+
+@jax.jit
+def _equal_there(rows: jax.Array, place: jax.Array) -> jax.Array:
+    return jnp.all(rows == rows[place])
+
+
+_probability_keys_there = jax.jit(probability_keys)
 
 
 def floored_log(probabilities: Any) -> Any:
@@ -112,9 +143,7 @@ class NeighborhoodCalibrator(Calibrator):
         inside = xp.clip(wide(moved), crop, 1 - crop)
         return inside / xp.sum(inside, axis=-1, keepdims=True)
 
-    def _losses(
-        self, averages: np.ndarray, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
-    ) -> np.ndarray:
+    def _losses(self, averages: Any, scores: Any, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Return the weighted sum of log losses (candidates,) of averages (candidates, m, k)."""
         rows, crop = np.arange(len(y)), crop_floor(self.crop, scores.shape[1])
         losses = [-np.log(self._calibrated(scores, a, crop)[rows, y]) for a in averages]
@@ -124,7 +153,7 @@ class NeighborhoodCalibrator(Calibrator):
         self,
         name: str,
         candidates: np.ndarray,
-        rows: tuple[np.ndarray, np.ndarray, np.ndarray],
+        rows: tuple[Any, np.ndarray, np.ndarray],
         held_out: Callable[[np.ndarray], np.ndarray],
         widest: Callable[[np.ndarray], np.number] = np.max,
     ) -> State:
@@ -137,7 +166,8 @@ class NeighborhoodCalibrator(Calibrator):
         state: State = {"crop": np.asarray(crop_floor(self.crop, scores.shape[1]))}
         if given != "cv":
             return state | {name: np.asarray(given, candidates.dtype)}
-        folds = content_folds(probability_keys(scores, y), y, _FOLDS)
+        keys = probability_keys if on_host(scores) else _probability_keys_there
+        folds = content_folds(np.asarray(keys(scores, y)), y, _FOLDS)
         if folds.any():
             losses = held_out(folds) / weights.sum()
         else:

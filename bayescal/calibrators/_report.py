@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from bayescal._core.arrays import on_host
 from bayescal.calibrators._inputs import FLOOR, Inputs, convert
 
 
@@ -63,22 +65,23 @@ class Report:
         return "\n".join(lines)
 
 
-def row_losses(probs: np.ndarray, codes: np.ndarray) -> np.ndarray:
+def row_losses(probs: Any, codes: np.ndarray) -> np.ndarray:
     """Return log losses (n,), of several labels (n, labels) their means."""
     if codes.ndim == 1:
-        return -np.log(np.maximum(probs[np.arange(len(codes)), codes], FLOOR))
+        return -np.log(np.maximum(np.asarray(probs[np.arange(len(codes)), codes]), FLOOR))
     own = np.where(codes == 1, probs, 1 - probs)
     return -np.log(np.maximum(own, FLOOR)).mean(axis=1)
 
 
-def row_losses_of_scores(rows: np.ndarray, codes: np.ndarray, inputs: Inputs) -> np.ndarray:
+def row_losses_of_scores(rows: Any, codes: np.ndarray, inputs: Inputs) -> np.ndarray:
     """Return the log losses (n,) of scores (n, k) or (n, labels) as they are."""
     if codes.ndim == 2:
         columns = zip(rows.T, codes.T, strict=True)
         return np.mean([row_losses_of_scores(z[:, None], y, inputs) for z, y in columns], axis=0)
     least = np.full(max(2, rows.shape[1]), FLOOR)
+    rows = rows if on_host(rows) else rows.astype(float)
     logs = convert(rows, inputs, "log_probabilities", least)[0]
-    return np.minimum(-logs[np.arange(len(codes)), codes], -np.log(FLOOR))
+    return np.minimum(-np.asarray(logs[np.arange(len(codes)), codes]), -np.log(FLOOR))
 
 
 def point_losses_of_scores(z: np.ndarray, least: np.ndarray | None) -> np.ndarray:

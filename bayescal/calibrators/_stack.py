@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import namespace
+from bayescal._core.arrays import namespace, on_host
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.folds import content_folds, score_keys
 from bayescal._core.numerics import differences, log_softmax, softmax
 from bayescal._core.optimise import newton_on_interval
+from bayescal.calibrators import _fold_fits_there as there
 from bayescal.calibrators._fold_fits import (
     SMALL,
+    Folds,
     Scale,
     block_rows,
     fit_folds,
@@ -21,6 +24,7 @@ from bayescal.calibrators._fold_fits import (
     make_block,
     smooth_columns,
     threads,
+    working_type,
 )
 from bayescal.calibrators._member import (
     Layout,
@@ -33,14 +37,13 @@ from bayescal.calibrators._member import (
     smooth,
 )
 from bayescal.calibrators._metric import measure
+from bayescal.calibrators._mixture import mix
 from bayescal.calibrators._posterior import row_blocks
-from bayescal.calibrators.temperature import ScaleLoss, sample_inverse
+from bayescal.calibrators.temperature import ScaleLoss, ScaleLossThere, sample_inverse
 from bayescal.regression.posterior import Draws
-from bayescal.regression.softmax_objective import Design, split
+from bayescal.regression.softmax_objective import split
 from bayescal.regression.softmax_posterior import sample
 
-#: Prior weight of each member of the stack, in rows: that of Dirichlet(2).
-_PRIOR = 1.0
 #: Of log inverse temperatures, whose prior is standard normal.
 _MOST = 4.0
 #: Logits that are so much smaller than the greatest have no probability, at whatever scale.
@@ -51,7 +54,6 @@ _RANK = 50
 _SOME_ROWS = 1250
 #: So many resamples of the rows say how uncertain the weights of a stack are.
 _RESAMPLES = 200
-_MIX_STEPS = 50
 
 
 class Stack(NamedTuple):
@@ -69,14 +71,14 @@ class Stack(NamedTuple):
         return Layout(k, probability, logarithm, rank)
 
 
-def fit_scale(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, start: float = 1.0) -> Scale:
+def fit_scale(scores: Any, y: np.ndarray, weights: np.ndarray, start: float = 1.0) -> Scale:
     """Return the best scale, if log inverse temperatures are N(0, 1), and what is smoothed by it.
 
     The proportion of the uniform distribution is 0.5 / (n + 1).
     """
     if max(scores.max(), -scores.min()) > _FAR:
         scores = differences(scores, -_FAR)
-    loss = ScaleLoss(scores, y, weights)
+    loss = (ScaleLoss if on_host(scores) else ScaleLossThere)(scores, y, weights)
 
     def objective(t: float) -> tuple[float, float, float]:
         """Return it as a function of log temperature, with its derivatives."""
@@ -91,8 +93,10 @@ def fit_scale(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, start: flo
     return Scale(float(np.exp(-min(found.x, _MOST))), 0.5 / (loss.total + 1))
 
 
-def content_keys(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
+def content_keys(scores: Any, y: np.ndarray) -> np.ndarray:
     """Return keys (n,) of what rows hold, which permuting classes leaves alone, in blocks."""
+    if not on_host(scores):
+        return np.asarray(there.content_keys(scores, y))
 
     def one(part: slice) -> np.ndarray:
         logs = np.maximum(log_softmax(scores[part]), -1e300)  # of which sums are finite
@@ -122,42 +126,64 @@ def some_rows(keys: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def fit_stack(
-    members: Sequence[Member], scores: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int
-) -> tuple[Stack, np.ndarray, np.ndarray | None]:
+    members: Sequence[Member], scores: Any, y: np.ndarray, weights: np.ndarray, count: int
+) -> tuple[Stack, np.ndarray, Any]:
     """Fit all members to the complements of so many folds; their means over folds are the stack.
 
     Returns also the folds (n,) and, if there are more than one, log probabilities (n, members) of
-    labels by fits to the other folds.
+    labels by fits to the other folds: where the scores are.
     """
     rows = Rows(scores, y, weights)
-    n, k = scores.shape
-    with single_threaded_blas():
+    (n, k), host = scores.shape, on_host(scores)
+    with single_threaded_blas() if host else nullcontext():
         keys = content_keys(scores, y)
         # Of classes' shares that all folds have, held-out rows would say too much.
         folds = content_folds(keys, np.zeros(n, int), count)
         groups = [np.flatnonzero(folds == fold) for fold in range(folds.max() + 1)]
         some, counts = some_rows(keys, weights)
-        start = fit_scale(scores[some], y[some], counts).inverse
+        sample = Rows(scores[some], y[some], counts)
+        start = fit_scale(*sample).inverse
         scale = fit_scale(*rows, start)
         scales = [scale] * len(groups)
         if scores.size < SMALL and len(groups) > 1:
             # A scale that knows a label says something of it: of few rows, what matters.
-            scales = [fit_scale(*rows.take(folds != own), start) for own in range(len(groups))]
+            left = [_leave_out(rows, folds == own) for own in range(len(groups))]
+            scales = [fit_scale(*own, start) for own in left]
         basis = np.empty((k, 0), np.float32)
         if any(member.directions is not None for member in members):
-            basis = main_directions(smooth_columns(scores[some], scale, np.float32)[0].T, _RANK)
+            basis = _directions(sample.scores, scale)
         stack = Stack(scale, basis, [])
         layout = stack.layout(members)
-        dtype = np.float64 if scores.size < SMALL else np.float32
+        dtype = working_type(scores.size)
 
-        def design(part: slice) -> Design:
-            own = Rows(scores[some[part]], y[some[part]], counts[part])
-            return make_block(own, scale, layout, basis, dtype).design
+        def sums(method: Any, part: slice) -> Any:
+            own = sample.take(part)
+            if not host:
+                return [np.asarray(found) for found in there.curvature(method, own, scale, basis)]
+            return method.sums(make_block(own, scale, layout, basis, dtype).design)
 
-        with threads(scores.size) as each:
-            metric = measure(members, design, block_rows(len(some), k), layout, each)
-        thetas, held = fit_folds(members, rows, groups, scales, layout, basis, *metric)
-    return stack._replace(thetas=thetas), folds, held if len(groups) > 1 else None
+        with threads(scores.size) if host else nullcontext(map) as each:
+            parts = block_rows(len(some), k) if host else [slice(None)]
+            metric = measure(members, sums, parts, layout, each)
+            if host:
+                data: Any = Folds(rows, groups, scales, layout, basis, each)
+            else:
+                data = there.FoldsThere(rows, folds, scales, layout, basis)
+            thetas, held = fit_folds(members, data, layout, *metric, each)
+    return stack._replace(thetas=thetas), folds, held
+
+
+def _leave_out(rows: Rows, out: np.ndarray) -> Rows:
+    """Return the other rows; elsewhere all, some without weight, as sizes are compiled."""
+    if on_host(rows.scores):
+        return rows.take(~out)
+    return rows._replace(weights=np.where(out, 0, rows.weights))
+
+
+def _directions(scores: Any, scale: Scale) -> np.ndarray:
+    if on_host(scores):
+        return main_directions(smooth_columns(scores, scale, np.float32)[0].T, _RANK)
+    return np.asarray(there.directions(scores, scale, rank=_RANK))
 
 
 def mixture(members: Sequence[Member], stack: Stack, share: Any, scores: Any) -> Any:
@@ -194,51 +220,6 @@ def mixture_on_host(
     with single_threaded_blas(), threads(scores.size) as each:
         list(each(one, row_blocks(len(scores), layout.k)))
     return probs
-
-
-def log_mean(logs: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """Return log(exp(logs) @ share) (n,) of logs (n, q)."""
-    top = logs.max(axis=1)
-    return top + np.log(np.exp(logs - top[:, None]) @ share)
-
-
-def mix(held: np.ndarray, weights: np.ndarray, start: Any = None) -> np.ndarray:
-    """Return weights (q,) of a mixture of the log probabilities (n, q) of what was seen.
-
-    They maximize the likelihood of rows of weight (n,) with the prior Dirichlet(2), by damped
-    Newton steps. As the objective is the same for all multiples of the weights but for their sum,
-    that is a term of its own, and not a bound.
-    """
-    parts = np.exp(held - held.max(axis=1, keepdims=True))
-    count = parts.shape[1]
-    total = float(weights.sum()) + _PRIOR * count
-    share = np.full(count, 1 / count) if start is None else start
-    for _ in range(_MIX_STEPS):
-        ratio = parts / (parts @ share)[:, None]
-        weighted = ratio * weights[:, None]
-        slope = total - weighted.sum(axis=0) - _PRIOR / share
-        # Members that agree, and no prior beside huge weights: a step where none is defined.
-        hessian = weighted.T @ ratio + np.diag(_PRIOR / share**2 + 1e-14 * total)
-        step = -np.linalg.solve(hessian, slope)
-        # Within the region where the barrier is about quadratic; no weight becomes negative.
-        length = 1 / (1 + np.sqrt(max(-slope @ step, 0.0)))
-        length = 1.0 if length > 0.8 else length
-        length = min(length, 0.9 / max(float((-step / share).max()), 1e-300))
-        share = share + length * step
-        if length == 1 and np.abs(step).max() < 1e-10:
-            break
-    return share / share.sum()
-
-
-def cross_fitted_losses(
-    held: np.ndarray, folds: np.ndarray, weights: np.ndarray, start: np.ndarray
-) -> np.ndarray:
-    """Return the log loss (n,) of each row by a mixture whose weights do not know its fold."""
-    losses = np.empty(len(held))
-    for fold in range(folds.max() + 1):
-        out = folds == fold
-        losses[out] = -log_mean(held[out], mix(held[~out], weights[~out], start))
-    return losses
 
 
 def sample_stack(

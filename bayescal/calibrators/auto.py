@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Self
@@ -13,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import accelerated
+from bayescal._core.arrays import accelerated, on_host
 from bayescal._core.checks import (
     as_numpy,
     check_choice,
@@ -22,6 +23,7 @@ from bayescal._core.checks import (
     check_weights,
 )
 from bayescal._core.folds import content_folds, feature_keys, score_keys
+from bayescal._core.precision import float64
 from bayescal.calibrators._combination import Combination, State, keep_features
 from bayescal.calibrators._dispatch import dispatched
 from bayescal.calibrators._inputs import INPUTS, Inputs, convert, widen
@@ -153,7 +155,10 @@ class Auto(ClassifierMixin, Combination):
             self.classes_ = fitted.classes_
         vars(self).pop("report_", None)
         if not isinstance(fitted, AveragedBeta):
-            self.report_ = self._judge(chosen, reason, scores, labels, sample_weight, several)
+            fits_there = there is not None and isinstance(chosen, StackedScaling)
+            rows = scores if fits_there else as_numpy(scores, "scores")
+            with float64() if fits_there else nullcontext():
+                self.report_ = self._judge(chosen, reason, rows, labels, sample_weight, several)
         return self
 
     @cached_property
@@ -232,14 +237,15 @@ class Auto(ClassifierMixin, Combination):
         return stacked, f"{columns} classes"
 
     def _judge(
-        self, chosen: Any, reason: str, scores: Any, y: Any, sample_weight: Any, several: bool
+        self, chosen: Any, reason: str, rows: Any, y: Any, sample_weight: Any, several: bool
     ) -> Report:
         fitted = self.calibrators_[0]
-        rows = as_numpy(scores, "scores")
         rows = rows.reshape(len(rows), -1)
         weights = check_weights(sample_weight, len(rows))
         used = weights > 0
-        rows, weights, y = rows[used], weights[used], np.asarray(y)[used]
+        if not used.all():
+            rows = rows[used]
+        weights, y = weights[used], np.asarray(y)[used]
         codes = y if several else read_labels(y, len(y), self.classes_, len(self.classes_))[1]
         held = getattr(fitted, "held_out_losses_", None)
         if held is None:
@@ -253,7 +259,7 @@ class Auto(ClassifierMixin, Combination):
         return make_report(names, sizes, _members(fitted), held, plain, weights, squares)
 
     def _held_out(
-        self, chosen: Any, rows: np.ndarray, y: np.ndarray, codes: np.ndarray, weights: np.ndarray
+        self, chosen: Any, rows: Any, y: np.ndarray, codes: np.ndarray, weights: np.ndarray
     ) -> np.ndarray | None:
         """Return the losses (n,) of rows by calibrators fitted without their folds.
 
@@ -269,10 +275,11 @@ class Auto(ClassifierMixin, Combination):
             if codes.ndim == 1:
                 own.set_params(classes=tuple(self.classes_.tolist()))
             own.fit(rows[~out], y[~out], weights[~out])
-            losses[out] = row_losses(own.predict_proba(rows[out]), codes[out])
+            predict = own.predict_proba if on_host(rows) else own.as_function()
+            losses[out] = row_losses(predict(rows[out]), codes[out])
         return losses
 
-    def _content_folds(self, rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    def _content_folds(self, rows: Any, codes: np.ndarray) -> np.ndarray:
         """Return folds (n,) that depend on what rows hold, not on where they stand."""
         count = self.folds or 5
         if codes.ndim == 2:
@@ -280,7 +287,7 @@ class Auto(ClassifierMixin, Combination):
             return content_folds(feature_keys(rows), strata, count)
         if len(self.classes_) == 2:
             rows = convert(rows, self.inputs, "order" if self.inputs == "scores" else "log_odds")[0]
-        return content_folds(score_keys(rows, codes), codes, count)
+        return content_folds(np.asarray(score_keys(rows, codes)), codes, count)
 
 
 def _name(fitted: Any) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Literal
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import namespace, on_host, search
-from bayescal._core.binning import equal_mass_cuts, equal_width_cell
+from bayescal._core.binning import equal_mass_cuts, equal_mass_cuts_of_rows, equal_width_cell
 from bayescal._core.checks import check_choice, check_count
 from bayescal.calibrators._base import Calibrator, State, two_columns
 from bayescal.calibrators._inputs import Domain
@@ -50,7 +52,8 @@ class Histogram(Calibrator):
     The state is ``edges`` (k - 1,), the borders between bins, ``values`` (k,) and ``bin_weights``
     (k,), the weight in each bin, zero where ``values`` is the center. Fitting n rows to bins of
     equal width takes O(n); of equal mass O(n log n) comparisons at most, and O(n) where scores
-    are spread out. Predicting takes O(log k) at most for each score.
+    are spread out; on an accelerator they are sorted. Predicting takes O(log k) at most for each
+    score.
 
     References
     ----------
@@ -84,9 +87,9 @@ class Histogram(Calibrator):
 
     @property
     def _fits_there(self) -> bool:
-        return self.binning == "equal_width"
+        return True
 
-    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+    def _fit(self, scores: Any, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         if self.binning == "equal_width":
             # Unlike linspace, quotients are rounded correctly: 0.2 lies on the border 3 / 15.
             edges = np.arange(1, self.bins) / self.bins
@@ -99,8 +102,15 @@ class Histogram(Calibrator):
             centers = (np.arange(self.bins) + 0.5) / self.bins
             values = np.divide(positive, weight, out=centers, where=weight > 0)
             return {"edges": edges, "values": values, "bin_weights": weight}
-        ranking = Ranking(scores, y, weights)
         whole_weights = bool((weights == np.floor(weights)).all())
+        if not on_host(scores):
+            found = np.asarray(_cut_there(scores, y, weights, self.bins, whole_weights))
+            cuts, bins = np.unique(found[0], return_index=True)
+            below, above, *sums = found[1:, bins[cuts > 0]]
+            weight, positive = np.diff(sums, prepend=0)
+            edges = middles(below[:-1], above[:-1])
+            return {"edges": edges, "values": positive / weight, "bin_weights": weight}
+        ranking = Ranking(scores, y, weights)
         while True:
             groups = ranking.groups
             mass = np.concatenate([[0.0], np.cumsum(groups.weight)])
@@ -125,3 +135,21 @@ class Histogram(Calibrator):
         else:
             place = search(state["edges"], scores)
         return two_columns(namespace(scores).take(state["values"], place, axis=0))
+
+
+@partial(jax.jit, static_argnums=3)
+def _cut_there(
+    scores: jax.Array, y: jax.Array, weights: jax.Array, bins: int, whole: jax.Array
+) -> jax.Array:
+    """Return for each bin (5, bins) how many rows end at or before its upper border.
+
+    Then the scores on either side of it, and the weight of these rows, of both classes and of
+    class 1. Bins that hold no rows end where those before them do.
+    """
+    order = jnp.argsort(scores)
+    scores, weights = scores[order], weights[order]
+    sums = [jnp.cumsum(own) for own in (weights, weights * y[order])]
+    mass, positive = (jnp.concatenate([jnp.zeros(1), own]) for own in sums)
+    cuts = equal_mass_cuts_of_rows(scores, mass, bins, whole)
+    beside = [scores[jnp.clip(at, 0, len(scores) - 1)] for at in (cuts - 1, cuts)]
+    return jnp.stack([cuts.astype(float), *beside, mass[cuts], positive[cuts]])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.arrays import matmul, on_host
-from bayescal._core.attention import Keys, attend, prepare_keys
+from bayescal._core.arrays import Array, matmul, namespace, on_host
+from bayescal._core.attention import Keys, attend, attend_and_sum, prepare_keys
 from bayescal._core.blocks import slices
 from bayescal._core.checks import check_choice
 from bayescal._core.numerics import softmax
@@ -18,6 +20,7 @@ from bayescal.calibrators._neighbors import (
     Assumption,
     NeighborhoodCalibrator,
     Points,
+    crop_floor,
     floored_log,
     merge,
 )
@@ -83,7 +86,9 @@ class Kernel(NeighborhoodCalibrator):
 
     Fitting takes O(n**2 k) for each bandwidth, predicting q rows O(q n k); memory is O((n + q) k).
     Scores are float64; exponentials and averages too, but float32 where JAX runs on an accelerator:
-    this changes probabilities by about 1e-6.
+    this changes probabilities by about 1e-6. Scores on an accelerator are cross-validated there,
+    all bandwidths in one program; the host gets hashes and keys of rows, and, at the end, the
+    distinct rows themselves, as they are what is learned.
 
     References
     ----------
@@ -115,10 +120,18 @@ class Kernel(NeighborhoodCalibrator):
             raise ValueError(f"bandwidth must be 'cv' or a positive number, got {h!r}")
         super()._check_options()
 
-    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+    @property
+    def _fits_there(self) -> bool:
+        return True
+
+    def _fit(self, scores: Any, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         rows = scores, y, weights
 
         def held_out(fold: np.ndarray) -> np.ndarray:
+            if not on_host(scores):
+                crop = crop_floor(self.crop, scores.shape[1])
+                found = _losses_there(self.kernel, self.assumption, *rows, fold, crop)
+                return np.asarray(found)
             values = Points(scores, np.eye(scores.shape[1])[y], weights).values(self.assumption)
             # One pass over all pairs of rows, of which those in one fold do not see each other.
             keys = _on_device(*self._keys(scores, weights, _CANDIDATES), values, fold)
@@ -162,25 +175,48 @@ class Kernel(NeighborhoodCalibrator):
         """Return queries (m, k), whose products with the keys, divided by h, are the scores."""
         return floored_log(scores) if self.kernel == "dirichlet_mixture" else scores
 
-    def _keys(
-        self, given: np.ndarray, weights: np.ndarray, bandwidths: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return keys (m, k) and their biases (g, m) for all bandwidths."""
-        keys, bias = given, np.zeros((len(bandwidths), len(given)))
+    def _keys(self, given: Any, weights: Any, bandwidths: np.ndarray) -> tuple[Any, Any]:
+        """Return keys (m, k) and their biases (g, m) for all bandwidths; NumPy's or JAX's."""
+        xp = namespace(given)
+        keys, bias = given, xp.zeros((len(bandwidths), len(given)))
         if self.kernel == "dirichlet":
             keys = floored_log(given)
         elif self.kernel == "rbf":
-            keys, bias = 2 * given, -np.sum(given**2, axis=1) / bandwidths[:, None]
-        else:
+            keys, bias = 2 * given, -xp.sum(given**2, axis=1) / bandwidths[:, None]
+        elif on_host(given):
             from scipy.special import gammaln
 
             bias = np.stack([-gammaln(given / h + 1).sum(axis=1) for h in bandwidths])
-        return keys, bias + np.log(weights)
+        else:
+            logs = jax.scipy.special.gammaln
+            bias = jax.lax.map(lambda h: -logs(given / h + 1).sum(axis=1), jnp.asarray(bandwidths))
+        return keys, bias + xp.log(weights)
 
 
-def _on_device(
-    keys: np.ndarray, bias: np.ndarray, values: np.ndarray, groups: np.ndarray | None = None
-) -> Keys:
+@partial(jax.jit, static_argnums=(0, 1))
+def _losses_there(
+    kernel: Any,
+    assumption: Assumption,
+    scores: jax.Array,
+    y: jax.Array,
+    weights: jax.Array,
+    folds: jax.Array,
+    crop: float,
+) -> jax.Array:
+    """Return the sums of log losses (g,) of rows without their folds, of all bandwidths."""
+    own = Kernel(kernel, assumption=assumption)
+    values = Points(scores, jnp.eye(scores.shape[1])[y], weights).values(assumption)
+    keys = _on_device(*own._keys(scores, weights, _CANDIDATES), values, folds)
+
+    def losses(averages: jax.Array, scores: jax.Array, y: jax.Array, weights: jax.Array) -> Any:
+        probs = own._calibrated(scores, averages.astype(float), crop)
+        return -jnp.log(probs[:, jnp.arange(len(y)), y]) @ weights
+
+    rows = own._queries(scores), folds.astype(np.int32), scores, y, weights
+    return attend_and_sum(rows, keys, _CANDIDATES, losses)
+
+
+def _on_device(keys: Array, bias: Array, values: Array, groups: Array | None = None) -> Keys:
     # What accelerators are fast at.
     dtype = np.dtype(np.float64 if jax.default_backend() == "cpu" else np.float32)
     return prepare_keys(keys, bias, values, dtype, groups)

@@ -27,6 +27,7 @@ from bayescal.regression.tempered import Draws, one_chain
 
 __all__ = [
     "ScaleLoss",
+    "ScaleLossThere",
     "Temperature",
     "fit_inverse_of_blocks",
     "fit_inverse_temperature",
@@ -261,14 +262,24 @@ def _scale_sums(s: float, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
 def _fit_there(logits: jax.Array, y: np.ndarray, weights: np.ndarray) -> IntervalMinimum:
     """Do the same with the logits where they are: one program, called with each s."""
     unit = power_unit(logits, 1e6)
-    data = *_scale_data(logits, y, unit), jnp.asarray(weights)
-
-    def loss(s: float) -> tuple[float, float, float]:
-        value, slope, curvature = _scale_terms(s, *data).tolist()
-        return value, slope, curvature
-
-    found = newton_on_interval(loss, 1.0 if unit == 1 else 0.0, scale=float(weights.sum()))
+    loss = ScaleLossThere(logits, y, weights, unit)
+    found = newton_on_interval(loss, 1.0 if unit == 1 else 0.0, scale=loss.total)
     return found._replace(x=found.x / unit)
+
+
+class ScaleLossThere:
+    """The same as :class:`ScaleLoss` of logits divided by a unit, where they are."""
+
+    def __init__(
+        self, logits: jax.Array, y: np.ndarray, weights: np.ndarray, unit: float = 1.0
+    ) -> None:
+        self.total = float(weights.sum())
+        self._data = *_scale_data(logits, y, unit), jnp.asarray(weights)
+
+    def __call__(self, s: float) -> tuple[float, float, float]:
+        """Return the loss and its first two derivatives at s."""
+        value, slope, curvature = _scale_terms(s, *self._data).tolist()
+        return value, slope, curvature
 
 
 @jax.jit

@@ -177,13 +177,11 @@ def _collect_all(metrics: dict[str, SumMetric], data: Predictions) -> Sums:
 
 
 def _compute_there(metric: Metric, data: Predictions) -> float:
-    """Return a metric of predictions on an accelerator: from their sums, or from a copy."""
+    """Return a metric of predictions on an accelerator: only sums leave it."""
     with float64():
         if isinstance(metric, SumMetric):
             return float(metric.value(np.asarray(collect_there(metric, data)), np))
-        used = np.asarray(data.weights) > 0
-        probs, y, weights = (np.asarray(each)[used] for each in data[:3])
-        return compute(metric, Predictions(probs, y, weights, data.eps))
+        return float(compute(metric, data, jnp))
 
 
 @overload

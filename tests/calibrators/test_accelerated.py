@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import math
+import re
 from typing import Any
 
 import jax
@@ -14,7 +16,20 @@ from sklearn.base import clone
 import bayescal as bc
 from bayescal._core.arrays import accelerated
 from bayescal._core.precision import float64
-from bayescal.calibrators import _base, auto, temperature
+from bayescal.calibrators import (
+    _base,
+    _fold_fits,
+    _fold_fits_there,
+    _mixture,
+    _neighbors,
+    _stack,
+    auto,
+    histogram,
+    temperature,
+)
+from bayescal.calibrators import kernel as kernel_module
+from bayescal.calibrators._member import Layout
+from bayescal.calibrators._metric import Parts, Whole
 from bayescal.regression import fit, softmax_fit
 from tests.calibrators.cases import CASES, Array, Case, each
 
@@ -58,7 +73,7 @@ def test_which_fit_there() -> None:
     names = {case.calibrator.__name__ for case in THERE}
     assert {"Temperature", "Vector", "Matrix", "Dirichlet", "StructuredMatrix"} <= names
     assert {"StructuredVector", "Logistic", "Beta", "Quadratic", "Histogram"} <= names
-    assert {"AveragedBeta", "OneVsRest"} <= names
+    assert {"AveragedBeta", "OneVsRest", "StackedScaling", "Kernel"} <= names
 
 
 @each(THERE)
@@ -129,46 +144,114 @@ def test_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_allclose(there, host, atol=1e-8)
 
 
-def test_scores_are_never_copied_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 20,000 rows of four columns nothing as large is made NumPy's."""
-    z, y, w = data(binary=False, n=20_000)
-    scores, real, largest = jnp.asarray(z, jnp.float32), np.asarray, 0
+@pytest.fixture
+def largest(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list of one number: of what is made NumPy's, the greatest size."""
+    real, found = np.asarray, [0]
 
     def spy(value: Any, *args: Any, **options: Any) -> Any:
-        nonlocal largest
         if isinstance(value, jax.Array):
-            largest = max(largest, value.size)
+            found[0] = max(found[0], value.size)
         return real(value, *args, **options)
 
     monkeypatch.setattr(np, "asarray", spy)
+    return found
+
+
+def test_scores_are_never_copied_to_the_host(largest: list[int]) -> None:
+    """Of 20,000 rows of four columns nothing as large is made NumPy's."""
+    z, y, w = data(binary=False, n=20_000)
+    scores = jnp.asarray(z, jnp.float32)
     for calibrator in (bc.Temperature, bc.Vector, bc.Dirichlet, bc.StructuredMatrix, bc.OneVsRest):
         calibrator(inputs="logits").fit(scores, y, np.maximum(w, 1))
-    assert 0 < largest < 100
+    bc.Histogram(binning="equal_mass", inputs="logits").fit(scores[:, 0], y % 2)
+    assert 0 < largest[0] < 100
+
+
+@pytest.mark.parametrize("mode", ["stack", "single"])
+def test_of_stacks_come_one_number_for_each_row(
+    monkeypatch: pytest.MonkeyPatch, largest: list[int], mode: Any
+) -> None:
+    """Keys, from which folds are made, and losses; also where the default reports."""
+    monkeypatch.setattr(auto, "accelerated", lambda x: x if isinstance(x, jax.Array) else None)
+    z, y, w = data(binary=False, n=20_000)
+    bc.Auto(inputs="logits", mode=mode).fit(jnp.asarray(z, jnp.float32), y, np.maximum(w, 1))
+    assert largest[0] == 20_000
+
+
+@pytest.mark.parametrize("mode", ["stack", "single"])
+def test_stacks_of_many_scores(monkeypatch: pytest.MonkeyPatch, mode: Any) -> None:
+    """The host's in double precision; few steps in single precision end a little elsewhere."""
+    z, y, w = data(binary=False, n=15_000)
+    stacked = bc.StackedScaling(mode, inputs="logits")
+    with float64():
+        p = [stacked.fit(scores, y, w).predict_proba(z) for scores in (z, jnp.asarray(z))]
+    np.testing.assert_allclose(p[0], p[1], atol=1e-3)
+    losses = [bc.metrics.log_loss(own, y, weights=w) for own in p]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
+    for module in (_stack, _fold_fits):
+        monkeypatch.setattr(module, "working_type", lambda size: np.float64)
+    monkeypatch.setattr(temperature, "_PART", 10**6)
+    compare(stacked, z, y, w)
+
+
+@pytest.mark.slow
+def test_stacks_of_very_many_classes() -> None:
+    """Main directions are found in single precision, there and on the host."""
+    rng = np.random.default_rng(0)
+    z = 2 * rng.normal(size=(100, 310))
+    y = np.argmax(z[:, :30] / 2 + rng.gumbel(size=(100, 30)), axis=1)
+    for mode in ("stack", "single"):
+        compare(bc.StackedScaling(mode, inputs="logits", classes=range(310)), z, y, None, 1e-6)
 
 
 def test_on_a_processor_the_host_fits() -> None:
     assert accelerated(jnp.ones(3)) is None and accelerated(np.ones(3)) is None
 
 
-@pytest.mark.parametrize("platform", ["cuda", "tpu"])
-def test_programs_are_lowered_for_accelerators(
-    monkeypatch: pytest.MonkeyPatch, platform: str
-) -> None:
-    """Each program that a fit runs there is exported for that kind of processor."""
-    exported = []
+class Lowered:
+    """Programs that are exported for a kind of processor when they are first called."""
 
-    def lowered(own: Any) -> Any:
-        def run(*args: Any) -> Any:
-            shapes = jax.tree.map(lambda a: jax.typeof(jnp.asarray(a)), args)
-            program = jax.export.export(own, platforms=[platform])(*shapes)
-            exported.append(program.platforms)
-            return own(*args)
+    def __init__(self, platform: str) -> None:
+        self.platform, self.exported = platform, set[tuple[str, Any]]()
+
+    def __call__(self, own: Any) -> Any:
+        static = (Layout, Whole, Parts, str)
+
+        def shape(a: Any) -> Any:
+            return a if isinstance(a, static) else jax.typeof(jnp.asarray(a))
+
+        def run(*args: Any, **options: Any) -> Any:
+            shapes = jax.tree.map(shape, args, is_leaf=lambda a: isinstance(a, static))
+            key = own.__name__, str((shapes, options))
+            if key not in self.exported:
+                program = jax.export.export(own, platforms=[self.platform])(*shapes, **options)
+                assert program.platforms == (self.platform,)
+                self.exported.add(key)
+            return own(*args, **options)
 
         return run
 
-    monkeypatch.setattr(temperature, "_scale_data", lowered(temperature._scale_data))
-    monkeypatch.setattr(temperature, "_scale_terms", lowered(temperature._scale_terms))
-    monkeypatch.setattr(softmax_fit, "fit_one", lowered(softmax_fit.fit_one))
+    @property
+    def names(self) -> set[str]:
+        return {name for name, _ in self.exported}
+
+
+@pytest.fixture(params=["cuda", "tpu"])
+def lowered(request: pytest.FixtureRequest) -> Lowered:
+    return Lowered(request.param)
+
+
+def test_programs_are_lowered_for_accelerators(
+    monkeypatch: pytest.MonkeyPatch, lowered: Lowered
+) -> None:
+    """Each program that a fit runs there is exported for that kind of processor."""
+    for module, name in (
+        (temperature, "_scale_data"),
+        (temperature, "_scale_terms"),
+        (softmax_fit, "fit_one"),
+    ):
+        monkeypatch.setattr(module, name, lowered(getattr(module, name)))
 
     def regression(problem: Any, lasso: bool) -> Any:
         return lowered(jax.jit(lambda given: fit.fit_one(given, lasso)))(problem)
@@ -179,4 +262,113 @@ def test_programs_are_lowered_for_accelerators(
         several(inputs="logits").fit(jnp.asarray(z, jnp.float32), y, w)
     z, y, w = data(binary=True)
     bc.Beta(inputs="logits").fit(jnp.asarray(z, jnp.float32), y, w)
-    assert len(exported) > 10 and set(exported) == {(platform,)}
+    assert lowered.names == {"_scale_data", "_scale_terms", "fit_one", "<lambda>"}
+
+
+def test_programs_of_stacks_are_lowered(monkeypatch: pytest.MonkeyPatch, lowered: Lowered) -> None:
+    """Also those of approximations for more parameters, and of main directions."""
+    there = ("content_keys", "curvature", "directions", "_smooth", "_losses", "_held_out")
+    mixing = ("_parts_there", "_mix_terms_there", "_log_mean_there")
+    for module, names in ((_fold_fits_there, (*there, "_together")), (_mixture, mixing)):
+        for name in names:
+            monkeypatch.setattr(module, name, lowered(getattr(module, name)))
+    rng = np.random.default_rng(0)
+    for k in (4, 15, 310):
+        y, z = np.arange(40) % 4, jnp.asarray(rng.normal(size=(40, k)), jnp.float32)
+        bc.StackedScaling(inputs="logits", folds=2, classes=range(k)).fit(z, y)
+    assert lowered.names == {*there, "_together", "_parts", "_mix_terms", "log_mean"}
+
+
+@pytest.mark.parametrize("bins", [1, 7, 400])
+def test_bins_of_equal_mass(bins: int) -> None:
+    """Ties stay together, as many as there may be; borders are the host's."""
+    rng = np.random.default_rng(0)
+    for scores in (rng.random(500), rng.random(500).round(1), np.full(20, 0.3), np.ones(1)):
+        y, w = rng.integers(0, 2, len(scores)), rng.integers(0, 3, len(scores)) + 1.0
+        for weights in (w, w / 3, None):
+            own = bc.Histogram(bins, "equal_mass", classes=[0, 1])
+            host = own.fit(scores, y, weights).state_
+            with float64():
+                there = own.fit(jnp.asarray(scores), y, weights).state_
+            for name in ("edges", "values", "bin_weights"):
+                np.testing.assert_allclose(there[name], host[name], atol=1e-12)
+
+
+KERNELS = ("dirichlet", "dirichlet_mixture", "rbf")
+
+
+def spread(n: int) -> tuple[Array, Array, Array]:
+    """Return probabilities, some of them equal, labels and weights."""
+    z, y, w = data(binary=False, n=n)
+    z[n // 2 : n // 2 + 9] = z[:9]
+    return softmax(z), y, w + 1
+
+
+@pytest.mark.parametrize("bandwidth", ["cv", 0.1])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_kernels_are_those_of_the_host(kernel: Any, bandwidth: Any) -> None:
+    p, y, w = spread(150)
+    for assumption in ("errors", "labels"):
+        own = bc.Kernel(kernel, bandwidth, assumption)
+        compare(own, p, y, w)
+        compare(own.set_params(inputs="logits"), np.log(p), y, w)
+    host = bc.Kernel(kernel, bandwidth).fit(p, y, w).state_
+    with float64():
+        there = bc.Kernel(kernel, bandwidth).fit(jnp.asarray(p), y, w).state_
+    assert there["bandwidth"] == host["bandwidth"]
+    assert there["points"].shape == host["points"].shape == (141, 4)
+    if bandwidth == "cv":
+        np.testing.assert_allclose(there["cv_losses"], host["cv_losses"], rtol=1e-10)
+
+
+def test_kernels_of_one_row_and_of_certain_ones() -> None:
+    p, y, w = spread(60)
+    p[::3] = np.eye(4)[y[::3]]
+    compare(bc.Kernel(), p, y, w)
+    compare(bc.Kernel(classes=range(4)), p[1:2], y[1:2], None)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_bandwidths_are_chosen_there(largest: list[int], kernel: Any) -> None:
+    """Of a fit come hashes and keys; then the rows themselves, which are what is learned."""
+    p, y, w = spread(1500)
+    with float64(), jax.numpy_dtype_promotion("standard"):
+        state = bc.Kernel(kernel)._fit(jnp.asarray(p), y, w, 0)
+    assert isinstance(state["points"], jax.Array)
+    assert largest[0] == 1500
+
+
+def test_pairs_of_rows_are_never_held() -> None:
+    """No array of the program has a tenth of their number."""
+    n = 20_000
+    with float64():
+        scores, labels, weights = (
+            jax.ShapeDtypeStruct(shape, kind)
+            for shape, kind in (((n, 4), float), ((n,), int), ((n,), float))
+        )
+        program = jax.make_jaxpr(kernel_module._losses_there, static_argnums=(0, 1))(
+            "dirichlet_mixture", "errors", scores, labels, weights, labels, 1e-3
+        )
+    shapes = re.findall(r"\w\d+\[([\d,]+)\]", str(program))
+    sizes = [math.prod(map(int, shape.split(","))) for shape in shapes]
+    assert n * 16 <= max(sizes) < n * n / 10
+
+
+def test_programs_of_kernels_are_lowered(monkeypatch: pytest.MonkeyPatch, lowered: Lowered) -> None:
+    names = ("_probability_keys_there", "_hash_there", "_equal_there")
+    for name in names:
+        monkeypatch.setattr(_neighbors, name, lowered(getattr(_neighbors, name)))
+    monkeypatch.setattr(kernel_module, "_losses_there", lowered(kernel_module._losses_there))
+    p, y, w = spread(40)
+    for own in KERNELS:
+        bc.Kernel(own).fit(jnp.asarray(p, jnp.float32), y, w)
+    assert lowered.names == {"probability_keys", "_hash_there", "_equal_there", "_losses_there"}
+    assert len(lowered.exported) == 6
+
+
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+def test_bins_of_equal_mass_are_lowered(platform: str) -> None:
+    with float64():
+        row, whole = jax.ShapeDtypeStruct((300,), float), jax.ShapeDtypeStruct((), bool)
+        cut = jax.export.export(histogram._cut_there, platforms=[platform])
+        assert cut(row, row, row, 10, whole).platforms == (platform,)

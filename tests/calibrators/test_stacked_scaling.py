@@ -16,7 +16,8 @@ from bayescal import metrics
 from bayescal._core.folds import content_folds
 from bayescal.calibrators import _fold_fits, _stack
 from bayescal.calibrators._member import Member, confidence_rows, main_directions, penalties
-from bayescal.calibrators._stack import Stack, fit_stack, mix
+from bayescal.calibrators._mixture import mix
+from bayescal.calibrators._stack import Stack, fit_stack
 from bayescal.calibrators.stacked_scaling import MEMBERS
 from bayescal.regression.softmax_fit import fit_on_host
 from benchmarks.studies.arena import find_experiments, read_experiment

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import bayescal as bc
-from bayescal.metrics import inputs, sums
+from bayescal.metrics import _mass, inputs, sums
 from bayescal.metrics.inputs import check_anywhere
 from bayescal.metrics.registry import METRICS
 from bayescal.metrics.sums import SumMetric
@@ -24,8 +24,10 @@ BY_SUMS: list[tuple[str, dict[str, Any]]] = [
     ("ece", {"kind": "top_label"}),
     ("debiased_ece", {"binning": "equal_width"}),
 ]
-ON_HOST: list[tuple[str, dict[str, Any]]] = [
+BY_SORTING: list[tuple[str, dict[str, Any]]] = [
     ("ece", {"binning": "equal_mass"}),
+    ("ece", {"binning": "equal_mass", "kind": "classwise", "norm": 2}),
+    ("ece", {"binning": "equal_mass", "kind": "top_label", "bins": 7}),
     ("debiased_ece", {}),
 ]
 
@@ -43,7 +45,7 @@ def data(k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("k", [2, 5])
-@pytest.mark.parametrize(("name", "options"), BY_SUMS + ON_HOST)
+@pytest.mark.parametrize(("name", "options"), BY_SUMS + BY_SORTING)
 def test_values_are_those_of_the_host(name: str, options: dict[str, Any], k: int) -> None:
     p, y, w = data(k)
     metric = getattr(bc.metrics, name)
@@ -68,9 +70,20 @@ def test_only_sums_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
 
     given = jnp.asarray(p)
     monkeypatch.setattr(np, "asarray", spy)
-    for name, options in BY_SUMS:
+    for name, options in BY_SUMS + BY_SORTING:
         getattr(bc.metrics, name)(given, y, **options)
     assert 0 < largest < 1000
+
+
+def test_ties_and_cases_without_weight() -> None:
+    """Ties across a border are shared, also where some cases beside it weigh nothing."""
+    p, y, w = data(2)
+    p = p.round(1)
+    p[:, 0] = 1 - p[:, 1]
+    for weights in (w, w / 3):
+        options: dict[str, Any] = {"binning": "equal_mass", "bins": 7, "weights": weights}
+        expected = bc.metrics.ece(p[:, 1], y, **options)
+        assert bc.metrics.ece(jnp.asarray(p[:, 1]), y, **options) == pytest.approx(expected)
 
 
 def test_what_is_wrong_is_said_as_on_the_host() -> None:
@@ -102,3 +115,10 @@ def test_programs_are_lowered_for_accelerators(platform: str) -> None:
                 platforms=[platform],
             )(checked)
         assert program.platforms == (platform,)
+    with jax.enable_x64(True):
+        shape = jax.ShapeDtypeStruct((3000,), float)
+        whole = jax.ShapeDtypeStruct((), bool)
+        program = jax.export.export(_mass.mass_sums, platforms=[platform])(
+            shape, shape, shape, 15, whole
+        )
+    assert program.platforms == (platform,)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from functools import partial
+from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,15 +12,17 @@ import numpy as np
 from bayescal._core.arrays import namespace, on_host, search
 from bayescal._core.binning import equal_mass_cuts, equal_width_cell
 from bayescal._core.checks import check_choice, check_count
-from bayescal.calibrators._base import Calibrator, State, two_columns
+from bayescal._core.checkpoint import Sums
+from bayescal.calibrators._base import State, two_columns
 from bayescal.calibrators._inputs import Domain
-from bayescal.calibrators._ranking import Ranking, middles
+from bayescal.calibrators._ordered import OrderCalibrator
+from bayescal.calibrators._ranking import Ranking, SomeRows, middles
 
 __all__ = ["Histogram"]
 
 
 @dataclass(eq=False, repr=False)
-class Histogram(Calibrator):
+class Histogram(OrderCalibrator):
     r"""Histogram binning: the share of class 1 among the rows of the same bin.
 
     .. math:: \hat p(s) = \frac{\sum_{i \in b} w_i y_i}{\sum_{i \in b} w_i},
@@ -72,8 +75,6 @@ class Histogram(Calibrator):
     values_: np.ndarray = field(init=False)
     bin_weights_: np.ndarray = field(init=False)
 
-    binary: ClassVar[bool] = True
-
     def _check_options(self) -> None:
         check_count(self.bins, "bins")
         check_choice(self.binning, "binning", ("equal_width", "equal_mass"))
@@ -86,21 +87,17 @@ class Histogram(Calibrator):
     def _fits_there(self) -> bool:
         return self.binning == "equal_width"
 
-    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+    def _fit_rows(self, rows: SomeRows, seed: int) -> State:
         if self.binning == "equal_width":
             # Unlike linspace, quotients are rounded correctly: 0.2 lies on the border 3 / 15.
             edges = np.arange(1, self.bins) / self.bins
-            xp = np if on_host(scores) else jnp
-            place = equal_width_cell(scores, self.bins, xp)
-            weight, positive = (
-                np.asarray(xp.bincount(place, xp.asarray(each), self.bins))
-                for each in (weights, weights * y)
-            )
+            sums = rows.total(partial(_sums_of_equal_width, self.bins))
+            weight, positive = sums["weight"], sums["positive"]
             centers = (np.arange(self.bins) + 0.5) / self.bins
             values = np.divide(positive, weight, out=centers, where=weight > 0)
             return {"edges": edges, "values": values, "bin_weights": weight}
-        ranking = Ranking(scores, y, weights)
-        whole_weights = bool((weights == np.floor(weights)).all())
+        ranking = Ranking(rows)
+        whole_weights = rows.whole
         while True:
             groups = ranking.groups
             mass = np.concatenate([[0.0], np.cumsum(groups.weight)])
@@ -125,3 +122,12 @@ class Histogram(Calibrator):
         else:
             place = search(state["edges"], scores)
         return two_columns(namespace(scores).take(state["values"], place, axis=0))
+
+
+def _sums_of_equal_width(bins: int, scores: Any, y: np.ndarray, weights: np.ndarray) -> Sums:
+    xp = np if on_host(scores) else jnp
+    place = equal_width_cell(scores, bins, xp)
+    each = {"weight": weights, "positive": weights * y}
+    return {
+        name: np.asarray(xp.bincount(place, xp.asarray(own), bins)) for name, own in each.items()
+    }

@@ -12,6 +12,7 @@ import numpy as np
 from bayescal._core.checkpoint import Sums
 from bayescal._core.stream import add
 from bayescal.calibrators._cells import Cells, even_cells, quantile_cells
+from bayescal.calibrators._member import Rows
 from bayescal.calibrators._rows import OfRows, RowBlocks
 
 # Up to so many rows in memory, sorting all of them at once costs least; of more, so many share a
@@ -69,8 +70,15 @@ class InMemory:
         return len(self.y)
 
     @property
+    def weight(self) -> float:
+        return float(self.weights.sum())
+
+    @property
+    def squares(self) -> float:
+        return float(self.weights @ self.weights)
+
+    @property
     def whole(self) -> bool:
-        """Whether weights are whole numbers."""
         return bool((self.weights == np.floor(self.weights)).all())
 
     def total(self, function: OfRows, merge: Callable[[Sums, Sums], Sums] = add) -> Sums:
@@ -123,6 +131,14 @@ def distinct_scores(rows: SomeRows, name: str) -> Groups:
     return groups
 
 
+def as_rows(groups: Groups) -> Rows:
+    """Return a row for each distinct score and label, with the weight of all of them."""
+    negative = groups.weight - groups.positive
+    scores, weights = np.tile(groups.lowest, 2), np.concatenate([negative, groups.positive])
+    used = weights > 0
+    return Rows(scores[used], np.repeat([0, 1], len(negative))[used], weights[used])
+
+
 class Ranking:
     """Rows in ascending order of score, many of them sorted no further than is asked for.
 
@@ -161,7 +177,8 @@ class Ranking:
         assert cells is not None
         if "rows" in self._sums:
             held = self._sums["rows"][names].sum() + len(self._single.weight)
-            finer = cells.divided(names, 2 * _CELLS) if held > _MOST else None
+            most = min(2 * _CELLS, int(held))
+            finer = cells.divided(names, most) if held > _MOST else None
             if finer is not None:
                 self._cells, parent = finer
                 self._sorted = self._sorted[parent]

@@ -102,9 +102,7 @@ class QuantileCells:
             return cell
         return self._starts[cell] + ((along - within) * self.parts[cell]).astype(np.intp)
 
-    def divided(
-        self, names: np.ndarray, most: int
-    ) -> tuple[QuantileCells, np.ndarray] | None:
+    def divided(self, names: np.ndarray, most: int) -> tuple[QuantileCells, np.ndarray] | None:
         # What they were part of is divided alike.
         owner = np.repeat(np.arange(len(self.parts)), self.parts)
         which = np.zeros(len(self.parts), bool)
@@ -117,9 +115,7 @@ class QuantileCells:
         return QuantileCells(self.knots, self.per, self.parts * factors), parent
 
 
-def quantile_cells(
-    sample: np.ndarray, low: float, high: float, count: int
-) -> QuantileCells | None:
+def quantile_cells(sample: np.ndarray, low: float, high: float, count: int) -> QuantileCells | None:
     """Return at most so many cells between two scores, finer where the sample is dense.
 
     None if all scores are equal.

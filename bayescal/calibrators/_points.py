@@ -36,7 +36,7 @@ def gather(z: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Points:
     return thin(z[starts], weight, positive)
 
 
-def gather_many(low: float, high: float, total: Callable[[Callable[..., Sums]], Sums]) -> Points:
+def gather_many(low: Any, high: Any, total: Callable[[Callable[..., Sums]], Sums]) -> Points:
     """Return very many rows, from the least log odds to the greatest, as not many points.
 
     ``total`` adds what a function makes of parts of the rows. The rows of a class in a bin, which

@@ -23,6 +23,7 @@ _ROWS_PER_CELL = 16
 _MOST, _CELLS = 1 << 22, 1 << 20
 #: Keys are rounded to this, since sums in another order differ in their last digits.
 _DIGITS = 10
+_FAR = 1e150
 
 
 def canonical_order(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -33,14 +34,29 @@ def canonical_order(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> n
     the order of rows matters nor whether they are repeated or weighted. Classes that agree in all
     of them, as in small tables made by hand, keep the order of their columns.
     """
-    k = scores.shape[1]
-    share = weights / weights.sum()
-    bounded = np.clip(scores.astype(float), -1e150, 1e150)
-    bounded /= max(float(np.abs(bounded).max()), np.finfo(float).tiny)
+    bounded = np.clip(scores.astype(float), -_FAR, _FAR)
+    largest = float(np.abs(bounded).max())
+    return _order_of(_moments(weights.sum(), largest, scores, y, weights))
+
+
+def canonical_order_of_blocks(rows: RowBlocks) -> np.ndarray:
+    """Return the same of rows that come in blocks, in one pass."""
+    return _order_of(rows.total(partial(_moments, rows.weight, min(rows.largest, _FAR))))
+
+
+def _moments(
+    total: float, largest: float, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
+) -> Sums:
+    k, share = scores.shape[1], weights / total
+    bounded = np.clip(scores.astype(float), -_FAR, _FAR)
+    bounded /= max(largest, np.finfo(float).tiny)
     own = np.bincount(y, share * bounded[np.arange(len(y)), y], k)
     frequency = np.bincount(y, share, k)
-    moments = np.stack([share @ bounded, frequency, own, share @ bounded**2])
-    key = np.sqrt([1, 2, 3, 5]) @ moments
+    return {"moments": np.stack([share @ bounded, frequency, own, share @ bounded**2])}
+
+
+def _order_of(sums: Sums) -> np.ndarray:
+    key = np.sqrt([1, 2, 3, 5]) @ sums["moments"]
     return np.argsort(key.round(_DIGITS), kind="stable")
 
 
@@ -231,9 +247,7 @@ def _singles(sums: Sums) -> Groups:
     return Groups(scores, scores, sums["weight"], sums["positive"], np.zeros(len(scores), bool))
 
 
-def _merge(
-    order: np.ndarray, scores: np.ndarray, weight: np.ndarray, positive: np.ndarray
-) -> Sums:
+def _merge(order: np.ndarray, scores: np.ndarray, weight: np.ndarray, positive: np.ndarray) -> Sums:
     """Return distinct scores, and the sums over each, of rows that an order sorts."""
     distinct, weight, positive = scores[order], weight[order], positive[order]
     first = np.ones(len(order), bool)

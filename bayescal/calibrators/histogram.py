@@ -11,8 +11,8 @@ import numpy as np
 
 from bayescal._core.arrays import namespace, on_host, search
 from bayescal._core.binning import equal_mass_cuts, equal_width_cell
-from bayescal._core.checks import check_choice, check_count
 from bayescal._core.checkpoint import Sums
+from bayescal._core.checks import check_choice, check_count
 from bayescal.calibrators._base import State, two_columns
 from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._ordered import OrderCalibrator

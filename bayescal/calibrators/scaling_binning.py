@@ -12,9 +12,9 @@ from bayescal._core.arrays import namespace, search
 from bayescal._core.checkpoint import Sums
 from bayescal._core.checks import check_count
 from bayescal.calibrators._base import State, two_columns
-from bayescal.calibrators.histogram import Histogram
 from bayescal.calibrators._ordered import OrderCalibrator
 from bayescal.calibrators._ranking import InMemory, SomeRows
+from bayescal.calibrators.histogram import Histogram
 from bayescal.calibrators.logistic import Logistic
 
 __all__ = ["ScalingBinning"]

@@ -141,9 +141,7 @@ class VennAbers(OrderCalibrator):
         return np.stack([zero, one], axis=1) / (zero + one)[:, None]
 
 
-def _two_values(
-    groups: Groups, starts: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _two_values(groups: Groups, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return p_0 and p_1 (g + 1,) between groups, and the cells (g,) in which they may be others.
 
     With all its rows of class 0 first, a cell would have the greatest p_1 and the least p_0.

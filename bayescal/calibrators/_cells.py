@@ -83,7 +83,7 @@ class QuantileCells:
     @cached_property
     def _scale(self) -> np.ndarray:
         # Halves: no difference overflows. What cannot be divided stays in one cell.
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", over="ignore"):
             scale = self.per / np.diff(self.knots / 2)
         return np.where(np.isfinite(scale), scale, 0.0)
 

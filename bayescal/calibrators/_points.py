@@ -22,6 +22,7 @@ from bayescal.calibrators._rows import RowBlocks
 _MOST, _FINE = 256, (1 / 192, 0.04)
 #: More rows than this are counted in so many bins, evenly spaced in asinh of the log odds.
 MANY, _BINS = 1 << 15, 1 << 17
+_DIGITS = 10
 
 
 def gather(z: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Points:
@@ -46,7 +47,8 @@ def gather_many(low: Any, high: Any, total: Callable[[Callable[..., Sums]], Sums
     sums = total(partial(_bin_sums, low, (_BINS - 1) / (high - low) if high > low else 0.0))
     used = np.flatnonzero(sums["weight"])
     weight = sums["weight"][used]
-    z = sums["moment"][used] / weight
+    # Sums in another order differ in their last digits, which must not tell equal ones apart.
+    z = np.round(sums["moment"][used] / weight, _DIGITS)
     order = np.argsort(z, kind="stable")
     return thin(z[order], weight[order], np.where(used < _BINS, 0.0, weight)[order])
 

@@ -189,8 +189,9 @@ class Ranking:
 
         Cells are divided where they hold too many rows to be sorted.
         """
-        cells, names = self._cells, self._names[which]
+        cells = self._cells
         assert cells is not None
+        names = self._names[which & self.groups.whole]
         if "rows" in self._sums:
             held = self._sums["rows"][names].sum() + len(self._single.weight)
             most = min(2 * _CELLS, int(held))

@@ -48,7 +48,8 @@ class CenteredIsotonic(MonotoneCalibrator):
     Notes
     -----
     The state is ``thresholds`` (k,), ascending, and ``values`` (k,). Fitting n rows takes
-    O(n log n), predicting O(log k) for each score.
+    O(n log n) at most, predicting O(log k) for each score. Rows that come in blocks take the passes
+    of :class:`Isotonic`, and beyond 4,194,304 rows one more, for the centers.
 
     References
     ----------

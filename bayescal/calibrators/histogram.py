@@ -55,6 +55,10 @@ class Histogram(OrderCalibrator):
     equal width takes O(n); of equal mass O(n log n) comparisons at most, and O(n) where scores
     are spread out. Predicting takes O(log k) at most for each score.
 
+    Of rows that come in blocks the fit is the same: for equal width in two passes, and for equal
+    mass in three or four, which count rows in cells and sort those with a border; up to 4,194,304
+    rows in two.
+
     References
     ----------
     B. Zadrozny and C. Elkan (2001), Obtaining calibrated probability estimates from decision

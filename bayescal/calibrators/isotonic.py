@@ -51,6 +51,10 @@ class Isotonic(MonotoneCalibrator):
     most are only counted: a cell of neighboring scores is sorted where a block could end in it.
     Predicting takes O(log k) for each score.
 
+    Of rows that come in blocks the fit is the same: a first pass, one that counts rows in cells,
+    and one or two that sort those in which a block could end. Up to 4,194,304 rows take two passes,
+    and are held, as pairs of sums for each distinct score.
+
     References
     ----------
     B. Zadrozny and C. Elkan (2002), Transforming classifier scores into accurate multiclass

@@ -42,7 +42,8 @@ class ScalingBinning(OrderCalibrator):
 
     Notes
     -----
-    O(n log n) to fit. Bins are those of equal mass of :class:`Histogram`.
+    O(n log n) to fit. Bins are those of equal mass of :class:`Histogram`. Rows that come in blocks
+    take the passes of both parts, of which the first is one, and one more.
 
     References
     ----------

@@ -74,7 +74,8 @@ class Spline(LogOddsCalibrator):
 
     Notes
     -----
-    O(n log n + n) time to fit, with 30 columns; O(m) to apply.
+    O(n log n + n) time to fit, with 30 columns; O(m) to apply. Rows that come in blocks take two
+    passes, which find their distinct scores, 4,194,304 at most; the rest is done with these.
 
     References
     ----------

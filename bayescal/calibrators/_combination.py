@@ -116,13 +116,14 @@ class Several(ClassifierMixin, Combination):
         keep_features(self, fitted[0])
         self.classes_ = fitted[0].classes_
 
-    def fit(self, scores: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, scores: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit all calibrators to the same rows.
 
         Parameters
         ----------
-        scores : array-like of shape (n,), (n, 1) or (n, k)
-            As the ``inputs`` of the first calibrator says.
+        scores : array-like of shape (n,), (n, 1) or (n, k), or Blocks
+            As the ``inputs`` of the first calibrator says. Of blocks, which hold their labels, if
+            all calibrators take them.
         y : array-like of shape (n,)
         sample_weight : array-like of shape (n,), optional
 
@@ -140,7 +141,7 @@ class Several(ClassifierMixin, Combination):
 
     @abstractmethod
     def _fit_parts(
-        self, parts: list[Any], scores: ArrayLike, y: ArrayLike, weights: ArrayLike | None
+        self, parts: list[Any], scores: Any, y: Any, weights: ArrayLike | None
     ) -> list[Any]:
         """Return fitted clones of the calibrators."""
 

@@ -9,12 +9,13 @@ import numpy as np
 
 from bayescal._core.arrays import namespace, on_host, search
 from bayescal._core.checks import check_choice
-from bayescal.calibrators._base import Calibrator, State, two_columns
-from bayescal.calibrators._ranking import Groups
+from bayescal.calibrators._base import State, two_columns
+from bayescal.calibrators._ordered import OrderCalibrator
+from bayescal.calibrators._ranking import Groups, Ranking
 
 
 @dataclass(eq=False, repr=False)
-class MonotoneCalibrator(Calibrator):
+class MonotoneCalibrator(OrderCalibrator):
     """A calibrator of two classes that is linear between points of rising probability."""
 
     bounds: Literal["none", "laplace"] = "none"
@@ -22,7 +23,6 @@ class MonotoneCalibrator(Calibrator):
     thresholds_: np.ndarray = field(init=False)
     values_: np.ndarray = field(init=False)
 
-    binary: ClassVar[bool] = True
     monotone: ClassVar[bool] = True
     _domain = "order"
 
@@ -55,6 +55,20 @@ def pool(weight: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarr
         starts = starts[np.append(True, rises)]
         values = np.add.reduceat(positive, starts) / np.add.reduceat(weight, starts)
     return starts, np.maximum.accumulate(values)
+
+
+def pool_ranking(ranking: Ranking) -> tuple[np.ndarray, np.ndarray]:
+    """Pool the groups of a ranking, in which cells are sorted until no block can end in another.
+
+    Returns what :func:`pool` does.
+    """
+    while True:
+        groups = ranking.groups
+        starts, values = pool(groups.weight, groups.positive)
+        unsettled = _unsettled(groups, starts, values)
+        if not unsettled.any():
+            return starts, values
+        ranking.refine(unsettled)
 
 
 def interpolate(at: Any, thresholds: Any, values: Any) -> Any:
@@ -97,3 +111,20 @@ def pool_again(groups: Groups, starts: np.ndarray) -> tuple[np.ndarray, np.ndarr
     pure = (positive == 0) | (positive == weight)
     merged, values = pool(weight + 2 * pure, positive + pure)
     return starts[merged], values
+
+
+def _unsettled(groups: Groups, starts: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Mark the cells in which a block could end, or next to which one does.
+
+    The blocks are the edges of the greatest convex minorant of the cumulative sums. A cell that
+    is not sorted lies above it for sure if it does with all its rows of class 0 first.
+    """
+    if not groups.whole.any():
+        return groups.whole
+    weight = np.cumsum(groups.weight) - groups.weight
+    positive = np.cumsum(groups.positive) - groups.positive
+    sizes = np.diff(starts, append=len(weight))
+    along = weight + groups.weight - groups.positive - weight[starts].repeat(sizes)
+    dips = positive < positive[starts].repeat(sizes) + values.repeat(sizes) * along
+    dips[starts] = dips[starts + sizes - 1] = True
+    return groups.whole & dips

@@ -46,6 +46,11 @@ def membership(directions: Any, offsets: Any, rows: Any) -> Any:
     return softmax(matmul(rows, directions.T) + offsets)
 
 
+def violation_of(means: np.ndarray) -> float:
+    """Return the sum of the norms of the parts' mean errors (d, k)."""
+    return float(np.sqrt(np.sum(means**2, axis=1) + _NOTHING).sum())
+
+
 @cache
 def _program() -> Callable[..., tuple[Point, jax.Array]]:
     import optax

@@ -2,59 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.arrays import on_host
-from bayescal.calibrators._averaging import TAILS, Points
+from bayescal._core.arrays import namespace, on_host
+from bayescal._core.checkpoint import Sums
+from bayescal.calibrators._averaging import FAR, TAILS, Points
+from bayescal.calibrators._inputs import FLOOR
+from bayescal.calibrators._member import Rows
+from bayescal.calibrators._ranking import distinct_scores
+from bayescal.calibrators._rows import RowBlocks
 
-#: Log odds, of any library; labels; weights.
-Rows = tuple[Any, np.ndarray, np.ndarray]
 #: So many distinct scores are used as they are; more are gathered in cells, of at most this share
 #: of a class and this width in asinh of the log odds.
 _MOST, _FINE = 256, (1 / 192, 0.04)
 #: More rows than this are counted in so many bins, evenly spaced in asinh of the log odds.
 MANY, _BINS = 1 << 15, 1 << 17
+_DIGITS = 10
 
 
 def gather(z: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Points:
     """Return log odds (n,), labels 0 and 1 and weights as not many points."""
     if len(z) > MANY:
-        return gather_blocks(lambda: [(z, y, weights)])
+        return gather_many(z.min(), z.max(), lambda function: function(z, y, weights))
     order = np.lexsort((weights, y, z))
     z, weights = z[order], weights[order]
     positives = weights * y[order]
     starts = np.flatnonzero(np.concatenate([[True], z[1:] > z[:-1]]))
     weight, positive = np.add.reduceat(weights, starts), np.add.reduceat(positives, starts)
-    return _thin(z[starts], weight, positive)
+    return thin(z[starts], weight, positive)
 
 
-def gather_blocks(blocks: Callable[[], Iterable[Rows]]) -> Points:
-    """Return very many rows, given in blocks, twice, as not many points.
+def gather_many(low: Any, high: Any, total: Callable[[Callable[..., Sums]], Sums]) -> Points:
+    """Return very many rows, from the least log odds to the greatest, as not many points.
 
-    The rows of a class in a bin, which is some 1e-4 wide, are one at their mean. O(n) time, and
-    memory for the bins alone.
+    ``total`` adds what a function makes of parts of the rows. The rows of a class in a bin, which
+    is some 1e-4 wide, are one at their mean. O(n) time, and memory for the bins alone.
     """
-    ends = np.array([(float(z.min()), float(z.max())) for z, _, _ in blocks()])
-    low, high = np.arcsinh([ends[:, 0].min(), ends[:, 1].max()])
-    unit = (_BINS - 1) / (high - low) if high > low else 0.0
-    total, moment = np.zeros((2, 2 * _BINS))
-    for z, y, weights in blocks():
-        xp: Any = np if on_host(z) else jnp
-        place = ((xp.arcsinh(z) - low) * unit).astype(np.int32) + _BINS * (y > 0)
-        own, count = xp.asarray(weights), len(total)
-        total += np.asarray(xp.bincount(place, own, count))
-        moment += np.asarray(xp.bincount(place, own * z, count))
-    used = np.flatnonzero(total)
-    z, weight = moment[used] / total[used], total[used]
+    low, high = np.arcsinh([float(low), float(high)])
+    sums = total(partial(_bin_sums, low, (_BINS - 1) / (high - low) if high > low else 0.0))
+    used = np.flatnonzero(sums["weight"])
+    weight = sums["weight"][used]
+    # Sums in another order differ in their last digits, which must not tell equal ones apart.
+    z = np.round(sums["moment"][used] / weight, _DIGITS)
     order = np.argsort(z, kind="stable")
-    return _thin(z[order], weight[order], np.where(used < _BINS, 0.0, weight)[order])
+    return thin(z[order], weight[order], np.where(used < _BINS, 0.0, weight)[order])
 
 
-def _thin(z: np.ndarray, weight: np.ndarray, positive: np.ndarray) -> Points:
+def gather_blocks(rows: RowBlocks) -> Points:
+    """Return rows that come in blocks as not many points: in one pass more, or two."""
+    least = rows.reader.least
+    rows = rows.mapped(clip, rows.largest)
+    if rows.n <= MANY:
+        groups = distinct_scores(rows, "AveragedBeta")
+        return thin(groups.lowest, groups.weight, groups.positive)
+    ends: dict[str, Any] = {"low": max(rows.low, -FAR), "high": min(rows.high, FAR)}
+    if least is not None and least.max() > FLOOR:
+        # What zeros stand for is known after the first pass only.
+        ends = rows.total(find_ends, wider)
+    return gather_many(**ends, total=rows.total)
+
+
+def clip(rows: Rows) -> Rows:
+    """Return rows without log odds, of any library, that no probability has."""
+    return rows._replace(scores=namespace(rows.scores).clip(rows.scores, -FAR, FAR))
+
+
+def _bin_sums(low: float, unit: float, z: Any, y: np.ndarray, weights: np.ndarray) -> Sums:
+    """Return the weights, and weighted log odds, in the bins of either class."""
+    xp: Any = np if on_host(z) else jnp
+    place = ((xp.arcsinh(z) - low) * unit).astype(np.int32) + _BINS * (y > 0)
+    own = xp.asarray(weights)
+    each = {"weight": own, "moment": own * z}
+    return {name: np.asarray(xp.bincount(place, one, 2 * _BINS)) for name, one in each.items()}
+
+
+def find_ends(z: Any, y: np.ndarray, weights: np.ndarray) -> Sums:
+    """Return the least and the greatest log odds."""
+    return {"low": np.asarray(float(z.min())), "high": np.asarray(float(z.max()))}
+
+
+def wider(first: Sums, second: Sums) -> Sums:
+    """Return the ends of both parts."""
+    low, high = np.minimum(first["low"], second["low"]), np.maximum(first["high"], second["high"])
+    return {"low": low, "high": high}
+
+
+def thin(z: np.ndarray, weight: np.ndarray, positive: np.ndarray) -> Points:
+    """Return distinct log odds, ascending, with their sums of weights, as not many points."""
     points = Points(z, weight, positive, *_tails(z, weight))
     return points if len(z) <= _MOST else condense(points, *_FINE)
 

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-# Up to so many rows, sorting all of them at once costs least; of more, so many share a cell.
+from bayescal._core.checkpoint import Sums
+from bayescal._core.stream import add
+from bayescal.calibrators._cells import Cells, even_cells, quantile_cells
+from bayescal.calibrators._member import Rows
+from bayescal.calibrators._rows import OfRows, RowBlocks
+
+# Up to so many rows in memory, sorting all of them at once costs least; of more, so many share a
+# cell.
 _FEW = 20_000
 _ROWS_PER_CELL = 16
+#: So many distinct scores of rows in blocks are held at most, and so many cells counted.
+_MOST, _CELLS = 1 << 22, 1 << 20
 #: Keys are rounded to this, since sums in another order differ in their last digits.
 _DIGITS = 10
+_FAR = 1e150
 
 
 def canonical_order(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -21,14 +34,29 @@ def canonical_order(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> n
     the order of rows matters nor whether they are repeated or weighted. Classes that agree in all
     of them, as in small tables made by hand, keep the order of their columns.
     """
-    k = scores.shape[1]
-    share = weights / weights.sum()
-    bounded = np.clip(scores.astype(float), -1e150, 1e150)
-    bounded /= max(float(np.abs(bounded).max()), np.finfo(float).tiny)
+    bounded = np.clip(scores.astype(float), -_FAR, _FAR)
+    largest = float(np.abs(bounded).max())
+    return _order_of(_moments(weights.sum(), largest, scores, y, weights))
+
+
+def canonical_order_of_blocks(rows: RowBlocks) -> np.ndarray:
+    """Return the same of rows that come in blocks, in one pass."""
+    return _order_of(rows.total(partial(_moments, rows.weight, min(rows.largest, _FAR))))
+
+
+def _moments(
+    total: float, largest: float, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
+) -> Sums:
+    k, share = scores.shape[1], weights / total
+    bounded = np.clip(scores.astype(float), -_FAR, _FAR)
+    bounded /= max(largest, np.finfo(float).tiny)
     own = np.bincount(y, share * bounded[np.arange(len(y)), y], k)
     frequency = np.bincount(y, share, k)
-    moments = np.stack([share @ bounded, frequency, own, share @ bounded**2])
-    key = np.sqrt([1, 2, 3, 5]) @ moments
+    return {"moments": np.stack([share @ bounded, frequency, own, share @ bounded**2])}
+
+
+def _order_of(sums: Sums) -> np.ndarray:
+    key = np.sqrt([1, 2, 3, 5]) @ sums["moments"]
     return np.argsort(key.round(_DIGITS), kind="stable")
 
 
@@ -45,10 +73,41 @@ def middles(below: np.ndarray, above: np.ndarray) -> np.ndarray:
     return np.where(middle < above, middle, below)
 
 
+@dataclass(frozen=True)
+class InMemory:
+    """Rows in memory, in the form of :class:`RowBlocks`."""
+
+    scores: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray
+
+    @property
+    def n(self) -> int:
+        return len(self.y)
+
+    @property
+    def weight(self) -> float:
+        return float(self.weights.sum())
+
+    @property
+    def squares(self) -> float:
+        return float(self.weights @ self.weights)
+
+    @property
+    def whole(self) -> bool:
+        return bool((self.weights == np.floor(self.weights)).all())
+
+    def total(self, function: OfRows, merge: Callable[[Sums, Sums], Sums] = add) -> Sums:
+        return function(self.scores, self.y, self.weights)
+
+
+SomeRows: TypeAlias = InMemory | RowBlocks
+
+
 class Groups(NamedTuple):
     """Rows put together, in ascending order of score (g,); no score lies in two groups."""
 
-    #: The least and greatest score, not known (NaN) where ``whole``.
+    #: The least and greatest score; not known (NaN) where ``whole`` and all rows are in memory.
     lowest: np.ndarray
     highest: np.ndarray
     #: Sums of the weights, of all rows and of those of class 1.
@@ -68,61 +127,179 @@ def merge_ties(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Groups
     >>> groups.lowest.tolist(), groups.weight.tolist(), groups.positive.tolist()
     ([1.0, 2.0], [1.0, 2.0], [0.0, 1.0])
     """
-    order = np.argsort(scores)
-    distinct, weight = scores[order], weights[order]
-    positive = weight * y[order]
+    return _singles(_merge(np.argsort(scores), scores, weights, weights * y))
+
+
+def distinct_scores(rows: SomeRows, name: str) -> Groups:
+    """Return all distinct scores, in one pass over blocks.
+
+    Raises
+    ------
+    ValueError
+        If they are too many to be held, where rows come in blocks, for what is named.
+    """
+    groups = _singles(rows.total(partial(_gather, None, None), partial(_join, _MOST)))
+    if not isinstance(rows, InMemory) and len(groups.weight) > _MOST:
+        raise ValueError(
+            f"scores must have at most {_MOST:,} distinct values where they come in blocks and "
+            f"{name} is fitted, got more; round them, or take Isotonic or Auto"
+        )
+    return groups
+
+
+def as_rows(groups: Groups) -> Rows:
+    """Return a row for each distinct score and label, with the weight of all of them."""
+    negative = groups.weight - groups.positive
+    scores, weights = np.tile(groups.lowest, 2), np.concatenate([negative, groups.positive])
+    used = weights > 0
+    return Rows(scores[used], np.repeat([0, 1], len(negative))[used], weights[used])
+
+
+class Ranking:
+    """Rows in ascending order of score, many of them sorted no further than is asked for.
+
+    Many rows are first counted in cells, in O(n), and :meth:`refine` sorts those of the cells that
+    matter. Few rows, and scores whose range cannot be divided, are sorted at once. ``groups`` are
+    distinct scores of cells that have been sorted, and the other cells as a whole.
+
+    In memory cells are of equal width. Of blocks they are finer where scores are dense, and each
+    of these steps is a pass. Up to 2**22 rows are sorted at once; and where cells to be sorted hold
+    more, they are first divided, down to 2**-21 of what they were.
+    """
+
+    def __init__(self, rows: SomeRows, at_once: bool = False) -> None:
+        """Count rows; ``at_once`` sorts all of them that are in memory."""
+        self._rows = rows
+        self._single = _singles(_NOTHING)
+        self._cells: Cells | None = None
+        if not isinstance(rows, InMemory):
+            if rows.n > _MOST:
+                count = min(_CELLS, rows.n // _ROWS_PER_CELL)
+                self._cells = quantile_cells(rows.sample.scores, rows.low, rows.high, count)
+        elif not at_once and rows.n > _FEW:
+            self._cells = even_cells(rows.scores, rows.n / _ROWS_PER_CELL)
+        if self._cells is None:
+            self.groups = self._single = self._gathered(None)
+            return
+        self._sorted = np.zeros(self._cells.count, bool)
+        self._count()
+
+    def refine(self, which: np.ndarray) -> None:
+        """Sort the rows of the cells among the groups that ``which`` (g,) marks, or divide these.
+
+        Cells are divided where they hold too many rows to be sorted.
+        """
+        cells = self._cells
+        assert cells is not None
+        names = self._names[which & self.groups.whole]
+        if "rows" in self._sums:
+            held = self._sums["rows"][names].sum() + len(self._single.weight)
+            most = min(2 * _CELLS, int(held))
+            finer = cells.divided(names, most) if held > _MOST else None
+            if finer is not None:
+                self._cells, parent = finer
+                self._sorted = self._sorted[parent]
+                self._count()
+                return
+        wanted = np.zeros(cells.count, bool)
+        wanted[names] = True
+        found = self._gathered(wanted)
+        self._sorted |= wanted
+        joined = [np.concatenate(pair) for pair in zip(self._single, found, strict=True)]
+        order = np.argsort(joined[0], kind="stable")
+        self._single = Groups(*(own[order] for own in joined))
+        self._assemble()
+
+    def _gathered(self, wanted: np.ndarray | None) -> Groups:
+        """Return the distinct scores in the cells that are marked (cells,), or all of them."""
+        gather = partial(_gather, self._cells, wanted)
+        return _singles(self._rows.total(gather, partial(_join, None)))
+
+    def _count(self) -> None:
+        """Count the rows in the cells."""
+        assert self._cells is not None
+        ends = not isinstance(self._rows, InMemory)
+        self._sums = self._rows.total(partial(_count, self._cells, ends), _add_counts)
+        self._sorted |= self._sums["weight"] == 0
+        self._assemble()
+
+    def _assemble(self) -> None:
+        """Put together the single scores and the cells that are not sorted yet."""
+        assert self._cells is not None
+        cells = np.flatnonzero(~self._sorted)
+        own = {name: value[cells] for name, value in self._sums.items()}
+        lowest = own.get("lowest", np.full(len(cells), np.nan))
+        highest = own.get("highest", lowest)
+        # A cell that holds one score only is as good as sorted.
+        whole = ~(lowest == highest)
+        groups = Groups(lowest, highest, own["weight"], own["positive"], whole)
+        names = np.concatenate([self._cells.place(self._single.lowest), cells])
+        order = np.argsort(names, kind="stable")
+        self._names = names[order]
+        pairs = zip(self._single, groups, strict=True)
+        self.groups = Groups(*(np.concatenate(pair)[order] for pair in pairs))
+
+
+_NOTHING: Sums = {name: np.empty(0) for name in ("scores", "weight", "positive")}
+
+
+def _singles(sums: Sums) -> Groups:
+    scores = sums["scores"]
+    return Groups(scores, scores, sums["weight"], sums["positive"], np.zeros(len(scores), bool))
+
+
+def _merge(order: np.ndarray, scores: np.ndarray, weight: np.ndarray, positive: np.ndarray) -> Sums:
+    """Return distinct scores, and the sums over each, of rows that an order sorts."""
+    distinct, weight, positive = scores[order], weight[order], positive[order]
     first = np.ones(len(order), bool)
     np.not_equal(distinct[1:], distinct[:-1], out=first[1:])
     if not first.all():
         starts = np.flatnonzero(first)
         distinct = distinct[starts]
         weight, positive = np.add.reduceat(weight, starts), np.add.reduceat(positive, starts)
-    return Groups(distinct, distinct, weight, positive, np.zeros(len(distinct), bool))
+    return {"scores": distinct, "weight": weight, "positive": positive}
 
 
-class Ranking:
-    """Rows in ascending order of score, many of them sorted no further than is asked for.
+def _gather(
+    cells: Cells | None,
+    wanted: np.ndarray | None,
+    scores: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+) -> Sums:
+    """Return the distinct scores in some cells, or all of them, with their sums."""
+    if cells is not None and wanted is not None:
+        rows = np.flatnonzero(wanted[cells.place(scores)])
+        scores, y, weights = scores[rows], y[rows], weights[rows]
+    return _merge(np.argsort(scores), scores, weights, weights * y)
 
-    Many rows are first counted in cells of equal width, in O(n), and :meth:`refine` sorts those of
-    the cells that matter. Few rows, and scores whose range cannot be divided, are sorted at once.
-    ``groups`` are distinct scores of cells that have been sorted, and the other cells as a whole.
-    """
 
-    def __init__(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> None:
-        self._rows = scores, y, weights
-        self._low = scores.min()
-        with np.errstate(over="ignore", divide="ignore"):
-            self._scale = len(scores) / _ROWS_PER_CELL / (scores.max() - self._low)
-        if len(scores) <= _FEW or not 0 < self._scale < np.inf:
-            self.groups = merge_ties(scores, y, weights)
-            return
-        self._cell = self._cell_of(scores)
-        self._weight = np.bincount(self._cell, weights)
-        self._positive = np.bincount(self._cell, weights * y)
-        self._sorted = self._weight == 0
-        self.groups = self._cells()
+def _join(most: int | None, first: Sums, second: Sums) -> Sums:
+    """Merge distinct scores, of which there are at most one more than ``most``."""
+    joined = {name: np.concatenate([own, second[name]]) for name, own in first.items()}
+    merged = _merge(np.argsort(joined["scores"], kind="stable"), **joined)
+    return merged if most is None else {name: own[: most + 1] for name, own in merged.items()}
 
-    def refine(self, which: np.ndarray) -> None:
-        """Sort the rows of the cells among the groups that ``which`` (g,) marks."""
-        self._sorted[self._names[which]] = True
-        rows = np.flatnonzero(self._sorted[self._cell])
-        scores, y, weights = self._rows
-        single = merge_ties(scores[rows], y[rows], weights[rows])
-        cells = self._cells()
-        names = np.concatenate([self._cell_of(single.lowest), self._names])
-        order = np.argsort(names, kind="stable")
-        self._names = names[order]
-        self.groups = Groups(
-            *(np.concatenate(pair)[order] for pair in zip(single, cells, strict=True))
-        )
 
-    def _cell_of(self, scores: np.ndarray) -> np.ndarray:
-        """Return the cell of each score, never less for a greater score."""
-        return ((scores - self._low) * self._scale).astype(np.intp)
+def _count(
+    cells: Cells, ends: bool, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
+) -> Sums:
+    """Return sums over the rows in each cell, with their number and ``ends`` if these matter."""
+    place, count = cells.place(scores), cells.count
+    sums = {
+        "weight": np.bincount(place, weights, count),
+        "positive": np.bincount(place, weights * y, count),
+    }
+    if ends:
+        lowest, highest = np.full(count, np.inf), np.full(count, -np.inf)
+        np.minimum.at(lowest, place, scores)
+        np.maximum.at(highest, place, scores)
+        sums |= {"rows": np.bincount(place, minlength=count), "lowest": lowest, "highest": highest}
+    return sums
 
-    def _cells(self) -> Groups:
-        """Return the cells that hold rows which are not sorted yet."""
-        self._names = np.flatnonzero(~self._sorted)
-        unknown = np.full(len(self._names), np.nan)
-        weight, positive = self._weight[self._names], self._positive[self._names]
-        return Groups(unknown, unknown, weight, positive, np.ones(len(unknown), bool))
+
+def _add_counts(first: Sums, second: Sums) -> Sums:
+    merged = {name: own + second[name] for name, own in first.items()}
+    merged["lowest"] = np.minimum(first["lowest"], second["lowest"])
+    merged["highest"] = np.maximum(first["highest"], second["highest"])
+    return merged

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import reduce
 from statistics import NormalDist
 from typing import Any, ClassVar
 
@@ -12,9 +13,11 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike, matmul, namespace, on_host
 from bayescal._core.blas import single_threaded_blas
+from bayescal._core.checkpoint import Sums
 from bayescal._core.checks import check_level, check_weights, in_order
 from bayescal._core.numerics import normal_cdf, sigmoid
 from bayescal._core.optimise import Status
+from bayescal._core.stream import add
 from bayescal.calibrators._averaging import (
     COLUMNS,
     FAR,
@@ -28,8 +31,19 @@ from bayescal.calibrators._averaging import (
 from bayescal.calibrators._base import Calibrator, State, two_columns
 from bayescal.calibrators._inputs import FLOOR, convert, least_probabilities, transform
 from bayescal.calibrators._labels import read_labels
-from bayescal.calibrators._points import MANY, Rows, condense, gather, gather_blocks
+from bayescal.calibrators._member import Rows
+from bayescal.calibrators._points import (
+    MANY,
+    clip,
+    condense,
+    find_ends,
+    gather,
+    gather_blocks,
+    gather_many,
+    wider,
+)
 from bayescal.calibrators._posterior import map_rows, row_blocks
+from bayescal.calibrators._rows import RowBlocks
 
 __all__ = ["AveragedBeta"]
 
@@ -96,7 +110,8 @@ class AveragedBeta(Calibrator):
     changes probabilities by less than 1e-6. Log odds beyond 87.3 count as that.
 
     O(n log n) time to fit, for sorting; beyond 32,768 rows O(n), without sorting: these are counted
-    in 131,072 bins, block by block. O(m) to apply, with 48 exponentials for each score and scale
+    in 131,072 bins, block by block. Rows that come in blocks are read twice, and once more if some
+    probabilities are zero. O(m) to apply, with 48 exponentials for each score and scale
     that has weight. Between 16,384 knots more than 32,768 scores are interpolated, which changes
     probabilities by less than 1e-6, and ends of intervals by less than 1e-5.
 
@@ -163,21 +178,32 @@ class AveragedBeta(Calibrator):
             least = least_probabilities([zero, rows[:, -1]])
             del zero
 
-        def blocks() -> Iterator[Rows]:
+        def read(part: slice) -> Rows:
+            values = convert(rows[part], self.inputs, "log_odds", least)[0]
+            own = np.ones(len(values)) if weights is None else weights[part]
+            return clip(Rows(values, labels[part], own))
+
+        def total(function: Callable[..., Sums], merge: Callable[..., Sums] = add) -> Sums:
             # An accelerator takes all at once.
             parts = row_blocks(len(rows), 8) if on_host(rows) else [slice(None)]
-            for part in parts:
-                values = convert(rows[part], self.inputs, "log_odds", least)[0]
-                z = namespace(values).clip(values, -FAR, FAR)
-                yield z, labels[part], np.ones(len(z)) if weights is None else weights[part]
+            return reduce(merge, (function(*read(part)) for part in parts))
 
         try:
-            points = gather_blocks(blocks)
+            points = gather_many(**total(find_ends, wider), total=total)
         except ValueError:
             convert(rows, self.inputs, "log_odds")  # to name the row
             raise
         state = self._fit_points(points)
         return {**state, **_units(len(rows), weights)}, least
+
+    @property
+    def _fits_blocks(self) -> bool:
+        return True
+
+    def _fit_blocks(self, rows: RowBlocks, seed: int) -> State:
+        unit = 1.0 if rows.whole else rows.squares / rows.weight
+        state = {"rows": np.asarray(rows.n), "unit": np.asarray(unit)}
+        return {**self._fit_points(gather_blocks(rows)), **state}
 
     def _fit_points(self, points: Points) -> State:
         """Fit 140 regressions, and keep those of weight."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from bayescal._core.arrays import namespace, search
 from bayescal._core.binning import equal_mass_cuts
-from bayescal.calibrators._base import Calibrator, State, two_columns
-from bayescal.calibrators._ranking import merge_ties, middles
+from bayescal.calibrators._base import State, two_columns
+from bayescal.calibrators._ordered import OrderCalibrator
+from bayescal.calibrators._ranking import SomeRows, distinct_scores, middles
 
 __all__ = ["BBQ"]
 
@@ -19,7 +20,7 @@ _NEGLIGIBLE = 1e-18
 
 
 @dataclass(eq=False, repr=False)
-class BBQ(Calibrator):
+class BBQ(OrderCalibrator):
     r"""Bayesian binning into quantiles: the average of many histograms, weighted by their evidence.
 
     Every model cuts the scores into B bins of equal mass, B from :math:`n^{1/3} / C` to
@@ -63,7 +64,8 @@ class BBQ(Calibrator):
     The state is ``edges`` (k - 1,), the borders of all bins of all models, ``values`` (k,), the
     averages between them, ``bins`` (models,) and ``model_weights`` (models,). Fitting n rows takes
     O(n log n) for sorting and O(C^2 n^(2/3) log n) for all bins of all models;
-    predicting takes O(log k) for each score.
+    predicting takes O(log k) for each score. Rows that come in blocks take two passes, which find
+    their distinct scores, 4,194,304 at most.
 
     References
     ----------
@@ -83,7 +85,6 @@ class BBQ(Calibrator):
 
     model_weights_: np.ndarray = field(init=False)
 
-    binary: ClassVar[bool] = True
     _domain = "probability"
 
     def _check_options(self) -> None:
@@ -92,10 +93,10 @@ class BBQ(Calibrator):
         if not 1e-6 <= self.prior_weight <= 1e6:
             raise ValueError(f"prior_weight must lie in [1e-6, 1e6], got {self.prior_weight}")
 
-    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+    def _fit_rows(self, rows: SomeRows, seed: int) -> State:
         from scipy.special import gammaln
 
-        groups = merge_ties(scores, y, weights)
+        groups = distinct_scores(rows, "BBQ")
         mass, positive, negative = (
             np.concatenate([[0.0], np.cumsum(part)])
             for part in (groups.weight, groups.positive, groups.weight - groups.positive)
@@ -105,10 +106,9 @@ class BBQ(Calibrator):
         root = np.cbrt(mass[-1]) * (1 + 1e-12)
         most = max(1, min(int(self.range_factor * root), len(groups.weight)))
         bins = np.arange(min(max(1, int(root / self.range_factor)), most), most + 1)
-        whole = bool((weights == np.floor(weights)).all())
 
         # All bins of all models in one array, one model after the other.
-        upper = equal_mass_cuts(mass, bins, whole)
+        upper = equal_mass_cuts(mass, bins, rows.whole)
         lower = np.concatenate([[0], upper[:-1]])
         lower[np.cumsum(bins) - bins] = 0
         filled = upper > lower

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bayescal._core.arrays import namespace, search
 from bayescal._core.checks import check_count
-from bayescal.calibrators._base import Calibrator, State, two_columns
+from bayescal.calibrators._base import State, two_columns
 from bayescal.calibrators._isotonic import interpolate
-from bayescal.calibrators._ranking import Groups, merge_ties
+from bayescal.calibrators._ordered import OrderCalibrator
+from bayescal.calibrators._ranking import Groups, SomeRows, distinct_scores
 
 if TYPE_CHECKING:
     from scipy.interpolate import CubicSpline
@@ -23,7 +24,7 @@ _CROWDED = 0.8
 
 
 @dataclass(eq=False, repr=False)
-class CDFSpline(Calibrator):
+class CDFSpline(OrderCalibrator):
     r"""Slope of a spline through the cumulative share of class 1, over the rank of the score.
 
     With rows in ascending order of score, t the share of the weight up to a row and
@@ -61,7 +62,8 @@ class CDFSpline(Calibrator):
     The state is ``floor``, ``scores`` (d,) and ``ranks`` (d,) of the distinct ones, ``knots`` (k,),
     ``coefficients`` (3, k - 1), those of the square, the linear and the constant term of the slope
     in each interval, from its left knot. Fitting n rows takes O(n log n + n k), predicting O(log d)
-    for each score.
+    for each score. Rows that come in blocks take two passes, which find their distinct scores,
+    4,194,304 at most.
 
     References
     ----------
@@ -78,16 +80,15 @@ class CDFSpline(Calibrator):
 
     knots: int = 6
 
-    binary: ClassVar[bool] = True
     _domain = "order"
 
     def _check_options(self) -> None:
         check_count(self.knots, "knots", 2)
 
-    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+    def _fit_rows(self, rows: SomeRows, seed: int) -> State:
         from scipy.interpolate import CubicSpline
 
-        groups = merge_ties(scores, y, weights)
+        groups = distinct_scores(rows, "CDFSpline")
         share = np.cumsum(groups.weight)
         # Divided by itself, the last share is one exactly, so are shares of equal sums.
         t = np.concatenate([[0.0], share / share[-1]])
@@ -105,9 +106,8 @@ class CDFSpline(Calibrator):
         rest = _against_steps(basis, knots, t, rates, total) - gram @ values
         values[1:-1] += np.linalg.solve(gram[1:-1, 1:-1], rest[1:-1])
         slope = CubicSpline(knots, values, bc_type="natural").derivative()
-        count, shares = weights.sum(), weights / weights.sum()
-        if weights.min() < 1:
-            count = max(count, 1 / (shares @ shares))
+        # The latter is greater only if some weights are below one.
+        count = max(rows.weight, rows.weight * (rows.weight / rows.squares))
         return {
             "floor": np.asarray(0.5 / (count + 1)),
             "scores": groups.lowest,

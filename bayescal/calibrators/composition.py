@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import ArrayLike
@@ -47,7 +46,7 @@ class Composition(Several):
     """
 
     def _fit_parts(
-        self, parts: list[Any], scores: ArrayLike, y: ArrayLike, weights: ArrayLike | None
+        self, parts: list[Any], scores: Any, y: Any, weights: ArrayLike | None
     ) -> list[Any]:
         for part in parts[1:]:
             if part.inputs != "probs":
@@ -61,11 +60,11 @@ class Composition(Several):
             scores = fitted[-1].predict_proba(scores)
         return fitted
 
-    def predict_proba(self, scores: ArrayLike) -> np.ndarray:
+    def predict_proba(self, scores: Any) -> Any:
         check_is_fitted(self)
         for part in self.calibrators_:
             scores = part.predict_proba(scores)
-        return np.asarray(scores)
+        return scores
 
     def _map(self, state: State, scores: Any) -> Any:
         for part, own in self._each(state):

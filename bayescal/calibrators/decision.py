@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from bayescal._core.arrays import matmul
+from bayescal._core.checkpoint import Sums
 from bayescal._core.checks import check_count
 from bayescal._core.folds import content_folds, probability_keys
 from bayescal._core.optimise import Status
 from bayescal.calibrators._base import Calibrator, State
+from bayescal.calibrators._member import Rows
 from bayescal.calibrators._neighbors import check_crop, crop_floor
 from bayescal.calibrators._partition import (
+    Partition,
     membership,
     nearest_probabilities,
+    violation_of,
     worst_partition,
 )
-from bayescal.calibrators._ranking import canonical_order
+from bayescal.calibrators._ranking import (
+    InMemory,
+    SomeRows,
+    canonical_order,
+    canonical_order_of_blocks,
+)
+from bayescal.calibrators._rows import RowBlocks
 
 __all__ = ["Decision"]
 
 #: The most steps among which cross-validation chooses, after how many without success it ends, and
 #: its folds.
 _MOST, _PATIENCE, _FOLDS = 20, 5, 5
+
+#: Directions and offsets of a partition, and by what its parts are moved.
+_Step: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 @dataclass(eq=False, repr=False)
@@ -78,6 +93,11 @@ class Decision(Calibrator):
     tolerance was not reached. O(n k d) for each of t x 100 x 8 gradients (8 random starts);
     memory O(n k). Predictions take O(t k d).
 
+    Of rows that come in blocks partitions are looked for among 262,144, drawn evenly (fewer of more
+    than 16 classes), with a pass for each step and three more; corrections, violations and Brier
+    scores are of all rows. The result is that of rows in memory as long as the former are all.
+    ``steps="cv"`` needs all rows at once.
+
     References
     ----------
     S. Zhao et al. (2021), Calibrating predictions to decisions. K. Valk (2022), Calibration of
@@ -113,53 +133,71 @@ class Decision(Calibrator):
         check_crop(self.crop)
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        k = scores.shape[1]
         order = canonical_order(scores, y, weights)
-        place = np.argsort(order)
-        rows, y = scores[:, order], place[y]
-        crop = min(crop_floor(self.crop, k), 1 / k)
-        state: State = {"crop": np.asarray(crop)}
+        rows = _in_order(order, Rows(scores, y, weights))
+        state: State = {}
         if self.steps == "cv":
-            state["cv_briers"] = self._cross_validate(rows, y, weights, seed, crop)
-            steps = int(np.argmin(state["cv_briers"]))
-        else:
-            steps = self.steps
-        path = _Walk(self.decisions, rows, y, weights, seed)
-        for _ in range(steps):
+            state["cv_briers"] = self._cross_validate(rows, seed)
+        return {**state, **self._walk(InMemory(*rows), rows, order, state, seed)}
+
+    @property
+    def _fits_blocks(self) -> bool:
+        return self.steps != "cv"
+
+    def _fit_blocks(self, rows: RowBlocks, seed: int) -> State:
+        order = canonical_order_of_blocks(rows)
+        rows = rows.mapped(partial(_in_order, order), rows.largest)
+        return self._walk(rows, rows.sample, order, {}, seed)
+
+    def _walk(
+        self, rows: SomeRows, sample: Rows, order: np.ndarray, chosen: State, seed: int
+    ) -> State:
+        """Return what is learned in steps on rows whose classes are in a canonical order."""
+        steps = int(np.argmin(chosen["cv_briers"])) if chosen else self.steps
+        path = _Walk(self.decisions, rows, sample, seed)
+        for _ in range(int(steps)):
             if not path.advance(self.tolerance):
                 break
-        count, d = len(path.offsets), self.decisions
-        reached = self.tolerance == 0 or self.steps == "cv" or count < steps
+        briers = path.end()
+        count, d, k = len(path.steps), self.decisions, len(order)
+        reached = self.tolerance == 0 or self.steps == "cv" or count < int(steps)
+        parts = zip(*path.steps, strict=True) if count else [(), (), ()]
+        directions, offsets, adjustments = (np.array(own) for own in parts)
+        place = np.argsort(order)
         return {
-            **state,
-            "directions": np.array(path.directions).reshape(count, d, k)[..., place],
-            "offsets": np.array(path.offsets).reshape(count, d),
-            "adjustments": np.array(path.adjustments).reshape(count, d, k)[..., place],
+            "crop": np.asarray(self._least(k)),
+            "directions": directions.reshape(count, d, k)[..., place],
+            "offsets": offsets.reshape(count, d),
+            "adjustments": adjustments.reshape(count, d, k)[..., place],
             "violations": np.array(path.violations),
-            "briers": np.array(path.briers),
-            "objective": np.asarray(path.briers[-1]),
+            "briers": briers,
+            "objective": np.asarray(briers[-1]),
             "n_iter": np.asarray(count),
             "status": np.asarray(int(Status.CONVERGED if reached else Status.LIMIT)),
         }
 
+    def _least(self, k: int) -> float:
+        return min(crop_floor(self.crop, k), 1 / k)
+
     def _apply(self, state: State, scores: Any) -> Any:
-        parts = [state[name] for name in ("directions", "offsets", "adjustments")]
-        moved = scores
-        for i in range(parts[0].shape[0]):
-            directions, offsets, adjustments = (part[i, ...] for part in parts)
-            moved = moved + matmul(membership(directions, offsets, moved), adjustments)
+        directions, offsets, adjustments = (
+            state[name] for name in ("directions", "offsets", "adjustments")
+        )
+        each = range(offsets.shape[0])
+        steps = [(directions[i, ...], offsets[i, ...], adjustments[i, ...]) for i in each]
+        moved = _moved(steps, scores)
         return nearest_probabilities(moved, state["crop"])
 
-    def _cross_validate(
-        self, rows: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int, crop: float
-    ) -> np.ndarray:
+    def _cross_validate(self, rows: Rows, seed: int) -> np.ndarray:
         """Return the mean Brier score of held-out rows after each number of steps from 0."""
-        folds = content_folds(probability_keys(rows, y), y, _FOLDS)
+        scores, y, weights = rows
+        folds = content_folds(probability_keys(scores, y), y, _FOLDS)
         if folds.max() == 0:
             return np.zeros(1)
         held = [folds == fold for fold in range(folds.max() + 1)]
-        walks = [_Walk(self.decisions, rows[~out], y[~out], weights[~out], seed) for out in held]
-        moved = rows.copy()
+        kept = [rows.take(~out) for out in held]
+        walks = [_Walk(self.decisions, InMemory(*own), own, seed) for own in kept]
+        moved, crop = scores.copy(), self._least(scores.shape[1])
         briers: list[float] = []
         while True:
             near = nearest_probabilities(moved, crop)
@@ -168,46 +206,89 @@ class Decision(Calibrator):
                 return np.array(briers)
             for walk, out in zip(walks, held, strict=True):
                 if walk.advance(self.tolerance):
-                    member = membership(walk.directions[-1], walk.offsets[-1], moved[out])
-                    moved[out] += member @ walk.adjustments[-1]
+                    moved[out] = _moved(walk.steps[-1:], moved[out])
 
 
 class _Walk:
-    """Steps on the rows of a fit, one after the other."""
+    """Steps on the rows of a fit, one after the other, in directions found on some of them."""
 
-    def __init__(
-        self, decisions: int, rows: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
-    ) -> None:
+    def __init__(self, decisions: int, rows: SomeRows, sample: Rows, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
-        self._decisions, self._y = decisions, y
-        self._moved, self._shares = rows.copy(), weights / weights.sum()
-        self.directions: list[np.ndarray] = []
-        self.offsets: list[np.ndarray] = []
-        self.adjustments: list[np.ndarray] = []
+        self._decisions, self._rows, self._total = decisions, rows, rows.weight
+        self._moved, self._y = sample.scores, sample.y
+        self._shares = sample.weights / sample.weights.sum()
+        self.steps: list[_Step] = []
         self.violations: list[float] = []
-        self.briers = [float(self._shares @ _squares(rows, y))]
+        self._briers: list[float] = []
         self._ended = False
 
     def advance(self, tolerance: float) -> bool:
         """Make a step and return true, unless the violation is within the tolerance or was once."""
         if self._ended:
             return False
-        errors = -self._moved
-        errors[np.arange(len(errors)), self._y] += 1
-        errors *= self._shares[:, None]
+        errors = _errors(self._moved, self._y, self._shares)
         found = worst_partition(self._moved, errors, self._decisions, self._rng)
-        self._ended = found.violation <= tolerance
+        sums = self._look(found)
+        violated = violation_of(sums["errors"])
+        self._ended = violated <= tolerance
         if self._ended:
             return False
-        member = membership(found.directions, found.offsets, self._moved)
-        size = self._shares @ member
-        self.directions.append(found.directions)
-        self.offsets.append(found.offsets)
-        self.adjustments.append(member.T @ errors / np.where(size > 0, size, 1.0)[:, None])
-        self.violations.append(found.violation)
-        self._moved += member @ self.adjustments[-1]
-        self.briers.append(float(self._shares @ _squares(self._moved, self._y)))
+        size = sums["size"]
+        adjustments = sums["errors"] / np.where(size > 0, size, 1.0)[:, None]
+        self.steps.append((found.directions, found.offsets, adjustments))
+        self.violations.append(violated)
+        self._moved = _moved(self.steps[-1:], self._moved)
         return True
+
+    def end(self) -> np.ndarray:
+        """Return the Brier scores before and after each step."""
+        if len(self._briers) == len(self.steps):
+            self._look(None)
+        return np.array(self._briers)
+
+    def _look(self, found: Partition | None) -> Sums:
+        """Return sums over all rows as they are, where a partition divides them."""
+        sums = self._rows.total(partial(_sums, self.steps, found, self._total))
+        self._briers.append(float(sums["brier"]))
+        return sums
+
+
+def _in_order(order: np.ndarray, rows: Rows) -> Rows:
+    """Return rows with classes in an order."""
+    return rows._replace(scores=rows.scores[:, order], y=np.argsort(order)[rows.y])
+
+
+def _moved(steps: Sequence[_Step], rows: Any) -> Any:
+    """Return rows (n, k) of any library after some steps."""
+    for directions, offsets, adjustments in steps:
+        rows = rows + matmul(membership(directions, offsets, rows), adjustments)
+    return rows
+
+
+def _errors(rows: np.ndarray, y: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Return labels minus predictions (n, k), times each row's share of all weight."""
+    errors = -rows
+    errors[np.arange(len(errors)), y] += 1
+    errors *= shares[:, None]
+    return errors
+
+
+def _sums(
+    steps: Sequence[_Step],
+    found: Partition | None,
+    total: float,
+    scores: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+) -> Sums:
+    """Return the Brier score after some steps, and sizes (d,) and mean errors (d, k) of parts."""
+    moved, shares = _moved(steps, scores), weights / total
+    sums = {"brier": shares @ _squares(moved, y)}
+    if found is not None:
+        member = membership(found.directions, found.offsets, moved)
+        errors = member.T @ _errors(moved, y, shares)
+        sums |= {"size": shares @ member, "errors": errors}
+    return sums
 
 
 def _squares(rows: np.ndarray, y: np.ndarray) -> np.ndarray:

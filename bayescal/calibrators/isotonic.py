@@ -7,8 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayescal.calibrators._base import State
-from bayescal.calibrators._isotonic import MonotoneCalibrator, distinct_points, pool, pool_again
-from bayescal.calibrators._ranking import Groups, Ranking
+from bayescal.calibrators._isotonic import (
+    MonotoneCalibrator,
+    distinct_points,
+    pool_again,
+    pool_ranking,
+)
+from bayescal.calibrators._ranking import Ranking, SomeRows
 
 __all__ = ["Isotonic"]
 
@@ -46,6 +51,10 @@ class Isotonic(MonotoneCalibrator):
     most are only counted: a cell of neighboring scores is sorted where a block could end in it.
     Predicting takes O(log k) for each score.
 
+    Of rows that come in blocks the fit is the same: a first pass, one that counts rows in cells,
+    and one or two that sort those in which a block could end. Up to 4,194,304 rows take two passes,
+    and are held, as pairs of sums for each distinct score.
+
     References
     ----------
     B. Zadrozny and C. Elkan (2002), Transforming classifier scores into accurate multiclass
@@ -59,34 +68,12 @@ class Isotonic(MonotoneCalibrator):
     [0.25, 0.5]
     """
 
-    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        ranking = Ranking(scores, y, weights)
-        while True:
-            groups = ranking.groups
-            starts, values = pool(groups.weight, groups.positive)
-            open_cells = _unsettled(groups, starts, values)
-            if not open_cells.any():
-                break
-            ranking.refine(open_cells)
+    def _fit_rows(self, rows: SomeRows, seed: int) -> State:
+        ranking = Ranking(rows)
+        starts, values = pool_ranking(ranking)
+        groups = ranking.groups
         if self.bounds == "laplace":
             starts, values = pool_again(groups, starts)
         ends = np.append(starts[1:], len(groups.weight)) - 1
         thresholds = np.stack([groups.lowest[starts], groups.highest[ends]], axis=1).ravel()
         return distinct_points(thresholds, values.repeat(2))
-
-
-def _unsettled(groups: Groups, starts: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Mark the cells in which a block could end, or next to which one does.
-
-    The blocks are the edges of the greatest convex minorant of the cumulative sums. A cell that
-    is not sorted lies above it for sure if it does with all its rows of class 0 first.
-    """
-    if not groups.whole.any():
-        return groups.whole
-    weight = np.cumsum(groups.weight) - groups.weight
-    positive = np.cumsum(groups.positive) - groups.positive
-    sizes = np.diff(starts, append=len(weight))
-    along = weight + groups.weight - groups.positive - weight[starts].repeat(sizes)
-    dips = positive < positive[starts].repeat(sizes) + values.repeat(sizes) * along
-    dips[starts] = dips[starts + sizes - 1] = True
-    return groups.whole & dips

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from bayescal._core.arrays import namespace, search
+from bayescal._core.checkpoint import Sums
 from bayescal._core.checks import check_count
-from bayescal.calibrators._base import Calibrator, State, two_columns
+from bayescal.calibrators._base import State, two_columns
+from bayescal.calibrators._ordered import OrderCalibrator
+from bayescal.calibrators._ranking import InMemory, SomeRows
 from bayescal.calibrators.histogram import Histogram
 from bayescal.calibrators.logistic import Logistic
 
@@ -17,7 +21,7 @@ __all__ = ["ScalingBinning"]
 
 
 @dataclass(eq=False, repr=False)
-class ScalingBinning(Calibrator):
+class ScalingBinning(OrderCalibrator):
     r"""A logistic map g, then bins of equal mass of its values, each predicting its mean of g.
 
     .. math:: \hat p = \frac{\sum_{i \in B} w_i g(s_i)}{\sum_{i \in B} w_i}, \qquad g(s) \in B
@@ -38,7 +42,8 @@ class ScalingBinning(Calibrator):
 
     Notes
     -----
-    O(n log n) to fit. Bins are those of equal mass of :class:`Histogram`.
+    O(n log n) to fit. Bins are those of equal mass of :class:`Histogram`. Rows that come in blocks
+    take the passes of both parts, of which the first is one, and one more.
 
     References
     ----------
@@ -60,20 +65,32 @@ class ScalingBinning(Calibrator):
     slope_: float = field(init=False)
     intercept_: float = field(init=False)
 
-    binary: ClassVar[bool] = True
     _domain = "real"
 
     def _check_options(self) -> None:
         check_count(self.bins, "bins")
 
-    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        state = Logistic()._fit(scores, y, weights, seed)
-        state |= Histogram(self.bins, "equal_mass")._fit(scores, y, weights, seed)
-        scaled = weights * Logistic().apply(state, scores)[:, 1]
-        place = np.searchsorted(state["edges"], scores)
-        state["values"] = np.bincount(place, scaled) / state["bin_weights"]
+    def _fit_rows(self, rows: SomeRows, seed: int) -> State:
+        logistic = Logistic()
+        if isinstance(rows, InMemory):
+            state = logistic._fit(rows.scores, rows.y, rows.weights, seed)
+        else:
+            state = logistic._fit_blocks(rows, seed)
+        theta = {"theta": state["theta"]}
+        state |= Histogram(self.bins, "equal_mass")._fit_rows(rows, seed)
+        sums = rows.total(partial(_scaled_sums, theta, state["edges"]))
+        state["values"] = sums["scaled"] / state["bin_weights"]
         return state
 
     def _apply(self, state: State, scores: Any) -> Any:
         place = search(state["edges"], scores)
         return two_columns(namespace(scores).take(state["values"], place, axis=0))
+
+
+def _scaled_sums(
+    theta: State, edges: np.ndarray, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
+) -> Sums:
+    """Return weighted sums of probabilities of the logistic map in each bin."""
+    scaled = weights * Logistic().apply(theta, scores)[:, 1]
+    place = np.searchsorted(edges, scores)
+    return {"scaled": np.bincount(place, scaled, len(edges) + 1)}

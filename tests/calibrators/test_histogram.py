@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bayescal import metrics
 from bayescal._core.binning import equal_mass_cuts
 from bayescal.calibrators import _ranking
-from bayescal.calibrators._ranking import Ranking, merge_ties, middles
+from bayescal.calibrators._ranking import InMemory, Ranking, merge_ties, middles
 from bayescal.calibrators.histogram import Histogram
 from tests.calibrators.hostile import PROBABILITIES
 
@@ -149,7 +149,7 @@ def test_counting_in_cells_changes_nothing(
     expected = chosen._fit(scores, y, weights, 0)
     monkeypatch.setattr(_ranking, "_FEW", 100)
     monkeypatch.setattr(_ranking, "_ROWS_PER_CELL", 9)
-    assert Ranking(scores, y, weights).groups.whole.any()
+    assert Ranking(InMemory(scores, y, weights)).groups.whole.any()
     state = chosen._fit(scores, y, weights, 0)
     for name, value in expected.items():
         np.testing.assert_allclose(state[name], value, rtol=1e-12)
@@ -163,7 +163,7 @@ def test_refining_sorts_the_cells_that_are_marked_and_no_others(
     # Three cells over [0, 3], of which the last holds but its upper end.
     scores = np.array([3.0, 0.1, 1.5, 0.0, 1.2, 1.5])
     y, weights = np.array([1, 0, 1, 0, 0, 0]), np.array([1.0, 2, 3, 4, 5, 6])
-    ranking = Ranking(scores, y, weights)
+    ranking = Ranking(InMemory(scores, y, weights))
     np.testing.assert_array_equal(ranking.groups.weight, [6, 14, 1])
     np.testing.assert_array_equal(ranking.groups.positive, [0, 3, 1])
     assert ranking.groups.whole.all()

@@ -1,0 +1,327 @@
+"""Fits to rows in blocks of what needs the order of scores, or a search: what all rows give."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import bayescal as bc
+from bayescal.calibrators import _ranking, _rows
+from bayescal.calibrators._cells import quantile_cells
+from bayescal.calibrators._ranking import InMemory, Ranking, merge_ties
+
+ORDERED = [
+    bc.Isotonic(),
+    bc.Isotonic(bounds="laplace"),
+    bc.CenteredIsotonic(),
+    bc.CenteredIsotonic(bounds="laplace"),
+    bc.Histogram(15),
+    bc.Histogram(15, "equal_mass"),
+    bc.ScalingBinning(),
+    bc.VennAbers(),
+]
+#: These hold all distinct scores.
+DISTINCT = [bc.CDFSpline(), bc.BBQ(), bc.Spline(knots=20, folds=3)]
+KINDS = ["plain", "ties", "single", "skewed", "weights", "fractions", "zeros"]
+
+
+def _rows_of(kind, n=6000, seed=0):
+    rng = np.random.default_rng(seed)
+    p = 1 / (1 + np.exp(-2 * rng.normal(size=n)))
+    weights = np.ones(n)
+    chance = p**1.5
+    if kind == "ties":
+        p = p.round(2)
+    elif kind == "single":
+        p = p.astype(np.float32)
+    elif kind == "skewed":
+        p = chance = 2e-2 * p**3
+        p[:20] = 1 - p[:20]
+    elif kind == "weights":
+        weights = rng.integers(0, 4, n).astype(float)
+    elif kind == "fractions":
+        weights = rng.uniform(0.1, 3, n)
+    elif kind == "zeros":
+        p[rng.uniform(size=n) < 0.3] = 0
+        p[:40] = 1
+    return p, (rng.uniform(size=n) < chance).astype(int), weights
+
+
+def _cut(rows, *ends):
+    """Return blocks that end at some rows."""
+    parts = zip([0, *ends], [*ends, len(rows[0])], strict=True)
+    return bc.Blocks([tuple(own[i:j] for own in rows) for i, j in parts])
+
+
+def _few_at_once(monkeypatch, most=500, cells=1 << 10):
+    """Count rows in cells and divide these, as of very many rows."""
+    monkeypatch.setattr(_ranking, "_MOST", most)
+    monkeypatch.setattr(_ranking, "_CELLS", cells)
+
+
+def _points(rows):
+    """Return scores at which predictions are compared: those of the rows, and others."""
+    p = np.unique(rows[0].astype(float))
+    return np.concatenate([[0, 1], p, (p[1:] + p[:-1]) / 2, np.linspace(0, 1, 201)])
+
+
+def _agree(calibrator, rows, blocks, atol):
+    whole, cut = clone(calibrator).fit(*rows), clone(calibrator).fit(blocks)
+    at = _points(rows)
+    found, expected = cut.predict_proba(at), whole.predict_proba(at)
+    np.testing.assert_allclose(found, expected, atol=atol, rtol=0)
+    return cut
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("calibrator", [*ORDERED, *DISTINCT], ids=str)
+def test_rows_that_are_sorted_at_once(calibrator, kind):
+    rows = _rows_of(kind, 1500)
+    # One block is larger than the others, one is a single row.
+    blocks = _cut(rows, 100, 101, 900, 1000)
+    # Splines are fitted until the next step gains next to nothing.
+    _agree(calibrator, rows, blocks, 1e-7 if isinstance(calibrator, bc.Spline) else 1e-9)
+    if not isinstance(calibrator, bc.ScalingBinning):
+        assert blocks.passes == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("calibrator", ORDERED, ids=str)
+def test_rows_that_are_counted_in_cells(monkeypatch, calibrator, kind):
+    rows = _rows_of(kind)
+    whole = clone(calibrator).fit(*rows)
+    _few_at_once(monkeypatch)
+    # Where not all cells are sorted two values may be others by 1e-6.
+    atol = 2e-6 if isinstance(calibrator, bc.VennAbers) else 1e-9
+    cut = _agree(calibrator, rows, _cut(rows, 500, 501, 2000, 5500), atol)
+    if isinstance(calibrator, bc.Isotonic):
+        np.testing.assert_array_equal(cut.thresholds_, whole.thresholds_)
+
+
+@pytest.mark.parametrize("most", [60, 300, 2000])
+def test_any_limit_leaves_isotonic_regression_exact(monkeypatch, most):
+    rows = _rows_of("plain")
+    whole = bc.Isotonic().fit(*rows)
+    _few_at_once(monkeypatch, most, 1 << 8)
+    for ends in ((3000,), range(7, 6000, 777)):
+        cut = bc.Isotonic().fit(_cut(rows, *ends))
+        np.testing.assert_array_equal(cut.thresholds_, whole.thresholds_)
+        np.testing.assert_allclose(cut.values_, whole.values_, rtol=1e-12)
+
+
+def test_few_passes_find_isotonic_regression(monkeypatch):
+    rows = _rows_of("plain", 100_000)
+    _few_at_once(monkeypatch, 1 << 14, 1 << 12)
+    for calibrator, passes in ((bc.Isotonic(), 4), (bc.Histogram(15, "equal_mass"), 4)):
+        blocks = _cut(rows, *range(9000, 100_000, 9000))
+        cut, whole = clone(calibrator).fit(blocks), clone(calibrator).fit(*rows)
+        np.testing.assert_allclose(cut.values_, whole.values_, rtol=1e-12)
+        assert blocks.passes <= passes
+
+
+def _in_blocks(rows, *ends):
+    """Return rows in blocks, after the first pass."""
+    return _rows.survey(_cut(rows, *ends), "scores", "order", None, True)
+
+
+def test_cells_are_divided_before_too_many_rows_are_sorted(monkeypatch):
+    rows = _rows_of("ties")
+    rows = (rows[0] + np.repeat([0, 1e-9], 3000), *rows[1:])
+    _few_at_once(monkeypatch, 50, 16)
+    ranking = Ranking(_in_blocks(rows, 1000, 2000))
+    assert ranking.groups.whole.all() and len(ranking.groups.weight) <= 16
+    expected = merge_ties(*rows)
+    ranking.refine(ranking.groups.whole)
+    assert 16 < len(ranking.groups.weight) < len(expected.weight)
+    inside = ranking.groups
+    assert (inside.highest[:-1] < inside.lowest[1:]).all()
+    for _ in range(20):
+        if not ranking.groups.whole.any():
+            break
+        ranking.refine(ranking.groups.whole)
+    for own, name in ((expected.lowest, "lowest"), (expected.weight, "weight")):
+        np.testing.assert_array_equal(getattr(ranking.groups, name), own)
+    np.testing.assert_array_equal(ranking.groups.positive, expected.positive)
+
+
+@pytest.mark.parametrize("kind", ["even", "skewed", "huge", "tiny", "tied"])
+def test_cells_never_decrease(kind):
+    rng = np.random.default_rng(2)
+    scores = {
+        "even": rng.uniform(size=4000),
+        "skewed": rng.beta(0.01, 3, 4000),
+        "huge": rng.uniform(-1, 1, 4000) * 1.7e308,
+        "tiny": rng.integers(0, 99, 4000) * 5e-324,
+        "tied": np.append(np.repeat(0.1, 3999), 0.1 + 2**-55 * 8),
+    }[kind]
+    scores = np.sort(np.concatenate([scores, np.nextafter(scores, 9)]))
+    cells = quantile_cells(scores[::7], scores[0], scores[-1], 500)
+    assert cells is not None
+    for _ in range(3):
+        place = cells.place(scores)
+        assert (np.diff(place) >= 0).all()
+        assert place.min() >= 0 and place.max() < cells.count
+        divided = cells.divided(place[::50], 2 * cells.count)
+        if divided is None:
+            break
+        finer, parent = divided
+        np.testing.assert_array_equal(parent[finer.place(scores)], place)
+        cells = finer
+    assert quantile_cells(scores, 1.0, 1.0, 500) is None
+
+
+def test_what_holds_all_distinct_scores_says_so(monkeypatch):
+    rows = _rows_of("plain", 2000)
+    _few_at_once(monkeypatch)
+    for calibrator in DISTINCT:
+        with pytest.raises(ValueError, match=f"distinct values.*{type(calibrator).__name__}"):
+            clone(calibrator).fit(_cut(rows, 700))
+    # Rounded, as many rows are no matter.
+    _agree(bc.CDFSpline(), _rows_of("ties", 2000), _cut(_rows_of("ties", 2000), 700), 1e-12)
+
+
+def test_raw_scores_of_any_size():
+    z, y, w = _rows_of("plain")
+    for unit in (1e-300, 1e307):
+        rows = (z - 0.4) * unit, y, w
+        for calibrator in (bc.Isotonic(), bc.CenteredIsotonic(), bc.VennAbers()):
+            calibrator = clone(calibrator).set_params(inputs="scores")
+            whole, cut = clone(calibrator).fit(*rows), clone(calibrator).fit(_cut(rows, 999))
+            np.testing.assert_allclose(
+                cut.predict_proba(rows[0]), whole.predict_proba(rows[0]), atol=1e-9
+            )
+
+
+def test_sorting_some_of_the_rows_is_asked_for_once(monkeypatch):
+    """Cells that were sorted stay so, in memory, too."""
+    monkeypatch.setattr(_ranking, "_FEW", 100)
+    p, y, w = _rows_of("plain", 3000)
+    ranking = Ranking(InMemory(p, y, w))
+    while ranking.groups.whole.any():
+        before = int(ranking.groups.whole.sum())
+        ranking.refine(np.arange(len(ranking.groups.weight)) % 3 == 0)
+        if int(ranking.groups.whole.sum()) == before:
+            ranking.refine(ranking.groups.whole)
+    for found, expected in zip(ranking.groups, merge_ties(p, y, w), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("kind", ["plain", "ties", "weights", "fractions", "zeros"])
+@pytest.mark.parametrize("n", [3000, pytest.param(40_000, marks=pytest.mark.slow)])
+def test_averaged_beta_and_auto(kind, n):
+    rows = _rows_of(kind, n)
+    blocks = _cut(rows, 100, n // 2, n - 70)
+    _agree(bc.AveragedBeta(), rows, blocks, 1e-9)
+    # Where zeros stand for what all rows say, a pass more finds the ends.
+    assert blocks.passes == 2 + (kind in ("zeros", "ties") and n > 32768)
+    cut, whole = bc.Auto().fit(blocks), bc.Auto().fit(*rows)
+    assert str(cut.report_) == str(whole.report_)
+    np.testing.assert_allclose(cut.report_.log_loss, whole.report_.log_loss, rtol=1e-9)
+
+
+def test_raw_scores_pass_through_platt_scaling_first():
+    p, y, w = _rows_of("plain", 2000)
+    rows = 3 * (p - 0.3), y, w
+    cut, whole = bc.Auto(inputs="scores").fit(_cut(rows, 600)), bc.Auto(inputs="scores").fit(*rows)
+    np.testing.assert_allclose(
+        cut.predict_proba(rows[0]), whole.predict_proba(rows[0]), atol=1e-9, rtol=0
+    )
+    found, expected = cut.report_, whole.report_
+    assert (found.calibrator, found.rows) == (expected.calibrator, expected.rows)
+    assert found.gain is None and found.uncalibrated is None
+    # Without folds, which fit to fewer rows.
+    assert found.log_loss == pytest.approx(expected.log_loss, abs=expected.log_loss_error / 2)
+    parts = cut.predict_proba(_cut(rows, 600)).each(lambda block: block.scores)
+    np.testing.assert_allclose(np.concatenate([*parts]), cut.predict_proba(rows[0]), atol=1e-14)
+
+
+def test_several_labels_in_blocks_are_refused():
+    p, y, _ = _rows_of("plain", 100)
+    pair = np.stack([p, 1 - p], 1), np.stack([y, 1 - y], 1)
+    with pytest.raises(ValueError, match="y must be one column in blocks"):
+        bc.Auto().fit(bc.Blocks([pair]))
+    with pytest.raises(TypeError, match="StackedScaling.*needs all rows at once"):
+        bc.Auto().fit(bc.Blocks([(np.full((9, 3), 1 / 3), np.arange(9) % 3)]))
+
+
+def _several(n=3000, k=3):
+    rng = np.random.default_rng(0)
+    z = 2 * rng.normal(size=(n, k))
+    y = np.argmax(0.5 * z + rng.gumbel(size=z.shape) + 0.4 * np.arange(k), axis=1)
+    p = np.exp(z)
+    return p / p.sum(axis=1, keepdims=True), y, rng.integers(0, 3, n).astype(float)
+
+
+@pytest.mark.parametrize(
+    "options", [{"steps": 4}, {"decisions": 3, "steps": 3}, {"tolerance": 0.02}], ids=str
+)
+def test_decision_calibration(options):
+    rows = _several()
+    calibrator = bc.Decision(random_state=0, **options)
+    blocks = _cut(rows, 10, 2000)
+    cut, whole = clone(calibrator).fit(blocks), clone(calibrator).fit(*rows)
+    # A search follows rounding errors, but no jump.
+    np.testing.assert_allclose(
+        cut.predict_proba(rows[0]), whole.predict_proba(rows[0]), atol=1e-9, rtol=0
+    )
+    np.testing.assert_allclose(cut.briers_, whole.briers_, rtol=1e-12)
+    np.testing.assert_allclose(cut.violations_, whole.violations_, rtol=1e-9)
+    assert cut.status_ == whole.status_
+    assert blocks.passes == len(whole.briers_) + 2
+
+
+def test_decision_calibration_of_all_rows_is_found_on_some(monkeypatch):
+    monkeypatch.setattr(_rows, "_SAMPLE", 500)
+    rows = _several()
+    p, y, w = rows
+    cut = bc.Decision(steps=3, random_state=0).fit(_cut(rows, 1000, 1100))
+    whole = bc.Decision(steps=3, random_state=0).fit(*rows)
+    share = w / w.sum()
+    hot = np.eye(3)[y]
+    moved = p.copy()
+    steps = zip(
+        *(cut.state_[name] for name in ("directions", "offsets", "adjustments")), strict=True
+    )
+    for t, (directions, offsets, adjustments) in enumerate(steps):
+        brier = share @ ((hot - moved) ** 2).sum(axis=1)
+        np.testing.assert_allclose(cut.briers_[t], brier, rtol=1e-12)
+        logits = moved @ directions.T + offsets
+        member = np.exp(logits - logits.max(axis=1, keepdims=True))
+        member /= member.sum(axis=1, keepdims=True)
+        means = member.T @ (share[:, None] * (hot - moved))
+        np.testing.assert_allclose(adjustments, means / (share @ member)[:, None], atol=1e-12)
+        np.testing.assert_allclose(cut.violations_[t], np.linalg.norm(means, axis=1).sum())
+        moved += member @ adjustments
+    assert cut.briers_[-1] < cut.briers_[0]
+    # Most of what a search on all rows gains.
+    assert whole.briers_[0] - cut.briers_[-1] > 0.9 * (whole.briers_[0] - whole.briers_[-1])
+
+
+def test_steps_by_cross_validation_need_all_rows():
+    with pytest.raises(TypeError, match=r"Decision.*needs all rows at once"):
+        bc.Decision(steps="cv").fit(_cut(_several(100), 50))
+
+
+def test_arrays_of_dask_and_an_interrupted_fit(tmp_path, monkeypatch):
+    array = pytest.importorskip("dask.array")
+    p, y, w = _rows_of("weights", 3000)
+    _few_at_once(monkeypatch)
+    whole = bc.Isotonic().fit(p, y, w)
+    cut = bc.Isotonic().fit(array.from_array(p, chunks=700), y, w)
+    np.testing.assert_array_equal(cut.thresholds_, whole.thresholds_)
+    path = tmp_path / "fit"
+    parts = [tuple(own[i : i + 1000] for own in (p, y, w)) for i in range(0, 3000, 1000)]
+    reads = 0
+
+    def make():
+        nonlocal reads
+        reads += 1
+        for number, part in enumerate(parts):
+            if reads == 4 and number == 1:
+                raise KeyboardInterrupt
+            yield part
+
+    with pytest.raises(KeyboardInterrupt):
+        bc.Isotonic().fit(bc.Blocks(make, checkpoint=path))
+    again = bc.Isotonic().fit(bc.Blocks(parts, checkpoint=path))
+    np.testing.assert_array_equal(again.thresholds_, whole.thresholds_)
+    assert not path.exists()

@@ -178,7 +178,7 @@ def sweep(
     }
     run, device = Run(cells, recipes, chosen, num_datasets, seed), jax.devices()[0]
     with _showing(progress) as report:
-        run.finish(executor, None if store is None else Store(store), report)
+        run.finish(executor, store, report)
     coordinates = {
         "prior": list(named),
         "n_train": sizes,

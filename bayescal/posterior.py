@@ -97,6 +97,17 @@ def posterior(
     likelihood needs only sums of features over each class, so the cost per draw does not grow
     with n: O(n + num_samples).
 
+    Data sets of a batch are split over the devices of a process where their number, padded, can be
+    cut evenly. In a computation of several processes (after ``jax.distributed.initialize``) all
+    must make the same calls of ``posterior`` and ``predict``, in the same order and with the same
+    arguments; each does its share of the data sets, and all return the whole result: that of one
+    process, to about 1e-13 in double precision (by ``"nuts"`` chains may magnify the difference).
+    Modes, draws, errors and intervals are calculated by the process that asks for them. An error
+    in one is a RuntimeError in the others, and other arguments are a ValueError. A process that
+    dies ends the others, as JAX has it; they wait for the slowest as long as JAX's collectives do:
+    half an hour on processors. Within ``jax.default_device(...)`` a process works alone, on data
+    of its own. A single data set is computed by each.
+
     References
     ----------
     M. Maher (2020), section 4, with the corrections that the README lists.
@@ -204,7 +215,8 @@ def posterior_predict(
     -----
     Work is O(num_samples * points), streamed in blocks. For more than some hundred univariate
     points the log odds are computed at 129 or more nodes and interpolated in between, with an error
-    below 1e-6 in probability (see ``Prediction.interpolation_error``).
+    below 1e-6 in probability (see ``Prediction.interpolation_error``). Several processes share the
+    data sets of a batch; see ``posterior``.
 
     Examples
     --------

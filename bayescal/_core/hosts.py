@@ -106,7 +106,7 @@ def _digest(arguments: object) -> bytes:
         value = np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
         text = f"{value.dtype} {value.shape} ".encode() + value.tobytes()
         found.append(hashlib.sha256(text).digest())
-    # Sorted: the order of a distribution's leaves is that of a set of text, another in each process.
+    # Sorted: the leaves of a distribution are in the order of a set, another in each process.
     return hashlib.sha256(b"".join(sorted(found))).digest()
 
 

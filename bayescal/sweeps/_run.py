@@ -69,7 +69,9 @@ class Run:
             for first in range(0, num_datasets, SIZE)
         ]
 
-    def finish(self, executor: Executor | None, folder: Folder | None, report: Report | None) -> None:
+    def finish(
+        self, executor: Executor | None, folder: Folder | None, report: Report | None
+    ) -> None:
         """Compute what the store does not hold; errors are those of :func:`bayescal.sweep`."""
         if not are_shared():
             self._finish(self._blocks, executor, folder, report)

@@ -9,7 +9,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import numpyro.distributions as dist
 import pytest
+
+import bayescal as bc
+from bayescal._core.keys import as_key
+from bayescal._core.precision import float64
+from bayescal.inference._engine import select
 
 #: Begins a computation of two processes where it is given an address and a number.
 START = """
@@ -36,7 +42,7 @@ found = {}
 def keep(name, *values):
     for value in values:
         found[f"{len(found)} {name}"] = np.asarray(value)
-jobs = (prior, "montecarlo"), (priors, "importance"), (priors, "quadrature"), (prior, "quadrature")
+jobs = (prior, "montecarlo"), (priors, "importance"), (priors, "quadrature")
 cases = [(method, points) for method in ("preds", "coeffs", "map") for points in (new, own)]
 with float64(), warnings.catch_warnings():
     warnings.simplefilter("ignore", bc.AccuracyWarning)
@@ -151,7 +157,7 @@ def run(program: str, tmp_path: Path, processes: int) -> list[Path]:
     ]
     try:
         for process in started:
-            _, said = process.communicate(timeout=130)
+            _, said = process.communicate(timeout=200)
             assert process.returncode == 0, said[-3000:]
     finally:
         for process in started:
@@ -168,8 +174,8 @@ def test_posteriors_and_predictions_are_those_of_one_process(tmp_path: Path) -> 
         found = dict(np.load(path))
         assert found.keys() == {name for name in alone if rank == 0 or "alone" not in name}
         for name, value in found.items():
-            # Of programs compiled for batches of other sizes.
-            np.testing.assert_allclose(value, alone[name], rtol=1e-9, atol=1e-9, err_msg=name)
+            # They are compiled for batches of another size: seen are 8e-14 at most.
+            np.testing.assert_allclose(value, alone[name], rtol=1e-12, atol=1e-12, err_msg=name)
 
 
 @pytest.mark.slow
@@ -182,3 +188,17 @@ def test_sweeps_are_those_of_one_process(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_errors_reach_all_processes(tmp_path: Path) -> None:
     run(ERRORS, tmp_path, 2)
+
+
+@pytest.mark.slow
+def test_chains_do_not_depend_on_who_runs_them() -> None:
+    prior = bc.GaussianPrior(mu0=dist.Normal(-1, 1), mu1=1.0, sigma=1.0)
+    x = np.random.default_rng(1).normal(size=(3, 8))
+    post = bc.posterior(prior, (x, x > 0), integrator="nuts", num_samples=40, key=2)
+    rule, rows = post.setup.integrator, np.array([2, 0])
+    with float64():
+        own = select(post.problem._replace(state=None, draws=None), post.setup, rows)
+        whole = np.asarray(post.problem.state)
+        chains = rule.prepare(own._replace(numbers=rows), as_key(2), 40, False)
+    np.testing.assert_allclose(chains, whole[rows], rtol=1e-8)
+    assert np.abs(whole[2] - whole[0]).max() > 0.1

@@ -10,12 +10,19 @@ import numpy as np
 
 from bayescal._core import checks
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.blocks import parts_of
 from bayescal._core.keys import as_key
 from bayescal._core.padding import pad_axis
 from bayescal._core.precision import float64
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning
-from bayescal.inference import INTEGRATORS, Problem, Setup, Summary, condition, keep_draws, pareto_k
+from bayescal.inference import (
+    INTEGRATORS,
+    Problem,
+    Setup,
+    Summary,
+    condition_all,
+    padded_batch,
+    pareto_k,
+)
 from bayescal.inference.prediction import Prediction
 from bayescal.inference.result import METHODS, Posterior
 from bayescal.models import Family, Prior
@@ -90,6 +97,17 @@ def posterior(
     likelihood needs only sums of features over each class, so the cost per draw does not grow
     with n: O(n + num_samples).
 
+    Data sets of a batch are split over the devices of a process where their number, padded, can be
+    cut evenly. In a computation of several processes (after ``jax.distributed.initialize``) all
+    must make the same calls of ``posterior`` and ``predict``, in the same order and with the same
+    arguments; each does its share of the data sets, and all return the whole result: that of one
+    process, to about 1e-13 in double precision (by ``"nuts"`` chains may magnify the difference).
+    Modes, draws, errors and intervals are calculated by the process that asks for them. An error
+    in one is a RuntimeError in the others, and other arguments are a ValueError. A process that
+    dies ends the others, as JAX has it; they wait for the slowest as long as JAX's collectives do:
+    half an hour on processors. Within ``jax.default_device(...)`` a process works alone, on data
+    of its own. A single data set is computed by each.
+
     References
     ----------
     M. Maher (2020), section 4, with the corrections that the README lists.
@@ -125,27 +143,21 @@ def posterior(
         shaped = [widen(fit_shapes(p, dim)) for p in priors]
         rule.check(shaped[0])
         count = len(sums)
-        padded = count
-        if rule.vectorised:  # So that batches share compilations.
-            padded = 1 << (count - 1).bit_length() if count <= 64 else -(-count // 64) * 64
+        padded = padded_batch(rule, count)
         use = stack_priors(shaped + shaped[-1:] * (padded - count)) if stacked else shaped[0]
         sums = jax.device_put(pad_axis(sums, padded, 0))
         origin = jax.device_put(origin)
-        problem = Problem(use, sums, origin, jax.device_put(log_prior), None)
-        state = rule.prepare(problem, as_key(key), num_samples, stacked)
-        size = rule.realised_size(state, num_samples)
-        setup = Setup(rule, size, stacked, parts_of(padded))
-        problem = keep_draws(setup, problem._replace(state=state))
-        none, stated = np.full(count, np.nan), rule.stated(state)
-        if stated is None:
-            problem, found = condition(setup, problem)
-        else:
-            found = Summary(stated[0], none, none, stated[1])
-        summary = Summary(*(np.asarray(value)[:count] for value in found))
+        problem: Problem = Problem(use, sums, origin, jax.device_put(log_prior), None)
+        seed = as_key(key)
+        said = batch, jax.tree.leaves(shaped), log_prior, seed, integrator, num_samples
+        setup, work, summary = condition_all(
+            Setup(rule, num_samples, stacked), problem, count, seed, said
+        )
     if rule.weighted:
         summary = summary._replace(pareto_k=pareto_k(summary.pareto_k))
     _judge(setup, summary, batch.single)
-    return Posterior(priors if stacked else priors[0], batch, setup, problem, summary, num_samples)
+    known = priors if stacked else priors[0]
+    return Posterior(known, batch, setup, work, summary, num_samples)
 
 
 def posterior_predict(
@@ -203,7 +215,8 @@ def posterior_predict(
     -----
     Work is O(num_samples * points), streamed in blocks. For more than some hundred univariate
     points the log odds are computed at 129 or more nodes and interpolated in between, with an error
-    below 1e-6 in probability (see ``Prediction.interpolation_error``).
+    below 1e-6 in probability (see ``Prediction.interpolation_error``). Several processes share the
+    data sets of a batch; see ``posterior``.
 
     Examples
     --------

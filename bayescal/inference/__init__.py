@@ -2,8 +2,9 @@
 
 from bayescal.inference._arviz import to_arviz
 from bayescal.inference._diagnostics import pareto_k
-from bayescal.inference._engine import Setup, Summary, condition, keep_draws
+from bayescal.inference._engine import Setup, Summary
 from bayescal.inference._integrator import Integrator, Problem
+from bayescal.inference._share import condition_all, padded_batch
 from bayescal.inference.closed_form import ClosedForm
 from bayescal.inference.importance import Importance
 from bayescal.inference.montecarlo import MonteCarlo
@@ -29,8 +30,8 @@ __all__ = [
     "Setup",
     "Sobol",
     "Summary",
-    "condition",
-    "keep_draws",
+    "condition_all",
+    "padded_batch",
     "pareto_k",
     "to_arviz",
 ]

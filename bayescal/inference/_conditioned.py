@@ -17,6 +17,7 @@ from bayescal._core.tables import html_table
 from bayescal.inference._arviz import to_arviz
 from bayescal.inference._engine import Setup, Summary, find_modes, select
 from bayescal.inference._integrator import Problem
+from bayescal.inference._share import Work
 from bayescal.inference._uncertainty import sample_posterior, sample_prior, weighted_draws
 from bayescal.models import Prior
 
@@ -25,7 +26,7 @@ class Conditioned(ABC):
     """The attributes and draws of a :class:`Posterior`, on which predictions stand.
 
     Beside what the user sees, ``data``, ``setup`` and ``problem`` are what the compiled programs
-    take.
+    take, and ``work`` what this process does of it.
     """
 
     def __init__(
@@ -33,14 +34,15 @@ class Conditioned(ABC):
         prior: Prior | list[Prior],
         data: checks.Batch,
         setup: Setup,
-        problem: Problem,
+        work: Work,
         summary: Summary[np.ndarray],
         num_samples: int,
     ) -> None:
         self.prior = prior
         self.integrator = setup.integrator.name
         self.num_samples = num_samples
-        self.data, self.setup, self.problem = data, setup, problem
+        self.data, self.setup = data, setup
+        self.problem, self.work = work.problem, work
         self._summary = summary
         #: Between these points the box of a rule leaves nothing out.
         self._near = np.inf, -np.inf
@@ -65,6 +67,11 @@ class Conditioned(ABC):
     def _modes(self) -> Params:
         with float64():
             return find_modes(self.setup, self.problem)
+
+    @functools.cached_property
+    def _own_modes(self) -> Params:
+        with float64():
+            return find_modes(self.setup, self.work.own)
 
     @property
     def mode(self) -> dict[str, np.ndarray]:

@@ -69,8 +69,8 @@ def rows_at_once(size: int, batch: int) -> int:
     return int(np.clip(_ROWS_TIMES_DRAWS // size, 1, min(batch, 64)))
 
 
-def select(problem: Problem, setup: Setup, b: int) -> Problem:
-    """Return the problem of data set ``b`` alone."""
+def select(problem: Problem, setup: Setup, b: int | np.ndarray) -> Problem:
+    """Return the problem of data set ``b`` alone, or of several."""
     mapped = _mapped(problem, setup)
     return _rejoin(problem, setup, jax.tree.map(lambda leaf: leaf[b], mapped))
 

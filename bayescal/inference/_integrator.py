@@ -37,6 +37,8 @@ class Problem(NamedTuple, Generic[State]):
         Draws already made, with a leading axis of data sets unless they are common.
     log_weights : array of shape (batch, n) or None
         Normalised log weights of the draws, where they are kept.
+    numbers : array of shape (batch,) or None
+        For ``prepare``: which data sets of the user's batch these are, where they are not all.
     """
 
     prior: Prior
@@ -46,6 +48,7 @@ class Problem(NamedTuple, Generic[State]):
     state: State
     draws: Draws | None = None
     log_weights: jax.Array | None = None
+    numbers: np.ndarray | None = None
 
 
 class Integrator(abc.ABC, Generic[State]):
@@ -92,7 +95,7 @@ class Integrator(abc.ABC, Generic[State]):
         Parameters
         ----------
         problem : Problem
-            The whole batch, without a state.
+            The batch, without a state.
         key : JAX key, the same for all data sets, so that each has the numbers that it has alone.
         num_samples : int
         stacked : bool

@@ -156,12 +156,13 @@ def predict_exactly(
     )
 
 
-@partial(jax.jit, static_argnums=(0, 1, 5, 6, 7, 8))
+@partial(jax.jit, static_argnums=(0, 1, 6, 7, 8, 9))
 def predict_by_nodes(
     setup: Setup,
     method: str,
     problem: Problem,
     x: jax.Array,
+    ends: jax.Array,
     bulk: jax.Array,
     shared_x: bool,
     intervals: int,
@@ -170,11 +171,12 @@ def predict_by_nodes(
 ) -> Predicted:
     """Average over the draws at nodes only, and interpolate the log odds between them.
 
+    ``ends`` are the lowest and highest point of all data sets, those of other processes, too, and
     ``bulk`` is what ``centre_and_scale`` says of the points' coordinates.
     """
     family = problem.prior.family
     z = family.coordinate(x.astype(jnp.result_type(float)), jnp)
-    grid, nodes = make_grid(z, bulk, intervals)
+    grid, nodes = make_grid(family.coordinate(ends, jnp), bulk, intervals)
     points = family.from_coordinate(nodes, jnp)
     log_probs = _log_class_probabilities(
         setup, problem, method, points, True, True, np.dtype(np.float64)

@@ -52,19 +52,21 @@ def farthest(points: np.ndarray, data: Batch) -> np.ndarray | None:
     return points[np.arange(len(points))[:, None], index]
 
 
+def at_ends(setup: Setup, problem: Problem, points: np.ndarray) -> np.ndarray:
+    """Return ``left_out`` at the ends of univariate points, elsewhere at all of them."""
+    ends = np.stack([points.min(axis=1), points.max(axis=1)], 1) if points.ndim == 2 else points
+    return left_out(setup, problem, ends)
+
+
 def improve(
-    setup: Setup, problem: Problem, values: np.ndarray, points: np.ndarray, data: Batch
+    setup: Setup, problem: Problem, values: np.ndarray, points: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Integrate anew where the ends of quadrature's box matter.
 
     Values are log odds (batch, m), or log probabilities (batch, m, k), at points (1 or batch, m[,
     d]). Returns better ones, and the errors (batch, m) of log odds by ends and rounding.
     """
-    count, m = len(data.x), points.shape[1]
-    nats = np.zeros((count, m))
-    ends = np.stack([points.min(axis=1), points.max(axis=1)], 1) if points.ndim == 2 else points
-    if (left_out(setup, problem, ends)[:count] <= CLOSE).all():
-        return values, nats
+    count, m = values.shape[:2]
     nats = np.array(left_out(setup, problem, points)[:count, :m])
     rows, columns = np.nonzero(~(nats <= CLOSE))
     values = np.array(values, np.float64)
@@ -78,6 +80,11 @@ def improve(
         values[at] = np.where(better if values.ndim == 2 else better[:, None], new, values[at])
         # Much at an end says that the whole integrand may lie beyond.
         nats[at] = np.where(better, error, np.where(nats[at] < 1e-3, nats[at], np.inf))
+    return values, nats
+
+
+def warn_of_large(nats: np.ndarray, values: np.ndarray, points: np.ndarray) -> None:
+    """Warn of values that may be off by so much, as ``improve`` returns them."""
     size = np.abs(values if values.ndim == 2 else values.max(axis=-1))
     bad = ~(nats <= _LARGE * (1 + size))
     if bad.any():
@@ -89,7 +96,6 @@ def improve(
             AccuracyWarning,
             stacklevel=4,
         )
-    return values, nats
 
 
 def left_out(setup: Setup, problem: Problem, x: np.ndarray) -> np.ndarray:

@@ -58,7 +58,8 @@ class Nuts(Integrator[jax.Array]):
         prior, sums, origin = problem[:3]
         chains = self.chains(num_samples)
         vectors = []
-        for b in range(sums.shape[0]):
+        numbers = range(len(sums)) if problem.numbers is None else problem.numbers.tolist()
+        for b, number in enumerate(numbers):
             each = jax.tree.map(lambda leaf: leaf[b], prior) if stacked else prior  # noqa: B023
             centre, factor = proposal.centre[b], proposal.factor[b]
             with jax.numpy_dtype_promotion("standard"):
@@ -66,7 +67,7 @@ class Nuts(Integrator[jax.Array]):
                     _potential,
                     (each, sums[b], origin, centre, factor),
                     centre,
-                    jax.random.fold_in(run_key, b),
+                    jax.random.fold_in(run_key, number),
                     chains=chains,
                     warmup=_WARMUP,
                     draws=num_samples // chains,
@@ -75,7 +76,7 @@ class Nuts(Integrator[jax.Array]):
             if not np.all(np.asarray(positive)):
                 raise ValueError(
                     "the prior must allow the data, but none of the parameters tried gives "
-                    f"them a positive density (data set {b}); check its support"
+                    f"them a positive density (data set {number}); check its support"
                 )
             vectors.append((centre + z @ factor.T).reshape(-1, len(centre)))
         return jnp.stack(vectors)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 
 import jax
@@ -10,14 +12,17 @@ import numpy as np
 
 from bayescal._core import checks
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.blocks import Out
+from bayescal._core.hosts import are_shared, gather_rows
 from bayescal._core.interpolate import centre_and_scale
 from bayescal._core.numerics import sigmoid
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import bulk_dtype, default_dtype, float64
 from bayescal.inference._conditioned import Conditioned
 from bayescal.inference._engine import mean_coefficients, natural_rows
+from bayescal.inference._integrator import Problem
 from bayescal.inference._predict import Predicted, predict_by_nodes, predict_exactly, predict_linear
-from bayescal.inference._tails import improve, look
+from bayescal.inference._tails import CLOSE, at_ends, improve, look, warn_of_large
 from bayescal.inference.prediction import LONG, Prediction
 
 __all__ = ["METHODS", "Posterior"]
@@ -110,10 +115,11 @@ class Posterior(Conditioned):
             points = checks.check_points(x, self.data, family.univariate)
             mask = None
             family.check_support(points, "x")
-        found, error = self._evaluate(points, method, dtype, interpolate)
+        shares = are_shared()
+        found, error = self._evaluate(points, method, dtype, interpolate, shares)
         nats = None
         if method == "predictive" and self.integrator == "quadrature":
-            found, nats = self._improve(found, points)
+            found, nats = self._improve(found, points, shares)
         elif method == "predictive" and self.integrator != "closed_form":
             nats = np.zeros(()) if look(self.setup, self.problem, points, self.data) else None
         values, probs = (
@@ -122,70 +128,99 @@ class Posterior(Conditioned):
         )
         return Prediction(self, points, method, values, probs, error, nats)
 
+    def _share(
+        self, points: np.ndarray, shares: bool, *arguments: object
+    ) -> tuple[Problem, np.ndarray | None, np.ndarray, Callable[[Callable[[], Out]], Out]]:
+        """Return this process's problem, rows and points, and what gathers results of all rows."""
+        problem, rows = (self.work.own, self.work.rows) if shares else (self.problem, None)
+        own = points if rows is None or len(points) == 1 else points[rows]
+        said = points, *arguments
+        return problem, rows, own, lambda f: gather_rows(f, rows, len(self.data.x), said)
+
     def _evaluate(
-        self, points: np.ndarray, method: str, dtype: np.dtype, interpolate: bool | None
+        self,
+        points: np.ndarray,
+        method: str,
+        dtype: np.dtype,
+        interpolate: bool | None,
+        shares: bool,
     ) -> tuple[Predicted, float | None]:
         """Return predictions at padded points, and the error of interpolation."""
-        problem, setup, out = self.problem, self.setup, default_dtype()
+        setup, out = self.setup, default_dtype()
+        problem, _, own, gather = self._share(points, shares, method, interpolate, str(out))
         family = problem.prior.family
         count, m = len(self.data.x), points.shape[1]
         shared = len(points) == 1
-        padded = pad_axis(points, padded_length(m), 1)
+        padded = pad_axis(own, padded_length(m), 1)
         if not shared:
             padded = pad_axis(padded, len(problem.sums), 0)
         padded = padded.astype(np.float64, copy=False)
         with float64():
             x = jax.device_put(padded[0] if shared else padded)
             if method in ("coeffs", "map"):
-                natural = jax.device_put(self._natural(method))
-                found = predict_linear(
-                    family, natural, x, problem.origin, problem.log_class_prior, shared, dtype, out
-                )
-                return found, None
+
+                def linear() -> Predicted:
+                    natural = jax.device_put(self._natural(method, problem))
+                    at = x, problem.origin, problem.log_class_prior
+                    return predict_linear(family, natural, *at, shared, dtype, out)
+
+                return jax.device_put(gather(linear)), None
             smooth = family.univariate and family.classes == 2
             together = m if shared or not setup.common_draws else m * count
             long = together >= LONG if interpolate is None else interpolate
             if smooth and long:
+                ends = jax.device_put(np.array([points.min(), points.max()], np.float64))
                 bulk = jax.device_put(centre_and_scale(family.coordinate(points, np)))
                 for intervals in _INTERVALS:
                     if interpolate is None and intervals >= max(LONG, together):
                         break
-                    found = predict_by_nodes(
-                        setup, method, problem, x, bulk, shared, intervals, dtype, out
+                    options = shared, intervals, dtype, out
+                    found = gather(
+                        partial(predict_by_nodes, setup, method, problem, x, ends, bulk, *options)
                     )
                     miss, log_miss = float(found.miss), float(found.log_miss)
                     if miss <= _TOLERANCE and log_miss <= _LOG_TOLERANCE:
-                        return found, miss
-            found = predict_exactly(setup, method, problem, x, shared, True, dtype, out)
-            if len(problem.sums) > 1 and np.isnan(float(found.miss)):
-                found = predict_exactly(setup, method, problem, x, shared, False, dtype, out)
-            return found, None
+                        return jax.device_put(found), miss
 
-    def _improve(self, found: Predicted, points: np.ndarray) -> tuple[Predicted, np.ndarray | None]:
+            def exactly() -> Predicted:
+                found = predict_exactly(setup, method, problem, x, shared, True, dtype, out)
+                if len(problem.sums) > 1 and np.isnan(float(found.miss)):
+                    found = predict_exactly(setup, method, problem, x, shared, False, dtype, out)
+                return found
+
+            return jax.device_put(gather(exactly)), None
+
+    def _improve(
+        self, found: Predicted, points: np.ndarray, shares: bool
+    ) -> tuple[Predicted, np.ndarray | None]:
         """Integrate far points anew, and return the error (batch, m) that remains, None if none."""
         low, high = self._near
         if points.ndim == 2 and low <= points.min() and points.max() <= high:
             return found, None
-        m = points.shape[1]
+        count, m = len(self.data.x), points.shape[1]
+        problem, rows, own, gather = self._share(points, shares)
         with float64():
-            old = np.asarray(found.values)[: len(self.data.x), :m]
-            values, nats = improve(self.setup, self.problem, old, points, self.data)
-        if values is old:
-            if points.ndim == 2:
-                self._near = min(low, points.min()), max(high, points.max())
-            return found, None
+            nats = gather(lambda: at_ends(self.setup, problem, own))[:count]
+            if (nats <= CLOSE).all():
+                # All processes that share data sets must remember the same.
+                if points.ndim == 2 and rows is self.work.rows:
+                    self._near = min(low, points.min()), max(high, points.max())
+                return found, None
+            old = np.asarray(found.values)[slice(count) if rows is None else rows, :m]
+            values, nats = gather(lambda: improve(self.setup, problem, old, own))
+        warn_of_large(nats, values, points)
         one = sigmoid if values.ndim == 2 else np.exp
         with float64():
             return found._replace(
                 values=jax.device_put(values), probs=jax.device_put(one(values))
             ), nats
 
-    def _natural(self, method: str) -> np.ndarray:
+    def _natural(self, method: str, problem: Problem) -> np.ndarray:
         """Return the coefficients (padded batch, classes, p) of ``coeffs`` or ``map``."""
-        problem = self.problem
         if method == "coeffs":
             return np.asarray(mean_coefficients(self.setup, problem))
-        return np.asarray(natural_rows(problem.prior.family, self._modes, problem.origin))
+        modes = self._modes if problem is self.problem else self._own_modes
+        return np.asarray(natural_rows(problem.prior.family, modes, problem.origin))
 
 
 def _trim(array: jax.Array, count: int, m: int, single: bool, mask: np.ndarray | None) -> jax.Array:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array
+from bayescal._core.hosts import alone
 from bayescal._core.optimise import Status
 from bayescal._core.precision import float64
 from bayescal.metrics.inputs import Predictions
@@ -64,8 +65,9 @@ def run_block(task: Task) -> Result:
         start = now
 
     values, status, shared = {}, {}, {}
-    # The user's setting would change the random numbers, and workers do not know it.
-    with jax.threefry_partitionable(True):
+    # The user's setting would change the random numbers, and workers do not know it. Blocks are
+    # dealt to processes: what is done within one is shared no further.
+    with jax.threefry_partitionable(True), alone():
         key = jax.random.wrap_key_data(jnp.asarray(task.key), impl=task.key_impl)
         keys = keys_of(task.cell, key, task.first, task.size)
         block = draw_block(task.cell, keys, task.wanted)

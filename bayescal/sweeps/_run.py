@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import pickle
 from collections import defaultdict
@@ -24,12 +25,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from bayescal._core.hosts import are_shared, gather
 from bayescal.sweeps._block import SIZE, Result, Task, key_data, run_block
 from bayescal.sweeps._cells import Cell, describe, digest_of
 from bayescal.sweeps._methods import Recipe
 from bayescal.sweeps._store import Store
 
 Report = Callable[[str, int, int], None]
+Folder = str | os.PathLike[str]
 #: A configuration by prior, training size and share of class 1.
 Name = tuple[str, int, float]
 #: Its name, itself, and the first data set.
@@ -66,13 +69,39 @@ class Run:
             for first in range(0, num_datasets, SIZE)
         ]
 
-    def finish(self, executor: Executor | None, store: Store | None, report: Report | None) -> None:
+    def finish(
+        self, executor: Executor | None, folder: Folder | None, report: Report | None
+    ) -> None:
         """Compute what the store does not hold; errors are those of :func:`bayescal.sweep`."""
-        todo = []
-        for number, block in enumerate(self._blocks):
+        if not are_shared():
+            self._finish(self._blocks, executor, folder, report)
+            return
+        # Processes of one computation share the work by turns.
+        own = self._blocks[jax.process_index() :: jax.process_count()]
+
+        def share() -> tuple[Any, Any]:
+            self._finish(own, executor, folder, report)
+            return self.values, self.status
+
+        # Of methods and metrics only names: not all that they are made of can be compared.
+        names = list(self.values), list(self._recipes), list(self._metrics)
+        for values, status in gather(share, (names, self._key, self._num_datasets)):
+            for name, method in itertools.product(values, self._recipes):
+                there = status[name][method] >= 0
+                self.values[name][method][there] = values[name][method][there]
+                self.status[name][method][there] = status[name][method][there]
+
+    def _finish(
+        self,
+        blocks: Sequence[_Block],
+        executor: Executor | None,
+        folder: Folder | None,
+        report: Report | None,
+    ) -> None:
+        todo, store = [], None if folder is None else Store(folder)
+        for block in blocks:
             recipes = {name: self._recipes[name] for name in self._recall(block, store)}
-            # Processes of one computation share the work by turns.
-            if recipes and number % jax.process_count() == jax.process_index():
+            if recipes:
                 _, cell, first = block
                 wanted = min(SIZE, self._num_datasets - first)
                 key = self._key, self._key_impl
@@ -81,7 +110,7 @@ class Run:
         _check(executor, [task for _, task in todo])
         if todo and store is not None:
             store.prepare()
-        done, total = len(self._blocks) - len(todo), len(self._blocks)
+        done, total = len(blocks) - len(todo), len(blocks)
         if report:
             report("data sets", done, total)
         waiting: dict[Future[Result], _Block] = {}
@@ -104,8 +133,6 @@ class Run:
                 if _is_lost(error, executor):
                     raise BrokenExecutor(_remedy(error, store)) from error
                 raise
-        if jax.process_count() > 1:
-            self._gather()
 
     def _recall(self, block: _Block, store: Store | None) -> list[str]:
         """Take what the store has of a block; return the methods it lacks."""
@@ -148,21 +175,6 @@ class Run:
             "method": recipe.identity,
             "metrics": describe(list(self._metrics.values())),
         }
-
-    def _gather(self) -> None:
-        """Bring together what the processes of one computation have found."""
-        from jax.experimental.multihost_utils import process_allgather
-
-        for name, values in self.values.items():
-            status = self.status[name]
-            own = [np.column_stack([values[m], status[m]]) for m in self._recipes]
-            # Whole words of single bits, since JAX would narrow float64.
-            every = process_allgather(np.stack(own).view(np.uint32))
-            for found in np.asarray(every).view(np.float64):
-                for method, part in zip(self._recipes, found, strict=True):
-                    there = part[:, -1] >= 0
-                    values[method][there] = part[there, :-1]
-                    status[method][there] = part[there, -1]
 
 
 @contextlib.contextmanager

@@ -23,7 +23,6 @@ from bayescal.sweeps._block import key_data, make_metric
 from bayescal.sweeps._cells import Cell, digest_of
 from bayescal.sweeps._methods import as_recipes
 from bayescal.sweeps._run import Report, Run
-from bayescal.sweeps._store import Store
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -124,8 +123,12 @@ def sweep(
     a block's fits end at different times and are partly prepared on the host, so devices never wait
     for each other, and a data set is computed by the same program on one device as on many. Blocks
     of one type of device and one version of JAX are equal to the last bit. In a computation of
-    several JAX processes (``jax.distributed``) each does its share of the blocks, and all return
-    the whole result.
+    several JAX processes (``jax.distributed``) all must make the same call; each does its share of
+    the blocks, on its own devices or ``executor``, and all return the whole result. An error in one
+    is raised there at once and in the others, as a RuntimeError, when they have done their share.
+    They wait for the slowest as long as JAX's collectives do, half an hour on processors; a
+    ``store`` that all share keeps what was done if that is too short, or if a process dies, which
+    ends the others. Within ``jax.default_device(...)`` a process does all by itself.
 
     A file of ``store`` has a digest of its content: what is cut short or damaged is computed again.
     Two runs may use one store at once. Functions are distinguished by their code and by the values
@@ -178,7 +181,7 @@ def sweep(
     }
     run, device = Run(cells, recipes, chosen, num_datasets, seed), jax.devices()[0]
     with _showing(progress) as report:
-        run.finish(executor, None if store is None else Store(store), report)
+        run.finish(executor, store, report)
     coordinates = {
         "prior": list(named),
         "n_train": sizes,

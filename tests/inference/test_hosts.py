@@ -1,0 +1,207 @@
+"""Two processes of one computation: each does a share, and both have what one process has."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import bayescal as bc
+from bayescal._core.keys import as_key
+from bayescal._core.precision import float64
+from bayescal.inference._engine import select
+
+#: Begins a computation of two processes where it is given an address and a number.
+START = """
+import sys, jax
+if len(sys.argv) > 2:
+    jax.distributed.initialize(sys.argv[2], num_processes=2, process_id=int(sys.argv[3]))
+assert jax.local_device_count() == 4
+import numpy as np, numpyro.distributions as dist, bayescal as bc
+from bayescal._core.precision import float64
+prior = bc.GaussianPrior(mu0=dist.Uniform(-2.5, 0), mu1=dist.Uniform(0, 2.5), sigma=1.0)
+rng = np.random.default_rng(0)
+x = rng.normal(size=(13, 20))
+y = (x > rng.normal(size=x.shape)).astype(int)
+"""
+
+EQUAL = """
+import warnings
+new, own, long = np.linspace(-3, 3, 7), np.sort(rng.normal(size=(13, 9))), np.linspace(-3, 3, 3000)
+each = np.sort(rng.normal(size=(13, 600)) * np.arange(1, 14)[:, None] / 6)
+far = np.array([-1.0, 12.0, 60.0])
+priors = [bc.GaussianPrior(mu0=-1.0, mu1=dist.Normal(m, 1.0), sigma=1.0) for m in rng.random(13)]
+conjugate = bc.NormalInverseGammaPrior(-1, 1, kappa0=1, kappa1=1, alpha=2, beta=2)
+found = {}
+def keep(name, *values):
+    for value in values:
+        found[f"{len(found)} {name}"] = np.asarray(value)
+priors_of = {"montecarlo": prior, "importance": priors, "quadrature": priors}
+cases = ("preds", own), ("coeffs", new), ("map", own), ("predictive", new), ("predictive", None)
+with float64(), warnings.catch_warnings():
+    warnings.simplefilter("ignore", bc.AccuracyWarning)
+    given = priors_of.get(integrator, conjugate)
+    post = bc.posterior(given, (x, y), integrator=integrator, num_samples=1000)
+    assert (post.work.rows is None) == (len(sys.argv) == 2)
+    keep("summary", post.log_evidence, post.ess, post.pareto_k, post.quadrature_error)
+    for method, points in cases:
+        result = post.predict(points, method=method)
+        keep(method, result.probs, result.log_odds)
+    keep("mcse", result.mcse)
+    for points in (long, each):
+        result = post.predict(points)
+        assert result.interpolation_error is not None
+        keep("nodes", result.log_odds, result.interpolation_error)
+    keep("mode", post.mode["mu1"])
+    keep("draws", post.draws(12)["mu1"], post.log_weights(12), post.sample(20, index=3)["mu1"])
+    if integrator == "quadrature":
+        result = post.predict(far)
+        keep("far", result.probs, result.mcse)
+        keep("interval", *post.predict(new).interval())
+    if integrator == "montecarlo":
+        keep("one", bc.posterior_predict(prior, (x[0], y[0]), new, num_samples=1000).probs)
+        keep("two", bc.posterior_predict(prior, (x[:2], y[:2]), new, num_samples=1000).probs)
+    # One process may work by itself, before the other begins.
+    if integrator == "closed_form" and jax.process_index() == 0:
+        with jax.default_device(jax.local_devices()[1]):
+            alone = bc.posterior_predict(prior, (x[3:6], y[3:6]), new, integrator="quadrature")
+            keep("alone", alone.probs, post.predict(new).probs)
+np.savez(sys.argv[1], **found)
+"""
+
+SWEEP = """
+from bayescal.sweeps import _run
+_run.SIZE = 2
+done = []
+def sweep(**options):
+    found = bc.sweep(prior, n_train=8, methods=["preds"], num_datasets=5,
+        n_test=30, progress=lambda name, now, all: done.append((now, all)), **options)
+    return found.value.values, found.status.values
+values, status = sweep()
+# Of three blocks one process has two.
+assert done[-1] == ((3, 3) if len(sys.argv) == 2 else (2 - int(sys.argv[3]),) * 2), done
+again, _ = sweep(store=sys.argv[1] + "store")
+np.testing.assert_array_equal(again, values)
+np.savez(sys.argv[1], values=values, status=status)
+"""
+
+ERRORS = """
+rank = int(sys.argv[3])
+def message(kind, f):
+    try:
+        f()
+    except kind as error:
+        return str(error)
+    raise AssertionError("no error")
+
+# What only one process meets: the other hears of it.
+from bayescal.inference.montecarlo import MonteCarlo
+real = MonteCarlo.realise
+def fail(self, problem, num_samples):
+    if rank == 1:
+        raise ArithmeticError("too hard")
+    return real(self, problem, num_samples)
+MonteCarlo.realise = fail
+kind = ArithmeticError if rank == 1 else RuntimeError
+said = message(kind, lambda: bc.posterior(prior, (x, y), num_samples=77))
+assert said == ("too hard" if rank == 1 else "process 1 of 2 failed: ArithmeticError: too hard")
+MonteCarlo.realise = real
+
+def broken(x, y, points):
+    if rank == 0:
+        raise ArithmeticError("too hard")
+    return points
+options = dict(n_train=8, num_datasets=200, n_test=30, progress=False)
+kind = ArithmeticError if rank == 0 else RuntimeError
+said = message(kind, lambda: bc.sweep(prior, methods={"broken": broken}, **options))
+assert said == ("too hard" if rank == 0 else "process 0 of 2 failed: ArithmeticError: too hard")
+
+# Arguments that differ.
+said = message(ValueError, lambda: bc.posterior(prior, (x + rank, y), num_samples=99))
+assert "same arguments" in said and "jax.default_device" in said, said
+post = bc.posterior(prior, (x, y), num_samples=99)
+assert "same arguments" in message(ValueError, lambda: post.predict(np.array([0.0, rank])))
+said = message(ValueError, lambda: bc.sweep(prior, methods=["platt"], key=rank, **options))
+assert "same arguments" in said, said
+# After all of this they still understand each other.
+assert post.predict([0.0]).probs.shape == (13, 1)
+"""
+
+FLAGS = "--xla_force_host_platform_device_count=4"
+
+
+def run(program: str, tmp_path: Path, processes: int) -> list[Path]:
+    """Run a program in one process or in two; return the files that it wrote."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    flags = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}"
+    environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    paths = [tmp_path / f"{processes}-{rank}.npz" for rank in range(processes)]
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", START + program, str(path)]
+            + ([address, str(rank)] if processes > 1 else []),
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank, path in enumerate(paths)
+    ]
+    try:
+        for process in started:
+            _, said = process.communicate(timeout=120)
+            assert process.returncode == 0, said[-3000:]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+    return paths
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("integrator", ["montecarlo", "importance", "quadrature", "closed_form"])
+def test_posteriors_and_predictions_are_those_of_one_process(
+    integrator: str, tmp_path: Path
+) -> None:
+    program = f'integrator = "{integrator}"\n{EQUAL}'
+    alone = dict(np.load(run(program, tmp_path, 1)[0]))
+    assert len(alone) > 20
+    for rank, path in enumerate(run(program, tmp_path, 2)):
+        found = dict(np.load(path))
+        assert found.keys() == {name for name in alone if rank == 0 or "alone" not in name}
+        for name, value in found.items():
+            # They are compiled for batches of another size: seen are 8e-14 at most.
+            np.testing.assert_allclose(value, alone[name], rtol=1e-12, atol=1e-12, err_msg=name)
+
+
+@pytest.mark.slow
+def test_sweeps_are_those_of_one_process(tmp_path: Path) -> None:
+    alone = dict(np.load(run(SWEEP, tmp_path, 1)[0]))
+    for path in run(SWEEP, tmp_path, 2):
+        np.testing.assert_equal(dict(np.load(path)), alone)
+
+
+@pytest.mark.slow
+def test_errors_reach_all_processes(tmp_path: Path) -> None:
+    run(ERRORS, tmp_path, 2)
+
+
+@pytest.mark.slow
+def test_chains_do_not_depend_on_who_runs_them() -> None:
+    prior = bc.GaussianPrior(mu0=dist.Normal(-1, 1), mu1=1.0, sigma=1.0)
+    x = np.random.default_rng(1).normal(size=(3, 8))
+    post = bc.posterior(prior, (x, x > 0), integrator="nuts", num_samples=40, key=2)
+    rule, rows = post.setup.integrator, np.array([2, 0])
+    with float64():
+        own = select(post.problem._replace(state=None, draws=None), post.setup, rows)
+        whole = np.asarray(post.problem.state)
+        chains = rule.prepare(own._replace(numbers=rows), as_key(2), 40, False)
+    np.testing.assert_allclose(chains, whole[rows], rtol=1e-8)
+    assert np.abs(whole[2] - whole[0]).max() > 0.1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, Self
 
@@ -33,7 +32,7 @@ from bayescal.calibrators._inputs import (
     transform,
     widen,
 )
-from bayescal.calibrators._labels import frames_to_caller, read_rows
+from bayescal.calibrators._labels import Classes, frames_to_caller, read_rows
 from bayescal.calibrators._posterior import map_rows
 
 #: What a calibrator never changes in a row: the order of its classes, the most probable one, or
@@ -64,8 +63,9 @@ class Calibrator(Dispatched, TakesBlocks, ClassifierMixin, BaseEstimator, ABC):
     ----------
     inputs : {"probs", "logits", "scores"}
         What the scores are; it is never guessed from them. Scores are any numbers, of two classes.
-    classes : sequence of k labels, optional
-        Of the columns, in their order; needed where the data may lack one.
+    classes : sequence of k labels or int, optional
+        Of the columns, in their order; k stands for 0, ..., k - 1. Needed where the data may lack
+        one.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class Calibrator(Dispatched, TakesBlocks, ClassifierMixin, BaseEstimator, ABC):
     """
 
     inputs: Inputs = "probs"
-    classes: Sequence[object] | np.ndarray | None = None
+    classes: Classes = None
 
     classes_: np.ndarray = field(init=False)
     status_: str = field(init=False)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from bayescal._core.blocks import slices
 from bayescal._core.checkpoint import Sums
 from bayescal._core.checks import (
     as_numpy,
@@ -43,6 +44,9 @@ __all__ = ["RowBlocks", "survey"]
 OfRows: TypeAlias = Callable[[np.ndarray, np.ndarray, np.ndarray], Sums]
 #: Rows, and numbers at most, of the sample from which fits start.
 _SAMPLE, _NUMBERS = 1 << 18, 1 << 22
+#: Numbers of the rows that are worked on at once, beside the block that holds them: no fewer than
+#: in the sample.
+_AT_WORK = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -58,20 +62,18 @@ class Reader:
     #: Of two, by which weights are multiplied.
     power: int
 
-    def scores(self, block: Block) -> np.ndarray:
-        """Return scores (n, columns) or (n,) in the domain."""
-        rows = block_rows(block, self.names, self.inputs, self.columns, self.classes)
-        return convert(rows, self.inputs, self.domain, self.least)[0]
-
-    def rows(self, block: Block) -> Rows:
-        """Return the rows of positive weight."""
-        scores = self.scores(block)
-        y = find_positions(of_one_kind(label_array(block.y, len(scores))), self.classes)
-        if block.weights is None:
-            return Rows(scores, y, np.ones(len(scores)))
-        weights = check_weights_of(block.weights, len(scores), "sample_weight")
-        rows = Rows(scores, y, np.ldexp(weights, self.power) if self.power else weights)
-        return rows if weights.all() else rows.take(weights > 0)
+    def parts(self, block: Block) -> Iterator[Rows]:
+        """Yield the rows of positive weight, some at a time where there are many numbers."""
+        given = block_rows(block, self.names, self.inputs, self.columns, self.classes)
+        y = find_positions(of_one_kind(label_array(block.y, len(given))), self.classes)
+        weights = np.ones(len(given))
+        if block.weights is not None:
+            weights = check_weights_of(block.weights, len(given), "sample_weight")
+            weights = np.ldexp(weights, self.power) if self.power else weights
+        for part in slices(len(given), max(1, _AT_WORK // self.columns)):
+            scores = convert(given[part], self.inputs, self.domain, self.least)[0]
+            rows = Rows(scores, y[part], weights[part])
+            yield rows if rows.weights.all() else rows.take(rows.weights > 0)
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class RowBlocks:
 
     def total(self, function: OfRows, merge: Callable[[Sums, Sums], Sums] = add) -> Sums:
         """Make a pass: call a function with the rows of each block, and add the results."""
-        return self.blocks.total(partial(_on_rows, self.reader, self.steps, function), merge)
+        return self.blocks.total(partial(_on_rows, self.reader, self.steps, function, merge), merge)
 
     def mapped(self, step: Callable[[Rows], Rows], largest: float) -> RowBlocks:
         """Return the same after a step that changes scores, whose greatest size is then given."""
@@ -151,15 +153,22 @@ def block_rows(
 
 
 def _on_rows(
-    reader: Reader, steps: tuple[Callable[[Rows], Rows], ...], function: OfRows, block: Block
+    reader: Reader,
+    steps: tuple[Callable[[Rows], Rows], ...],
+    function: OfRows,
+    merge: Callable[[Sums, Sums], Sums],
+    block: Block,
 ) -> Sums | None:
-    rows = reader.rows(block)
-    if not len(rows.y):
-        return None
-    with np.errstate(all="ignore"):
-        for step in steps:
-            rows = step(rows)
-        return function(*rows)
+    sums = None
+    for rows in reader.parts(block):
+        if not len(rows.y):
+            continue
+        with np.errstate(all="ignore"):
+            for step in steps:
+                rows = step(rows)
+            found = function(*rows)
+        sums = found if sums is None else merge(sums, found)
+    return sums
 
 
 def survey(
@@ -190,7 +199,7 @@ def survey(
         bool(found["fractions"] == 0 and power <= 0),
         float(found["squares"]) * unit**2,
         *found["ends"].tolist(),
-        sample=reader.rows(drawn),
+        sample=next(reader.parts(drawn)),
     )
 
 
@@ -210,13 +219,12 @@ def _look(inputs: Inputs, domain: Domain, names: list[object] | None, block: Blo
     if not len(rows):
         return None
     columns = rows.shape[1]
-    given = [1 - rows[:, 0], rows[:, 0]] if columns == 1 else list(rows.T)
-    least = None
+    lowest, least = np.empty((2, 0)), None
     if inputs == "probs" and domain in LOGARITHMIC:
-        least = np.full(len(given), FLOOR)
+        lowest = _lowest(np.stack([1 - rows[:, 0], rows[:, 0]], 1) if columns == 1 else rows)
+        least = np.full(lowest.shape[1], FLOOR)
     values = convert(rows, inputs, domain, least)[0]
-    lowest = np.array([own.min() for own in given])
-    some = [own[own > 0] if low <= 0 else own for own, low in zip(given, lowest, strict=True)]
+    low, high = values.min(), values.max()
     labels, place = distinct(y)
     exponent = int(np.frexp(weights.max())[1])
     scaled = np.ldexp(weights, -exponent)
@@ -234,11 +242,21 @@ def _look(inputs: Inputs, domain: Domain, names: list[object] | None, block: Blo
         "mass": np.bincount(place, scaled),
         "squares": scaled @ scaled,
         "fractions": np.asarray(np.count_nonzero(weights != np.floor(weights))),
-        "lowest": lowest,
-        "positive": np.array([own.min(initial=np.inf) for own in some]),
-        "ends": np.array([np.abs(values).max(), values.min(), values.max()], float),
+        "lowest": lowest[0],
+        "positive": lowest[1],
+        "ends": np.array([max(-low, high), low, high], float),
         **{f"{name}/{block.number}": own[kept] for name, own in sample.items()},
     }
+
+
+def _lowest(rows: np.ndarray) -> np.ndarray:
+    """Return the least of each column, and the least positive one: (2, k)."""
+    found = np.stack([rows.min(axis=0)] * 2).astype(float)
+    with_zeros = np.flatnonzero(found[0] <= 0)
+    for part in slices(len(with_zeros), 1 + _AT_WORK // len(rows)):
+        some = rows[:, with_zeros[part]]
+        found[1, with_zeros[part]] = some.min(axis=0, where=some > 0, initial=np.inf)
+    return found
 
 
 def _join(first: Sums, second: Sums) -> Sums:

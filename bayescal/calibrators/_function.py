@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import jax
@@ -75,6 +76,11 @@ class PredictFunction:
         """
         return self._run(scores, lambda state, values: self._owner._map(state, values))
 
+    def with_state(self, function: Callable[[Tree, Any], Any], values: Any) -> Any:
+        """Return what a function makes of the state, where values are, and of these."""
+        with np.errstate(over="ignore", under="ignore") if on_host(values) else nullcontext():
+            return function(self._at(namespace(values), values), values)
+
     def interval(self, scores: Any, level: float = 0.9) -> tuple[Any, Any]:
         """Return ends of central credible intervals, as ``predict_interval`` does.
 
@@ -123,10 +129,7 @@ class PredictFunction:
         else:
             half = float(xp.finfo(given).eps) > 1e-6
             values = xp.astype(scores, xp.float32) if half else scores
-        state, host = self._at(xp, values), on_host(values)
-        with np.errstate(over="ignore", under="ignore") if host else nullcontext():
-            found = function(state, values)
-        return xp.astype(found, given, copy=False)
+        return xp.astype(self.with_state(function, values), given, copy=False)
 
     def _at(self, xp: Any, values: Any) -> Tree:
         """Return the state where the scores are, in their type."""
@@ -166,14 +169,19 @@ def _flatten(f: PredictFunction) -> tuple[tuple[Tree], _Static]:
     return (f._arrays,), _Static(f._owner, f._constants, f.columns)
 
 
-def _unflatten(static: _Static, children: tuple[Tree]) -> PredictFunction:
-    f = object.__new__(PredictFunction)
+def _unflatten(cls: type[PredictFunction], static: _Static, children: tuple[Tree]) -> Any:
+    f = object.__new__(cls)
     f._owner, f.columns = static.owner, static.columns
     (f._arrays,), f._constants, f._copies = children, static.constants, {}
     return f
 
 
-jax.tree_util.register_pytree_node(PredictFunction, _flatten, _unflatten)
+def register(cls: type[PredictFunction]) -> None:
+    """Make a class of functions one of JAX's pytrees."""
+    jax.tree_util.register_pytree_node(cls, _flatten, partial(_unflatten, cls))
+
+
+register(PredictFunction)
 
 
 def _options(value: Any) -> Hashable:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from bayescal._core.arrays import on_host
 from bayescal._core.blocks import slices
 from bayescal._core.checkpoint import Sums
 from bayescal._core.checks import (
@@ -31,12 +32,14 @@ from bayescal.calibrators._inputs import (
 from bayescal.calibrators._labels import (
     Classes,
     check_classes,
+    class_array,
     distinct,
     find_positions,
     label_array,
     of_one_kind,
 )
 from bayescal.calibrators._member import Rows
+from bayescal.calibrators._top_rows import check_distinct, pack, unpack
 
 __all__ = ["RowBlocks", "survey"]
 
@@ -146,7 +149,11 @@ def block_rows(
     classes: np.ndarray,
 ) -> np.ndarray:
     """Return scores (n, columns) of a block as users give them, in the order of the classes."""
-    rows = _numbers(block, inputs)
+    if inputs == "top_logits":
+        # The sample is packed already.
+        rows = block.scores if on_host(block.scores) else pack(block.scores, len(classes))
+    else:
+        rows = _numbers(block, inputs)
     if rows.shape[1] != columns:
         raise ValueError(f"scores must have {columns} columns, got {rows.shape[1]}")
     return in_order(rows, column_names(block.scores) or names, classes, "scores")
@@ -175,9 +182,10 @@ def survey(
     blocks: Blocks, inputs: Inputs, domain: Domain, classes: Classes, binary: bool
 ) -> RowBlocks:
     """Make the first pass, which checks the rows, and finds what all fits need to know."""
-    found = blocks.total(partial(_look, inputs, domain, blocks.names), _join)
+    top = 0 if inputs != "top_logits" or classes is None else len(class_array(classes))
+    found = blocks.total(partial(_look, inputs, domain, blocks.names, top), _join)
     columns, names = int(found["columns"]), found["names"].tolist()
-    k = 2 if binary else max(2, columns)
+    k = top or (2 if binary else max(2, columns))
     labels = check_classes(found["labels"], classes, k)
     mass = np.bincount(find_positions(found["labels"], labels), found["mass"], k)
     least = None
@@ -203,9 +211,16 @@ def survey(
     )
 
 
-def _look(inputs: Inputs, domain: Domain, names: list[object] | None, block: Block) -> Sums | None:
-    """Check the rows of a block, and return what a first pass is for."""
-    rows = _numbers(block, inputs)
+def _look(
+    inputs: Inputs, domain: Domain, names: list[object] | None, top: int, block: Block
+) -> Sums | None:
+    """Check the rows of a block, and return what a first pass is for.
+
+    Where logits are truncated, ``top`` is the number of classes.
+    """
+    rows = pack(block.scores, top) if top else _numbers(block, inputs)
+    if top:
+        check_distinct(rows, top)
     names = column_names(block.scores) or names or []
     if len(names) == 1 and not isinstance(names[0], str):
         names = []
@@ -224,7 +239,8 @@ def _look(inputs: Inputs, domain: Domain, names: list[object] | None, block: Blo
         lowest = _lowest(np.stack([1 - rows[:, 0], rows[:, 0]], 1) if columns == 1 else rows)
         least = np.full(lowest.shape[1], FLOOR)
     values = convert(rows, inputs, domain, least)[0]
-    low, high = values.min(), values.max()
+    sizes = unpack(values, top).x if top else values
+    low, high = sizes.min(), sizes.max()
     labels, place = distinct(y)
     exponent = int(np.frexp(weights.max())[1])
     scaled = np.ldexp(weights, -exponent)

@@ -24,7 +24,7 @@ from bayescal._core.checks import (
 from bayescal._core.folds import content_folds, feature_keys, score_keys
 from bayescal.calibrators._combination import Combination, State, keep_features
 from bayescal.calibrators._dispatch import dispatched
-from bayescal.calibrators._inputs import INPUTS, Inputs, convert, widen
+from bayescal.calibrators._inputs import Inputs, check_inputs, convert, widen
 from bayescal.calibrators._labels import read_labels
 from bayescal.calibrators._report import (
     Report,
@@ -132,7 +132,7 @@ class Auto(ClassifierMixin, Combination):
         -------
         self
         """
-        check_choice(self.inputs, "inputs", INPUTS)
+        check_inputs(self.inputs)
         check_choice(self.mode, "mode", ("stack", "single"))
         check_choice(self.inference, "inference", ("map", "laplace"))
         check_random_state(self.random_state)

@@ -15,12 +15,14 @@ from bayescal._core.arrays import on_host
 from bayescal._core.blocks import slices
 from bayescal._core.checkpoint import Sums
 from bayescal._core.checks import check_choice
-from bayescal._core.numerics import scaled_softmax
+from bayescal._core.numerics import scaled_softmax, unit_of
 from bayescal._core.optimise import IntervalMinimum, Status, newton_on_interval
 from bayescal.calibrators._base import Keeps, State
 from bayescal.calibrators._binwise import best_inverse_temperature
-from bayescal.calibrators._parametric import ParametricCalibrator
 from bayescal.calibrators._rows import RowBlocks
+from bayescal.calibrators._top_fits import TopRows, fit_top_inverse
+from bayescal.calibrators._top_logits import TopLogitsCalibrator
+from bayescal.calibrators._top_rows import top_probabilities, unpack
 from bayescal.regression.numpyro_models import Flat, Model, as_model
 from bayescal.regression.posterior import sample_whitened
 from bayescal.regression.tempered import Draws, one_chain
@@ -49,7 +51,7 @@ differences = partial(numerics.differences, lowest=-1e100)
 
 
 @dataclass(eq=False, repr=False)
-class Temperature(ParametricCalibrator):
+class Temperature(TopLogitsCalibrator):
     r"""Temperature scaling: logits divided by one temperature, which is never negative.
 
     .. math:: \hat p = \operatorname{softmax}(z / T)
@@ -112,6 +114,10 @@ class Temperature(ParametricCalibrator):
                 f"inference must be 'map' for objective={self.objective!r}, which has no "
                 f"likelihood, got {self.inference!r}"
             )
+        if self.objective != "log_loss" and self._truncated:
+            raise ValueError(
+                f"objective must be 'log_loss' for inputs='top_logits', got {self.objective!r}"
+            )
 
     @property
     def _fits_blocks(self) -> bool:
@@ -124,7 +130,15 @@ class Temperature(ParametricCalibrator):
         return self._named(inverse, value, Status.CONVERGED)
 
     def _fit_blocks(self, rows: RowBlocks, seed: int) -> State:
+        if self._truncated:
+            return self._fit_top(rows, rows.k)
         return self._found(fit_inverse_of_blocks(rows), rows.weight)
+
+    def _fit_top(self, rows: TopRows, k: int) -> State:
+        return {**self._found(fit_top_inverse(rows, k), rows.weight), "k": np.asarray(k)}
+
+    def _apply_top(self, state: State, rows: Any, k: int) -> Any:
+        return top_probabilities(unpack(rows, k), state["theta"][0])
 
     def _found(self, found: IntervalMinimum, total: float) -> State:
         state = self._named(found.x, found.value / total, found.status)
@@ -302,15 +316,8 @@ def _scale_terms(s: float, below: jax.Array, own: jax.Array, weights: jax.Array)
 
 
 def power_unit(logits: Any, mild: float) -> float:
-    """Return a power of two by which to divide logits that are all huge or tiny, or 1."""
+    """Return by what to divide logits that are all huge or tiny, or 1."""
     return unit_of(float(max(logits.max(initial=0), -logits.min(initial=0))), mild)
-
-
-def unit_of(largest: float, mild: float) -> float:
-    """Return the same, of the greatest size of a logit."""
-    if 1 / mild < largest < mild or largest == 0:
-        return 1.0
-    return float(2.0 ** np.round(np.log2(largest)))
 
 
 def sample_inverse(

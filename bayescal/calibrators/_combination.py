@@ -104,6 +104,8 @@ class Several(ClassifierMixin, Combination):
         for part in parts:
             if isinstance(part, type) or not hasattr(part, "inputs") or not hasattr(part, "fit"):
                 raise TypeError(f"calibrators must be calibrators, as Temperature(), got {part!r}")
+            if part.inputs == "top_logits":
+                raise ValueError(f"calibrators must take whole rows to be combined, got {part!r}")
         return list(parts)
 
     def _clone(self, part: Any) -> Any:

@@ -123,13 +123,8 @@ class PredictFunction:
         if shape[1:] != (self.columns,) and not (len(shape) == 1 and self.columns == 1):
             wanted = "(m,) or (m, 1)" if self.columns == 1 else f"(m, {self.columns})"
             raise ValueError(f"scores must have shape {wanted} as at the fit, got {shape}")
-        given = scores.dtype
-        if on_host(scores):
-            values = scores.astype(np.float64, copy=False)
-        else:
-            half = float(xp.finfo(given).eps) > 1e-6
-            values = xp.astype(scores, xp.float32) if half else scores
-        return xp.astype(self.with_state(function, values), given, copy=False)
+        found = self.with_state(function, at_least_single(scores))
+        return xp.astype(found, scores.dtype, copy=False)
 
     def _at(self, xp: Any, values: Any) -> Tree:
         """Return the state where the scores are, in their type."""
@@ -149,6 +144,15 @@ class PredictFunction:
 
     def __repr__(self) -> str:
         return f"PredictFunction({type(self._owner).__name__})"
+
+
+def at_least_single(scores: Any) -> Any:
+    """Return scores in the type in which they are calculated: NumPy's in float64."""
+    if on_host(scores):
+        return scores.astype(np.float64, copy=False)
+    xp = namespace(scores)
+    half = float(xp.finfo(scores.dtype).eps) > 1e-6
+    return xp.astype(scores, xp.float32) if half else scores
 
 
 class _Static:

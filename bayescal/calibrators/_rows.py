@@ -289,9 +289,10 @@ def _join(first: Sums, second: Sums) -> Sums:
     scales = [np.ldexp(1.0, int(own["exponent"]) - exponent) for own in pair]
     masses = [own["mass"] * scale for own, scale in zip(pair, scales, strict=True)]
     low, high = np.minimum(first["ends"], second["ends"]), np.maximum(first["ends"], second["ends"])
+    sample = {name: own for name, own in {**first, **second}.items() if "/" in name}
     return {
         **first,
-        **second,
+        **_thinned(sample, int(first["columns"])),
         **{name: first[name] + second[name] for name in ("n", "fractions")},
         "labels": labels,
         "exponent": np.asarray(exponent),
@@ -301,6 +302,17 @@ def _join(first: Sums, second: Sums) -> Sums:
         "positive": np.minimum(first["positive"], second["positive"]),
         "ends": np.array([high[0], low[1], high[2]]),
     }
+
+
+def _thinned(sample: Sums, columns: int) -> Sums:
+    """Return a sample without rows that are not wanted of it, where these are many."""
+    numbers = [name.partition("/")[2] for name in sample if name.startswith("draws/")]
+    draws, count = [sample[f"draws/{number}"] for number in numbers], _rows_of_sample(columns)
+    if sum(map(len, draws)) <= 2 * count:
+        return sample
+    most = np.partition(np.concatenate(draws), count)[count]
+    kept = {number: own <= most for number, own in zip(numbers, draws, strict=True)}
+    return {name: own[kept[name.partition("/")[2]]] for name, own in sample.items()}
 
 
 def _sample(found: Sums, columns: int) -> list[np.ndarray]:

@@ -12,14 +12,14 @@ from bayescal._core.arrays import ArrayLike, namespace
 from bayescal._core.checks import as_numpy, check_choice
 from bayescal._core.stream import Block, Blocks
 from bayescal.calibrators._base import State
-from bayescal.calibrators._function import PredictFunction, register
+from bayescal.calibrators._function import PredictFunction, at_least_single, register
 from bayescal.calibrators._inputs import INPUTS, Domain
 from bayescal.calibrators._labels import class_array
 from bayescal.calibrators._member import Rows
 from bayescal.calibrators._parametric import ParametricCalibrator
 from bayescal.calibrators._rows import RowBlocks
 from bayescal.calibrators._top_fits import InMemory, TopRows
-from bayescal.calibrators._top_rows import TopProbs, check_distinct, pack, pack_anywhere
+from bayescal.calibrators._top_rows import TopProbs, check_distinct, pack, pack_anywhere, parts_of
 
 __all__ = ["TopLogitsCalibrator"]
 
@@ -38,9 +38,11 @@ class TopPredictFunction(PredictFunction):
         -------
         TopProbs
         """
-        rows = pack_anywhere(scores, self.columns)
+        indices, logits, rest = parts_of(scores)
+        rows = pack_anywhere(indices, at_least_single(logits), rest, self.columns)
         found = self.with_state(self._owner._map, rows)
-        return _apart(scores[0], namespace(scores[1]).astype(found, scores[1].dtype), self.columns)
+        found = namespace(logits).astype(found, logits.dtype, copy=False)
+        return _apart(indices, found, self.columns)
 
 
 register(TopPredictFunction)

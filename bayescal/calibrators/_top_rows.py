@@ -25,6 +25,7 @@ __all__ = [
     "offsets",
     "pack",
     "pack_anywhere",
+    "parts_of",
     "places",
     "top_probabilities",
     "unpack",
@@ -96,7 +97,7 @@ def pack(scores: Any, k: int) -> np.ndarray:
     """Return what a user gives, checked, as rows (n, 2 m + 1), or (n, 2 k) where m = k."""
     indices, logits, rest = (
         as_numpy(own, name)
-        for own, name in zip(_parts(scores), ("indices", "logits", "rest"), strict=True)
+        for own, name in zip(parts_of(scores), ("indices", "logits", "rest"), strict=True)
     )
     if logits.ndim != 2 or not logits.size:
         raise ValueError(f"logits must have shape (n, m), and rows, got {logits.shape}")
@@ -143,7 +144,8 @@ def pack(scores: Any, k: int) -> np.ndarray:
     return np.concatenate([wide, each[:, None], indices], axis=1, dtype=float)
 
 
-def _parts(scores: Any) -> tuple[Any, Any, Any]:
+def parts_of(scores: Any) -> tuple[Any, Any, Any]:
+    """Return indices, logits and what is given of the others, or raise."""
     if not isinstance(scores, tuple) or len(scores) != 3:
         size = f" of {len(scores)}" if isinstance(scores, tuple) else ""
         raise TypeError(f"scores must be {_WANTED}, got {type(scores).__name__}{size}")
@@ -162,12 +164,12 @@ def check_distinct(rows: np.ndarray, k: int) -> None:
         )
 
 
-def pack_anywhere(scores: Any, k: int) -> Any:
+def pack_anywhere(indices: Any, logits: Any, rest: Any, k: int) -> Any:
     """Return the same of arrays of any library, where they are; nothing but shapes is checked."""
-    indices, logits, rest = _parts(scores)
     xp = namespace(logits)
     if logits.ndim != 2 or tuple(indices.shape) != tuple(logits.shape) or rest.ndim != 1:
-        raise ValueError(f"scores must be {_WANTED}, got others")
+        shapes = ", ".join(str(tuple(own.shape)) for own in (indices, logits, rest))
+        raise ValueError(f"scores must be {_WANTED}, got shapes {shapes}")
     parts = [bounded(logits)]
     if logits.shape[1] < k:
         each = bounded(xp.astype(rest, parts[0].dtype)) - math.log(k - logits.shape[1])

@@ -88,7 +88,8 @@ def check_classes(found: np.ndarray, classes: Classes, columns: int) -> np.ndarr
     else:
         strange = found[~np.isin(found, given)]
     if len(strange):
-        said = str(given.tolist()) if columns <= _SAID else f"{given[0]!r}, ..., {given[-1]!r}"
+        named = given.tolist()
+        said = str(named) if columns <= _SAID else f"{named[0]!r}, ..., {named[-1]!r}"
         raise ValueError(f"y must hold only the classes {said}, got {strange[0]!r}")
     return given
 

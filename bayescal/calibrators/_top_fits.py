@@ -12,7 +12,7 @@ from bayescal._core.blocks import slices
 from bayescal._core.checkpoint import Sums
 from bayescal._core.newton_cg import Curvature, Point, newton_cg
 from bayescal._core.numerics import softmax, unit_of
-from bayescal._core.optimise import IntervalMinimum, Minimum, newton_on_interval
+from bayescal._core.optimise import IntervalMinimum, Minimum, Status, newton_on_interval
 from bayescal._core.stream import add
 from bayescal.calibrators._member import Rows
 from bayescal.calibrators._top_rows import Top, offsets, places, top_probabilities, unpack
@@ -84,6 +84,10 @@ def fit_top_inverse(rows: TopRows, k: int) -> IntervalMinimum:
     begin = 1.0 if unit == 1 else 0.0
     near = newton_on_interval(partial(loss, of=sample), begin, scale=sample.weight)
     found = newton_on_interval(partial(loss, of=rows), near.x, scale=rows.weight)
+    if found.status == Status.CONVERGED and found.curvature > 0:
+        # The step that gains nothing, but some digits.
+        step = min(found.slope / found.curvature, found.x)
+        found = found._replace(x=found.x - step, value=found.value - found.slope * step / 2)
     return found._replace(x=found.x / unit)
 
 

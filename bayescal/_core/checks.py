@@ -87,6 +87,8 @@ def precision(dtype: np.dtype) -> float:
 
 def check_finite(array: np.ndarray, name: str) -> None:
     """Raise if ``array`` holds NaN or an infinity."""
+    if not array.size or (np.isfinite(array.min()) and np.isfinite(array.max())):
+        return  # and nothing of its size was held
     bad = ~np.isfinite(array)
     if bad.any():
         what = "NaN" if np.isnan(array[bad]).any() else "infinity"
@@ -346,9 +348,11 @@ def in_order(
     it is an error if some of the names are classes and others not, if classes are lacking, or if a
     column alone has the name of the first class. ``what`` they hold is said then.
     """
+    if names is None:
+        return rows
     place = {str(label): position for position, label in enumerate(np.asarray(classes).tolist())}
-    found = [place.get(str(name), -1) for name in names or ()]
-    if names is None or max(found, default=-1) < 0:
+    found = [place.get(str(name), -1) for name in names]
+    if max(found, default=-1) < 0:
         return rows
     alone = len(found) == 1
     if alone and (found == [1] or not isinstance(names[0], str)):

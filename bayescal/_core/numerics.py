@@ -71,6 +71,13 @@ def log_odds(logits: Any) -> Any:
     return xp.clip(difference, -most, most)
 
 
+def unit_of(largest: float, mild: float) -> float:
+    """Return the power of two by which to divide numbers of this size, or 1 if it is mild."""
+    if 1 / mild < largest < mild or largest == 0:
+        return 1.0
+    return float(2.0 ** np.round(np.log2(largest)))
+
+
 def differences(logits: Any, lowest: float | None = None) -> Any:
     """Return logits (..., k) of any size less the greatest of their row.
 

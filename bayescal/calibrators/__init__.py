@@ -6,6 +6,7 @@ from bayescal.calibrators._files import load as load
 from bayescal.calibrators._files import save as save
 from bayescal.calibrators._function import PredictFunction as PredictFunction
 from bayescal.calibrators._report import Report as Report
+from bayescal.calibrators._top_rows import TopProbs as TopProbs
 from bayescal.calibrators.auto import Auto as Auto
 from bayescal.calibrators.average import Average as Average
 from bayescal.calibrators.averaged_beta import AveragedBeta as AveragedBeta

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, Self
 
@@ -16,7 +15,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayescal._core.arrays import ArrayLike, accelerated, namespace, on_host
-from bayescal._core.checks import as_numpy, check_choice, column_names, in_order
+from bayescal._core.checks import as_numpy, column_names, in_order
 from bayescal._core.keys import seed_of
 from bayescal._core.optimise import Status
 from bayescal._core.precision import float64
@@ -25,15 +24,15 @@ from bayescal.calibrators._dispatch import Dispatched, to_host
 from bayescal.calibrators._function import PredictFunction, Tree, needed
 from bayescal.calibrators._in_blocks import State, TakesBlocks
 from bayescal.calibrators._inputs import (
-    INPUTS,
     Domain,
     Inputs,
+    check_inputs,
     convert,
     plausible,
     transform,
     widen,
 )
-from bayescal.calibrators._labels import frames_to_caller, read_rows
+from bayescal.calibrators._labels import Classes, frames_to_caller, read_rows
 from bayescal.calibrators._posterior import map_rows
 
 #: What a calibrator never changes in a row: the order of its classes, the most probable one, or
@@ -64,8 +63,9 @@ class Calibrator(Dispatched, TakesBlocks, ClassifierMixin, BaseEstimator, ABC):
     ----------
     inputs : {"probs", "logits", "scores"}
         What the scores are; it is never guessed from them. Scores are any numbers, of two classes.
-    classes : sequence of k labels, optional
-        Of the columns, in their order; needed where the data may lack one.
+    classes : sequence of k labels or int, optional
+        Of the columns, in their order; k stands for 0, ..., k - 1. Needed where the data may lack
+        one.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class Calibrator(Dispatched, TakesBlocks, ClassifierMixin, BaseEstimator, ABC):
     """
 
     inputs: Inputs = "probs"
-    classes: Sequence[object] | np.ndarray | None = None
+    classes: Classes = None
 
     classes_: np.ndarray = field(init=False)
     status_: str = field(init=False)
@@ -129,6 +129,10 @@ class Calibrator(Dispatched, TakesBlocks, ClassifierMixin, BaseEstimator, ABC):
             NumPy's in float64.
         """
 
+    def _check_inputs(self) -> None:
+        """Raise where scores cannot be what they are said to be."""
+        check_inputs(self.inputs)
+
     def _check_options(self) -> None:
         """Raise where an option is not allowed."""
 
@@ -172,7 +176,7 @@ class Calibrator(Dispatched, TakesBlocks, ClassifierMixin, BaseEstimator, ABC):
         ConvergenceWarning
             If the fit has no finite optimum or did not reach it; ``status_`` says which.
         """
-        check_choice(self.inputs, "inputs", INPUTS)
+        self._check_inputs()
         self._check_options()
         blocks = as_blocks(scores, y, sample_weight)
         if isinstance(scores, np.memmap) and not self._fits_blocks:
@@ -227,14 +231,17 @@ class Calibrator(Dispatched, TakesBlocks, ClassifierMixin, BaseEstimator, ABC):
         self, rows: Any, names: list[object] | None, y: Any, sample_weight: Any
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
         """Return scores in the domain, labels, weights and least probabilities; keep classes."""
-        columns = 2 if self.binary else max(2, rows.shape[1])
         self.classes_, rows, labels, weights = read_rows(
-            rows, y, sample_weight, self.classes, columns
+            rows, y, sample_weight, self.classes, self._class_count(rows)
         )
         if on_host(rows):
             rows = in_order(rows, names, self.classes_, "scores")
         values, least = convert(rows, self.inputs, self.domain)
         return values, labels, weights, least
+
+    def _class_count(self, rows: Any) -> int:
+        """Return how many classes rows (n, 1) or (n, k) are scores of."""
+        return 2 if self.binary else max(2, rows.shape[1])
 
     def _learn(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         return self._fit(scores, y, weights, seed)
@@ -288,7 +295,11 @@ class Calibrator(Dispatched, TakesBlocks, ClassifierMixin, BaseEstimator, ABC):
         See :class:`PredictFunction`.
         """
         check_is_fitted(self)
-        return PredictFunction(*self._as_parts(), vars(self)["n_features_in_"])
+        return self._function_kind(*self._as_parts(), vars(self)["n_features_in_"])
+
+    @property
+    def _function_kind(self) -> type[PredictFunction]:
+        return PredictFunction
 
     def _as_parts(self) -> tuple[Any, Tree]:
         """Return the calibrator without what it learned, and what it learned."""

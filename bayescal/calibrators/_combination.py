@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from bayescal._core.arrays import ArrayLike
 from bayescal.calibrators._dispatch import Dispatched
 from bayescal.calibrators._function import PredictFunction
+from bayescal.calibrators._labels import Classes
 
 #: Those of calibrators, by their place.
 State = dict[str, Any]
@@ -82,7 +83,7 @@ class Several(ClassifierMixin, Combination):
     """A list of calibrators with the same task."""
 
     calibrators: Sequence[Any]
-    classes: Sequence[object] | np.ndarray | None = field(default=None, kw_only=True)
+    classes: Classes = field(default=None, kw_only=True)
 
     classes_: np.ndarray = field(init=False)
 
@@ -103,6 +104,8 @@ class Several(ClassifierMixin, Combination):
         for part in parts:
             if isinstance(part, type) or not hasattr(part, "inputs") or not hasattr(part, "fit"):
                 raise TypeError(f"calibrators must be calibrators, as Temperature(), got {part!r}")
+            if part.inputs == "top_logits":
+                raise ValueError(f"calibrators must take whole rows to be combined, got {part!r}")
         return list(parts)
 
     def _clone(self, part: Any) -> Any:

@@ -58,7 +58,8 @@ def export(
     TypeError
         If the calibrator has no ``as_function``.
     ValueError
-        For another ending, and for calibrators that the format cannot express.
+        For another ending, and for calibrators that the format cannot express, or of truncated
+        logits.
 
     Notes
     -----
@@ -85,6 +86,11 @@ def export(
         raise ValueError(f"path must end in {', '.join(_FORMATS)}, got {os.fspath(path)!r}")
     if not hasattr(calibrator, "as_function"):
         raise TypeError(f"calibrator must be a fitted calibrator, got {name}")
+    if getattr(calibrator, "inputs", None) == "top_logits":
+        raise ValueError(
+            "calibrator must take one array of scores to be exported, got inputs='top_logits'; "
+            "use as_function"
+        )
     f = calibrator.as_function()
     try:
         program = _FORMATS[ending](f, calibrator, dtype)

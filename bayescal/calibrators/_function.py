@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import jax
@@ -75,6 +76,11 @@ class PredictFunction:
         """
         return self._run(scores, lambda state, values: self._owner._map(state, values))
 
+    def with_state(self, function: Callable[[Tree, Any], Any], values: Any) -> Any:
+        """Return what a function makes of the state, where values are, and of these."""
+        with np.errstate(over="ignore", under="ignore") if on_host(values) else nullcontext():
+            return function(self._at(namespace(values), values), values)
+
     def interval(self, scores: Any, level: float = 0.9) -> tuple[Any, Any]:
         """Return ends of central credible intervals, as ``predict_interval`` does.
 
@@ -117,16 +123,8 @@ class PredictFunction:
         if shape[1:] != (self.columns,) and not (len(shape) == 1 and self.columns == 1):
             wanted = "(m,) or (m, 1)" if self.columns == 1 else f"(m, {self.columns})"
             raise ValueError(f"scores must have shape {wanted} as at the fit, got {shape}")
-        given = scores.dtype
-        if on_host(scores):
-            values = scores.astype(np.float64, copy=False)
-        else:
-            half = float(xp.finfo(given).eps) > 1e-6
-            values = xp.astype(scores, xp.float32) if half else scores
-        state, host = self._at(xp, values), on_host(values)
-        with np.errstate(over="ignore", under="ignore") if host else nullcontext():
-            found = function(state, values)
-        return xp.astype(found, given, copy=False)
+        found = self.with_state(function, at_least_single(scores))
+        return xp.astype(found, scores.dtype, copy=False)
 
     def _at(self, xp: Any, values: Any) -> Tree:
         """Return the state where the scores are, in their type."""
@@ -148,6 +146,15 @@ class PredictFunction:
         return f"PredictFunction({type(self._owner).__name__})"
 
 
+def at_least_single(scores: Any) -> Any:
+    """Return scores in the type in which they are calculated: NumPy's in float64."""
+    if on_host(scores):
+        return scores.astype(np.float64, copy=False)
+    xp = namespace(scores)
+    half = float(xp.finfo(scores.dtype).eps) > 1e-6
+    return xp.astype(scores, xp.float32) if half else scores
+
+
 class _Static:
     """What is constant in compiled programs: options, and numbers that say how to compute."""
 
@@ -166,14 +173,19 @@ def _flatten(f: PredictFunction) -> tuple[tuple[Tree], _Static]:
     return (f._arrays,), _Static(f._owner, f._constants, f.columns)
 
 
-def _unflatten(static: _Static, children: tuple[Tree]) -> PredictFunction:
-    f = object.__new__(PredictFunction)
+def _unflatten(cls: type[PredictFunction], static: _Static, children: tuple[Tree]) -> Any:
+    f = object.__new__(cls)
     f._owner, f.columns = static.owner, static.columns
     (f._arrays,), f._constants, f._copies = children, static.constants, {}
     return f
 
 
-jax.tree_util.register_pytree_node(PredictFunction, _flatten, _unflatten)
+def register(cls: type[PredictFunction]) -> None:
+    """Make a class of functions one of JAX's pytrees."""
+    jax.tree_util.register_pytree_node(cls, _flatten, partial(_unflatten, cls))
+
+
+register(PredictFunction)
 
 
 def _options(value: Any) -> Hashable:

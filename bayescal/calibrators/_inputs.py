@@ -10,6 +10,7 @@ from bayescal._core.arrays import namespace, on_host, wide
 from bayescal._core.checks import (
     SUM_TOLERANCE,
     as_numpy,
+    check_choice,
     check_finite,
     check_row_sums,
     check_unmasked,
@@ -17,14 +18,22 @@ from bayescal._core.checks import (
 )
 from bayescal._core.numerics import log_odds, log_softmax, sigmoid, softmax
 
-Inputs = Literal["probs", "logits", "scores"]
+Inputs = Literal["probs", "logits", "scores", "top_logits"]
 INPUTS = ("probs", "logits", "scores")
 #: What a calibrator works on. Of two classes, arrays (n,): P(class 1); log odds; log odds or any
 #: other real numbers whose size counts; any numbers of which only the order counts. Of two and
 #: more, arrays (n, k): probabilities; their logarithms; logits as they are, of probabilities their
 #: logarithms.
+#: Rows of truncated logits are packed (``_top_rows``).
 Domain = Literal[
-    "probability", "log_odds", "real", "order", "probabilities", "log_probabilities", "logits"
+    "probability",
+    "log_odds",
+    "real",
+    "order",
+    "probabilities",
+    "log_probabilities",
+    "logits",
+    "top_logits",
 ]
 _COLUMN = ("probability", "log_odds", "real", "order")
 LOGARITHMIC = ("log_odds", "real", "log_probabilities", "logits")
@@ -32,6 +41,16 @@ LOGARITHMIC = ("log_odds", "real", "log_probabilities", "logits")
 FLOOR = float(np.finfo(np.float32).tiny)
 #: And one of zero never as more than this.
 _MOST_OF_ZERO = 0.01
+
+
+def check_inputs(inputs: str) -> None:
+    """Raise unless scores may be so, for calibrators of whole rows."""
+    if inputs == "top_logits":
+        raise ValueError(
+            "inputs must be one of 'probs', 'logits', 'scores' for this calibrator, got "
+            "'top_logits', which Temperature and Vector take"
+        )
+    check_choice(inputs, "inputs", INPUTS)
 
 
 def widen(scores: Any, inputs: Inputs) -> Any:
@@ -99,6 +118,8 @@ def transform(scores: Any, inputs: Inputs, domain: Domain, least: Any) -> Any:
 
     Nothing is checked. NumPy's come back in float64, but for logits.
     """
+    if inputs == "top_logits":
+        return scores
     xp = namespace(scores)
     columns = scores.shape[1] if scores.ndim == 2 else 1
     if domain in _COLUMN:

@@ -15,9 +15,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_unmasked, check_weights
 
-#: Labels in their order, or None for those that are there.
-Classes: TypeAlias = Sequence[object] | np.ndarray | None
+#: Labels in their order, k for 0, ..., k - 1, or None for those that are there.
+Classes: TypeAlias = Sequence[object] | np.ndarray | int | None
 _NUMBERS = {2: "two"}
+#: So many classes are named in a message.
+_SAID = 100
+#: So many more numbers than twice the labels may lie between their least and greatest, that they
+#: are counted rather than sorted.
+_SPAN = 1 << 16
 
 
 def read_rows(
@@ -70,17 +75,37 @@ def check_classes(found: np.ndarray, classes: Classes, columns: int) -> np.ndarr
         if len(found) != columns:
             raise ValueError(_wrong_number(found, columns))
         return found
-    given = np.asarray(classes)
-    if given.shape != (columns,) or len(np.unique(given)) < columns:
+    given = class_array(classes)
+    count = _is_count(given)
+    if given.shape != (columns,) or not (count or len(np.unique(given)) == columns):
         binary = "; for more, take Auto, a map of several classes or OneVsRest of this one"
         raise ValueError(
             f"classes must be {_NUMBERS.get(columns, columns)} different labels, got {classes!r}"
             f"{binary if columns == 2 < given.size else ''}"
         )
-    strange = found[~np.isin(found, given)]
+    if count and found.dtype.kind in "biu":
+        strange = found[(found < 0) | (found >= columns)]
+    else:
+        strange = found[~np.isin(found, given)]
     if len(strange):
-        raise ValueError(f"y must hold only the classes {given.tolist()}, got {strange[0]!r}")
+        named = given.tolist()
+        said = str(named) if columns <= _SAID else f"{named[0]!r}, ..., {named[-1]!r}"
+        raise ValueError(f"y must hold only the classes {said}, got {strange[0]!r}")
     return given
+
+
+def class_array(classes: Sequence[object] | np.ndarray | int) -> np.ndarray:
+    """Return given classes (k,) as an array."""
+    if isinstance(classes, (int, np.integer)) and not isinstance(classes, bool):
+        classes = range(int(classes))
+    if isinstance(classes, range):
+        return np.arange(classes.start, classes.stop, classes.step)
+    return np.asarray(classes)
+
+
+def _is_count(classes: np.ndarray) -> bool:
+    """Return whether the classes are 0, ..., k - 1."""
+    return classes.dtype.kind in "iu" and np.array_equal(classes, np.arange(classes.size))
 
 
 def find_positions(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
@@ -89,7 +114,7 @@ def find_positions(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
         # Without a search, which takes longer than a fit.
         if len(classes) == 2:
             return (y != classes[0]).astype(int)
-        if (classes == np.arange(len(classes))).all():
+        if _is_count(classes):
             return y.astype(int)
     order = np.argsort(classes, kind="stable")
     return order[np.searchsorted(classes[order], y)]
@@ -152,6 +177,12 @@ def distinct(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         above = y != low
         if low != high and (y[above] == high).all():
             return np.array([low, high]), above.astype(int)
+        if int(high) - int(low) <= _SPAN + 2 * len(y):
+            place = (y - low if y.dtype.itemsize == 8 else y.astype(int) - int(low)).astype(int)
+            there = np.bincount(place) > 0
+            seen = np.flatnonzero(there)
+            return seen.astype(y.dtype) + low, (np.cumsum(there) - 1)[place]
+        return np.unique(y, return_inverse=True)
     if y.dtype.kind == "f":
         assert_all_finite(y, input_name="y")
     y = of_one_kind(y)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bayescal._core.arrays import device, matmul, namespace, on_host
+from bayescal._core.arrays import device, matmul, namespace, on_host, wide
 from bayescal._core.checkpoint import Sums
 from bayescal._core.numerics import scaled_softmax, softmax
 from bayescal._core.optimise import Minimum, Status
@@ -18,6 +18,7 @@ from bayescal.calibrators._base import State
 from bayescal.calibrators._inputs import bounded
 from bayescal.calibrators._member import Rows, smooth
 from bayescal.calibrators._parametric import ParametricCalibrator
+from bayescal.calibrators._posterior import row_blocks
 from bayescal.calibrators._rows import RowBlocks, of_design
 from bayescal.calibrators.temperature import (
     fit_inverse_of_blocks,
@@ -102,8 +103,10 @@ class LinearCalibrator(ParametricCalibrator):
         return self.inference == "map"
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        # Accelerators' scores are calculated in double precision, too.
-        scores = bounded(scores if on_host(scores) else scores.astype(float))
+        # Accelerators' scores are calculated in double precision, too. On the host single ones,
+        # which are never beyond bounds, are not copied before some columns have been chosen.
+        if not on_host(scores) or scores.dtype != np.float32:
+            scores = bounded(scores if on_host(scores) else scores.astype(float))
         k = scores.shape[1]
         present = np.bincount(y, minlength=k) > 0
         if self._keeps_missing:
@@ -112,6 +115,7 @@ class LinearCalibrator(ParametricCalibrator):
         if not present.all():
             state |= _missing(scores, y, weights, present)
             scores, y = scores[:, present], (np.cumsum(present) - 1)[y]
+        scores = wide(scores)
         # Its square is a number too.
         unit = float(np.clip(power_unit(scores, 1e4), 2.0**-500, 2.0**500))
         state["unit"] = np.asarray(unit)
@@ -288,8 +292,12 @@ def _missing(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, present: np
     They keep their probability after temperature scaling, times the posterior mean of a rate with
     a prior of Gamma(1, 1), of which so many labels as were expected showed none.
     """
-    inverse = fit_inverse_temperature(scores, y, weights).x
-    expected = np.asarray(namespace(scores).asarray(weights) @ scaled_softmax(scores, inverse))
+    inverse, k = fit_inverse_temperature(scores, y, weights).x, len(present)
+    parts = row_blocks(len(y), k) if on_host(scores) else [slice(None)]
+    expected = np.zeros(k)
+    for part in parts:
+        own = namespace(scores).asarray(weights[part])
+        expected += np.asarray(own @ scaled_softmax(scores[part], inverse))
     return _left(inverse, expected, present)
 
 

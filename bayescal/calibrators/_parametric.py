@@ -132,7 +132,7 @@ class ParametricCalibrator(Calibrator, WithPosterior):
         Raises
         ------
         ValueError
-            For calibrators whose fit maximizes no density.
+            For calibrators whose fit maximizes no density, and for truncated logits.
 
         Examples
         --------
@@ -145,6 +145,8 @@ class ParametricCalibrator(Calibrator, WithPosterior):
         >>> round(float(log_density(model, (), {}, best)[0]), 3), round(-6 * fitted.objective_, 3)
         (-3.795, -3.795)
         """
+        if self.inputs == "top_logits":
+            raise ValueError("inputs must be of whole rows for numpyro_model, got 'top_logits'")
         own: Any = clone(self)
         rows = own._check_rows(scores, reset=True)
         values, labels, weights, _ = own._read(rows, column_names(scores), y, sample_weight)

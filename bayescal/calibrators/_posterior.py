@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import jax
@@ -41,8 +42,15 @@ def map_rows(function: Callable[[Any], Any], rows: Any, width: int) -> Any:
         filled = xp.concat([rows, xp.broadcast_to(rows[-1:], (count * size - m, *rows.shape[1:]))])
         found = jax.lax.map(function, filled.reshape(count, size, *rows.shape[1:]))
         return found.reshape(count * size, *found.shape[2:])[:m]
-    parts = [function(wide(rows[part, ...])) for part in slices(m, size)]
-    return namespace(rows).concat(parts)
+    parts = (function(wide(rows[part, ...])) for part in slices(m, size))
+    if not on_host(rows):
+        return namespace(rows).concat([*parts])
+    # Each goes into its place: what is returned is held once.
+    first = next(parts)
+    found = np.empty((m, *first.shape[1:]), first.dtype)
+    for part, own in zip(slices(m, size), chain([first], parts), strict=True):
+        found[part] = own
+    return found
 
 
 def _block_size(rows: Any) -> int:

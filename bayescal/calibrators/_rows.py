@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from bayescal._core.arrays import on_host
 from bayescal._core.blocks import slices
 from bayescal._core.checkpoint import Sums
 from bayescal._core.checks import (
@@ -31,12 +32,14 @@ from bayescal.calibrators._inputs import (
 from bayescal.calibrators._labels import (
     Classes,
     check_classes,
+    class_array,
     distinct,
     find_positions,
     label_array,
     of_one_kind,
 )
 from bayescal.calibrators._member import Rows
+from bayescal.calibrators._top_rows import check_distinct, pack, unpack
 
 __all__ = ["RowBlocks", "survey"]
 
@@ -46,6 +49,9 @@ OfRows: TypeAlias = Callable[[np.ndarray, np.ndarray, np.ndarray], Sums]
 _SAMPLE, _NUMBERS = 1 << 18, 1 << 22
 #: Scores of which a design is made at once: the processor's cache holds what it takes.
 _AT_ONCE = 1 << 14
+#: Numbers of the rows that are worked on at once, beside the block that holds them: no fewer than
+#: in the sample.
+_AT_WORK = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -61,20 +67,18 @@ class Reader:
     #: Of two, by which weights are multiplied.
     power: int
 
-    def scores(self, block: Block) -> np.ndarray:
-        """Return scores (n, columns) or (n,) in the domain."""
-        rows = block_rows(block, self.names, self.inputs, self.columns, self.classes)
-        return convert(rows, self.inputs, self.domain, self.least)[0]
-
-    def rows(self, block: Block) -> Rows:
-        """Return the rows of positive weight."""
-        scores = self.scores(block)
-        y = find_positions(of_one_kind(label_array(block.y, len(scores))), self.classes)
-        if block.weights is None:
-            return Rows(scores, y, np.ones(len(scores)))
-        weights = check_weights_of(block.weights, len(scores), "sample_weight")
-        rows = Rows(scores, y, np.ldexp(weights, self.power) if self.power else weights)
-        return rows if weights.all() else rows.take(weights > 0)
+    def parts(self, block: Block) -> Iterator[Rows]:
+        """Yield the rows of positive weight, some at a time where there are many numbers."""
+        given = block_rows(block, self.names, self.inputs, self.columns, self.classes)
+        y = find_positions(of_one_kind(label_array(block.y, len(given))), self.classes)
+        weights = np.ones(len(given))
+        if block.weights is not None:
+            weights = check_weights_of(block.weights, len(given), "sample_weight")
+            weights = np.ldexp(weights, self.power) if self.power else weights
+        for part in slices(len(given), max(1, _AT_WORK // self.columns)):
+            scores = convert(given[part], self.inputs, self.domain, self.least)[0]
+            rows = Rows(scores, y[part], weights[part])
+            yield rows if rows.weights.all() else rows.take(rows.weights > 0)
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,7 @@ class RowBlocks:
 
     def total(self, function: OfRows, merge: Callable[[Sums, Sums], Sums] = add) -> Sums:
         """Make a pass: call a function with the rows of each block, and add the results."""
-        return self.blocks.total(partial(_on_rows, self.reader, self.steps, function), merge)
+        return self.blocks.total(partial(_on_rows, self.reader, self.steps, function, merge), merge)
 
     def mapped(self, step: Callable[[Rows], Rows], largest: float) -> RowBlocks:
         """Return the same after a step that changes scores, whose greatest size is then given."""
@@ -153,31 +157,43 @@ def block_rows(
     classes: np.ndarray,
 ) -> np.ndarray:
     """Return scores (n, columns) of a block as users give them, in the order of the classes."""
-    rows = _numbers(block, inputs)
+    if inputs == "top_logits":
+        # The sample is packed already.
+        rows = block.scores if on_host(block.scores) else pack(block.scores, len(classes))
+    else:
+        rows = _numbers(block, inputs)
     if rows.shape[1] != columns:
         raise ValueError(f"scores must have {columns} columns, got {rows.shape[1]}")
     return in_order(rows, column_names(block.scores) or names, classes, "scores")
 
 
 def _on_rows(
-    reader: Reader, steps: tuple[Callable[[Rows], Rows], ...], function: OfRows, block: Block
+    reader: Reader,
+    steps: tuple[Callable[[Rows], Rows], ...],
+    function: OfRows,
+    merge: Callable[[Sums, Sums], Sums],
+    block: Block,
 ) -> Sums | None:
-    rows = reader.rows(block)
-    if not len(rows.y):
-        return None
-    with np.errstate(all="ignore"):
-        for step in steps:
-            rows = step(rows)
-        return function(*rows)
+    sums = None
+    for rows in reader.parts(block):
+        if not len(rows.y):
+            continue
+        with np.errstate(all="ignore"):
+            for step in steps:
+                rows = step(rows)
+            found = function(*rows)
+        sums = found if sums is None else merge(sums, found)
+    return sums
 
 
 def survey(
     blocks: Blocks, inputs: Inputs, domain: Domain, classes: Classes, binary: bool
 ) -> RowBlocks:
     """Make the first pass, which checks the rows, and finds what all fits need to know."""
-    found = blocks.total(partial(_look, inputs, domain, blocks.names), _join)
+    top = 0 if inputs != "top_logits" or classes is None else len(class_array(classes))
+    found = blocks.total(partial(_look, inputs, domain, blocks.names, top), _join)
     columns, names = int(found["columns"]), found["names"].tolist()
-    k = 2 if binary else max(2, columns)
+    k = top or (2 if binary else max(2, columns))
     labels = check_classes(found["labels"], classes, k)
     mass = np.bincount(find_positions(found["labels"], labels), found["mass"], k)
     least = None
@@ -199,13 +215,20 @@ def survey(
         bool(found["fractions"] == 0 and power <= 0),
         float(found["squares"]) * unit**2,
         *found["ends"].tolist(),
-        sample=reader.rows(drawn),
+        sample=next(reader.parts(drawn)),
     )
 
 
-def _look(inputs: Inputs, domain: Domain, names: list[object] | None, block: Block) -> Sums | None:
-    """Check the rows of a block, and return what a first pass is for."""
-    rows = _numbers(block, inputs)
+def _look(
+    inputs: Inputs, domain: Domain, names: list[object] | None, top: int, block: Block
+) -> Sums | None:
+    """Check the rows of a block, and return what a first pass is for.
+
+    Where logits are truncated, ``top`` is the number of classes.
+    """
+    rows = pack(block.scores, top) if top else _numbers(block, inputs)
+    if top:
+        check_distinct(rows, top)
     names = column_names(block.scores) or names or []
     if len(names) == 1 and not isinstance(names[0], str):
         names = []
@@ -219,13 +242,13 @@ def _look(inputs: Inputs, domain: Domain, names: list[object] | None, block: Blo
     if not len(rows):
         return None
     columns = rows.shape[1]
-    given = [1 - rows[:, 0], rows[:, 0]] if columns == 1 else list(rows.T)
-    least = None
+    lowest, least = np.empty((2, 0)), None
     if inputs == "probs" and domain in LOGARITHMIC:
-        least = np.full(len(given), FLOOR)
+        lowest = _lowest(np.stack([1 - rows[:, 0], rows[:, 0]], 1) if columns == 1 else rows)
+        least = np.full(lowest.shape[1], FLOOR)
     values = convert(rows, inputs, domain, least)[0]
-    lowest = np.array([own.min() for own in given])
-    some = [own[own > 0] if low <= 0 else own for own, low in zip(given, lowest, strict=True)]
+    sizes = unpack(values, top).x if top else values
+    low, high = sizes.min(), sizes.max()
     labels, place = distinct(y)
     exponent = int(np.frexp(weights.max())[1])
     scaled = np.ldexp(weights, -exponent)
@@ -243,11 +266,21 @@ def _look(inputs: Inputs, domain: Domain, names: list[object] | None, block: Blo
         "mass": np.bincount(place, scaled),
         "squares": scaled @ scaled,
         "fractions": np.asarray(np.count_nonzero(weights != np.floor(weights))),
-        "lowest": lowest,
-        "positive": np.array([own.min(initial=np.inf) for own in some]),
-        "ends": np.array([np.abs(values).max(), values.min(), values.max()], float),
+        "lowest": lowest[0],
+        "positive": lowest[1],
+        "ends": np.array([max(-low, high), low, high], float),
         **{f"{name}/{block.number}": own[kept] for name, own in sample.items()},
     }
+
+
+def _lowest(rows: np.ndarray) -> np.ndarray:
+    """Return the least of each column, and the least positive one: (2, k)."""
+    found = np.stack([rows.min(axis=0)] * 2).astype(float)
+    with_zeros = np.flatnonzero(found[0] <= 0)
+    for part in slices(len(with_zeros), 1 + _AT_WORK // len(rows)):
+        some = rows[:, with_zeros[part]]
+        found[1, with_zeros[part]] = some.min(axis=0, where=some > 0, initial=np.inf)
+    return found
 
 
 def _join(first: Sums, second: Sums) -> Sums:
@@ -264,9 +297,10 @@ def _join(first: Sums, second: Sums) -> Sums:
     scales = [np.ldexp(1.0, int(own["exponent"]) - exponent) for own in pair]
     masses = [own["mass"] * scale for own, scale in zip(pair, scales, strict=True)]
     low, high = np.minimum(first["ends"], second["ends"]), np.maximum(first["ends"], second["ends"])
+    sample = {name: own for name, own in {**first, **second}.items() if "/" in name}
     return {
         **first,
-        **second,
+        **_thinned(sample, int(first["columns"])),
         **{name: first[name] + second[name] for name in ("n", "fractions")},
         "labels": labels,
         "exponent": np.asarray(exponent),
@@ -276,6 +310,17 @@ def _join(first: Sums, second: Sums) -> Sums:
         "positive": np.minimum(first["positive"], second["positive"]),
         "ends": np.array([high[0], low[1], high[2]]),
     }
+
+
+def _thinned(sample: Sums, columns: int) -> Sums:
+    """Return a sample without rows that are not wanted of it, where these are many."""
+    numbers = [name.partition("/")[2] for name in sample if name.startswith("draws/")]
+    draws, count = [sample[f"draws/{number}"] for number in numbers], _rows_of_sample(columns)
+    if sum(map(len, draws)) <= 2 * count:
+        return sample
+    most = np.partition(np.concatenate(draws), count)[count]
+    kept = {number: own <= most for number, own in zip(numbers, draws, strict=True)}
+    return {name: own[kept[name.partition("/")[2]]] for name, own in sample.items()}
 
 
 def _sample(found: Sums, columns: int) -> list[np.ndarray]:

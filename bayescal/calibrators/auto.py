@@ -27,7 +27,7 @@ from bayescal._core.precision import float64
 from bayescal._core.stream import Block, as_blocks
 from bayescal.calibrators._combination import Combination, State, keep_features
 from bayescal.calibrators._dispatch import dispatched
-from bayescal.calibrators._inputs import INPUTS, Inputs, convert, widen
+from bayescal.calibrators._inputs import Inputs, check_inputs, convert, widen
 from bayescal.calibrators._labels import read_labels
 from bayescal.calibrators._report import (
     Report,
@@ -138,7 +138,7 @@ class Auto(ClassifierMixin, Combination):
         -------
         self
         """
-        check_choice(self.inputs, "inputs", INPUTS)
+        check_inputs(self.inputs)
         check_choice(self.mode, "mode", ("stack", "single"))
         check_choice(self.inference, "inference", ("map", "laplace"))
         check_random_state(self.random_state)

@@ -15,12 +15,14 @@ from bayescal._core.arrays import on_host
 from bayescal._core.blocks import slices
 from bayescal._core.checkpoint import Sums
 from bayescal._core.checks import check_choice
-from bayescal._core.numerics import scaled_softmax
+from bayescal._core.numerics import scaled_softmax, unit_of
 from bayescal._core.optimise import IntervalMinimum, Status, newton_on_interval
 from bayescal.calibrators._base import Keeps, State
 from bayescal.calibrators._binwise import best_inverse_temperature
-from bayescal.calibrators._parametric import ParametricCalibrator
 from bayescal.calibrators._rows import RowBlocks
+from bayescal.calibrators._top_fits import TopRows, fit_top_inverse
+from bayescal.calibrators._top_logits import TopLogitsCalibrator
+from bayescal.calibrators._top_rows import top_probabilities, unpack
 from bayescal.regression.numpyro_models import Flat, Model, as_model
 from bayescal.regression.posterior import sample_whitened
 from bayescal.regression.tempered import Draws, one_chain
@@ -39,8 +41,10 @@ __all__ = [
 
 #: Elements of a block: several arrays of this size stay in the processor's cache.
 _BLOCK = 1 << 15
-#: Beyond so many logits, a part of the rows of this size finds where to start.
-_PART = 1 << 14
+#: Beyond so many logits, a part of the rows of this size finds where to start: at least so many.
+_PART, _PART_ROWS = 1 << 14, 64
+#: Up to so many logits are copied.
+_KEPT = 1 << 24
 #: Of the logarithm of the inverse temperature: most lie between 1/20 and 20.
 LOG_SCALE = 1.5
 #: Multiplied by any usual scale these stay finite.
@@ -48,7 +52,7 @@ differences = partial(numerics.differences, lowest=-1e100)
 
 
 @dataclass(eq=False, repr=False)
-class Temperature(ParametricCalibrator):
+class Temperature(TopLogitsCalibrator):
     r"""Temperature scaling: logits divided by one temperature, which is never negative.
 
     .. math:: \hat p = \operatorname{softmax}(z / T)
@@ -111,6 +115,10 @@ class Temperature(ParametricCalibrator):
                 f"inference must be 'map' for objective={self.objective!r}, which has no "
                 f"likelihood, got {self.inference!r}"
             )
+        if self.objective != "log_loss" and self._truncated:
+            raise ValueError(
+                f"objective must be 'log_loss' for inputs='top_logits', got {self.objective!r}"
+            )
 
     @property
     def _fits_blocks(self) -> bool:
@@ -123,7 +131,15 @@ class Temperature(ParametricCalibrator):
         return self._named(inverse, value, Status.CONVERGED)
 
     def _fit_blocks(self, rows: RowBlocks, seed: int) -> State:
+        if self._truncated:
+            return self._fit_top(rows, rows.k)
         return self._found(fit_inverse_of_blocks(rows), rows.weight)
+
+    def _fit_top(self, rows: TopRows, k: int) -> State:
+        return {**self._found(fit_top_inverse(rows, k), rows.weight), "k": np.asarray(k)}
+
+    def _apply_top(self, state: State, rows: Any, k: int) -> Any:
+        return top_probabilities(unpack(rows, k), state["theta"][0])
 
     def _found(self, found: IntervalMinimum, total: float) -> State:
         state = self._named(found.x, found.value / total, found.status)
@@ -173,27 +189,36 @@ class ScaleLoss:
     """The weighted cross-entropy of softmax(s * logits), as a function of s.
 
     Logits are kept below their row's greatest, in blocks; in single precision where there are many.
+    Where there are more than 16 million, or ``single`` says the precision, since the loss is then
+    wanted once, nothing is kept: some 100,000 numbers, or a row, are at work.
     """
 
     def __init__(
         self, logits: np.ndarray, y: np.ndarray, weights: np.ndarray, single: bool | None = None
     ) -> None:
         n, k = logits.shape
-        single = logits.size > _PART if single is None else single
-        dtype = np.float32 if single else np.float64
+        many = logits.size > _PART
+        self._type = np.float32 if (many if single is None else single) else np.float64
         self.total = float(weights.sum())
-        self._blocks = []
-        for rows in slices(n, max(1, _BLOCK // k)):
-            # Classes come first: sums over them are then sums of long vectors.
-            part = np.ascontiguousarray(logits[rows].T)
-            below = part - part.max(axis=0)
-            own = below[y[rows], np.arange(below.shape[1])].astype(float)
-            self._blocks.append((below.astype(dtype, copy=False), own, weights[rows]))
+        self._rows = logits, y, weights
+        self._parts = slices(n, max(1, _BLOCK // k))
+        keep = single is None and logits.size <= _KEPT
+        self._kept = [*map(self._prepared, self._parts)] if keep else None
+
+    def _prepared(self, rows: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return some rows' logits below their greatest, those of the labels, and weights."""
+        logits, y, weights = (own[rows] for own in self._rows)
+        # Classes come first: sums over them are then sums of long vectors.
+        part = np.ascontiguousarray(logits.T)
+        below = part - part.max(axis=0)
+        own = below[y, np.arange(below.shape[1])].astype(float)
+        return below.astype(self._type, copy=False), own, weights
 
     def __call__(self, s: float) -> tuple[float, float, float]:
         """Return the loss and its first two derivatives at s."""
         value = slope = curvature = 0.0
-        for below, own, weights in self._blocks:
+        kept = map(self._prepared, self._parts) if self._kept is None else self._kept
+        for below, own, weights in kept:
             small = below * below.dtype.type(s)
             np.exp(small, out=small)
             total = small.sum(axis=0).astype(float)
@@ -219,7 +244,7 @@ def fit_inverse_temperature(logits: Any, y: np.ndarray, weights: np.ndarray) -> 
         unit = power_unit(logits, 1e6)
         scaled = logits / unit if unit != 1 else logits
         start = 1.0 if unit == 1 else 0.0
-        stride = logits.size // _PART
+        stride = min(logits.size // _PART, len(y) // _PART_ROWS)
         if stride > 2:
             part = slice(None, None, stride)
             loss = ScaleLoss(scaled[part], y[part], weights[part])
@@ -235,9 +260,7 @@ def _polish(
     found: IntervalMinimum, logits: np.ndarray, y: np.ndarray, weights: np.ndarray
 ) -> IntervalMinimum:
     """Return a minimum that single precision found after a last step in double precision."""
-    parts = slices(len(y), max(1, _BLOCK // logits.shape[1]))
-    each = [ScaleLoss(logits[i], y[i], weights[i], single=False)(found.x) for i in parts]
-    value, slope, curvature = np.sum(each, axis=0).tolist()
+    value, slope, curvature = ScaleLoss(logits, y, weights, single=False)(found.x)
     step = slope / curvature if curvature > 0 else 0.0
     return found._replace(x=max(found.x - step, 0.0), value=value - slope * step / 2)
 
@@ -304,15 +327,8 @@ def _scale_terms(s: float, below: jax.Array, own: jax.Array, weights: jax.Array)
 
 
 def power_unit(logits: Any, mild: float) -> float:
-    """Return a power of two by which to divide logits that are all huge or tiny, or 1."""
-    return unit_of(float(abs(logits).max(initial=0)), mild)
-
-
-def unit_of(largest: float, mild: float) -> float:
-    """Return the same, of the greatest size of a logit."""
-    if 1 / mild < largest < mild or largest == 0:
-        return 1.0
-    return float(2.0 ** np.round(np.log2(largest)))
+    """Return by what to divide logits that are all huge or tiny, or 1."""
+    return unit_of(float(max(logits.max(initial=0), -logits.min(initial=0))), mild)
 
 
 def sample_inverse(

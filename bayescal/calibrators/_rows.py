@@ -256,8 +256,7 @@ def _join(first: Sums, second: Sums) -> Sums:
     masses = [own["mass"] * scale for own, scale in zip(pair, scales, strict=True)]
     low, high = np.minimum(first["ends"], second["ends"]), np.maximum(first["ends"], second["ends"])
     return {
-        **first,
-        **second,
+        **_thinned({**first, **second}, int(first["columns"])),
         **{name: first[name] + second[name] for name in ("n", "fractions")},
         "labels": labels,
         "exponent": np.asarray(exponent),
@@ -267,6 +266,25 @@ def _join(first: Sums, second: Sums) -> Sums:
         "positive": np.minimum(first["positive"], second["positive"]),
         "ends": np.array([high[0], low[1], high[2]]),
     }
+
+
+def _thinned(found: Sums, columns: int) -> Sums:
+    """Return the same without rows of the sample of which there are more than enough.
+
+    So a merged result stays small, on whatever worker of a cluster, for any number of blocks.
+    """
+    every = [own for name, own in found.items() if name.startswith("draws/")]
+    count = _rows_of_sample(columns)
+    if sum(map(len, every)) <= 2 * count:
+        return found
+    last = np.partition(np.concatenate(every), count)[count]
+    kept = {name.partition("/")[2]: found[name] < last for name in found if name[:6] == "draws/"}
+    thinned = dict(found)
+    for name, own in found.items():
+        number = name.partition("/")[2]
+        if number:
+            thinned[name] = own[kept[number]]
+    return thinned
 
 
 def _sample(found: Sums, columns: int) -> list[np.ndarray]:

@@ -47,10 +47,17 @@ class Source:
         def tasks() -> list[Any]:
             from dask.delayed import delayed as later
 
-            task = later(function, pure=False)
-            return [task(number, part) for number, part in enumerate(delayed())]
+            shared = later(function, pure=False, traverse=False)
+            task = later(_call, pure=False)
+            return [task(shared, number, part) for number, part in enumerate(delayed())]
 
         return Source(parts, self.count, delayed=tasks)
+
+
+def _call(
+    function: Callable[[int, tuple[Any, ...]], tuple[Any, ...]], number: int, part: Any
+) -> tuple[Any, ...]:
+    return function(number, tuple(part))
 
 
 def iterated(make: Callable[[], Iterable[Any]] | Iterable[Any]) -> Source:

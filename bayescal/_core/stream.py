@@ -195,7 +195,9 @@ class Blocks:
                 self.passes += 1
                 return found
         if self._source.delayed is not None:
-            sums = _on_scheduler(self._source.delayed(), function, merge)
+            parts = self._source.delayed()
+            sums = _on_scheduler(parts, function, merge)
+            self._say(True, len(parts), len(parts))
         else:
             sums = None
             for part in self._work(function):
@@ -269,16 +271,20 @@ def _processors() -> int:
 
 
 def _call(function: Callable[[Block], Result], number: int, part: Part) -> Result:
-    given = part()
-    if not isinstance(given, tuple) or not 1 <= len(given) <= 3:
-        raise TypeError(
-            "blocks must be tuples (scores, labels) or (scores, labels, weights), got "
-            f"{type(given).__name__} as number {number}"
-        )
     try:
+        given = part()
+        if not isinstance(given, tuple) or not 1 <= len(given) <= 3:
+            raise TypeError(
+                "blocks must be tuples (scores, labels) or (scores, labels, weights), got "
+                f"{type(given).__name__}"
+            )
         return function(Block(number, *given))
-    except ValueError as error:
-        raise ValueError(f"block {number}: {error}") from error
+    except (TypeError, ValueError) as error:
+        kind = ValueError if isinstance(error, ValueError) else TypeError
+        raise kind(f"block {number}: {error}") from error
+    except Exception as error:
+        error.add_note(f"in block {number}")
+        raise
 
 
 def _on_scheduler(
@@ -290,12 +296,15 @@ def _on_scheduler(
     from dask.base import compute
     from dask.delayed import delayed
 
+    # A task of its own, which a worker fetches once: it may hold megabytes of parameters.
+    shared = delayed(function, pure=False, traverse=False)
     task = delayed(_call_here, pure=False)
-    level = [task(function, number, part) for number, part in enumerate(parts)]
+    level = [task(shared, number, part) for number, part in enumerate(parts)]
     joined = delayed(partial(_merge_all, merge), pure=False)
     while len(level) > 1:
         level = [joined(level[first : first + _FAN]) for first in range(0, len(level), _FAN)]
-    return compute(level[0])[0]
+    with single_threaded_blas():
+        return compute(level[0])[0]
 
 
 def _call_here(function: Callable[[Block], Result], number: int, given: tuple[Any, ...]) -> Result:
@@ -312,18 +321,24 @@ def _merge_all(merge: Callable[[Sums, Sums], Sums], parts: list[Sums | None]) ->
 
 def map_chunks(function: Callable[[Block], Any], scores: Any, columns: int) -> Any:
     """Return what a function makes of the chunks of a Dask array, as one with so many columns."""
+    from dask.delayed import delayed
+
     chunks = scores.chunks[0], (columns,)
     scores = scores if scores.ndim == 1 else scores.rechunk({1: -1})
     new = 1 if scores.ndim == 1 else None
-    apply = partial(_apply_to_chunk, function)
-    return scores.map_blocks(apply, dtype=float, chunks=chunks, new_axis=new, meta=_NOTHING)
+    shared = delayed(function, pure=False, traverse=False)
+    return scores.map_blocks(
+        _apply_to_chunk, shared, dtype=float, chunks=chunks, new_axis=new, meta=_NOTHING
+    )
 
 
 _NOTHING = np.empty((0, 0))
 
 
-def _apply_to_chunk(function: Callable[[Block], Any], chunk: Any) -> Any:
-    return function(Block(0, chunk))
+def _apply_to_chunk(
+    chunk: Any, function: Callable[[Block], Any], block_id: tuple[int, ...] = (0,)
+) -> Any:
+    return _call(function, block_id[0], lambda: (chunk,))
 
 
 def _source_of(scores: Any, y: Any, weights: Any, arrays: bool = False) -> Source | None:
@@ -349,6 +364,9 @@ def as_blocks(scores: Any, y: Any = None, sample_weight: Any = None) -> Blocks |
         if y is not None or sample_weight is not None:
             raise ValueError("y and weights must be left out: Blocks hold their own")
         return scores
-    if _source_of(scores, y, sample_weight) is None:
+    source = _source_of(scores, y, sample_weight)
+    if source is None:
         return None
-    return Blocks.of(scores, y, sample_weight)
+    made = Blocks.__new__(Blocks)
+    made._setup(source)
+    return made

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -11,27 +13,34 @@ import numpy as np
 import typer
 
 import bayescal as bc
-from bayescal.cli._columns import choose_models, read_labels
-from bayescal.cli._errors import CommandError, library_call, say
+from bayescal.cli._errors import CommandError, library_call, say, watched
 from bayescal.cli._files import (
-    Table,
+    Show,
     append_columns,
     check_new_columns,
     check_target,
     enumerate_names,
     is_standard_output,
     numeric_column,
-    read_table,
     write_table,
 )
-from bayescal.cli._options import Label, Scores, Seed, Weights
+from bayescal.cli._options import Label, Seed, Weights
+from bayescal.cli._streams import ParquetFile, RowFile, open_rows
+from bayescal.cli._training import Training
 
 #: Calibrators that cannot be made by their name alone.
 _OTHER = {"Calibrator", "OneVsRest"}
 
 
 def fit_file(
-    file: Scores,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="CSV or Parquet file with scores and labels; .gz too. Large ones are read in "
+            "blocks, several times.",
+            show_default=False,
+        ),
+    ],
     *,
     label: Label,
     out: Annotated[Path, typer.Option(help="File for the calibrator; usually NAME.safetensors.")],
@@ -53,44 +62,51 @@ def fit_file(
     method: Annotated[str, typer.Option(help="A calibrator's class, as Temperature.")] = "Auto",
     seed: Seed = 0,
 ) -> None:
-    """Learn to calibrate scores from a CSV file, and say what to expect."""
+    """Learn to calibrate scores from a CSV or Parquet file, and say what to expect."""
     if inputs not in ("probs", "logits", "scores"):
         raise CommandError(f"--inputs must be probs, logits or scores, got {inputs!r}")
     if is_standard_output(out):
         raise CommandError("--out must be a file, got -")
     check_target(out)
-    table = read_table(file)
-    labels = read_labels(table, label, classes)
-    named = [] if columns is None else [f"scores={columns}"]
-    (model,) = choose_models(table, named, label, weights, labels.classes)
-    names = model.ordered(labels.classes)
-    scores = _read(table, names)
-    own = None if weights is None else numeric_column(table, weights, "--weights")
     start = time.perf_counter()
-    with library_call():
-        calibrator = _make(method, inputs, labels.classes, seed)
-        calibrator.fit(scores, np.asarray(labels.classes)[labels.codes], own)
-        calibrator.feature_names_in_ = np.array(names, object)
-        bc.save(calibrator, out)
+    with watched() as show:
+        training = Training(open_rows(file), label, weights, show)
+        training.choose(columns, classes)
+        with library_call():
+            calibrator = _make(method, inputs, training.classes, seed)
+            training.fit(calibrator)
+            calibrator.feature_names_in_ = np.array(training.names, object)
+            bc.save(calibrator, out)
     seconds = time.perf_counter() - start
     print(getattr(calibrator, "report_", f"{method}: {calibrator.status_}"))
-    say(f"{len(table.rows):,} rows of {', '.join(names)}, {seconds:.1f} s; written: {out}")
+    say(
+        f"{training.count:,} rows of {', '.join(training.names)}, {training.passes} "
+        f"{'pass' if training.passes == 1 else 'passes'} over the file, {seconds:.1f} s; "
+        f"written: {out}"
+    )
 
 
 def apply_file(
     calibrator: Annotated[Path, typer.Argument(help="Written by fit.", show_default=False)],
     file: Annotated[
-        Path, typer.Argument(help="CSV file with the same columns of scores.", show_default=False)
+        Path,
+        typer.Argument(
+            help="CSV or Parquet file with the same columns of scores.", show_default=False
+        ),
     ],
     *,
     out: Annotated[
-        Path, typer.Option(help="File to write: the rows and their probabilities; - prints.")
+        Path,
+        typer.Option(
+            help="File to write: the rows and their probabilities, as Parquet if it ends in "
+            ".parquet; - prints."
+        ),
     ],
     prefix: Annotated[
         str, typer.Option(help="Of the new columns, before the names of the classes.")
     ] = "calibrated_",
 ) -> None:
-    """Calibrate the scores in a CSV file."""
+    """Calibrate the scores in a CSV or Parquet file."""
     check_target(out)
     with library_call():
         fitted = bc.load(calibrator)
@@ -98,13 +114,44 @@ def apply_file(
     if not names:
         raise CommandError(f"{calibrator}: the file must be written by bayescal fit")
     del fitted.feature_names_in_
-    table = read_table(file)
+    source = open_rows(file)
     added = [f"{prefix}{label}" for label in fitted.classes_]
-    check_new_columns(table, dict.fromkeys(added, "choose another --prefix"))
+    check_new_columns(source.head, dict.fromkeys(added, "choose another --prefix"))
+    with watched() as watch:
+        show = partial(watch, file.name)
+        if out.suffix.lower() == ".parquet":
+            if not isinstance(source, ParquetFile):
+                raise CommandError(f"{out}: rows of a CSV file are written as CSV, not as Parquet")
+            count = source.extend(out, names, added, partial(_predict, fitted), show)
+        else:
+            count = _extend(source, out, names, added, fitted, show)
+    say(f"{count:,} rows with columns {enumerate_names(added)}")
+
+
+def _extend(
+    source: RowFile, out: Path, names: list[str], added: list[str], fitted: Any, show: Show
+) -> int:
+    """Write all rows and their probabilities as CSV, and return how many there are."""
+    count = 0
+
+    def rows() -> Iterator[list[str]]:
+        nonlocal count
+        for table in source.tables(show):
+            scores = [numeric_column(table, name, "--columns") for name in names]
+            probs = _predict(fitted, np.stack(scores, axis=1))
+            count += len(table.rows)
+            yield from append_columns(table, probs)
+
+    made = rows()
+    # What is wrong with the first block is said before anything is printed.
+    first = next(made)
+    write_table(out, [*source.head.header, *added], chain([first], made))
+    return count
+
+
+def _predict(fitted: Any, scores: np.ndarray) -> np.ndarray:
     with library_call():
-        probs = fitted.predict_proba(_read(table, names))
-    write_table(out, [*table.header, *added], append_columns(table, probs))
-    say(f"{len(table.rows):,} rows with columns {enumerate_names(added)}")
+        return fitted.predict_proba(scores)
 
 
 def export_file(
@@ -123,10 +170,6 @@ def export_file(
     with library_call():
         bc.export(bc.load(calibrator), out, dtype=cast(Any, dtype))
     say(f"written: {out}")
-
-
-def _read(table: Table, names: Sequence[str]) -> np.ndarray:
-    return np.stack([numeric_column(table, name, "--columns") for name in names], axis=1)
 
 
 def _make(method: str, inputs: str, classes: Sequence[str], seed: int) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -51,13 +52,34 @@ def choose_models(
 
 def read_labels(table: Table, name: str, classes: str | None) -> Labels:
     """Read labels of any kind; classes are sorted, numbers as such, or in the order given."""
-    place = find_column(table, name, "--label")
-    cells = [row[place].strip() for row in table.rows]
-    if "" in cells:
-        raise CommandError(
-            f"{table.path}: column {name!r} must hold labels, got an empty cell in "
-            f"{table.place(cells.index(''))}"
-        )
+    found, place = label_texts(table, name)
+    order, code = find_classes(table.path, name, found, classes)
+    return Labels(order, np.array([code[text] for text in found], dtype=np.int64)[place])
+
+
+def label_texts(table: Table, name: str) -> tuple[list[str], np.ndarray]:
+    """Return the different texts in a column of labels, and which of them each row has (n,)."""
+    column = find_column(table, name, "--label")
+    found: dict[str, int] = {}
+    cells = (row[column].strip() for row in table.rows)
+    place = np.fromiter((found.setdefault(cell, len(found)) for cell in cells), np.int64)
+    if "" in found:
+        row = int(np.argmax(place == found[""]))
+        raise CommandError(empty_label(table, name, row))
+    return list(found), place
+
+
+def empty_label(table: Table, name: str, row: int) -> str:
+    """Return what is said of a label that is not there."""
+    return (
+        f"{table.path}: column {name!r} must hold labels, got an empty cell in {table.place(row)}"
+    )
+
+
+def find_classes(
+    path: Path, name: str, cells: Collection[str], classes: str | None
+) -> tuple[list[str], dict[str, int]]:
+    """Return names of the classes, and the code of each of the texts in a column of labels."""
     listed = None if classes is None else split_names(classes, "--classes")
     texts = {*cells, *(listed or [])}
     numeric = all(map(is_number, texts))
@@ -69,16 +91,16 @@ def read_labels(table: Table, name: str, classes: str | None) -> Labels:
     strange = [label for label in found if label not in set(order)]
     if strange:
         raise CommandError(
-            f"{table.path}: column {name!r} must hold only the classes {enumerate_names(order)} "
+            f"{path}: column {name!r} must hold only the classes {enumerate_names(order)} "
             f"(--classes), got {strange[0]!r}"
         )
     if len(order) < 2:
         raise CommandError(
-            f"{table.path}: column {name!r} must hold two classes or more, got only {order[0]!r}; "
+            f"{path}: column {name!r} must hold two classes or more, got only {order[0]!r}; "
             "where the data lack one, name all with --classes"
         )
     code = {label: j for j, label in enumerate(order)}
-    return Labels(order, np.array([code[values[cell]] for cell in cells], dtype=np.int64))
+    return order, {text: code[value] for text, value in values.items()}
 
 
 def parse_models(models: Sequence[str], classes: Sequence[str]) -> list[Columns]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,6 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning
+
+#: Between lines of progress.
+SECONDS = 5.0
 
 
 class CommandError(Exception):
@@ -60,6 +64,24 @@ def running() -> Iterator[Callable[[str, int, int], None]]:
             progress.update(task, description=name, completed=done, total=total if done else None)
 
         yield show
+
+
+@contextlib.contextmanager
+def watched() -> Iterator[Callable[[str, int, int], None]]:
+    """Show progress as a bar on a terminal, and elsewhere as a line every few seconds."""
+    if Console(stderr=True).is_terminal:
+        with running() as bar:
+            yield bar
+        return
+    said = time.monotonic()
+
+    def show(name: str, done: int, total: int) -> None:
+        nonlocal said
+        if time.monotonic() - said >= SECONDS:
+            said = time.monotonic()
+            say(f"{name}: {done / max(total, 1):.0%}")
+
+    yield show
 
 
 def quality(posterior: Any) -> str:

@@ -9,7 +9,7 @@ import io
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -22,25 +22,82 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _QUOTE = '"'
 _SPECIAL = re.compile(r'[,"\r\n]')
 
+#: Called with how much of a file was read, and with all that there is.
+Show = Callable[[int, int], object]
+
+
+def ignore(done: int, total: int) -> None:
+    """Show nothing."""
+
 
 class Table(NamedTuple):
-    """A CSV file: its name, column names, rows of text, and the line on which each row ends."""
+    """Rows of a file: its name, column names, rows of text, and the line on which each row ends.
+
+    ``first`` is the number of rows before them; of files without lines these are left out.
+    """
 
     path: Path
     header: list[str]
     rows: list[list[str]]
     lines: list[int]
+    first: int = 0
 
     def place(self, row: int) -> str:
         """Return which row it is, for messages."""
-        return f"row {row + 1} (line {self.lines[row]})"
+        line = f" (line {self.lines[row]})" if self.lines else ""
+        return f"row {self.first + row + 1}{line}"
 
 
 def read_table(path: Path) -> Table:
     """Read a CSV file with a header, plain or compressed with gzip."""
-    text = _read_text(path)
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    rows, lines = [], []
+    return next(_tables(path, io.StringIO(_read_text(path), newline="")))
+
+
+def stream_tables(path: Path, size: int, show: Show = ignore) -> Iterator[Table]:
+    """Yield so many rows at a time of a CSV file that may be larger than memory.
+
+    Calls ``show`` with the bytes that were read, and with all that there are.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(path.open("rb"))
+            total, zipped = path.stat().st_size, is_zipped(path)
+            stream = gzip.GzipFile(fileobj=file) if zipped else file
+            text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")  # type: ignore[arg-type]
+            for table in _tables(path, _without_zeros(path, text), size):
+                show(file.tell(), total)
+                yield table
+        except UnicodeDecodeError as error:
+            raise CommandError(f"{path}: not a CSV file in UTF-8: {error.reason}") from None
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise CommandError(f"{path}: damaged gzip file: {error}") from error
+        except OSError as error:
+            problem = error.strerror or error
+            raise CommandError(f"{path}: cannot read the file: {problem}") from error
+
+
+def is_zipped(path: Path) -> bool:
+    """Whether a file is compressed with gzip."""
+    return begins_with(path, _GZIP_MAGIC)
+
+
+def begins_with(path: Path, magic: bytes) -> bool:
+    """Whether a file begins with some bytes."""
+    with path.open("rb") as file:
+        return file.read(len(magic)) == magic
+
+
+def _without_zeros(path: Path, lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        if "\0" in line:
+            raise CommandError(f"{path}: not a CSV file: it holds zero bytes")
+        yield line
+
+
+def _tables(path: Path, text: Iterable[str], size: int = sys.maxsize) -> Iterator[Table]:
+    """Yield so many rows at a time, or all at once."""
+    reader = csv.reader(text, strict=True)
+    rows, lines, first = [], [], 0
     try:
         full = filter(None, reader)
         header = next(full, [])
@@ -48,22 +105,31 @@ def read_table(path: Path) -> Table:
             if len(row) != len(header):
                 raise CommandError(
                     f"{path}: every row must have {len(header)} cells as the header has, got "
-                    f"{len(row)} in row {len(rows) + 1} (line {reader.line_num})"
+                    f"{len(row)} in row {first + len(rows) + 1} (line {reader.line_num})"
                 )
             rows.append(row)
             lines.append(reader.line_num)
+            if len(rows) == size:
+                yield Table(path, header, rows, lines, first)
+                rows, lines, first = [], [], first + size
     except csv.Error as error:
         raise CommandError(f"{path}: not a CSV file: {error} (line {reader.line_num})") from error
     if not header:
         raise CommandError(f"{path}: the file must not be empty")
-    if not rows:
+    if rows:
+        yield Table(path, header, rows, lines, first)
+    elif not first:
         raise CommandError(f"{path}: the file must have rows below its header")
-    return Table(path, header, rows, lines)
 
 
 def numeric_column(table: Table, name: str, option: str) -> np.ndarray:
     """Return one column as finite numbers (n,); ``option`` is the option that named it."""
     index = find_column(table, name, option)
+    cells = [row[index] for row in table.rows]
+    with contextlib.suppress(ValueError):
+        values = np.array([*map(float, cells)])
+        if np.isfinite(values).all() and not any("_" in cell for cell in cells):
+            return values
     values = np.empty(len(table.rows))
     for i, row in enumerate(table.rows):
         try:

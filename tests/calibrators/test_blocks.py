@@ -7,6 +7,7 @@ from scipy.special import log_softmax, logsumexp
 from sklearn.base import clone
 
 import bayescal as bc
+from bayescal.calibrators import _rows
 
 BINARY = [
     bc.Temperature(),
@@ -109,6 +110,27 @@ def test_how_rows_are_cut_does_not_matter(size):
     whole = bc.Beta().fit(*rows)
     cut = bc.Beta().fit(_cut(rows, size))
     np.testing.assert_allclose(cut.predict_proba(rows[0]), whole.predict_proba(rows[0]), atol=1e-9)
+
+
+def test_the_sample_stays_small_whatever_the_number_of_blocks(monkeypatch):
+    held, join = [], _rows._join
+
+    def watched(first, second):
+        found = join(first, second)
+        held.append(sum(len(own) for name, own in found.items() if name.startswith("draws/")))
+        return found
+
+    rows = _binary(6000)
+    whole = _rows.survey(_cut(rows, 100), "probs", "log_odds", None, True)
+    monkeypatch.setattr(_rows, "_SAMPLE", 150)
+    monkeypatch.setattr(_rows, "_join", watched)
+    found = _rows.survey(_cut(rows, 100), "probs", "log_odds", None, True).sample
+    assert max(held) <= 300 and len(found.y) == 150
+    assert np.isin(found.scores, whole.sample.scores).all()
+    monkeypatch.setattr(_rows, "_thinned", lambda rows, columns: rows)
+    expected = _rows.survey(_cut(rows, 100), "probs", "log_odds", None, True).sample
+    for own, wanted in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(own, wanted)
 
 
 def test_zeros_of_all_blocks_count_alike():

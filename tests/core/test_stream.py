@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bayescal as bc
-from bayescal._core.stream import Block, add, as_blocks
+from bayescal._core.stream import Block, add, as_blocks, map_chunks
 
 ROWS = np.arange(10.0)
 
@@ -106,6 +106,17 @@ def test_an_error_says_in_which_block():
         bc.Blocks(_make).total(fail)
 
 
+def test_an_error_of_any_kind_says_in_which_block():
+    def fail(block):
+        if block.number == 1:
+            raise KeyError("unknown")
+        return _sum(block)
+
+    with pytest.raises(KeyError) as caught:
+        bc.Blocks(_make).total(fail)
+    assert caught.value.__notes__ == ["in block 1"]
+
+
 def test_progress_is_said():
     said = []
     blocks = bc.Blocks(_make, progress=lambda *step: said.append(step))
@@ -139,6 +150,48 @@ def _sources(tmp_path, scores, y, weights):
     frame = pytest.importorskip("dask.dataframe").from_pandas(table.to_pandas(), npartitions=4)
     yield "frame", as_blocks(frame, "y", "w")
     yield "series", as_blocks(frame[["a", "b", "c"]], frame["y"], frame["w"])
+
+
+def _count_if(parameters: np.ndarray, block: Block) -> dict[str, np.ndarray]:
+    return {"n": np.asarray(len(block.scores) * len(parameters))}
+
+
+def test_large_arguments_are_one_task_of_a_graph():
+    array, dask = pytest.importorskip("dask.array"), pytest.importorskip("dask")
+    cloudpickle = pytest.importorskip("cloudpickle")
+    large, heavy = np.zeros(100_000), []
+
+    def schedule(graph, keys, **_):
+        graph = dict(graph.__dask_graph__() if hasattr(graph, "__dask_graph__") else graph)
+        tasks = graph.values()
+        heavy.append(sum(len(cloudpickle.dumps(task)) > large.nbytes for task in tasks))
+        return dask.get(graph, keys)
+
+    lazy = array.from_array(np.arange(100.0), chunks=5)
+    mapped = as_blocks(lazy).mapped(partial(_half, large))
+    with dask.config.set(scheduler=schedule):
+        assert as_blocks(lazy).total(partial(_count_if, large))["n"] == 100 * len(large)
+        assert mapped.total(_sum)["sum"] == 4950 / 2
+        map_chunks(partial(_half, large), lazy[:, None], 1).compute()
+    assert heavy == [1, 1, 1]
+
+
+def _half(parameters: np.ndarray, block: Block) -> np.ndarray:
+    return block.scores / 2
+
+
+def test_chunks_of_dask_are_read_once_for_all_columns():
+    array, dask = pytest.importorskip("dask.array"), pytest.importorskip("dask")
+    read = []
+
+    def chunk(number):
+        read.append(number)
+        return np.full((5, 3), number)
+
+    parts = [array.from_delayed(dask.delayed(chunk)(j), (5, 3), float) for j in range(4)]
+    rows = array.concatenate(parts)
+    as_blocks(rows[:, 0], rows[:, 1] > 1, rows[:, 2]).total(_sum)
+    assert sorted(read) == [0, 1, 2, 3]
 
 
 def _all(block: Block) -> dict[str, np.ndarray]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from bayescal._core.arrays import device, matmul, namespace
 from bayescal._core.numerics import scaled_softmax
-from bayescal.regression.softmax_objective import Design, change
+from bayescal.regression.softmax_objective import Design, change, split
 
 #: Factors of probabilities, so that their coefficients are of the size of the others.
 _PROBABILITY = 4.0
@@ -76,6 +76,18 @@ class Layout(NamedTuple):
     def sizes(self) -> tuple[int, int, int, int]:
         """Return those of a member that takes all features."""
         return self.k, self.first + 1 + (self.k if self.logarithm else self.rank), self.k, 4
+
+    @property
+    def length(self) -> int:
+        """The number of its parameters."""
+        k, m, d, r = self.sizes
+        return k * m + d + r
+
+    def places(self, member: Member) -> np.ndarray:
+        """Return where the parameters of a member stand among those for all features."""
+        every = split(np.arange(self.length), self.sizes)
+        shared = every.shared[: member.sizes(self.k, self.rank)[3]]
+        return np.concatenate([every.matrix[:, self.part(member)].ravel(), every.diagonal, shared])
 
     def part(self, member: Member) -> slice:
         """Return the range of a member's features."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bayescal._core.arrays import namespace
 from bayescal._core.blas import single_threaded_blas
-from bayescal._core.folds import content_folds, score_keys
-from bayescal._core.numerics import differences, log_softmax, softmax
-from bayescal._core.optimise import newton_on_interval
+from bayescal._core.numerics import differences, softmax
+from bayescal._core.optimise import Status, newton_on_interval
 from bayescal.calibrators._fold_fits import (
     SMALL,
     Scale,
@@ -34,21 +33,20 @@ from bayescal.calibrators._member import (
 )
 from bayescal.calibrators._metric import measure
 from bayescal.calibrators._posterior import row_blocks
+from bayescal.calibrators._stack_rows import choose_rows
 from bayescal.calibrators.temperature import ScaleLoss, sample_inverse
 from bayescal.regression.posterior import Draws
 from bayescal.regression.softmax_objective import Design, split
 from bayescal.regression.softmax_posterior import sample
 
 #: Prior weight of each member of the stack, in rows: that of Dirichlet(2).
-_PRIOR = 1.0
+PRIOR = 1.0
 #: Of log inverse temperatures, whose prior is standard normal.
 _MOST = 4.0
 #: Logits that are so much smaller than the greatest have no probability, at whatever scale.
-_FAR = 1e5
+FAR = 1e5
 #: Of main directions of very many classes.
 _RANK = 50
-#: So many rows say enough of them, and of the curvature.
-_SOME_ROWS = 1250
 #: So many resamples of the rows say how uncertain the weights of a stack are.
 _RESAMPLES = 200
 _MIX_STEPS = 50
@@ -74,9 +72,16 @@ def fit_scale(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, start: flo
 
     The proportion of the uniform distribution is 0.5 / (n + 1).
     """
-    if max(scores.max(), -scores.min()) > _FAR:
-        scores = differences(scores, -_FAR)
+    if max(scores.max(), -scores.min()) > FAR:
+        scores = differences(scores, -FAR)
     loss = ScaleLoss(scores, y, weights)
+    return best_scale(loss, loss.total, start)
+
+
+def best_scale(
+    loss: Callable[[float], tuple[float, float, float]], total: float, start: float
+) -> Scale:
+    """Return the same of a loss and its first two derivatives, and the sum of weights."""
 
     def objective(t: float) -> tuple[float, float, float]:
         """Return it as a function of log temperature, with its derivatives."""
@@ -86,39 +91,19 @@ def fit_scale(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, start: flo
 
     with np.errstate(under="ignore"):
         found = newton_on_interval(
-            objective, -np.log(start), scale=loss.total, lower=-_MOST, tolerance=1e-12
+            objective, -np.log(start), scale=total, lower=-_MOST, tolerance=1e-12
         )
-    return Scale(float(np.exp(-min(found.x, _MOST))), 0.5 / (loss.total + 1))
+    # A last step without looking where it leads: so it hardly matters where the first began.
+    sure = found.status == Status.CONVERGED and found.curvature > 0
+    last = found.x - (found.slope / found.curvature if sure else 0.0)
+    return Scale(float(np.exp(-np.clip(last, -_MOST, _MOST))), 0.5 / (total + 1))
 
 
-def content_keys(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return keys (n,) of what rows hold, which permuting classes leaves alone, in blocks."""
-
-    def one(part: slice) -> np.ndarray:
-        logs = np.maximum(log_softmax(scores[part]), -1e300)  # of which sums are finite
-        own = logs[np.arange(len(logs)), y[part]]
-        sums = [logs.mean(axis=1), np.einsum("ij,ij->i", logs, np.exp(logs)), own]
-        return score_keys(np.stack(sums, axis=1), np.full(len(own), 2))
-
-    with threads(scores.size) as each:
-        parts = row_blocks(len(y), scores.shape[1])
-        return np.concatenate(list(each(one, parts)))
-
-
-def some_rows(keys: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return so many rows, or all, that stand for all, and their weights.
-
-    By the order of their keys, whatever that of the rows, and whether a row is repeated, or weighs
-    as much.
-    """
-    order = np.argsort(keys, kind="stable")
-    starts = np.flatnonzero(np.diff(keys[order], prepend=-np.inf))
-    if len(starts) <= _SOME_ROWS:
-        return order[starts], np.add.reduceat(weights[order], starts)
-    total = np.cumsum(weights[order])
-    share = total[-1] / _SOME_ROWS
-    places = np.searchsorted(total, share * (np.arange(_SOME_ROWS) + 0.5))
-    return order[places], np.full(_SOME_ROWS, share)
+def find_basis(members: Sequence[Member], scores: np.ndarray, scale: Scale) -> np.ndarray:
+    """Return main directions (k, r) of some of the rows, or none if no member takes them."""
+    if not any(member.directions is not None for member in members):
+        return np.empty((scores.shape[1], 0), np.float32)
+    return main_directions(smooth_columns(scores, scale, np.float32)[0].T, _RANK)
 
 
 def fit_stack(
@@ -130,22 +115,17 @@ def fit_stack(
     labels by fits to the other folds.
     """
     rows = Rows(scores, y, weights)
-    n, k = scores.shape
+    k = scores.shape[1]
     with single_threaded_blas():
-        keys = content_keys(scores, y)
-        # Of classes' shares that all folds have, held-out rows would say too much.
-        folds = content_folds(keys, np.zeros(n, int), count)
+        folds, some, counts = choose_rows(scores, y, weights, count)
         groups = [np.flatnonzero(folds == fold) for fold in range(folds.max() + 1)]
-        some, counts = some_rows(keys, weights)
         start = fit_scale(scores[some], y[some], counts).inverse
         scale = fit_scale(*rows, start)
         scales = [scale] * len(groups)
         if scores.size < SMALL and len(groups) > 1:
             # A scale that knows a label says something of it: of few rows, what matters.
             scales = [fit_scale(*rows.take(folds != own), start) for own in range(len(groups))]
-        basis = np.empty((k, 0), np.float32)
-        if any(member.directions is not None for member in members):
-            basis = main_directions(smooth_columns(scores[some], scale, np.float32)[0].T, _RANK)
+        basis = find_basis(members, scores[some], scale)
         stack = Stack(scale, basis, [])
         layout = stack.layout(members)
         dtype = np.float64 if scores.size < SMALL else np.float32
@@ -211,14 +191,14 @@ def mix(held: np.ndarray, weights: np.ndarray, start: Any = None) -> np.ndarray:
     """
     parts = np.exp(held - held.max(axis=1, keepdims=True))
     count = parts.shape[1]
-    total = float(weights.sum()) + _PRIOR * count
+    total = float(weights.sum()) + PRIOR * count
     share = np.full(count, 1 / count) if start is None else start
     for _ in range(_MIX_STEPS):
         ratio = parts / (parts @ share)[:, None]
         weighted = ratio * weights[:, None]
-        slope = total - weighted.sum(axis=0) - _PRIOR / share
+        slope = total - weighted.sum(axis=0) - PRIOR / share
         # Members that agree, and no prior beside huge weights: a step where none is defined.
-        hessian = weighted.T @ ratio + np.diag(_PRIOR / share**2 + 1e-14 * total)
+        hessian = weighted.T @ ratio + np.diag(PRIOR / share**2 + 1e-14 * total)
         step = -np.linalg.solve(hessian, slope)
         # Within the region where the barrier is about quadratic; no weight becomes negative.
         length = 1 / (1 + np.sqrt(max(-slope @ step, 0.0)))

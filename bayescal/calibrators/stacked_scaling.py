@@ -14,6 +14,7 @@ from bayescal.calibrators._base import State
 from bayescal.calibrators._fold_fits import SMALL, Scale
 from bayescal.calibrators._member import Member
 from bayescal.calibrators._parametric import ParametricCalibrator
+from bayescal.calibrators._rows import RowBlocks
 from bayescal.calibrators._stack import (
     Stack,
     apply_draws,
@@ -24,6 +25,7 @@ from bayescal.calibrators._stack import (
     mixture_on_host,
     sample_stack,
 )
+from bayescal.calibrators._stack_in_blocks import fit_stack_of_blocks
 from bayescal.regression.posterior import Draws
 
 __all__ = ["StackedScaling"]
@@ -167,28 +169,39 @@ class StackedScaling(ParametricCalibrator):
         check_is_fitted(self)
         return _names(self.state_)
 
-    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        names, count = _plan(*scores.shape)
+    def _choose(self, n: int, k: int) -> tuple[list[str], int]:
+        """Return the names of members, and the number of folds."""
+        names, count = _plan(n, k)
         if self.mode == "single":
-            names, count = ["probability" if scores.shape[1] <= VERY_MANY else "certainty"], 1
-        elif self.folds is not None:
-            count = self.folds
+            return ["probability" if k <= VERY_MANY else "certainty"], 1
+        return names, count if self.folds is None else self.folds
+
+    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+        names, count = self._choose(*scores.shape)
         members = [MEMBERS[name] for name in names]
         stack, folds, held = fit_stack(members, scores, y, weights, count)
-        state: State = {
-            "inverse": np.asarray(stack.scale.inverse),
-            "smoothing": np.asarray(stack.scale.smoothing),
-            "basis": stack.basis,
-            "stack_weights": np.full(len(members), 1 / len(members)),
-        }
-        for name, theta in zip(names, stack.thetas, strict=True):
-            state[f"theta_{name}"] = theta
+        state = _state(names, stack)
         if held is not None:
             share = mix(held, weights)
             state["stack_weights"] = share
             state["held_out_mean_losses"] = -(weights @ held) / weights.sum()
             state["held_out_losses"] = cross_fitted_losses(held, folds, weights, share)
             state[_HELD_OUT] = held
+        return state
+
+    @property
+    def _fits_blocks(self) -> bool:
+        return self.inference == "map"
+
+    def _fit_blocks(self, rows: RowBlocks, seed: int) -> State:
+        if rows.few:
+            return self._fit(*rows.all(), seed)
+        names, count = self._choose(rows.n, rows.k)
+        stack, mixed = fit_stack_of_blocks([MEMBERS[name] for name in names], rows, count)
+        state = _state(names, stack)
+        if mixed is not None:
+            state["stack_weights"] = mixed.share
+            state["held_out_mean_losses"] = mixed.mean_losses
         return state
 
     def _publish(self, state: State) -> None:
@@ -254,6 +267,17 @@ class StackedScaling(ParametricCalibrator):
 
 def _names(state: State) -> list[str]:
     return [name for name in MEMBERS if f"theta_{name}" in state]
+
+
+def _state(names: list[str], stack: Stack) -> State:
+    """Return what is learned of members, with equal weights."""
+    return {
+        "inverse": np.asarray(stack.scale.inverse),
+        "smoothing": np.asarray(stack.scale.smoothing),
+        "basis": stack.basis,
+        "stack_weights": np.full(len(names), 1 / len(names)),
+        **{f"theta_{name}": theta for name, theta in zip(names, stack.thetas, strict=True)},
+    }
 
 
 def _stack(state: State) -> tuple[list[Member], Stack]:

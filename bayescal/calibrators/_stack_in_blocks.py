@@ -1,0 +1,299 @@
+"""Fits of a stack to rows that come in blocks: in each pass all members and folds take a step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayescal._core.checkpoint import Sums
+from bayescal._core.folds import hash_folds, key_hashes
+from bayescal._core.numerics import differences
+from bayescal._core.optimise import Search, run_together
+from bayescal._core.stream import add
+from bayescal.calibrators._fold_fits import (
+    ROUNDING,
+    Block,
+    Losses,
+    Scale,
+    block_rows,
+    label_logs,
+    losses,
+    make_block,
+    search_member,
+)
+from bayescal.calibrators._member import Layout, Member, Rows
+from bayescal.calibrators._metric import measure
+from bayescal.calibrators._posterior import row_blocks
+from bayescal.calibrators._rows import RowBlocks
+from bayescal.calibrators._stack import FAR, PRIOR, Stack, best_scale, find_basis, fit_scale, mix
+from bayescal.calibrators._stack_rows import row_keys, some_of_many
+from bayescal.calibrators.temperature import ScaleLoss
+from bayescal.regression.softmax_objective import split
+
+__all__ = ["Mixed", "fit_stack_of_blocks"]
+
+#: Steps whose square, in units of the objective's curvature, is below this are the last.
+_SMALL = 1e-8
+_MIX_STEPS = 50
+#: A fit of a member without a fold.
+Job = tuple[int, int]
+
+
+class Mixed(NamedTuple):
+    """Weights (members,) of a mixture, and mean losses (members,) of rows left out."""
+
+    share: np.ndarray
+    mean_losses: np.ndarray
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What fits of members to rows without a fold have in common."""
+
+    members: tuple[Member, ...]
+    scale: Scale
+    layout: Layout
+    basis: np.ndarray
+    #: The number of each fold among those that hold rows.
+    numbers: np.ndarray
+
+    @property
+    def count(self) -> int:
+        """The number of folds that hold rows; if it is one, nothing is left out."""
+        return int(self.numbers.max()) + 1
+
+    def blocks(
+        self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
+    ) -> Iterator[tuple[int, Block]]:
+        """Yield the fold of some of the rows, and these as they are used in fits."""
+        folds = np.zeros(len(y), int)
+        if self.count > 1:
+            folds = self.numbers[hash_folds(_hashes(scores, y), len(self.numbers))]
+        rows = Rows(scores, y, weights)
+        for fold in range(self.count):
+            own = np.flatnonzero(folds == fold)
+            for part in block_rows(len(own), self.layout.k) if len(own) else []:
+                given = rows.take(own[part]), self.scale, self.layout, self.basis, np.float64
+                yield fold, make_block(*given)
+
+    def held_out(self, thetas: Mapping[Job, np.ndarray], fold: int, block: Block) -> np.ndarray:
+        """Return log probabilities (n, members) of labels by fits without the fold."""
+        k, rank = self.layout.k, self.layout.rank
+        logs = [
+            label_logs(block, split(thetas[i, fold], own.sizes(k, rank)), self.layout.part(own))
+            for i, own in enumerate(self.members)
+        ]
+        return np.stack(logs, axis=1)
+
+
+def fit_stack_of_blocks(
+    members: Sequence[Member], rows: RowBlocks, count: int
+) -> tuple[Stack, Mixed | None]:
+    """Do as :func:`fit_stack` with rows that come in blocks, and mix what it finds.
+
+    All is in double precision.
+    """
+    scale, some, mass = _survey(rows, count)
+    basis = find_basis(members, some.scores, scale)
+    stack = Stack(scale, basis, [])
+    layout = stack.layout(members)
+    plan = Plan(tuple(members), scale, layout, basis, np.maximum(np.cumsum(mass > 0) - 1, 0))
+
+    def design(part: slice) -> Any:
+        return make_block(some.take(part), scale, layout, basis, np.float64).design
+
+    metrics, first = measure(members, design, block_rows(len(some.y), layout.k), layout, map)
+    thetas = _fit(plan, rows, metrics, first)
+    means = [
+        np.mean([thetas[i, fold] for fold in range(plan.count)], axis=0)
+        for i in range(len(members))
+    ]
+    mixed = _mix(plan, rows, thetas, mass[mass > 0]) if plan.count > 1 else None
+    return stack._replace(thetas=means), mixed
+
+
+def _hashes(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
+    parts = row_blocks(len(y), scores.shape[1])
+    return key_hashes(np.concatenate([row_keys(scores[part], y[part]) for part in parts]))
+
+
+def _survey(rows: RowBlocks, count: int) -> tuple[Scale, Rows, np.ndarray]:
+    """Return the scale, rows that stand for all, and the weight (count,) of each fold."""
+    start = fit_scale(*rows.sample).inverse
+    far = rows.largest > FAR
+    found = rows.total(partial(_look, count, start, far), _join)
+    known = {start: found["terms"]}
+
+    def loss(s: float) -> tuple[float, float, float]:
+        if s not in known:
+            known[s] = rows.total(partial(_scale_sums, s, far))["terms"]
+        value, slope, curvature = known[s].tolist()
+        return value, slope, curvature
+
+    counts = found["counts"] * (rows.weight / found["counts"].sum())
+    some = Rows(found["scores"], found["y"], counts)
+    return best_scale(loss, rows.weight, start), some, found["mass"]
+
+
+def _look(
+    count: int, start: float, far: bool, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
+) -> Sums:
+    hashes = _hashes(scores, y)
+    some, counts = some_of_many(hashes, weights)
+    return {
+        **_scale_sums(start, far, scores, y, weights),
+        "mass": np.bincount(hash_folds(hashes, count), weights, count),
+        "hashes": hashes[some],
+        "counts": counts,
+        "scores": scores[some],
+        "y": y[some],
+    }
+
+
+def _join(first: Sums, second: Sums) -> Sums:
+    """Return sums, and rows that stand for those of two parts."""
+    both = {name: np.concatenate([first[name], own]) for name, own in second.items()}
+    some, counts = some_of_many(both["hashes"], both["counts"])
+    sums = {name: first[name] + second[name] for name in ("terms", "mass")}
+    return {name: own[some] for name, own in both.items() if name not in sums} | {
+        **sums,
+        "counts": counts,
+    }
+
+
+def _scale_sums(
+    s: float, far: bool, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
+) -> Sums:
+    if far:
+        scores = differences(scores, -FAR)
+    return {"terms": np.array(ScaleLoss(scores, y, weights, single=False)(s))}
+
+
+def _fit(
+    plan: Plan, rows: RowBlocks, metrics: Sequence[Any], first: float
+) -> dict[Job, np.ndarray]:
+    """Return the parameters of each member without each fold."""
+    layout, count, rounding = plan.layout, plan.count, ROUNDING[np.dtype(np.float64)]
+    by_fold = rows.total(partial(_begin, plan))
+    searches = {}
+    for fold in range(count):
+        left = [own for name, own in by_fold.items() if count == 1 or name != str(fold)]
+        total = np.sum(left, axis=0)
+        begin = float(total[0]), total[1:]
+        for i, member in enumerate(plan.members):
+            given = member, layout, count, begin, metrics[i], first, rounding
+            searches[i, fold] = search_member(*given)
+
+    def evaluate(points: dict[Job, np.ndarray]) -> dict[Job, Losses]:
+        found = rows.total(partial(_losses, plan, points))
+        return {job: (float(found[_name(job)][0]), found[_name(job)][1:]) for job in points}
+
+    return run_together(searches, evaluate)
+
+
+def _name(job: Job) -> str:
+    return f"{job[0]}/{job[1]}"
+
+
+def _begin(plan: Plan, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Sums:
+    """Return value and gradient (1 + p,) of each fold at parameters of zero."""
+    zero = np.zeros(plan.layout.length)
+    sums = {str(fold): np.zeros(1 + len(zero)) for fold in range(plan.count)}
+    for fold, block in plan.blocks(scores, y, weights):
+        sums[str(fold)] += np.append(*losses([block], zero, plan.layout.sizes, slice(None)))
+    return sums
+
+
+def _losses(
+    plan: Plan,
+    points: Mapping[Job, np.ndarray],
+    scores: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+) -> Sums:
+    """Return value and gradient (1 + p,) of each member without each fold."""
+    sums = {_name(job): np.zeros(1 + len(theta)) for job, theta in points.items()}
+    for own, block in plan.blocks(scores, y, weights):
+        for (i, fold), theta in points.items():
+            if fold != own or plan.count == 1:
+                member = plan.members[i]
+                sizes = member.sizes(plan.layout.k, plan.layout.rank)
+                found = losses([block], theta, sizes, plan.layout.part(member))
+                sums[_name((i, fold))] += np.append(*found)
+    return sums
+
+
+def _mix(plan: Plan, rows: RowBlocks, thetas: dict[Job, np.ndarray], mass: np.ndarray) -> Mixed:
+    """Return weights of the mixture, from those that rows of the sample would get."""
+    sample = [
+        (plan.held_out(thetas, fold, block), block.weights)
+        for fold, block in plan.blocks(*rows.sample)
+    ]
+    held, weights = (np.concatenate(own) for own in zip(*sample, strict=True))
+    start = mix(held, weights / rows.share)
+    found: Sums = {}
+
+    def evaluate(points: dict[int, np.ndarray]) -> dict[int, Sums]:
+        found.update(rows.total(partial(_mix_sums, plan, thetas, points[0])))
+        return {0: found}
+
+    share = run_together({0: _climb(start, rows.weight)}, evaluate)[0]
+    return Mixed(share, -found["held"] / rows.weight)
+
+
+def _climb(share: np.ndarray, weight: float) -> Search:
+    """Return weights (q,) of a mixture, as :func:`mix` does, by Newton's steps from others.
+
+    It yields weights, and is to be sent sums over rows at these.
+    """
+    total = weight + PRIOR * len(share)
+    here, value, step, length = share, np.inf, np.zeros_like(share), 1.0
+    for _ in range(_MIX_STEPS):
+        sums = yield share
+        new = total * share.sum() - sums["value"] - PRIOR * np.log(share).sum()
+        if new > value + 1e-12 * abs(value):
+            length /= 4
+            share = here + length * step
+            continue
+        here, value = share, new
+        slope = total - sums["pull"] - PRIOR / share
+        hessian = sums["gram"] + np.diag(PRIOR / share**2 + 1e-14 * total)
+        step = -np.linalg.solve(hessian, slope)
+        length = min(1.0, 0.9 / max(float((-step / share).max()), 1e-300))
+        share = here + length * step
+        if length == 1 and -slope @ step < _SMALL:
+            break
+    return share / share.sum()
+
+
+def _mix_sums(
+    plan: Plan,
+    thetas: Mapping[Job, np.ndarray],
+    share: np.ndarray,
+    scores: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+) -> Sums:
+    """Return the log likelihood of a mixture of what is held out, its gradient and curvature."""
+    q = len(share)
+    sums = {"value": np.zeros(()), "pull": np.zeros(q), "gram": np.zeros((q, q))}
+    sums["held"] = np.zeros(q)
+    for fold, block in plan.blocks(scores, y, weights):
+        held = plan.held_out(thetas, fold, block)
+        top = held.max(axis=1)
+        parts = np.exp(held - top[:, None])
+        mixed = parts @ share
+        ratio = parts / mixed[:, None]
+        weighted = ratio * block.weights[:, None]
+        here = {
+            "value": block.weights @ (top + np.log(mixed)),
+            "pull": weighted.sum(axis=0),
+            "gram": weighted.T @ ratio,
+            "held": block.weights @ held,
+        }
+        sums = add(sums, here)
+    return sums

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bayescal._core.blas import single_threaded_blas
 from bayescal._core.checkpoint import Sums
 from bayescal._core.folds import hash_folds, key_hashes
 from bayescal._core.numerics import differences
@@ -37,7 +38,7 @@ from bayescal.regression.softmax_objective import split
 __all__ = ["Mixed", "fit_stack_of_blocks"]
 
 #: Steps whose square, in units of the objective's curvature, is below this are the last.
-_SMALL = 1e-8
+_SMALL = 2e-7
 _MIX_STEPS = 50
 #: A fit of a member without a fold.
 Job = tuple[int, int]
@@ -97,23 +98,24 @@ def fit_stack_of_blocks(
 
     All is in double precision.
     """
-    scale, some, mass = _survey(rows, count)
-    basis = find_basis(members, some.scores, scale)
-    stack = Stack(scale, basis, [])
-    layout = stack.layout(members)
-    plan = Plan(tuple(members), scale, layout, basis, np.maximum(np.cumsum(mass > 0) - 1, 0))
+    with single_threaded_blas():
+        scale, some, mass = _survey(rows, count)
+        basis = find_basis(members, some.scores, scale)
+        stack = Stack(scale, basis, [])
+        layout = stack.layout(members)
+        plan = Plan(tuple(members), scale, layout, basis, np.maximum(np.cumsum(mass > 0) - 1, 0))
 
-    def design(part: slice) -> Any:
-        return make_block(some.take(part), scale, layout, basis, np.float64).design
+        def design(part: slice) -> Any:
+            return make_block(some.take(part), scale, layout, basis, np.float64).design
 
-    metrics, first = measure(members, design, block_rows(len(some.y), layout.k), layout, map)
-    thetas = _fit(plan, rows, metrics, first)
-    means = [
-        np.mean([thetas[i, fold] for fold in range(plan.count)], axis=0)
-        for i in range(len(members))
-    ]
-    mixed = _mix(plan, rows, thetas, mass[mass > 0]) if plan.count > 1 else None
-    return stack._replace(thetas=means), mixed
+        metrics, first = measure(members, design, block_rows(len(some.y), layout.k), layout, map)
+        thetas = _fit(plan, rows, metrics, first)
+        means = [
+            np.mean([thetas[i, fold] for fold in range(plan.count)], axis=0)
+            for i in range(len(members))
+        ]
+        mixed = _mix(plan, rows, thetas, mass[mass > 0]) if plan.count > 1 else None
+        return stack._replace(thetas=means), mixed
 
 
 def _hashes(scores: np.ndarray, y: np.ndarray) -> np.ndarray:

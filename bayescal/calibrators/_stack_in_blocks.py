@@ -14,7 +14,6 @@ from bayescal._core.checkpoint import Sums
 from bayescal._core.folds import hash_folds, key_hashes
 from bayescal._core.numerics import differences
 from bayescal._core.optimise import Search, run_together
-from bayescal._core.stream import add
 from bayescal.calibrators._fold_fits import (
     ROUNDING,
     Block,
@@ -29,6 +28,7 @@ from bayescal.calibrators._fold_fits import (
 from bayescal.calibrators._member import Layout, Member, Rows
 from bayescal.calibrators._metric import measure
 from bayescal.calibrators._posterior import row_blocks
+from bayescal.calibrators._report import moments_of, row_losses_of_logits
 from bayescal.calibrators._rows import RowBlocks
 from bayescal.calibrators._stack import FAR, PRIOR, Stack, best_scale, find_basis, fit_scale, mix
 from bayescal.calibrators._stack_rows import row_keys, some_of_many
@@ -40,15 +40,21 @@ __all__ = ["Mixed", "fit_stack_of_blocks"]
 #: Steps whose square, in units of the objective's curvature, is below this are the last.
 _SMALL = 2e-7
 _MIX_STEPS = 50
+#: Stands for no fold left out.
+ALL = -1
+#: What is found of a mixture: its log likelihood, the gradient and minus the Hessian.
+_PARTS = "value", "pull", "gram"
 #: A fit of a member without a fold.
 Job = tuple[int, int]
 
 
 class Mixed(NamedTuple):
-    """Weights (members,) of a mixture, and mean losses (members,) of rows left out."""
+    """Weights (members,) of a mixture, mean losses (members,) of rows left out, and moments."""
 
     share: np.ndarray
     mean_losses: np.ndarray
+    #: Of the losses of rows by a mixture that does not know their fold: see ``_report``.
+    moments: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -69,8 +75,8 @@ class Plan:
 
     def blocks(
         self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
-    ) -> Iterator[tuple[int, Block]]:
-        """Yield the fold of some of the rows, and these as they are used in fits."""
+    ) -> Iterator[tuple[int, Rows, Block]]:
+        """Yield the fold of some of the rows, these, and what they are in fits."""
         folds = np.zeros(len(y), int)
         if self.count > 1:
             folds = self.numbers[hash_folds(_hashes(scores, y), len(self.numbers))]
@@ -78,8 +84,8 @@ class Plan:
         for fold in range(self.count):
             own = np.flatnonzero(folds == fold)
             for part in block_rows(len(own), self.layout.k) if len(own) else []:
-                given = rows.take(own[part]), self.scale, self.layout, self.basis, np.float64
-                yield fold, make_block(*given)
+                some = rows.take(own[part])
+                yield fold, some, make_block(some, self.scale, self.layout, self.basis, np.float64)
 
     def held_out(self, thetas: Mapping[Job, np.ndarray], fold: int, block: Block) -> np.ndarray:
         """Return log probabilities (n, members) of labels by fits without the fold."""
@@ -205,7 +211,7 @@ def _begin(plan: Plan, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -
     """Return value and gradient (1 + p,) of each fold at parameters of zero."""
     zero = np.zeros(plan.layout.length)
     sums = {str(fold): np.zeros(1 + len(zero)) for fold in range(plan.count)}
-    for fold, block in plan.blocks(scores, y, weights):
+    for fold, _, block in plan.blocks(scores, y, weights):
         sums[str(fold)] += np.append(*losses([block], zero, plan.layout.sizes, slice(None)))
     return sums
 
@@ -219,7 +225,7 @@ def _losses(
 ) -> Sums:
     """Return value and gradient (1 + p,) of each member without each fold."""
     sums = {_name(job): np.zeros(1 + len(theta)) for job, theta in points.items()}
-    for own, block in plan.blocks(scores, y, weights):
+    for own, _, block in plan.blocks(scores, y, weights):
         for (i, fold), theta in points.items():
             if fold != own or plan.count == 1:
                 member = plan.members[i]
@@ -230,40 +236,58 @@ def _losses(
 
 
 def _mix(plan: Plan, rows: RowBlocks, thetas: dict[Job, np.ndarray], mass: np.ndarray) -> Mixed:
-    """Return weights of the mixture, from those that rows of the sample would get."""
+    """Return weights of the mixture, and what it costs by weights that do not know a fold.
+
+    They start from those that rows of the sample would get.
+    """
     sample = [
-        (plan.held_out(thetas, fold, block), block.weights)
-        for fold, block in plan.blocks(*rows.sample)
+        (plan.held_out(thetas, fold, block), block.weights / rows.share, fold)
+        for fold, _, block in plan.blocks(*rows.sample)
     ]
-    held, weights = (np.concatenate(own) for own in zip(*sample, strict=True))
-    start = mix(held, weights / rows.share)
-    found: Sums = {}
+    shares = {name: mix(*_without(sample, name)) for name in (ALL, *range(plan.count))}
+    masses = {ALL: rows.weight} | {i: rows.weight - own for i, own in enumerate(mass)}
+    moments: dict[int, np.ndarray] = {}
+    last: Sums = {}
 
-    def evaluate(points: dict[int, np.ndarray]) -> dict[int, Sums]:
-        found.update(rows.total(partial(_mix_sums, plan, thetas, points[0])))
-        return {0: found}
+    def evaluate(points: dict[int, np.ndarray]) -> dict[int, list[np.ndarray]]:
+        least = rows.reader.least
+        found = rows.total(partial(_mix_sums, plan, thetas, points, rows.whole, least))
+        last.update(found)
+        # Of weights that hardly change any more.
+        moments.update({fold: found[f"moments/{fold}"] for fold in points if fold != ALL})
+        return {name: [found[f"{part}/{name}"] for part in _PARTS] for name in points}
 
-    share = run_together({0: _climb(start, rows.weight)}, evaluate)[0]
-    return Mixed(share, -found["held"] / rows.weight)
+    searches = {name: _climb(own, masses[name]) for name, own in shares.items()}
+    share = run_together(searches, evaluate)[ALL]
+    return Mixed(share, -last["held"] / rows.weight, np.sum([*moments.values()], axis=0))
+
+
+def _without(
+    sample: list[tuple[np.ndarray, np.ndarray, int]], fold: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return log probabilities and weights of rows of other folds, if there are any."""
+    kept = [own for own in sample if own[2] != fold] or sample
+    held, weights, _ = zip(*kept, strict=True)
+    return np.concatenate(held), np.concatenate(weights)
 
 
 def _climb(share: np.ndarray, weight: float) -> Search:
     """Return weights (q,) of a mixture, as :func:`mix` does, by Newton's steps from others.
 
-    It yields weights, and is to be sent sums over rows at these.
+    It yields weights, and is to be sent the log likelihood there and its derivatives.
     """
     total = weight + PRIOR * len(share)
     here, value, step, length = share, np.inf, np.zeros_like(share), 1.0
     for _ in range(_MIX_STEPS):
-        sums = yield share
-        new = total * share.sum() - sums["value"] - PRIOR * np.log(share).sum()
+        likelihood, pull, gram = yield share
+        new = total * share.sum() - likelihood - PRIOR * np.log(share).sum()
         if new > value + 1e-12 * abs(value):
             length /= 4
             share = here + length * step
             continue
         here, value = share, new
-        slope = total - sums["pull"] - PRIOR / share
-        hessian = sums["gram"] + np.diag(PRIOR / share**2 + 1e-14 * total)
+        slope = total - pull - PRIOR / share
+        hessian = gram + np.diag(PRIOR / share**2 + 1e-14 * total)
         step = -np.linalg.solve(hessian, slope)
         length = min(1.0, 0.9 / max(float((-step / share).max()), 1e-300))
         share = here + length * step
@@ -275,27 +299,40 @@ def _climb(share: np.ndarray, weight: float) -> Search:
 def _mix_sums(
     plan: Plan,
     thetas: Mapping[Job, np.ndarray],
-    share: np.ndarray,
+    shares: Mapping[int, np.ndarray],
+    whole: bool,
+    least: np.ndarray | None,
     scores: np.ndarray,
     y: np.ndarray,
     weights: np.ndarray,
 ) -> Sums:
-    """Return the log likelihood of a mixture of what is held out, its gradient and curvature."""
-    q = len(share)
-    sums = {"value": np.zeros(()), "pull": np.zeros(q), "gram": np.zeros((q, q))}
+    """Return log likelihoods of mixtures of what is held out, their gradients and curvatures.
+
+    Of one that does not know a fold, over the rows of others, and of the losses of its own the
+    moments.
+    """
+    q = len(plan.members)
+    empty = {"value": np.zeros(()), "pull": np.zeros(q), "gram": np.zeros((q, q))}
+    sums = {f"{part}/{name}": own for name in shares for part, own in empty.items()}
+    sums |= {f"moments/{name}": np.zeros((4, 3)) for name in shares if name != ALL}
     sums["held"] = np.zeros(q)
-    for fold, block in plan.blocks(scores, y, weights):
+    for fold, rows, block in plan.blocks(scores, y, weights):
         held = plan.held_out(thetas, fold, block)
         top = held.max(axis=1)
         parts = np.exp(held - top[:, None])
-        mixed = parts @ share
-        ratio = parts / mixed[:, None]
-        weighted = ratio * block.weights[:, None]
-        here = {
-            "value": block.weights @ (top + np.log(mixed)),
-            "pull": weighted.sum(axis=0),
-            "gram": weighted.T @ ratio,
-            "held": block.weights @ held,
-        }
-        sums = add(sums, here)
+        here = {"held": rows.weights @ held}
+        for name, share in shares.items():
+            mixed = parts @ share
+            logs = top + np.log(mixed)
+            if name == fold:
+                plain = row_losses_of_logits(rows.scores, rows.y, least)
+                squares = rows.weights if whole else rows.weights**2
+                here[f"moments/{name}"] = moments_of(-logs, plain, rows.weights, squares)
+                continue
+            ratio = parts / mixed[:, None]
+            weighted = ratio * rows.weights[:, None]
+            found = rows.weights @ logs, weighted.sum(axis=0), weighted.T @ ratio
+            here |= {f"{part}/{name}": own for part, own in zip(_PARTS, found, strict=True)}
+        for name, own in here.items():
+            sums[name] = sums[name] + own
     return sums

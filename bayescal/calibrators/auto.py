@@ -22,6 +22,7 @@ from bayescal._core.checks import (
     check_weights,
 )
 from bayescal._core.folds import content_folds, feature_keys, score_keys
+from bayescal._core.stream import Block, as_blocks
 from bayescal.calibrators._combination import Combination, State, keep_features
 from bayescal.calibrators._dispatch import dispatched
 from bayescal.calibrators._inputs import INPUTS, Inputs, convert, widen
@@ -30,6 +31,7 @@ from bayescal.calibrators._report import (
     Report,
     make_report,
     point_losses_of_scores,
+    report_of_moments,
     row_losses,
     row_losses_of_scores,
 )
@@ -90,6 +92,8 @@ class Auto(ClassifierMixin, Combination):
     Of two classes the expected loss is that of rows left out, by Newton's step and Laplace's
     approximation (:meth:`AveragedBeta.losses_left_out`), computed when the report is first asked
     for. Of raw scores and several labels it takes ``folds`` further fits; a stack has made them.
+    Of raw scores in blocks it is as of two classes, with the two parameters of Platt scaling as
+    they are.
 
     Examples
     --------
@@ -117,13 +121,14 @@ class Auto(ClassifierMixin, Combination):
 
     classes_: np.ndarray = field(init=False)
 
-    def fit(self, scores: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, scores: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Choose, fit, and estimate what to expect.
 
         Parameters
         ----------
-        scores : array-like of shape (n,), (n, 1) or (n, k)
-            As ``inputs`` says; of several labels a column for each.
+        scores : array-like of shape (n,), (n, 1) or (n, k), or Blocks
+            As ``inputs`` says; of several labels a column for each. Of blocks, which hold their
+            labels, and what is read in blocks (see :meth:`Calibrator.fit`), two classes.
         y : array-like of shape (n,) or (n, labels)
             Labels of any kind; or zeros and ones, a column for each of several labels.
         sample_weight : array-like of shape (n,), optional
@@ -138,37 +143,53 @@ class Auto(ClassifierMixin, Combination):
         check_random_state(self.random_state)
         if self.folds is not None:
             check_count(self.folds, "folds", 2)
+        if not isinstance(scores, np.memmap):
+            if (blocks := as_blocks(scores, y, sample_weight)) is not None:
+                columns = next(iter(blocks.each(_count_columns)))
+                return self._hold(*self._choose(columns, False), blocks, None, None)
         there = accelerated(scores)
         if np.ndim(y) < 2:
             scores = widen(scores, self.inputs) if there is None else there
         check_unmasked(y, "y")
         labels = y if not hasattr(y, "detach") else as_numpy(y, "y")
         several = np.ndim(labels) == 2 and np.shape(labels)[1] > 1
-        chosen, reason = self._choose(scores, several)
+        chosen, reason = self._choose(np.shape(scores)[1] if np.ndim(scores) == 2 else 1, several)
+        self._hold(chosen, reason, scores, y, sample_weight)
+        if not isinstance(chosen, AveragedBeta):
+            self.report_ = self._judge(chosen, reason, scores, labels, sample_weight, several)
+        return self
+
+    def _hold(self, chosen: Any, reason: str, scores: Any, y: Any, sample_weight: Any) -> Self:
+        """Fit what is chosen and keep it, without a report."""
         fitted = chosen.fit(scores, y, sample_weight)
         self._keep([fitted])
         keep_features(self, fitted)
-        vars(self).pop("classes_", None)  # of an earlier fit
-        if not several:
+        for name in ("classes_", "report_"):
+            vars(self).pop(name, None)  # of an earlier fit
+        if not isinstance(chosen, MultiLabel):
             self.classes_ = fitted.classes_
-        vars(self).pop("report_", None)
-        if not isinstance(fitted, AveragedBeta):
-            self.report_ = self._judge(chosen, reason, scores, labels, sample_weight, several)
         return self
 
     @cached_property
     def report_(self) -> Report:
-        """Of two classes, from the points that the calibrator keeps."""
+        """Of two classes, from the points that the calibrator keeps; of blocks, from moments."""
         check_is_fitted(self)
-        fitted = self.calibrators_[0]
-        state, names = fitted.state_, ("AveragedBeta", "two classes")
+        whole = fitted = self.calibrators_[0]
+        if isinstance(whole, StackedScaling):
+            state, k = whole.state_, len(self.classes_)
+            names, sizes = (_name(whole), f"{k} classes"), (int(state["rows"]), k)
+            return report_of_moments(names, sizes, _members(whole), state.get("held_out_moments"))
+        raw = isinstance(whole, Composition)
+        if raw:
+            fitted = whole.calibrators_[-1]
+        state, names = fitted.state_, (_name(whole), "two classes")
         z, weights, rows = state["points"][0], state["points"][1:], int(state["rows"])
         held = fitted.losses_left_out() if np.count_nonzero(weights) > 1 else None
-        plain = point_losses_of_scores(z, state.get("least_probabilities"))
+        plain = None if raw else point_losses_of_scores(z, state.get("least_probabilities"))
         squares = state["unit"] * weights
         return make_report(names, (rows, 2), _members(fitted), held, plain, weights, squares)
 
-    def predict_proba(self, scores: Any) -> np.ndarray:
+    def predict_proba(self, scores: Any) -> Any:
         """Return the calibrated probabilities (m, k), or (m, labels) that each label is present."""
         check_is_fitted(self)
         return self.calibrators_[0].predict_proba(scores)
@@ -209,10 +230,8 @@ class Auto(ClassifierMixin, Combination):
         ((part, own),) = self._each(state)
         return part._map_ends(own, scores, level)
 
-    def _choose(self, scores: Any, several: bool) -> tuple[Any, str]:
+    def _choose(self, columns: int, several: bool) -> tuple[Any, str]:
         """Return a calibrator, not yet fitted, and why it is that."""
-        shape = np.shape(scores)
-        columns = shape[1] if len(shape) == 2 else 1
         binary: Any = AveragedBeta(_POWER, inputs=self.inputs, classes=self.classes)
         if self.inputs == "scores":
             parts = [Logistic(inputs="scores", smoothing="platt"), AveragedBeta(_POWER)]
@@ -281,6 +300,15 @@ class Auto(ClassifierMixin, Combination):
         if len(self.classes_) == 2:
             rows = convert(rows, self.inputs, "order" if self.inputs == "scores" else "log_odds")[0]
         return content_folds(score_keys(rows, codes), codes, count)
+
+
+def _count_columns(block: Block) -> int:
+    """Return the columns of scores; with labels in columns, too, it raises."""
+    if np.ndim(block.y) == 2 and np.shape(block.y)[1] > 1:
+        raise ValueError(
+            "y must be one column in blocks, got several labels; fit a calibrator to each"
+        )
+    return np.shape(block.scores)[1] if np.ndim(block.scores) == 2 else 1
 
 
 def _name(fitted: Any) -> str:

@@ -14,6 +14,7 @@ from bayescal.calibrators._base import State
 from bayescal.calibrators._fold_fits import SMALL, Scale
 from bayescal.calibrators._member import Member
 from bayescal.calibrators._parametric import ParametricCalibrator
+from bayescal.calibrators._report import moments_of, row_losses_of_logits
 from bayescal.calibrators._rows import RowBlocks
 from bayescal.calibrators._stack import (
     Stack,
@@ -195,14 +196,22 @@ class StackedScaling(ParametricCalibrator):
 
     def _fit_blocks(self, rows: RowBlocks, seed: int) -> State:
         if rows.few:
-            return self._fit(*rows.all(), seed)
+            every = rows.all()
+            state = self._fit(*every, seed)
+            if "held_out_losses" in state:
+                plain = row_losses_of_logits(every.scores, every.y, rows.reader.least)
+                squares = every.weights if rows.whole else every.weights**2
+                given = state["held_out_losses"], plain, every.weights, squares
+                state["held_out_moments"] = moments_of(*given)
+            return {**state, "rows": np.asarray(rows.n)}
         names, count = self._choose(rows.n, rows.k)
         stack, mixed = fit_stack_of_blocks([MEMBERS[name] for name in names], rows, count)
         state = _state(names, stack)
         if mixed is not None:
             state["stack_weights"] = mixed.share
             state["held_out_mean_losses"] = mixed.mean_losses
-        return state
+            state["held_out_moments"] = mixed.moments
+        return {**state, "rows": np.asarray(rows.n)}
 
     def _publish(self, state: State) -> None:
         super()._publish(state)

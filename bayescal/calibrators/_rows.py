@@ -238,7 +238,7 @@ def _look(inputs: Inputs, domain: Domain, names: list[object] | None, block: Blo
     values = convert(rows, inputs, domain, least)[0]
     lowest = np.array([own.min() for own in given])
     some = [own[own > 0] if low <= 0 else own for own, low in zip(given, lowest, strict=True)]
-    labels, place = distinct(y)
+    labels, place = distinct(y, whole=False)
     exponent = int(np.frexp(weights.max())[1])
     scaled = np.ldexp(weights, -exponent)
     draws = np.random.default_rng([block.number, len(y)]).random(len(y))
@@ -271,7 +271,7 @@ def _join(first: Sums, second: Sums) -> Sums:
                 f"{second[name].tolist()}"
             )
     pair = first, second
-    labels, place = distinct(np.concatenate([own["labels"] for own in pair]))
+    labels, place = distinct(np.concatenate([own["labels"] for own in pair]), whole=False)
     exponent = max(int(own["exponent"]) for own in pair)
     scales = [np.ldexp(1.0, int(own["exponent"]) - exponent) for own in pair]
     masses = [own["mass"] * scale for own, scale in zip(pair, scales, strict=True)]

@@ -10,7 +10,7 @@ import numpy as np
 from bayescal._core.arrays import namespace
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.numerics import differences, softmax
-from bayescal._core.optimise import Status, newton_on_interval
+from bayescal._core.optimise import Search, Status, newton_on_interval, run_together
 from bayescal.calibrators._fold_fits import (
     SMALL,
     Scale,
@@ -40,7 +40,7 @@ from bayescal.regression.softmax_objective import Design, split
 from bayescal.regression.softmax_posterior import sample
 
 #: Prior weight of each member of the stack, in rows: that of Dirichlet(2).
-PRIOR = 1.0
+_PRIOR = 1.0
 #: Of log inverse temperatures, whose prior is standard normal.
 _MOST = 4.0
 #: Logits that are so much smaller than the greatest have no probability, at whatever scale.
@@ -185,29 +185,51 @@ def log_mean(logs: np.ndarray, share: np.ndarray) -> np.ndarray:
 def mix(held: np.ndarray, weights: np.ndarray, start: Any = None) -> np.ndarray:
     """Return weights (q,) of a mixture of the log probabilities (n, q) of what was seen.
 
-    They maximize the likelihood of rows of weight (n,) with the prior Dirichlet(2), by damped
-    Newton steps. As the objective is the same for all multiples of the weights but for their sum,
-    that is a term of its own, and not a bound.
+    They maximize the likelihood of rows of weight (n,) with the prior Dirichlet(2).
     """
     parts = np.exp(held - held.max(axis=1, keepdims=True))
     count = parts.shape[1]
-    total = float(weights.sum()) + PRIOR * count
-    share = np.full(count, 1 / count) if start is None else start
+    search = climb(np.full(count, 1 / count) if start is None else start, float(weights.sum()))
+    return run_together({0: search}, lambda at: {0: mix_terms(weights, parts, at[0])})[0]
+
+
+def climb(share: np.ndarray, weight: float, small: float = 1e-16) -> Search:
+    """Return the same for rows of so much weight, by Newton's steps from other weights.
+
+    It yields weights, and is to be sent what :func:`mix_terms` returns. As the objective is the
+    same for all multiples of the weights but for their sum, that is a term of its own, and not a
+    bound. The last step was to gain less than ``small``.
+    """
+    total = weight + _PRIOR * len(share)
+    here, value, step, length = share, np.inf, np.zeros_like(share), 1.0
     for _ in range(_MIX_STEPS):
-        ratio = parts / (parts @ share)[:, None]
-        weighted = ratio * weights[:, None]
-        slope = total - weighted.sum(axis=0) - PRIOR / share
+        likelihood, pull, gram = yield share
+        there = total * share.sum() - likelihood - _PRIOR * np.log(share).sum()
+        if there > value + 1e-12 * abs(value):
+            length /= 4
+            share = here + length * step
+            continue
+        here, value = share, there
+        slope = total - pull - _PRIOR / share
         # Members that agree, and no prior beside huge weights: a step where none is defined.
-        hessian = weighted.T @ ratio + np.diag(PRIOR / share**2 + 1e-14 * total)
+        hessian = gram + np.diag(_PRIOR / share**2 + 1e-14 * total)
         step = -np.linalg.solve(hessian, slope)
-        # Within the region where the barrier is about quadratic; no weight becomes negative.
-        length = 1 / (1 + np.sqrt(max(-slope @ step, 0.0)))
-        length = 1.0 if length > 0.8 else length
-        length = min(length, 0.9 / max(float((-step / share).max()), 1e-300))
-        share = share + length * step
-        if length == 1 and np.abs(step).max() < 1e-10:
+        # No weight becomes negative.
+        length = min(1.0, 0.9 / max(float((-step / share).max()), 1e-300))
+        share = here + length * step
+        if length == 1 and -slope @ step < small:
             break
     return share / share.sum()
+
+
+def mix_terms(
+    weights: np.ndarray, parts: np.ndarray, share: np.ndarray
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Return the log likelihood of a mixture, its gradient (q,), and minus its Hessian (q, q)."""
+    mixed = parts @ share
+    ratio = parts / mixed[:, None]
+    weighted = ratio * weights[:, None]
+    return float(weights @ np.log(mixed)), weighted.sum(axis=0), weighted.T @ ratio
 
 
 def cross_fitted_losses(

@@ -13,7 +13,7 @@ from bayescal._core.blas import single_threaded_blas
 from bayescal._core.checkpoint import Sums
 from bayescal._core.folds import hash_folds, key_hashes
 from bayescal._core.numerics import differences
-from bayescal._core.optimise import Search, run_together
+from bayescal._core.optimise import run_together
 from bayescal.calibrators._fold_fits import (
     ROUNDING,
     Block,
@@ -30,7 +30,17 @@ from bayescal.calibrators._metric import measure
 from bayescal.calibrators._posterior import row_blocks
 from bayescal.calibrators._report import moments_of, row_losses_of_logits
 from bayescal.calibrators._rows import RowBlocks
-from bayescal.calibrators._stack import FAR, PRIOR, Stack, best_scale, find_basis, fit_scale, mix
+from bayescal.calibrators._stack import (
+    FAR,
+    Stack,
+    best_scale,
+    climb,
+    find_basis,
+    fit_scale,
+    log_mean,
+    mix,
+    mix_terms,
+)
 from bayescal.calibrators._stack_rows import row_keys, some_of_many
 from bayescal.calibrators.temperature import ScaleLoss
 from bayescal.regression.softmax_objective import split
@@ -39,7 +49,6 @@ __all__ = ["Mixed", "fit_stack_of_blocks"]
 
 #: Steps whose square, in units of the objective's curvature, is below this are the last.
 _SMALL = 2e-7
-_MIX_STEPS = 50
 #: Stands for no fold left out.
 ALL = -1
 #: What is found of a mixture: its log likelihood, the gradient and minus the Hessian.
@@ -257,7 +266,7 @@ def _mix(plan: Plan, rows: RowBlocks, thetas: dict[Job, np.ndarray], mass: np.nd
         moments.update({fold: found[f"moments/{fold}"] for fold in points if fold != ALL})
         return {name: [found[f"{part}/{name}"] for part in _PARTS] for name in points}
 
-    searches = {name: _climb(own, masses[name]) for name, own in shares.items()}
+    searches = {name: climb(own, masses[name], _SMALL) for name, own in shares.items()}
     share = run_together(searches, evaluate)[ALL]
     return Mixed(share, -last["held"] / rows.weight, np.sum([*moments.values()], axis=0))
 
@@ -269,31 +278,6 @@ def _without(
     kept = [own for own in sample if own[2] != fold] or sample
     held, weights, _ = zip(*kept, strict=True)
     return np.concatenate(held), np.concatenate(weights)
-
-
-def _climb(share: np.ndarray, weight: float) -> Search:
-    """Return weights (q,) of a mixture, as :func:`mix` does, by Newton's steps from others.
-
-    It yields weights, and is to be sent the log likelihood there and its derivatives.
-    """
-    total = weight + PRIOR * len(share)
-    here, value, step, length = share, np.inf, np.zeros_like(share), 1.0
-    for _ in range(_MIX_STEPS):
-        likelihood, pull, gram = yield share
-        new = total * share.sum() - likelihood - PRIOR * np.log(share).sum()
-        if new > value + 1e-12 * abs(value):
-            length /= 4
-            share = here + length * step
-            continue
-        here, value = share, new
-        slope = total - pull - PRIOR / share
-        hessian = gram + np.diag(PRIOR / share**2 + 1e-14 * total)
-        step = -np.linalg.solve(hessian, slope)
-        length = min(1.0, 0.9 / max(float((-step / share).max()), 1e-300))
-        share = here + length * step
-        if length == 1 and -slope @ step < _SMALL:
-            break
-    return share / share.sum()
 
 
 def _mix_sums(
@@ -318,20 +302,16 @@ def _mix_sums(
     sums["held"] = np.zeros(q)
     for fold, rows, block in plan.blocks(scores, y, weights):
         held = plan.held_out(thetas, fold, block)
-        top = held.max(axis=1)
-        parts = np.exp(held - top[:, None])
+        parts = np.exp(held - held.max(axis=1, keepdims=True))
         here = {"held": rows.weights @ held}
         for name, share in shares.items():
-            mixed = parts @ share
-            logs = top + np.log(mixed)
             if name == fold:
+                logs = log_mean(held, share)
                 plain = row_losses_of_logits(rows.scores, rows.y, least)
                 squares = rows.weights if whole else rows.weights**2
                 here[f"moments/{name}"] = moments_of(-logs, plain, rows.weights, squares)
                 continue
-            ratio = parts / mixed[:, None]
-            weighted = ratio * rows.weights[:, None]
-            found = rows.weights @ logs, weighted.sum(axis=0), weighted.T @ ratio
+            found = mix_terms(rows.weights, parts, share)
             here |= {f"{part}/{name}": own for part, own in zip(_PARTS, found, strict=True)}
         for name, own in here.items():
             sums[name] = sums[name] + own

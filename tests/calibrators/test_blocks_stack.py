@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 
 import bayescal as bc
-from bayescal.calibrators import _fold_fits, _rows, _stack, _stack_in_blocks, temperature
+from bayescal.calibrators import _fold_fits, _rows, _stack, temperature
 from bayescal.calibrators._fold_fits import make_block
 from bayescal.calibrators._stack_rows import choose_rows, content_keys
 
@@ -219,23 +219,3 @@ def test_dask_and_an_interrupted_fit(small, tmp_path):
 def test_posteriors_need_all_rows(small):
     with pytest.raises(TypeError, match="needs all rows at once"):
         clone(STACK).set_params(inference="laplace").fit(_cut(_several(3, 100), 50))
-
-
-def test_steps_of_the_mixture_are_taken_back_where_they_fail():
-    """From weights near a corner Newton's steps overshoot; the best is still found."""
-    rng = np.random.default_rng(0)
-    held = np.log(rng.uniform(0.01, 1, size=(500, 3)) * [1, 1, 0.2])
-    weights = rng.uniform(0.5, 2, 500)
-
-    def terms(share):
-        ratio = np.exp(held) / (np.exp(held) @ share)[:, None]
-        weighted = ratio * weights[:, None]
-        return weights @ np.log(np.exp(held) @ share), weighted.sum(axis=0), weighted.T @ ratio
-
-    search = _stack_in_blocks._climb(np.array([1e-6, 1e-6, 1.0]), weights.sum())
-    point, count = next(search), 0
-    with pytest.raises(StopIteration) as end:
-        while True:
-            point, count = search.send(terms(point)), count + 1
-    np.testing.assert_allclose(end.value.value, _stack.mix(held, weights), atol=1e-8)
-    assert count < 40

@@ -241,6 +241,19 @@ def test_weights_of_the_stack_maximize_their_posterior() -> None:
     np.testing.assert_allclose(mix(held, weights), best, atol=1e-6)
 
 
+def test_weights_of_many_rows_and_a_poor_start() -> None:
+    """At the best weights the gradient of the likelihood and the prior is the same for all."""
+    rng = np.random.default_rng(0)
+    truth = rng.normal(-3.9, 1, 100_000)
+    held = truth[:, None] + rng.normal(0, [0.3, 0.1, 0.4, 0.9], (100_000, 4)) - [0.1, 0, 0.1, 0.5]
+    weights = rng.integers(1, 3, 100_000).astype(float)
+    for start in (None, np.array([1.0, 1e-7, 1e-7, 1e-7])):
+        share = mix(held, weights, start)
+        parts = np.exp(held)
+        slope = weights @ (parts / (parts @ share)[:, None]) + 1 / share
+        np.testing.assert_allclose(slope, weights.sum() + 4, rtol=1e-9)
+
+
 def test_posterior_of_a_stack() -> None:
     """Members' draws have their Laplace covariances; weights those of resampled rows."""
     z, y = data_set(120, 3)

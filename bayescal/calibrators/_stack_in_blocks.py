@@ -47,7 +47,7 @@ from bayescal.regression.softmax_objective import split
 
 __all__ = ["Mixed", "fit_stack_of_blocks"]
 
-#: Steps whose square, in units of the objective's curvature, is below this are the last.
+#: What the last step of weights is to gain at most; the next would gain about its square.
 _SMALL = 2e-7
 #: Stands for no fold left out.
 ALL = -1
@@ -109,9 +109,12 @@ class Plan:
 def fit_stack_of_blocks(
     members: Sequence[Member], rows: RowBlocks, count: int
 ) -> tuple[Stack, Mixed | None]:
-    """Do as :func:`fit_stack` with rows that come in blocks, and mix what it finds.
+    """Do as :func:`fit_stack` with many rows that come in blocks, and mix what it finds.
 
-    All is in double precision.
+    All is in double precision, but main directions. Passes are one for folds, for some of the rows
+    and for the first of one to three steps of the scale, one for the gradients to begin with, one
+    for each step of all members and folds, of which there are four and seldom more, and one for
+    each step of the weights of all mixtures, of which there are three or a few more.
     """
     with single_threaded_blas():
         scale, some, mass = _survey(rows, count)
@@ -143,12 +146,11 @@ def _survey(rows: RowBlocks, count: int) -> tuple[Scale, Rows, np.ndarray]:
     start = fit_scale(*rows.sample).inverse
     far = rows.largest > FAR
     found = rows.total(partial(_look, count, start, far), _join)
-    known = {start: found["terms"]}
+    first = [found["terms"]]
 
     def loss(s: float) -> tuple[float, float, float]:
-        if s not in known:
-            known[s] = rows.total(partial(_scale_sums, s, far))["terms"]
-        value, slope, curvature = known[s].tolist()
+        terms = first.pop() if first else rows.total(partial(_scale_sums, s, far))["terms"]
+        value, slope, curvature = terms.tolist()
         return value, slope, curvature
 
     counts = found["counts"] * (rows.weight / found["counts"].sum())
@@ -245,9 +247,9 @@ def _losses(
 
 
 def _mix(plan: Plan, rows: RowBlocks, thetas: dict[Job, np.ndarray], mass: np.ndarray) -> Mixed:
-    """Return weights of the mixture, and what it costs by weights that do not know a fold.
+    """Return weights of the mixture, and what rows cost by weights that do not know their fold.
 
-    They start from those that rows of the sample would get.
+    Weights start from those that the sample would get.
     """
     sample = [
         (plan.held_out(thetas, fold, block), block.weights / rows.share, fold)

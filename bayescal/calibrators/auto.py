@@ -93,7 +93,7 @@ class Auto(ClassifierMixin, Combination):
     approximation (:meth:`AveragedBeta.losses_left_out`), computed when the report is first asked
     for. Of raw scores and several labels it takes ``folds`` further fits; a stack has made them.
     Of raw scores in blocks it is as of two classes, with the two parameters of Platt scaling as
-    they are.
+    they are, and of ``mode="single"`` in blocks it is not known.
 
     Examples
     --------
@@ -127,8 +127,8 @@ class Auto(ClassifierMixin, Combination):
         Parameters
         ----------
         scores : array-like of shape (n,), (n, 1) or (n, k), or Blocks
-            As ``inputs`` says; of several labels a column for each. Of blocks, which hold their
-            labels, and what is read in blocks (see :meth:`Calibrator.fit`), two classes.
+            As ``inputs`` says; of several labels a column for each. Blocks, which hold their
+            labels, and what is read in blocks (see :meth:`Calibrator.fit`), are of classes.
         y : array-like of shape (n,) or (n, labels)
             Labels of any kind; or zeros and ones, a column for each of several labels.
         sample_weight : array-like of shape (n,), optional

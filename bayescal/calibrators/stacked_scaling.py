@@ -115,8 +115,9 @@ class StackedScaling(ParametricCalibrator):
         "single" is the member "probability" alone (of more than 300 classes "certainty", with 3, 3,
         1 and no matrix), fitted to all rows, without cross-validation.
     folds : int, optional
-        Made from the content of rows, whatever their order. By default 5 if n k < 32,768, otherwise
-        4, 3 from 30 classes on, and 2 of more than 300.
+        Made from the content of rows, whatever their order; of more than 262,144 rows, or 4,194,304
+        scores, by a hash of it. By default 5 if n k < 32,768, otherwise 4, 3 from 30 classes on,
+        and 2 of more than 300.
 
     Attributes
     ----------
@@ -125,8 +126,8 @@ class StackedScaling(ParametricCalibrator):
         Mean log loss of each member on rows left out; not of "single".
     held_out_losses_ : array of shape (n,)
         Log loss of each row of positive weight by members fitted, and weights found, without its
-        fold: what to expect of new rows. Not of "single", and not kept in files, being as long as
-        the data.
+        fold: what to expect of new rows. Not of "single", nor of many rows in blocks, and not kept
+        in files, being as long as the data.
     inverse_ : float
         Inverse temperature.
 
@@ -135,6 +136,14 @@ class StackedScaling(ParametricCalibrator):
     O(n k^2) time for each of a few products, for each member and fold; for more than 300 classes
     O(n k). Memory beside the scores is 12 n k bytes in single precision, which fits have from
     32,768 scores on; of more than 300 classes 4 n k, and some hundred numbers for each class.
+
+    Rows that come in blocks are read once, and fitted at once, if there are no more than 262,144 of
+    them and 4,194,304 scores. Of more rows all members and folds take their steps together: they
+    are read 11 to 13 times, seldom a few times more, and for "single" 8 to 10 times, in one to four
+    times the time of rows in memory. All is in double precision, so that probabilities are those of all
+    rows at once, were these fitted so, to 1e-9 (of more than 300 classes, whose main directions are
+    in single precision, 1e-7); those that single precision finds differ by about 1e-7, and by up to
+    1e-3 where it ends a step earlier.
 
     Of a posterior, penalties are the prior, and the weights are those of resampled rows, a Bayesian
     bootstrap. Of more than 3,000 parameters of a member each draw is the solution of a linear

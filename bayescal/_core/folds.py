@@ -55,6 +55,24 @@ def content_folds(key: np.ndarray, y: np.ndarray, count: int, seed: int = 0) -> 
     return folds[place]
 
 
+def key_hashes(key: np.ndarray) -> np.ndarray:
+    """Return a number (n,) for each key, as if drawn evenly from 64 bits; equal keys share it.
+
+    By it rows that are too many to be sorted, or are not all at hand, are put into folds, or some
+    of them chosen, still by what they hold.
+    """
+    bits = np.round(np.arcsinh(key) / _ROUNDING).astype(np.int64).view(np.uint64)
+    # The finalizer of SplitMix64.
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
+    return bits ^ (bits >> np.uint64(31))
+
+
+def hash_folds(hashes: np.ndarray, count: int) -> np.ndarray:
+    """Return folds (n,) from hashes, of which some may be empty."""
+    return (hashes % np.uint64(count)).astype(int)
+
+
 def score_keys(scores: Any, y: Any) -> Any:
     """Return keys (n,) of scores (n, k), or of log odds (n,), which permuting classes leaves alone.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from types import ModuleType
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
@@ -30,6 +30,8 @@ _LEAST_DAMPING, _MOST_DAMPING = 1e-14, 1e8
 _UNSEEN = 1e-3
 
 Carry = TypeVar("Carry")
+#: Yields points, is sent what is found there, and returns its result.
+Search: TypeAlias = Generator[Any, Any, Any]
 #: What is iterated, of several kinds, and the status.
 State: TypeAlias = tuple[Any, ...]
 
@@ -197,6 +199,23 @@ def newton(
         runaway = (status == Status.CONVERGED) & (movement(x, step) > 0.01)
         status = xp.where(runaway, Status.UNBOUNDED, status)
     return Minimum(x, here.value, decrement, number, status)
+
+
+def run_together(
+    searches: Mapping[Any, Search], evaluate: Callable[[dict[Any, Any]], Mapping[Any, Any]]
+) -> dict[Any, Any]:
+    """Return what searches find, whose points are evaluated at once, until none has another."""
+    found: dict[Any, Any] = {}
+    answers: Mapping[Any, Any] = dict.fromkeys(searches)
+    while answers:
+        points = {}
+        for name, answer in answers.items():
+            try:
+                points[name] = searches[name].send(answer)
+            except StopIteration as end:
+                found[name] = end.value
+        answers = evaluate(points) if points else {}
+    return found
 
 
 def newton_on_interval(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise, product
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bayescal._core.optimise import Search, run_together
 from bayescal.calibrators._member import (
     Layout,
     Member,
@@ -31,7 +32,7 @@ _STEPS, _FEW_STEPS = 4, 2
 #: What a step must gain of what its slope promises.
 _SUFFICIENT = 1e-4
 #: Relative digits of a sum of losses that may be lost.
-_ROUNDING = {np.dtype(np.float32): 1e-7, np.dtype(np.float64): 1e-13}
+ROUNDING = {np.dtype(np.float32): 1e-7, np.dtype(np.float64): 1e-13}
 _SHORTEST = 1e-3
 #: Logits within this have exponentials whose sums neither overflow nor vanish.
 _MILD = 60.0
@@ -116,6 +117,14 @@ def logits(block: Block, own: Parameters, part: slice) -> np.ndarray:
     return found
 
 
+def label_logs(block: Block, own: Parameters, part: slice) -> np.ndarray:
+    """Return the log probabilities (n,) of labels by a member."""
+    z = logits(block, own, part)
+    z -= z.max(axis=0)
+    label = z[block.y, np.arange(len(block.y))]
+    return label - np.log(np.exp(z, out=z).sum(axis=0))
+
+
 def losses(blocks: Sequence[Block], theta: np.ndarray, sizes: Any, part: slice) -> Losses:
     """Return the weighted sum of losses, and its gradient (p,)."""
     value, gradient = 0.0, np.zeros(len(theta))
@@ -143,19 +152,25 @@ def losses(blocks: Sequence[Block], theta: np.ndarray, sizes: Any, part: slice) 
     return value, gradient
 
 
-def minimize(
-    evaluate: Callable[[np.ndarray], Losses],
+def descend(
     begin: Losses,
+    penalty: np.ndarray,
     metric: Metric,
     first: float,
     iterations: int,
     rounding: float,
-) -> np.ndarray:
+) -> Search:
     """Return parameters (p,) after so many steps of the L-BFGS method from zero.
 
     ``begin`` is value and gradient there; ``metric`` about the inverse of the Hessian, of which the
-    first step takes ``first``, and ``rounding`` what may be lost of the value's digits.
+    first step takes ``first``, and ``rounding`` what may be lost of the value's digits. It yields
+    parameters, and is to be sent value and gradient of the losses there, without the penalty.
     """
+
+    def evaluate(theta: np.ndarray) -> Search:
+        value, gradient = yield theta
+        return value + 0.5 * float(penalty @ theta**2), gradient + penalty * theta
+
     value, gradient = begin
     theta, scale = np.zeros(len(gradient)), first
     pairs: list[tuple[np.ndarray, np.ndarray, float]] = []
@@ -171,11 +186,11 @@ def minimize(
         if not slope < -slack:
             break
         length = 1.0
-        there, new = evaluate(theta + step)
+        there, new = yield from evaluate(theta + step)
         while not there <= value + _SUFFICIENT * length * slope + slack and length > _SHORTEST:
             best = -slope * length**2 / (2 * (there - value - slope * length))
             length = min(max(best, 0.1 * length), 0.6 * length)
-            there, new = evaluate(theta + length * step)
+            there, new = yield from evaluate(theta + length * step)
         if not there <= value + slack:
             break
         moved, turned = length * step, new - gradient
@@ -186,6 +201,33 @@ def minimize(
             pairs.append((moved, turned, curvature))
         theta, value, gradient = theta + moved, there, new
     return theta
+
+
+def search_member(
+    member: Member,
+    layout: Layout,
+    count: int,
+    begin: Losses,
+    metric: Metric,
+    first: float,
+    rounding: float,
+) -> Search:
+    """Return the parameters (p,) of a member without one of so many folds, if there are several.
+
+    It yields parameters, and is to be sent value and gradient of the losses there; ``begin`` are
+    those at zero, the gradient of all features. ``metric`` is for all rows, and ``first`` what the
+    first step of matrices takes of it.
+    """
+    share = max(1 - 1 / count, 1 / count)
+    long = member.logarithm is not None or member.directions is not None
+    return descend(
+        (begin[0], begin[1][layout.places(member)]),
+        share * penalties(member, layout.k, layout.rank),
+        lambda gradient: metric(gradient) / share,
+        first if member.sizes(layout.k, layout.rank)[1] > 1 else 1.0,
+        _STEPS if long or count == 1 else _FEW_STEPS,
+        rounding,
+    )
 
 
 class Place(NamedTuple):
@@ -209,7 +251,7 @@ class Folds:
         each: Any,
     ) -> None:
         dtype = working_type(rows.scores.size)
-        self.count, self.rounding = len(groups), _ROUNDING[np.dtype(dtype)]
+        self.count, self.rounding = len(groups), ROUNDING[np.dtype(dtype)]
         self._groups, self._dtype = groups, dtype
 
         def blocks_of(own: np.ndarray, scale: Scale) -> list[Block]:
@@ -230,13 +272,8 @@ class Folds:
 
     def held_out(self, fold: int, theta: np.ndarray, place: Place) -> np.ndarray:
         """Return the log probabilities of labels of the group."""
-        own, logs = split(theta.astype(self._dtype), place.sizes), []
-        for block in self._out[fold]:
-            z = logits(block, own, place.part)
-            z -= z.max(axis=0)
-            label = z[block.y, np.arange(len(block.y))]
-            logs.append(label - np.log(np.exp(z, out=z).sum(axis=0)))
-        return np.concatenate(logs)
+        own = split(theta.astype(self._dtype), place.sizes)
+        return np.concatenate([label_logs(block, own, place.part) for block in self._out[fold]])
 
     def together(self, logs: list[list[np.ndarray]]) -> np.ndarray:
         """Return those (n, members) of all rows, from those of members and folds."""
@@ -262,26 +299,14 @@ def fit_folds(
     take.
     """
     k, rank, count = layout.k, layout.rank, folds.count
-    share = max(1 - 1 / count, 1 / count)
     places = [Place(own.sizes(k, rank), layout.part(own), layout.places(own)) for own in members]
 
     def fit(job: tuple[int, int]) -> tuple[np.ndarray, Any]:
-        (i, fold), member, place = job, members[job[0]], places[job[0]]
-        penalty = share * penalties(member, k, rank)
-        long = member.logarithm is not None or member.directions is not None
-
-        def evaluate(theta: np.ndarray) -> Losses:
-            value, gradient = folds.losses(fold, theta, place)
-            return value + 0.5 * float(penalty @ theta**2), gradient + penalty * theta
-
-        theta = minimize(
-            evaluate,
-            (begin[fold][0], begin[fold][1][place.own]),
-            lambda gradient: metrics[i](gradient) / share,
-            first if place.sizes[1] > 1 else 1.0,
-            _STEPS if long or count == 1 else _FEW_STEPS,
-            folds.rounding,
-        )
+        (i, fold), place = job, places[job[0]]
+        given = members[i], layout, count, begin[fold], metrics[i], first, folds.rounding
+        theta = run_together(
+            {0: search_member(*given)}, lambda at: {0: folds.losses(fold, at[0], place)}
+        )[0]
         return theta, folds.held_out(fold, theta, place) if count > 1 else None
 
     zero = np.zeros(layout.length)

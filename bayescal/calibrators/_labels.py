@@ -169,8 +169,11 @@ def _wrong_number(found: np.ndarray, columns: int) -> str:
     return f"Only binary classification is supported. y must hold two classes, got {len(found)}"
 
 
-def distinct(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct labels, sorted, and the place of each label among them."""
+def distinct(y: np.ndarray, whole: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct labels, sorted, and the place of each label among them.
+
+    Labels that are but a part of all may be mostly different.
+    """
     if y.dtype.kind in "biu" and len(y):
         # Without sorting, which for a million labels takes as long as a fit.
         low, high = y.min(), y.max()
@@ -186,5 +189,6 @@ def distinct(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if y.dtype.kind == "f":
         assert_all_finite(y, input_name="y")
     y = of_one_kind(y)
-    check_classification_targets(y)
+    if whole or y.dtype.kind not in "biuSU":
+        check_classification_targets(y)
     return np.unique(y, return_inverse=True)

@@ -11,6 +11,7 @@ import numpy as np
 
 from bayescal._core.arrays import matmul, namespace, on_host
 from bayescal._core.numerics import log_softmax, softmax
+from bayescal._core.optimise import Search, run_together
 from bayescal.calibrators.temperature import LOG_SCALE, differences
 from bayescal.regression.numpyro_models import Model, as_model
 from bayescal.regression.posterior import sample_whitened, triangle
@@ -86,29 +87,42 @@ def log_mean(logs: Any, share: Any) -> Any:
 def mix(held: Any, weights: np.ndarray, start: Any = None) -> np.ndarray:
     """Return weights (q,) of a mixture of the log probabilities (n, q) of what was seen.
 
-    They maximize the likelihood of rows of weight (n,) with the prior Dirichlet(2), by damped
-    Newton steps. As the objective is the same for all multiples of the weights but for their sum,
-    that is a term of its own, and not a bound.
+    They maximize the likelihood of rows of weight (n,) with the prior Dirichlet(2).
     """
     if on_host(held):
-        parts, terms = _parts(held), partial(_mix_terms, weights)
+        parts, terms = _parts(held), partial(mix_terms, weights)
     else:
         parts, terms = _parts_there(held), partial(_mix_terms_there, jnp.asarray(weights))
     count = parts.shape[1]
-    total = float(weights.sum()) + _PRIOR * count
-    share = np.full(count, 1 / count) if start is None else start
+    search = climb(np.full(count, 1 / count) if start is None else start, float(weights.sum()))
+    return run_together({0: search}, lambda at: {0: [*map(np.asarray, terms(parts, at[0]))]})[0]
+
+
+def climb(share: np.ndarray, weight: float, small: float = 1e-16) -> Search:
+    """Return the same for rows of so much weight, by Newton's steps from other weights.
+
+    It yields weights, and is to be sent what :func:`mix_terms` returns. As the objective is the
+    same for all multiples of the weights but for their sum, that is a term of its own, and not a
+    bound. The last step was to gain less than ``small``.
+    """
+    total = weight + _PRIOR * len(share)
+    here, value, step, length = share, np.inf, np.zeros_like(share), 1.0
     for _ in range(_MIX_STEPS):
-        pull, gram = map(np.asarray, terms(parts, share))
+        likelihood, pull, gram = yield share
+        there = total * share.sum() - likelihood - _PRIOR * np.log(share).sum()
+        if there > value + 1e-12 * abs(value):
+            length /= 4
+            share = here + length * step
+            continue
+        here, value = share, there
         slope = total - pull - _PRIOR / share
         # Members that agree, and no prior beside huge weights: a step where none is defined.
         hessian = gram + np.diag(_PRIOR / share**2 + 1e-14 * total)
         step = -np.linalg.solve(hessian, slope)
-        # Within the region where the barrier is about quadratic; no weight becomes negative.
-        length = 1 / (1 + np.sqrt(max(-slope @ step, 0.0)))
-        length = 1.0 if length > 0.8 else length
-        length = min(length, 0.9 / max(float((-step / share).max()), 1e-300))
-        share = share + length * step
-        if length == 1 and np.abs(step).max() < 1e-10:
+        # No weight becomes negative.
+        length = min(1.0, 0.9 / max(float((-step / share).max()), 1e-300))
+        share = here + length * step
+        if length == 1 and -slope @ step < small:
             break
     return share / share.sum()
 
@@ -119,15 +133,17 @@ def _parts(held: Any) -> Any:
     return xp.exp(held - held.max(axis=1, keepdims=True))
 
 
-def _mix_terms(weights: Any, parts: Any, share: Any) -> tuple[Any, Any]:
-    """Return the gradient (q,) of the log likelihood, and minus its Hessian (q, q)."""
-    ratio = parts / matmul(parts, share)[:, None]
+def mix_terms(weights: Any, parts: Any, share: Any) -> tuple[Any, Any, Any]:
+    """Return the log likelihood of a mixture, its gradient (q,), and minus its Hessian (q, q)."""
+    mixed = matmul(parts, share)
+    ratio = parts / mixed[:, None]
     weighted = ratio * weights[:, None]
-    return weighted.sum(axis=0), matmul(weighted.T, ratio)
+    likelihood = weights @ namespace(parts).log(mixed)
+    return likelihood, weighted.sum(axis=0), matmul(weighted.T, ratio)
 
 
 _parts_there = jax.jit(_parts)
-_mix_terms_there = jax.jit(_mix_terms)
+_mix_terms_there = jax.jit(mix_terms)
 _log_mean_there = jax.jit(log_mean)
 
 

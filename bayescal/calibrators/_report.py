@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bayescal._core.arrays import on_host
+from bayescal._core.numerics import log_softmax
 from bayescal.calibrators._inputs import FLOOR, Inputs, convert
 
 
@@ -53,7 +55,7 @@ class Report:
         members = ", ".join(f"{name} {weight:.2f}" for name, weight in self.members.items())
         lines = [f"{self.calibrator}: {self.reason}, {self.rows:,} rows", f"weights: {members}"]
         if self.log_loss is None:
-            lines.append("too few different rows to say what to expect")
+            lines.append("too few different rows, or none left out, to say what to expect")
         else:
             lines.append(f"expected log loss: {self.log_loss:.4f} ± {self.log_loss_error:.4f}")
         if self.gain is not None:
@@ -84,6 +86,15 @@ def row_losses_of_scores(rows: Any, codes: np.ndarray, inputs: Inputs) -> np.nda
     return np.minimum(-np.asarray(logs[np.arange(len(codes)), codes]), -np.log(FLOOR))
 
 
+def row_losses_of_logits(z: np.ndarray, y: np.ndarray, least: np.ndarray | None) -> np.ndarray:
+    """Return the same of logits, or logarithms of probabilities that were raised to the least."""
+    logs = np.clip(z.astype(float), -1e300, 1e300)
+    if least is not None:
+        # The next probability is at least twice as much.
+        logs = np.where(logs < np.log(least) + 0.35, np.log(FLOOR), logs)
+    return np.minimum(-log_softmax(logs)[np.arange(len(y)), y], -np.log(FLOOR))
+
+
 def point_losses_of_scores(z: np.ndarray, least: np.ndarray | None) -> np.ndarray:
     """Return the log losses (2, n) of log odds (n,), of a row of either class, as they are.
 
@@ -95,6 +106,38 @@ def point_losses_of_scores(z: np.ndarray, least: np.ndarray | None) -> np.ndarra
         zero = np.stack([-z, z]) < np.log(least)[:, None] + 0.35
         losses = np.where(zero, -np.log(FLOOR), np.where(zero[::-1], 0.0, losses))
     return np.minimum(losses, -np.log(FLOOR))
+
+
+def moments_of(
+    held: np.ndarray, plain: np.ndarray, weights: np.ndarray, squares: np.ndarray
+) -> np.ndarray:
+    """Return moments (4, 3) of rows, which add up: all that a report needs of their losses.
+
+    Of one, losses without the row, and those of scores as they are: the sums, and in three rows
+    those of products, with squared weights.
+    """
+    values = np.stack([np.ones_like(held), held, plain])
+    return np.concatenate([(values @ weights)[None], (values * squares) @ values.T])
+
+
+def report_of_moments(
+    names: tuple[str, str],
+    sizes: tuple[int, int],
+    members: dict[str, float],
+    moments: np.ndarray | None,
+) -> Report:
+    """Return the same as :func:`make_report`, from moments; without these, what is known."""
+    if moments is None:
+        return _report(names, sizes, members, [_NOTHING] * 3)
+    total = moments[0, 0]
+
+    def mean_and_error(*direction: float) -> tuple[float, float]:
+        mean = float(moments[0] @ direction) / total
+        centered = np.array(direction) - [mean, 0, 0]
+        return mean, float(np.sqrt(max(centered @ moments[1:] @ centered, 0.0)) / total)
+
+    found = [mean_and_error(*own) for own in ((0, 1, 0), (0, 0, 1), (0, -1, 1))]
+    return _report(names, sizes, members, found)
 
 
 def make_report(
@@ -119,8 +162,22 @@ def make_report(
         mean = (weights * values).sum() / total
         return float(mean), float(np.sqrt((squares * (values - mean) ** 2).sum()) / total)
 
-    loss, error = mean_and_error(held)
-    gain, spread = mean_and_error(None if held is None or plain is None else plain - held)
+    gain = None if held is None or plain is None else plain - held
+    return _report(names, sizes, members, [mean_and_error(own) for own in (held, plain, gain)])
+
+
+#: The mean and the standard error of what is not known.
+_NOTHING = None, None
+
+
+def _report(
+    names: tuple[str, str],
+    sizes: tuple[int, int],
+    members: dict[str, float],
+    found: Sequence[tuple[float | None, float | None]],
+) -> Report:
+    """Return a report from means and errors of losses, those of scores as they are, and gains."""
+    (loss, error), (uncalibrated, _), (gain, spread) = found
     return Report(
         calibrator=names[0],
         reason=names[1],
@@ -129,7 +186,7 @@ def make_report(
         members=members,
         log_loss=loss,
         log_loss_error=error,
-        uncalibrated=mean_and_error(plain)[0],
+        uncalibrated=uncalibrated,
         gain=gain,
         gain_error=spread,
         helps=None if gain is None or spread is None else gain > 2 * spread,

@@ -41,7 +41,7 @@ from bayescal.calibrators._labels import (
 from bayescal.calibrators._member import Rows
 from bayescal.calibrators._top_rows import check_distinct, pack, unpack
 
-__all__ = ["RowBlocks", "survey"]
+__all__ = ["RowBlocks", "rows_of_sample", "survey"]
 
 #: Called with scores in the domain of a calibrator, labels as positions and positive weights.
 OfRows: TypeAlias = Callable[[np.ndarray, np.ndarray, np.ndarray], Sums]
@@ -108,6 +108,11 @@ class RowBlocks:
     steps: tuple[Callable[[Rows], Rows], ...] = ()
 
     @property
+    def few(self) -> bool:
+        """Whether there are no more rows than a sample may have."""
+        return self.n <= rows_of_sample(self.reader.columns)
+
+    @property
     def share(self) -> float:
         """The weight of the sample beside that of all rows."""
         return float(self.sample.weights.sum()) / self.weight
@@ -115,6 +120,13 @@ class RowBlocks:
     def total(self, function: OfRows, merge: Callable[[Sums, Sums], Sums] = add) -> Sums:
         """Make a pass: call a function with the rows of each block, and add the results."""
         return self.blocks.total(partial(_on_rows, self.reader, self.steps, function, merge), merge)
+
+    def all(self) -> Rows:
+        """Return few rows, all at once; a pass is made if blocks differ so much that some lack."""
+        if len(self.sample.y) == self.n:
+            return self.sample
+        found = self.total(_as_sums, _behind)
+        return Rows(found["scores"], found["y"], found["weights"])
 
     def mapped(self, step: Callable[[Rows], Rows], largest: float) -> RowBlocks:
         """Return the same after a step that changes scores, whose greatest size is then given."""
@@ -130,6 +142,15 @@ class RowBlocks:
 
 def _divide(unit: float, rows: Rows) -> Rows:
     return rows._replace(scores=rows.scores / unit)
+
+
+def _as_sums(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Sums:
+    return {"scores": scores, "y": y, "weights": weights}
+
+
+def _behind(first: Sums, second: Sums) -> Sums:
+    """Return arrays of rows, one behind the other."""
+    return {name: np.concatenate([own, second[name]]) for name, own in first.items()}
 
 
 def of_design(
@@ -249,12 +270,12 @@ def _look(
     values = convert(rows, inputs, domain, least)[0]
     sizes = unpack(values, top).x if top else values
     low, high = sizes.min(), sizes.max()
-    labels, place = distinct(y)
+    labels, place = distinct(y, whole=False)
     exponent = int(np.frexp(weights.max())[1])
     scaled = np.ldexp(weights, -exponent)
     draws = np.random.default_rng([block.number, len(y)]).random(len(y))
     # As many as are wanted of all rows, if blocks are alike: few of a late block.
-    kept = draws * len(y) * (block.number + 1) < _rows_of_sample(columns)
+    kept = draws * len(y) * (block.number + 1) < rows_of_sample(columns)
     sample = {"draws": draws, "scores": rows, "y": y, "weights": weights}
     return {
         "names": np.array([str(name) for name in names], str),
@@ -292,7 +313,7 @@ def _join(first: Sums, second: Sums) -> Sums:
                 f"{second[name].tolist()}"
             )
     pair = first, second
-    labels, place = distinct(np.concatenate([own["labels"] for own in pair]))
+    labels, place = distinct(np.concatenate([own["labels"] for own in pair]), whole=False)
     exponent = max(int(own["exponent"]) for own in pair)
     scales = [np.ldexp(1.0, int(own["exponent"]) - exponent) for own in pair]
     masses = [own["mass"] * scale for own, scale in zip(pair, scales, strict=True)]
@@ -315,7 +336,7 @@ def _join(first: Sums, second: Sums) -> Sums:
 def _thinned(sample: Sums, columns: int) -> Sums:
     """Return a sample without rows that are not wanted of it, where these are many."""
     numbers = [name.partition("/")[2] for name in sample if name.startswith("draws/")]
-    draws, count = [sample[f"draws/{number}"] for number in numbers], _rows_of_sample(columns)
+    draws, count = [sample[f"draws/{number}"] for number in numbers], rows_of_sample(columns)
     if sum(map(len, draws)) <= 2 * count:
         return sample
     most = np.partition(np.concatenate(draws), count)[count]
@@ -330,14 +351,15 @@ def _sample(found: Sums, columns: int) -> list[np.ndarray]:
         np.concatenate([found[f"{name}/{number}"] for number in numbers])
         for name in ("draws", "scores", "y", "weights")
     )
-    count = _rows_of_sample(columns)
+    count = rows_of_sample(columns)
     if len(draws) <= count:
         return rest
     kept = np.sort(np.argpartition(draws, count)[:count])
     return [own[kept] for own in rest]
 
 
-def _rows_of_sample(columns: int) -> int:
+def rows_of_sample(columns: int) -> int:
+    """Return how many rows a sample has; so many are also fitted at once, if there are no more."""
     return max(1, min(_SAMPLE, _NUMBERS // columns))
 
 

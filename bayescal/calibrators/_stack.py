@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -10,9 +10,8 @@ import numpy as np
 
 from bayescal._core.arrays import namespace, on_host
 from bayescal._core.blas import single_threaded_blas
-from bayescal._core.folds import content_folds, score_keys
-from bayescal._core.numerics import differences, log_softmax, softmax
-from bayescal._core.optimise import newton_on_interval
+from bayescal._core.numerics import differences, softmax
+from bayescal._core.optimise import Status, newton_on_interval
 from bayescal.calibrators import _fold_fits_there as there
 from bayescal.calibrators._fold_fits import (
     SMALL,
@@ -39,6 +38,7 @@ from bayescal.calibrators._member import (
 from bayescal.calibrators._metric import measure
 from bayescal.calibrators._mixture import mix
 from bayescal.calibrators._posterior import row_blocks
+from bayescal.calibrators._stack_rows import choose_rows, content_keys
 from bayescal.calibrators.temperature import ScaleLoss, ScaleLossThere, sample_inverse
 from bayescal.regression.posterior import Draws
 from bayescal.regression.softmax_objective import split
@@ -47,11 +47,9 @@ from bayescal.regression.softmax_posterior import sample
 #: Of log inverse temperatures, whose prior is standard normal.
 _MOST = 4.0
 #: Logits that are so much smaller than the greatest have no probability, at whatever scale.
-_FAR = 1e5
+FAR = 1e5
 #: Of main directions of very many classes.
 _RANK = 50
-#: So many rows say enough of them, and of the curvature.
-_SOME_ROWS = 1250
 #: So many resamples of the rows say how uncertain the weights of a stack are.
 _RESAMPLES = 200
 
@@ -76,9 +74,16 @@ def fit_scale(scores: Any, y: np.ndarray, weights: np.ndarray, start: float = 1.
 
     The proportion of the uniform distribution is 0.5 / (n + 1).
     """
-    if max(scores.max(), -scores.min()) > _FAR:
-        scores = differences(scores, -_FAR)
+    if max(scores.max(), -scores.min()) > FAR:
+        scores = differences(scores, -FAR)
     loss = (ScaleLoss if on_host(scores) else ScaleLossThere)(scores, y, weights)
+    return best_scale(loss, loss.total, start)
+
+
+def best_scale(
+    loss: Callable[[float], tuple[float, float, float]], total: float, start: float
+) -> Scale:
+    """Return the same of a loss and its first two derivatives, and the sum of weights."""
 
     def objective(t: float) -> tuple[float, float, float]:
         """Return it as a function of log temperature, with its derivatives."""
@@ -88,41 +93,21 @@ def fit_scale(scores: Any, y: np.ndarray, weights: np.ndarray, start: float = 1.
 
     with np.errstate(under="ignore"):
         found = newton_on_interval(
-            objective, -np.log(start), scale=loss.total, lower=-_MOST, tolerance=1e-12
+            objective, -np.log(start), scale=total, lower=-_MOST, tolerance=1e-12
         )
-    return Scale(float(np.exp(-min(found.x, _MOST))), 0.5 / (loss.total + 1))
+    # A last step without looking where it leads: so it hardly matters where the first began.
+    sure = found.status == Status.CONVERGED and found.curvature > 0
+    last = found.x - (found.slope / found.curvature if sure else 0.0)
+    return Scale(float(np.exp(-np.clip(last, -_MOST, _MOST))), 0.5 / (total + 1))
 
 
-def content_keys(scores: Any, y: np.ndarray) -> np.ndarray:
-    """Return keys (n,) of what rows hold, which permuting classes leaves alone, in blocks."""
+def find_basis(members: Sequence[Member], scores: Any, scale: Scale) -> np.ndarray:
+    """Return main directions (k, r) of some of the rows, or none if no member takes them."""
+    if not any(member.directions is not None for member in members):
+        return np.empty((scores.shape[1], 0), np.float32)
     if not on_host(scores):
-        return np.asarray(there.content_keys(scores, y))
-
-    def one(part: slice) -> np.ndarray:
-        logs = np.maximum(log_softmax(scores[part]), -1e300)  # of which sums are finite
-        own = logs[np.arange(len(logs)), y[part]]
-        sums = [logs.mean(axis=1), np.einsum("ij,ij->i", logs, np.exp(logs)), own]
-        return score_keys(np.stack(sums, axis=1), np.full(len(own), 2))
-
-    with threads(scores.size) as each:
-        parts = row_blocks(len(y), scores.shape[1])
-        return np.concatenate(list(each(one, parts)))
-
-
-def some_rows(keys: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return so many rows, or all, that stand for all, and their weights.
-
-    By the order of their keys, whatever that of the rows, and whether a row is repeated, or weighs
-    as much.
-    """
-    order = np.argsort(keys, kind="stable")
-    starts = np.flatnonzero(np.diff(keys[order], prepend=-np.inf))
-    if len(starts) <= _SOME_ROWS:
-        return order[starts], np.add.reduceat(weights[order], starts)
-    total = np.cumsum(weights[order])
-    share = total[-1] / _SOME_ROWS
-    places = np.searchsorted(total, share * (np.arange(_SOME_ROWS) + 0.5))
-    return order[places], np.full(_SOME_ROWS, share)
+        return np.asarray(there.directions(scores, scale, rank=_RANK))
+    return main_directions(smooth_columns(scores, scale, np.float32)[0].T, _RANK)
 
 
 def fit_stack(
@@ -134,13 +119,11 @@ def fit_stack(
     labels by fits to the other folds: where the scores are.
     """
     rows = Rows(scores, y, weights)
-    (n, k), host = scores.shape, on_host(scores)
+    k, host = scores.shape[1], on_host(scores)
     with single_threaded_blas() if host else nullcontext():
-        keys = content_keys(scores, y)
-        # Of classes' shares that all folds have, held-out rows would say too much.
-        folds = content_folds(keys, np.zeros(n, int), count)
+        keys = content_keys(scores, y) if host else np.asarray(there.content_keys(scores, y))
+        folds, some, counts = choose_rows(keys, k, weights, count)
         groups = [np.flatnonzero(folds == fold) for fold in range(folds.max() + 1)]
-        some, counts = some_rows(keys, weights)
         sample = Rows(scores[some], y[some], counts)
         start = fit_scale(*sample).inverse
         scale = fit_scale(*rows, start)
@@ -149,9 +132,7 @@ def fit_stack(
             # A scale that knows a label says something of it: of few rows, what matters.
             left = [_leave_out(rows, folds == own) for own in range(len(groups))]
             scales = [fit_scale(*own, start) for own in left]
-        basis = np.empty((k, 0), np.float32)
-        if any(member.directions is not None for member in members):
-            basis = _directions(sample.scores, scale)
+        basis = find_basis(members, sample.scores, scale)
         stack = Stack(scale, basis, [])
         layout = stack.layout(members)
         dtype = working_type(scores.size)
@@ -178,12 +159,6 @@ def _leave_out(rows: Rows, out: np.ndarray) -> Rows:
     if on_host(rows.scores):
         return rows.take(~out)
     return rows._replace(weights=np.where(out, 0, rows.weights))
-
-
-def _directions(scores: Any, scale: Scale) -> np.ndarray:
-    if on_host(scores):
-        return main_directions(smooth_columns(scores, scale, np.float32)[0].T, _RANK)
-    return np.asarray(there.directions(scores, scale, rank=_RANK))
 
 
 def mixture(members: Sequence[Member], stack: Stack, share: Any, scores: Any) -> Any:

@@ -33,6 +33,7 @@ from bayescal.calibrators._report import (
     Report,
     make_report,
     point_losses_of_scores,
+    report_of_moments,
     row_losses,
     row_losses_of_scores,
 )
@@ -94,7 +95,7 @@ class Auto(ClassifierMixin, Combination):
     approximation (:meth:`AveragedBeta.losses_left_out`), computed when the report is first asked
     for. Of raw scores and several labels it takes ``folds`` further fits; a stack has made them.
     Of raw scores in blocks it is as of two classes, with the two parameters of Platt scaling as
-    they are.
+    they are, and of ``mode="single"`` in blocks it is not known.
 
     Examples
     --------
@@ -128,8 +129,8 @@ class Auto(ClassifierMixin, Combination):
         Parameters
         ----------
         scores : array-like of shape (n,), (n, 1) or (n, k), or Blocks
-            As ``inputs`` says; of several labels a column for each. Of blocks, which hold their
-            labels, and what is read in blocks (see :meth:`Calibrator.fit`), two classes.
+            As ``inputs`` says; of several labels a column for each. Blocks, which hold their
+            labels, and what is read in blocks (see :meth:`Calibrator.fit`), are of classes.
         y : array-like of shape (n,) or (n, labels)
             Labels of any kind; or zeros and ones, a column for each of several labels.
         sample_weight : array-like of shape (n,), optional
@@ -175,9 +176,13 @@ class Auto(ClassifierMixin, Combination):
 
     @cached_property
     def report_(self) -> Report:
-        """Of two classes, from the points that the calibrator keeps."""
+        """Of two classes, from the points that the calibrator keeps; of blocks, from moments."""
         check_is_fitted(self)
         whole = fitted = self.calibrators_[0]
+        if isinstance(whole, StackedScaling):
+            state, k = whole.state_, len(self.classes_)
+            names, sizes = (_name(whole), f"{k} classes"), (int(state["rows"]), k)
+            return report_of_moments(names, sizes, _members(whole), state.get("held_out_moments"))
         raw = isinstance(whole, Composition)
         if raw:
             fitted = whole.calibrators_[-1]

@@ -15,6 +15,8 @@ from bayescal.calibrators._fold_fits import SMALL, Scale
 from bayescal.calibrators._member import Member
 from bayescal.calibrators._mixture import cross_fitted_losses, mix
 from bayescal.calibrators._parametric import ParametricCalibrator
+from bayescal.calibrators._report import moments_of, row_losses_of_logits
+from bayescal.calibrators._rows import RowBlocks
 from bayescal.calibrators._stack import (
     Stack,
     apply_draws,
@@ -23,6 +25,7 @@ from bayescal.calibrators._stack import (
     mixture_on_host,
     sample_stack,
 )
+from bayescal.calibrators._stack_in_blocks import fit_stack_of_blocks
 from bayescal.regression.posterior import Draws
 
 __all__ = ["StackedScaling"]
@@ -111,8 +114,9 @@ class StackedScaling(ParametricCalibrator):
         "single" is the member "probability" alone (of more than 300 classes "certainty", with 3, 3,
         1 and no matrix), fitted to all rows, without cross-validation.
     folds : int, optional
-        Made from the content of rows, whatever their order. By default 5 if n k < 32,768, otherwise
-        4, 3 from 30 classes on, and 2 of more than 300.
+        Made from the content of rows, whatever their order; of more than 262,144 rows, or 4,194,304
+        scores, by a hash of it. By default 5 if n k < 32,768, otherwise 4, 3 from 30 classes on,
+        and 2 of more than 300.
 
     Attributes
     ----------
@@ -121,8 +125,8 @@ class StackedScaling(ParametricCalibrator):
         Mean log loss of each member on rows left out; not of "single".
     held_out_losses_ : array of shape (n,)
         Log loss of each row of positive weight by members fitted, and weights found, without its
-        fold: what to expect of new rows. Not of "single", and not kept in files, being as long as
-        the data.
+        fold: what to expect of new rows. Not of "single", nor of many rows in blocks, and not kept
+        in files, being as long as the data.
     inverse_ : float
         Inverse temperature.
 
@@ -138,6 +142,14 @@ class StackedScaling(ParametricCalibrator):
     most 300 classes, and to 1e-6 for more classes. Of more scores the host's few steps, in single
     precision, end a little elsewhere: probabilities may differ by 1e-3, mean losses by 1e-5. Memory
     is 8 n k bytes, and at work several times that and twice as many features.
+
+    Rows that come in blocks are read once, and fitted at once, if there are no more than 262,144 of
+    them and 4,194,304 scores. Of more rows all members and folds take their steps together: they
+    are read 11 to 13 times, seldom a few times more, and for "single" 8 to 10 times, in one to four
+    times the time of rows in memory. All is in double precision, so that probabilities are those of
+    all rows at once, were these fitted so, to 1e-9 (of more than 300 classes, whose main directions
+    are in single precision, 1e-7); those that single precision finds differ by about 1e-7, and by
+    up to 1e-3 where it ends a step earlier.
 
     Of a posterior, penalties are the prior, and the weights are those of resampled rows, a Bayesian
     bootstrap. Of more than 3,000 parameters of a member each draw is the solution of a linear
@@ -177,22 +189,18 @@ class StackedScaling(ParametricCalibrator):
     def _fits_there(self) -> bool:
         return self.inference == "map"
 
-    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        names, count = _plan(*scores.shape)
+    def _choose(self, n: int, k: int) -> tuple[list[str], int]:
+        """Return the names of members, and the number of folds."""
+        names, count = _plan(n, k)
         if self.mode == "single":
-            names, count = ["probability" if scores.shape[1] <= VERY_MANY else "certainty"], 1
-        elif self.folds is not None:
-            count = self.folds
+            return ["probability" if k <= VERY_MANY else "certainty"], 1
+        return names, count if self.folds is None else self.folds
+
+    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+        names, count = self._choose(*scores.shape)
         members = [MEMBERS[name] for name in names]
         stack, folds, held = fit_stack(members, scores, y, weights, count)
-        state: State = {
-            "inverse": np.asarray(stack.scale.inverse),
-            "smoothing": np.asarray(stack.scale.smoothing),
-            "basis": stack.basis,
-            "stack_weights": np.full(len(members), 1 / len(members)),
-        }
-        for name, theta in zip(names, stack.thetas, strict=True):
-            state[f"theta_{name}"] = theta
+        state = _state(names, stack)
         if held is not None:
             share = mix(held, weights)
             state["stack_weights"] = share
@@ -202,6 +210,29 @@ class StackedScaling(ParametricCalibrator):
             if on_host(held):
                 state[_HELD_OUT] = held
         return state
+
+    @property
+    def _fits_blocks(self) -> bool:
+        return self.inference == "map"
+
+    def _fit_blocks(self, rows: RowBlocks, seed: int) -> State:
+        if rows.few:
+            every = rows.all()
+            state = self._fit(*every, seed)
+            if "held_out_losses" in state:
+                plain = row_losses_of_logits(every.scores, every.y, rows.reader.least)
+                squares = every.weights if rows.whole else every.weights**2
+                given = state["held_out_losses"], plain, every.weights, squares
+                state["held_out_moments"] = moments_of(*given)
+            return {**state, "rows": np.asarray(rows.n)}
+        names, count = self._choose(rows.n, rows.k)
+        stack, mixed = fit_stack_of_blocks([MEMBERS[name] for name in names], rows, count)
+        state = _state(names, stack)
+        if mixed is not None:
+            state["stack_weights"] = mixed.share
+            state["held_out_mean_losses"] = mixed.mean_losses
+            state["held_out_moments"] = mixed.moments
+        return {**state, "rows": np.asarray(rows.n)}
 
     def _publish(self, state: State) -> None:
         super()._publish(state)
@@ -266,6 +297,17 @@ class StackedScaling(ParametricCalibrator):
 
 def _names(state: State) -> list[str]:
     return [name for name in MEMBERS if f"theta_{name}" in state]
+
+
+def _state(names: list[str], stack: Stack) -> State:
+    """Return what is learned of members, with equal weights."""
+    return {
+        "inverse": np.asarray(stack.scale.inverse),
+        "smoothing": np.asarray(stack.scale.smoothing),
+        "basis": stack.basis,
+        "stack_weights": np.full(len(names), 1 / len(names)),
+        **{f"theta_{name}": theta for name, theta in zip(names, stack.thetas, strict=True)},
+    }
 
 
 def _stack(state: State) -> tuple[list[Member], Stack]:

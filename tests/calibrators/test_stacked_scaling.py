@@ -14,7 +14,7 @@ from scipy.special import log_softmax, softmax
 import bayescal.calibrators as bc
 from bayescal import metrics
 from bayescal._core.folds import content_folds
-from bayescal.calibrators import _fold_fits, _stack
+from bayescal.calibrators import _fold_fits, _stack, _stack_rows
 from bayescal.calibrators._member import Member, confidence_rows, main_directions, penalties
 from bayescal.calibrators._mixture import mix
 from bayescal.calibrators._stack import Stack, fit_stack
@@ -242,6 +242,19 @@ def test_weights_of_the_stack_maximize_their_posterior() -> None:
     np.testing.assert_allclose(mix(held, weights), best, atol=1e-6)
 
 
+def test_weights_of_many_rows_and_a_poor_start() -> None:
+    """At the best weights the gradient of the likelihood and the prior is the same for all."""
+    rng = np.random.default_rng(0)
+    truth = rng.normal(-3.9, 1, 100_000)
+    held = truth[:, None] + rng.normal(0, [0.3, 0.1, 0.4, 0.9], (100_000, 4)) - [0.1, 0, 0.1, 0.5]
+    weights = rng.integers(1, 3, 100_000).astype(float)
+    for start in (None, np.array([1.0, 1e-7, 1e-7, 1e-7])):
+        share = mix(held, weights, start)
+        parts = np.exp(held)
+        slope = weights @ (parts / (parts @ share)[:, None]) + 1 / share
+        np.testing.assert_allclose(slope, weights.sum() + 4, rtol=1e-9)
+
+
 def test_posterior_of_a_stack() -> None:
     """Members' draws have their Laplace covariances; weights those of resampled rows."""
     z, y = data_set(120, 3)
@@ -382,7 +395,7 @@ def test_held_out_losses_are_of_mixtures_without_the_fold(monkeypatch: pytest.Mo
     z, y = data_set(60, 3)
     model = bc.StackedScaling(inputs="logits", folds=3).fit(z, y)
     assert model.held_out_losses_.shape == (60,) and "held_out_losses" not in model.state_
-    folds = content_folds(_stack.content_keys(z, y), 0 * y, 3)
+    folds = content_folds(_stack_rows.content_keys(z, y), 0 * y, 3)
     members = [less_shrunk(MEMBERS[name], 2 / 3) for name in model.member_names_]
     held = np.empty((60, len(members)))
     for fold in range(3):

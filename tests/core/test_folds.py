@@ -6,8 +6,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import chi2_contingency, chisquare
 
-from bayescal._core.folds import content_folds, feature_keys, probability_keys, score_keys
+from bayescal._core.folds import (
+    content_folds,
+    feature_keys,
+    hash_folds,
+    key_hashes,
+    probability_keys,
+    score_keys,
+)
 
 
 def scores(n: int, k: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -60,6 +68,26 @@ def test_folds_are_not_in_the_order_of_keys() -> None:
     folds = content_folds(key, y, 2)
     assert 25 < np.sum(np.diff(folds) != 0) < 75
     assert (folds != content_folds(key, y, 2, seed=1)).any()
+
+
+def test_folds_by_hash() -> None:
+    """They are about even and independent, and what counts as equal shares one."""
+    key = np.random.default_rng(0).normal(size=100_000)
+    hashes = key_hashes(key)
+    assert len(np.unique(hashes)) > 99_900  # nearer than a hundred millionth
+    for count in (2, 3, 5):
+        folds = hash_folds(hashes, count)
+        table = np.zeros((count, count))
+        order = np.argsort(key)
+        np.add.at(table, (folds[order][1:], folds[order][:-1]), 1)
+        assert chi2_contingency(table).pvalue > 1e-3
+        assert chisquare(np.bincount(folds)).pvalue > 1e-3
+    for size in (1e-6, 1.0, 1e6, 1e150):
+        same = hash_folds(key_hashes(size * key), 5)
+        near = hash_folds(key_hashes(size * key * (1 + 1e-16)), 5)
+        assert np.mean(same == near) > 0.999
+    # One value, so that folds of data of today are those of tomorrow.
+    assert key_hashes(np.array([0.0, 1.0])).tolist() == [0, 14697247557409419556]
 
 
 def test_log_odds_of_two_classes() -> None:

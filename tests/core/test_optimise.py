@@ -11,7 +11,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
-from bayescal._core.optimise import Status, iterate, newton_on_interval
+from bayescal._core.optimise import Status, iterate, newton_on_interval, run_together
 
 SLOPES = np.random.default_rng(0).normal(0.5, 2, 40)
 
@@ -75,3 +75,25 @@ def test_iterations_end_by_their_status_or_their_number(xp: Any, most: int, x64:
     assert int(number) == count
     assert float(root) == pytest.approx(expected[-1], rel=1e-14)
     assert int(status) == (Status.LIMIT if most == 3 else Status.CONVERGED)
+
+
+def test_searches_ask_together() -> None:
+    """Each gets its own answers, and is asked no more when it has ended."""
+
+    def halve(low: float, high: float) -> Any:
+        while high - low > 0.01:
+            middle = (low + high) / 2
+            low, high = (middle, high) if (yield middle) < 0 else (low, middle)
+        return low
+
+    asked = []
+
+    def evaluate(points: dict[Any, float]) -> dict[Any, float]:
+        asked.append(sorted(points))
+        return {name: x**3 - 2 for name, x in points.items()}
+
+    searches = {"wide": halve(0, 64), "near": halve(1, 1.5), "none": halve(1, 1)}
+    found = run_together(searches, evaluate)
+    assert found["wide"] == pytest.approx(2 ** (1 / 3), abs=0.01)
+    assert found["near"] == pytest.approx(2 ** (1 / 3), abs=0.01) and found["none"] == 1
+    assert asked == [["near", "wide"]] * 6 + [["wide"]] * 7

@@ -1,0 +1,222 @@
+"""Stacks fitted to rows that come in blocks: what they would be to all rows at once."""
+
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import bayescal as bc
+from bayescal.calibrators import _fold_fits, _rows, _stack, temperature
+from bayescal.calibrators._fold_fits import make_block
+from bayescal.calibrators._stack_rows import choose_rows, content_keys
+
+STACK = bc.StackedScaling(inputs="logits")
+SINGLE = bc.StackedScaling(mode="single", inputs="logits")
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Let so few rows be too many to be fitted at once."""
+    monkeypatch.setattr(_rows, "_SAMPLE", 2000)
+
+
+@pytest.fixture
+def double(monkeypatch):
+    """Let all rows at once be fitted in double precision, too."""
+    monkeypatch.setattr(_fold_fits, "SMALL", np.inf)
+    monkeypatch.setattr(temperature, "_PART", 1 << 40)
+    monkeypatch.setattr(_stack, "make_block", lambda *given: make_block(*given[:-1], np.float64))
+
+
+def _several(k, n=None, seed=0):
+    """Return rows, of which those of weight have at least 32,768 scores."""
+    n = n or -(-54_000 // k)
+    rng = np.random.default_rng(seed)
+    z = 3 * rng.normal(size=(n, k))
+    y = np.argmax(0.4 * z + rng.gumbel(size=(n, k)) + np.linspace(0, 1, k), axis=1)
+    return z, y, rng.integers(0, 3, n).astype(float)
+
+
+def _cut(rows, size, **options):
+    n = len(rows[0])
+    parts = [tuple(own[i : i + size] for own in rows) for i in range(0, n, size)]
+    return bc.Blocks(parts, **options)
+
+
+def _agree(cut, whole, z, atol):
+    np.testing.assert_allclose(cut.predict_proba(z), whole.predict_proba(z), atol=atol, rtol=0)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("k", [3, 10])
+def test_fit_is_that_of_all_rows(k, weighted, small, double):
+    rows = _several(k) if weighted else _several(k, -(-33_000 // k))[:2]
+    whole = clone(STACK).fit(*rows)
+    for size in (777, len(rows[1])):
+        blocks = _cut(rows, size)
+        cut = clone(STACK).fit(blocks)
+        _agree(cut, whole, rows[0], 1e-9)
+        assert cut.member_names_ == whole.member_names_
+        assert cut.inverse_ == pytest.approx(whole.inverse_, rel=1e-10)
+        for name in ("stack_weights_", "held_out_mean_losses_"):
+            np.testing.assert_allclose(getattr(cut, name), getattr(whole, name), atol=1e-8)
+        assert 11 <= blocks.passes <= 15
+        # As long as the data.
+        assert not hasattr(cut, "held_out_losses_")
+
+
+@pytest.mark.parametrize("k", [3, 10])
+def test_single_precision_of_all_rows_is_what_differs(k, small):
+    rows = _several(k)
+    _agree(clone(STACK).fit(_cut(rows, 1500)), clone(STACK).fit(*rows), rows[0], 1e-6)
+
+
+@pytest.mark.parametrize("k", [3, 40])
+def test_single(k, small, double):
+    rows = _several(k, 3000 if k == 40 else None)
+    blocks = _cut(rows, 1000)
+    cut, whole = clone(SINGLE).fit(blocks), clone(SINGLE).fit(*rows)
+    _agree(cut, whole, rows[0], 1e-9)
+    assert 8 <= blocks.passes <= 10
+    assert not hasattr(cut, "held_out_mean_losses_")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("calibrator", [STACK, SINGLE], ids=str)
+def test_very_many_classes(calibrator, small, double):
+    rows = *_several(320, 4000)[:2], np.ones(4000)
+    rows[1][:320] = np.arange(320)
+    cut, whole = clone(calibrator).fit(_cut(rows, 1500)), clone(calibrator).fit(*rows)
+    # Main directions are in single precision.
+    _agree(cut, whole, rows[0], 1e-7)
+    np.testing.assert_allclose(cut.stack_weights_, whole.stack_weights_, atol=1e-6)
+
+
+def test_few_rows_are_fitted_at_once():
+    rows = _several(4, 1500)
+    whole = clone(STACK).fit(*rows)
+    blocks = _cut(rows, 400)
+    cut = clone(STACK).fit(blocks)
+    for name, own in whole.state_.items():
+        np.testing.assert_array_equal(cut.state_[name], own)
+    np.testing.assert_array_equal(cut.held_out_losses_, whole.held_out_losses_)
+    assert blocks.passes == 1
+
+
+def test_few_rows_of_which_the_sample_lacks_some(monkeypatch):
+    monkeypatch.setattr(_rows, "_SAMPLE", 1500)
+    rows = _several(4, 1400)
+    ends = [*range(0, 300, 10), 1400]
+    parts = [tuple(own[i:j] for own in rows) for i, j in pairwise(ends)]
+    blocks = bc.Blocks(parts)
+    cut, whole = clone(STACK).fit(blocks), clone(STACK).fit(*rows)
+    assert blocks.passes == 2
+    np.testing.assert_array_equal(cut.predict_proba(rows[0]), whole.predict_proba(rows[0]))
+
+
+def test_classes_that_blocks_lack(small, double):
+    z, y, w = _several(5)
+    order = np.argsort(y, kind="stable")
+    z, y, w = z[order], y[order], w[order]
+    z = np.insert(z, 2, -1.0, axis=1)
+    y = y + (y >= 2)  # nobody has label 2
+    calibrator = clone(STACK).set_params(classes=range(6))
+    blocks = _cut((z, y, w), 1500)
+    cut, whole = clone(calibrator).fit(blocks), clone(calibrator).fit(z, y, w)
+    _agree(cut, whole, z, 1e-9)
+    assert 0 < cut.predict_proba(z)[:, 2].max() < 1
+
+
+def test_few_rows_that_differ_may_leave_folds_empty(small, double):
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(2, 8))[rng.integers(0, 2, 5000)]
+    y = np.arange(5000) % 2
+    for rows in ((z, y), (np.zeros_like(z), 0 * y)):
+        calibrator = clone(STACK).set_params(classes=range(8))
+        cut, whole = clone(calibrator).fit(_cut(rows, 1500)), clone(calibrator).fit(*rows)
+        _agree(cut, whole, rows[0], 1e-9)
+
+
+def test_neither_order_nor_repetition_matters(small, double):
+    z, y, w = _several(6)
+    weighted = clone(STACK).fit(_cut((z, y, w), 1500))
+    rows = np.random.default_rng(1).permutation(np.repeat(np.arange(len(y)), w.astype(int)))
+    repeated = clone(STACK).fit(_cut((z[rows], y[rows]), 900))
+    _agree(repeated, weighted, z, 1e-9)
+
+
+def test_logits_of_any_size(small, double):
+    z, y, w = _several(3)
+    for unit in (1e-100, 1e100, 1e290):
+        rows = unit * z, y, w
+        _agree(clone(STACK).fit(_cut(rows, 5000)), clone(STACK).fit(*rows), rows[0], 1e-9)
+
+
+def test_folds_of_many_rows_depend_on_what_rows_hold(small):
+    z, y, w = _several(5)
+    keys = content_keys(z, y)
+    folds, some, counts = choose_rows(keys, 5, w, 4)
+    assert np.bincount(folds).min() > 0.8 * len(y) / 4
+    assert counts.sum() == pytest.approx(w.sum())
+    order = np.random.default_rng(0).permutation(len(y))
+    moved, others, again = choose_rows(content_keys(z[order], y[order]), 5, w[order], 4)
+    np.testing.assert_array_equal(moved, folds[order])
+    np.testing.assert_array_equal(order[others], some)
+    np.testing.assert_allclose(again, counts)
+    classes = np.random.default_rng(1).permutation(5)
+    permuted = content_keys(z[:, classes], np.argsort(classes)[y])
+    np.testing.assert_allclose(permuted, keys, rtol=1e-12)
+
+
+@pytest.mark.parametrize("inputs", ["probs", "logits"])
+def test_what_auto_expects(inputs, small, double):
+    z, y, w = _several(4)
+    if inputs == "probs":
+        z = np.exp(z - z.max(axis=1, keepdims=True))
+        z[z < 1e-3] = 0
+        z /= z.sum(axis=1, keepdims=True)
+    whole, cut = (bc.Auto(inputs=inputs).fit(*own) for own in ((z, y, w), [_cut((z, y, w), 1500)]))
+    _agree(cut, whole, z, 1e-9)
+    assert cut.report_.calibrator == "StackedScaling" and cut.report_.helps
+    assert (cut.report_.rows, cut.report_.classes) == (np.count_nonzero(w), 4)
+    for name in ("log_loss", "log_loss_error", "uncalibrated", "gain", "gain_error"):
+        found, expected = getattr(cut.report_, name), getattr(whole.report_, name)
+        assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_auto_of_few_rows_and_of_a_single_fit(small):
+    z, y, w = _several(4, 1500)
+    blocks, auto = _cut((z, y, w), 400), bc.Auto(inputs="logits")
+    whole, cut = clone(auto).fit(z, y, w), clone(auto).fit(blocks)
+    assert str(cut.report_) == str(whole.report_)
+    single = clone(auto).set_params(mode="single").fit(blocks)
+    assert single.report_.log_loss is None and "none left out" in str(single.report_)
+
+
+def test_dask_and_an_interrupted_fit(small, tmp_path):
+    array = pytest.importorskip("dask.array")
+    z, y, _ = _several(5)
+    ours = clone(STACK).fit(_cut((z, y), 1500))
+    lazy = clone(STACK).fit(array.from_array(z, chunks=(1500, 5)), array.from_array(y, chunks=1500))
+    np.testing.assert_allclose(lazy.predict_proba(z), ours.predict_proba(z), atol=1e-12)
+    path, reads = tmp_path / "fit", []
+
+    def make(limit):
+        reads.append(1)
+        if len(reads) == limit:
+            raise KeyboardInterrupt
+        return iter([(z[:4000], y[:4000]), (z[4000:], y[4000:])])
+
+    with pytest.raises(KeyboardInterrupt):
+        clone(STACK).fit(bc.Blocks(partial(make, 9), checkpoint=path))
+    reads.clear()
+    resumed = clone(STACK).fit(bc.Blocks(partial(make, 0), checkpoint=path))
+    assert len(reads) < 8 and not path.exists()
+    np.testing.assert_allclose(resumed.predict_proba(z), ours.predict_proba(z), atol=1e-12)
+
+
+def test_posteriors_need_all_rows(small):
+    with pytest.raises(TypeError, match="needs all rows at once"):
+        clone(STACK).set_params(inference="laplace").fit(_cut(_several(3, 100), 50))

@@ -245,6 +245,8 @@ def newton_on_interval(
         if slope == 0 or (x == lower and slope > 0):
             return x, here, low, high, Status.CONVERGED
         step = -slope / curvature if curvature > 0 else math.copysign(math.inf, -slope)
+        if x + step == x:
+            return x, here, low, high, Status.CONVERGED
         # Far out the slope is flat, and Newton's steps are wild.
         target = min(max(x + step, low), x + 3 * (x - lower) + 1, high)
         if not low <= target <= high or (target == high and math.isfinite(high)):

@@ -146,10 +146,10 @@ class StackedScaling(ParametricCalibrator):
     Rows that come in blocks are read once, and fitted at once, if there are no more than 262,144 of
     them and 4,194,304 scores. Of more rows all members and folds take their steps together: they
     are read 11 to 13 times, seldom a few times more, and for "single" 8 to 10 times, in one to four
-    times the time of rows in memory. All is in double precision, so that probabilities are those of
-    all rows at once, were these fitted so, to 1e-9 (of more than 300 classes, whose main directions
-    are in single precision, 1e-7); those that single precision finds differ by about 1e-7, and by
-    up to 1e-3 where it ends a step earlier.
+    times the time of rows in memory. All is in double precision: probabilities are to 1e-9 those of
+    all rows at once, were these fitted so (of more than 300 classes, whose main directions are in
+    single precision, to 1e-7). Those that single precision finds differ by about 1e-6, and by up to
+    1e-3 where it ends a step earlier.
 
     Of a posterior, penalties are the prior, and the weights are those of resampled rows, a Bayesian
     bootstrap. Of more than 3,000 parameters of a member each draw is the solution of a linear

@@ -288,3 +288,13 @@ def test_many_parameters_take_products_with_the_hessian():
     np.testing.assert_allclose(cut.predict_proba(z), whole.predict_proba(z), atol=1e-6)
     np.testing.assert_allclose(cut.objective_, whole.objective_, rtol=1e-10)
     assert logsumexp(np.log(cut.predict_proba(z)), axis=1) == pytest.approx(0, abs=1e-12)
+
+
+def test_labels_of_a_block_may_be_mostly_different():
+    """Of many classes and few rows; scikit-learn would warn of labels that look like numbers."""
+    z = _several(900, 40)[0]
+    y = np.argmax(z + np.random.default_rng(1).gumbel(size=z.shape), axis=1)
+    whole = bc.Temperature(inputs="logits").fit(z, y)
+    for labels in (y, np.array([f"class {own:02}" for own in range(40)])[y]):
+        cut = bc.Temperature(inputs="logits").fit(_cut((z, labels), 45))
+        np.testing.assert_allclose(cut.predict_proba(z), whole.predict_proba(z), atol=1e-8)

@@ -97,3 +97,11 @@ def test_searches_ask_together() -> None:
     assert found["wide"] == pytest.approx(2 ** (1 / 3), abs=0.01)
     assert found["near"] == pytest.approx(2 ** (1 / 3), abs=0.01) and found["none"] == 1
     assert asked == [["near", "wide"]] * 6 + [["wide"]] * 7
+
+
+def test_a_start_at_the_minimum_is_the_minimum() -> None:
+    """Where the step is lost in rounding there is no other to try."""
+    for start in (1.0, 3.0):
+        for slope in (1e-17, -1e-17, 0.0):
+            found = newton_on_interval(lambda _, slope=slope: (1.0, slope, 1.0), start, scale=1.0)
+            assert found.x == start and found.status == Status.CONVERGED

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, Self
@@ -10,7 +9,6 @@ from typing import Any, ClassVar, Literal, Self
 import jax
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -32,21 +30,13 @@ from bayescal.calibrators._inputs import (
     transform,
     widen,
 )
-from bayescal.calibrators._labels import Classes, frames_to_caller, read_rows
+from bayescal.calibrators._labels import Classes, read_rows
 from bayescal.calibrators._posterior import map_rows
+from bayescal.calibrators._status import keep_status, remedies
 
 #: What a calibrator never changes in a row: the order of its classes, the most probable one, or
 #: nothing.
 Keeps = Literal["order", "argmax", "nothing"]
-
-_REMEDY = {
-    Status.LIMIT: "the fit stopped before its optimum; scale the scores or leave out extreme ones",
-    Status.UNBOUNDED: (
-        "the scores separate the labels, so that no finite parameters are best and the last ones "
-        "are kept; use inference='laplace', whose prior keeps them finite, or more data"
-    ),
-    Status.INVALID: "the objective is not finite; check the scores",
-}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -61,8 +51,9 @@ class Calibrator(Dispatched, TakesBlocks, ClassifierMixin, BaseEstimator, ABC):
 
     Parameters
     ----------
-    inputs : {"probs", "logits", "scores"}
-        What the scores are; it is never guessed from them. Scores are any numbers, of two classes.
+    inputs : {"probs", "logits", "scores", "top_logits"}
+        What the scores are; it is never guessed from them. Scores are any numbers, of two classes;
+        top logits, for ``Temperature`` and ``Vector``, those of each row's greatest.
     classes : sequence of k labels or int, optional
         Of the columns, in their order; k stands for 0, ..., k - 1. Needed where the data may lack
         one.
@@ -195,7 +186,7 @@ class Calibrator(Dispatched, TakesBlocks, ClassifierMixin, BaseEstimator, ABC):
             state["least_probabilities"] = least
         status = Status(int(state.get("status", Status.CONVERGED)))
         self._publish(state)
-        keep_status(self, status, _REMEDY)
+        keep_status(self, status, remedies(self))
         return self
 
     def _learn_from(
@@ -394,14 +385,3 @@ def two_columns(positive: Any) -> Any:
     xp = namespace(positive)
     positive = xp.clip(positive, 0.0, 1.0)
     return xp.stack([1 - positive, positive], axis=1)
-
-
-def keep_status(estimator: Any, status: Status, remedy: dict[Status, str]) -> None:
-    """Keep how a fit ended, and warn where it did not converge."""
-    estimator.status_ = status.name.lower()
-    if status != Status.CONVERGED:
-        warnings.warn(
-            f"{type(estimator).__name__}: {remedy[status]}",
-            ConvergenceWarning,
-            stacklevel=frames_to_caller(),
-        )

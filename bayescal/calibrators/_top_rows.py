@@ -42,13 +42,23 @@ class TopProbs(NamedTuple):
 
     Examples
     --------
+    Two of 50,257 tokens in each row, and the log-sum-exp of the logits of all others:
+
     >>> import numpy as np
     >>> import bayescal as bc
-    >>> p = bc.TopProbs(np.array([[7, 2]]), np.array([[0.5, 0.3]]), np.array([0.2]), 98)
-    >>> p.of([7]), p.of([50]).round(5)
-    (array([0.5]), array([0.00204]))
-    >>> round(p.log_loss([2]), 3)
-    1.204
+    >>> indices = np.array([[11, 262], [13, 198], [262, 11], [198, 13]])
+    >>> top = indices, np.array([[9.0, 6.0]] * 4), np.full(4, 5.0)
+    >>> y = [11, 13, 11, 4000]
+    >>> calibrator = bc.Temperature(inputs="top_logits", classes=50_257).fit(top, y)
+    >>> round(calibrator.temperature_, 2)
+    1.27
+    >>> probs = calibrator.predict_proba(top)
+    >>> probs.probs[0].round(2).tolist(), probs.rest.round(2)[:1].tolist()
+    ([0.65, 0.06], [0.29])
+    >>> probs.of([262, 262, 262, 262]).round(6).tolist()
+    [0.061684, 6e-06, 0.650208, 6e-06]
+    >>> round(probs.log_loss(y), 2)
+    3.93
     """
 
     #: Of the top classes, as they were given (n, m).

@@ -16,11 +16,12 @@ from bayescal._core.checks import as_numpy, check_choice, check_level, check_unm
 from bayescal._core.keys import seed_of
 from bayescal._core.numerics import sigmoids
 from bayescal._core.optimise import Status
-from bayescal.calibrators._base import State, keep_status
+from bayescal.calibrators._base import State
 from bayescal.calibrators._dispatch import Dispatched
 from bayescal.calibrators._function import PredictFunction, needed
 from bayescal.calibrators._labels import read_rows
 from bayescal.calibrators._parametric import Inference, WithPosterior, keep_draws
+from bayescal.calibrators._status import keep_status
 from bayescal.regression.method import PRESETS, Method, Settled
 from bayescal.regression.numpyro_models import Model, regression_model
 from bayescal.regression.objective import Distribution

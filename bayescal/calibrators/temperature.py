@@ -60,6 +60,18 @@ class Temperature(TopLogitsCalibrator):
     Of two classes these are log odds divided by T. Scores that predict labels no better than
     chance, or worse, get an infinite temperature: all classes are equally probable.
 
+    Of very many classes, as the tokens of a language model, truncated logits do
+    (``inputs="top_logits"``, ``classes=k``): scores are a tuple of the indices (n, m) of each row's
+    m largest logits, these (n, m), and the log-sum-exp r (n,) of all other logits, -inf if m = k.
+    The others are taken as equal:
+
+    .. math:: \hat p_j \propto e^{z_j / T}, \qquad
+       \hat p_{rest} \propto (k - m)\, e^{(r - \ln(k - m)) / T}
+
+    This is exact at T = 1. If others differ, it makes the rest too probable for T > 1, and for
+    T < 1 not probable enough, by Jensen's inequality. A label outside the top has the probability
+    of the rest divided by k - m. ``predict_proba`` returns :class:`TopProbs`; an example is there.
+
     Parameters
     ----------
     objective : {"log_loss", "adaptive_ece"}
@@ -75,7 +87,8 @@ class Temperature(TopLogitsCalibrator):
     -----
     By log loss O(n k) for each of about five iterations, of which all but two see a part of many
     rows; more than 16,384 logits are used in single precision, but for the last step. Blocks are
-    read four times.
+    read four times. Beside the scores up to 16 million numbers are held; of blocks as many in each
+    thread, and as a sample.
     The posterior's prior is log T ~ N(0, 1.5^2).
 
     References

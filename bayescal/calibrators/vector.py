@@ -35,10 +35,21 @@ class Vector(TopLogitsCalibrator, LinearCalibrator):
     Maximum likelihood, by Newton's method: O(n k) for each of some tens of products with the
     Hessian. Factors may be negative. Intercepts are centered: only their differences matter.
 
+    Of truncated logits (``inputs="top_logits"``, see :class:`Temperature`) a class that is a label
+    among the top somewhere has a factor and an intercept of its own there; all other classes, and
+    the rest of a row, have those of one pair (v, b) in common:
+
+    .. math:: \hat p_j \propto e^{v_j z_j + b_j}, \qquad
+       \hat p_{rest} \propto (k - m)\, e^{v (r - \ln(k - m)) + b}
+
+    Where all labels are among the top, nothing says what the pair is: its classes keep their
+    probabilities after temperature scaling, divided by one more than the number of labels that
+    these expect. Blocks are read once for each product with the Hessian, some tens of times.
+
     Attributes
     ----------
     coef_, intercept_ : arrays of shape (k,)
-        Of the classes that occur.
+        Of the classes that occur. Of truncated logits (k + 1,), last those of the rest.
     gradient_norm_ : float
         Largest entry of the gradient of the mean loss.
 

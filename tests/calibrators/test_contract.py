@@ -482,7 +482,7 @@ def test_errors_say_what_is_wrong(case: Case) -> None:
 def test_errors_of_options(case: Case) -> None:
     p, y, *_ = data_of(case.binary)
     k = y.max() + 1
-    with pytest.raises(ValueError, match="inputs must be one of 'probs', 'logits', 'scores', got"):
+    with pytest.raises(ValueError, match="inputs must be one of 'probs', 'logits', 'scores'"):
         case(inputs="probabilities").fit(p, y)
     with pytest.raises(ValueError, match=r"y must hold only the classes \[1, 2"):
         case(classes=range(1, k + 1)).fit(p, y)

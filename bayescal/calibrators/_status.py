@@ -1,0 +1,44 @@
+"""How a fit ended, and what helps."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from sklearn.exceptions import ConvergenceWarning
+
+from bayescal._core.optimise import Status
+from bayescal.calibrators._labels import frames_to_caller
+
+__all__ = ["keep_status", "remedies"]
+
+_REMEDY = {
+    Status.LIMIT: "the fit stopped before its optimum; scale the scores or leave out extreme ones",
+    Status.UNBOUNDED: (
+        "the scores separate the labels, so that no finite parameters are best and the last ones "
+        "are kept; use inference='laplace', whose prior keeps them finite, or more data"
+    ),
+    Status.INVALID: "the objective is not finite; check the scores",
+}
+_TRUNCATED = {
+    Status.UNBOUNDED: (
+        "the scores separate the labels, so that no finite parameters are best and the last ones "
+        "are kept; use more data"
+    )
+}
+
+
+def remedies(calibrator: Any) -> dict[Status, str]:
+    """Return what is said where a fit did not converge."""
+    return {**_REMEDY, **_TRUNCATED} if calibrator.inputs == "top_logits" else _REMEDY
+
+
+def keep_status(estimator: Any, status: Status, remedy: dict[Status, str]) -> None:
+    """Keep how a fit ended, and warn where it did not converge."""
+    estimator.status_ = status.name.lower()
+    if status != Status.CONVERGED:
+        warnings.warn(
+            f"{type(estimator).__name__}: {remedy[status]}",
+            ConvergenceWarning,
+            stacklevel=frames_to_caller(),
+        )

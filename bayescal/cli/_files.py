@@ -82,9 +82,10 @@ def is_zipped(path: Path) -> bool:
 
 
 def begins_with(path: Path, magic: bytes) -> bool:
-    """Whether a file begins with some bytes."""
-    with path.open("rb") as file:
+    """Whether a file begins with some bytes; one that cannot be read does not."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
         return file.read(len(magic)) == magic
+    return False
 
 
 def _without_zeros(path: Path, lines: Iterable[str]) -> Iterator[str]:

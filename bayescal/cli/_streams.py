@@ -28,7 +28,7 @@ from bayescal.cli._files import (
     write_atomically,
 )
 
-#: Bytes, as numbers of eight bytes for Parquet, up to which a file is read at once; zipped ones
+#: Bytes, of Parquet 16 for each cell, up to which a file is read at once; zipped ones
 #: hold several times as many.
 LARGE, ZIPPED = 1 << 26, 1 << 24
 #: Rows of a block, and bytes of one that Arrow reads.
@@ -171,7 +171,7 @@ class ParquetFile(RowFile):
             self.schema, self._count = file.schema_arrow, file.metadata.num_rows
         if not self._count:
             raise CommandError(f"{path}: the file must have rows")
-        self.large = 8 * self._count * len(self.schema.names) > LARGE
+        self.large = 16 * self._count * len(self.schema.names) > LARGE
         self.head = _table(path, next(self.batches()).slice(0, _HEAD), 0)
 
     def rows(

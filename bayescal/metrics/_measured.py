@@ -14,12 +14,13 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_count
 from bayescal.metrics._debiased import DebiasedError, DebiasedMassError
+from bayescal.metrics._groups import MANY, GroupedSums, grouped
 from bayescal.metrics._replicates import error_by_chance, replicate
 from bayescal.metrics._scores import Accuracy
 from bayescal.metrics._skce import make_skce
 from bayescal.metrics.inputs import Predictions, check_many_labels, check_predictions
 from bayescal.metrics.registry import METRICS
-from bayescal.metrics.sums import Metric, SumMetric, compute, standard_error
+from bayescal.metrics.sums import MeanMetric, Metric, SumMetric, compute, standard_error
 
 #: What is left of an error by chance: g(e) of :func:`interval`; angles of a difference's ellipse.
 _POWER, _ANGLES = 2.5, 361
@@ -61,7 +62,7 @@ class Measured:
     def __init__(
         self,
         metric: str,
-        probs: ArrayLike,
+        probs: ArrayLike | Predictions,
         y: ArrayLike,
         weights: ArrayLike | None,
         options: Mapping[str, Any],
@@ -81,8 +82,18 @@ class Measured:
             self._few |= bool(self._cases < 2 * self._metric.bins)
 
     @cached_property
+    def _grouped(self) -> GroupedSums | None:
+        """Of very many cases, the sums by group."""
+        metric = grouped(self._metric, self._data) if len(self._data.y) >= MANY else None
+        if metric is None:
+            return None
+        return GroupedSums.of(metric, self._data, self._seed, whole=self._data.whole)
+
+    @cached_property
     def replicates(self) -> np.ndarray:
         """The metric (b,) of cases drawn anew; one seed draws the same cases for all models."""
+        if self._grouped is not None:
+            return self._grouped.replicates(self._number)
         return replicate(self._metric, self._data, self._number, self._seed)
 
     @cached_property
@@ -90,11 +101,14 @@ class Measured:
         """What chance makes of an error that cannot be negative."""
         if self._unbiased or self._square:
             return -math.inf
+        if self._grouped is not None:
+            return self._grouped.chance()
         return error_by_chance(self._metric, self._data, self._seed)
 
     @cached_property
     def _centre(self) -> float:
-        return max(compute(self._metric, self._data), self._chance)
+        error = compute(self._metric, self._data) if self._square else self.value
+        return max(error, self._chance)
 
     def _less_chance(self, error: Any) -> Any:
         """Return what is left of the metric without chance."""
@@ -106,12 +120,17 @@ class Measured:
         share = self._chance / np.where(error > 0, error, 1)
         return error * (1 - share**_POWER) ** (1 / _POWER)
 
-    def _student(self, level: float) -> tuple[float, float]:
-        """Return a quantile, and the factor by which deviations are standard errors."""
+    def _student(self, level: float, drawn: bool) -> tuple[float, float, float]:
+        """Return a quantile, by what deviations are standard errors, and degrees of freedom.
+
+        These are of the cases, or of the groups if such were drawn.
+        """
         from scipy.special import stdtrit
 
-        free = self._cases - 1
-        return float(stdtrit(free, (1 + level) / 2)), math.sqrt(self._cases / free)
+        grouped = self._grouped if drawn else None
+        size = self._cases if grouped is None else len(grouped.sums)
+        free = float(size - 1)
+        return float(stdtrit(free, (1 + level) / 2)), math.sqrt(size / free), free
 
     def interval(self, level: float, method: str = "auto") -> Interval:
         """Return its confidence interval."""
@@ -135,7 +154,7 @@ class Measured:
         if self._few or not math.isfinite(error):
             lower = -math.inf if self._unbiased else 0.0
             return Interval(value, estimate, lower, math.inf, math.inf, level)
-        t, factor = self._student(level)
+        t, factor, _ = self._student(level, not analytic)
         error *= factor
         if self._unbiased:
             return Interval(value, value, *_hall(value, error, skewness, t), error, level)
@@ -151,16 +170,20 @@ class Measured:
 
         value = self.value - other.value
         estimate = float(self._less_chance(self._centre) - other._less_chance(other._centre))
+        mean = self._metric if isinstance(self._metric, MeanMetric) else None
         with np.errstate(invalid="ignore"):
-            error, skewness = _moments(self.replicates - other.replicates)
+            if mean is not None:
+                error, skewness = standard_error(mean, self._data, other._data)
+            else:
+                error, skewness = _moments(self.replicates - other.replicates)
         if self._few or not math.isfinite(error):
             return Interval(value, estimate, -math.inf, math.inf, math.inf, level, 1.0)
-        t, factor = self._student(level)
+        t, factor, free = self._student(level, mean is None)
         if self._unbiased:
             error *= factor
             x = value / error if error > 0 else math.copysign(1e9, value) * (value != 0)
             moved = x + skewness * (x**2 / 3 + 1 / 6) + skewness**2 * x**3 / 27
-            p_value = 2 * float(stdtr(self._cases - 1, -min(abs(x), abs(moved))))
+            p_value = 2 * float(stdtr(free, -min(abs(x), abs(moved))))
             ends = _hall(value, error, skewness, t)
             return Interval(value, value, *ends, error, level, p_value)
         moments = factor**2 * np.cov(self.replicates, other.replicates, ddof=0)
@@ -182,7 +205,7 @@ class Measured:
             middle = (inside + outside) / 2
             lower, upper = ends_at(middle / (1 - middle))
             inside, outside = (inside, middle) if lower <= 0 <= upper else (middle, outside)
-        p_value = 2 * float(stdtr(self._cases - 1, -inside / (1 - inside)))
+        p_value = 2 * float(stdtr(free, -inside / (1 - inside)))
         lower, upper = ends_at(t)
         error = (upper - lower) / (2 * t)
         return Interval(value, estimate, lower, upper, error, level, p_value)
@@ -207,17 +230,20 @@ def _hall(value: float, error: float, skewness: float, t: float) -> tuple[float,
 
 def prepare(
     metric: str,
-    probs: ArrayLike,
+    probs: ArrayLike | Predictions,
     y: ArrayLike,
     weights: ArrayLike | None,
     options: Mapping[str, Any],
 ) -> tuple[Predictions, Metric]:
-    """Return checked predictions, and the metric of that name."""
+    """Return predictions, checked unless they have been, and the metric of that name."""
     if metric not in METRICS:
         raise ValueError(f"no metric named {metric!r}; there are {', '.join(METRICS)}")
     entry = METRICS[metric]
     several = entry.shapes == ("multilabel",)
-    data = (check_many_labels if several else check_predictions)(probs, y, weights)
+    if isinstance(probs, Predictions):
+        data = check_many_labels(probs.probs, y, weights) if several else probs
+    else:
+        data = (check_many_labels if several else check_predictions)(probs, y, weights)
     if metric == "skce":
         return data, make_skce(data, **options)
     if entry.make is None:

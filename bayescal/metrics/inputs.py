@@ -24,6 +24,7 @@ from bayescal._core.checks import (
 from bayescal._core.precision import float64
 
 __all__ = [
+    "EPS",
     "Predictions",
     "check_anywhere",
     "check_eps",

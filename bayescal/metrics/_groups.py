@@ -9,7 +9,7 @@ add, and models of the same cases have the same groups.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ _STEP, _FIRST, _SECOND = (
 
 
 def grouped(metric: Metric, data: Predictions) -> SumMetric | None:
-    """Return a metric as a function of sums by which its replicates are found; None if there is none.
+    """Return a metric, or what comes near it, as a function of sums; None if there is no such.
 
     Bins of equal mass are cut from cells whose borders are quantiles of the predictions: 32 for
     each bin, fewer where there are many classes.
@@ -54,10 +54,16 @@ def grouped(metric: Metric, data: Predictions) -> SumMetric | None:
 
 @dataclass(frozen=True)
 class GroupedSums:
-    """Sums (groups, rows, cells) of a metric, which add."""
+    """Sums (groups, rows, cells) of a metric, which add.
+
+    ``sizes`` are the number of rows, and the sums of their weights and of the squares of these;
+    ``whole`` says whether weights are counts.
+    """
 
     metric: SumMetric
     sums: np.ndarray
+    sizes: np.ndarray
+    whole: bool
     seed: int
 
     @classmethod
@@ -80,10 +86,14 @@ class GroupedSums:
             for rows, group, amount in _spread(running, block.weights, whole, keys, number):
                 for own, piece in zip(sums, pieces, strict=True):
                     _add(own.reshape(number, cells), _some(piece, rows), group, amount)
-        return cls(metric, np.moveaxis(sums.reshape(metric.rows, number, cells), 1, 0), seed)
+        own = data.weights
+        sizes = np.array([len(own), own.sum(), (own**2).sum()])
+        by_group = np.moveaxis(sums.reshape(metric.rows, number, cells), 1, 0)
+        return cls(metric, by_group, sizes, whole, seed)
 
     def __add__(self, other: GroupedSums) -> GroupedSums:
-        return GroupedSums(self.metric, self.sums + other.sums, self.seed)
+        sizes = self.sizes + other.sizes
+        return replace(self, sums=self.sums + other.sums, sizes=sizes)
 
     @property
     def total(self) -> np.ndarray:
@@ -104,8 +114,14 @@ class GroupedSums:
             found.append(self.metric.values(sums.reshape(b, rows, cells)))
         return np.concatenate(found)
 
+    def deviations(self) -> np.ndarray:
+        """Return what each group adds to the error of a mean: their squares, to its variance."""
+        costs, mass = self.sums[:, 0, 0], self.sums[:, 1, 0]
+        with np.errstate(invalid="ignore"):
+            return (costs - costs.sum() / mass.sum() * mass) / mass.sum()
+
     def chance(self) -> float:
-        """Return how large an error is by chance, if outcomes are as far from predictions as they are.
+        """Return how large an error is by chance, with residuals as large as they are.
 
         The root mean square of errors of what calibrated predictions would have, with what groups
         have beyond that of random sign.

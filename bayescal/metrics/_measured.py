@@ -15,6 +15,7 @@ from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_count
 from bayescal.metrics._debiased import DebiasedError, DebiasedMassError
 from bayescal.metrics._groups import MANY, GroupedSums, grouped
+from bayescal.metrics._mass import MassHistogram
 from bayescal.metrics._replicates import error_by_chance, replicate
 from bayescal.metrics._scores import Accuracy
 from bayescal.metrics._skce import make_skce
@@ -69,17 +70,38 @@ class Measured:
         replicates: int,
         seed: int,
     ) -> None:
-        self._name = metric
-        self._number, self._seed = check_count(replicates, "replicates"), seed
-        self._data, self._metric = prepare(metric, probs, y, weights, options)
-        self.value = compute(self._metric, self._data)
-        self._cases = self._data.weights.sum() if self._data.whole else len(self._data.y)
-        self._means = METRICS[metric].best != "zero"
-        self._unbiased, self._few = self._means or metric == "skce", bool(self._cases < _FEW)
+        self._seed = seed
+        self._data, made = prepare(metric, probs, y, weights, options)
+        own = self._data.weights
+        sizes = np.array([len(own), own.sum(), own @ own])
+        self._setup(metric, made, compute(made, self._data), sizes, self._data.whole, replicates)
+
+    def _setup(
+        self,
+        name: str,
+        metric: Metric,
+        value: float,
+        sizes: np.ndarray,
+        whole: bool,
+        replicates: int,
+    ) -> None:
+        self._name, self._metric, self.value = name, metric, value
+        rows, mass, squares = sizes.tolist()
+        self._cases = cases = mass if whole else rows
+        #: The variance of a weighted mean, for a variance of one.
+        self._spread = 1 / mass if whole else squares / mass**2
+        self._number = check_count(replicates, "replicates")
+        self._means = METRICS[name].best != "zero"
+        self._unbiased, self._few = self._means or name == "skce", bool(cases < _FEW)
         self._square = False
-        if isinstance(self._metric, DebiasedError | DebiasedMassError) and self._metric.norm == 2:
-            self._square, self._metric = True, replace(self._metric, signed=True)
-            self._few |= bool(self._cases < 2 * self._metric.bins)
+        made = metric.metric if isinstance(metric, MassHistogram) else metric
+        if isinstance(made, DebiasedError | DebiasedMassError) and made.norm == 2:
+            self._square, made = True, replace(made, signed=True)
+            self._few |= bool(cases < 2 * made.bins)
+            self._metric = made
+            if isinstance(metric, MassHistogram):
+                assert isinstance(made, DebiasedMassError)
+                self._metric = replace(metric, metric=made)
 
     @cached_property
     def _grouped(self) -> GroupedSums | None:
@@ -107,8 +129,19 @@ class Measured:
 
     @cached_property
     def _centre(self) -> float:
-        error = compute(self._metric, self._data) if self._square else self.value
-        return max(error, self._chance)
+        return max(self._again() if self._square else self.value, self._chance)
+
+    def _again(self) -> float:
+        """Return the metric, of squares before the root."""
+        return compute(self._metric, self._data)
+
+    def _deviation(self, metric: SumMetric, other: Measured | None = None) -> tuple[float, float]:
+        """Return the delta method's standard error and skewness, or those of a difference."""
+        return standard_error(metric, self._data, None if other is None else other._data)
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return self._data.probs.shape
 
     def _less_chance(self, error: Any) -> Any:
         """Return what is left of the metric without chance."""
@@ -137,16 +170,15 @@ class Measured:
         analytic = self._means if method == "auto" else method == "analytic"
         value, estimate = self.value, float(self._less_chance(self._centre))
         if analytic and isinstance(self._metric, Accuracy):
-            weights, z = self._data.weights, NormalDist().inv_cdf((1 + level) / 2)
-            squares = weights if self._data.whole else weights**2
-            share = z**2 * squares.sum() / weights.sum() ** 2
+            z = NormalDist().inv_cdf((1 + level) / 2)
+            share = z**2 * self._spread
             middle = (value + share / 2) / (1 + share)
             half = math.sqrt(value * (1 - value) * share + share**2 / 4) / (1 + share)
             return Interval(value, value, middle - half, middle + half, half / z, level)
         if not analytic:
             error, skewness = _moments(self.replicates)
         elif isinstance(self._metric, SumMetric):
-            error, skewness = standard_error(self._metric, self._data)
+            error, skewness = self._deviation(self._metric)
         else:
             raise ValueError(
                 f"method must be 'bootstrap' for {self._name}, which is no sum over cases"
@@ -163,7 +195,7 @@ class Measured:
 
     def less(self, other: Measured, level: float) -> Interval:
         """Return its difference to that of another model of the same cases."""
-        ours, theirs = self._data.probs.shape, other._data.probs.shape
+        ours, theirs = self._shape, other._shape
         if ours != theirs:
             raise ValueError(f"first and second must have one shape, got {ours} and {theirs}")
         from scipy.special import stdtr
@@ -173,7 +205,7 @@ class Measured:
         mean = self._metric if isinstance(self._metric, MeanMetric) else None
         with np.errstate(invalid="ignore"):
             if mean is not None:
-                error, skewness = standard_error(mean, self._data, other._data)
+                error, skewness = self._deviation(mean, other)
             else:
                 error, skewness = _moments(self.replicates - other.replicates)
         if self._few or not math.isfinite(error):
@@ -209,6 +241,38 @@ class Measured:
         lower, upper = ends_at(t)
         error = (upper - lower) / (2 * t)
         return Interval(value, estimate, lower, upper, error, level, p_value)
+
+
+class MeasuredSums(Measured):
+    """The same of cases that came in blocks, from sums by group that were added.
+
+    Of bins of equal mass the value is that of a histogram; it has a bound.
+    """
+
+    def __init__(self, metric: str, sums: GroupedSums, replicates: int) -> None:
+        value = float(sums.metric.value(sums.total, np))
+        self._setup(metric, sums.metric, value, sums.sizes, sums.whole, replicates)
+        self._given = sums
+
+    @cached_property
+    def _grouped(self) -> GroupedSums:
+        assert isinstance(self._metric, SumMetric)
+        return replace(self._given, metric=self._metric)
+
+    def _again(self) -> float:
+        return float(self._grouped.metric.value(self._grouped.total, np))
+
+    def _deviation(self, metric: SumMetric, other: Measured | None = None) -> tuple[float, float]:
+        # So few groups do not tell the skewness, which is small of many cases.
+        gaps = self._grouped.deviations()
+        if other is not None:
+            assert other._grouped is not None
+            gaps = gaps - other._grouped.deviations()
+        return math.sqrt(gaps @ gaps), 0.0
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return (int(self._grouped.sizes[0]), *self._grouped.sums.shape[1:])
 
 
 def _moments(replicates: np.ndarray) -> tuple[float, float]:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal
 
+import numpy as np
+
 from bayescal._core.arrays import Array, ArrayLike
-from bayescal._core.binning import binned_error, bin_of
+from bayescal._core.binning import bin_of, binned_error
 from bayescal._core.checks import check_choice, check_count, check_level
 from bayescal.metrics._calibration import BINNINGS, Binning
 from bayescal.metrics._mass import BinMetric, Group, MassMetric, WidthMetric

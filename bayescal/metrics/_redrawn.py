@@ -69,7 +69,7 @@ class Consistency(SumMetric):
     def width(self, columns: int) -> int:
         return 1
 
-    def value(self, sums: Array, xp: ModuleType) -> float:
+    def value(self, sums: Array, xp: ModuleType) -> Array:
         used = np.flatnonzero(sums[0])
         mass, predicted, happened, squares = sums[:, used]
         mean = np.minimum(predicted / mass, 1)
@@ -98,4 +98,5 @@ class Consistency(SumMetric):
             hits, left = drawn * (mass / size), left - len(drawn)
         observed, *values = np.concatenate(found)
         slack = 1e-12 * (1 + abs(observed))
-        return float(1 + np.sum(np.array(values) >= observed - slack)) / (self.draws + 1)
+        reached = np.sum(np.array(values) >= observed - slack)
+        return np.asarray((1 + reached) / (self.draws + 1))

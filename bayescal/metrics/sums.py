@@ -213,10 +213,11 @@ def standard_error(
 ) -> tuple[float, float]:
     r"""Return the delta method's standard error of a metric, 0 where it has no slope, and skewness.
 
-    With predictions of another model for the same cases, those of the difference. The metric is linearised in its sums, at the sums themselves; with :math:`f_i` what the
-    gradient makes of the numbers of case i, its square is :math:`\sum_i w_i f_i^2` for weights
-    that are counts (all whole), and :math:`\sum_i w_i^2 f_i^2` for others. Skewness is the sum of
-    third powers, alike, over the standard error's third power.
+    With predictions of another model for the same cases, those of the difference. The metric is
+    linearised in its sums, at the sums themselves; with :math:`f_i` what the gradient makes of the
+    numbers of case i, its square is :math:`\sum_i w_i f_i^2` for weights that are counts (all
+    whole), and :math:`\sum_i w_i^2 f_i^2` for others. Skewness is the sum of third powers, alike,
+    over the standard error's third power.
     """
     models = [(data, _slope(metric, data))]
     if other is not None:
@@ -224,12 +225,14 @@ def standard_error(
     squares, cubes, whole = 0.0, 0.0, data.whole
     for rows in blocks(metric, data):
         weights = data.weights[rows]
-        part = sum(_influence(metric, own.part(rows), slope) for own, slope in models)
+        part = np.zeros(len(weights))
+        for own, slope in models:
+            part += _influence(metric, own.part(rows), slope)
         part = part if whole else weights * part
         cases = weights if whole else np.ones(len(weights))
         square = part * part
-        squares += float(cases @ square)
-        cubes += float(cases @ (square * part))
+        squares += float(_dot(cases, square))
+        cubes += float(_dot(cases, square * part))
     error = math.sqrt(squares)
     return error, cubes / error**3 if error**3 > 0 else 0.0
 
@@ -264,11 +267,16 @@ def sizes(mass: Array, squares: Array, fractions: Array, xp: ModuleType) -> Arra
     return xp.where(fractions > 0, kish, mass)
 
 
+def _dot(weights: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """Return sums of values (n, ...) times weights (n,), of a block: in one thread."""
+    return np.einsum("i,i...->...", weights, value)
+
+
 def _add(row: np.ndarray, piece: Piece, weights: np.ndarray) -> None:
     """Add a block's piece to a row of sums, in place."""
     cell, value = piece
     if cell is None:
-        row[0] += weights.sum() if value is None else (weights @ value).sum()
+        row[0] += weights.sum() if value is None else _dot(weights, value).sum()
         return
     if cell is ...:
         row += weights @ value

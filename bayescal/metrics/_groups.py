@@ -34,17 +34,20 @@ _STEP, _FIRST, _SECOND = (
 )
 
 
-def grouped(metric: Metric, data: Predictions) -> SumMetric | None:
+def grouped(metric: Metric, data: Predictions | None = None) -> SumMetric | None:
     """Return a metric, or what comes near it, as a function of sums; None if there is no such.
 
     Bins of equal mass are cut from cells whose borders are quantiles of the predictions: 32 for
-    each bin, fewer where there are many classes.
+    each bin, fewer where there are many classes. Without data, as these come in blocks, they are of
+    equal width.
     """
     if isinstance(metric, SumMetric):
         return metric
     if not isinstance(metric, MassMetric):
         return None
     room = _NUMBERS // (MassHistogram.rows * metric.groups * _MOST // 4)
+    if data is None:
+        return MassHistogram(metric, max(metric.bins, min(MassHistogram.width_cells, room)))
     cells = max(metric.bins, min(_FINE * metric.bins, room))
     step = -(-data.probs.size // _SAMPLE)
     some = Predictions(data.probs[::step], data.y[::step], data.weights[::step], data.eps)

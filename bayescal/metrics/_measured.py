@@ -246,11 +246,13 @@ class Measured:
 class MeasuredSums(Measured):
     """The same of cases that came in blocks, from sums by group that were added.
 
-    Of bins of equal mass the value is that of a histogram; it has a bound.
+    Of bins of equal mass the value is that of a histogram, which has a bound, if none is given.
     """
 
-    def __init__(self, metric: str, sums: GroupedSums, replicates: int) -> None:
-        value = float(sums.metric.value(sums.total, np))
+    def __init__(
+        self, metric: str, sums: GroupedSums, replicates: int, value: float | None = None
+    ) -> None:
+        value = float(sums.metric.value(sums.total, np)) if value is None else value
         self._setup(metric, sums.metric, value, sums.sizes, sums.whole, replicates)
         self._given = sums
 

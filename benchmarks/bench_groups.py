@@ -1,7 +1,7 @@
 """Intervals from groups of cases beside those from cases: coverage, width, false alarms and time.
 
     python benchmarks/bench_groups.py [--json benchmarks/results/bench_groups.json] [--repeats 200]
-        [--rows 20000]
+        [--rows 20000] [--metric NAME ...]
 
 The same data sets are measured twice: by a bootstrap of cases, and, as if they were very many, of
 groups of cases. In the table, of intervals of level 0.9: the share that holds the true value, of
@@ -62,10 +62,14 @@ def simulate(title: str, name: str, n: int, repeats: int) -> list[dict[str, Any]
             width = own[0].upper - own[0].lower, gap.upper - gap.lower
             rows.append([*held, gap.p_value <= 0.05, *width, taken])
     keys = "first", "second", "difference", "rejected", "width", "difference's width", "seconds"
+    facts = {"metric": name, "models": title, "rows": n, "repeats": repeats}
     return [
-        {"metric": name, "models": title, "rows": n, "drawn": way}
-        | dict(zip(keys, np.mean(rows, axis=0).round(6).tolist(), strict=True))
-        for way, rows in found.items()
+        {
+            **facts,
+            "drawn": way,
+            **dict(zip(keys, np.mean(own, axis=0).round(6).tolist(), strict=True)),
+        }
+        for way, own in found.items()
     ]
 
 
@@ -86,7 +90,8 @@ def consistency(n: int, repeats: int) -> list[dict[str, Any]]:
         p_values = np.reshape(found, (-1, 2))
         for binning, own in zip(("equal_width", "equal_mass"), p_values.T, strict=True):
             shares = {f"at {level}": float(np.mean(own <= level)) for level in (0.05, 0.5)}
-            rows.append({"binning": binning, "rows": n, "drawn": way, **shares})
+            facts = {"metric": f"consistency, {binning}", "rows": n, "repeats": repeats}
+            rows.append({**facts, "drawn": way, **shares})
     return rows
 
 
@@ -95,11 +100,13 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--repeats", type=int, default=200)
     parser.add_argument("--rows", type=int, default=20_000)
+    names = [*METRICS, "consistency"]
+    parser.add_argument("--metric", choices=names, nargs="*", default=names)
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
     print(f"{'metric':16} {'models':28} drawn   first second difference width rejected seconds")
     for name in METRICS:
-        for title in TRUTHS:
+        for title in TRUTHS if name in options.metric else ():
             both = simulate(title, name, options.rows, options.repeats)
             rows += both
             for row in both:
@@ -110,17 +117,16 @@ def main() -> None:
                     f"{row['rejected']:.3f}    {row['seconds']:.3f}",
                     flush=True,
                 )
-    tests = consistency(options.rows, options.repeats)
-    for row in tests:
+    for row in (
+        consistency(options.rows, options.repeats) if "consistency" in options.metric else ()
+    ):
+        rows.append(row)
         print(row, flush=True)
     if options.json:
-        facts = {
-            "level": base.LEVEL,
-            "repeats": options.repeats,
-            "rows": rows,
-            "consistency": tests,
-        }
-        options.json.write_text(json.dumps(facts, indent=1) + "\n")
+        kept = json.loads(options.json.read_text())["rows"] if options.json.exists() else []
+        new = {row["metric"] for row in rows}
+        rows = [row for row in kept if row["metric"] not in new] + rows
+        options.json.write_text(json.dumps({"level": base.LEVEL, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ MANY = 100_000
 #: Groups at most and at least, and numbers that their sums should not exceed: 32 MiB.
 _MOST, _LEAST, _NUMBERS = 1024, 64, 1 << 22
 #: Counts up to which each case of a row has a group of its own.
-_COPIES = 64
+_COPIES = 16
 #: Sets of residuals whose signs are drawn; numbers of replicates at once.
 _SETS, _ELEMENTS = 64, 1 << 22
 #: Predictions that borders of cells are found from, and cells for each bin.
@@ -76,7 +76,7 @@ class GroupedSums:
         """Collect cases, of which the first has the running number ``first``.
 
         If weights are ``whole`` they are counts: the cases of a row are spread over groups one by
-        one, and of more than 64 such that sums by group vary alike.
+        one, and of more than 16 such that sums by group vary alike.
         """
         cells, number = metric.cells, _number_of_groups(metric)
         sums = np.zeros((metric.rows, number * cells))
@@ -156,10 +156,10 @@ def _spread(
         yield slice(None), _hash(number, keys[0], groups), weights
         return
     few = weights <= _COPIES
-    copies = np.where(few, weights, 0)
-    for copy in range(int(copies.max())):
-        rows = np.flatnonzero(copies > copy)
-        yield rows, _hash(number[rows], keys[copy], groups), np.ones(len(rows))
+    copies = np.where(few, weights, 0).astype(np.intp)
+    rows = np.repeat(np.arange(len(weights)), copies)
+    copy = np.arange(len(rows)) - np.repeat(np.cumsum(copies) - copies, copies)
+    yield rows, _hash(number[rows], keys[copy], groups), np.ones(len(rows))
     if not few.all():
         # Evenly, but for a part whose squares add up to the count.
         rows = np.flatnonzero(~few)
@@ -169,8 +169,8 @@ def _spread(
         yield rows, _hash(number[rows], keys[1], groups), -part
 
 
-def _hash(number: np.ndarray, key: np.uint64, groups: int) -> np.ndarray:
-    """Return the group of each running number, by the finalizer of SplitMix64."""
+def _hash(number: np.ndarray, key: Any, groups: int) -> np.ndarray:
+    """Return groups of running numbers, for keys: by the finalizer of SplitMix64."""
     z = number.astype(np.uint64) * _STEP
     z ^= key
     z ^= z >> np.uint64(30)

@@ -23,7 +23,7 @@ from bayescal.metrics.registry import streamed
 from bayescal.metrics.sums import collect, standard_error
 
 Array = np.ndarray
-CASES: list[tuple[str, dict[str, Any]]] = [
+CASES: list[Any] = [
     ("log_loss", {}),
     ("ece", {}),
     ("ece", {"kind": "classwise", "bins": 5}),
@@ -31,7 +31,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("debiased_ece", {"bins": 5}),
     ("debiased_ece", {"norm": 1, "binning": "equal_width"}),
     ("smooth_ece", {"bandwidth": 0.1}),
-    ("kde_ece", {}),
+    pytest.param("kde_ece", {}, marks=pytest.mark.slow),
     ("loss_gap", {"functions": 20}),
 ]
 
@@ -130,7 +130,7 @@ def test_the_squares_of_groups_are_a_variance() -> None:
         ("ece", {}),
         ("ece", {"binning": "equal_mass"}),
         ("debiased_ece", {}),
-        ("smooth_ece", {"bandwidth": 0.05}),
+        pytest.param("smooth_ece", {"bandwidth": 0.05}, marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.usefixtures("few")
@@ -239,7 +239,12 @@ def test_groups_are_even_and_independent_of_order() -> None:
 
 def test_memory_is_bounded() -> None:
     data = check_predictions(np.full((10, 500), 1 / 500), np.zeros(10, int))
-    for name, options in [*CASES[3:], ("ece", {"kind": "classwise", "binning": "equal_mass"})]:
+    most = "kde_ece", {"kernel": "gaussian"}
+    for name, options in [
+        most,
+        ("smooth_ece", {}),
+        ("ece", {"kind": "classwise", "binning": "equal_mass"}),
+    ]:
         made = prepare(name, data, data.y, None, options)[1]
         for metric in (grouped(made, data), grouped(made)):
             assert metric is not None

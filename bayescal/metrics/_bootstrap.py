@@ -210,10 +210,11 @@ def difference(
     Notes
     -----
     Means over cases have the interval of :func:`interval`, analytic. Of errors it goes from the
-    least to the largest :math:`g_1(e_1) - g_2(e_2)` for e in the ellipse of radius t of the replicates'
-    covariance. The p-value is that of the interval that ends at zero. Simulated, 76 % or more of
-    90 % intervals cover the true difference with 30 or 100 cases (70 % with ten), and 8 % or fewer
-    of true nulls have a p-value of 0.05 or less, of calibration errors in bins nearly none.
+    least to the largest :math:`g_1(e_1) - g_2(e_2)` for e in the ellipse of radius t of the
+    replicates' covariance. The p-value is that of the interval that ends at zero. Simulated, 76 %
+    or more of 90 % intervals cover the true difference with 30 or 100 cases (70 % with ten), and
+    8 % or fewer of true nulls have a p-value of 0.05 or less, of calibration errors in bins nearly
+    none.
 
     Examples
     --------

@@ -25,8 +25,8 @@ MANY = 100_000
 _MOST, _LEAST, _NUMBERS = 1024, 64, 1 << 22
 #: Counts up to which each case of a row has a group of its own.
 _COPIES = 16
-#: Sets of residuals whose signs are drawn; numbers of replicates at once.
-_SETS, _ELEMENTS = 64, 1 << 22
+#: Sets of residuals whose signs are drawn, at least and at most; numbers of replicates at once.
+_SETS, _ELEMENTS = (64, 512), 1 << 22
 #: Predictions that borders of cells are found from, and cells for each bin.
 _SAMPLE, _FINE = 1 << 16, 32
 _STEP, _FIRST, _SECOND = (
@@ -132,9 +132,10 @@ class GroupedSums:
         expected = self.metric.calibrated(self.sums)
         residual = self.sums - expected
         residual -= residual.mean(axis=0)
-        signs = np.random.default_rng(self.seed).choice([-1.0, 1.0], (_SETS, len(residual)))
+        sets = int(np.clip(_ELEMENTS // residual[0].size, *_SETS))
+        signs = np.random.default_rng(self.seed).choice([-1.0, 1.0], (sets, len(residual)))
         drawn = signs @ residual.reshape(len(residual), -1)
-        drawn = expected.sum(axis=0) + drawn.reshape(_SETS, *residual.shape[1:])
+        drawn = expected.sum(axis=0) + drawn.reshape(sets, *residual.shape[1:])
         return float(np.sqrt(np.mean(self.metric.values(drawn) ** 2)))
 
 

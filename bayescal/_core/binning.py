@@ -26,7 +26,7 @@ from bayescal._core.arrays import Array, ArrayT
 _MANY = 20_000
 #: Cells by the exponent and seven binary digits: as fine beside 0 and 1 as between.
 _SHIFT = 45
-_HALF = 0x3FE << 7
+MIDDLE = 0x3FE << 7
 _Flag: TypeAlias = Array | bool
 
 
@@ -40,6 +40,34 @@ def equal_width_cell(predicted: ArrayT, bins: int, xp: ModuleType) -> ArrayT:
     # The product may be rounded up to a border, never down past one.
     cell = cell - (predicted <= cell.astype(predicted.dtype) / bins).astype(integer)
     return xp.maximum(cell, 0)
+
+
+def bin_of(predicted: ArrayT, bins: int | np.ndarray, xp: ModuleType) -> tuple[ArrayT, int]:
+    """Return the bin of each prediction, and how many there are: of equal width, or by borders.
+
+    Between ascending borders, of NumPy alone, bins are (lower, upper].
+    """
+    if isinstance(bins, np.ndarray):
+        return np.searchsorted(bins, predicted), len(bins) + 1  # type: ignore[return-value]
+    return equal_width_cell(predicted, bins, xp), bins
+
+
+def quantile_borders(predicted: np.ndarray, cells: int) -> np.ndarray:
+    """Return borders of about so many cells of equal mass; large ties are cells of their own."""
+    steps = np.arange(1, cells) / cells
+    found, times = np.unique(np.quantile(predicted, steps, method="higher"), return_counts=True)
+    return np.union1d(found, np.nextafter(found[times > 1], -1))
+
+
+def relative_cell(predicted: np.ndarray) -> np.ndarray:
+    """Return cells that ascend with predictions, as wide as 1 / 128 of the distance from 0 or 1.
+
+    The middle, predictions of one half, is cell ``MIDDLE``.
+    """
+    # Up to one half, and from there on by the distance from one, which is exact.
+    lower = np.ascontiguousarray(np.minimum(predicted, 1 - predicted) + 0.0).view(np.int64)
+    lower >>= _SHIFT
+    return np.where(predicted < 0.5, lower, 2 * MIDDLE - lower)
 
 
 def equal_mass_sums(
@@ -81,11 +109,7 @@ def _condense(
     Cases with nearby predictions are put together, as one without a prediction (NaN), but for the
     cells in which a border lies: so few cases need sorting.
     """
-    # Up to one half, and from there on by the distance from one, which is exact.
-    lower = np.ascontiguousarray(np.minimum(predicted, 1 - predicted) + 0.0).view(np.int64)
-    lower >>= _SHIFT
-    cell = np.where(predicted < 0.5, lower, 2 * _HALF - lower)
-    cells = 2 * _HALF + 1
+    cell, cells = relative_cell(predicted), 2 * MIDDLE + 1
     weighted, outcomes = weights * predicted, weights * observed
     sums = [np.bincount(cell, row, cells) for row in (weights, weighted, outcomes)]
     mass = np.concatenate([[0.0], np.cumsum(sums[0])])

@@ -8,6 +8,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_choice, check_count, check_level
+from bayescal.metrics._groups import MANY, GroupedSums, grouped
 from bayescal.metrics._measured import Interval, Measured, prepare
 from bayescal.metrics._replicates import replicate
 
@@ -53,6 +54,13 @@ def bootstrap(
     twice. Time O(replicates n) for most metrics, with a factor k for those of all classes, and
     O(replicates n^2) for "skce"; in blocks of 32 MiB, of "skce" 128 MiB.
 
+    Of 100,000 rows or more groups are drawn instead, except for "skce" and "canonical_ece": each
+    case is in one of up to 1,024 groups, by a hash of its running number, and one pass over the
+    data has their sums. Standard deviations have 2 % more error by that, those of errors by kernels
+    with fewer groups (128 and 64) up to 9 %. Bins of equal mass are then cut from 32 cells for
+    each. Whole weights are spread over groups case by case, from 17 on such that variances are the
+    same.
+
     References
     ----------
     B. Efron (1979), Bootstrap methods: another look at the jackknife.
@@ -67,6 +75,9 @@ def bootstrap(
     """
     replicates = check_count(replicates, "replicates")
     data, made = prepare(metric, probs, y, weights, options)
+    sums = grouped(made, data) if len(data.y) >= MANY else None
+    if sums is not None:
+        return GroupedSums.of(sums, data, seed, whole=data.whole).replicates(replicates)
     return replicate(made, data, replicates, seed)
 
 
@@ -132,6 +143,11 @@ def interval(
     (``benchmarks/bench_intervals.py``). To ask whether an error is zero use
     :func:`consistency_test`.
 
+    Of 100,000 rows or more the bootstrap draws groups of cases (see :func:`bootstrap`), with as
+    many degrees of freedom, and what chance does is found from residuals whose signs are drawn by
+    group. At 20,000 cases these intervals are as wide as those by cases, and cover alike
+    (``benchmarks/bench_groups.py``).
+
     References
     ----------
     P. Hall (1992), On the removal of skewness by transformation. E. B. Wilson (1927), Probable
@@ -175,7 +191,7 @@ def difference(
     level : float
         Coverage that is aimed at, in (0, 1).
     replicates, seed : int
-        Of the bootstrap, which draws the same cases for both.
+        Of the bootstrap, which draws the same cases for both; means over cases need none.
     weights : array of shape (n,), optional
         Non-negative case weights. Whole ones are counts, the same as repeating cases.
     **options
@@ -193,11 +209,12 @@ def difference(
 
     Notes
     -----
-    Means over cases have the interval of :func:`interval`. Of errors it goes from the least to the
-    largest :math:`g_1(e_1) - g_2(e_2)` for e in the ellipse of radius t of the replicates'
-    covariance. The p-value is that of the interval that ends at zero. Simulated, 76 % or more of
-    90 % intervals cover the true difference with 30 or 100 cases (70 % with ten), and 8 % or fewer
-    of true nulls have a p-value of 0.05 or less, of calibration errors in bins nearly none.
+    Means over cases have the interval of :func:`interval`, analytic. Of errors it goes from the
+    least to the largest :math:`g_1(e_1) - g_2(e_2)` for e in the ellipse of radius t of the
+    replicates' covariance. The p-value is that of the interval that ends at zero. Simulated, 76 %
+    or more of 90 % intervals cover the true difference with 30 or 100 cases (70 % with ten), and
+    8 % or fewer of true nulls have a p-value of 0.05 or less, of calibration errors in bins nearly
+    none.
 
     Examples
     --------

@@ -225,7 +225,9 @@ class _Binned(BinMetric):
         events = find_events(data, self.kind, self.ranks, xp)
         return event_groups(events, data.weights, self.labels, xp)
 
-    def by_cell(self, data: Predictions, cells: int, xp: ModuleType) -> tuple[Piece, Piece, Piece]:
+    def by_cell(
+        self, data: Predictions, cells: int | np.ndarray, xp: ModuleType
+    ) -> tuple[Piece, Piece, Piece]:
         events = find_events(data, self.kind, self.ranks, xp)
         return event_pieces(events, cells, self.labels, xp)
 

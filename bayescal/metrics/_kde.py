@@ -144,6 +144,11 @@ class DensityError(SumMetric):
     def value(self, sums: Array, xp: ModuleType) -> Array:
         return self._norm(sums, self._factors(sums[2:, 0], xp), xp)
 
+    def calibrated(self, sums: np.ndarray) -> np.ndarray:
+        found = sums.copy()
+        found[..., 1, :] = sums[..., 0, :] * np.arange(GRID + 1) / GRID
+        return found
+
     def values(self, sums: np.ndarray) -> np.ndarray:
         factors = np.stack([self._factors(each, np, _HIGHEST) for each in sums[:, 2:, 0]])
         return self._norm(np.moveaxis(sums, 1, 0), factors, np)

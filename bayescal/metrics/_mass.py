@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array
-from bayescal._core.binning import cut_cells, equal_mass_sums, equal_width_cell, shift_bound
+from bayescal._core.binning import bin_of, cut_cells, equal_mass_sums, shift_bound
 from bayescal.metrics._events import Events, at_hit
 from bayescal.metrics._mass_blocks import mass_sums_of_blocks
 from bayescal.metrics._mass_many import mass_sums_many
@@ -40,8 +40,13 @@ class BinMetric(Metric, ABC):
         """Yield all groups; with NumPy they hold but the cases that are theirs."""
 
     @abstractmethod
-    def by_cell(self, data: Predictions, cells: int, xp: ModuleType) -> tuple[Piece, Piece, Piece]:
-        """Return weights, predictions and outcomes by cell of equal width, group after group."""
+    def by_cell(
+        self, data: Predictions, cells: int | np.ndarray, xp: ModuleType
+    ) -> tuple[Piece, Piece, Piece]:
+        """Return weights, predictions and outcomes by cell, group after group.
+
+        Cells are of equal width, or have the given borders.
+        """
 
     @abstractmethod
     def finish(self, sums: Array, ratio: Any, xp: ModuleType) -> Array:
@@ -62,6 +67,9 @@ class WidthMetric(BinMetric, SumMetric):
 
     def value(self, sums: Array, xp: ModuleType) -> Array:
         return self.finish(sums, None, xp)
+
+    def calibrated(self, sums: np.ndarray) -> np.ndarray:
+        return _as_predicted(sums)
 
 
 class MassMetric(BinMetric, DirectMetric):
@@ -109,29 +117,36 @@ def mass_sums(
 
 @dataclass(frozen=True)
 class MassHistogram(SumMetric):
-    """An approximation from sums over cells of equal width, many more than bins.
+    """An approximation from sums over many more cells than bins, of equal width or with borders.
 
     Cells in which a border lies are shared between two bins in proportion.
     """
 
     metric: MassMetric
     width_cells: int = 4096
+    borders: np.ndarray | None = field(default=None, compare=False)
     rows = 6
 
     @property
+    def each(self) -> int:
+        """Number of cells of each group."""
+        return self.width_cells if self.borders is None else len(self.borders) + 1
+
+    @property
     def cells(self) -> int:
-        return self.metric.groups * self.width_cells
+        return self.metric.groups * self.each
 
     def width(self, columns: int) -> int:
         return 2 * columns
 
     def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
-        found = self.metric.by_cell(data, self.width_cells, xp)
+        cells = self.width_cells if self.borders is None else self.borders
+        found = self.metric.by_cell(data, cells, xp)
         return *found, *size_pieces(None, data.weights), Piece(None, None)
 
     def value(self, sums: Array, xp: ModuleType) -> Array:
         groups, bins = self.metric.groups, self.metric.bins
-        by_group = sums[:3].reshape(3, groups, self.width_cells)
+        by_group = sums[:3].reshape(3, groups, self.each)
         whole = sums[4, 0] == 0
         found = [cut_cells(by_group[:, g], bins, whole, xp) for g in range(groups)]
         ratio = xp.where(whole, 1, sums[5, 0] / sums[3, 0])
@@ -140,9 +155,17 @@ class MassHistogram(SumMetric):
     def bound(self, sums: np.ndarray) -> float:
         """Return how far a mean gap over bins may be off: the share of the cells with borders."""
         groups, bins = self.metric.groups, self.metric.bins
-        by_group = sums[0].reshape(groups, self.width_cells)
+        by_group = sums[0].reshape(groups, self.each)
         whole = bool(sums[4, 0] == 0)
         return sum(shift_bound(mass, bins, whole) for mass in by_group) / float(sums[0].sum())
+
+    def calibrated(self, sums: np.ndarray) -> np.ndarray:
+        return _as_predicted(sums)
+
+
+def _as_predicted(sums: np.ndarray) -> np.ndarray:
+    """Return sums whose outcomes, the third row, are the predictions, the second."""
+    return sums[..., [0, 1, 1, *range(3, sums.shape[-2])], :]
 
 
 def event_groups(events: Events, weights: Array, labels: int, xp: ModuleType) -> Iterator[Group]:
@@ -165,10 +188,10 @@ def event_groups(events: Events, weights: Array, labels: int, xp: ModuleType) ->
 
 
 def event_pieces(
-    events: Events, bins: int, labels: int, xp: ModuleType
+    events: Events, bins: int | np.ndarray, labels: int, xp: ModuleType
 ) -> tuple[Piece, Piece, Piece]:
-    """Return weights, predictions and outcomes by bin of equal width, part and label."""
-    cell = equal_width_cell(events.predicted, bins, xp)
+    """Return weights, predictions and outcomes by bin, part and label."""
+    cell, bins = bin_of(events.predicted, bins, xp)
     if events.label is not None:
         cell = cell + bins * events.label.astype(cell.dtype)
     if cell.ndim == 2:

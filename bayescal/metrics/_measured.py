@@ -14,12 +14,14 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_count
 from bayescal.metrics._debiased import DebiasedError, DebiasedMassError
+from bayescal.metrics._groups import MANY, GroupedSums, grouped
+from bayescal.metrics._mass import MassHistogram
 from bayescal.metrics._replicates import error_by_chance, replicate
 from bayescal.metrics._scores import Accuracy
 from bayescal.metrics._skce import make_skce
 from bayescal.metrics.inputs import Predictions, check_many_labels, check_predictions
 from bayescal.metrics.registry import METRICS
-from bayescal.metrics.sums import Metric, SumMetric, compute, standard_error
+from bayescal.metrics.sums import MeanMetric, Metric, SumMetric, compute, standard_error
 
 #: What is left of an error by chance: g(e) of :func:`interval`; angles of a difference's ellipse.
 _POWER, _ANGLES = 2.5, 361
@@ -61,28 +63,59 @@ class Measured:
     def __init__(
         self,
         metric: str,
-        probs: ArrayLike,
+        probs: ArrayLike | Predictions,
         y: ArrayLike,
         weights: ArrayLike | None,
         options: Mapping[str, Any],
         replicates: int,
         seed: int,
     ) -> None:
-        self._name = metric
-        self._number, self._seed = check_count(replicates, "replicates"), seed
-        self._data, self._metric = prepare(metric, probs, y, weights, options)
-        self.value = compute(self._metric, self._data)
-        self._cases = self._data.weights.sum() if self._data.whole else len(self._data.y)
-        self._means = METRICS[metric].best != "zero"
-        self._unbiased, self._few = self._means or metric == "skce", bool(self._cases < _FEW)
+        self._seed = seed
+        self._data, made = prepare(metric, probs, y, weights, options)
+        own = self._data.weights
+        sizes = np.array([len(own), own.sum(), own @ own])
+        self._setup(metric, made, compute(made, self._data), sizes, self._data.whole, replicates)
+
+    def _setup(
+        self,
+        name: str,
+        metric: Metric,
+        value: float,
+        sizes: np.ndarray,
+        whole: bool,
+        replicates: int,
+    ) -> None:
+        self._name, self._metric, self.value = name, metric, value
+        rows, mass, squares = sizes.tolist()
+        self._cases = cases = mass if whole else rows
+        #: The variance of a weighted mean, for a variance of one.
+        self._spread = 1 / mass if whole else squares / mass**2
+        self._number = check_count(replicates, "replicates")
+        self._means = METRICS[name].best != "zero"
+        self._unbiased, self._few = self._means or name == "skce", bool(cases < _FEW)
         self._square = False
-        if isinstance(self._metric, DebiasedError | DebiasedMassError) and self._metric.norm == 2:
-            self._square, self._metric = True, replace(self._metric, signed=True)
-            self._few |= bool(self._cases < 2 * self._metric.bins)
+        made = metric.metric if isinstance(metric, MassHistogram) else metric
+        if isinstance(made, DebiasedError | DebiasedMassError) and made.norm == 2:
+            self._square, made = True, replace(made, signed=True)
+            self._few |= bool(cases < 2 * made.bins)
+            self._metric = made
+            if isinstance(metric, MassHistogram):
+                assert isinstance(made, DebiasedMassError)
+                self._metric = replace(metric, metric=made)
+
+    @cached_property
+    def _grouped(self) -> GroupedSums | None:
+        """Of very many cases, the sums by group."""
+        metric = grouped(self._metric, self._data) if len(self._data.y) >= MANY else None
+        if metric is None:
+            return None
+        return GroupedSums.of(metric, self._data, self._seed, whole=self._data.whole)
 
     @cached_property
     def replicates(self) -> np.ndarray:
         """The metric (b,) of cases drawn anew; one seed draws the same cases for all models."""
+        if self._grouped is not None:
+            return self._grouped.replicates(self._number)
         return replicate(self._metric, self._data, self._number, self._seed)
 
     @cached_property
@@ -90,11 +123,25 @@ class Measured:
         """What chance makes of an error that cannot be negative."""
         if self._unbiased or self._square:
             return -math.inf
+        if self._grouped is not None:
+            return self._grouped.chance()
         return error_by_chance(self._metric, self._data, self._seed)
 
     @cached_property
     def _centre(self) -> float:
-        return max(compute(self._metric, self._data), self._chance)
+        return max(self._again() if self._square else self.value, self._chance)
+
+    def _again(self) -> float:
+        """Return the metric, of squares before the root."""
+        return compute(self._metric, self._data)
+
+    def _deviation(self, metric: SumMetric, other: Measured | None = None) -> tuple[float, float]:
+        """Return the delta method's standard error and skewness, or those of a difference."""
+        return standard_error(metric, self._data, None if other is None else other._data)
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return self._data.probs.shape
 
     def _less_chance(self, error: Any) -> Any:
         """Return what is left of the metric without chance."""
@@ -106,28 +153,32 @@ class Measured:
         share = self._chance / np.where(error > 0, error, 1)
         return error * (1 - share**_POWER) ** (1 / _POWER)
 
-    def _student(self, level: float) -> tuple[float, float]:
-        """Return a quantile, and the factor by which deviations are standard errors."""
+    def _student(self, level: float, drawn: bool) -> tuple[float, float, float]:
+        """Return a quantile, by what deviations are standard errors, and degrees of freedom.
+
+        These are of the cases, or of the groups if such were drawn.
+        """
         from scipy.special import stdtrit
 
-        free = self._cases - 1
-        return float(stdtrit(free, (1 + level) / 2)), math.sqrt(self._cases / free)
+        grouped = self._grouped if drawn else None
+        size = self._cases if grouped is None else len(grouped.sums)
+        free = float(size - 1)
+        return float(stdtrit(free, (1 + level) / 2)), math.sqrt(size / free), free
 
     def interval(self, level: float, method: str = "auto") -> Interval:
         """Return its confidence interval."""
         analytic = self._means if method == "auto" else method == "analytic"
         value, estimate = self.value, float(self._less_chance(self._centre))
         if analytic and isinstance(self._metric, Accuracy):
-            weights, z = self._data.weights, NormalDist().inv_cdf((1 + level) / 2)
-            squares = weights if self._data.whole else weights**2
-            share = z**2 * squares.sum() / weights.sum() ** 2
+            z = NormalDist().inv_cdf((1 + level) / 2)
+            share = z**2 * self._spread
             middle = (value + share / 2) / (1 + share)
             half = math.sqrt(value * (1 - value) * share + share**2 / 4) / (1 + share)
             return Interval(value, value, middle - half, middle + half, half / z, level)
         if not analytic:
             error, skewness = _moments(self.replicates)
         elif isinstance(self._metric, SumMetric):
-            error, skewness = standard_error(self._metric, self._data)
+            error, skewness = self._deviation(self._metric)
         else:
             raise ValueError(
                 f"method must be 'bootstrap' for {self._name}, which is no sum over cases"
@@ -135,7 +186,7 @@ class Measured:
         if self._few or not math.isfinite(error):
             lower = -math.inf if self._unbiased else 0.0
             return Interval(value, estimate, lower, math.inf, math.inf, level)
-        t, factor = self._student(level)
+        t, factor, _ = self._student(level, not analytic)
         error *= factor
         if self._unbiased:
             return Interval(value, value, *_hall(value, error, skewness, t), error, level)
@@ -144,23 +195,27 @@ class Measured:
 
     def less(self, other: Measured, level: float) -> Interval:
         """Return its difference to that of another model of the same cases."""
-        ours, theirs = self._data.probs.shape, other._data.probs.shape
+        ours, theirs = self._shape, other._shape
         if ours != theirs:
             raise ValueError(f"first and second must have one shape, got {ours} and {theirs}")
         from scipy.special import stdtr
 
         value = self.value - other.value
         estimate = float(self._less_chance(self._centre) - other._less_chance(other._centre))
+        mean = self._metric if isinstance(self._metric, MeanMetric) else None
         with np.errstate(invalid="ignore"):
-            error, skewness = _moments(self.replicates - other.replicates)
+            if mean is not None:
+                error, skewness = self._deviation(mean, other)
+            else:
+                error, skewness = _moments(self.replicates - other.replicates)
         if self._few or not math.isfinite(error):
             return Interval(value, estimate, -math.inf, math.inf, math.inf, level, 1.0)
-        t, factor = self._student(level)
+        t, factor, free = self._student(level, mean is None)
         if self._unbiased:
             error *= factor
             x = value / error if error > 0 else math.copysign(1e9, value) * (value != 0)
             moved = x + skewness * (x**2 / 3 + 1 / 6) + skewness**2 * x**3 / 27
-            p_value = 2 * float(stdtr(self._cases - 1, -min(abs(x), abs(moved))))
+            p_value = 2 * float(stdtr(free, -min(abs(x), abs(moved))))
             ends = _hall(value, error, skewness, t)
             return Interval(value, value, *ends, error, level, p_value)
         moments = factor**2 * np.cov(self.replicates, other.replicates, ddof=0)
@@ -182,10 +237,44 @@ class Measured:
             middle = (inside + outside) / 2
             lower, upper = ends_at(middle / (1 - middle))
             inside, outside = (inside, middle) if lower <= 0 <= upper else (middle, outside)
-        p_value = 2 * float(stdtr(self._cases - 1, -inside / (1 - inside)))
+        p_value = 2 * float(stdtr(free, -inside / (1 - inside)))
         lower, upper = ends_at(t)
         error = (upper - lower) / (2 * t)
         return Interval(value, estimate, lower, upper, error, level, p_value)
+
+
+class MeasuredSums(Measured):
+    """The same of cases that came in blocks, from sums by group that were added.
+
+    Of bins of equal mass the value is that of a histogram, which has a bound, if none is given.
+    """
+
+    def __init__(
+        self, metric: str, sums: GroupedSums, replicates: int, value: float | None = None
+    ) -> None:
+        value = float(sums.metric.value(sums.total, np)) if value is None else value
+        self._setup(metric, sums.metric, value, sums.sizes, sums.whole, replicates)
+        self._given = sums
+
+    @cached_property
+    def _grouped(self) -> GroupedSums:
+        assert isinstance(self._metric, SumMetric)
+        return replace(self._given, metric=self._metric)
+
+    def _again(self) -> float:
+        return float(self._grouped.metric.value(self._grouped.total, np))
+
+    def _deviation(self, metric: SumMetric, other: Measured | None = None) -> tuple[float, float]:
+        # So few groups do not tell the skewness, which is small of many cases.
+        gaps = self._grouped.deviations()
+        if other is not None:
+            assert other._grouped is not None
+            gaps = gaps - other._grouped.deviations()
+        return math.sqrt(gaps @ gaps), 0.0
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return (int(self._grouped.sizes[0]), *self._grouped.sums.shape[1:])
 
 
 def _moments(replicates: np.ndarray) -> tuple[float, float]:
@@ -207,17 +296,20 @@ def _hall(value: float, error: float, skewness: float, t: float) -> tuple[float,
 
 def prepare(
     metric: str,
-    probs: ArrayLike,
+    probs: ArrayLike | Predictions,
     y: ArrayLike,
     weights: ArrayLike | None,
     options: Mapping[str, Any],
 ) -> tuple[Predictions, Metric]:
-    """Return checked predictions, and the metric of that name."""
+    """Return predictions, checked unless they have been, and the metric of that name."""
     if metric not in METRICS:
         raise ValueError(f"no metric named {metric!r}; there are {', '.join(METRICS)}")
     entry = METRICS[metric]
     several = entry.shapes == ("multilabel",)
-    data = (check_many_labels if several else check_predictions)(probs, y, weights)
+    if isinstance(probs, Predictions):
+        data = check_many_labels(probs.probs, y, weights) if several else probs
+    else:
+        data = (check_many_labels if several else check_predictions)(probs, y, weights)
     if metric == "skce":
         return data, make_skce(data, **options)
     if entry.make is None:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal
 
+import numpy as np
+
 from bayescal._core.arrays import Array, ArrayLike
-from bayescal._core.binning import binned_error, equal_width_cell
+from bayescal._core.binning import bin_of, binned_error
 from bayescal._core.checks import check_choice, check_count, check_level
 from bayescal._core.stream import Blocks
 from bayescal.metrics._calibration import BINNINGS, Binning
@@ -164,8 +166,10 @@ class _Labels(BinMetric):
         for j in range(self.labels):
             yield data.probs[:, j], data.y[:, j].astype(data.probs.dtype), data.weights
 
-    def by_cell(self, data: Predictions, cells: int, xp: ModuleType) -> tuple[Piece, Piece, Piece]:
-        cell = equal_width_cell(data.probs, cells, xp)
+    def by_cell(
+        self, data: Predictions, cells: int | np.ndarray, xp: ModuleType
+    ) -> tuple[Piece, Piece, Piece]:
+        cell, cells = bin_of(data.probs, cells, xp)
         cell = cell + cells * xp.arange(self.labels).astype(cell.dtype)
         happened = data.y.astype(data.probs.dtype)
         return Piece(cell, None), Piece(cell, data.probs), Piece(cell, happened)

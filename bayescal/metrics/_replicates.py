@@ -24,12 +24,15 @@ def replicate(metric: Metric, data: Predictions, replicates: int, seed: int) -> 
     # Pairs of cases are computed anew for each block.
     size = 4 * _ELEMENTS if isinstance(metric, KernelError) else _ELEMENTS
     drawn = resample(data, replicates, seed, size // max(len(data.y), held))
+    return np.concatenate([of_factors(metric, *each) for each in drawn])
+
+
+def of_factors(metric: Metric, data: Predictions, factors: np.ndarray) -> np.ndarray:
+    """Return the metric (b,) for factors (n, b) of the weights."""
     if isinstance(metric, SumMetric):
-        parts = (metric.values(collect_many(metric, base, factors)) for base, factors in drawn)
-    else:
-        assert isinstance(metric, DirectMetric)
-        parts = (metric.compute_many(base, factors) for base, factors in drawn)
-    return np.concatenate(list(parts))
+        return metric.values(collect_many(metric, data, factors))
+    assert isinstance(metric, DirectMetric)
+    return metric.compute_many(data, factors)
 
 
 def resample(

@@ -13,6 +13,7 @@ from bayescal._core.checks import as_numpy, check_count, check_level
 from bayescal._core.tables import TextTable, p_value
 from bayescal.metrics._measured import Interval, Measured
 from bayescal.metrics._significance import CalibrationTest, spiegelhalter_test
+from bayescal.metrics.inputs import check_predictions
 from bayescal.metrics.registry import Choices, usual_metrics
 
 if TYPE_CHECKING:
@@ -142,8 +143,9 @@ def report(
     tests = {}
     base: dict[str, Measured] = {}
     for name, own in models.items():
+        checked = check_predictions(own, y, weights)
         measured = {
-            title: Measured(metric, own, y, weights, options, replicates, seed)
+            title: Measured(metric, checked, y, weights, options, replicates, seed)
             for title, (metric, options) in chosen.items()
         }
         intervals[str(name)] = {title: each.interval(level) for title, each in measured.items()}

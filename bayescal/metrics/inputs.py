@@ -29,6 +29,7 @@ from bayescal._core.precision import float64
 from bayescal._core.stream import Block, Blocks, add, as_blocks
 
 __all__ = [
+    "EPS",
     "PredictionBlocks",
     "Predictions",
     "check_anywhere",

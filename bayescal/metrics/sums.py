@@ -33,11 +33,13 @@ __all__ = [
     "Metric",
     "Piece",
     "SumMetric",
+    "blocks",
     "collect",
     "collect_many",
     "collect_there",
     "compute",
     "compute_in_blocks",
+    "multiply",
     "size_pieces",
     "sizes",
     "standard_error",
@@ -86,6 +88,10 @@ class SumMetric(Metric, ABC):
     def values(self, sums: np.ndarray) -> np.ndarray:
         """Return the metric (b,) for many sums (b, rows, cells)."""
         return np.array([self.value(own, np) for own in sums])
+
+    def calibrated(self, sums: np.ndarray) -> np.ndarray:
+        """Return sums (..., rows, cells) whose outcomes are what predictions expect."""
+        raise NotImplementedError(f"{type(self).__name__} does not measure calibration")
 
     def width(self, columns: int) -> int:
         """Return about how many numbers a case takes at work."""
@@ -194,7 +200,7 @@ def collect(metric: SumMetric, data: Predictions, xp: ModuleType = np) -> Array:
         pieces = metric.pieces(data, xp)
         return jnp.stack([_segment_sum(p, data.weights, metric.cells) for p in pieces])
     sums = np.zeros((metric.rows, metric.cells))
-    for part in _parts(metric, data, _BLOCK):
+    for part in blocks(metric, data):
         block = data.part(part)
         for row, piece in zip(sums, metric.pieces(block, np), strict=True):
             _add(row, piece, block.weights)
@@ -207,9 +213,9 @@ def collect_there(metric: SumMetric, data: Predictions) -> jax.Array:
     return jnp.asarray(collect(metric, data, jnp))
 
 
-def _parts(metric: SumMetric, data: Predictions, numbers: int) -> Iterator[slice]:
-    """Yield blocks of cases that take about so many numbers at work."""
-    n = len(data.y)
+def blocks(metric: SumMetric, data: Predictions, many: int = 1) -> Iterator[slice]:
+    """Yield blocks of cases, larger ones where what they add goes to so many numbers."""
+    n, numbers = len(data.y), _BLOCK if many < _BLOCK else _MANY
     step = max(numbers // max(metric.width(data.probs.size // n), 1), 16)
     return (slice(first, first + step) for first in range(0, n, step))
 
@@ -220,7 +226,7 @@ def collect_many(metric: SumMetric, data: Predictions, factors: np.ndarray) -> n
     What cases add is computed once.
     """
     sums = np.zeros((metric.rows, metric.cells, factors.shape[1]))
-    for part in _parts(metric, data, _MANY):
+    for part in blocks(metric, data, _MANY):
         block = data.part(part)
         weights = factors[part] * block.weights[:, None]
         for own, piece in zip(sums, metric.pieces(block, np), strict=True):
@@ -228,32 +234,51 @@ def collect_many(metric: SumMetric, data: Predictions, factors: np.ndarray) -> n
     return np.moveaxis(sums, 2, 0)
 
 
-def standard_error(metric: SumMetric, data: Predictions) -> tuple[float, float]:
+def standard_error(
+    metric: SumMetric, data: Predictions, other: Predictions | None = None
+) -> tuple[float, float]:
     r"""Return the delta method's standard error of a metric, 0 where it has no slope, and skewness.
 
-    The metric is linearised in its sums, at the sums themselves; with :math:`f_i` what the
-    gradient makes of the numbers of case i, its square is :math:`\sum_i w_i f_i^2` for weights
-    that are counts (all whole), and :math:`\sum_i w_i^2 f_i^2` for others. Skewness is the sum of
-    third powers, alike, over the standard error's third power.
+    With predictions of another model for the same cases, those of the difference. The metric is
+    linearised in its sums, at the sums themselves; with :math:`f_i` what the gradient makes of the
+    numbers of case i, its square is :math:`\sum_i w_i f_i^2` for weights that are counts (all
+    whole), and :math:`\sum_i w_i^2 f_i^2` for others. Skewness is the sum of third powers, alike,
+    over the standard error's third power.
     """
-    sums = collect(metric, data)
-    with float64():
-        slope = np.asarray(jax.grad(lambda s: metric.value(s, jnp))(jnp.asarray(sums)))
-    squares, cubes = 0.0, 0.0
-    for rows in _parts(metric, data, _BLOCK):
-        block = data.part(rows)
-        influence = np.zeros(len(block.y))
-        for row, piece in zip(slope, metric.pieces(block, np), strict=True):
-            part = row[0] if piece.cell is None else row[piece.cell]
-            part = part if piece.value is None else part * piece.value
-            part = np.broadcast_to(part, (len(influence),) if np.ndim(part) < 1 else part.shape)
-            influence += part if part.ndim == 1 else part.sum(axis=1)
-        part = influence if data.whole else block.weights * influence
-        cases = block.weights if data.whole else np.ones(len(part))
-        squares += float(cases @ part**2)
-        cubes += float(cases @ part**3)
+    models = [(data, _slope(metric, data))]
+    if other is not None:
+        models.append((other, -_slope(metric, other)))
+    squares, cubes, whole = 0.0, 0.0, data.whole
+    for rows in blocks(metric, data):
+        weights = data.weights[rows]
+        part = np.zeros(len(weights))
+        for own, slope in models:
+            part += _influence(metric, own.part(rows), slope)
+        part = part if whole else weights * part
+        cases = weights if whole else np.ones(len(weights))
+        square = part * part
+        squares += float(_dot(cases, square))
+        cubes += float(_dot(cases, square * part))
     error = math.sqrt(squares)
     return error, cubes / error**3 if error**3 > 0 else 0.0
+
+
+def _slope(metric: SumMetric, data: Predictions) -> np.ndarray:
+    """Return the gradient (rows, cells) of a metric by its sums."""
+    sums = collect(metric, data)
+    with float64():
+        return np.asarray(jax.grad(lambda s: metric.value(s, jnp))(jnp.asarray(sums)))
+
+
+def _influence(metric: SumMetric, block: Predictions, slope: np.ndarray) -> np.ndarray:
+    """Return what the gradient makes of the numbers of each case."""
+    influence = np.zeros(len(block.y))
+    for row, piece in zip(slope, metric.pieces(block, np), strict=True):
+        part = row[0] if piece.cell is None else row[piece.cell]
+        part = part if piece.value is None else part * piece.value
+        part = np.broadcast_to(part, (len(influence),) if np.ndim(part) < 1 else part.shape)
+        influence += part if part.ndim == 1 else part.sum(axis=1)
+    return influence
 
 
 def size_pieces(cell: Array | None, weights: Array) -> tuple[Piece, Piece]:
@@ -268,11 +293,16 @@ def sizes(mass: Array, squares: Array, fractions: Array, xp: ModuleType) -> Arra
     return xp.where(fractions > 0, kish, mass)
 
 
+def _dot(weights: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """Return sums of values (n, ...) times weights (n,), of a block: in one thread."""
+    return np.einsum("i,i...->...", weights, value)
+
+
 def _add(row: np.ndarray, piece: Piece, weights: np.ndarray) -> None:
     """Add a block's piece to a row of sums, in place."""
     cell, value = piece
     if cell is None:
-        row[0] += weights.sum() if value is None else (weights @ value).sum()
+        row[0] += weights.sum() if value is None else _dot(weights, value).sum()
         return
     if cell is ...:
         row += weights @ value
@@ -288,20 +318,20 @@ def _add_many(sums: np.ndarray, piece: Piece, weights: np.ndarray) -> None:
     if cell is None:
         if value is not None and np.ndim(value) == 2:
             value = value.sum(axis=1)
-        sums[0] += weights.sum(axis=0) if value is None else _multiply(value, weights)
+        sums[0] += weights.sum(axis=0) if value is None else multiply(value, weights)
     elif cell is ...:
         sums += value.T @ weights
     else:
         sums += sum_matrix(cell, value, len(sums)) @ weights
 
 
-def _multiply(value: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return sums (b,) of values times weights (n, b), of which zero leaves out infinity."""
+def multiply(value: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return sums (..., b) of values (n, ...) times weights (n, b); zero leaves out infinity."""
     finite = np.isfinite(value)
     if finite.all():
-        return value @ weights
-    sums = np.where(finite, value, 0) @ weights
-    return np.where((weights[~finite] > 0).any(axis=0), np.inf, sums)
+        return value.T @ weights
+    sums = np.where(finite, value, 0).T @ weights
+    return np.where((~finite).T.astype(float) @ (weights > 0) > 0, np.inf, sums)
 
 
 def sum_matrix(cell: np.ndarray, value: np.ndarray | None, cells: int) -> csr_array:

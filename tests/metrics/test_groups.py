@@ -1,0 +1,267 @@
+"""Very many cases: sums by group and by cell, against sums of all, closed forms, repeated rows."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import bayescal as bc
+from bayescal import metrics
+from bayescal.metrics import _groups, _measured, _significance
+from bayescal.metrics._groups import GroupedSums, grouped
+from bayescal.metrics._measured import Measured, MeasuredSums, prepare
+from bayescal.metrics._redrawn import Consistency
+from bayescal.metrics._replicates import error_by_chance, replicate
+from bayescal.metrics._significance import Spiegelhalter
+from bayescal.metrics.inputs import check_predictions
+from bayescal.metrics.registry import streamed
+from bayescal.metrics.sums import collect, standard_error
+
+Array = np.ndarray
+CASES: list[Any] = [
+    ("log_loss", {}),
+    ("ece", {}),
+    ("ece", {"kind": "classwise", "bins": 5}),
+    ("ece", {"kind": "top_label", "binning": "equal_mass", "bins": 4}),
+    ("debiased_ece", {"bins": 5}),
+    ("debiased_ece", {"norm": 1, "binning": "equal_width"}),
+    ("smooth_ece", {"bandwidth": 0.1}),
+    pytest.param("kde_ece", {}, marks=pytest.mark.slow),
+    ("loss_gap", {"functions": 20}),
+]
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let few cases be very many."""
+    monkeypatch.setattr(_measured, "MANY", 1)
+    monkeypatch.setattr(_significance, "MANY", 1)
+
+
+def make(n: int, k: int = 3, seed: int = 0) -> tuple[Array, Array]:
+    rng = np.random.default_rng(seed)
+    z = 2 * rng.normal(size=(n, k))
+    y = np.argmax(0.6 * z + rng.gumbel(size=z.shape), axis=1)
+    probs = np.exp(z)
+    return probs / probs.sum(axis=1, keepdims=True), y
+
+
+@pytest.mark.parametrize("weighted", ["ones", "counts", "shares"])
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_sums_of_blocks_add_and_are_those_of_all(
+    name: str, options: dict[str, Any], weighted: str
+) -> None:
+    probs, y = make(500)
+    rng = np.random.default_rng(1)
+    weights = rng.integers(1, 90, 500) * (1.0 if weighted == "counts" else 0.37)
+    data, _ = prepare(name, probs, y, None if weighted == "ones" else weights, options)
+    metric, whole = streamed(name, 3, options), weighted != "shares"
+    together = GroupedSums.of(metric, data, 3, whole=whole)
+    parts = [slice(0, 1), slice(1, 130), slice(130, 500)]
+    blocks = [
+        GroupedSums.of(metric, data.part(part), 3, first=part.start, whole=whole)
+        for part in parts[::-1]
+    ]
+    added = reduce(add, blocks)
+    np.testing.assert_allclose(added.sums, together.sums, atol=1e-9)
+    np.testing.assert_allclose(added.sizes, together.sizes)
+    expected = collect(metric, data)
+    np.testing.assert_allclose(together.total, expected, rtol=1e-9, atol=1e-9 * expected.max())
+    other = GroupedSums.of(metric, data, 4, whole=whole)
+    assert not np.allclose(other.sums, together.sums)
+    np.testing.assert_array_equal(added.replicates(5), added.replicates(5))
+
+
+@pytest.mark.parametrize("name", ["log_loss", "brier_score", "ece"])
+@pytest.mark.parametrize("weighted", ["ones", "counts", "large", "shares"])
+def test_deviations_are_those_of_the_delta_method(name: str, weighted: str) -> None:
+    """Of squares of 1,024 groups, and 4,000 replicates; ties of the rows' order do not matter."""
+    probs, y = make(4000)
+    rng = np.random.default_rng(2)
+    weights = {
+        "ones": np.ones(4000),
+        "counts": rng.integers(1, 5, 4000).astype(float),
+        "large": np.where(rng.random(4000) < 0.5, 1000.0, 200.0),
+        "shares": rng.gamma(2, size=4000),
+    }[weighted]
+    order = np.lexsort((probs[:, 0], y))
+    probs, y, weights = probs[order], y[order], weights[order]
+    data, metric = prepare(name, probs, y, weights, {"kind": "classwise"} if name == "ece" else {})
+    expected, _ = standard_error(metric, data)  # type: ignore[arg-type]
+    found = []
+    for seed in range(4):
+        sums = GroupedSums.of(metric, data, seed, whole=data.whole)  # type: ignore[arg-type]
+        assert len(sums.sums) == 1024
+        found.append(sums.replicates(1000).std())
+    error = np.sqrt(1 / 2048 / 4 + 1 / 8000)
+    assert np.sqrt(np.mean(np.square(found))) == pytest.approx(expected, rel=4 * error)
+
+
+def test_the_squares_of_groups_are_a_variance() -> None:
+    """Means of blocks: the variance has a chi-square law with 1,023 degrees of freedom."""
+    probs, y = make(5000)
+    first, second = (
+        check_predictions(own, y)
+        for own in (probs, np.sqrt(probs) / np.sqrt(probs).sum(axis=1, keepdims=True))
+    )
+    metric = streamed("log_loss", 3, {})
+    expected, _ = standard_error(metric, first, second)
+    found = []
+    for seed in range(20):
+        pair = [
+            MeasuredSums("log_loss", GroupedSums.of(metric, data, seed, whole=True), 100)
+            for data in (first, second)
+        ]
+        found.append(pair[0].less(pair[1], 0.9).standard_error)
+    exact = metrics.difference("log_loss", first.probs, second.probs, y)
+    assert exact.standard_error == pytest.approx(expected * np.sqrt(5000 / 4999), rel=1e-9)
+    error = np.sqrt(1 / (2 * 1023 * 20))
+    assert np.sqrt(np.mean(np.square(found))) == pytest.approx(exact.standard_error, rel=4 * error)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("ece", {}),
+        ("ece", {"binning": "equal_mass"}),
+        ("debiased_ece", {}),
+        pytest.param("smooth_ece", {"bandwidth": 0.05}, marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.usefixtures("few")
+def test_intervals_by_groups_are_those_by_cases(name: str, options: dict[str, Any]) -> None:
+    probs, y = make(10_000)
+    own = Measured(name, probs, y, None, options, 500, 0)
+    drawn = own.replicates
+    expected = replicate(own._metric, own._data, 500, 0)
+    assert own._grouped is not None
+    # Of 500 replicates each, and of the groups.
+    error = np.sqrt(2 / 1000 + 1 / (2 * len(own._grouped.sums)))
+    assert drawn.std() == pytest.approx(expected.std(), rel=4 * error)
+    assert own.value == getattr(metrics, name)(probs, y, **options)
+    assert own.interval(0.9) == Measured(name, probs, y, None, options, 500, 0).interval(0.9)
+
+
+def test_whole_weights_are_repetitions() -> None:
+    """Also of the root mean square by chance, whose law has 15 squares of normal numbers."""
+    rng = np.random.default_rng(3)
+    p = rng.random(3000)
+    y, weights = (rng.random(3000) < p).astype(int), rng.integers(1, 4, 3000)
+    rows = np.repeat(np.arange(3000), weights)
+    counts, repeated = (
+        [Measured("ece", probs, labels, own, {}, 500, seed) for seed in range(4)]
+        for probs, labels, own in ((p, y, weights), (p[rows], y[rows], None))
+    )
+    spreads, chances = [], []
+    for group in (counts, repeated):
+        sums = [GroupedSums.of(m._metric, m._data, s, whole=True) for s, m in enumerate(group)]
+        assert all(each.sizes[1] == weights.sum() for each in sums)
+        spreads.append(np.mean([each.replicates(500).std() for each in sums]))
+        chances.append(np.mean([each.chance() for each in sums]))
+    assert spreads[0] == pytest.approx(spreads[1], rel=4 * np.sqrt(2 * (1 / 4000 + 1 / 8192)))
+    by_labels = np.mean([error_by_chance(m._metric, m._data, s) for s, m in enumerate(counts)])
+    # Of 4 times 64 errors, whose deviation is a fifth of them.
+    assert chances[0] == pytest.approx(by_labels, rel=4 * 0.2 * np.sqrt(2 / 256))
+    assert chances[1] == pytest.approx(by_labels, rel=4 * 0.2 * np.sqrt(2 / 256))
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [*CASES[1:], ("ece", {"kind": "top_k_label"})],
+)
+def test_chance_of_all_errors(name: str, options: dict[str, Any]) -> None:
+    """Of calibrated predictions the root mean square of errors is that of labels drawn."""
+    rng = np.random.default_rng(6)
+    probs, _ = make(3000)
+    y = (probs.cumsum(axis=1) < rng.random((3000, 1))).sum(axis=1)
+    data, made = prepare(name, probs, y, None, options)
+    metric = grouped(made, data)
+    assert metric is not None
+    found = GroupedSums.of(metric, data, 0, whole=True).chance()
+    assert found == pytest.approx(error_by_chance(made, data, 0), rel=0.2)
+
+
+@pytest.mark.parametrize("weighted", ["ones", "twos", "shares"])
+@pytest.mark.parametrize("binning", ["equal_width", "equal_mass"])
+@pytest.mark.usefixtures("few")
+def test_consistency_by_cells(binning: str, weighted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The p-value is that of labels drawn one by one, within the errors of both shares."""
+    rng = np.random.default_rng(7)
+    # On borders of bins, too.
+    p = np.where(rng.random(2000) < 0.3, 0.2, rng.random(2000) ** 2)
+    y = (rng.random(2000) < p * 1.02).astype(int)
+    weights = {"ones": None, "twos": np.full(2000, 2), "shares": rng.gamma(2, size=2000)}[weighted]
+    options: dict[str, Any] = {"binning": binning, "weights": weights, "resamples": 1000}
+    cells = metrics.consistency_test("ece", p, y, **options)
+    monkeypatch.setattr(_significance, "MANY", 10_000)
+    cases = metrics.consistency_test("ece", p, y, **options)
+    assert cells.statistic == cases.statistic
+    q = cases.p_value
+    assert 0.02 < q < 0.98
+    assert cells.p_value == pytest.approx(q, abs=4 * np.sqrt(2 * q * (1 - q) / 1000) + 0.02)
+
+
+def test_what_tests_need_adds_over_blocks() -> None:
+    rng = np.random.default_rng(8)
+    p = rng.random(1000) ** 2
+    data = check_predictions(p, (rng.random(1000) < p).astype(int))
+    for metric in (Consistency(streamed("ece", None, {}), 200, 0), Spiegelhalter(True)):
+        parts = [collect(metric, data.part(part)) for part in (slice(0, 7), slice(7, 1000))]
+        np.testing.assert_allclose(sum(parts), collect(metric, data), rtol=1e-12)
+    variance = np.sum((1 - 2 * p) ** 2 * p * (1 - p))
+    z = np.sum((p - data.y) * (2 * p - 1)) / np.sqrt(variance)
+    assert metrics.spiegelhalter_test(p, data.y).statistic == pytest.approx(z, rel=1e-9)
+
+
+def test_numbers_of_ones_are_binomial_but_for_the_stated_bound() -> None:
+    """Of probabilities that differ by one part in 128, beside their exact law."""
+    p = np.linspace(0.25, 0.25 * (1 + 1 / 128), 60)
+    law = np.ones(1)
+    for each in p:
+        law = np.convolve(law, [1 - each, each])
+    binomial = stats.binom.pmf(np.arange(61), 60, p.mean())
+    assert 0 < np.abs(law - binomial).sum() / 2 < 2e-5
+
+
+def test_groups_are_even_and_independent_of_order() -> None:
+    keys = np.random.default_rng(0).integers(0, 1 << 63, 2, np.uint64)
+    first, second = (_groups._hash(np.arange(1 << 17), key, 256) for key in keys)
+    for one in (first, 256 * (first[1:] % 16) + first[:-1], 16 * (first % 16) + second % 16):
+        counts = np.bincount(one)
+        assert stats.chisquare(counts[counts > 0]).pvalue > 1e-3
+
+
+def test_memory_is_bounded() -> None:
+    data = check_predictions(np.full((10, 500), 1 / 500), np.zeros(10, int))
+    most = "kde_ece", {"kernel": "gaussian"}
+    for name, options in [
+        most,
+        ("smooth_ece", {}),
+        ("ece", {"kind": "classwise", "binning": "equal_mass"}),
+    ]:
+        made = prepare(name, data, data.y, None, options)[1]
+        for metric in (grouped(made, data), grouped(made)):
+            assert metric is not None
+            sums = GroupedSums.of(metric, data, 0, whole=True).sums
+            assert sums.nbytes < 64e6 and len(sums) >= 64
+
+
+@pytest.mark.usefixtures("few")
+def test_a_report_has_the_same_values() -> None:
+    p, y = make(2000, 2)
+    even = np.sqrt(p) / np.sqrt(p).sum(axis=1, keepdims=True)
+    many = bc.evaluate({"raw": p, "even": even}, y, replicates=200)
+    _measured.MANY = _significance.MANY = 10_000
+    one = bc.evaluate({"raw": p, "even": even}, y, replicates=200)
+    for name, own in one.report.intervals.items():
+        for metric, expected in own.items():
+            found = many.report.intervals[name][metric]
+            assert found.value == expected.value
+            assert found.standard_error == pytest.approx(expected.standard_error, rel=0.25)
+        assert many.findings[name].verdict == one.findings[name].verdict

@@ -8,8 +8,10 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_choice, check_count, check_level
+from bayescal._core.stream import Blocks
 from bayescal.metrics._groups import MANY, GroupedSums, grouped
-from bayescal.metrics._measured import Interval, Measured, prepare
+from bayescal.metrics._measured import Interval, prepare
+from bayescal.metrics._measured_blocks import measure_each
 from bayescal.metrics._replicates import replicate
 
 
@@ -83,8 +85,8 @@ def bootstrap(
 
 def interval(
     metric: str,
-    probs: ArrayLike,
-    y: ArrayLike,
+    probs: ArrayLike | Blocks,
+    y: ArrayLike | None = None,
     *,
     level: float = 0.9,
     method: Literal["auto", "analytic", "bootstrap"] = "auto",
@@ -99,7 +101,7 @@ def interval(
     ----------
     metric : str
         Name of a metric of this module: ``"brier_score"``.
-    probs, y : arrays
+    probs, y : arrays, or Blocks for probs
         As the metric takes them.
     level : float
         Coverage that is aimed at, in (0, 1).
@@ -163,14 +165,15 @@ def interval(
     """
     level = check_level(level)
     check_choice(method, "method", ("auto", "analytic", "bootstrap"))
-    return Measured(metric, probs, y, weights, options, replicates, seed).interval(level, method)
+    (found,) = measure_each(metric, [probs], y, weights, options, replicates, seed)
+    return found.interval(level, method)
 
 
 def difference(
     metric: str,
-    first: ArrayLike,
-    second: ArrayLike,
-    y: ArrayLike,
+    first: ArrayLike | Blocks,
+    second: ArrayLike | Blocks,
+    y: ArrayLike | None = None,
     *,
     level: float = 0.9,
     replicates: int = 1000,
@@ -184,8 +187,9 @@ def difference(
     ----------
     metric : str
         Name of a metric of this module: ``"log_loss"``.
-    first, second : arrays
-        Probabilities of the two models, as the metric takes them.
+    first, second : arrays, or Blocks
+        Probabilities of the two models, as the metric takes them. Blocks hold the same cases, cut
+        alike.
     y : array
         Labels, as the metric takes them.
     level : float
@@ -225,7 +229,6 @@ def difference(
     (True, True)
     """
     level = check_level(level)
-    ours, theirs = (
-        Measured(metric, probs, y, weights, options, replicates, seed) for probs in (first, second)
-    )
+    models = first, second
+    ours, theirs = measure_each(metric, models, y, weights, options, replicates, seed)
     return ours.less(theirs, level)

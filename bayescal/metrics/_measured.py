@@ -19,7 +19,12 @@ from bayescal.metrics._mass import MassHistogram
 from bayescal.metrics._replicates import error_by_chance, replicate
 from bayescal.metrics._scores import Accuracy
 from bayescal.metrics._skce import make_skce
-from bayescal.metrics.inputs import Predictions, check_many_labels, check_predictions
+from bayescal.metrics.inputs import (
+    Predictions,
+    check_label_rows,
+    check_many_labels,
+    check_predictions,
+)
 from bayescal.metrics.registry import METRICS
 from bayescal.metrics.sums import MeanMetric, Metric, SumMetric, compute, standard_error
 
@@ -64,7 +69,7 @@ class Measured:
         self,
         metric: str,
         probs: ArrayLike | Predictions,
-        y: ArrayLike,
+        y: ArrayLike | None,
         weights: ArrayLike | None,
         options: Mapping[str, Any],
         replicates: int,
@@ -252,9 +257,9 @@ class MeasuredSums(Measured):
     def __init__(
         self, metric: str, sums: GroupedSums, replicates: int, value: float | None = None
     ) -> None:
-        value = float(sums.metric.value(sums.total, np)) if value is None else value
-        self._setup(metric, sums.metric, value, sums.sizes, sums.whole, replicates)
-        self._given = sums
+        found = float(sums.metric.value(sums.total, np)) if value is None else value
+        self._setup(metric, sums.metric, found, sums.sizes, sums.whole, replicates)
+        self._given, self._exact = sums, value
 
     @cached_property
     def _grouped(self) -> GroupedSums:
@@ -262,6 +267,8 @@ class MeasuredSums(Measured):
         return replace(self._given, metric=self._metric)
 
     def _again(self) -> float:
+        if self._exact:
+            return self._exact**2
         return float(self._grouped.metric.value(self._grouped.total, np))
 
     def _deviation(self, metric: SumMetric, other: Measured | None = None) -> tuple[float, float]:
@@ -297,7 +304,7 @@ def _hall(value: float, error: float, skewness: float, t: float) -> tuple[float,
 def prepare(
     metric: str,
     probs: ArrayLike | Predictions,
-    y: ArrayLike,
+    y: Any,
     weights: ArrayLike | None,
     options: Mapping[str, Any],
 ) -> tuple[Predictions, Metric]:
@@ -309,7 +316,7 @@ def prepare(
     if isinstance(probs, Predictions):
         data = check_many_labels(probs.probs, y, weights) if several else probs
     else:
-        data = (check_many_labels if several else check_predictions)(probs, y, weights)
+        data = (check_label_rows if several else check_predictions)(probs, y, weights)
     if metric == "skce":
         return data, make_skce(data, **options)
     if entry.make is None:

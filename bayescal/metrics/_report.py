@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import as_numpy, check_count, check_level
+from bayescal._core.checks import check_count, check_level
+from bayescal._core.stream import Blocks
 from bayescal._core.tables import TextTable, p_value
 from bayescal.metrics._measured import Interval, Measured
-from bayescal.metrics._significance import CalibrationTest, spiegelhalter_test
-from bayescal.metrics.inputs import check_predictions
+from bayescal.metrics._measured_blocks import check_cuts, measure_blocks
+from bayescal.metrics._significance import CalibrationTest, as_test, spiegelhalter_of
+from bayescal.metrics.inputs import PredictionBlocks, check_predictions
 from bayescal.metrics.registry import Choices, usual_metrics
 
 if TYPE_CHECKING:
@@ -81,8 +83,8 @@ class Report:
 
 
 def report(
-    probs: ArrayLike | Mapping[str, ArrayLike],
-    y: ArrayLike,
+    probs: ArrayLike | Blocks | Mapping[str, ArrayLike | Blocks],
+    y: ArrayLike | None = None,
     *,
     metrics: Choices | Sequence[str] | None = None,
     level: float = 0.9,
@@ -94,8 +96,9 @@ def report(
 
     Parameters
     ----------
-    probs : array of shape (n,) or (n, k), or mapping from names to such arrays
-        P(y = 1) for two classes, or one row of class probabilities per case.
+    probs : array of shape (n,) or (n, k), or Blocks, or mapping from names to such
+        P(y = 1) for two classes, or one row of class probabilities per case. Blocks of several
+        models hold the same cases, cut alike.
     y : array of shape (n,)
         Labels in {0, 1}, or class codes in {0, ..., k - 1}.
     metrics : sequence of str, or mapping, optional
@@ -132,28 +135,37 @@ def report(
     models = dict(probs) if isinstance(probs, Mapping) else {"model": probs}
     if not models:
         raise ValueError("probs must not be an empty mapping")
-    first = as_numpy(next(iter(models.values())), "probs")
     if isinstance(metrics, str):
         raise TypeError(f"metrics must be names in a sequence, got the text {metrics!r}")
+    first = check_predictions(next(iter(models.values())), y, weights)
     if metrics is None:
-        metrics = usual_metrics(first.shape[1] if first.ndim == 2 else 2)
+        metrics = usual_metrics(first.columns or 2)
     chosen = metrics if isinstance(metrics, Mapping) else {name: (name, {}) for name in metrics}
     intervals: dict[str, dict[str, Interval]] = {}
     differences: dict[str, dict[str, Interval]] = {}
     tests = {}
-    base: dict[str, Measured] = {}
+    base: Mapping[str, Measured] = {}
+    cases, cuts = 0, []
     for name, own in models.items():
         checked = check_predictions(own, y, weights)
-        measured = {
-            title: Measured(metric, checked, y, weights, options, replicates, seed)
-            for title, (metric, options) in chosen.items()
-        }
+        measured: Mapping[str, Measured]
+        if isinstance(checked, PredictionBlocks):
+            found = measure_blocks(chosen, checked, replicates, seed)
+            measured, test, cases = found.metrics, as_test(found.z), found.cases
+            cuts.append(found.cut)
+            check_cuts(cuts)
+        else:
+            measured = {
+                title: Measured(metric, checked, y, weights, options, replicates, seed)
+                for title, (metric, options) in chosen.items()
+            }
+            test, cases = spiegelhalter_of(checked), len(np.asarray(own))
         intervals[str(name)] = {title: each.interval(level) for title, each in measured.items()}
-        tests[str(name)] = spiegelhalter_test(own, y, weights=weights)
+        tests[str(name)] = test
         if base:
             differences[str(name)] = {
                 title: each.less(base[title], level) for title, each in measured.items()
             }
         else:
             base = measured
-    return Report(intervals, differences, tests, len(np.asarray(first)), level)
+    return Report(intervals, differences, tests, cases, level)

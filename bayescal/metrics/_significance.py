@@ -82,9 +82,17 @@ def spiegelhalter_test(
     >>> round(found.statistic, 2), round(found.p_value, 3)
     (2.18, 0.029)
     """
-    data = check_predictions(probs, y, weights)
+    return spiegelhalter_of(check_predictions(probs, y, weights))
+
+
+def spiegelhalter_of(data: Predictions) -> CalibrationTest:
+    """Do the same with checked predictions."""
     metric = Spiegelhalter(data.whole)
-    z = float(metric.value(collect(metric, data), np))
+    return as_test(float(metric.value(collect(metric, data), np)))
+
+
+def as_test(z: float) -> CalibrationTest:
+    """Return a test of a statistic that is standard normal if nothing is wrong."""
     return CalibrationTest(z, 2 * NormalDist().cdf(-abs(z)))
 
 

@@ -96,6 +96,8 @@ class PredictionBlocks:
         if first is None:
             raise ValueError("blocks must hold rows, got none")
         self.columns = first.columns
+        #: Of the first block.
+        self.whole = first.whole
 
     def total(
         self,
@@ -104,6 +106,10 @@ class PredictionBlocks:
     ) -> Sums:
         """Make a pass: call a function with the predictions of each block, and add the results."""
         return self.blocks.total(partial(_of_predictions, self._read, function), merge)
+
+    def total_numbered(self, function: Callable[[int, Predictions], Sums]) -> Sums:
+        """Do the same with a function that is given the number of the block, too."""
+        return self.blocks.total(partial(_of_numbered, self._read, function))
 
     @property
     def probs(self) -> NoReturn:
@@ -130,6 +136,15 @@ def _of_predictions(
 ) -> Sums | None:
     data = read(block)
     return function(data) if len(data.y) else None
+
+
+def _of_numbered(
+    read: Callable[[Block], Predictions],
+    function: Callable[[int, Predictions], Sums],
+    block: Block,
+) -> Sums | None:
+    data = read(block)
+    return function(block.number, data) if len(data.y) else None
 
 
 def check_predictions(

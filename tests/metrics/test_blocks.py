@@ -127,3 +127,48 @@ def test_what_is_wrong_is_said():
         metrics.skce(_cut(_cases("two"), 500), None)
     with pytest.raises(TypeError, match="needs all cases at once"):
         metrics.canonical_ece(_cut(_cases("classes"), 500), None)
+
+
+class TestIntervals:
+    """From one pass over blocks, as from all cases."""
+
+    N = 120_000
+
+    def _rows(self):
+        (p, y), w = _cases("two", self.N), _weights("real", self.N)
+        return p, p**1.2, y, w
+
+    @pytest.mark.parametrize("name", ["log_loss", "accuracy", "ece", "debiased_ece"])
+    def test_intervals_are_those_of_all_cases(self, name):
+        p, _, y, _ = self._rows()
+        blocks = _cut((p, y), 25_000)
+        found, whole = metrics.interval(name, blocks), metrics.interval(name, p, y)
+        np.testing.assert_allclose(found.value, whole.value, rtol=1e-10)
+        # Groups of other cases: what is random of their deviations is 1 / sqrt(2 * 1,024).
+        assert found.standard_error == pytest.approx(whole.standard_error, rel=0.15)
+        assert found.lower < whole.estimate < found.upper
+
+    def test_differences_pair_the_cases(self):
+        p, q, y, _ = self._rows()
+        found = metrics.difference("brier_score", _cut((p, y), 25_000), _cut((q, y), 25_000))
+        whole = metrics.difference("brier_score", p, q, y)
+        np.testing.assert_allclose(found.value, whole.value, rtol=1e-10)
+        assert found.standard_error == pytest.approx(whole.standard_error, rel=0.15)
+        with pytest.raises(ValueError, match="cut into blocks alike"):
+            metrics.difference("brier_score", _cut((p, y), 25_000), _cut((q, y), 24_000))
+
+    def test_a_report_takes_one_pass_and_two_for_bins_of_equal_mass(self):
+        p, q, y, w = self._rows()
+        w[:60_000] = 1  # whole weights come first
+        blocks = {"raw": _cut((p, y, w), 25_000), "calibrated": _cut((q, y, w), 25_000)}
+        found = metrics.report(blocks)
+        whole = metrics.report({"raw": p, "calibrated": q}, y, weights=w)
+        assert found.cases == self.N and blocks["raw"].passes <= 4
+        for model in ("raw", "calibrated"):
+            np.testing.assert_allclose(found.tests[model].statistic, whole.tests[model].statistic)
+            for title, own in whole.intervals[model].items():
+                np.testing.assert_allclose(
+                    found.intervals[model][title].value, own.value, rtol=1e-9
+                )
+        with pytest.raises(TypeError, match="needs all cases at once"):
+            metrics.report(blocks, metrics=["skce"])

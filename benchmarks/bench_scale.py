@@ -70,7 +70,8 @@ def run(job: str, path: Path) -> dict[str, Any]:
     data = ds.dataset(path)
     if job == "read":
         total = 0.0
-        for batch in data.to_batches(batch_size=1 << 17):
+        options = ds.ParquetFragmentScanOptions(pre_buffer=False)
+        for batch in data.to_batches(batch_size=1 << 17, fragment_scan_options=options):
             p, y = (batch.column(n).to_numpy(zero_copy_only=False) for n in ("p", "y"))
             total += p[0] + y[0]
         return {"passes": 1}

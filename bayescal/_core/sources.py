@@ -18,6 +18,8 @@ __all__ = ["Part", "Source", "iterated", "of_array", "of_arrow", "score_columns"
 Part: TypeAlias = Callable[[], tuple[Any, ...]]
 #: Numbers of a block, and rows at most, where the source leaves them open.
 _NUMBERS, _ROWS = 1 << 20, 1 << 17
+#: Batches of a data set that are read while others are worked on.
+_AHEAD = 4
 
 
 @dataclass
@@ -108,7 +110,7 @@ def of_arrow(dataset: Any, y: Any, weights: Any) -> Source:
 
     def parts() -> Iterator[Part]:
         if hasattr(dataset, "to_table"):
-            batches = dataset.to_batches(columns=wanted, batch_size=rows)
+            batches = dataset.to_batches(columns=wanted, batch_size=rows, **_options(dataset))
         else:
             batches = dataset.select(wanted).to_batches(max_chunksize=rows)
         for batch in batches:
@@ -123,6 +125,19 @@ def of_arrow(dataset: Any, y: Any, weights: Any) -> Source:
         return tuple([scores, *(own if own is None else column(own) for own in (y, weights))])
 
     return Source(parts, names=names)
+
+
+def _options(dataset: Any) -> dict[str, Any]:
+    """Return how to read a data set without holding what is not worked on.
+
+    By default sixteen batches of four files are read ahead, and whole Parquet files are buffered.
+    """
+    found: dict[str, Any] = {"batch_readahead": _AHEAD, "fragment_readahead": 1}
+    if type(getattr(dataset, "format", None)).__name__ == "ParquetFileFormat":
+        from pyarrow.dataset import ParquetFragmentScanOptions
+
+        found["fragment_scan_options"] = ParquetFragmentScanOptions(pre_buffer=False)
+    return found
 
 
 def score_columns(columns: list[Any], y: Any, weights: Any) -> list[Any]:

@@ -239,8 +239,6 @@ def test_several_labels_in_blocks_are_refused():
     pair = np.stack([p, 1 - p], 1), np.stack([y, 1 - y], 1)
     with pytest.raises(ValueError, match="y must be one column in blocks"):
         bc.Auto().fit(bc.Blocks([pair]))
-    with pytest.raises(TypeError, match="StackedScaling.*needs all rows at once"):
-        bc.Auto().fit(bc.Blocks([(np.full((9, 3), 1 / 3), np.arange(9) % 3)]))
 
 
 def _several(n=3000, k=3):

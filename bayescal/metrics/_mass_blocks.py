@@ -57,7 +57,9 @@ def mass_sums_of_blocks(
         keys = [own.keys[place] for own, place in zip(every, cut, strict=True)]
         inside = data.total(partial(_look, split, keys, shift, finer), _merge)
         every = [
-            _replace(own, place, shift - finer, _Items(inside[f"keys{g}"], inside[f"sums{g}"]))
+            _replace(
+                own, place, shift - finer, _Items(*_gather(inside[f"keys{g}"], inside[f"sums{g}"]))
+            )
             for g, (own, place) in enumerate(zip(every, cut, strict=True))
         ]
         shift = finer
@@ -125,11 +127,14 @@ def _gather(keys: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def _merge(first: Sums, second: Sums) -> Sums:
+    """Return both, put together but where they are many: each time would take too long."""
     found: Sums = {}
     for g in range(len(first) // 2):
         names = f"keys{g}", f"sums{g}"
         both = [np.concatenate([first[name], second[name]], axis=-1) for name in names]
-        found[names[0]], found[names[1]] = _gather(*both)
+        if len(both[0]) > 2 * _ROWS:
+            both = _gather(*both)
+        found[names[0]], found[names[1]] = both
     return found
 
 

@@ -45,10 +45,10 @@ def add(first: Sums, second: Sums) -> Sums:
 class Blocks:
     """Rows in blocks that are read again for each pass, of data that need not fit into memory.
 
-    Calibrators, metrics and :func:`bayescal.evaluate` take it in the place of scores, without
-    labels and weights of their own. They ask one thing of it: to call a function with each block,
-    and to add the results. Blocks are read one after the other and worked on in threads, which
-    hold a few of them; those of Dask are tasks for its scheduler.
+    Calibrators and metrics take it in the place of scores, without labels and weights of their own.
+    They ask one thing of it: to call a function with each block, and to add the results. Blocks
+    are read one after the other and worked on in threads, which hold a few of them; those of Dask
+    are tasks for its scheduler.
 
     Parameters
     ----------
@@ -75,8 +75,8 @@ class Blocks:
     TypeError
         For an iterator, which can be read once only.
     ValueError
-        In a pass, if blocks hold other rows than before; or if the checkpoint is of other data or
-        of another fit.
+        In a pass, if there are more or fewer blocks than before; or if the checkpoint is of other
+        data or of another fit.
 
     Notes
     -----

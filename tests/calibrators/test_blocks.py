@@ -170,6 +170,16 @@ def test_columns_named_like_classes_may_stand_in_any_order():
     np.testing.assert_allclose(cut.predict_proba(frame), whole.predict_proba(frame), atol=5e-6)
 
 
+def test_one_column_has_no_feature_name():
+    pa = pytest.importorskip("pyarrow")
+    p, y, _ = _binary(500)
+    labels = np.array(["no", "yes"])[y]
+    cut = bc.Beta().fit(pa.table({"p": p, "y": labels}), "y")
+    assert not hasattr(cut, "feature_names_in_")
+    whole = bc.Beta().fit(p, labels)
+    np.testing.assert_allclose(cut.predict_proba([0.3]), whole.predict_proba([0.3]), atol=1e-9)
+
+
 def test_weights_of_any_size():
     p, y, w = _binary(2000)
     for factor in (1e-250, 1e250):

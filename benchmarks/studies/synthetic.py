@@ -17,7 +17,6 @@ from bayescal._core.checks import check_count
 from bayescal._core.keys import as_key
 from bayescal.sweeps._methods import as_recipes
 from bayescal.sweeps._run import Run
-from bayescal.sweeps._store import Store
 from benchmarks.studies._published_synthetic import SOURCE
 from benchmarks.studies._synthetic_cells import (
     METHODS,
@@ -184,7 +183,7 @@ def _sweep(
         first.setdefault(each.data, each.name)
     cells = {each.name: each.cell for each in chosen if first[each.data] == each.name}
     sweep = Run(cells, as_recipes(names), METRICS, datasets, as_key(seed))
-    sweep.finish(None, Store(folder / "parts"), progress)
+    sweep.finish(None, folder / "parts", progress)
     values = {each.name: sweep.values[first[each.data]] for each in chosen}
     status = {each.name: sweep.status[first[each.data]] for each in chosen}
     return values, status, {stage: round(s, 3) for stage, s in sweep.seconds.items()}

@@ -11,7 +11,7 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checkpoint import Sums
 from bayescal._core.stream import as_blocks
-from bayescal.metrics._groups import GroupedSums, grouped
+from bayescal.metrics._groups import MANY, GroupedSums, grouped
 from bayescal.metrics._measured import Measured, MeasuredSums
 from bayescal.metrics._significance import Spiegelhalter
 from bayescal.metrics.inputs import PredictionBlocks, Predictions
@@ -27,7 +27,7 @@ _ROWS = 1 << 40
 class MeasuredBlocks(NamedTuple):
     """Metrics by name, Spiegelhalter's z, the number of cases, and how these were cut."""
 
-    metrics: dict[str, MeasuredSums]
+    metrics: dict[str, Measured]
     z: float
     cases: int
     cut: np.ndarray
@@ -39,7 +39,10 @@ def measure_blocks(
     replicates: int,
     seed: int,
 ) -> MeasuredBlocks:
-    """Measure metrics, each a name and options, in one pass; bins of equal mass take two more."""
+    """Measure metrics, each a name and options, in one pass; bins of equal mass take two more.
+
+    Fewer cases than groups are for are gathered in a second pass, and measured as in memory.
+    """
     made: dict[str, Metric] = {}
     sums: dict[str, SumMetric] = {}
     for title, (name, options) in chosen.items():
@@ -56,14 +59,28 @@ def measure_blocks(
         # Weights that are no counts came later.
         whole = False
         found = data.total_numbered(partial(_sums_by_group, sums, seed, whole))
-    measured = {}
+    z, cases = float(Spiegelhalter(whole).value(found["z"], np)), int(found["sizes"][0])
+    measured: dict[str, Measured] = {}
+    if cases < MANY:
+        every = data.total(_as_arrays, _behind)
+        few = Predictions(every["probs"], every["y"], every["weights"], data.eps)
+        for title, (name, options) in chosen.items():
+            measured[title] = Measured(name, few, few.y, few.weights, options, replicates, seed)
+        return MeasuredBlocks(measured, z, cases, found["cut"])
     for title, metric in sums.items():
         own = GroupedSums(metric, found[f"of {title}"], found["sizes"], whole, seed)
         direct = made[title]
         exact = direct.compute_in_blocks(data) if isinstance(direct, DirectMetric) else None
         measured[title] = MeasuredSums(chosen[title][0], own, replicates, exact)
-    z = float(Spiegelhalter(whole).value(found["z"], np))
-    return MeasuredBlocks(measured, z, int(found["sizes"][0]), found["cut"])
+    return MeasuredBlocks(measured, z, cases, found["cut"])
+
+
+def _as_arrays(data: Predictions) -> Sums:
+    return {"probs": data.probs, "y": data.y, "weights": data.weights}
+
+
+def _behind(first: Sums, second: Sums) -> Sums:
+    return {name: np.concatenate([own, second[name]]) for name, own in first.items()}
 
 
 def measure_each(

@@ -148,6 +148,17 @@ class TestIntervals:
         assert found.standard_error == pytest.approx(whole.standard_error, rel=0.15)
         assert found.lower < whole.estimate < found.upper
 
+    @pytest.mark.parametrize("weighted", ["none", "counts", "real"])
+    @pytest.mark.parametrize("name", ["log_loss", "accuracy", "ece", "debiased_ece", "smooth_ece"])
+    @pytest.mark.parametrize("n", [2, 12, 300])
+    def test_few_cases_have_the_intervals_of_memory(self, n, name, weighted):
+        (p, y), weights = _cases("two", n), _weights(weighted, n)
+        if weights is not None:
+            weights[0] = 1
+        rows = (p, y) if weights is None else (p, y, weights)
+        found = metrics.interval(name, _cut(rows, 5), replicates=50)
+        assert found == metrics.interval(name, p, y, weights=weights, replicates=50)
+
     def test_differences_pair_the_cases(self):
         p, q, y, _ = self._rows()
         found = metrics.difference("brier_score", _cut((p, y), 25_000), _cut((q, y), 25_000))

@@ -31,6 +31,8 @@ def of_dask(scores: Any, y: Any, weights: Any) -> Source:
         if any(named):
             names = score_columns(names, *named)
             scores = scores[list(dict.fromkeys([*names, *filter(None, named)]))]
+        elif len(scores.shape) == 1:
+            names = None  # parts have it
     beside = [_matched(y, scores, "y"), _matched(weights, scores, "sample_weight")]
     scores, *beside = _optimized([scores, *beside])
     parts = _tasks(scores)

@@ -41,8 +41,7 @@ class TakesBlocks:
         self.classes_ = rows.reader.classes
         self.n_features_in_ = rows.reader.columns
         vars(self).pop("feature_names_in_", None)  # of an earlier fit
-        if rows.reader.names is not None and rows.reader.columns > 1:
-            # The name of a series is none of a feature, as in memory.
+        if rows.reader.names is not None:
             self.feature_names_in_ = np.array(rows.reader.names, object)
         learned = self._fit_blocks(rows, self._seed())
         blocks.finish()

@@ -250,7 +250,9 @@ def _look(
     rows = pack(block.scores, top) if top else _numbers(block, inputs)
     if top:
         check_distinct(rows, top)
-    names = column_names(block.scores) or names or []
+    if len(getattr(block.scores, "shape", ())) == 2:  # the name of a series is none of a feature
+        names = column_names(block.scores) or names
+    names = names or []
     if len(names) == 1 and not isinstance(names[0], str):
         names = []
     y = of_one_kind(label_array(block.y, len(rows)))

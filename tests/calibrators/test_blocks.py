@@ -170,14 +170,27 @@ def test_columns_named_like_classes_may_stand_in_any_order():
     np.testing.assert_allclose(cut.predict_proba(frame), whole.predict_proba(frame), atol=5e-6)
 
 
-def test_one_column_has_no_feature_name():
+def test_one_column_of_a_table_is_a_feature_and_a_series_is_none():
     pa = pytest.importorskip("pyarrow")
+    pd = pytest.importorskip("pandas")
+    frames = pytest.importorskip("dask.dataframe")
     p, y, _ = _binary(500)
     labels = np.array(["no", "yes"])[y]
-    cut = bc.Beta().fit(pa.table({"p": p, "y": labels}), "y")
+    frame = pd.DataFrame({"p": p, "y": labels})
+    lazy = frames.from_pandas(frame, npartitions=3)
+    new = frame[["p"]][:20]
+
+    def parts():
+        yield from ((frame[["p"]][a : a + 100], labels[a : a + 100]) for a in range(0, 500, 100))
+
+    whole = bc.Beta().fit(frame[["p"]], labels)
+    for given in ((pa.table(frame), "y"), (lazy, "y"), (bc.Blocks(parts),)):
+        cut = bc.Beta().fit(*given)
+        assert [*cut.feature_names_in_] == [*whole.feature_names_in_] == ["p"]
+        np.testing.assert_allclose(cut.predict_proba(new), whole.predict_proba(new), atol=1e-9)
+    cut = bc.Beta().fit(lazy["p"], lazy["y"])
     assert not hasattr(cut, "feature_names_in_")
-    whole = bc.Beta().fit(p, labels)
-    np.testing.assert_allclose(cut.predict_proba([0.3]), whole.predict_proba([0.3]), atol=1e-9)
+    np.testing.assert_allclose(cut.predict_proba(p), whole.predict_proba(frame[["p"]]), atol=1e-9)
 
 
 def test_weights_of_any_size():

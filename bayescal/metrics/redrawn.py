@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,24 +23,41 @@ from bayescal.metrics._replicates import of_factors
 from bayescal.metrics.inputs import EPS, Predictions
 from bayescal.metrics.sums import Metric, Piece, SumMetric
 
+__all__ = ["Consistency", "Points"]
+
 #: Cells on either side of one half, down to 2^-64, and at most those of a metric that part them.
 _SIDE, _BINS = 64 << 7, 64
 #: Numbers of some draws that are held at once: 32 MiB.
 _ELEMENTS = 1 << 22
 
 
+class Points(NamedTuple):
+    """Cells (m,) that hold cases, in ascending order.
+
+    ``squares`` are what the variance of ``happened`` is, but for the factor p (1 - p): sums of the
+    squares of weights, or of weights that are counts.
+    """
+
+    predicted: np.ndarray
+    mass: np.ndarray
+    happened: np.ndarray
+    squares: np.ndarray
+
+
 @dataclass(frozen=True)
 class Consistency(SumMetric):
     """The p-value of a calibration error of P(y = 1), from sums by cell of the prediction.
 
-    Cells do not reach over the borders of the metric's bins, if these are few. A weight that is no
-    one is a case whose one label counts so often: of weights that differ within a cell as many
-    labels are drawn as have their variance.
+    Cells do not reach over the borders of the metric's bins, if these are few. Weights are counts
+    if they are ``whole``, of which sums know nothing. One that is no count is a case whose one
+    label counts so often: of weights that differ within a cell as many labels are drawn as have
+    their variance.
     """
 
     metric: Metric
     draws: int
     seed: int
+    whole: bool
     rows = 4
 
     @property
@@ -69,7 +87,8 @@ class Consistency(SumMetric):
     def width(self, columns: int) -> int:
         return 1
 
-    def value(self, sums: Array, xp: ModuleType) -> Array:
+    def points(self, sums: Array) -> Points:
+        """Return the cells that hold cases, with their mean predictions."""
         used = np.flatnonzero(sums[0])
         mass, predicted, happened, squares = sums[:, used]
         mean = np.minimum(predicted / mass, 1)
@@ -78,8 +97,11 @@ class Consistency(SumMetric):
             own = self._bin(mean)
             if own is not None:
                 mean = np.where(own == used % self._bins, mean, predicted / mass * nudge)
-        mean = np.clip(mean, 0, 1)
-        y = np.repeat([1, 0], len(used))
+        return Points(np.clip(mean, 0, 1), mass, happened, mass if self.whole else squares)
+
+    def value(self, sums: Array, xp: ModuleType) -> Array:
+        mean, mass, happened, squares = self.points(sums)
+        y = np.repeat([1, 0], len(mean))
         data = Predictions(np.tile(mean, 2), y, np.ones(len(y)), EPS)
         rng = np.random.default_rng(self.seed)
         # As many labels of equal weight as have the variance, on average over both roundings.

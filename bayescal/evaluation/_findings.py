@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from statistics import NormalDist
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from bayescal._core.tables import p_value
-from bayescal.metrics import (
-    CalibrationTest,
-    Corp,
-    accuracy,
-    consistency_test,
-    corp,
-    spiegelhalter_test,
-)
+from bayescal.evaluation._events import Events
+from bayescal.metrics import CalibrationTest, Corp, Interval, corp
 
 __all__ = ["Finding"]
 
@@ -63,31 +58,17 @@ class Finding(NamedTuple):
     decomposition: Corp
 
 
-def find(
-    probs: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray | None,
-    bins: int,
-    resamples: int,
-    seed: int,
-) -> Finding:
-    """Return what there is to say of probabilities (n,) or (n, k)."""
-    binary = probs.ndim == 1
-    confidence = np.maximum(probs, 1 - probs) if binary else probs.max(axis=1)
-    # Whether the largest probability is right is all that the error of the confidence looks at,
-    # and of one probability labels are drawn faster.
-    event = (probs, y) if binary else (confidence, (probs.argmax(axis=1) == y).astype(int))
-    consistency = consistency_test(
-        "ece", *event, bins=bins, resamples=resamples, seed=seed, weights=weights
-    )
-    test = spiegelhalter_test(probs, y, weights=weights)
-    right = accuracy(probs, y, weights=weights)
-    mean = float(np.average(confidence, weights=weights))
+def find(events: Events, measured: Mapping[str, Interval], test: CalibrationTest) -> Finding:
+    """Return what there is to say of events, of the metrics of a model and of Spiegelhalter's z."""
+    probs, happened, weights = events.cases
+    binary = events.classes is None
+    mean = events.mean(np.maximum(probs, 1 - probs) if binary else probs)
+    right = measured["accuracy"].value
     predicted = observed = bias = None
     if binary:
-        predicted = float(np.average(probs, weights=weights))
-        observed = float(np.average(y, weights=weights))
-        bias = _bias_test(probs, y, weights)
+        predicted, observed = events.mean(probs), events.mean(happened)
+        bias = _bias_test(events)
+    consistency = CalibrationTest(measured["ECE"].value, events.consistency)
     return Finding(
         _verdict(test, consistency, bias, mean - right, (predicted or 0) - (observed or 0)),
         mean,
@@ -97,20 +78,19 @@ def find(
         test,
         consistency,
         bias,
-        corp(*event, weights=weights),
+        corp(probs, happened, weights=weights),
     )
 
 
-def _bias_test(probs: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> CalibrationTest:
+def _bias_test(events: Events) -> CalibrationTest:
     """Test whether the mean probability is the frequency; whole weights are counts."""
-    w = np.ones(len(y)) if weights is None else weights
-    variance = probs * (1 - probs)
-    spread = float((w if (w == np.floor(w)).all() else w**2) @ np.maximum(variance, 0))
-    total = float(w @ (probs - y))
-    if spread <= 1e-24 * len(y):
-        sure = abs(total) <= 1e-12 * w.sum()
-        return CalibrationTest(0.0, 1.0) if sure else CalibrationTest(np.copysign(np.inf, total), 0)
-    z = total / spread**0.5
+    excess, variance = events.excess, events.variance
+    if variance <= 1e-24 * events.rows:
+        sure = abs(excess) <= 1e-12 * events.totals.sum()
+        return (
+            CalibrationTest(0.0, 1.0) if sure else CalibrationTest(np.copysign(np.inf, excess), 0)
+        )
+    z = excess / variance**0.5
     return CalibrationTest(z, 2 * NormalDist().cdf(-abs(z)))
 
 

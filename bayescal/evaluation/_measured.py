@@ -5,8 +5,7 @@ from __future__ import annotations
 from abc import ABC
 from dataclasses import dataclass
 
-import numpy as np
-
+from bayescal.evaluation._events import Events
 from bayescal.evaluation._findings import Finding, describe
 from bayescal.metrics import Report
 
@@ -21,9 +20,7 @@ class Measured(ABC):
     bins: int
     replicates: int
     seed: int
-    models: dict[str, np.ndarray]
-    labels: np.ndarray
-    weights: np.ndarray | None
+    events: dict[str, Events]
 
     def summary(self) -> dict[str, str]:
         """Return, by model, the finding in plain sentences."""

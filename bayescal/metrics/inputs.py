@@ -40,6 +40,7 @@ __all__ = [
     "check_norm",
     "check_positive",
     "check_predictions",
+    "check_second",
     "check_truth",
 ]
 
@@ -89,9 +90,11 @@ class PredictionBlocks:
 
     eps = EPS
 
-    def __init__(self, blocks: Blocks, many: bool = False) -> None:
+    def __init__(self, blocks: Blocks, many: bool = False, second: bool = False) -> None:
+        """Take ``many`` labels, or of two columns the ``second`` alone."""
         self.blocks = blocks
-        self._read = partial(_read_block, check_many_labels if many else check_arrays, blocks.names)
+        check = check_many_labels if many else check_second if second else check_arrays
+        self._read = partial(_read_block, check, blocks.names)
         first = next(iter(blocks.each(self._read)), None)
         if first is None:
             raise ValueError("blocks must hold rows, got none")
@@ -110,6 +113,10 @@ class PredictionBlocks:
     def total_numbered(self, function: Callable[[int, Predictions], Sums]) -> Sums:
         """Do the same with a function that is given the number of the block, too."""
         return self.blocks.total(partial(_of_numbered, self._read, function))
+
+    def gather(self) -> Predictions:
+        """Return all cases at once."""
+        return Predictions(**self.total(_as_arrays, _behind), eps=self.eps)
 
     @property
     def probs(self) -> NoReturn:
@@ -147,10 +154,20 @@ def _of_numbered(
     return function(block.number, data) if len(data.y) else None
 
 
+def _as_arrays(data: Predictions) -> Sums:
+    return {"probs": data.probs, "y": data.y, "weights": data.weights}
+
+
+def _behind(first: Sums, second: Sums) -> Sums:
+    return {name: np.concatenate([own, second[name]]) for name, own in first.items()}
+
+
 def check_predictions(
     probs: Any, y: ArrayLike | None = None, weights: ArrayLike | None = None
 ) -> Any:
     """Return checked :class:`Predictions`, of arrays, or else :class:`PredictionBlocks`."""
+    if isinstance(probs, PredictionBlocks):
+        return probs
     blocks = as_blocks(probs, y, weights)
     if blocks is not None:
         return PredictionBlocks(blocks)
@@ -193,6 +210,12 @@ def check_arrays(
     probs = in_order(probs, names, range(classes))
     probs, y, weights = (counted or _counted)(probs, y, weights)
     return Predictions(_check_probs(probs, eps), check_labels(y, classes, "y"), weights, EPS)
+
+
+def check_second(probs: ArrayLike, y: ArrayLike, weights: Any = None, **how: Any) -> Predictions:
+    """Do as :func:`check_arrays`, and keep the second of two columns only."""
+    data = check_arrays(probs, y, weights, **how)
+    return data._replace(probs=data.probs[:, 1]) if data.columns == 2 else data
 
 
 def check_anywhere(probs: Any, y: ArrayLike | None = None, weights: ArrayLike | None = None) -> Any:

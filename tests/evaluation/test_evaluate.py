@@ -144,7 +144,7 @@ def test_progress_is_told() -> None:
     p, y = forecasts(50)
     steps: list[tuple[str, int, int]] = []
     found = bayescal.evaluate(p, y, replicates=20, progress=lambda *step: steps.append(step))
-    assert steps[0] == ("20 resamples of 50 cases", 0, 2)
+    assert steps[:2] == [("tests: model", 0, 2), ("20 resamples of 50 cases", 1, 2)]
     assert steps[-1][1:] == (2, 2)
     steps.clear()
     found.to_html(progress=lambda *step: steps.append(step))

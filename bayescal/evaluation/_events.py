@@ -16,8 +16,10 @@ from bayescal.metrics.redrawn import Consistency
 from bayescal.metrics.registry import METRICS
 from bayescal.metrics.sums import SumMetric, collect
 
-__all__ = ["Cases", "Events", "events_of", "events_of_blocks"]
+__all__ = ["STRIPS", "Cases", "Events", "events_of", "events_of_blocks"]
 
+#: Bars of the histograms on top of reliability diagrams.
+STRIPS = 20
 #: By which the means of bins are kept away from their borders.
 _INSIDE = 1e-12
 
@@ -117,7 +119,7 @@ def events_of_blocks(data: PredictionBlocks, bins: int, replicates: int, seed: i
     """Return the events of cases that come in blocks, in cells, after one pass."""
     make = METRICS["ece"].make
     assert make is not None
-    test = Consistency(make(None, bins=bins), replicates, seed, whole=True)
+    test = Consistency(make(None, bins=bins), replicates, seed, whole=True, strips=STRIPS)
     metric = _by_class(data.columns, bins)
     found = data.total(partial(_look, test, metric))
     whole = bool(found["fractions"] == 0)

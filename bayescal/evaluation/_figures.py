@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bayescal import plots
+from bayescal.evaluation._events import STRIPS
 from bayescal.evaluation._measured import Measured
 from bayescal.evaluation._svg import to_svg
 from bayescal.metrics import reliability_curve
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 #: Sizes in inches.
 _DIAGRAM, _PANEL, _WIDE = (3.4, 3.9), (2.0, 2.0), (4.6, 3.3)
-_STRIP_BINS = 20
 #: Classes whose diagrams are drawn at most.
 MOST_CLASSES = 12
 
@@ -57,6 +57,7 @@ def diagrams(found: Measured, name: str, place: int) -> list[Picture]:
         caption = f"Pale: where {level:.0%} of estimates fall if {name} is calibrated."
         pictures.append(Picture(svg, heading, caption))
     figure, ax = _new(_DIAGRAM)
+    probs, _, weights = events.cases
     confidence = np.maximum(probs, 1 - probs) if binary else probs
     _histogram(ax, confidence, weights, facts.confidence, facts.accuracy)
     above = np.average(confidence > 0.95, weights=weights)
@@ -76,9 +77,9 @@ def _histogram(
     ax: Axes, values: np.ndarray, weights: np.ndarray | None, mean: float, accuracy: float
 ) -> None:
     """Draw the shares of cases in bins of the confidence, its mean, and the accuracy."""
-    edges = np.arange(_STRIP_BINS + 1) / _STRIP_BINS
-    place = np.clip(np.ceil(values * _STRIP_BINS) - 1, 0, _STRIP_BINS - 1).astype(int)
-    share = np.bincount(place, weights, _STRIP_BINS)
+    edges = np.arange(STRIPS + 1) / STRIPS
+    place = np.clip(np.ceil(values * STRIPS) - 1, 0, STRIPS - 1).astype(int)
+    share = np.bincount(place, weights, STRIPS)
     share = share / share.sum()
     color = style_of(0).color
     ax.stairs(share, edges, fill=True, color=color, alpha=0.25)

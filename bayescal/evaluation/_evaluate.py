@@ -58,6 +58,8 @@ class Evaluation(Measured):
             parts = found.decomposition
             models[name] = {
                 "verdict": found.verdict,
+                "strength": found.strength,
+                "size": found.size,
                 "mean_confidence": found.confidence,
                 "mean_predicted": found.predicted,
                 "observed": found.observed,

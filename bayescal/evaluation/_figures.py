@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bayescal import plots
-from bayescal.evaluation._events import STRIPS
+from bayescal.evaluation._events import STRIPS, Events
 from bayescal.evaluation._measured import Measured
 from bayescal.evaluation._svg import to_svg
 from bayescal.metrics import reliability_curve
-from bayescal.plots.style import label_axes, style_of, tidy
+from bayescal.plots.style import label_axes, next_style, style_of, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 #: Sizes in inches.
-_DIAGRAM, _PANEL, _WIDE = (3.4, 3.9), (2.0, 2.0), (4.6, 3.3)
+_DIAGRAM, _PANEL, _WIDE = (3.4, 3.9), (2.0, 2.0), (3.4, 2.8)
 #: Classes whose diagrams are drawn at most.
 MOST_CLASSES = 12
 
@@ -29,6 +29,30 @@ class Picture(NamedTuple):
     svg: str
     heading: str
     caption: str
+
+
+def overview(found: Measured) -> Picture:
+    """Return the reliability diagram of all models together."""
+    figure, ax = _new(_DIAGRAM)
+    single = len(found.events) == 1
+    for events in found.events.values():
+        probs, happened, weights = events.drawn
+        how: dict[str, Any] = {"bins": found.bins, "level": found.report.level if single else None}
+        plots.reliability(probs, happened, weights=weights, ax=ax, **how)
+        _name_axes(ax, events, "Mean confidence")
+    names = ", ".join(f"{name}, {own.verdict}" for name, own in found.findings.items())
+    described = f"Reliability diagram in {found.bins} bins: {names}."
+    caption = f"In {found.bins} bins; calibrated predictions lie on the diagonal."
+    if single:
+        caption += f" Pale: where {found.report.level:.0%} of them fall by chance."
+    return Picture(to_svg(figure, described, "all"), "", caption)
+
+
+def _name_axes(ax: Axes, events: Events, across: str) -> None:
+    """Name the axes where the event is that the most probable class happened."""
+    if events.classes is not None:
+        ax.set_xlabel(across)
+        ax.set_ylabel("Accuracy", y=ax.yaxis.label.get_position()[1])
 
 
 def diagrams(found: Measured, name: str, place: int) -> list[Picture]:
@@ -49,9 +73,7 @@ def diagrams(found: Measured, name: str, place: int) -> list[Picture]:
     for method, heading in headings.items():
         figure, ax = _new(_DIAGRAM)
         plots.reliability(probs, happened, weights=weights, method=method, ax=ax, **how)
-        if not binary:
-            ax.set(xlabel="Mean confidence" if method == "binned" else "Confidence")
-            ax.set_ylabel("Accuracy", y=ax.yaxis.label.get_position()[1])
+        _name_axes(ax, events, "Mean confidence" if method == "binned" else "Confidence")
         described = f"Reliability diagram of {name}, {heading.lower()}; {trend}."
         svg = to_svg(figure, described, f"d{place}{method[0]}", place)
         caption = f"Pale: where {level:.0%} of estimates fall if {name} is calibrated."
@@ -123,6 +145,25 @@ def classwise(found: Measured) -> list[Picture]:
         described = f"Reliability diagram of class {heading}: {error}."
         pictures.append(Picture(to_svg(figure, described, f"c{place}"), heading, error))
     return pictures
+
+
+def errors_by_class(found: Measured) -> Picture:
+    """Return the distribution of the errors of very many classes."""
+    figure, ax = _new(_WIDE)
+    quantiles = []
+    for name, own in found.events.items():
+        errors = np.sort(own.class_errors())
+        next_style(ax).draw(ax, errors, np.arange(1, len(errors) + 1) / len(errors), linewidth=1.5)
+        half, most = np.quantile(errors, [0.5, 0.9])
+        quantiles.append(f"{name}: median {half:.2g}, 90% up to {most:.2g}, most {errors[-1]:.2g}")
+    ax.set(xscale="log", ylim=(0, 1.02))
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.xaxis.set_minor_formatter(lambda value, _: "")
+    label_axes(ax, "ECE of a class", "Share of classes")
+    tidy(ax)
+    said = "; ".join(quantiles)
+    described = f"Distribution of the ECE over {len(found.classes)} classes: {said}."
+    return Picture(to_svg(figure, described, "errors"), "", f"{said}.")
 
 
 def costs(found: Measured) -> Picture:

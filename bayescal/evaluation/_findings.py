@@ -17,8 +17,11 @@ __all__ = ["Finding"]
 Verdict = Literal[
     "over-confident", "under-confident", "too high", "too low", "miscalibrated", "no evidence"
 ]
+Strength = Literal["none", "slight", "clear", "strong"]
 #: Below this p-value a test speaks against calibration.
 SIGNIFICANCE = 0.05
+#: Errors below the first are slight, from the second on strong.
+SLIGHT, STRONG = 0.02, 0.1
 
 
 class Finding(NamedTuple):
@@ -32,6 +35,9 @@ class Finding(NamedTuple):
         confidence from the accuracy. Over- or under-confident where Spiegelhalter's test rejects
         and the confidence lies on the same side of the accuracy. Miscalibrated where any test
         rejects otherwise, and else "no evidence".
+    size : float
+        How large the error is: the difference of confidence and accuracy, of mean probability and
+        frequency, or else the expected calibration error beyond that of chance.
     confidence : float
         Mean of the largest probability.
     accuracy : float
@@ -48,6 +54,7 @@ class Finding(NamedTuple):
     """
 
     verdict: Verdict
+    size: float
     confidence: float
     accuracy: float
     predicted: float | None
@@ -56,6 +63,13 @@ class Finding(NamedTuple):
     consistency: CalibrationTest
     bias: CalibrationTest | None
     decomposition: Corp
+
+    @property
+    def strength(self) -> Strength:
+        """By size: slight below .02, strong from .1 on; none without evidence."""
+        if self.verdict == "no evidence":
+            return "none"
+        return "slight" if self.size < SLIGHT else "strong" if self.size >= STRONG else "clear"
 
 
 def find(events: Events, measured: Mapping[str, Interval], test: CalibrationTest) -> Finding:
@@ -69,8 +83,12 @@ def find(events: Events, measured: Mapping[str, Interval], test: CalibrationTest
         predicted, observed = events.mean(probs), events.mean(happened)
         bias = _bias_test(events)
     consistency = CalibrationTest(measured["ECE"].value, events.consistency)
+    gap, shift = mean - right, (predicted or 0) - (observed or 0)
+    verdict = _verdict(test, consistency, bias, gap, shift)
+    sizes = {"over-confident": gap, "under-confident": gap, "too high": shift, "too low": shift}
     return Finding(
-        _verdict(test, consistency, bias, mean - right, (predicted or 0) - (observed or 0)),
+        verdict,
+        abs(sizes.get(verdict, measured["ECE"].estimate)),
         mean,
         right,
         predicted,
@@ -111,26 +129,36 @@ def _verdict(
     return "miscalibrated" if shifted or consistency.p_value < SIGNIFICANCE else "no evidence"
 
 
-def describe(found: Finding, ece: float, event: str) -> str:
+def describe(found: Finding, ece: Interval, event: str, cases: int, level: float) -> str:
     """Return a finding in plain sentences; ``event`` is the name of the second of two classes."""
-    z, p = found.spiegelhalter
-    numbers = (
-        f"mean confidence {found.confidence:.3f}, accuracy {found.accuracy:.3f}, "
-        f"ECE {ece:.3f}; Spiegelhalter's z = {z + 0.0:.2f} ({p_text(p)})"
-    )
-    verdict = {
-        "too high": f"Too high: probabilities of {event} exceed its frequency on the whole",
-        "too low": f"Too low: probabilities of {event} fall short of its frequency on the whole",
-        "over-confident": "Over-confident: predictions are more extreme than they should be",
-        "under-confident": "Under-confident: predictions are less extreme than they could be",
-        "miscalibrated": "Miscalibrated, but not simply over- or under-confident",
-        "no evidence": "No evidence of miscalibration",
-    }[found.verdict]
-    if found.verdict in ("miscalibrated", "no evidence"):
-        numbers += f"; consistency of the ECE {p_text(found.consistency.p_value)}"
-    said = f"{verdict}; {numbers}."
+    words = {
+        "too high": ("too high", f"probabilities of {event} exceed its frequency on the whole"),
+        "too low": (
+            "too low",
+            f"probabilities of {event} fall short of its frequency on the whole",
+        ),
+        "over-confident": ("over-confident", "predictions are more extreme than they should be"),
+        "under-confident": ("under-confident", "predictions are less extreme than they could be"),
+        "miscalibrated": ("miscalibrated", "but not simply over- or under-confident"),
+    }
     if found.verdict == "no evidence":
-        said += " That is no proof of calibration."
+        said = (
+            f"Calibrated as far as {cases:,} cases can tell: no test finds an error; beyond chance "
+            f"the ECE is {ece.estimate:.3f}, at most {ece.upper:.3f} ({level:.0%} interval)"
+        )
+    else:
+        verdict, meaning = words[found.verdict]
+        strength = {"slight": "slightly ", "strong": "strongly "}.get(found.strength, "")
+        said = f"{strength}{verdict}, by {found.size:.3f}: {meaning}"
+        said = said[0].upper() + said[1:]
+    z, p = found.spiegelhalter
+    said += (
+        f"; mean confidence {found.confidence:.3f}, accuracy {found.accuracy:.3f}, "
+        f"ECE {ece.value:.3f}; Spiegelhalter's z = {z + 0.0:.2f} ({p_text(p)})"
+    )
+    if found.verdict in ("miscalibrated", "no evidence"):
+        said += f"; consistency of the ECE {p_text(found.consistency.p_value)}"
+    said += "."
     if found.predicted is not None:
         said += (
             f" The mean predicted probability of {event} is {found.predicted:.3f}, "

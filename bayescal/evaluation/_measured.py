@@ -26,7 +26,11 @@ class Measured(ABC):
         """Return, by model, the finding in plain sentences."""
         return {
             name: describe(
-                found, self.report.intervals[name]["ECE"].value, f"class {self.classes[-1]}"
+                found,
+                self.report.intervals[name]["ECE"],
+                f"class {self.classes[-1]}",
+                self.report.cases,
+                self.report.level,
             )
             for name, found in self.findings.items()
         }

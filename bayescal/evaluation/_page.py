@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from importlib import metadata, resources
 
 from bayescal.evaluation import _figures
-from bayescal.evaluation._findings import SIGNIFICANCE, p_text
+from bayescal.evaluation._findings import SIGNIFICANCE, SLIGHT, STRONG, p_text
 from bayescal.evaluation._measured import Measured
 from bayescal.evaluation._svg import plain_style
 from bayescal.metrics.inputs import EPS
@@ -31,11 +31,14 @@ def build(
     steps = len(names) + 2
     diagrams = {}
     with plain_style():
+        overview = _figures.overview(found)
         for place, name in enumerate(names):
             progress(f"figures: {name}", place, steps)
             pictures = _figures.diagrams(found, name, place)
             diagrams[name] = pictures, found.events[name].curve(found.bins)
         progress("figures: costs" if binary else "figures: classes", len(names), steps)
+        many = len(found.classes) > _figures.MOST_CLASSES
+        errors = _figures.errors_by_class(found) if many else None
         last = [_figures.costs(found)] if binary else _figures.classwise(found)
     progress("page", len(names) + 1, steps)
     files = resources.files("bayescal.evaluation")
@@ -51,7 +54,9 @@ def build(
             found=found,
             title=title,
             about=about,
+            overview=overview,
             diagrams=diagrams,
+            errors=errors,
             last=last,
             size=first.size,
             weighted=first.cases.weights is not None,
@@ -59,6 +64,8 @@ def build(
             best=min(names, key=lambda name: found.report.intervals[name]["log loss"].value),
             eps=EPS,
             significance=SIGNIFICANCE,
+            slight=SLIGHT,
+            strong=STRONG,
             totals=list(zip(found.classes, first.totals, strict=True)),
             weight=first.totals.sum(),
             colors=len(COLORS),
@@ -75,7 +82,7 @@ def build(
 
 def _emphasise(said: str) -> tuple[str, str]:
     """Cut a finding after its first words, the verdict; p-values and z shall not break."""
-    verdict = re.split("[:,;]", said)[0]
+    verdict = re.split("[:;]", said)[0]
     rest = re.sub("p ([=<]) ", "p\xa0\\1\xa0", said[len(verdict) :])
     return verdict, rest.replace("z = -", "z = \N{MINUS SIGN}")
 

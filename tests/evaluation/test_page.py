@@ -153,7 +153,7 @@ def test_both_themes_have_all_colours(pages: dict[str, str]) -> None:
     assert used <= names[0]
     for colors in values[:2]:
         for ground in ("--page", "--surface"):
-            for ink in ("--ink", "--muted", "--accent", "--warn", "--good"):
+            for ink in ("--ink", "--muted", "--accent", "--warn", "--good", "--slight"):
                 assert contrast(colors[ink], colors[ground]) >= 4.5, (ink, ground)
         for j in range(7):
             assert contrast(colors[f"--series-{j}"], colors["--surface"]) >= 3, j
@@ -174,10 +174,10 @@ def test_sections_and_figures_fit_the_data(pages: dict[str, str]) -> None:
     assert "Costs of decisions" in one.text("h2") and "Class by class" not in one.text("h2")
     assert "Class by class" in five.text("h2") and "Costs of decisions" not in five.text("h2")
     assert "Differences to raw" in three.text("h2") and "Differences" not in str(one.text("h2"))
-    assert len(one.all("figure")) == 3 + 1
-    assert len(three.all("figure")) == 3 * 3 + 1
-    assert len(five.all("figure")) == 2 * 3 + 5
-    assert len(many.all("figure")) == 3 + 12
+    assert len(one.all("figure")) == 1 + 3 + 1
+    assert len(three.all("figure")) == 1 + 3 * 3 + 1
+    assert len(five.all("figure")) == 1 + 2 * 3 + 5
+    assert len(many.all("figure")) == 1 + 3 + 12 + 1
     assert "The 12 of 30 classes with the largest error are shown" in pages["many"]
     assert "and 10 more" in pages["many"]
 

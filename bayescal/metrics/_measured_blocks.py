@@ -14,7 +14,7 @@ from bayescal._core.stream import as_blocks
 from bayescal.metrics._groups import MANY, GroupedSums, grouped
 from bayescal.metrics._measured import Measured, MeasuredSums
 from bayescal.metrics._significance import Spiegelhalter
-from bayescal.metrics.inputs import PredictionBlocks, Predictions
+from bayescal.metrics.inputs import PredictionBlocks, Predictions, lightened
 from bayescal.metrics.registry import METRICS
 from bayescal.metrics.sums import DirectMetric, Metric, SumMetric, collect
 
@@ -63,7 +63,7 @@ def measure_blocks(
     measured: dict[str, Measured] = {}
     if cases < MANY:
         every = data.total(_as_arrays, _behind)
-        few = Predictions(every["probs"], every["y"], every["weights"], data.eps)
+        few = Predictions(every["probs"], every["y"], lightened(every["weights"]), data.eps)
         for title, (name, options) in chosen.items():
             measured[title] = Measured(name, few, few.y, few.weights, options, replicates, seed)
         return MeasuredBlocks(measured, z, cases, found["cut"])

@@ -32,6 +32,7 @@ __all__ = [
     "EPS",
     "PredictionBlocks",
     "Predictions",
+    "are_ones",
     "check_anywhere",
     "check_arrays",
     "check_eps",
@@ -42,6 +43,8 @@ __all__ = [
     "check_predictions",
     "check_second",
     "check_truth",
+    "lightened",
+    "ones",
 ]
 
 #: Clipping distance of probabilities of any type: a copy in another costs the same.
@@ -116,7 +119,8 @@ class PredictionBlocks:
 
     def gather(self) -> Predictions:
         """Return all cases at once."""
-        return Predictions(**self.total(_as_arrays, _behind), eps=self.eps)
+        found = self.total(_as_arrays, _behind)
+        return Predictions(found["probs"], found["y"], lightened(found["weights"]), self.eps)
 
     @property
     def probs(self) -> NoReturn:
@@ -291,6 +295,8 @@ def _counted(
     probs: np.ndarray, y: np.ndarray, weights: ArrayLike | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Check weights and leave out the cases of weight zero; copy nothing that need not be."""
+    if weights is None:
+        return probs.astype(np.float64, copy=False), y, ones(len(probs))
     return _weighted(probs, y, check_weights(weights, len(probs), "weights", match="probs"))
 
 
@@ -298,10 +304,24 @@ def _counted_of_block(
     probs: np.ndarray, y: np.ndarray, weights: ArrayLike | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Do the same with weights as they are: others know what all of them are."""
-    n = len(probs)
     if weights is None:
-        return _weighted(probs, y, np.ones(n))
-    return _weighted(probs, y, check_weights_of(weights, n, "weights", match="probs"))
+        return _counted(probs, y, None)
+    return _weighted(probs, y, check_weights_of(weights, len(probs), "weights", match="probs"))
+
+
+def ones(n: int) -> np.ndarray:
+    """Return weights (n,) of one, which take no memory and can't be written to."""
+    return np.broadcast_to(1.0, n)
+
+
+def lightened(weights: np.ndarray) -> np.ndarray:
+    """Return weights as they are, or as :func:`ones` if they are such."""
+    return ones(len(weights)) if (weights == 1).all() else weights
+
+
+def are_ones(weights: np.ndarray) -> bool:
+    """Return whether weights are those, so that no product with them is needed."""
+    return weights.strides == (0,) and bool((weights[:1] == 1).all())
 
 
 def _weighted(
@@ -310,7 +330,7 @@ def _weighted(
     if not weights.all():
         counted = weights > 0
         probs, y, weights = probs[counted], y[counted], weights[counted]
-    return probs.astype(np.float64, copy=False), y, weights
+    return probs.astype(np.float64, copy=False), y, lightened(weights)
 
 
 def check_eps(eps: float | None, default: float) -> float:

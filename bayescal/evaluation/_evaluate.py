@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_count, check_level, column_names, in_order
+from bayescal._core.progress import Progress
 from bayescal.evaluation import _page
 from bayescal.evaluation._findings import find
 from bayescal.evaluation._measured import Measured
@@ -21,9 +22,6 @@ from bayescal.metrics.inputs import check_predictions
 from bayescal.metrics.registry import usual_metrics
 
 __all__ = ["Evaluation", "evaluate"]
-
-#: Called with what is being done, the steps done and the steps in all.
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, repr=False)

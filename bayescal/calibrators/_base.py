@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bayescal._core.arrays import ArrayLike, accelerated, namespace, on_host
 from bayescal._core.checks import as_numpy, column_names, in_order
 from bayescal._core.keys import seed_of
+from bayescal._core.labels import Classes
 from bayescal._core.optimise import Status
 from bayescal._core.precision import float64
 from bayescal._core.stream import Blocks, as_blocks
@@ -30,7 +31,7 @@ from bayescal.calibrators._inputs import (
     transform,
     widen,
 )
-from bayescal.calibrators._labels import Classes, read_rows
+from bayescal.calibrators._labels import read_rows
 from bayescal.calibrators._posterior import map_rows
 from bayescal.calibrators._status import keep_status, remedies
 

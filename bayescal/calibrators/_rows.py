@@ -19,6 +19,13 @@ from bayescal._core.checks import (
     in_order,
     power_of_weights,
 )
+from bayescal._core.labels import (
+    Classes,
+    check_classes,
+    class_array,
+    find_positions,
+    of_one_kind,
+)
 from bayescal._core.stream import Block, Blocks, add
 from bayescal.calibrators._inputs import (
     FLOOR,
@@ -29,15 +36,7 @@ from bayescal.calibrators._inputs import (
     floors,
     widen,
 )
-from bayescal.calibrators._labels import (
-    Classes,
-    check_classes,
-    class_array,
-    distinct,
-    find_positions,
-    label_array,
-    of_one_kind,
-)
+from bayescal.calibrators._labels import MORE, distinct, label_array
 from bayescal.calibrators._member import Rows
 from bayescal.calibrators._top_rows import check_distinct, pack, unpack
 
@@ -215,7 +214,7 @@ def survey(
     found = blocks.total(partial(_look, inputs, domain, blocks.names, top), _join)
     columns, names = int(found["columns"]), found["names"].tolist()
     k = top or (2 if binary else max(2, columns))
-    labels = check_classes(found["labels"], classes, k)
+    labels = check_classes(found["labels"], classes, k, MORE)
     mass = np.bincount(find_positions(found["labels"], labels), found["mass"], k)
     least = None
     if inputs == "probs" and domain in LOGARITHMIC:

@@ -59,7 +59,8 @@ def run(
 
     import bayescal as bc
 
-    post = bc.posterior(prior, (x, y), integrator=integrator, num_samples=DRAWS, key=key)
+    options = {"integrator": integrator, "num_samples": DRAWS, "class_prior": 0.5}
+    post = bc.posterior(prior, (x, y), key=key, **options)
     return jax.block_until_ready({m: post.predict(test, method=m).probs for m in methods})
 
 
@@ -142,7 +143,7 @@ def gpu_limit() -> dict[str, Any]:
     import bayescal as bc
 
     x, y, test = make_data(DATA_SETS)
-    post = bc.posterior(make_prior(), (x, y), num_samples=DRAWS)
+    post = bc.posterior(make_prior(), (x, y), num_samples=DRAWS, class_prior=0.5)
     narrow = test.astype(np.float32)
     times = []
     for _ in range(3):

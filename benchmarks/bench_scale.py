@@ -28,7 +28,8 @@ from typing import Any
 import numpy as np
 
 STEP = 1 << 20
-JOBS = ("disk", "read", "log_loss", "ece", "ece_mass", "report", "Beta", "Isotonic", "Auto")
+METRICS = "log_loss", "ece", "ece_mass", "report"
+JOBS = ("disk", "read", *METRICS, "evaluate", "Beta", "Isotonic", "Auto")
 
 
 def draw(block: int, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -76,7 +77,10 @@ def run(job: str, path: Path) -> dict[str, Any]:
             total += p[0] + y[0]
         return {"passes": 1}
     blocks = bc.Blocks.of(data, "y")
-    if job[0].islower():
+    if job == "evaluate":
+        found = bc.evaluate(blocks)
+        value = len(found.to_html())
+    elif job in METRICS:
         options = {"ece_mass": {"binning": "equal_mass"}}.get(job, {})
         found = getattr(bc.metrics, job.partition("_mass")[0])(blocks, **options)
         value = found if isinstance(found, float) else found.intervals["model"]["ECE"].value

@@ -45,7 +45,8 @@ def measure() -> list[dict[str, Any]]:
     cases += [(student, student_log_odds, name) for name in ("montecarlo", "importance")]
     rows = []
     for prior, truth, name in cases:
-        post = bc.posterior(prior, UNEVEN, integrator=name, num_samples=DRAWS, key=0)
+        options = {"integrator": name, "num_samples": DRAWS, "class_prior": 0.5}
+        post = bc.posterior(prior, UNEVEN, **options)
         for x, log_odds in zip(AT, truth(np.array(AT), UNEVEN), strict=True):
             with warnings.catch_warnings(record=True) as seen:
                 warnings.simplefilter("always")
@@ -80,7 +81,8 @@ def cover(name: str, count: int = 200) -> list[dict[str, Any]]:
         data = np.stack([x for x, _ in group]), np.stack([y for _, y in group])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            post = bc.posterior(NORMAL, data, integrator=name, num_samples=DRAWS, key=0)
+            options = {"integrator": name, "num_samples": DRAWS, "class_prior": 0.5}
+            post = bc.posterior(NORMAL, data, **options)
             found = post.predict(np.array(AT[:9]))
         truth = [probability(normal_log_odds(np.array(AT[:9]), one)) for one in group]
         miss.append(np.abs(np.asarray(found.probs) - truth))

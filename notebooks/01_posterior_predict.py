@@ -98,16 +98,19 @@ plt.show()
 # %%
 prior = bc.GaussianPrior(mu0=dist.Uniform(-2.5, 0), mu1=dist.Uniform(0, 2.5), sigma=1.0)
 
-result = bc.posterior_predict(prior, (scores, labels), [-1.0, 0.0, 1.0], key=0)
+result = bc.posterior_predict(prior, (scores, labels), [-1.0, 0.0, 1.0], class_prior=0.5, key=0)
 result.probs
 
 # %% [markdown]
-# That is all. If you predict often from the same data, condition once and keep the posterior.
+# That is all. Half of all cases are of class 1, which we know, and say as `class_prior`. Left out,
+# it is estimated from the labels, with a uniform prior of its own.
+#
+# If you predict often from the same data, condition once and keep the posterior.
 # `interval` says how far the curve itself is still uncertain: with posterior probability 0.9 the
 # curve of the true parameters lies between its ends at that score.
 
 # %%
-post = bc.posterior(prior, (scores, labels), key=0)
+post = bc.posterior(prior, (scores, labels), key=0, class_prior=0.5)
 post
 
 # %%
@@ -143,7 +146,7 @@ few, few_labels = draw_scores(6)
 methods = ("predictive", "preds", "coeffs", "map")
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
-post_few = bc.posterior(prior, (few, few_labels), integrator="quadrature")
+post_few = bc.posterior(prior, (few, few_labels), integrator="quadrature", class_prior=0.5)
 reference = np.asarray(post_few.predict(grid).log_odds)
 for method in methods:
     found = post_few.predict(grid, method=method)
@@ -162,7 +165,7 @@ plt.show()
 # %%
 gaps = {}
 for n in (6, 50, 200, 1000):
-    post_n = bc.posterior(prior, draw_scores(n), integrator="quadrature")
+    post_n = bc.posterior(prior, draw_scores(n), integrator="quadrature", class_prior=0.5)
     best = np.asarray(post_n.predict(grid).probs)
     gaps[n] = {
         method: np.abs(np.asarray(post_n.predict(grid, method=method).probs) - best).max()
@@ -187,6 +190,7 @@ swept = bc.posterior(
     priors,
     [data_of[n] for _, n in pairs],
     integrator="quadrature",
+    class_prior=0.5,
     num_samples=10_000,  # for the bands; the rule itself does not sample
 )
 probs = swept.predict(grid)
@@ -240,7 +244,7 @@ train = synthetic.sample(prior, 1000, 50, key=1)
 test = synthetic.sample(prior, 1000, 100, parameters=train.parameters, key=2)
 
 start = time.perf_counter()
-batch = bc.posterior(prior, (train.x, train.y), integrator="quadrature")
+batch = bc.posterior(prior, (train.x, train.y), integrator="quadrature", class_prior=0.5)
 probs = np.asarray(batch.predict(test.x).probs)
 seconds = time.perf_counter() - start
 print(f"{probs.size:,} predictions from {len(probs):,} posteriors")
@@ -283,11 +287,12 @@ points = np.linspace(-4, 4, 41)
 
 def check(data, integrators, **options):
     """Compare integrators with quadrature."""
-    exact = np.asarray(bc.posterior(wide, data, integrator="quadrature").predict(points).probs)
+    rule = bc.posterior(wide, data, integrator="quadrature", class_prior=0.5)
+    exact = np.asarray(rule.predict(points).probs)
     rows = {}
     for integrator in integrators:
         start = time.perf_counter()
-        post = bc.posterior(wide, data, integrator=integrator, **options)
+        post = bc.posterior(wide, data, integrator=integrator, class_prior=0.5, **options)
         found = post.predict(points)
         rows[integrator] = {
             "ESS": f"{post.ess:,.0f}",
@@ -360,7 +365,7 @@ plt.show()
 
 # %%
 small = synthetic.sample(prior, 1024, 6, key=3)
-post_small = bc.posterior(prior, (small.x, small.y), integrator="quadrature")
+post_small = bc.posterior(prior, (small.x, small.y), integrator="quadrature", class_prior=0.5)
 
 x = np.linspace(-9, 9, 128)  # the trapezoidal rule is exact to many digits here
 means = np.stack([small.parameters["mu0"], small.parameters["mu1"]])
@@ -447,5 +452,5 @@ pd.DataFrame(
 # - `integrator="quadrature"` is exact for up to three parameters; `"importance"` is the choice for
 #   more parameters or much data; watch `ess` and `pareto_k`, which warn by themselves.
 # - Batches cost one call, so sweep priors, sizes and truths before you rely on one.
-# - Where classes are not equally frequent, say so: `class_prior=0.1`. Training labels do not say it
-#   for you, as the data to learn from are often balanced on purpose.
+# - Left out, `class_prior` is estimated from the labels. Say it where you know it, and where the
+#   data to learn from were balanced on purpose: `class_prior=0.1`.

@@ -18,8 +18,8 @@ import bayescal as bc
 prior = bc.GaussianPrior(dist.Uniform(-2.5, 0.0), dist.Uniform(0.0, 2.5), 1.0)
 x, y = np.linspace(-2.0, 2.0, 50), np.arange(50) // 25
 post = bc.posterior(prior, (x, y), num_samples=100_000)
-# Point by point, draws times points would take 8 GB; the million points are interpolated.
-for size, interpolate in ((10_000, False), (1_000_000, None)):
+# Point by point, draws times points would take 2 GB; the million points are interpolated.
+for size, interpolate in ((2_500, False), (1_000_000, None)):
     points = np.random.default_rng(0).normal(size=size)
     found = post.predict(points, interpolate=interpolate)
     assert found.probs.shape == points.shape

@@ -214,7 +214,8 @@ def test_odd_data_against_conjugate_formulas(x64: None, name: str) -> None:
     # Points where the posterior puts the classes.
     at = POINTS + np.mean([(scores[labels == y].sum() + 2 * y - 1) / 3 for y in (0, 1)])
     log_odds, log_evidence = conjugate(scores, labels, at)
-    result = bc.posterior_predict(PRIOR, (scores, labels), at, integrator="quadrature")
+    options = {"integrator": "quadrature", "class_prior": 0.5}
+    result = bc.posterior_predict(PRIOR, (scores, labels), at, **options)
     assert result.log_evidence == pytest.approx(log_evidence, rel=1e-9)
     np.testing.assert_allclose(result.log_odds, log_odds, rtol=1e-9, atol=1e-9)
 
@@ -282,7 +283,8 @@ def test_missing_class_against_scipy_quadrature(x64: None, present: int) -> None
     )
     at = np.array([-2.0, 0.0, 0.5, 3.0])
     labels = np.full(len(own), present)
-    result = bc.posterior_predict(prior, (own, labels), at, integrator="quadrature")
+    options = {"integrator": "quadrature", "class_prior": 0.5}
+    result = bc.posterior_predict(prior, (own, labels), at, **options)
 
     def normal(x: Any, mean: Any, sd: Any) -> Any:
         # SciPy's own takes longer to check its arguments than the whole of the rest.

@@ -36,7 +36,11 @@ def equal_width_cell(predicted: ArrayT, bins: int, xp: ModuleType) -> ArrayT:
     The border j / bins is the quotient as it is rounded: 0.2 lies on the border 3 / 15.
     """
     integer = np.intp if xp is np else jnp.int32
-    cell = (predicted * bins).astype(integer)
+    product = predicted * bins
+    if xp is np and not ((above := np.ceil(product)) == product).any():
+        # None is rounded to a border, where it would have to be looked at again.
+        return (above - 1).astype(integer)  # type: ignore[return-value]
+    cell = product.astype(integer)
     # The product may be rounded up to a border, never down past one.
     cell = cell - (predicted <= cell.astype(predicted.dtype) / bins).astype(integer)
     return xp.maximum(cell, 0)

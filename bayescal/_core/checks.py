@@ -124,10 +124,13 @@ def check_labels(
     ``advice`` is what the message says in the end.
     """
     allowed = "{0, 1}" if classes == 2 else f"{{0, ..., {classes - 1}}}"
-    if labels.dtype.kind == "f":
+    kind = labels.dtype.kind
+    if kind in "biu" and labels.min(initial=0) >= 0 and labels.max(initial=0) < classes:
+        return labels.astype(np.int64)
+    if kind == "f":
         check_finite(labels, name)
     wrong = (labels != np.floor(labels)) | (labels < 0) | (labels >= classes)
-    if labels.dtype.kind != "b" and wrong.any():
+    if wrong.any():
         found = ", ".join(f"{v:g}" for v in np.unique(labels[wrong])[:5])
         advice = f"; {advice}" if advice else ""
         raise ValueError(f"{name} must be in {allowed}, got {found}{advice}")

@@ -52,8 +52,11 @@ def sigmoids(log_odds: Any) -> Any:
 def log_sigmoids(log_odds: Any) -> tuple[Any, Any]:
     """Return the logarithms of the probabilities of both classes."""
     if on_host(log_odds):
-        small = np.log1p(np.exp(-np.abs(log_odds)))
-        return -(np.maximum(log_odds, 0) + small), np.minimum(log_odds, 0) - small
+        # In few arrays: of many numbers, more would not stay in the processor's cache.
+        small = np.asarray(np.abs(log_odds))
+        np.log1p(np.exp(np.negative(small, out=small), out=small), out=small)
+        zero = np.maximum(log_odds, 0) + small
+        return -zero, np.subtract(np.minimum(log_odds, 0), small, out=small)
     if torch := torch_of(log_odds):
         log_sigmoid = torch.nn.functional.logsigmoid
         return log_sigmoid(-log_odds), log_sigmoid(log_odds)

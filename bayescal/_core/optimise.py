@@ -129,6 +129,7 @@ def newton(
     movement: Callable[[ArrayT, ArrayT], ArrayT] | None = None,
     max_iterations: int = 100,
     tolerance: float = 1e-10,
+    foresee: bool = False,
     xp: ModuleType = jnp,
 ) -> Minimum[ArrayT]:
     """Minimise a smooth function by damped Newton steps; every accepted step lowers it.
@@ -143,7 +144,8 @@ def newton(
     The Hessian's diagonal is raised by a multiple of ``bound`` (p,), the largest that the second
     derivative along each axis can be, until a step lowers the value, and the multiple lowered again
     after each success (Levenberg and Marquardt). Where the function is nearly flat its own diagonal
-    would not do: steps from there would be wild. One evaluation for each iteration.
+    would not do: steps from there would be wild. One evaluation for each iteration; to ``foresee``
+    is to save that of the last step, whose gain is known beforehand.
     """
     if direction is None:
         direction = partial(newton_step, xp=xp)
@@ -177,6 +179,12 @@ def newton(
         ridge = damping * (bound + diagonal) + 64 * eps * diagonal + tiny
         step, decrement = direction(here.hessian + ridge * eye, here.gradient, x)
         downhill = xp.isfinite(step).all() & (decrement >= 0)
+        if foresee:
+            small = negligible(decrement, here.value, scale, tolerance)
+            last = (status < 0) & lower & downhill & small & (damping < 1)
+            x = xp.where(last, x - step, x)
+            here = here._replace(value=xp.where(last, here.value - decrement / 2, here.value))
+            status = xp.where(last, Status.CONVERGED, status)
         return (
             xp.full((), True),
             x,

@@ -97,7 +97,7 @@ class Blocks:
     >>> round(beta.a_, 1), round(beta.b_, 1)
     (1.7, 1.0)
     >>> blocks.passes
-    3
+    2
     """
 
     def __init__(

@@ -10,7 +10,8 @@ import numpy as np
 from bayescal._core.arrays import on_host
 from bayescal._core.stream import Block, Blocks, map_chunks
 from bayescal.calibrators._inputs import convert
-from bayescal.calibrators._rows import RowBlocks, block_rows, survey
+from bayescal.calibrators._rows import RowBlocks, block_rows
+from bayescal.calibrators._survey import survey
 
 __all__ = ["State", "TakesBlocks"]
 

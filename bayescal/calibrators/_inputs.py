@@ -39,7 +39,9 @@ _COLUMN = ("probability", "log_odds", "real", "order")
 LOGARITHMIC = ("log_odds", "real", "log_probabilities", "logits")
 #: No probability counts as less: the least normal number of float32, of logarithm -87.3.
 FLOOR = float(np.finfo(np.float32).tiny)
-#: And one of zero never as more than this.
+#: No other score as further from zero.
+FAR = 1e50
+#: And a probability of zero never as more than this.
 _MOST_OF_ZERO = 0.01
 
 
@@ -220,11 +222,11 @@ def _column(scores: Any) -> Any:
 
 
 def bounded(scores: Any) -> Any:
-    """Return scores, NumPy's in float64; beyond 1e50 they count as this: no square overflows.
+    """Return scores, NumPy's in float64; beyond ``FAR`` they count as this: no square overflows.
 
     In single precision it is 1e15.
     """
     xp = namespace(scores)
     scores = wide(scores)
-    most = 1e50 if float(xp.finfo(scores.dtype).max) > 1e100 else 1e15
+    most = FAR if float(xp.finfo(scores.dtype).max) > 1e100 else 1e15
     return xp.clip(scores, -most, most)

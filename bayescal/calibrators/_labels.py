@@ -89,7 +89,7 @@ def distinct(y: np.ndarray, whole: bool = True) -> tuple[np.ndarray, np.ndarray]
         # Without sorting, which for a million labels takes as long as a fit.
         low, high = y.min(), y.max()
         above = y != low
-        if low != high and (y[above] == high).all():
+        if low != high and ((y == high) == above).all():
             return np.array([low, high]), above.astype(int)
         if int(high) - int(low) <= _SPAN + 2 * len(y):
             place = (y - low if y.dtype.itemsize == 8 else y.astype(int) - int(low)).astype(int)

@@ -19,7 +19,7 @@ from bayescal.calibrators._inputs import bounded
 from bayescal.calibrators._member import Rows, smooth
 from bayescal.calibrators._parametric import ParametricCalibrator
 from bayescal.calibrators._posterior import row_blocks
-from bayescal.calibrators._rows import RowBlocks, of_design
+from bayescal.calibrators._rows import RowBlocks
 from bayescal.calibrators.temperature import (
     fit_inverse_of_blocks,
     fit_inverse_temperature,
@@ -148,7 +148,7 @@ class LinearCalibrator(ParametricCalibrator):
         else:
 
             def add_up(function: Callable[..., Sums], merge: Callable[..., Sums] = add) -> Sums:
-                return rows.total(partial(of_design, self._design, function, merge), merge)
+                return rows.total_of_designs(self._design, function, merge)
 
             sample = self._design(rows.sample), penalty, self._start(rows.sample)
             found = fit_softmax(*sample, rows.weight, add_up)

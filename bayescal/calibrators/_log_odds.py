@@ -12,15 +12,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bayescal._core.arrays import ArrayT, matmul, namespace
+from bayescal._core.blas import single_threaded_blas
 from bayescal._core.checkpoint import Sums
 from bayescal._core.numerics import sigmoids
 from bayescal._core.optimise import Minimum
 from bayescal._core.stream import add
 from bayescal.calibrators._base import State
-from bayescal.calibrators._inputs import bounded
+from bayescal.calibrators._inputs import FAR, bounded
 from bayescal.calibrators._member import Rows
 from bayescal.calibrators._parametric import ParametricCalibrator
-from bayescal.calibrators._rows import RowBlocks, of_design
+from bayescal.calibrators._rows import RowBlocks
 from bayescal.regression.fit import fit_single
 from bayescal.regression.numpyro_models import Model, log_odds_model
 from bayescal.regression.objective import BinaryDesign, Prior, Regression
@@ -95,7 +96,8 @@ class LogOddsCalibrator(ParametricCalibrator):
         return self._found(state, self._minimize(len(columns), fit), weights.sum())
 
     def _fit_blocks(self, rows: RowBlocks, seed: int) -> State:
-        rows = rows.mapped(_bound, rows.largest)
+        if rows.largest > FAR:
+            rows = rows.mapped(_bound, FAR)
         # Targets depend on the label alone.
         pair = self._targets(np.zeros(2), np.array([0, 1]), rows.mass)
         scores, y, weights = rows.sample
@@ -104,13 +106,14 @@ class LogOddsCalibrator(ParametricCalibrator):
         make = partial(_make_design, partial(self._columns, {}), self._first, pair)
 
         def add_up(function: Callable[..., Sums], merge: Callable[..., Sums] = add) -> Sums:
-            return rows.total(partial(of_design, make, function, merge), merge)
+            return rows.total_of_designs(make, function, merge)
 
         def fit(free: np.ndarray) -> Minimum:
             sample = columns[self._first :].T, pair[y], weights
             return fit_binary(Regression(*sample, 0.0, penalty, free), rows.weight, add_up)
 
-        return self._found({}, self._minimize(len(columns), fit), rows.weight)
+        with single_threaded_blas():
+            return self._found({}, self._minimize(len(columns), fit), rows.weight)
 
     def _found(self, state: State, found: Minimum, total: float) -> State:
         return {
@@ -203,7 +206,8 @@ def _make_design(
     found = columns(rows.scores)
     if not first:
         found = np.concatenate([np.ones((1, len(rows.y))), found])
-    return BinaryDesign(found, pair[rows.y], rows.weights)
+    targets = rows.y.astype(float) if pair.tolist() == [0, 1] else pair[rows.y]
+    return BinaryDesign(found, targets, rows.weights)
 
 
 class _Standardized:

@@ -71,7 +71,8 @@ def fit_file(
     start = time.perf_counter()
     with watched() as show:
         training = Training(open_rows(file), label, weights, show)
-        training.choose(columns, classes)
+        (model,) = training.choose([] if columns is None else [f"scores={columns}"], classes)
+        training.names = model.ordered(training.classes)
         with library_call():
             calibrator = _make(method, inputs, training.classes, seed)
             training.fit(calibrator)

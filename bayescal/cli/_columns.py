@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,19 +11,12 @@ import numpy as np
 
 from bayescal._core.numerics import softmax
 from bayescal.cli._errors import CommandError, say
-from bayescal.cli._files import Table, enumerate_names, find_column, is_number, numeric_column
+from bayescal.cli._files import Table, enumerate_names, find_column, is_number
 
 _ADVICE = (
     "say which with --model NAME=COLUMN for the probability of the second class, or "
     "--model NAME=COLUMN,COLUMN,... with a column for each class; again for each further model"
 )
-
-
-class Labels(NamedTuple):
-    """Names of the classes, and class codes (n,)."""
-
-    classes: list[str]
-    codes: np.ndarray
 
 
 class Columns(NamedTuple):
@@ -48,13 +41,6 @@ def choose_models(
     if left_out:
         say(f"columns without numbers are left out: {enumerate_names(left_out)}")
     return [found]
-
-
-def read_labels(table: Table, name: str, classes: str | None) -> Labels:
-    """Read labels of any kind; classes are sorted, numbers as such, or in the order given."""
-    found, place = label_texts(table, name)
-    order, code = find_classes(table.path, name, found, classes)
-    return Labels(order, np.array([code[text] for text in found], dtype=np.int64)[place])
 
 
 def label_texts(table: Table, name: str) -> tuple[list[str], np.ndarray]:
@@ -160,39 +146,47 @@ def by_name(columns: Sequence[str], classes: Sequence[str]) -> list[str] | None:
     return None
 
 
-def read_probabilities(
-    table: Table, model: Columns, classes: Sequence[str], inputs: str, normalise: bool
-) -> tuple[np.ndarray, list[str]]:
-    """Return probabilities (n,) or (n, k), and the columns in the order of the classes."""
+def as_probabilities(
+    values: np.ndarray,
+    model: Columns,
+    classes: Sequence[str],
+    inputs: str,
+    normalise: bool,
+    wrong: Callable[[int, str], Exception],
+) -> np.ndarray:
+    """Return probabilities (n,) or (n, k) of columns (n, c) in the order of the classes.
+
+    ``wrong`` makes an error of a row and of what is wrong with it.
+    """
     order = model.ordered(classes)
-    values = np.stack([numeric_column(table, name, "--model") for name in order], axis=1)
     if inputs == "logits":
         if values.shape[1] == 1:
             values = np.concatenate([np.zeros_like(values), values], axis=1)
         probs = softmax(values)
-        return (probs[:, 1] if len(order) == 1 else probs), order
+        return probs[:, 1] if len(order) == 1 else probs
     outside = np.argwhere((values < -1e-6) | (values > 1 + 1e-6))
     if len(outside):
         i, j = map(int, outside[0])
-        raise CommandError(
-            f"{table.path}: column {order[j]!r} of model {model.name!r} must hold probabilities, "
-            f"got {values[i, j]:g} in {table.place(i)}; for logits pass "
-            f"--inputs logits, and if the column is something else, {_ADVICE}"
+        raise wrong(
+            i,
+            f"column {order[j]!r} of model {model.name!r} must hold probabilities, got "
+            f"{values[i, j]:g} in {{}}; for logits pass --inputs logits, and if the column is "
+            f"something else, {_ADVICE}",
         )
     if len(order) == 1:
-        return values[:, 0], order
+        return values[:, 0]
     sums = values.sum(axis=1)
     if normalise and (sums > 0).all():
-        return values / sums[:, None], order
-    wrong = np.flatnonzero(np.abs(sums - 1) > 1e-4)
-    if wrong.size:
-        i = int(wrong[0])
-        raise CommandError(
-            f"{table.path}: the probabilities of model {model.name!r} must add up to one, got "
-            f"{sums[i]:g} in {table.place(i)}; where they were rounded, pass "
-            "--normalise"
+        return values / sums[:, None]
+    off = np.flatnonzero(np.abs(sums - 1) > 1e-4)
+    if off.size:
+        i = int(off[0])
+        raise wrong(
+            i,
+            f"the probabilities of model {model.name!r} must add up to one, got {sums[i]:g} in "
+            "{}; where they were rounded, pass --normalise",
         )
-    return values, order
+    return values
 
 
 def split_names(text: str, option: str) -> list[str]:

@@ -9,30 +9,25 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bayescal.cli._columns import Labels, choose_models, read_labels, read_probabilities
-from bayescal.cli._errors import CommandError, library_call, running, say
-from bayescal.cli._files import (
-    Table,
-    check_target,
-    check_values,
-    is_standard_output,
-    numeric_column,
-    read_table,
-    write_atomically,
-)
+from bayescal.cli._errors import CommandError, library_call, say, watched
+from bayescal.cli._files import check_target, is_standard_output, write_atomically
 from bayescal.cli._options import Label, Seed, Weights
-from bayescal.evaluation import Evaluation, evaluate
+from bayescal.cli._streams import open_rows
+from bayescal.cli._training import Judged
+from bayescal.evaluation import Evaluation
 
 #: Columns of one model that are named one by one.
 _LISTED = 12
-#: Cases drawn for intervals that take minutes.
-_MANY_DRAWS = 10**9
 
 
 def evaluate_file(
     file: Annotated[
         Path,
-        typer.Argument(help="CSV file with probabilities and labels; .gz too.", show_default=False),
+        typer.Argument(
+            help="CSV or Parquet file with probabilities and labels; .gz too. Large ones are read "
+            "in blocks, several times.",
+            show_default=False,
+        ),
     ],
     *,
     label: Label,
@@ -57,9 +52,7 @@ def evaluate_file(
     ] = False,
     weights: Weights = None,
     level: Annotated[float, typer.Option(help="Level of the confidence intervals.")] = 0.9,
-    replicates: Annotated[
-        int, typer.Option(help="Resamples for intervals; fewer are faster on very many rows.")
-    ] = 1000,
+    replicates: Annotated[int, typer.Option(help="Resamples for intervals.")] = 1000,
     bins: Annotated[int, typer.Option(help="Bins of calibration errors and diagrams.")] = 15,
     seed: Seed = 0,
     html: Annotated[
@@ -77,41 +70,26 @@ def evaluate_file(
     for target in (html, json_file):
         if target is not None:
             check_target(target)
-    with running() as progress:
-        progress("reading", 0, 1)
-        table = read_table(file)
-        labels = read_labels(table, label, classes)
-        models = choose_models(table, model or [], label, weights, labels.classes)
-        own = None
-        if weights is not None:
-            own = numeric_column(table, weights, "--weights")
-            check_values(table, weights, own, own >= 0, "weights that are not negative")
-        probs, columns = {}, {}
-        for each in models:
-            probs[each.name], columns[each.name] = read_probabilities(
-                table, each, labels.classes, inputs, normalise
-            )
-        draws = replicates * len(table.rows) * len(models)
-        if draws >= _MANY_DRAWS:
-            say(
-                f"{replicates:,} resamples of {len(table.rows):,} rows take minutes; fewer "
-                "--replicates take less"
-            )
+    with watched() as show:
+        source = open_rows(file)
+        data = Judged(source, label, weights, show)
+        models = data.choose(model or [], classes)
+        columns = {each.name: each.ordered(data.classes) for each in models}
         with library_call():
-            found = evaluate(
-                probs,
-                labels.codes,
-                classes=labels.classes,
-                weights=own,
+            found = data.evaluate(
+                models,
+                inputs,
+                normalise,
+                classes=data.classes,
                 level=level,
                 replicates=replicates,
                 bins=bins,
                 seed=seed,
-                progress=progress,
+                progress=None if source.large else show,
             )
-        about = _describe(table, label, labels, columns, inputs, weights)
+        about = _describe(data, file.name, label, columns, inputs, weights)
         if html is not None:
-            page = found.to_html(about=about, progress=progress).encode()
+            page = found.to_html(about=about, progress=show).encode()
             write_atomically(html, lambda stream: stream.write(page))
     if json_file is not None:
         values = {"file": str(file), "columns": columns, **found.to_dict()}
@@ -128,21 +106,22 @@ def evaluate_file(
 
 
 def _describe(
-    table: Table,
+    data: Judged,
+    name: str,
     label: str,
-    labels: Labels,
     columns: dict[str, list[str]],
     inputs: str,
     weights: str | None,
 ) -> dict[str, str]:
     """Return what was read, by what it is called."""
-    about = {"File": table.path.name, "Rows": f"{len(table.rows):,}", "Label column": label}
+    classes = data.classes
+    about = {"File": name, "Rows": f"{data.count:,}", "Label column": label}
     for name, own in columns.items():
         if len(own) == 1:
             what = "P" if inputs == "probs" else "log odds of P"
-            said = f"{own[0]} is {what}({label} = {labels.classes[1]})"
+            said = f"{own[0]} is {what}({label} = {classes[1]})"
         else:
-            pairs = [f"{c} = {k}" for c, k in zip(own, labels.classes, strict=True)]
+            pairs = [f"{c} = {k}" for c, k in zip(own, classes, strict=True)]
             more = f" and {len(pairs) - _LISTED} more" if len(pairs) > _LISTED else ""
             what = "probabilities" if inputs == "probs" else inputs
             said = f"{what} of classes: {', '.join(pairs[:_LISTED])}{more}"

@@ -46,7 +46,12 @@ def predict(
     method: Annotated[str, typer.Option(help="predictive, preds, coeffs or map.")] = "predictive",
     integrator: Integrator = "montecarlo",
     num_samples: NumSamples = 100_000,
-    class_prior: Annotated[float, typer.Option(help="Probability of class 1 in --new.")] = 0.5,
+    class_prior: Annotated[
+        float | None,
+        typer.Option(
+            help="Probability of class 1 in --new; left out, it is estimated from the labels."
+        ),
+    ] = None,
     seed: Seed = 0,
     interval: Annotated[
         float | None,

@@ -42,12 +42,16 @@ class UnreadableError(Exception):
 
 
 class Rows(NamedTuple):
-    """Some of the rows: labels that occur, which each row has (n,), scores (n, k), weights (n,)."""
+    """Some of the rows: labels that occur, which each row has (n,), scores (n, k), weights (n,).
+
+    ``where`` says where they stand, for messages; Arrow does not know it of CSV files.
+    """
 
     labels: list[str]
     place: np.ndarray
     scores: np.ndarray
     weights: np.ndarray | None
+    where: Table | None = None
 
 
 class RowFile(ABC):
@@ -63,9 +67,14 @@ class RowFile(ABC):
 
     @abstractmethod
     def rows(
-        self, label: str, scores: Sequence[str], weights: str | None, show: Show = ignore
+        self,
+        label: str,
+        scores: Sequence[str],
+        weights: str | None,
+        show: Show = ignore,
+        option: str = "--columns",
     ) -> Iterator[Rows]:
-        """Yield the rows of some columns, in blocks if there are many."""
+        """Yield the rows of some columns, in blocks if many; an option named those of scores."""
 
     @abstractmethod
     def tables(self, show: Show = ignore) -> Iterator[Table]:
@@ -89,23 +98,34 @@ class CsvFile(RowFile):
         self.head = next(stream_tables(path, ROWS)) if self.large else read_table(path)
 
     def rows(
-        self, label: str, scores: Sequence[str], weights: str | None, show: Show = ignore
+        self,
+        label: str,
+        scores: Sequence[str],
+        weights: str | None,
+        show: Show = ignore,
+        option: str = "--columns",
     ) -> Iterator[Rows]:
         find_column(self.head, label, "--label")
         if self.large and self.fast and (arrow := _arrow()) is not None:
-            yield from self._rows_of_arrow(arrow, label, scores, weights, show)
+            yield from self._rows_of_arrow(arrow, label, scores, weights, show, option)
             return
         for table in self.tables(show):
-            numbers = [numeric_column(table, name, "--columns") for name in scores]
+            numbers = [numeric_column(table, name, option) for name in scores]
             own = None if weights is None else numeric_column(table, weights, "--weights")
             found, place = label_texts(table, label)
-            yield Rows(found, place, _stacked(numbers, len(place)), own)
+            yield Rows(found, place, _stacked(numbers, len(place)), own, table)
 
     def tables(self, show: Show = ignore) -> Iterator[Table]:
         return stream_tables(self.path, ROWS, show) if self.large else iter([self.head])
 
     def _rows_of_arrow(
-        self, arrow: Any, label: str, scores: Sequence[str], weights: str | None, show: Show
+        self,
+        arrow: Any,
+        label: str,
+        scores: Sequence[str],
+        weights: str | None,
+        show: Show,
+        option: str,
     ) -> Iterator[Rows]:
         from pyarrow import csv
 
@@ -114,7 +134,7 @@ class CsvFile(RowFile):
             return self.head.header[find_column(self.head, name, option)]
 
         marks = named(label, "--label")
-        numbers = [named(name, "--columns") for name in scores]
+        numbers = [named(name, option) for name in scores]
         heavy = [] if weights is None else [named(weights, "--weights")]
         types = {**dict.fromkeys([*numbers, *heavy], arrow.float64()), marks: arrow.string()}
         if marks in (*numbers, *heavy):
@@ -175,19 +195,26 @@ class ParquetFile(RowFile):
         self.head = _table(path, next(self.batches()).slice(0, _HEAD), 0)
 
     def rows(
-        self, label: str, scores: Sequence[str], weights: str | None, show: Show = ignore
+        self,
+        label: str,
+        scores: Sequence[str],
+        weights: str | None,
+        show: Show = ignore,
+        option: str = "--columns",
     ) -> Iterator[Rows]:
-        columns = {name: self._named(name, "--columns") for name in scores}
+        columns = {name: self._named(name, option) for name in scores}
         if weights is not None:
             columns[weights] = self._named(weights, "--weights")
         first, marks = 0, self._named(label, "--label")
         for batch in self.batches(list(dict.fromkeys([marks, *columns.values()])), show):
             labels, place, empty = _labels(batch.column(marks))
+            where = self.head._replace(first=first)
             if empty is not None:
-                raise CommandError(empty_label(self.head._replace(first=first), label, empty))
+                raise CommandError(empty_label(where, label, empty))
             read = [self.numbers(batch, name, first, "") for name in columns.values()]
             own = None if weights is None else read[list(columns).index(weights)]
-            yield Rows(labels, place, _stacked(read[: len(scores)], len(place)), own)
+            read = [read[list(columns).index(name)] for name in scores]
+            yield Rows(labels, place, _stacked(read, len(place)), own, where)
             first += batch.num_rows
 
     def tables(self, show: Show = ignore) -> Iterator[Table]:

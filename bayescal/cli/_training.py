@@ -1,24 +1,26 @@
-"""Rows of a file that a calibrator is fitted to, as often as it asks for them."""
+"""Labelled rows of a file, as often as asked for: to fit a calibrator, or to judge models."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 
 import bayescal as bc
-from bayescal.cli._columns import choose_models, find_classes
+from bayescal.cli._columns import Columns, as_probabilities, choose_models, find_classes
 from bayescal.cli._errors import CommandError
-from bayescal.cli._streams import RowFile, UnreadableError
+from bayescal.cli._files import check_values
+from bayescal.cli._streams import RowFile, Rows, UnreadableError
 
 Result = TypeVar("Result")
+Read = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 #: Different labels at most, so that a column of something else does not fill memory.
 _MOST_LABELS = 1 << 20
 
 
-class Training:
+class LabelledFile:
     """Labels, scores and weights in a file, in one block or many."""
 
     def __init__(
@@ -30,22 +32,15 @@ class Training:
     ) -> None:
         self._source, self._label, self._weights, self._show = source, label, weights, show
         self.classes: list[str] = []
-        self.names: list[str] = []
         self.count = self.passes = 0
         self._blocks = 0
 
-    def choose(self, columns: str | None, classes: str | None) -> None:
-        """Find classes and columns of scores, in the labels of all rows and in some rows."""
+    def choose(self, columns: Sequence[str], classes: str | None) -> list[Columns]:
+        """Return models and their columns; find classes in the labels of all rows."""
         source, label = self._source, self._label
         texts = self._read(self._labels)
         self.classes, self._code = find_classes(source.path, label, texts, classes)
-        named = [] if columns is None else [f"scores={columns}"]
-        (model,) = choose_models(source.head, named, label, self._weights, self.classes)
-        self.names = model.ordered(self.classes)
-
-    def fit(self, calibrator: Any) -> None:
-        """Fit a calibrator, to blocks if it takes them, and else to all rows at once."""
-        self._read(partial(self._fit, calibrator))
+        return choose_models(source.head, columns, label, self._weights, self.classes)
 
     def _labels(self) -> list[str]:
         """Return the texts of labels; count rows and blocks."""
@@ -66,28 +61,17 @@ class Training:
         self.passes = int(source.large)
         return list(texts)
 
-    def _fit(self, calibrator: Any) -> None:
-        if self._source.large:
-            blocks = bc.Blocks(self._rows, progress=self._watch)
-            try:
-                calibrator.fit(blocks)
-            except TypeError:
-                # It needs all rows at once.
-                if blocks.passes:
-                    raise
-            else:
-                self.passes += blocks.passes
-                return
-        scores, y, weights = zip(*self._rows(), strict=True)
+    def _codes(self, rows: Rows) -> np.ndarray:
+        return np.array([self._code[text] for text in rows.labels], dtype=np.int64)[rows.place]
+
+    def _in_blocks(self, rows: Callable[[], Iterator[Read]]) -> bc.Blocks:
+        return bc.Blocks(rows, progress=self._watch)
+
+    def _at_once(self, rows: Callable[[], Iterator[Read]]) -> Read:
+        scores, y, weights = zip(*rows(), strict=True)
         own = None if self._weights is None else np.concatenate(weights)
         self.passes += 1
-        calibrator.fit(np.concatenate(scores), np.concatenate(y), own)
-
-    def _rows(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
-        classes = np.asarray(self.classes)
-        for rows in self._source.rows(self._label, self.names, self._weights):
-            codes = np.array([self._code[text] for text in rows.labels], dtype=np.int64)
-            yield rows.scores, classes[codes[rows.place]], rows.weights
+        return np.concatenate(scores), np.concatenate(y), own
 
     def _watch(self, passed: int, done: int, count: int | None) -> None:
         # The labels were the first.
@@ -100,3 +84,76 @@ class Training:
             # Again by a reader that is slower, and takes what can be read or says what cannot.
             self._source.fast = False
             return function()
+
+
+class Training(LabelledFile):
+    """Rows that a calibrator is fitted to."""
+
+    names: list[str]
+
+    def fit(self, calibrator: Any) -> None:
+        """Fit a calibrator, to blocks if it takes them, and else to all rows at once."""
+        self._read(partial(self._fit, calibrator))
+
+    def _fit(self, calibrator: Any) -> None:
+        if self._source.large:
+            blocks = self._in_blocks(self._rows)
+            try:
+                calibrator.fit(blocks)
+            except TypeError:
+                # It needs all rows at once.
+                if blocks.passes:
+                    raise
+            else:
+                self.passes += blocks.passes
+                return
+        calibrator.fit(*self._at_once(self._rows))
+
+    def _rows(self) -> Iterator[Read]:
+        classes = np.asarray(self.classes)
+        for rows in self._source.rows(self._label, self.names, self._weights):
+            yield rows.scores, classes[self._codes(rows)], rows.weights
+
+
+class Judged(LabelledFile):
+    """Rows by which models are judged."""
+
+    def evaluate(
+        self, models: Sequence[Columns], inputs: str, normalise: bool, **options: Any
+    ) -> Any:
+        """Return what is found of the models, in blocks if the file is large."""
+        return self._read(partial(self._evaluate, models, inputs, normalise, options))
+
+    def _evaluate(
+        self, models: Sequence[Columns], inputs: str, normalise: bool, options: dict[str, Any]
+    ) -> Any:
+        readers = {own.name: partial(self._rows, own, inputs, normalise) for own in models}
+        if self._source.large:
+            blocks = {name: self._in_blocks(rows) for name, rows in readers.items()}
+            found = bc.evaluate(blocks, **options)
+            self.passes += sum(own.passes for own in blocks.values())
+            return found
+        read = {name: self._at_once(rows) for name, rows in readers.items()}
+        _, y, weights = next(iter(read.values()))
+        probs = {name: own for name, (own, *_) in read.items()}
+        return bc.evaluate(probs, y, weights=weights, **options)
+
+    def _rows(self, model: Columns, inputs: str, normalise: bool) -> Iterator[Read]:
+        path, order = self._source.path, model.ordered(self.classes)
+        given = self._source.rows(self._label, order, self._weights, option="--model")
+        for rows in given:
+
+            def wrong(row: int, message: str, table: Any = rows.where) -> Exception:
+                if table is None:
+                    return UnreadableError()
+                return CommandError(f"{path}: {message.format(table.place(row))}")
+
+            own = rows.weights
+            if own is not None and self._weights is not None and (own < 0).any():
+                if rows.where is None:
+                    raise UnreadableError
+                check_values(
+                    rows.where, self._weights, own, own >= 0, "weights that are not negative"
+                )
+            probs = as_probabilities(rows.scores, model, self.classes, inputs, normalise, wrong)
+            yield probs, self._codes(rows), own

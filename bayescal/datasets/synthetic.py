@@ -20,7 +20,7 @@ from bayescal._core import checks
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.keys import as_key
 from bayescal._core.precision import float64
-from bayescal.inference import Problem, Quadrature
+from bayescal.inference import Known, Problem, Quadrature
 from bayescal.models import Family, GaussianPrior, Prior
 from bayescal.models.gaussian import SHARED
 from bayescal.models.prior import draw, fit_shapes
@@ -245,7 +245,8 @@ def bayes_optimal_log_loss(prior: Prior) -> float:
     with float64():
         rule.check(prior)
         # Sums of no observations: the nodes are those of the prior.
-        problem: Problem = Problem(prior, jnp.zeros((1, 2, 3)), jnp.zeros(()), jnp.zeros(2), None)
+        sums, even = jnp.zeros((1, 2, 3)), Known(jnp.zeros(2))
+        problem: Problem = Problem(prior, sums, jnp.zeros(()), even, None)
         boxes = rule.prepare(problem, as_key(0), 1, False)
         box = jax.tree.map(lambda leaf: leaf[0], boxes)
         nodes = rule.realise(problem._replace(state=box), rule.realised_size(boxes, 1))

@@ -13,15 +13,19 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_count, check_level, column_names, in_order
+from bayescal._core.stream import Blocks, as_blocks
 from bayescal.evaluation import _page
+from bayescal.evaluation._events import events_of, events_of_blocks
 from bayescal.evaluation._findings import find
 from bayescal.evaluation._measured import Measured
 from bayescal.metrics import Interval, report
-from bayescal.metrics.inputs import check_predictions
+from bayescal.metrics.inputs import PredictionBlocks, Predictions, check_second
 from bayescal.metrics.registry import usual_metrics
 
 __all__ = ["Evaluation", "evaluate"]
 
+#: Cases in blocks that are put together: so many are judged as in memory.
+_FEW = 100_000
 #: Called with what is being done, the steps done and the steps in all.
 Progress = Callable[[str, int, int], None]
 
@@ -42,21 +46,20 @@ class Evaluation(Measured):
         Of the calibration errors and diagrams.
     replicates, seed : int
         Of the bootstrap and of the labels drawn for tests.
-    models : dict
-        By model, its probabilities, of shape (n,) for two classes and else (n, k).
-    labels : array of shape (n,)
-        Class codes.
-    weights : array of shape (n,) or None
+    events : dict
+        By model, :class:`Events`: what tests and figures look at.
     """
 
     def to_dict(self) -> dict[str, object]:
         """Return the numbers as what JSON can hold; infinity is None."""
-        totals = np.bincount(self.labels, self.weights, len(self.classes)).tolist()
+        totals = next(iter(self.events.values())).totals.tolist()
         models = {}
         for name, found in self.findings.items():
             parts = found.decomposition
             models[name] = {
                 "verdict": found.verdict,
+                "strength": found.strength,
+                "size": found.size,
                 "mean_confidence": found.confidence,
                 "mean_predicted": found.predicted,
                 "observed": found.observed,
@@ -118,8 +121,8 @@ class Evaluation(Measured):
 
 
 def evaluate(
-    probs: ArrayLike | Mapping[str, ArrayLike],
-    y: ArrayLike,
+    probs: ArrayLike | Blocks | Mapping[str, ArrayLike | Blocks],
+    y: ArrayLike | None = None,
     *,
     classes: Sequence[object] | None = None,
     weights: ArrayLike | None = None,
@@ -133,9 +136,10 @@ def evaluate(
 
     Parameters
     ----------
-    probs : array of shape (n,) or (n, k), or mapping from names to such arrays
+    probs : array of shape (n,) or (n, k), or Blocks, or mapping from names to such
         P(y = 1) for two classes, or one row of class probabilities per case. Rows for two classes
-        are judged by their second column, as shape (n,).
+        are judged by their second column, as shape (n,). Blocks of several models hold the same
+        cases, cut alike.
     y : array of shape (n,)
         Labels in {0, 1}, or class codes in {0, ..., k - 1}.
     classes : sequence, optional
@@ -168,6 +172,12 @@ def evaluate(
     -----
     Metrics and intervals are those of :func:`bayescal.metrics.report`, with the given bins.
 
+    From 100,000 cases on that come in blocks, tests and figures look at cells of predictions that
+    differ by less than one part in 128 of P(y = 1) or P(y = 0) and lie in one bin. Means and bins
+    are exact; isotonic regression, hence the decomposition, is of the cells' means, and p-values
+    are those of :func:`bayescal.metrics.consistency_test` for so many cases. Four passes for each
+    model; memory does not depend on the number of cases.
+
     Examples
     --------
     >>> import numpy as np
@@ -183,59 +193,69 @@ def evaluate(
     level, bins = check_level(level), check_count(bins, "bins")
     replicates = check_count(replicates, "replicates")
     progress = progress or _quiet
-    given = dict(probs) if isinstance(probs, Mapping) else {"model": probs}
+    given: Any = dict(probs) if isinstance(probs, Mapping) else {"model": probs}
     if not given:
         raise ValueError("probs must not be an empty mapping")
-    models = {str(name): _columns(own, y, weights, classes) for name, own in given.items()}
+    models = {str(name): _read(own, y, weights, classes) for name, own in given.items()}
     if len(models) < len(given):
         raise ValueError("probs must have names that differ as text")
-    shapes = {own.shape[1:] for own in models.values()}
-    if len(shapes) > 1:
+    columns = {own.columns for own in models.values()}
+    if len(columns) > 1:
         raise ValueError("probs must have one number of classes for all models")
-    (shape,) = shapes
-    k = shape[0] if shape else 2
+    k = columns.pop() or 2
     names = [str(name) for name in (range(k) if classes is None else classes)]
     if len(names) != k or len(set(names)) < k:
         raise ValueError(f"classes must be {k} different names, got {names}")
-    labels, own_weights = as_numpy(y, "y"), None
-    if weights is not None:
-        own_weights = as_numpy(weights, "weights").astype(np.float64)
-        counted = own_weights > 0
-        models = {name: own[counted] for name, own in models.items()}
-        labels, own_weights = labels[counted], own_weights[counted]
-    labels = labels.astype(np.int64)
-    steps = 1 + len(models)
-    progress(f"{replicates:,} resamples of {len(labels):,} cases", 0, steps)
+    steps, events = 1 + len(models), {}
+    for done, (name, own) in enumerate(models.items()):
+        progress(f"tests: {name}", done, steps)
+        if isinstance(own, PredictionBlocks):
+            events[name] = events_of_blocks(own, bins, replicates, seed)
+            if events[name].rows >= _FEW:
+                continue
+            own = models[name] = own.gather()
+        events[name] = events_of(own, bins, replicates, seed)
+    rows = next(iter(events.values())).rows
+    progress(f"{replicates:,} resamples of {rows:,} cases", len(models), steps)
+    arrays: Any = {name: own for name, own in models.items() if isinstance(own, Predictions)}
+    first: Any = next(iter(arrays.values()), None)
+    for own in arrays.values():
+        if not (np.array_equal(own.y, first.y) and np.array_equal(own.weights, first.weights)):
+            raise ValueError("models must have the same cases in the same order")
+    given = models if first is None else {name: own.probs for name, own in arrays.items()}
     measured = report(
-        models,
-        labels,
+        given,
+        None if first is None else first.y,
         metrics=usual_metrics(k, bins=bins),
         level=level,
         replicates=replicates,
         seed=seed,
-        weights=own_weights,
+        weights=None if first is None else first.weights,
     )
-    findings = {}
-    for done, (name, own) in enumerate(models.items(), start=1):
-        progress(f"tests: {name}", done, steps)
-        findings[name] = find(own, labels, own_weights, bins, replicates, seed)
     progress("tests", steps, steps)
-    return Evaluation(
-        measured, findings, tuple(names), bins, replicates, seed, models, labels, own_weights
-    )
+    findings = {
+        name: find(own, measured.intervals[name], measured.tests[name])
+        for name, own in events.items()
+    }
+    return Evaluation(measured, findings, tuple(names), bins, replicates, seed, events)
 
 
-def _columns(
-    probs: ArrayLike, y: ArrayLike, weights: ArrayLike | None, classes: Sequence[object] | None
-) -> np.ndarray:
-    """Return probabilities, checked: (n, k), or (n,) of two classes."""
-    array = as_numpy(probs, "probs")
+def _read(
+    probs: ArrayLike | Blocks,
+    y: ArrayLike | None,
+    weights: ArrayLike | None,
+    classes: Sequence[object] | None,
+) -> Predictions | PredictionBlocks:
+    """Return checked predictions, (n,) of two classes."""
+    blocks = as_blocks(probs, y, weights)
+    if blocks is not None:
+        return PredictionBlocks(blocks, second=True)
+    if y is None:
+        raise ValueError("y must be given, but for Blocks, which hold labels")
+    array = as_numpy(probs, "probs")  # type: ignore[arg-type]
     codes = range(array.shape[1] if array.ndim == 2 else 2)
     array = in_order(array, column_names(probs), codes if classes is None else classes)
-    check_predictions(array, y, weights)
-    array = array[:, 1] if array.ndim == 2 and array.shape[1] == 2 else array
-    # Rounding that is forgiven ends here.
-    return np.clip(array if array.dtype.kind == "f" else array.astype(np.float64), 0, 1)
+    return check_second(array, y, weights)
 
 
 def _plain(intervals: Mapping[str, Interval]) -> dict[str, object]:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from bayescal import plots
+from bayescal.evaluation._events import STRIPS, Events
 from bayescal.evaluation._measured import Measured
 from bayescal.evaluation._svg import to_svg
 from bayescal.metrics import reliability_curve
-from bayescal.plots.style import label_axes, style_of, tidy
+from bayescal.plots.style import label_axes, next_style, style_of, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 #: Sizes in inches.
-_DIAGRAM, _PANEL, _WIDE = (3.4, 3.9), (2.0, 2.0), (4.6, 3.3)
-_STRIP_BINS = 20
-#: Cases that are drawn at most where weights are counts.
-_MOST_CASES = 2_000_000
+_DIAGRAM, _PANEL, _WIDE = (3.4, 3.9), (2.0, 2.0), (3.4, 2.8)
 #: Classes whose diagrams are drawn at most.
 MOST_CLASSES = 12
 
@@ -33,46 +31,36 @@ class Picture(NamedTuple):
     caption: str
 
 
-class Cases(NamedTuple):
-    """What is drawn: probabilities by model, and labels; weights are turned into repetitions."""
-
-    models: dict[str, np.ndarray]
-    labels: np.ndarray
-    note: str
-
-
-def expand(found: Measured) -> Cases:
-    """Return the cases to draw: each as often as its weight says.
-
-    Weights that are no counts become as many rows as the weights are worth, chosen evenly over
-    rows in the order of label and prediction, so that bands have about the right width.
-    """
-    weights = found.weights
-    if weights is None:
-        return Cases(found.models, found.labels, "")
-    total = weights.sum()
-    if (weights == np.floor(weights)).all() and total <= _MOST_CASES:
-        rows = np.repeat(np.arange(len(weights)), weights.astype(int))
-        note = f"Weights are counts: {len(rows):,} cases are drawn."
-    else:
-        size = int(np.clip(np.rint(total**2 / (weights**2).sum()), 1, _MOST_CASES))
-        first = next(iter(found.models.values()))
-        order = np.lexsort((first if first.ndim == 1 else first.max(axis=1), found.labels))
-        places = (np.arange(size) + 0.5) / size * total
-        rows = order[np.minimum(np.searchsorted(np.cumsum(weights[order]), places), len(order) - 1)]
-        note = (
-            f"The weights are worth {size:,} cases of equal weight (the effective sample size); "
-            "that many are drawn, in proportion to the weights. Tables use the weights themselves."
-        )
-    models = {name: own[rows] for name, own in found.models.items()}
-    return Cases(models, found.labels[rows], note)
+def overview(found: Measured) -> Picture:
+    """Return the reliability diagram of all models together."""
+    figure, ax = _new(_DIAGRAM)
+    single = len(found.events) == 1
+    for events in found.events.values():
+        probs, happened, weights = events.drawn
+        how: dict[str, Any] = {"bins": found.bins, "level": found.report.level if single else None}
+        plots.reliability(probs, happened, weights=weights, ax=ax, **how)
+        _name_axes(ax, events, "Mean confidence")
+    names = ", ".join(f"{name}, {own.verdict}" for name, own in found.findings.items())
+    described = f"Reliability diagram in {found.bins} bins: {names}."
+    caption = f"In {found.bins} bins; calibrated predictions lie on the diagonal."
+    if single:
+        caption += f" Pale: where {found.report.level:.0%} of them fall by chance."
+    return Picture(to_svg(figure, described, "all"), "", caption)
 
 
-def diagrams(found: Measured, cases: Cases, name: str, place: int) -> list[Picture]:
+def _name_axes(ax: Axes, events: Events, across: str) -> None:
+    """Name the axes where the event is that the most probable class happened."""
+    if events.classes is not None:
+        ax.set_xlabel(across)
+        ax.set_ylabel("Accuracy", y=ax.yaxis.label.get_position()[1])
+
+
+def diagrams(found: Measured, name: str, place: int) -> list[Picture]:
     """Return reliability diagrams and the distribution of the confidence of one model."""
-    probs, facts = cases.models[name], found.findings[name]
-    binary = probs.ndim == 1
-    curve = reliability_curve(probs, cases.labels, bins=found.bins)
+    events, facts = found.events[name], found.findings[name]
+    probs, happened, weights = events.drawn
+    binary = events.classes is None
+    curve = reliability_curve(probs, happened, bins=found.bins, weights=weights)
     trend = (
         f"in the lowest of {len(curve.weight)} bins that hold cases {curve.predicted[0]:.2f} was "
         f"predicted and {curve.observed[0]:.2f} observed, in the highest {curve.predicted[-1]:.2f} "
@@ -81,21 +69,23 @@ def diagrams(found: Measured, cases: Cases, name: str, place: int) -> list[Pictu
     level = found.report.level
     pictures = []
     headings = {"binned": f"In {found.bins} bins", "corp": "By isotonic regression"}
+    how: dict[str, Any] = {"bins": found.bins, "level": level, "seed": found.seed}
     for method, heading in headings.items():
         figure, ax = _new(_DIAGRAM)
-        plots.reliability(
-            probs, cases.labels, bins=found.bins, method=method, level=level, seed=found.seed, ax=ax
-        )
+        plots.reliability(probs, happened, weights=weights, method=method, ax=ax, **how)
+        _name_axes(ax, events, "Mean confidence" if method == "binned" else "Confidence")
         described = f"Reliability diagram of {name}, {heading.lower()}; {trend}."
         svg = to_svg(figure, described, f"d{place}{method[0]}", place)
         caption = f"Pale: where {level:.0%} of estimates fall if {name} is calibrated."
         pictures.append(Picture(svg, heading, caption))
     figure, ax = _new(_DIAGRAM)
-    confidence = np.maximum(probs, 1 - probs) if binary else probs.max(axis=1)
-    _histogram(ax, confidence, facts.confidence, facts.accuracy)
+    probs, _, weights = events.cases
+    confidence = np.maximum(probs, 1 - probs) if binary else probs
+    _histogram(ax, confidence, weights, facts.confidence, facts.accuracy)
+    above = np.average(confidence > 0.95, weights=weights)
     described = (
         f"Histogram of the confidence of {name}: mean {facts.confidence:.3f}, accuracy "
-        f"{facts.accuracy:.3f}, {np.mean(confidence > 0.95):.0%} of cases above 0.95."
+        f"{facts.accuracy:.3f}, {above:.0%} of cases above 0.95."
     )
     caption = (
         f"Solid line: mean confidence {facts.confidence:.3f}; dashed: accuracy "
@@ -105,11 +95,14 @@ def diagrams(found: Measured, cases: Cases, name: str, place: int) -> list[Pictu
     return pictures
 
 
-def _histogram(ax: Axes, values: np.ndarray, mean: float, accuracy: float) -> None:
+def _histogram(
+    ax: Axes, values: np.ndarray, weights: np.ndarray | None, mean: float, accuracy: float
+) -> None:
     """Draw the shares of cases in bins of the confidence, its mean, and the accuracy."""
-    edges = np.arange(_STRIP_BINS + 1) / _STRIP_BINS
-    place = np.clip(np.ceil(values * _STRIP_BINS) - 1, 0, _STRIP_BINS - 1).astype(int)
-    share = np.bincount(place, minlength=_STRIP_BINS) / len(values)
+    edges = np.arange(STRIPS + 1) / STRIPS
+    place = np.clip(np.ceil(values * STRIPS) - 1, 0, STRIPS - 1).astype(int)
+    share = np.bincount(place, weights, STRIPS)
+    share = share / share.sum()
     color = style_of(0).color
     ax.stairs(share, edges, fill=True, color=color, alpha=0.25)
     ax.stairs(share, edges, color=color, linewidth=1.1)
@@ -120,41 +113,70 @@ def _histogram(ax: Axes, values: np.ndarray, mean: float, accuracy: float) -> No
     tidy(ax)
 
 
-def classwise(found: Measured, cases: Cases) -> list[Picture]:
+def classwise(found: Measured) -> list[Picture]:
     """Return small reliability diagrams of single classes, those with the largest error first."""
-    k = len(found.classes)
-    new = [_new(_PANEL) for _ in range(min(k, MOST_CLASSES))]
-    single = len(cases.models) == 1
-    axes = plots.classwise(
-        cases.models,
-        cases.labels,
-        classes=found.classes,
-        max_classes=MOST_CLASSES,
-        bins=found.bins,
-        level=found.report.level if single else None,
-        axes=[ax for _, ax in new],
-    )
+    k, models = len(found.classes), found.events.values()
+    errors = np.stack([own.class_errors() for own in models], axis=1)
+    shown = np.arange(k)
+    if k > MOST_CLASSES:
+        shown = np.argsort(-errors.mean(axis=1), kind="stable")[:MOST_CLASSES]
+    level = found.report.level if len(models) == 1 else None
     pictures = []
-    for place, ((figure, _), ax) in enumerate(zip(new, axes, strict=True)):
-        heading, _, error = ax.get_title().rpartition("\n")
-        ax.set_title("")
-        if (legend := ax.get_legend()) is not None:
-            legend.remove()
+    for place, label in enumerate(shown):
+        figure, ax = _new(_PANEL)
+        for own in models:
+            probs, happened, weights = own.of_class(int(label))
+            plots.reliability(
+                probs,
+                happened,
+                weights=weights,
+                bins=found.bins,
+                level=level,
+                histogram=False,
+                ax=ax,
+            )
+        for line in ax.lines:
+            line.set_markersize(min(line.get_markersize(), 4))
         ax.set(xlabel="Predicted", ylabel="Observed")
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_ticks([0, 0.5, 1], ["0", "0.5", "1"], fontsize="small")
+        heading = found.classes[label]
+        error = "ECE " + " / ".join(f"{each:.3f}" for each in errors[label])
         described = f"Reliability diagram of class {heading}: {error}."
         pictures.append(Picture(to_svg(figure, described, f"c{place}"), heading, error))
     return pictures
 
 
-def costs(cases: Cases) -> Picture:
+def errors_by_class(found: Measured) -> Picture:
+    """Return the distribution of the errors of very many classes."""
+    figure, ax = _new(_WIDE)
+    quantiles = []
+    for name, own in found.events.items():
+        errors = np.sort(own.class_errors())
+        next_style(ax).draw(ax, errors, np.arange(1, len(errors) + 1) / len(errors), linewidth=1.5)
+        half, most = np.quantile(errors, [0.5, 0.9])
+        quantiles.append(f"{name}: median {half:.2g}, 90% up to {most:.2g}, most {errors[-1]:.2g}")
+    ax.set(xscale="log", ylim=(0, 1.02))
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.xaxis.set_minor_formatter(lambda value, _: "")
+    label_axes(ax, "ECE of a class", "Share of classes")
+    tidy(ax)
+    said = "; ".join(quantiles)
+    described = f"Distribution of the ECE over {len(found.classes)} classes: {said}."
+    return Picture(to_svg(figure, described, "errors"), "", f"{said}.")
+
+
+def costs(found: Measured) -> Picture:
     """Return the expected costs of decisions, of two classes."""
     figure, ax = _new(_WIDE)
-    plots.decision_cost(cases.models, cases.labels, ax=ax)
+    for events in found.events.values():
+        probs, happened, weights = events.cases
+        plots.decision_cost(probs, happened, weights=weights, ax=ax)
     ax.get_legend().remove()  # type: ignore[union-attr]
     top = max(float(np.max(line.get_ydata())) for line in ax.lines)
     ax.set(xlim=(0, 1), ylim=(0, 1.05 * max(top, 1e-3)))
     tidy(ax)
-    names = ", ".join(cases.models)
+    names = ", ".join(found.events)
     described = (
         f"Expected cost of decisions by {names}, over the ratio of the costs of both errors."
     )

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from statistics import NormalDist
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from bayescal._core.tables import p_value
-from bayescal.metrics import (
-    CalibrationTest,
-    Corp,
-    accuracy,
-    consistency_test,
-    corp,
-    spiegelhalter_test,
-)
+from bayescal.evaluation._events import Events
+from bayescal.metrics import CalibrationTest, Corp, Interval, corp
 
 __all__ = ["Finding"]
 
 Verdict = Literal[
     "over-confident", "under-confident", "too high", "too low", "miscalibrated", "no evidence"
 ]
+Strength = Literal["none", "slight", "clear", "strong"]
 #: Below this p-value a test speaks against calibration.
 SIGNIFICANCE = 0.05
+#: Errors below the first are slight, from the second on strong.
+SLIGHT, STRONG = 0.02, 0.1
 
 
 class Finding(NamedTuple):
@@ -37,6 +35,9 @@ class Finding(NamedTuple):
         confidence from the accuracy. Over- or under-confident where Spiegelhalter's test rejects
         and the confidence lies on the same side of the accuracy. Miscalibrated where any test
         rejects otherwise, and else "no evidence".
+    size : float
+        How large the error is: the difference of confidence and accuracy, of mean probability and
+        frequency, or else the expected calibration error beyond that of chance.
     confidence : float
         Mean of the largest probability.
     accuracy : float
@@ -53,6 +54,7 @@ class Finding(NamedTuple):
     """
 
     verdict: Verdict
+    size: float
     confidence: float
     accuracy: float
     predicted: float | None
@@ -62,34 +64,31 @@ class Finding(NamedTuple):
     bias: CalibrationTest | None
     decomposition: Corp
 
+    @property
+    def strength(self) -> Strength:
+        """By size: slight below .02, strong from .1 on; none without evidence."""
+        if self.verdict == "no evidence":
+            return "none"
+        return "slight" if self.size < SLIGHT else "strong" if self.size >= STRONG else "clear"
 
-def find(
-    probs: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray | None,
-    bins: int,
-    resamples: int,
-    seed: int,
-) -> Finding:
-    """Return what there is to say of probabilities (n,) or (n, k)."""
-    binary = probs.ndim == 1
-    confidence = np.maximum(probs, 1 - probs) if binary else probs.max(axis=1)
-    # Whether the largest probability is right is all that the error of the confidence looks at,
-    # and of one probability labels are drawn faster.
-    event = (probs, y) if binary else (confidence, (probs.argmax(axis=1) == y).astype(int))
-    consistency = consistency_test(
-        "ece", *event, bins=bins, resamples=resamples, seed=seed, weights=weights
-    )
-    test = spiegelhalter_test(probs, y, weights=weights)
-    right = accuracy(probs, y, weights=weights)
-    mean = float(np.average(confidence, weights=weights))
+
+def find(events: Events, measured: Mapping[str, Interval], test: CalibrationTest) -> Finding:
+    """Return what there is to say of events, of the metrics of a model and of Spiegelhalter's z."""
+    probs, happened, weights = events.cases
+    binary = events.classes is None
+    mean = events.mean(np.maximum(probs, 1 - probs) if binary else probs)
+    right = measured["accuracy"].value
     predicted = observed = bias = None
     if binary:
-        predicted = float(np.average(probs, weights=weights))
-        observed = float(np.average(y, weights=weights))
-        bias = _bias_test(probs, y, weights)
+        predicted, observed = events.mean(probs), events.mean(happened)
+        bias = _bias_test(events)
+    consistency = CalibrationTest(measured["ECE"].value, events.consistency)
+    gap, shift = mean - right, (predicted or 0) - (observed or 0)
+    verdict = _verdict(test, consistency, bias, gap, shift)
+    sizes = {"over-confident": gap, "under-confident": gap, "too high": shift, "too low": shift}
     return Finding(
-        _verdict(test, consistency, bias, mean - right, (predicted or 0) - (observed or 0)),
+        verdict,
+        abs(sizes.get(verdict, measured["ECE"].estimate)),
         mean,
         right,
         predicted,
@@ -97,20 +96,19 @@ def find(
         test,
         consistency,
         bias,
-        corp(*event, weights=weights),
+        corp(probs, happened, weights=weights),
     )
 
 
-def _bias_test(probs: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> CalibrationTest:
+def _bias_test(events: Events) -> CalibrationTest:
     """Test whether the mean probability is the frequency; whole weights are counts."""
-    w = np.ones(len(y)) if weights is None else weights
-    variance = probs * (1 - probs)
-    spread = float((w if (w == np.floor(w)).all() else w**2) @ np.maximum(variance, 0))
-    total = float(w @ (probs - y))
-    if spread <= 1e-24 * len(y):
-        sure = abs(total) <= 1e-12 * w.sum()
-        return CalibrationTest(0.0, 1.0) if sure else CalibrationTest(np.copysign(np.inf, total), 0)
-    z = total / spread**0.5
+    excess, variance = events.excess, events.variance
+    if variance <= 1e-24 * events.rows:
+        sure = abs(excess) <= 1e-12 * events.totals.sum()
+        return (
+            CalibrationTest(0.0, 1.0) if sure else CalibrationTest(np.copysign(np.inf, excess), 0)
+        )
+    z = excess / variance**0.5
     return CalibrationTest(z, 2 * NormalDist().cdf(-abs(z)))
 
 
@@ -131,26 +129,36 @@ def _verdict(
     return "miscalibrated" if shifted or consistency.p_value < SIGNIFICANCE else "no evidence"
 
 
-def describe(found: Finding, ece: float, event: str) -> str:
+def describe(found: Finding, ece: Interval, event: str, cases: int, level: float) -> str:
     """Return a finding in plain sentences; ``event`` is the name of the second of two classes."""
-    z, p = found.spiegelhalter
-    numbers = (
-        f"mean confidence {found.confidence:.3f}, accuracy {found.accuracy:.3f}, "
-        f"ECE {ece:.3f}; Spiegelhalter's z = {z + 0.0:.2f} ({p_text(p)})"
-    )
-    verdict = {
-        "too high": f"Too high: probabilities of {event} exceed its frequency on the whole",
-        "too low": f"Too low: probabilities of {event} fall short of its frequency on the whole",
-        "over-confident": "Over-confident: predictions are more extreme than they should be",
-        "under-confident": "Under-confident: predictions are less extreme than they could be",
-        "miscalibrated": "Miscalibrated, but not simply over- or under-confident",
-        "no evidence": "No evidence of miscalibration",
-    }[found.verdict]
-    if found.verdict in ("miscalibrated", "no evidence"):
-        numbers += f"; consistency of the ECE {p_text(found.consistency.p_value)}"
-    said = f"{verdict}; {numbers}."
+    words = {
+        "too high": ("too high", f"probabilities of {event} exceed its frequency on the whole"),
+        "too low": (
+            "too low",
+            f"probabilities of {event} fall short of its frequency on the whole",
+        ),
+        "over-confident": ("over-confident", "predictions are more extreme than they should be"),
+        "under-confident": ("under-confident", "predictions are less extreme than they could be"),
+        "miscalibrated": ("miscalibrated", "but not simply over- or under-confident"),
+    }
     if found.verdict == "no evidence":
-        said += " That is no proof of calibration."
+        said = (
+            f"Calibrated as far as {cases:,} cases can tell: no test finds an error; beyond chance "
+            f"the ECE is {ece.estimate:.3f}, at most {ece.upper:.3f} ({level:.0%} interval)"
+        )
+    else:
+        verdict, meaning = words[found.verdict]
+        strength = {"slight": "slightly ", "strong": "strongly "}.get(found.strength, "")
+        said = f"{strength}{verdict}, by {found.size:.3f}: {meaning}"
+        said = said[0].upper() + said[1:]
+    z, p = found.spiegelhalter
+    said += (
+        f"; mean confidence {found.confidence:.3f}, accuracy {found.accuracy:.3f}, "
+        f"ECE {ece.value:.3f}; Spiegelhalter's z = {z + 0.0:.2f} ({p_text(p)})"
+    )
+    if found.verdict in ("miscalibrated", "no evidence"):
+        said += f"; consistency of the ECE {p_text(found.consistency.p_value)}"
+    said += "."
     if found.predicted is not None:
         said += (
             f" The mean predicted probability of {event} is {found.predicted:.3f}, "

@@ -5,8 +5,7 @@ from __future__ import annotations
 from abc import ABC
 from dataclasses import dataclass
 
-import numpy as np
-
+from bayescal.evaluation._events import Events
 from bayescal.evaluation._findings import Finding, describe
 from bayescal.metrics import Report
 
@@ -21,15 +20,17 @@ class Measured(ABC):
     bins: int
     replicates: int
     seed: int
-    models: dict[str, np.ndarray]
-    labels: np.ndarray
-    weights: np.ndarray | None
+    events: dict[str, Events]
 
     def summary(self) -> dict[str, str]:
         """Return, by model, the finding in plain sentences."""
         return {
             name: describe(
-                found, self.report.intervals[name]["ECE"].value, f"class {self.classes[-1]}"
+                found,
+                self.report.intervals[name]["ECE"],
+                f"class {self.classes[-1]}",
+                self.report.cases,
+                self.report.level,
             )
             for name, found in self.findings.items()
         }

@@ -9,14 +9,11 @@ import re
 from collections.abc import Callable, Mapping
 from importlib import metadata, resources
 
-import numpy as np
-
 from bayescal.evaluation import _figures
-from bayescal.evaluation._findings import SIGNIFICANCE, p_text
+from bayescal.evaluation._findings import SIGNIFICANCE, SLIGHT, STRONG, p_text
 from bayescal.evaluation._measured import Measured
 from bayescal.evaluation._svg import plain_style
-from bayescal.metrics import reliability_curve
-from bayescal.metrics.inputs import check_predictions
+from bayescal.metrics.inputs import EPS
 from bayescal.plots.style import COLORS
 
 
@@ -29,26 +26,25 @@ def build(
     """Return the page: the template ``page.html``, with ``page.css`` and ``page.js`` in it."""
     from jinja2 import Environment, StrictUndefined
 
-    names, binary = list(found.models), len(found.classes) == 2
+    names, binary = list(found.findings), len(found.classes) == 2
+    first = found.events[names[0]]
     steps = len(names) + 2
-    cases = _figures.expand(found)
     diagrams = {}
     with plain_style():
+        overview = _figures.overview(found)
         for place, name in enumerate(names):
             progress(f"figures: {name}", place, steps)
-            curve = reliability_curve(
-                found.models[name], found.labels, bins=found.bins, weights=found.weights
-            )
-            pictures = _figures.diagrams(found, cases, name, place)
-            diagrams[name] = pictures, list(zip(*curve, strict=True))
+            pictures = _figures.diagrams(found, name, place)
+            diagrams[name] = pictures, found.events[name].curve(found.bins)
         progress("figures: costs" if binary else "figures: classes", len(names), steps)
-        last = [_figures.costs(cases)] if binary else _figures.classwise(found, cases)
+        many = len(found.classes) > _figures.MOST_CLASSES
+        errors = _figures.errors_by_class(found) if many else None
+        last = [_figures.costs(found)] if binary else _figures.classwise(found)
     progress("page", len(names) + 1, steps)
     files = resources.files("bayescal.evaluation")
     template, style, script = (
         files.joinpath(f"page.{kind}").read_text(encoding="utf-8") for kind in ("html", "css", "js")
     )
-    totals = np.bincount(found.labels, found.weights, len(found.classes))
     environment = Environment(autoescape=True, undefined=StrictUndefined)
     filters = {"dashes": _figures.dashes, "form": format, "number": _number, "p": p_text}
     environment.filters |= filters
@@ -58,15 +54,20 @@ def build(
             found=found,
             title=title,
             about=about,
+            overview=overview,
             diagrams=diagrams,
+            errors=errors,
             last=last,
-            note=cases.note,
+            size=first.size,
+            weighted=first.cases.weights is not None,
             summary={name: _emphasise(said) for name, said in found.summary().items()},
             best=min(names, key=lambda name: found.report.intervals[name]["log loss"].value),
-            eps=check_predictions(found.models[names[0]], found.labels).eps,
+            eps=EPS,
             significance=SIGNIFICANCE,
-            totals=list(zip(found.classes, totals, strict=True)),
-            weight=totals.sum(),
+            slight=SLIGHT,
+            strong=STRONG,
+            totals=list(zip(found.classes, first.totals, strict=True)),
+            weight=first.totals.sum(),
             colors=len(COLORS),
             style=style,
             script=script,
@@ -81,7 +82,7 @@ def build(
 
 def _emphasise(said: str) -> tuple[str, str]:
     """Cut a finding after its first words, the verdict; p-values and z shall not break."""
-    verdict = re.split("[:,;]", said)[0]
+    verdict = re.split("[:;]", said)[0]
     rest = re.sub("p ([=<]) ", "p\xa0\\1\xa0", said[len(verdict) :])
     return verdict, rest.replace("z = -", "z = \N{MINUS SIGN}")
 

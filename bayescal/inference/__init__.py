@@ -1,6 +1,7 @@
 """Integration over the posterior of the parameters: one file per integrator."""
 
 from bayescal.inference._arviz import to_arviz
+from bayescal.inference._class_prior import Known, make_class_prior, read_class_prior
 from bayescal.inference._diagnostics import pareto_k
 from bayescal.inference._engine import Setup, Summary
 from bayescal.inference._integrator import Integrator, Problem
@@ -23,6 +24,7 @@ __all__ = [
     "ClosedForm",
     "Importance",
     "Integrator",
+    "Known",
     "MonteCarlo",
     "Nuts",
     "Problem",
@@ -31,7 +33,9 @@ __all__ = [
     "Sobol",
     "Summary",
     "condition_all",
+    "make_class_prior",
     "padded_batch",
     "pareto_k",
+    "read_class_prior",
     "to_arviz",
 ]

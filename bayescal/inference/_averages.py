@@ -8,8 +8,7 @@ O(draws * points); memory O(block + data sets * points).
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +22,7 @@ from bayescal._core.numerics import (
     subtract_maximum,
     two_class_probabilities,
 )
+from bayescal.inference._class_prior import Shares
 from bayescal.models import Family
 
 _DIRECT = 1 << 24
@@ -137,7 +137,7 @@ def mixture(
     log_weights: jax.Array,
     x: jax.Array,
     origin: jax.Array,
-    log_class_prior: jax.Array,
+    shares: Shares,
     dtype: np.dtype,
 ) -> jax.Array:
     """Return logs of class probabilities (classes, b, m), unnormalised, at a chunk of points x.
@@ -145,23 +145,51 @@ def mixture(
     They average the optimal predictions of draws ("preds"), or are ratios of averaged densities
     ("predictive"). The normalised weights (b, n) are those of b data sets that share n draws.
     """
+
+    def at(log_shares: jax.Array) -> jax.Array:
+        given = family, method, params, log_weights, x, origin, log_shares, dtype
+        return _mixture_at(*given)
+
+    if shares.log_weights.shape[0] == 1:
+        return at(shares.log_probs[0])
+    parts = jax.lax.map(at, shares.log_probs)
+    return jax.nn.logsumexp(parts + shares.log_weights[:, None, None, None], axis=0)
+
+
+def _mixture_at(
+    family: Family,
+    method: str,
+    params: Params,
+    log_weights: jax.Array,
+    x: jax.Array,
+    origin: jax.Array,
+    log_shares: jax.Array,
+    dtype: np.dtype,
+) -> jax.Array:
+    """Do so for shares (classes, n) of draws or (classes, b) of data sets, or of all."""
     phi = finite_features(family, x, origin, dtype)
     b, n = log_weights.shape
     k, m = family.classes, phi.shape[0]
     block = even_block(n, block_elements() // (m * k))
-    log_prior = log_class_prior.astype(dtype)
-    step = _predictive_step if method == "predictive" else partial(_preds_step, log_prior)
+    log_shares = log_shares.astype(dtype)
+    own_shares = None
+    if method == "preds" and log_shares.shape[1] > 1:
+        own_shares = in_blocks(log_shares.T, n, block)
     # The envelope over data sets keeps what is shared between them free of their weights.
     envelope = jnp.max(log_weights, axis=0, keepdims=True)
     safe = jnp.where(jnp.isfinite(envelope), envelope, 0)
     relative = weight_blocks(log_weights - safe, block) if b > 1 else None
-    inputs = in_blocks(params, n, block), relative, weight_blocks(envelope, block)[:, 0]
+    weights = relative, weight_blocks(envelope, block)[:, 0]
+    inputs = in_blocks(params, n, block), weights, own_shares
 
-    def body(carry: _Sums, item: tuple[Params, jax.Array | None, jax.Array]) -> tuple[_Sums, None]:
-        blk, relative, ref = item
+    def body(carry: _Sums, item: Any) -> tuple[_Sums, None]:
+        blk, (relative, ref), own_shares = item
         natural = natural_block(family, blk, origin, dtype)
         own = None if relative is None else jnp.exp(relative).astype(dtype)
-        return step(carry, natural, phi, own, ref), None
+        if method == "predictive":
+            return _predictive_step(carry, natural, phi, own, ref), None
+        each = log_shares if own_shares is None else own_shares.T
+        return _preds_step(each[..., None], carry, natural, phi, own, ref), None
 
     lowest = jnp.full((k, m), jnp.finfo(dtype).min, dtype)
     start = (lowest, jnp.zeros((k, b, m), dtype))
@@ -173,7 +201,7 @@ def mixture(
     faint = total < jnp.finfo(dtype).tiny * 1e8
     log_total = jnp.log(jnp.where(faint & (b > 1), jnp.nan, total))
     if method == "predictive":
-        return log_total + (top + log_prior[:, None])[:, None, :]
+        return log_total + (top[:, None, :] + log_shares[..., None])
     return log_total
 
 
@@ -185,7 +213,10 @@ def _preds_step(
     relative: jax.Array | None,
     ref: jax.Array,
 ) -> _Sums:
-    """Add a block to the weighted sums of the optimal predictions."""
+    """Add a block to the weighted sums of the optimal predictions.
+
+    ``log_prior`` (classes, n or 1, 1) are the log shares of the draws.
+    """
     top, total = carry
     weights = jnp.exp(ref).astype(phi.dtype)[None]
     if relative is not None:
@@ -199,7 +230,7 @@ def _preds_step(
             one, zero = two_class_probabilities(log_odds)
             sums = jnp.stack([weighted_sum(weights, zero), weighted_sum(weights, one)])
     else:
-        logits = linear(natural, phi) + log_prior[:, None, None]
+        logits = linear(natural, phi) + log_prior
         sums = weighted_sum(weights, jax.nn.softmax(logits, axis=0))
     return top, total + sums
 

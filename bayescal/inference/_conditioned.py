@@ -59,6 +59,21 @@ class Conditioned(ABC):
         """Number of data sets in a batch; None for a single data set."""
         return None if self.data.single else len(self.data.x)
 
+    @property
+    def class_prior(self) -> float | np.ndarray:
+        """Probability of class 1 where predictions are wanted, or of all of more than two classes.
+
+        For a batch one for each data set, along the first axis. Of shares that are estimated the
+        posterior mean.
+        """
+        count, classes = len(self.data.x), self.problem.prior.family.classes
+        with float64():
+            found = np.exp(np.asarray(self.problem.class_prior.log_mean))
+        found = np.broadcast_to(found[:count], (count, classes)) if found.ndim == 2 else found
+        found = np.broadcast_to(found, (count, classes))
+        found = found[:, 1] if classes == 2 else found
+        return (found[0].item() if classes == 2 else found[0]) if self.data.single else found
+
     @abstractmethod
     def predict(self, x: ArrayLike | None = None, *, method: str = "predictive") -> Any:
         """Predict the class probabilities at points ``x``."""

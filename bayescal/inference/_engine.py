@@ -81,7 +81,7 @@ def _mapped(problem: Problem, setup: Setup) -> Problem:
         prior=problem.prior if setup.stacked else None,
         state=None if setup.integrator.shared else problem.state,
         origin=None,
-        log_class_prior=None,
+        class_prior=problem.class_prior if problem.class_prior.each else None,
         draws=None if setup.common_draws else problem.draws,
     )
 
@@ -92,6 +92,7 @@ def _rejoin(problem: Problem, setup: Setup, row: Problem) -> Problem:
         prior=row.prior if setup.stacked else problem.prior,
         state=problem.state if setup.integrator.shared else row.state,
         sums=row.sums,
+        class_prior=row.class_prior or problem.class_prior,
         draws=problem.draws if setup.common_draws else row.draws,
         log_weights=row.log_weights,
     )
@@ -128,6 +129,7 @@ def split_problem(
         prior=None if setup.stacked else problem.prior,
         state=problem.state if setup.integrator.shared else None,
         sums=None,
+        class_prior=None if problem.class_prior.each else problem.class_prior,
         draws=problem.draws if setup.common_draws else None,
         log_weights=None,
     )

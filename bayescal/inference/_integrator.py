@@ -13,6 +13,7 @@ import numpy as np
 from bayescal._core.arrays import Params
 from bayescal._core.blocks import Out, map_batch
 from bayescal.inference._averages import Draws
+from bayescal.inference._class_prior import ClassPrior
 from bayescal.models import Prior
 
 State = TypeVar("State")
@@ -30,7 +31,8 @@ class Problem(NamedTuple, Generic[State]):
     sums : array of shape (batch, classes, p)
         Sums of the features by class.
     origin : array
-    log_class_prior : array of shape (classes,)
+    class_prior : ClassPrior
+        The shares of the classes where predictions are wanted.
     state : pytree
         The integrator's, with a leading axis of data sets unless it is shared.
     draws : Draws or None
@@ -44,7 +46,7 @@ class Problem(NamedTuple, Generic[State]):
     prior: Prior
     sums: jax.Array
     origin: jax.Array
-    log_class_prior: jax.Array
+    class_prior: ClassPrior
     state: State
     draws: Draws | None = None
     log_weights: jax.Array | None = None

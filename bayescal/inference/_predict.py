@@ -24,6 +24,7 @@ from bayescal.inference._averages import (
     mixture,
     weigh,
 )
+from bayescal.inference._class_prior import Shares
 from bayescal.inference._engine import (
     Setup,
     map_rows,
@@ -75,20 +76,29 @@ def _of_some(
     """Do so for the data sets that are there."""
     family = problem.prior.family
     batch = problem.sums.shape[0]
-    arguments = problem.origin, problem.log_class_prior, dtype
-    if common is not None and shared_x and common_rows and batch > 1:
+    # Shares that are averaged over with the draws are each data set's own.
+    alike = method != "preds" or not problem.class_prior.each
+    if common is not None and shared_x and common_rows and batch > 1 and alike:
         rows = rows_at_once(setup.size, batch)
 
-        def chunk(block: jax.Array) -> jax.Array:
+        def chunk(item: tuple[jax.Array, jax.Array | None]) -> jax.Array:
+            block, log_shares = item
             weights = block
+            shares = problem.class_prior.rule(method, setup.size)
+            if log_shares is not None:
+                shares = Shares.at(log_shares.T)
             if problem.log_weights is None:
                 weights = jax.vmap(lambda s: weigh(family, common, s, problem.origin)[0])(block)
             return in_chunks(
-                lambda part: mixture(family, method, common.params, weights, part, *arguments), x
+                lambda part: mixture(
+                    family, method, common.params, weights, part, problem.origin, shares, dtype
+                ),
+                x,
             )
 
         each = problem.sums if problem.log_weights is None else problem.log_weights
-        parts = jax.lax.map(chunk, in_blocks(each, batch, rows))
+        own = problem.class_prior.log_mean if problem.class_prior.each else None
+        parts = jax.lax.map(chunk, in_blocks((each, own), batch, rows))
         return jnp.moveaxis(parts, 2, 1).reshape(-1, *parts.shape[1:2], x.shape[0])[:batch]
 
     def one(problem: Problem, row: jax.Array | None) -> jax.Array:
@@ -97,11 +107,14 @@ def _of_some(
         if method == "predictive":
             exact = setup.integrator.log_predictive(problem, points)
         if exact is not None:
-            return exact + problem.log_class_prior[:, None]
+            return exact + problem.class_prior.log_mean[:, None]
         draws = realise(setup, problem) if common is None else common
         weights = weights_of(problem, draws)[None]
+        shares = problem.class_prior.rule(method, weights.shape[1])
         return in_chunks(
-            lambda part: mixture(family, method, draws.params, weights, part, *arguments)[:, 0],
+            lambda part: mixture(
+                family, method, draws.params, weights, part, problem.origin, shares, dtype
+            )[:, 0],
             points,
         )
 
@@ -208,28 +221,31 @@ def predict_linear(
     natural: jax.Array,
     x: jax.Array,
     origin: jax.Array,
-    log_class_prior: jax.Array,
+    log_shares: jax.Array,
     shared_x: bool,
     dtype: np.dtype,
     out: np.dtype,
 ) -> Predicted:
-    """Evaluate the optimal model at coefficients (batch, classes, p)."""
+    """Evaluate the optimal model at coefficients (batch, classes, p) and shares (classes,).
+
+    Or at shares (batch, classes) of each data set.
+    """
 
     def some(each: Any, common: Any) -> jax.Array:
-        shared, origin, log_class_prior = common
+        shared, origin = common
 
-        def one(item: tuple[jax.Array, jax.Array | None]) -> jax.Array:
-            coefficients, own = item
+        def one(item: tuple[jax.Array, jax.Array, jax.Array | None]) -> jax.Array:
+            coefficients, log_shares, own = item
 
             def chunk(points: jax.Array) -> jax.Array:
                 phi = finite_features(family, points, origin, coefficients.dtype)
                 centred = coefficients - coefficients[:1]
-                return (linear(centred, phi) + log_class_prior[:, None]).astype(dtype)
+                return (linear(centred, phi) + log_shares[:, None]).astype(dtype)
 
             return in_chunks(chunk, shared if own is None else own, 1 << 14)
 
         return jax.lax.map(one, each)
 
     own, shared = (None, x) if shared_x else (x, None)
-    common = shared, origin, log_class_prior
-    return normalise(split(some, (natural, own), common, parts_of(natural.shape[0])), out)
+    each = natural, jnp.broadcast_to(log_shares, natural.shape[:2]), own
+    return normalise(split(some, each, (shared, origin), parts_of(natural.shape[0])), out)

@@ -155,7 +155,8 @@ def _observe(
     arrays = jax.device_put((prior, pad_axis(sums, size, 0)))
     again = problem._replace(prior=arrays[0], sums=arrays[1], draws=None, log_weights=None)
     log_evidence, error = (v[: n * k].reshape(n, k) for v in rule.find(again, setup.stacked))
-    log_evidence = log_evidence + np.asarray(problem.log_class_prior)
+    log_shares = np.asarray(problem.class_prior.log_mean)
+    log_evidence = log_evidence + (log_shares[rows] if problem.class_prior.each else log_shares)
     # Rounding of sums of terms that are larger than their sum.
     error = np.where(error < 0.5, error + 1e-13 * np.abs(log_evidence), np.inf).sum(axis=1)
     return log_evidence, np.where(np.isnan(error), np.inf, error)

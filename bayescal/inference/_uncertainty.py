@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from bayescal.inference._averages import (
     Draws,
     draw_blocks,
     finite_features,
+    in_blocks,
     in_chunks,
     linear,
     mean_natural,
@@ -21,6 +23,7 @@ from bayescal.inference._averages import (
     natural_block,
     weigh,
 )
+from bayescal.inference._class_prior import Shares
 from bayescal.inference._engine import Setup, realise, weights_of
 from bayescal.inference._integrator import Problem
 from bayescal.models import Prior
@@ -73,7 +76,8 @@ def _between_replicates(
     part = jnp.arange(log_weights.shape[0]) * count // log_weights.shape[0]
     own = jnp.where(part == jnp.arange(count)[:, None], log_weights, -jnp.inf)
     weights, _ = normalise_log_weights(own)
-    spread = jnp.std(_probabilities(method, problem, draws, weights, x), axis=1, ddof=1)
+    shares = problem.class_prior.rule(method, len(part))
+    spread = jnp.std(_probabilities(method, problem, draws, weights, shares, x), axis=1, ddof=1)
     return spread / jnp.sqrt(jnp.asarray(float(count), weights.dtype))
 
 
@@ -83,19 +87,24 @@ def _between_rules(
     """Return the difference from a rule on the same box with five sixths of the nodes."""
     nodes = setup.integrator.realise(problem, 5 * setup.size // 6)
     weights = weigh(problem.prior.family, nodes, problem.sums, problem.origin)[0]
-    coarse = _probabilities(method, problem, nodes, weights[None], x)
-    return jnp.abs(coarse - _probabilities(method, problem, draws, log_weights[None], x))[:, 0]
+    few, many = (problem.class_prior.rule(method, 1, coarse) for coarse in (True, False))
+    rough = _probabilities(method, problem, nodes, weights[None], few, x)
+    return jnp.abs(rough - _probabilities(method, problem, draws, log_weights[None], many, x))[:, 0]
 
 
 def _probabilities(
-    method: str, problem: Problem, draws: Draws, log_weights: jax.Array, x: jax.Array
+    method: str,
+    problem: Problem,
+    draws: Draws,
+    log_weights: jax.Array,
+    shares: Shares,
+    x: jax.Array,
 ) -> jax.Array:
     """Return the class probabilities (k, b, m) by each row of log weights (b, n)."""
     if method == "coeffs":
         return jnp.stack([_mean_model(problem, draws, w, x)[0] for w in log_weights], axis=1)
-    family, arguments = problem.prior.family, (problem.origin, problem.log_class_prior)
-    dtype = log_weights.dtype
-    found = mixture(family, method, draws.params, log_weights, x, *arguments, dtype)
+    family, dtype = problem.prior.family, log_weights.dtype
+    found = mixture(family, method, draws.params, log_weights, x, problem.origin, shares, dtype)
     return jax.nn.softmax(found, axis=0)
 
 
@@ -124,7 +133,7 @@ def unseen(setup: Setup, problem: Problem, x: jax.Array) -> jax.Array:
         mean = (weights * z).sum(axis=1)
         gain = mean + (weights * jnp.square(z - mean[:, None])).sum(axis=1) / 2 - jnp.log(total)
         nats = jnp.where(few, jnp.maximum(gain, 0), 0)
-        logits = jnp.log(total) + top[:, 0] + problem.log_class_prior[:, None]
+        logits = jnp.log(total) + top[:, 0] + problem.class_prior.log_mean[:, None]
         rounding = jnp.finfo(z.dtype).eps * jnp.max(jnp.abs(top[:, 0]), axis=0)
         known = rounding <= 1e-6 * (1 + jnp.max(logits, axis=0) - jnp.min(logits, axis=0))
         others = jnp.where(jnp.eye(len(z))[..., None] > 0, -jnp.inf, logits)
@@ -144,7 +153,7 @@ def _mean_model(
     family = problem.prior.family
     mean = mean_natural(family, draws, log_weights, problem.origin)
     phi = finite_features(family, x, problem.origin, mean.dtype)
-    logits = linear(mean - mean[:1], phi) + problem.log_class_prior[:, None]
+    logits = linear(mean - mean[:1], phi) + problem.class_prior.fixed("coeffs")[:, None]
     return jax.nn.softmax(logits, axis=0), mean, phi
 
 
@@ -152,44 +161,45 @@ def _delta_method(
     setup: Setup, method: str, problem: Problem, draws: Draws, log_weights: jax.Array, x: jax.Array
 ) -> jax.Array:
     """Sum squared influences of independent draws, in blocks."""
-    family, origin, log_prior = problem.prior.family, problem.origin, problem.log_class_prior
-    dtype = log_weights.dtype
+    family, origin, dtype = problem.prior.family, problem.origin, log_weights.dtype
+    n = log_weights.shape[0]
+    shares = problem.class_prior.rule(method, n)
     if method == "coeffs":
         probs, mean, phi = _mean_model(problem, draws, log_weights, x)
         log_total = jnp.zeros(())
     else:
         log_sums = mixture(
-            family, method, draws.params, log_weights[None], x, origin, log_prior, dtype
+            family, method, draws.params, log_weights[None], x, origin, shares, dtype
         )[:, 0]
         log_total = jax.nn.logsumexp(log_sums, axis=0)
         probs, phi = jnp.exp(log_sums - log_total), finite_features(family, x, origin, dtype)
         mean = jnp.zeros(())
 
-    def influence(natural: jax.Array) -> jax.Array:
+    def influence(natural: jax.Array, log_shares: jax.Array) -> jax.Array:
         """Return the influence (k, n, m) of each draw on each class probability."""
         if method == "coeffs":
             shift = linear(natural - mean[:, None], phi)
             average = jnp.einsum("km,knm->nm", probs, shift)
             return probs[:, None] * (shift - average)
-        logits = linear(natural, phi) + log_prior[:, None, None]
+        logits = linear(natural, phi) + log_shares[..., None]
         if method == "preds":
             return jax.nn.softmax(logits, axis=0) - probs[:, None]
         ratio = jnp.exp(logits - log_total)
         return ratio - probs[:, None] * jnp.sum(ratio, axis=0)
 
-    block = even_block(log_weights.shape[0], block_elements() // (x.shape[0] * family.classes))
+    block = even_block(n, block_elements() // (x.shape[0] * family.classes))
 
-    def add(total: jax.Array, item: tuple[Params, jax.Array]) -> tuple[jax.Array, None]:
-        params, logs = item
-        change = influence(natural_block(family, params, origin, dtype))
+    def add(total: jax.Array, item: Any) -> tuple[jax.Array, None]:
+        (params, logs), log_shares = item
+        change = influence(natural_block(family, params, origin, dtype), log_shares.T)
         weights = jnp.exp(logs)[None, :, None]
         # A draw of weight zero may have an infinite density ratio: it has no influence.
         part = jnp.where(weights > 0, weights * change, 0)
         return total + jnp.sum(part**2, axis=1), None
 
-    total, _ = jax.lax.scan(
-        add, jnp.zeros((family.classes, x.shape[0])), draw_blocks(draws, log_weights, block)
-    )
+    each = jnp.broadcast_to(shares.log_probs[0].T, (n, family.classes))
+    items = draw_blocks(draws, log_weights, block), in_blocks(each, n, block)
+    total, _ = jax.lax.scan(add, jnp.zeros((family.classes, x.shape[0])), items)
     return jnp.sqrt(total)
 
 
@@ -197,7 +207,7 @@ def _delta_method(
 def credible_bounds(
     setup: Setup, problem: Problem, x: jax.Array, levels: jax.Array, num_samples: int
 ) -> jax.Array:
-    """Return the posterior quantiles (levels, k, m) of f*(x; theta) for one data set.
+    """Return the posterior quantiles (levels, k, m) of f*(x; theta, shares) for one data set.
 
     Weighted quantiles by bisection on the distribution function; O(45 * draws * points) work and
     no sorting. For two classes in log odds, so that small probabilities keep their digits.
@@ -206,10 +216,11 @@ def credible_bounds(
     draws, log_weights = _posterior_draws(setup, problem, jax.random.key(0), num_samples)
     weights = jnp.exp(log_weights)
     natural = natural_block(family, draws.params, origin, weights.dtype)
+    log_shares = problem.class_prior.drawn(len(weights))
 
     def chunk(part: jax.Array) -> jax.Array:
         phi = finite_features(family, part, origin, weights.dtype)
-        logits = linear(natural, phi) + problem.log_class_prior[:, None, None]
+        logits = linear(natural, phi) + log_shares[..., None]
         if family.classes == 2:
             values = (logits[1] - logits[0])[None]
         else:

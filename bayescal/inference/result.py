@@ -161,7 +161,7 @@ class Posterior(Conditioned):
 
                 def linear() -> Predicted:
                     natural = jax.device_put(self._natural(method, problem))
-                    at = x, problem.origin, problem.log_class_prior
+                    at = x, problem.origin, problem.class_prior.fixed(method)
                     return predict_linear(family, natural, *at, shared, dtype, out)
 
                 return jax.device_put(gather(linear)), None

@@ -18,8 +18,16 @@ from bayescal._core.binning import bin_of, cut_cells, equal_mass_sums, shift_bou
 from bayescal.metrics._events import Events, at_hit
 from bayescal.metrics._mass_blocks import mass_sums_of_blocks
 from bayescal.metrics._mass_many import mass_sums_many
+from bayescal.metrics._weights import are_ones
 from bayescal.metrics.inputs import PredictionBlocks, Predictions
-from bayescal.metrics.sums import DirectMetric, Metric, Piece, SumMetric, size_pieces
+from bayescal.metrics.sums import (
+    DirectMetric,
+    Metric,
+    Piece,
+    SumMetric,
+    add_pieces,
+    size_pieces,
+)
 
 #: Predictions, outcomes and weights that are binned together.
 Group = tuple[Any, Any, Any]
@@ -64,6 +72,18 @@ class WidthMetric(BinMetric, SumMetric):
 
     def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
         return self.by_cell(data, self.bins, xp)
+
+    def add(self, sums: np.ndarray, block: Predictions) -> None:
+        pieces = self.pieces(block, np)
+        (cell, _), (_, predicted), (_, happened) = pieces[:3]
+        if cell.ndim == 2 or not are_ones(block.weights):
+            add_pieces(sums, pieces, block.weights)
+            return
+        # Cases with and without the outcome are counted at once: counting is most of the work.
+        cells = len(sums[0])
+        without, having = np.bincount(cell + cells * happened, minlength=2 * cells).reshape(2, -1)
+        sums[:3] += without + having, np.bincount(cell, predicted, cells), having
+        add_pieces(sums[3:], pieces[3:], block.weights)
 
     def value(self, sums: Array, xp: ModuleType) -> Array:
         return self.finish(sums, None, xp)
@@ -196,7 +216,7 @@ def event_pieces(
         cell = cell + bins * events.label.astype(cell.dtype)
     if cell.ndim == 2:
         cell = cell + bins * labels * xp.arange(cell.shape[1]).astype(cell.dtype)
-    happened = events.happened.astype(events.predicted.dtype)
+    happened = events.happened if xp is np else events.happened.astype(events.predicted.dtype)
     return (
         Piece(cell, None),
         Piece(cell, events.predicted),

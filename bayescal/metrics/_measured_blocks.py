@@ -62,8 +62,7 @@ def measure_blocks(
     z, cases = float(Spiegelhalter(whole).value(found["z"], np)), int(found["sizes"][0])
     measured: dict[str, Measured] = {}
     if cases < MANY:
-        every = data.total(_as_arrays, _behind)
-        few = Predictions(every["probs"], every["y"], every["weights"], data.eps)
+        few = data.gather()
         for title, (name, options) in chosen.items():
             measured[title] = Measured(name, few, few.y, few.weights, options, replicates, seed)
         return MeasuredBlocks(measured, z, cases, found["cut"])
@@ -73,14 +72,6 @@ def measure_blocks(
         exact = direct.compute_in_blocks(data) if isinstance(direct, DirectMetric) else None
         measured[title] = MeasuredSums(chosen[title][0], own, replicates, exact)
     return MeasuredBlocks(measured, z, cases, found["cut"])
-
-
-def _as_arrays(data: Predictions) -> Sums:
-    return {"probs": data.probs, "y": data.y, "weights": data.weights}
-
-
-def _behind(first: Sums, second: Sums) -> Sums:
-    return {name: np.concatenate([own, second[name]]) for name, own in first.items()}
 
 
 def measure_each(
@@ -103,7 +94,7 @@ def measure_each(
             found.append(own)
             continue
         many = metric in METRICS and METRICS[metric].shapes == ("multilabel",)
-        data = PredictionBlocks(blocks, many, reading)
+        data = PredictionBlocks(blocks, many, reading=reading)
         own = measure_blocks({metric: (metric, options)}, data, replicates, seed)
         cuts.append(own.cut)
         found.append(own.metrics[metric])

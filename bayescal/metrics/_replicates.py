@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from bayescal.metrics._distances import as_rows
 from bayescal.metrics._skce import KernelError
 from bayescal.metrics.inputs import Predictions
 from bayescal.metrics.sums import DirectMetric, Metric, SumMetric, collect_many, compute
@@ -84,6 +85,20 @@ def error_by_chance(metric: Metric, data: Predictions, seed: int) -> float:
     expected = float(np.sum(data.weights @ (probs * (1 - probs))))
     ratio = max(float(np.sum(data.weights @ squares)), 0.0) / expected if expected > 0 else 1.0
     return float(np.sqrt(np.mean(np.square(drawn)) * ratio))
+
+
+def redraw(data: Predictions, rng: np.random.Generator) -> Predictions:
+    """Return cases whose labels, not many each, are drawn from the predictions.
+
+    Whole weights are counts: a row becomes one for each class that is drawn, with its count.
+    """
+    if not data.whole or data.weights.max() == 1:
+        return data._replace(y=draw_labels(data, rng))
+    rows = as_rows(data.probs)
+    shares = rows / rows.sum(axis=1, keepdims=True)
+    counts = rng.multinomial(data.weights.astype(int), shares)
+    case, labels = np.nonzero(counts)
+    return Predictions(data.probs[case], labels, counts[case, labels].astype(float), data.eps)
 
 
 def draw_labels(data: Predictions, rng: np.random.Generator) -> np.ndarray:

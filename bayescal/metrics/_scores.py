@@ -184,11 +184,18 @@ class LogLoss(MeanMetric):
     def cost(self, data: Predictions, xp: ModuleType) -> Array:
         eps = data.eps if self.eps is None else self.eps
         probs, y = data.probs, data.y
-        clipped = xp.clip(probs if probs.ndim == 1 else of_class(probs, y, xp), eps, 1 - eps)
+        own = xp.clip(probs if probs.ndim == 1 else of_class(probs, y, xp), eps, 1 - eps)
+        lost = 0.0
+        if probs.ndim == 1:
+            # 1 - p for class 0, which is rounded: what is lost of it is found exactly.
+            zero = (y == 0).astype(own.dtype)
+            given, own = own, own - zero
+            lost = own + zero
+            lost -= given
+            lost /= own + xp.finfo(own.dtype).tiny
         with np.errstate(divide="ignore"):
-            logs = xp.log(clipped)
-            if probs.ndim == 1:
-                logs = xp.where(y == 1, logs, xp.log1p(-clipped))
+            logs = xp.log(abs(own))
+        logs -= lost
         # Zero less turns the -0.0 of perfect predictions into 0.0.
         return 0.0 - logs
 

@@ -17,9 +17,9 @@ from bayescal.metrics._groups import MANY
 from bayescal.metrics._mass import MassMetric
 from bayescal.metrics._measured import prepare
 from bayescal.metrics._reading import Classes, Inputs, Reading
-from bayescal.metrics._redrawn import Consistency
-from bayescal.metrics._replicates import draw_labels
+from bayescal.metrics._replicates import redraw
 from bayescal.metrics.inputs import Predictions, check_predictions
+from bayescal.metrics.redrawn import Consistency
 from bayescal.metrics.registry import METRICS, Entry
 from bayescal.metrics.sums import Metric, Piece, SumMetric, collect, compute
 
@@ -157,7 +157,8 @@ def consistency_test(
         Sets of labels that are drawn.
     seed : int
     weights : array of shape (n,), optional
-        Non-negative weights; a weight of 2 is a case whose one label counts twice.
+        Non-negative case weights. Whole ones are counts, the same as repeating cases; another is
+        a case whose one label counts so often.
     classes, inputs : optional
         What labels and ``probs`` stand for, as in :func:`log_loss`.
     **options
@@ -198,15 +199,17 @@ def consistency_test(
         raise ValueError(f"metric must be a calibration error, got {metric!r}")
     data, made = prepare(metric, probs, y, weights, options, Reading(classes, inputs))
     value = compute(made, data)
-    if len(data.y) >= MANY and _counted(METRICS[metric], data, made):
-        test = Consistency(made, resamples, seed)
+    whole = data.whole
+    cases = data.weights.sum() if whole else len(data.y)
+    if cases >= MANY and _counted(METRICS[metric], data, made):
+        test = Consistency(made, resamples, seed, whole)
         return CalibrationTest(value, float(test.value(collect(test, data), np)))
     rng = np.random.default_rng(seed)
     # Rounding apart, as labels that are drawn again have the same error.
     slack = 1e-12 * (1 + abs(value))
     reached = 0
     for _ in range(resamples):
-        reached += compute(made, data._replace(y=draw_labels(data, rng))) >= value - slack
+        reached += compute(made, redraw(data, rng)) >= value - slack
     return CalibrationTest(value, float(reached + 1) / (resamples + 1))
 
 

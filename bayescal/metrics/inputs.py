@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn
 
 import jax.numpy as jnp
 import numpy as np
@@ -19,7 +19,6 @@ from bayescal._core.checks import (
     check_labels,
     check_row_sums,
     check_weights,
-    check_weights_of,
     column_names,
     in_order,
     precision,
@@ -28,6 +27,7 @@ from bayescal._core.labels import check_classes
 from bayescal._core.precision import float64
 from bayescal._core.stream import Block, Blocks, add, as_blocks
 from bayescal.metrics._reading import PLAIN, Reading, in_right_order
+from bayescal.metrics._weights import Counted, counted, counted_of_block, lightened
 
 __all__ = [
     "EPS",
@@ -40,6 +40,7 @@ __all__ = [
     "check_label_rows",
     "check_many_labels",
     "check_predictions",
+    "check_second",
     "check_truth",
 ]
 
@@ -47,10 +48,6 @@ __all__ = [
 EPS = 2.0**-52
 # Rounding that is forgiven of one probability outside [0, 1].
 _RANGE_TOLERANCE = 1e-6
-
-
-#: Checks weights, and leaves out the cases that have none.
-Counted: TypeAlias = Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
 class Predictions(NamedTuple):
@@ -91,9 +88,17 @@ class PredictionBlocks:
 
     eps = EPS
 
-    def __init__(self, blocks: Blocks, many: bool = False, reading: Reading = PLAIN) -> None:
+    def __init__(
+        self,
+        blocks: Blocks,
+        many: bool = False,
+        second: bool = False,
+        reading: Reading = PLAIN,
+    ) -> None:
+        """Take ``many`` labels, or of two columns the ``second`` alone."""
         self.blocks = blocks
-        read = partial(_read_block, check_many_labels if many else check_arrays, blocks.names)
+        check = check_many_labels if many else check_second if second else check_arrays
+        read = partial(_read_block, check, blocks.names)
         reading = replace(reading, whole=False)
         first = next(iter(blocks.each(partial(_look, read, reading))), None)
         if isinstance(first, int):
@@ -118,6 +123,11 @@ class PredictionBlocks:
     def total_numbered(self, function: Callable[[int, Predictions], Sums]) -> Sums:
         """Do the same with a function that is given the number of the block, too."""
         return self.blocks.total(partial(_of_numbered, self._read, function))
+
+    def gather(self) -> Predictions:
+        """Return all cases at once."""
+        found = self.total(_as_arrays, _behind)
+        return Predictions(found["probs"], found["y"], lightened(found["weights"]), self.eps)
 
     @property
     def probs(self) -> NoReturn:
@@ -158,7 +168,7 @@ def _read_block(
 ) -> Predictions:
     labels = _given(block.y, "blocks must hold labels: tuples (probs, y) or (probs, y, weights)")
     own = block.scores, labels, block.weights
-    return check(*own, reading, names=names, counted=_counted_of_block)
+    return check(*own, reading, names=names, count=counted_of_block)
 
 
 def _of_predictions(
@@ -177,6 +187,14 @@ def _of_numbered(
     return function(block.number, data) if len(data.y) else None
 
 
+def _as_arrays(data: Predictions) -> Sums:
+    return {"probs": data.probs, "y": data.y, "weights": data.weights}
+
+
+def _behind(first: Sums, second: Sums) -> Sums:
+    return {name: np.concatenate([own, second[name]]) for name, own in first.items()}
+
+
 def check_predictions(
     probs: Any,
     y: ArrayLike | None = None,
@@ -184,6 +202,8 @@ def check_predictions(
     reading: Reading = PLAIN,
 ) -> Any:
     """Return checked :class:`Predictions`, of arrays, or else :class:`PredictionBlocks`."""
+    if isinstance(probs, PredictionBlocks):
+        return probs
     blocks = as_blocks(probs, y, weights)
     if blocks is not None:
         return PredictionBlocks(blocks, reading=reading)
@@ -206,7 +226,7 @@ def check_arrays(
     reading: Reading = PLAIN,
     *,
     names: list[object] | None = None,
-    counted: Counted | None = None,
+    count: Counted = counted,
 ) -> Predictions:
     """Check probabilities, labels and weights; leave out the cases of weight zero.
 
@@ -226,10 +246,18 @@ def check_arrays(
     if y.shape != probs.shape[:1]:
         raise ValueError(f"y must have shape ({len(probs)},) to match probs, got {y.shape}")
     eps = precision(probs.dtype)
-    probs, y, weights = (counted or _counted)(probs, y, weights)
+    probs, y, weights = count(probs, y, weights)
     classes, codes = reading.codes(y, 2 if probs.ndim == 1 else probs.shape[1])
     probs = _check_probs(_read(in_order(probs, names, classes), reading), eps)
     return Predictions(probs, codes, weights, EPS, classes)
+
+
+def check_second(
+    probs: ArrayLike, y: ArrayLike, weights: Any = None, reading: Reading = PLAIN, **how: Any
+) -> Predictions:
+    """Do as :func:`check_arrays`, and keep the second of two columns only."""
+    data = check_arrays(probs, y, weights, reading, **how)
+    return data._replace(probs=data.probs[:, 1]) if data.columns == 2 else data
 
 
 def check_anywhere(
@@ -270,7 +298,7 @@ def check_label_rows(
     """Do as :func:`check_predictions` for labels (n, l) that do not exclude each other."""
     blocks = as_blocks(probs, y, weights)
     if blocks is not None:
-        return PredictionBlocks(blocks, True, reading)
+        return PredictionBlocks(blocks, many=True, reading=reading)
     return check_many_labels(probs, _given(y), weights, reading)
 
 
@@ -282,7 +310,7 @@ def check_many_labels(
     reading: Reading = PLAIN,
     *,
     names: list[object] | None = None,
-    counted: Counted | None = None,
+    count: Counted = counted,
 ) -> Predictions:
     """Check probabilities (n, l) and labels (n, l) that do not exclude each other, and weights.
 
@@ -301,7 +329,7 @@ def check_many_labels(
         probs, y = in_order(probs, names, classes), in_order(y, labels, classes, "y")
     elif labels is not None:
         probs = in_order(probs, names, labels)
-    probs, y, weights = (counted or _counted)(probs, y, weights)
+    probs, y, weights = count(probs, y, weights)
     probs = _check_range(_read(probs, reading, many=True))
     return Predictions(probs, check_labels(y, 2, "y"), weights, EPS)
 
@@ -323,32 +351,6 @@ def check_truth(
     if truth.shape != probs.shape:
         raise ValueError(f"true_probs must have shape {probs.shape}, got {truth.shape}")
     return _check_probs(truth.astype(np.float64), precision(truth.dtype), "true_probs")
-
-
-def _counted(
-    probs: np.ndarray, y: np.ndarray, weights: ArrayLike | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Check weights and leave out the cases of weight zero; copy nothing that need not be."""
-    return _weighted(probs, y, check_weights(weights, len(probs), "weights", match="probs"))
-
-
-def _counted_of_block(
-    probs: np.ndarray, y: np.ndarray, weights: ArrayLike | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Do the same with weights as they are: others know what all of them are."""
-    n = len(probs)
-    if weights is None:
-        return _weighted(probs, y, np.ones(n))
-    return _weighted(probs, y, check_weights_of(weights, n, "weights", match="probs"))
-
-
-def _weighted(
-    probs: np.ndarray, y: np.ndarray, weights: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    if not weights.all():
-        counted = weights > 0
-        probs, y, weights = probs[counted], y[counted], weights[counted]
-    return probs.astype(np.float64, copy=False), y, weights
 
 
 def _check_range(probs: np.ndarray, name: str = "probs") -> np.ndarray:

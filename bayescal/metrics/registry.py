@@ -98,7 +98,7 @@ def usual_metrics(classes: int, **bins: object) -> dict[str, tuple[str, dict[str
         "Brier score": ("brier_score", {}),
         "accuracy": ("accuracy", {}),
         "ECE": ("ece", bins),
-        "debiased ECE": ("debiased_ece", bins),
+        "RMS calibration error": ("debiased_ece", bins),
     }
     if classes > 2:
         found["class-wise ECE"] = ("ece", {"kind": "classwise", **bins})

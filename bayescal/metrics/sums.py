@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, overload
@@ -22,6 +22,7 @@ import numpy as np
 from bayescal._core.arrays import Array
 from bayescal._core.checkpoint import Sums
 from bayescal._core.precision import float64
+from bayescal.metrics._weights import are_ones
 from bayescal.metrics.inputs import PredictionBlocks, Predictions
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ __all__ = [
     "Metric",
     "Piece",
     "SumMetric",
+    "add_pieces",
     "blocks",
     "collect",
     "collect_many",
@@ -81,6 +83,10 @@ class SumMetric(Metric, ABC):
     def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
         """Return what cases add to each row of the sums; ``xp`` is NumPy or jax.numpy."""
 
+    def add(self, sums: np.ndarray, block: Predictions) -> None:
+        """Add what some cases add to the sums (rows, cells), in place."""
+        add_pieces(sums, self.pieces(block, np), block.weights)
+
     @abstractmethod
     def value(self, sums: Array, xp: ModuleType) -> Array:
         """Return the metric for sums of shape (rows, cells)."""
@@ -95,7 +101,7 @@ class SumMetric(Metric, ABC):
 
     def width(self, columns: int) -> int:
         """Return about how many numbers a case takes at work."""
-        return columns
+        return columns + 1
 
     def bound(self, sums: np.ndarray) -> float:
         """Return how far the value may be from that of a metric which looks at single cases."""
@@ -201,9 +207,7 @@ def collect(metric: SumMetric, data: Predictions, xp: ModuleType = np) -> Array:
         return jnp.stack([_segment_sum(p, data.weights, metric.cells) for p in pieces])
     sums = np.zeros((metric.rows, metric.cells))
     for part in blocks(metric, data):
-        block = data.part(part)
-        for row, piece in zip(sums, metric.pieces(block, np), strict=True):
-            _add(row, piece, block.weights)
+        metric.add(sums, data.part(part))
     return sums
 
 
@@ -298,18 +302,31 @@ def _dot(weights: np.ndarray, value: np.ndarray) -> np.ndarray:
     return np.einsum("i,i...->...", weights, value)
 
 
+def add_pieces(sums: np.ndarray, pieces: Iterable[Piece], weights: np.ndarray) -> None:
+    """Add a block's pieces to sums (rows, cells), in place."""
+    for row, piece in zip(sums, pieces, strict=True):
+        _add(row, piece, weights)
+
+
 def _add(row: np.ndarray, piece: Piece, weights: np.ndarray) -> None:
     """Add a block's piece to a row of sums, in place."""
     cell, value = piece
+    ones = are_ones(weights)
     if cell is None:
-        row[0] += weights.sum() if value is None else _dot(weights, value).sum()
+        if value is None:
+            row[0] += weights.sum()
+        else:
+            row[0] += (value if ones else _dot(weights, value)).sum()
         return
     if cell is ...:
-        row += weights @ value
+        row += value.sum(axis=0) if ones else weights @ value
         return
-    own = weights if cell.ndim == 1 else weights[:, None]
-    weighted = np.broadcast_to(own if value is None else own * value, cell.shape)
-    row += np.bincount(cell.ravel(), weighted.ravel(), minlength=len(row))
+    if not ones:
+        own = weights if cell.ndim == 1 else weights[:, None]
+        value = own if value is None else own * value
+    if value is not None and cell.ndim == 2:
+        value = np.broadcast_to(value, cell.shape).ravel()
+    row += np.bincount(cell.ravel(), value, minlength=len(row))
 
 
 def _add_many(sums: np.ndarray, piece: Piece, weights: np.ndarray) -> None:

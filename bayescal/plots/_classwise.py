@@ -25,6 +25,7 @@ def classwise(
     probs: Arrays,
     y: ArrayLike,
     *,
+    weights: ArrayLike | None = None,
     classes: Sequence[object] | None = None,
     columns: int | None = None,
     max_classes: int = 12,
@@ -45,6 +46,8 @@ def classwise(
         with their errors in its order. Classes are chosen by the mean error.
     y : array of shape (n,)
         Class codes in {0, ..., k - 1}.
+    weights : array of shape (n,), optional
+        Non-negative case weights, see :func:`reliability`.
     classes : sequence of k names, optional
         By default "class 0", "class 1", ...
     columns : int, optional
@@ -87,7 +90,7 @@ def classwise(
     models = probs if isinstance(probs, Mapping) else {None: probs}
     if not models:
         raise ValueError("probs must not be an empty mapping")
-    arrays = {name: _rows(array, y) for name, array in models.items()}
+    arrays = {name: _rows(array, y, weights) for name, array in models.items()}
     sizes = {array.shape[1] for array in arrays.values()}
     if len(sizes) != 1:
         raise ValueError(f"probs must have one number of classes, got {sorted(sizes)}")
@@ -96,9 +99,10 @@ def classwise(
     if len(names) != k:
         raise ValueError(f"classes must be {k} names, got {len(names)}")
     labels = as_numpy(y, "y")
-    bins = {"bins": options.get("bins", 10), "binning": options.get("binning", "equal_width")}
+    how: Any = {"bins": options.get("bins", 10), "binning": options.get("binning", "equal_width")}
+    how["weights"] = options["weights"] = weights
     errors = np.array(
-        [[ece(p[:, j], labels == j, **bins) for p in arrays.values()] for j in range(k)]
+        [[ece(p[:, j], labels == j, **how) for p in arrays.values()] for j in range(k)]
     )
     shown = np.arange(k)
     if k > most:
@@ -133,12 +137,12 @@ def classwise(
     return places
 
 
-def _rows(array: ArrayLike, y: ArrayLike) -> np.ndarray:
+def _rows(array: ArrayLike, y: ArrayLike, weights: ArrayLike | None) -> np.ndarray:
     """Return probabilities (n, k), checked with the labels."""
     rows = as_numpy(array, "probs")
     if rows.ndim != 2:
         raise ValueError(f"probs must have shape (n, k), got {rows.shape}")
-    log_loss(rows, y)
+    log_loss(rows, y, weights=weights)
     return np.clip(rows.astype(np.float64), 0, 1)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import as_numpy
+from bayescal._core.checks import as_numpy, check_weights
 from bayescal.metrics import brier_score
 from bayescal.plots._inputs import Arrays, read_models, read_vector
 from bayescal.plots.style import label_axes, new_axes, next_style, tidy
@@ -25,6 +25,7 @@ def decision_cost(
     probs: Arrays,
     y: ArrayLike,
     *,
+    weights: ArrayLike | None = None,
     ratios: ArrayLike | None = None,
     ax: Axes | None = None,
     label: str | None = None,
@@ -48,6 +49,8 @@ def decision_cost(
         the same cases.
     y : array of shape (n,)
         Labels in {0, 1}.
+    weights : array of shape (n,), optional
+        Non-negative case weights; only their ratios matter.
     ratios : array of shape (m,), optional
         Values of t in [0, 1], in any order; by default 501 between 0 and 1.
     ax : matplotlib Axes, optional
@@ -81,40 +84,48 @@ def decision_cost(
     >>> ax.lines[-1].get_ydata()
     array([0.  , 0.333])
     """
-    models = [(name, _probabilities(array, y)) for name, array in read_models(probs, label)]
+    given = read_models(probs, label)
+    models = [(name, _probabilities(array, y, weights)) for name, array in given]
     happened = as_numpy(y, "y") == 1
+    shares = check_weights(weights, len(happened), "weights", match="probs")
+    shares = shares / shares.sum()
     t = np.linspace(0, 1, _POINTS) if ratios is None else read_vector(ratios, "ratios", "m")
     t = np.sort(t)
     if t[0] < 0 or t[-1] > 1:
         raise ValueError(f"ratios must lie in [0, 1], got {t[0]:g} to {t[-1]:g}")
-    costs = [_cost(p, happened, t) for _, p in models]
+    costs = [_cost(p, happened, shares, t) for _, p in models]
     if ax is None:
         ax = new_axes(4.2, 3.2)
         ax.set_xlim(0, 1)
         tidy(ax)
     label_axes(ax, "Cost ratio t: act where p > t", "Expected cost")
-    _draw_defaults(ax, float(happened.mean()))
+    _draw_defaults(ax, float(shares @ happened))
     for (name, p), cost in zip(models, costs, strict=True):
-        score = np.mean((p - happened) ** 2)
+        score = shares @ (p - happened) ** 2
         shown = None if name is None else f"{name}  {score:.3f}"
         next_style(ax).draw(ax, t, cost, linewidth=1.5, label=shown)
     _make_room(ax)
     return ax
 
 
-def _probabilities(array: np.ndarray, y: ArrayLike) -> np.ndarray:
+def _probabilities(array: np.ndarray, y: ArrayLike, weights: ArrayLike | None) -> np.ndarray:
     """Return P(y = 1) of shape (n,), checked with the labels."""
     if array.ndim == 2 and array.shape[1] > 2:
         raise ValueError(f"probs must be of two classes, got shape {array.shape}")
-    brier_score(array, y)
+    brier_score(array, y, weights=weights)
     return np.clip((array if array.ndim == 1 else array[:, 1]).astype(np.float64), 0, 1)
 
 
-def _cost(p: np.ndarray, happened: np.ndarray, t: np.ndarray) -> np.ndarray:
+def _cost(p: np.ndarray, happened: np.ndarray, shares: np.ndarray, t: np.ndarray) -> np.ndarray:
     """Return the expected costs (m,) at thresholds t."""
-    false_alarms = (~happened).sum() - np.searchsorted(np.sort(p[~happened]), t, side="right")
-    misses = np.searchsorted(np.sort(p[happened]), t, side="right")
-    return 2 * (t * false_alarms + (1 - t) * misses) / len(p)
+
+    def below(rows: np.ndarray) -> np.ndarray:
+        order = np.argsort(p[rows])
+        sums = np.append(0.0, np.cumsum(shares[rows][order]))
+        return sums[np.searchsorted(p[rows][order], t, side="right")]
+
+    false_alarms = shares[~happened].sum() - below(~happened)
+    return 2 * (t * false_alarms + (1 - t) * below(happened))
 
 
 def _draw_defaults(ax: Axes, share: float) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import as_numpy, check_finite
+from bayescal._core.checks import as_numpy, check_finite, check_weights
+from bayescal._core.counts import as_counts
 
 #: One array, or several by name.
 Arrays = ArrayLike | Mapping[str, ArrayLike]
@@ -31,3 +32,8 @@ def read_vector(value: ArrayLike, name: str, size: str = "n") -> np.ndarray:
         raise ValueError(f"{name} must have shape ({size},) with {size} > 0, got {array.shape}")
     check_finite(array, name)
     return array.astype(np.float64)
+
+
+def read_counts(weights: ArrayLike | None, predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return for how many cases each row (n,) stands."""
+    return as_counts(check_weights(weights, len(y), "weights", match="probs"), predicted, y)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal.metrics import ReliabilityCurve, reliability_curve
+from bayescal.metrics import ReliabilityCurve
 from bayescal.plots._inputs import Arrays, read_models
-from bayescal.plots._reliability_curves import Estimate, Options, estimate
+from bayescal.plots._reliability_curves import Estimate, Options, estimate, read_events
 from bayescal.plots.style import Style, new_axes, next_style, tidy
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def reliability(
     probs: Arrays,
     y: ArrayLike,
     *,
+    weights: ArrayLike | None = None,
     bins: int = 10,
     binning: Literal["equal_width", "equal_mass"] = "equal_width",
     kind: str | None = None,
@@ -72,6 +73,9 @@ def reliability(
         several models of the same cases.
     y : array of shape (n,)
         Labels in {0, 1}, or class codes in {0, ..., k - 1}.
+    weights : array of shape (n,), optional
+        Non-negative case weights. Whole ones are counts, the same as repeating cases. Others are
+        worth as many cases as the effective sample size says; so many are drawn.
     bins : int, default 10
         Number of bins, for the method "binned".
     binning : {"equal_width", "equal_mass"}
@@ -136,11 +140,9 @@ def reliability(
         raise ValueError("probs must be all of shape (n,) or all of shape (n, k), or pass kind")
     # All curves before any drawing: bad input leaves the axes as they were.
     (kind,) = kinds
-    curves = [estimate(array, y, kind, options) for _, array in models]
-    strips = [
-        reliability_curve(array, y, bins=_STRIP_BINS, kind=kind)  # type: ignore[arg-type]
-        for _, array in models
-    ]
+    events = [read_events(array, y, kind, weights) for _, array in models]
+    curves = [estimate(own, options) for own in events]
+    strips = [own.curve(_STRIP_BINS, "equal_width") for own in events]
     if ax is None:
         ax = new_axes(3.6, 4.1 if histogram else 3.6)
     _frame(ax, kind, method)

@@ -9,7 +9,8 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_choice, check_level
-from bayescal.metrics import reliability_curve, smooth_ece
+from bayescal.metrics import ReliabilityCurve, reliability_curve, smooth_ece
+from bayescal.plots._inputs import read_counts
 
 #: Data sets drawn for a band.
 RESAMPLES = 200
@@ -68,15 +69,35 @@ class _Cells(NamedTuple):
     happened: np.ndarray
 
 
-def estimate(probs: np.ndarray, y: ArrayLike, kind: Any, options: Options) -> Estimate:
-    """Return the curve of one model, after a check of its predictions and the labels."""
-    if options.method == "binned":
-        return _binned(probs, y, kind, options)
+class Events(NamedTuple):
+    """Probabilities (n,) of events, whether these happened, as numbers, and how many they are."""
+
+    predicted: np.ndarray
+    happened: np.ndarray
+    counts: np.ndarray
+
+    def curve(self, bins: int, binning: Literal["equal_width", "equal_mass"]) -> ReliabilityCurve:
+        """Return the reliability curve."""
+        happened = self.happened.astype(int)
+        return reliability_curve(
+            self.predicted, happened, bins=bins, binning=binning, weights=self.counts
+        )
+
+
+def read_events(probs: np.ndarray, y: ArrayLike, kind: Any, weights: ArrayLike | None) -> Events:
+    """Return the events of one model, after a check of its predictions and the labels."""
     # Its errors are those of all metrics.
-    reliability_curve(probs, y, bins=options.bins, binning=options.binning, kind=kind)
+    reliability_curve(probs, y, kind=kind, weights=weights)
     predicted, happened = _events(probs, as_numpy(y, "y"), kind)
-    method = _corp if options.method == "corp" else _smooth
-    return method(predicted, happened, options)
+    counts = read_counts(weights, predicted, happened)
+    used = counts > 0
+    return Events(predicted[used], happened[used], counts[used])
+
+
+def estimate(events: Events, options: Options) -> Estimate:
+    """Return the curve of one model."""
+    methods = {"binned": _binned, "corp": _corp, "smooth": _smooth}
+    return methods[options.method](events, options)
 
 
 def _events(probs: np.ndarray, y: np.ndarray, kind: str) -> tuple[np.ndarray, np.ndarray]:
@@ -89,8 +110,8 @@ def _events(probs: np.ndarray, y: np.ndarray, kind: str) -> tuple[np.ndarray, np
     return probs.max(axis=1), (probs.argmax(axis=1) == y).astype(float)
 
 
-def _binned(probs: np.ndarray, y: ArrayLike, kind: Any, options: Options) -> Estimate:
-    curve = reliability_curve(probs, y, bins=options.bins, binning=options.binning, kind=kind)
+def _binned(events: Events, options: Options) -> Estimate:
+    curve = events.curve(options.bins, options.binning)
     x, observed = curve.predicted, curve.observed
     if options.level is None:
         return Estimate(x, observed)
@@ -115,9 +136,9 @@ def _wilson(share: np.ndarray, cases: np.ndarray, level: float) -> tuple[np.ndar
     return np.clip(centre - half, 0, share), np.clip(centre + half, share, 1)
 
 
-def _corp(predicted: np.ndarray, happened: np.ndarray, options: Options) -> Estimate:
-    place, index = np.unique(predicted, return_inverse=True)
-    cells = _count(predicted, happened, index, len(place))
+def _corp(events: Events, options: Options) -> Estimate:
+    place, index = np.unique(events.predicted, return_inverse=True)
+    cells = _count(events, index, len(place))
     curve = _pool_adjacent_violators(cells.happened, cells.cases)
     # Of each block, its ends are enough.
     change = np.diff(curve) != 0
@@ -127,8 +148,8 @@ def _corp(predicted: np.ndarray, happened: np.ndarray, options: Options) -> Esti
         return Estimate(x, y)
     if len(place) > _MOST_CELLS:
         before = np.cumsum(cells.cases) - cells.cases
-        pool = np.unique(before * _MOST_CELLS // len(predicted), return_inverse=True)[1]
-        cells = _count(predicted, happened, pool[index], int(pool[-1]) + 1)
+        pool = np.unique(before * _MOST_CELLS // cells.cases.sum(), return_inverse=True)[1]
+        cells = _count(events, pool[index], int(pool[-1]) + 1)
     drawn = np.empty((RESAMPLES, len(cells.place)))
     for row, (cases, hits) in zip(drawn, zip(*_resample(cells, options), strict=True), strict=True):
         filled = cases > 0
@@ -143,12 +164,14 @@ def _pool_adjacent_violators(happened: np.ndarray, cases: np.ndarray) -> np.ndar
     return isotonic_regression(happened / cases, sample_weight=cases)
 
 
-def _smooth(predicted: np.ndarray, happened: np.ndarray, options: Options) -> Estimate:
-    node = np.rint(predicted * _GRID).astype(np.intp)
-    cells = _count(predicted, happened, node, _GRID + 1)
+def _smooth(events: Events, options: Options) -> Estimate:
+    node = np.rint(events.predicted * _GRID).astype(np.intp)
+    cells = _count(events, node, _GRID + 1)
     width = options.bandwidth
     if width is None:
-        width = max(smooth_ece(predicted, happened.astype(int)), _NARROWEST / _GRID)
+        happened = events.happened.astype(int)
+        error = smooth_ece(events.predicted, happened, weights=events.counts)
+        width = max(error, _NARROWEST / _GRID)
     factors = np.exp(-((np.pi * width * np.arange(_GRID + 1)) ** 2) / 2)
     x = np.linspace(0, 1, _GRID + 1)[::_STRIDE]
     mass, curve = _regress(cells.cases, cells.happened, factors)
@@ -188,11 +211,12 @@ def _smoothed(values: np.ndarray, factors: np.ndarray) -> np.ndarray:
     return np.maximum(found, 0)
 
 
-def _count(predicted: np.ndarray, happened: np.ndarray, index: np.ndarray, cells: int) -> _Cells:
-    cases = np.bincount(index, minlength=cells).astype(float)
-    total = np.bincount(index, weights=predicted, minlength=cells)
+def _count(events: Events, index: np.ndarray, cells: int) -> _Cells:
+    predicted, happened, counts = events
+    cases = np.bincount(index, counts, cells)
+    total = np.bincount(index, counts * predicted, cells)
     place = np.clip(total / np.maximum(cases, 1), 0, 1)
-    return _Cells(place, cases, np.bincount(index, weights=happened, minlength=cells))
+    return _Cells(place, cases, np.bincount(index, counts * happened, cells))
 
 
 def _resample(cells: _Cells, options: Options) -> tuple[np.ndarray, np.ndarray]:

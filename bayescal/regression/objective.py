@@ -79,8 +79,10 @@ def row_terms(
     The loss of a row is log(1 + exp(f)) - t f, which is the cross-entropy itself: at a soft target
     its least value is the target's entropy.
     """
+    if xp is np:
+        return _row_terms_on_host(line, targets, weights)  # type: ignore[arg-type,return-value]
     # XLA would otherwise compute the exponential again in each sum that needs it.
-    keep = (lambda value: value) if xp is np else jax.lax.optimization_barrier
+    keep = jax.lax.optimization_barrier
     small = keep(xp.exp(-abs(line)))
     larger = 1 / (1 + small)
     smaller = small * larger
@@ -89,6 +91,27 @@ def row_terms(
     residual = weights * (probability - targets)
     residual, curvature = keep((residual, weights * smaller * larger))
     return loss, residual, curvature
+
+
+def _row_terms_on_host(
+    line: np.ndarray, targets: np.ndarray | float, weights: np.ndarray
+) -> Terms[np.ndarray]:
+    """Do the same in few arrays: more would not stay in the processor's cache."""
+    small = np.abs(line)
+    np.exp(np.negative(small, out=small), out=small)
+    larger = 1 + small
+    np.divide(1, larger, out=larger)
+    loss = np.log1p(small)
+    loss += np.maximum(line, 0)
+    loss -= targets * line
+    loss *= weights
+    small *= larger
+    residual = np.where(line >= 0, larger, small)
+    residual -= targets
+    residual *= weights
+    larger *= small
+    larger *= weights
+    return loss, residual, larger
 
 
 def cross_entropy(problem: Regression[jax.Array], beta: jax.Array) -> Quadratic[jax.Array]:

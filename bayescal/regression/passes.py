@@ -10,9 +10,11 @@ import numpy as np
 
 from bayescal._core.blocks import slices
 from bayescal._core.checkpoint import Sums
+from bayescal._core.directions import newton_step
 from bayescal._core.newton_cg import Curvature, Point, newton_cg
 from bayescal._core.optimise import Minimum, Quadratic, Status, newton
-from bayescal.regression.host import fit_on_host, is_settled, span_of_gram, units_of
+from bayescal._core.stream import add
+from bayescal.regression.host import design_of, fit_on_host, is_settled, span_of_gram, units_of
 from bayescal.regression.objective import (
     BinaryDesign,
     Regression,
@@ -34,8 +36,8 @@ __all__ = ["fit_binary", "fit_softmax"]
 AddUp = Callable[..., Sums]
 #: Numbers of some rows at work.
 _NUMBERS = 1 << 17
-#: Steps by which no row of the sample moves so much move no other by a hundredth.
-_STILL = 1e-5
+#: Units of columns that need not be divided by them first, in inverse.
+_MILD = 1e-60, 1e60
 
 
 class _Last(NamedTuple):
@@ -56,39 +58,86 @@ def fit_binary(problem: Regression[np.ndarray], total: float, add_up: AddUp) -> 
 
     def sums(beta: np.ndarray) -> Sums:
         if not last or not np.array_equal(last[-1].at, beta):
-            last[:] = [_Last(beta, add_up(partial(_binary_sums, inverse, beta, not last)))]
+            last[:] = [_Last(beta, add_up(partial(_binary_sums, inverse, beta, not last), _join))]
         return last[-1].sums
 
-    def objective(beta: np.ndarray) -> Quadratic[np.ndarray]:
-        found = sums(beta)
-        loss = Quadratic(found["value"], found["gradient"], found["hessian"])
-        return add_penalties(problem, unit, None, loss, beta, np)
-
-    def moved(beta: np.ndarray, step: np.ndarray) -> np.ndarray:
-        # Hardly ever is there need to look at the rows.
-        near = np.abs(step) @ np.append(1.0, np.abs(problem.x).max(axis=0) * inverse)
-        if near < _STILL:
-            return near
-        return add_up(partial(_largest_move, inverse, beta, step), _greatest)["moved"]
-
-    gram = sums(begin)["gram"]
+    first = sums(begin)
+    gram, largest = first["gram"], first["largest"]
     span = None if is_settled(problem, len(gram)) else span_of_gram(gram, total)
     # Columns that depend on each other share their effect.
     turn = np.eye(len(gram)) if span is None else span
+    bound = 0.25 * np.diagonal(turn.T @ gram @ turn)
 
-    def reduced(gamma: np.ndarray) -> Quadratic[np.ndarray]:
-        value, slope, hessian = objective(turn @ gamma)
+    def reduced(loss: Quadratic[np.ndarray], beta: np.ndarray) -> Quadratic[np.ndarray]:
+        value, slope, hessian = add_penalties(problem, unit, None, loss, beta, np)
         return Quadratic(value, turn.T @ slope, turn.T @ hessian @ turn)
 
+    def objective(gamma: np.ndarray) -> Quadratic[np.ndarray]:
+        return reduced(_loss(sums(turn @ gamma)), turn @ gamma)
+
+    def direction(
+        hessian: np.ndarray, gradient: np.ndarray, gamma: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        step, decrement = newton_step(hessian, gradient, gamma, xp=np)
+        if last[-1].sums is not first:
+            return step, decrement
+        # The sample says how the curvature of all rows changes: its minimum, with what slope and
+        # curvature lack here, is a step that saves a pass.
+        near = _corrected(problem, total, last[-1].at, _loss(first))
+        found = newton(
+            lambda own: reduced(near(turn @ own), turn @ own),
+            gamma,
+            scale=total,
+            bound=bound,
+            xp=np,
+        )
+        return gamma - found.x if found.status == Status.CONVERGED else step, decrement
+
+    def moved(gamma: np.ndarray, step: np.ndarray) -> np.ndarray:
+        # Hardly ever is there need to look at the rows.
+        beta, step = turn @ gamma, turn @ step
+        most = np.abs(step) @ largest
+        if most < 0.01:
+            return most
+        return add_up(partial(_largest_move, inverse, beta, step), _greatest)["moved"]
+
     found = newton(
-        reduced,
+        objective,
         begin if span is None else np.linalg.lstsq(span, begin)[0],
         scale=total,
-        bound=0.25 * np.diagonal(turn.T @ gram @ turn),
-        movement=lambda gamma, step: moved(turn @ gamma, turn @ step),
+        bound=bound,
+        direction=direction,
+        movement=moved,
+        foresee=True,
         xp=np,
     )
     return found._replace(x=turn @ found.x / unit)
+
+
+def _loss(sums: Sums) -> Quadratic[np.ndarray]:
+    return Quadratic(sums["value"], sums["gradient"], sums["hessian"])
+
+
+def _corrected(
+    problem: Regression[np.ndarray],
+    total: float,
+    at: np.ndarray,
+    whole: Quadratic[np.ndarray],
+) -> Callable[[np.ndarray], Quadratic[np.ndarray]]:
+    """Return the loss of the sample as a function that at a point has the derivatives of all."""
+    design = design_of(problem)[0]
+    design = design._replace(weights=design.weights * (total / design.weights.sum()))
+    part = cross_entropy_on_host(design, at)
+    slope, curvature = whole.gradient - part.gradient, whole.hessian - part.hessian
+
+    def near(beta: np.ndarray) -> Quadratic[np.ndarray]:
+        value, gradient, hessian = cross_entropy_on_host(design, beta)
+        move = beta - at
+        turn = curvature @ move
+        value = value + move @ (slope + turn / 2)
+        return Quadratic(value, gradient + slope + turn, hessian + curvature)
+
+    return near
 
 
 def _start(problem: Regression[np.ndarray], total: float) -> np.ndarray:
@@ -101,9 +150,17 @@ def _start(problem: Regression[np.ndarray], total: float) -> np.ndarray:
 
 def _binary_sums(inverse: np.ndarray, beta: np.ndarray, first: bool, design: BinaryDesign) -> Sums:
     """Return the loss with its derivatives, and at first products of columns (1 + d, n)."""
-    design = _scaled(design, inverse)
-    found = cross_entropy_on_host(design, beta)._asdict()
-    return {**found, "gram": products(*design[::2])} if first else found
+    scale = np.append(1.0, inverse)
+    if not np.all(inverse == np.clip(inverse, *_MILD)):
+        design, scale = _scaled(design, inverse), np.ones_like(scale)
+    # Powers of two: it is the same to divide sums as columns, where no square of these is wild.
+    value, gradient, hessian = cross_entropy_on_host(design, beta * scale)
+    squares = np.outer(scale, scale)
+    found = {"value": value, "gradient": gradient * scale, "hessian": hessian * squares}
+    if not first:
+        return found
+    gram = products(*design[::2]) * squares
+    return {**found, "gram": gram, "largest": np.abs(design.columns).max(axis=1) * scale}
 
 
 def _largest_move(
@@ -117,6 +174,13 @@ def _scaled(design: BinaryDesign, inverse: np.ndarray) -> BinaryDesign:
     if (inverse == 1).all():
         return design
     return design._replace(columns=design.columns * np.append(1.0, inverse)[:, None])
+
+
+def _join(first: Sums, second: Sums) -> Sums:
+    sums = add(first, second)
+    if "largest" in sums:
+        sums["largest"] = np.maximum(first["largest"], second["largest"])
+    return sums
 
 
 def _greatest(first: Sums, second: Sums) -> Sums:

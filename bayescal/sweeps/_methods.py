@@ -100,6 +100,7 @@ class Informed(Recipe):
 
     def answer(self, cell: Cell, block: Block, key: jax.Array, shared: dict[object, Any]) -> Answer:
         options = {"integrator": self.integrator, "num_samples": self.num_samples, "key": key}
+        options["class_prior"] = 0.5  # test sets are balanced, whatever training sets are
         prior = cell.prior if self.prior is None else self.prior
         place = ("posterior", digest_of(prior), self.integrator, self.num_samples)
         # Of thousands of data sets some are hard; statuses say which.

@@ -198,7 +198,8 @@ def _problem(prior: Prior, datasets: int, key: jax.Array) -> tuple[Problem, floa
 def _exact(prior: Prior, problem: Problem) -> dict[str, float]:
     """Return mean losses by quadrature, by method."""
     with float64():
-        found = posterior(prior, (problem.x, problem.y), integrator="quadrature")
+        data = problem.x, problem.y
+        found = posterior(prior, data, integrator="quadrature", class_prior=0.5)
         odds = {m: found.predict(problem.nodes, method=m).log_odds for m in METHODS}
         return {m: float(loss_at_nodes(each, problem.weights).mean()) for m, each in odds.items()}
 

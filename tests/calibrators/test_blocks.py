@@ -7,7 +7,7 @@ from scipy.special import log_softmax, logsumexp
 from sklearn.base import clone
 
 import bayescal as bc
-from bayescal.calibrators import _rows
+from bayescal.calibrators import _rows, _survey
 
 BINARY = [
     bc.Temperature(),
@@ -104,6 +104,29 @@ def test_four_passes_find_temperature_and_logistic(calibrator):
     assert blocks.passes <= 4
 
 
+@pytest.mark.parametrize("parameters", [1, 2, 3])
+def test_three_passes_find_beta_of_more_rows_than_the_sample(monkeypatch, parameters):
+    monkeypatch.setattr(_rows, "_SAMPLE", 3000)
+    rows = _binary(60_000)
+    whole, blocks = bc.Beta(parameters).fit(*rows), _cut(rows, 7000)
+    cut = bc.Beta(parameters).fit(blocks)
+    assert blocks.passes == 3
+    for name in ("a_", "b_", "c_"):
+        assert getattr(cut, name) == pytest.approx(getattr(whole, name), abs=1e-9)
+
+
+def test_draws_for_a_sample_are_as_many_as_wanted_and_even():
+    rng, counts = np.random.default_rng(0), np.zeros(1000)
+    for _ in range(400):
+        draws, places = _survey._drawn(rng, 1000, 0.25)
+        assert len(draws) == len(np.unique(places)) and draws.max() < 0.25
+        counts[places] += 1
+    # Binomial counts of mean 100 and variance 75.
+    assert counts.mean() == pytest.approx(100, abs=1.5)
+    assert 60 < counts.var() < 90 and np.abs(counts - 100).max() < 45
+    assert len(_survey._drawn(rng, 1000, 1.0)[1]) == 1000
+
+
 @pytest.mark.parametrize("size", [1, 7, 50])
 def test_how_rows_are_cut_does_not_matter(size):
     rows = tuple(own[:50] for own in _binary())
@@ -113,7 +136,7 @@ def test_how_rows_are_cut_does_not_matter(size):
 
 
 def test_the_sample_stays_small_whatever_the_number_of_blocks(monkeypatch):
-    held, join = [], _rows._join
+    held, join = [], _survey._join
 
     def watched(first, second):
         found = join(first, second)
@@ -121,14 +144,14 @@ def test_the_sample_stays_small_whatever_the_number_of_blocks(monkeypatch):
         return found
 
     rows = _binary(6000)
-    whole = _rows.survey(_cut(rows, 100), "probs", "log_odds", None, True)
+    whole = _survey.survey(_cut(rows, 100), "probs", "log_odds", None, True)
     monkeypatch.setattr(_rows, "_SAMPLE", 150)
-    monkeypatch.setattr(_rows, "_join", watched)
-    found = _rows.survey(_cut(rows, 100), "probs", "log_odds", None, True).sample
+    monkeypatch.setattr(_survey, "_join", watched)
+    found = _survey.survey(_cut(rows, 100), "probs", "log_odds", None, True).sample
     assert max(held) <= 300 and len(found.y) == 150
     assert np.isin(found.scores, whole.sample.scores).all()
-    monkeypatch.setattr(_rows, "_thinned", lambda rows, columns: rows)
-    expected = _rows.survey(_cut(rows, 100), "probs", "log_odds", None, True).sample
+    monkeypatch.setattr(_survey, "_thinned", lambda rows, columns: rows)
+    expected = _survey.survey(_cut(rows, 100), "probs", "log_odds", None, True).sample
     for own, wanted in zip(found, expected, strict=True):
         np.testing.assert_array_equal(own, wanted)
 
@@ -280,7 +303,7 @@ def test_an_interrupted_fit_goes_on(tmp_path):
         reads += 1
         # The first time it is but looked at.
         for number, part in enumerate(parts):
-            if reads == 4 and number == 3:
+            if reads == 3 and number == 3:
                 raise KeyboardInterrupt
             yield part
 

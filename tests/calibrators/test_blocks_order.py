@@ -5,7 +5,7 @@ import pytest
 from sklearn.base import clone
 
 import bayescal as bc
-from bayescal.calibrators import _ranking, _rows
+from bayescal.calibrators import _ranking, _rows, _survey
 from bayescal.calibrators._cells import quantile_cells
 from bayescal.calibrators._ranking import InMemory, Ranking, merge_ties
 
@@ -120,7 +120,7 @@ def test_few_passes_find_isotonic_regression(monkeypatch):
 
 def _in_blocks(rows, *ends):
     """Return rows in blocks, after the first pass."""
-    return _rows.survey(_cut(rows, *ends), "scores", "order", None, True)
+    return _survey.survey(_cut(rows, *ends), "scores", "order", None, True)
 
 
 def test_cells_are_divided_before_too_many_rows_are_sorted(monkeypatch):

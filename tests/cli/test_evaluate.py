@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import bayescal
-from bayescal.cli import _evaluate, app
+from bayescal.cli import app
 from bayescal.cli._columns import by_name, split_names
 
 NAMES = ("ash", "birch", "cedar")
@@ -221,14 +221,6 @@ def test_page_is_that_of_the_library(folder: Path) -> None:
     )
     assert again.exit_code == 0
     assert (folder / "again.html").read_bytes() == (folder / "report.html").read_bytes()
-
-
-def test_very_many_draws_are_announced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    p, y = binary()
-    write(folder / "probs.csv", ["p", "y"], [p, y])
-    monkeypatch.setattr(_evaluate, "_MANY_DRAWS", 20 * 80)
-    result = run("probs.csv", "--label", "y")
-    assert result.stderr.startswith("bayescal: 20 resamples of 80 rows take minutes; fewer")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import json
 import re
 import subprocess
 import sys
@@ -121,6 +122,58 @@ def test_several_classes_go_by_name(tmp_path: Path, form: str) -> None:
     expected = bc.Temperature(inputs="logits").fit(z, columns["truth"])
     found = load(model).temperature_
     np.testing.assert_allclose(found, expected.temperature_, rtol=1e-9)
+
+
+@pytest.mark.usefixtures("in_blocks")
+@pytest.mark.parametrize("weights", [None, "w"])
+@pytest.mark.parametrize("many", [False, True])
+def test_models_are_judged(
+    tmp_path: Path, form: str, weights: str | None, many: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = table()
+    columns["q"] = columns["p"] ** 1.1
+    file, page = write(tmp_path / f"new.{form}", columns), tmp_path / "page.html"
+    if many:
+        # As of a hundred million rows.
+        monkeypatch.setattr("bayescal.evaluation._evaluate._FEW", 100)
+        monkeypatch.setattr("bayescal.metrics._measured_blocks.MANY", 100)
+        monkeypatch.setattr("bayescal.metrics._significance.MANY", 100)
+    line = ["evaluate", file, "--label", "truth", "--model", "p", "--model", "b=q"]
+    line += ["--json", "-", "--html", page, "--replicates", "30"]
+    found = json.loads(run(*line, *(["--weights", weights] if weights else [])).stdout)
+    assert found["columns"] == {"p": ["p"], "b": ["q"]} and found["cases"] == N
+    own = None if weights is None else columns[weights]
+    y = (columns["truth"] == "bee").astype(int)
+    expected = bc.evaluate(
+        {"p": columns["p"], "b": columns["q"]},
+        y,
+        weights=own,
+        replicates=30,
+        classes=["ape", "bee"],
+    ).to_dict()
+    assert found["classes"] == expected["classes"]
+    for name, known in expected["models"].items():  # type: ignore[attr-defined]
+        for metric, interval in known["metrics"].items():
+            ours = found["models"][name]["metrics"][metric]
+            assert ours["value"] == pytest.approx(interval["value"], abs=1e-9)
+            if not many:
+                assert ours == pytest.approx(interval, abs=1e-9)
+        for field in ("verdict", "mean_confidence", "observed"):
+            assert found["models"][name][field] == pytest.approx(known[field], abs=1e-9)
+    assert "1,000" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("in_blocks")
+def test_what_is_wrong_with_probabilities_is_said(tmp_path: Path, form: str) -> None:
+    columns = table()
+    columns["p"][700], columns["w"][650] = 1.5, -1
+    file = write(tmp_path / f"new.{form}", columns)
+    line = ["evaluate", str(file), "--label", "truth", "--model", "p"]
+    for more, message in (([], "got 1.5 in row 701"), (["--weights", "w"], "got -1 in row 651")):
+        result = CliRunner().invoke(app, [*line, *more])
+        assert result.exit_code == 2
+        assert message in result.stderr
+        assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.usefixtures("in_blocks")

@@ -11,7 +11,14 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
-from bayescal._core.optimise import Status, iterate, newton_on_interval, run_together
+from bayescal._core.optimise import (
+    Quadratic,
+    Status,
+    iterate,
+    newton,
+    newton_on_interval,
+    run_together,
+)
 
 SLOPES = np.random.default_rng(0).normal(0.5, 2, 40)
 
@@ -105,3 +112,22 @@ def test_a_start_at_the_minimum_is_the_minimum() -> None:
         for slope in (1e-17, -1e-17, 0.0):
             found = newton_on_interval(lambda _, slope=slope: (1.0, slope, 1.0), start, scale=1.0)
             assert found.x == start and found.status == Status.CONVERGED
+
+
+def test_the_last_step_is_foreseen_where_it_gains_nothing() -> None:
+    seen: list[np.ndarray] = []
+
+    def evaluate(x: np.ndarray) -> Quadratic[np.ndarray]:
+        seen.append(x)
+        grown = np.exp(x)
+        return Quadratic(np.sum(grown - 3 * x), grown - 3, np.diag(grown))
+
+    start, bound = np.array([1.0, 2.0]), np.ones(2)
+    looked = newton(evaluate, start, scale=1.0, bound=bound, xp=np)
+    evaluations = len(seen)
+    seen.clear()
+    found = newton(evaluate, start, scale=1.0, bound=bound, foresee=True, xp=np)
+    assert len(seen) == evaluations - 1 and found.status == Status.CONVERGED
+    np.testing.assert_array_equal(found.x, looked.x)
+    np.testing.assert_allclose(found.x, np.log(3), rtol=1e-9)
+    np.testing.assert_allclose(found.value, 2 * (3 - 3 * np.log(3)), rtol=1e-9)

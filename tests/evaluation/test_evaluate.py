@@ -40,7 +40,7 @@ def test_metrics_are_those_of_the_report() -> None:
     assert found.report == metrics.report(probs, y, replicates=100)
     ten = bayescal.evaluate(probs, y, replicates=100, bins=10).report.intervals["model"]
     assert ten["ECE"].value == metrics.ece(probs, y, bins=10)
-    assert ten["debiased ECE"].value == metrics.debiased_ece(probs, y, bins=10)
+    assert ten["RMS calibration error"].value == metrics.debiased_ece(probs, y, bins=10)
     assert ten["class-wise ECE"].value == metrics.ece(probs, y, bins=10, kind="classwise")
 
 
@@ -87,7 +87,7 @@ def test_whole_weights_are_repetitions_and_zero_leaves_out() -> None:
         (lambda p: 0.5 + 0.4 * (p - 0.5), "under-confident", "less extreme"),
         (lambda p: p**0.6, "too high", "exceed its frequency"),
         (lambda p: p**1.8, "too low", "fall short of its frequency"),
-        (lambda p: p, "no evidence", "no proof of calibration"),
+        (lambda p: p, "no evidence", "as far as 3,000 cases can tell"),
         (lambda p: 0.5 + 0.5 * np.sin(9 * p), "miscalibrated", "not simply"),
     ],
 )
@@ -107,6 +107,36 @@ def test_verdicts(change: Any, verdict: str, words: str) -> None:
     value = metrics.ece(shown, y)
     assert f"ECE {value:.3f}" in text
     assert text in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("factor", "strength", "said"),
+    [(1.1, "slight", "Slightly over-confident, by 0.0"), (1.6, "clear", "Over-confident, by 0.0")],
+)
+def test_verdicts_weigh_the_size(factor: float, strength: str, said: str) -> None:
+    rng = np.random.default_rng(2)
+    p = rng.uniform(0.02, 0.98, size=40_000)
+    y = (rng.uniform(size=len(p)) < p).astype(int)
+    shown = 1 / (1 + np.exp(-factor * np.log(p / (1 - p))))
+    found = bayescal.evaluate(shown, y, replicates=50)
+    own = found.findings["model"]
+    assert (own.verdict, own.strength) == ("over-confident", strength)
+    gap = np.maximum(shown, 1 - shown).mean() - ((shown > 0.5) == y).mean()
+    assert own.size == pytest.approx(gap)
+    assert found.summary()["model"].startswith(said)
+    assert f'class="verdict {strength}"' in found.to_html()
+
+
+def test_strong_errors_and_no_evidence() -> None:
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 2, 500)
+    strong = bayescal.evaluate(np.where(rng.uniform(size=500) < 0.5, 0.01, 0.99), y, replicates=20)
+    assert strong.findings["model"].strength == "strong"
+    assert strong.summary()["model"].startswith("Strongly over-confident, by 0.4")
+    none = bayescal.evaluate(np.full(500, y.mean()), y, replicates=20)
+    assert none.findings["model"].strength == "none"
+    upper = none.report.intervals["model"]["ECE"].upper
+    assert f"at most {upper:.3f} (90% interval)" in none.summary()["model"]
 
 
 def test_verdicts_of_several_classes() -> None:
@@ -144,7 +174,7 @@ def test_progress_is_told() -> None:
     p, y = forecasts(50)
     steps: list[tuple[str, int, int]] = []
     found = bayescal.evaluate(p, y, replicates=20, progress=lambda *step: steps.append(step))
-    assert steps[0] == ("20 resamples of 50 cases", 0, 2)
+    assert steps[:2] == [("tests: model", 0, 2), ("20 resamples of 50 cases", 1, 2)]
     assert steps[-1][1:] == (2, 2)
     steps.clear()
     found.to_html(progress=lambda *step: steps.append(step))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import bayescal
-from bayescal.evaluation import _figures, _svg
+from bayescal.evaluation import _svg
 
 EVIL = "<script>alert(1)</script>&\"'$x$"
 VOID = {"meta", "link", "br"}
@@ -153,7 +153,7 @@ def test_both_themes_have_all_colours(pages: dict[str, str]) -> None:
     assert used <= names[0]
     for colors in values[:2]:
         for ground in ("--page", "--surface"):
-            for ink in ("--ink", "--muted", "--accent", "--warn", "--good"):
+            for ink in ("--ink", "--muted", "--accent", "--warn", "--good", "--slight"):
                 assert contrast(colors[ink], colors[ground]) >= 4.5, (ink, ground)
         for j in range(7):
             assert contrast(colors[f"--series-{j}"], colors["--surface"]) >= 3, j
@@ -174,10 +174,10 @@ def test_sections_and_figures_fit_the_data(pages: dict[str, str]) -> None:
     assert "Costs of decisions" in one.text("h2") and "Class by class" not in one.text("h2")
     assert "Class by class" in five.text("h2") and "Costs of decisions" not in five.text("h2")
     assert "Differences to raw" in three.text("h2") and "Differences" not in str(one.text("h2"))
-    assert len(one.all("figure")) == 3 + 1
-    assert len(three.all("figure")) == 3 * 3 + 1
-    assert len(five.all("figure")) == 2 * 3 + 5
-    assert len(many.all("figure")) == 3 + 12
+    assert len(one.all("figure")) == 1 + 3 + 1
+    assert len(three.all("figure")) == 1 + 3 * 3 + 1
+    assert len(five.all("figure")) == 1 + 2 * 3 + 5
+    assert len(many.all("figure")) == 1 + 3 + 12 + 1
     assert "The 12 of 30 classes with the largest error are shown" in pages["many"]
     assert "and 10 more" in pages["many"]
 
@@ -207,21 +207,15 @@ def test_page_is_written_and_does_not_depend_on_the_style_of_plots(tmp_path: Pat
     assert dict(matplotlib.rcParams) == before
 
 
-def test_weights_become_repetitions_in_figures() -> None:
+def test_what_weights_are_worth_is_said() -> None:
     rng = np.random.default_rng(0)
     p, y = rng.uniform(size=50), rng.integers(0, 2, size=50)
-    whole = bayescal.evaluate(p, y, weights=np.tile([0, 2], 25), replicates=20)
-    cases = _figures.expand(whole)
-    np.testing.assert_array_equal(np.sort(cases.models["model"]), np.sort(p[1::2].repeat(2)))
     weights = rng.exponential(size=50)
-    shares = bayescal.evaluate(p, y, weights=weights, replicates=20)
-    cases = _figures.expand(shares)
     worth = weights.sum() ** 2 / (weights**2).sum()
-    assert len(cases.labels) == round(worth)
-    assert f"worth {round(worth)} cases" in shares.to_html()
-    # Each row comes as often as its share asks for, but for less than one.
-    often = np.array([(cases.models["model"] == value).sum() for value in p])
-    assert np.abs(often - weights / weights.sum() * worth).max() < 1
+    said = "cases of equal weight"
+    assert f"worth {worth:.0f} {said}" in bayescal.evaluate(p, y, weights=weights).to_html()
+    whole = bayescal.evaluate(p, y, weights=np.tile([0, 2], 25), replicates=20).to_html()
+    assert said not in whole and "they add up to 50" in whole
 
 
 def test_many_cases_make_a_small_page() -> None:

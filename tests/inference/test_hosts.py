@@ -29,50 +29,51 @@ prior = bc.GaussianPrior(mu0=dist.Uniform(-2.5, 0), mu1=dist.Uniform(0, 2.5), si
 rng = np.random.default_rng(0)
 x = rng.normal(size=(13, 20))
 y = (x > rng.normal(size=x.shape)).astype(int)
+alone = len(sys.argv) == 2
+found = {}
 """
 
-EQUAL = """
+POSTERIORS = """
 import warnings
 new, own, long = np.linspace(-3, 3, 7), np.sort(rng.normal(size=(13, 9))), np.linspace(-3, 3, 3000)
 each = np.sort(rng.normal(size=(13, 600)) * np.arange(1, 14)[:, None] / 6)
 far = np.array([-1.0, 12.0, 60.0])
 priors = [bc.GaussianPrior(mu0=-1.0, mu1=dist.Normal(m, 1.0), sigma=1.0) for m in rng.random(13)]
 conjugate = bc.NormalInverseGammaPrior(-1, 1, kappa0=1, kappa1=1, alpha=2, beta=2)
-found = {}
 def keep(name, *values):
     for value in values:
-        found[f"{len(found)} {name}"] = np.asarray(value)
+        found[f"{integrator} {len(found)} {name}"] = np.asarray(value)
 priors_of = {"montecarlo": prior, "importance": priors, "quadrature": priors}
 cases = ("preds", own), ("coeffs", new), ("map", own), ("predictive", new), ("predictive", None)
 with float64(), warnings.catch_warnings():
     warnings.simplefilter("ignore", bc.AccuracyWarning)
-    given = priors_of.get(integrator, conjugate)
-    post = bc.posterior(given, (x, y), integrator=integrator, num_samples=1000)
-    assert (post.work.rows is None) == (len(sys.argv) == 2)
-    keep("summary", post.log_evidence, post.ess, post.pareto_k, post.quadrature_error)
-    for method, points in cases:
-        result = post.predict(points, method=method)
-        keep(method, result.probs, result.log_odds)
-    keep("mcse", result.mcse)
-    for points in (long, each):
-        result = post.predict(points)
-        assert result.interpolation_error is not None
-        keep("nodes", result.log_odds, result.interpolation_error)
-    keep("mode", post.mode["mu1"])
-    keep("draws", post.draws(12)["mu1"], post.log_weights(12), post.sample(20, index=3)["mu1"])
-    if integrator == "quadrature":
-        result = post.predict(far)
-        keep("far", result.probs, result.mcse)
-        keep("interval", *post.predict(new).interval())
-    if integrator == "montecarlo":
-        keep("one", bc.posterior_predict(prior, (x[0], y[0]), new, num_samples=1000).probs)
-        keep("two", bc.posterior_predict(prior, (x[:2], y[:2]), new, num_samples=1000).probs)
-    # One process may work by itself, before the other begins.
-    if integrator == "closed_form" and jax.process_index() == 0:
-        with jax.default_device(jax.local_devices()[1]):
-            alone = bc.posterior_predict(prior, (x[3:6], y[3:6]), new, integrator="quadrature")
-            keep("alone", alone.probs, post.predict(new).probs)
-np.savez(sys.argv[1], **found)
+    for integrator in INTEGRATORS:
+        given = priors_of.get(integrator, conjugate)
+        post = bc.posterior(given, (x, y), integrator=integrator, num_samples=1000)
+        assert (post.work.rows is None) == alone
+        keep("summary", post.log_evidence, post.ess, post.pareto_k, post.quadrature_error)
+        for method, points in cases:
+            result = post.predict(points, method=method)
+            keep(method, result.probs, result.log_odds)
+        keep("mcse", result.mcse)
+        for points in (long, each):
+            result = post.predict(points)
+            assert result.interpolation_error is not None
+            keep("nodes", result.log_odds, result.interpolation_error)
+        keep("mode", post.mode["mu1"])
+        keep("draws", post.draws(12)["mu1"], post.log_weights(12), post.sample(20, index=3)["mu1"])
+        if integrator == "quadrature":
+            result = post.predict(far)
+            keep("far", result.probs, result.mcse)
+            keep("interval", *post.predict(new).interval())
+        if integrator == "montecarlo":
+            keep("one", bc.posterior_predict(prior, (x[0], y[0]), new, num_samples=1000).probs)
+            keep("two", bc.posterior_predict(prior, (x[:2], y[:2]), new, num_samples=1000).probs)
+        # One process may work by itself, before the other begins.
+        if integrator == "closed_form" and jax.process_index() == 0:
+            with jax.default_device(jax.local_devices()[1]):
+                own = bc.posterior_predict(prior, (x[3:6], y[3:6]), new, integrator="quadrature")
+                keep("by itself", own.probs, post.predict(new).probs)
 """
 
 SWEEP = """
@@ -85,10 +86,10 @@ def sweep(**options):
     return found.value.values, found.status.values
 values, status = sweep()
 # Of three blocks one process has two.
-assert done[-1] == ((3, 3) if len(sys.argv) == 2 else (2 - int(sys.argv[3]),) * 2), done
+assert done[-1] == ((3, 3) if alone else (2 - int(sys.argv[3]),) * 2), done
 again, _ = sweep(store=sys.argv[1] + "store")
 np.testing.assert_array_equal(again, values)
-np.savez(sys.argv[1], values=values, status=status)
+found |= {"sweep values": values, "sweep status": status}
 """
 
 ERRORS = """
@@ -117,7 +118,7 @@ def broken(x, y, points):
     if rank == 0:
         raise ArithmeticError("too hard")
     return points
-options = dict(n_train=8, num_datasets=200, n_test=30, progress=False)
+options = dict(n_train=8, num_datasets=4, n_test=30, progress=False)
 kind = ArithmeticError if rank == 0 else RuntimeError
 said = message(kind, lambda: bc.sweep(prior, methods={"broken": broken}, **options))
 assert said == ("too hard" if rank == 0 else "process 0 of 2 failed: ArithmeticError: too hard")
@@ -130,23 +131,26 @@ assert "same arguments" in message(ValueError, lambda: post.predict(np.array([0.
 said = message(ValueError, lambda: bc.sweep(prior, methods=["platt"], key=rank, **options))
 assert "same arguments" in said, said
 # After all of this they still understand each other.
-assert post.predict([0.0]).probs.shape == (13, 1)
+found["errors"] = post.predict([0.0]).probs.shape == (13, 1)
 """
 
+KEEP = "np.savez(sys.argv[1], **found)"
+
+INTEGRATORS = ["montecarlo", "importance", "quadrature", "closed_form"]
 FLAGS = "--xla_force_host_platform_device_count=4"
 
 
-def run(program: str, tmp_path: Path, processes: int) -> list[Path]:
-    """Run a program in one process or in two; return the files that it wrote."""
+def run(program: str, folder: Path, processes: int) -> list[dict[str, np.ndarray]]:
+    """Run a program in one process or in two; return what each found."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
     flags = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}"
     environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
-    paths = [tmp_path / f"{processes}-{rank}.npz" for rank in range(processes)]
+    paths = [folder / f"{processes}-{rank}.npz" for rank in range(processes)]
     started = [
         subprocess.Popen(
-            [sys.executable, "-c", START + program, str(path)]
+            [sys.executable, "-c", program, str(path)]
             + ([address, str(rank)] if processes > 1 else []),
             env=environment,
             stderr=subprocess.PIPE,
@@ -156,41 +160,54 @@ def run(program: str, tmp_path: Path, processes: int) -> list[Path]:
     ]
     try:
         for process in started:
-            _, said = process.communicate(timeout=120)
+            _, said = process.communicate(timeout=240)
             assert process.returncode == 0, said[-3000:]
     finally:
         for process in started:
             process.kill()
             process.wait()
-    return paths
+    return [dict(np.load(path)) for path in paths]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, np.ndarray], ...]:
+    """Return what one process finds alone, and each of two.
+
+    All is computed by the same processes: most of the time goes into beginning and compiling.
+    """
+    folder = tmp_path_factory.mktemp("hosts")
+    program = f"{START}INTEGRATORS = {INTEGRATORS}\n{POSTERIORS}{SWEEP}"
+    return *run(program + KEEP, folder, 1), *run(program + ERRORS + KEEP, folder, 2)
+
+
+def part(found: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+    return {key: value for key, value in found.items() if key.startswith(name)}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("integrator", ["montecarlo", "importance", "quadrature", "closed_form"])
+@pytest.mark.parametrize("integrator", INTEGRATORS)
 def test_posteriors_and_predictions_are_those_of_one_process(
-    integrator: str, tmp_path: Path
+    integrator: str, found: tuple[dict[str, np.ndarray], ...]
 ) -> None:
-    program = f'integrator = "{integrator}"\n{EQUAL}'
-    alone = dict(np.load(run(program, tmp_path, 1)[0]))
+    alone, *shared = (part(own, integrator) for own in found)
     assert len(alone) > 20
-    for rank, path in enumerate(run(program, tmp_path, 2)):
-        found = dict(np.load(path))
-        assert found.keys() == {name for name in alone if rank == 0 or "alone" not in name}
-        for name, value in found.items():
+    for rank, own in enumerate(shared):
+        assert own.keys() == {name for name in alone if rank == 0 or "by itself" not in name}
+        for name, value in own.items():
             # They are compiled for batches of another size: seen are 8e-14 at most.
             np.testing.assert_allclose(value, alone[name], rtol=1e-12, atol=1e-12, err_msg=name)
 
 
 @pytest.mark.slow
-def test_sweeps_are_those_of_one_process(tmp_path: Path) -> None:
-    alone = dict(np.load(run(SWEEP, tmp_path, 1)[0]))
-    for path in run(SWEEP, tmp_path, 2):
-        np.testing.assert_equal(dict(np.load(path)), alone)
+def test_sweeps_are_those_of_one_process(found: tuple[dict[str, np.ndarray], ...]) -> None:
+    alone, *shared = (part(own, "sweep") for own in found)
+    for own in shared:
+        np.testing.assert_equal(own, alone)
 
 
 @pytest.mark.slow
-def test_errors_reach_all_processes(tmp_path: Path) -> None:
-    run(ERRORS, tmp_path, 2)
+def test_errors_reach_all_processes(found: tuple[dict[str, np.ndarray], ...]) -> None:
+    assert all(own["errors"] for own in found[1:])
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 
 import numpy as np
@@ -12,6 +13,9 @@ import scipy.special
 import scipy.stats
 
 import bayescal as bc
+
+# Classes are equally likely, whatever the labels: the formulas here are of densities.
+posterior = functools.partial(bc.posterior, class_prior=0.5)
 
 UNEVEN = np.r_[-1.4, -0.6, np.linspace(-0.5, 2.5, 20)], np.r_[np.zeros(2, int), np.ones(20, int)]
 LOPSIDED = np.array([0.2, -0.4, -1.1, -1.6]), np.zeros(4, int)
@@ -63,7 +67,7 @@ def predict(post: bc.Posterior, x: object) -> tuple[bc.Prediction, list]:
 
 @pytest.mark.parametrize("data", [UNEVEN, LOPSIDED])
 def test_quadrature_has_the_closed_form_far_away(data: tuple) -> None:
-    post = bc.posterior(NORMAL, data, integrator="quadrature")
+    post = posterior(NORMAL, data, integrator="quadrature")
     x = np.array([-25.0, -6, 0, 6, 10, 14, 18, 20, 25, 100])
     result = post.predict(x)
     truth = normal_log_odds(x, data).astype(float)
@@ -80,7 +84,7 @@ def test_quadrature_has_the_closed_form_far_away(data: tuple) -> None:
     ["quadrature", *(pytest.param(name, marks=pytest.mark.slow) for name in DRAWN)],
 )
 def test_means_unknown_right_or_warned(integrator: str) -> None:
-    post = bc.posterior(NORMAL, UNEVEN, integrator=integrator, num_samples=2000, key=1)
+    post = posterior(NORMAL, UNEVEN, integrator=integrator, num_samples=2000, key=1)
     for x, truth in zip(FAR, normal_log_odds(FAR, UNEVEN), strict=True):
         check(post, x, truth)
 
@@ -96,7 +100,7 @@ def test_means_unknown_right_or_warned(integrator: str) -> None:
 )
 def test_means_and_deviation_unknown_right_or_warned(integrator: str) -> None:
     prior = bc.NormalInverseGammaPrior(**STUDENT)
-    post = bc.posterior(prior, UNEVEN, integrator=integrator, num_samples=2000, key=1)
+    post = posterior(prior, UNEVEN, integrator=integrator, num_samples=2000, key=1)
     for x, truth in zip(FAR, student_log_odds(FAR, UNEVEN), strict=True):
         check(post, x, truth)
         if integrator == "closed_form":
@@ -114,7 +118,7 @@ def check(post: bc.Posterior, x: float, truth: np.longdouble) -> None:
 def test_deviation_unknown_against_scipy() -> None:
     x = np.array([-30.0, -8, 0.5, 8, 30])
     prior = bc.GaussianPrior(-1.0, 1.0, dist.HalfNormal(1.0))
-    found = bc.posterior(prior, LOPSIDED, integrator="quadrature").predict(x)
+    found = posterior(prior, LOPSIDED, integrator="quadrature").predict(x)
     s = np.exp(np.linspace(-4, 5, 20001))
     norm = scipy.stats.norm
     log_joint = np.log(s) + norm.logpdf(s) + norm.logpdf(LOPSIDED[0][:, None], -1, s).sum(axis=0)
@@ -133,7 +137,7 @@ def test_deviation_unknown_against_scipy() -> None:
 @pytest.mark.slow
 def test_long_curves_rows_of_a_batch_and_own_priors() -> None:
     x = np.linspace(-14, 14, 57)
-    post = bc.posterior(NORMAL, UNEVEN, integrator="quadrature")
+    post = posterior(NORMAL, UNEVEN, integrator="quadrature")
     truth = normal_log_odds(x, UNEVEN).astype(float)
     np.testing.assert_allclose(
         post.predict(x, interpolate=True).log_odds, truth, rtol=1e-6, atol=1e-5
@@ -141,14 +145,14 @@ def test_long_curves_rows_of_a_batch_and_own_priors() -> None:
     few = np.tile([-1.0, 0.5, 1.2, 2.0], (3, 1)), np.tile([0, 1, 1, 1], (3, 1))
     own = np.array([[0.0, 20.0], [0.0, -1.0], [-25.0, 3.0]])
     for prior in (NORMAL, [NORMAL] * 3):
-        result = bc.posterior(prior, few, integrator="quadrature").predict(own)
+        result = posterior(prior, few, integrator="quadrature").predict(own)
         truth = normal_log_odds(own, (few[0][0], few[1][0])).astype(float)
         np.testing.assert_allclose(result.log_odds, truth, rtol=1e-9, atol=1e-8)
         assert result.mcse.shape == own.shape
 
 
 def test_near_the_data_nothing_warns_and_errors_are_those_of_samples() -> None:
-    post = bc.posterior(NORMAL, UNEVEN, num_samples=2000, key=1)
+    post = posterior(NORMAL, UNEVEN, num_samples=2000, key=1)
     x = np.linspace(-3, 4, 9)
     assert predict(post, x)[1] == []
     near, both = post.predict(x), predict(post, np.r_[x, 25.0])[0]
@@ -158,6 +162,6 @@ def test_near_the_data_nothing_warns_and_errors_are_those_of_samples() -> None:
 
 @pytest.mark.parametrize("method", ["preds", "coeffs", "map"])
 def test_other_averages_have_their_limits(method: str) -> None:
-    post = bc.posterior(NORMAL, UNEVEN, num_samples=2000, key=1)
+    post = posterior(NORMAL, UNEVEN, num_samples=2000, key=1)
     probs = np.asarray(post.predict([-1e300, -1e160, 1e20, 1e160], method=method).probs)
     assert (probs[:2] < 0.01).all() and (probs[2:] > 0.99).all()

@@ -15,10 +15,10 @@ from bayescal import metrics
 from bayescal.metrics import _groups, _measured, _significance
 from bayescal.metrics._groups import GroupedSums, grouped
 from bayescal.metrics._measured import Measured, MeasuredSums, prepare
-from bayescal.metrics._redrawn import Consistency
 from bayescal.metrics._replicates import error_by_chance, replicate
 from bayescal.metrics._significance import Spiegelhalter
 from bayescal.metrics.inputs import check_predictions
+from bayescal.metrics.redrawn import Consistency
 from bayescal.metrics.registry import streamed
 from bayescal.metrics.sums import collect, standard_error
 
@@ -187,7 +187,7 @@ def test_chance_of_all_errors(name: str, options: dict[str, Any]) -> None:
     assert found == pytest.approx(error_by_chance(made, data, 0), rel=0.2)
 
 
-@pytest.mark.parametrize("weighted", ["ones", "twos", "shares"])
+@pytest.mark.parametrize("weighted", ["ones", "counts", "shares"])
 @pytest.mark.parametrize("binning", ["equal_width", "equal_mass"])
 @pytest.mark.usefixtures("few")
 def test_consistency_by_cells(binning: str, weighted: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +196,10 @@ def test_consistency_by_cells(binning: str, weighted: str, monkeypatch: pytest.M
     # On borders of bins, too.
     p = np.where(rng.random(2000) < 0.3, 0.2, rng.random(2000) ** 2)
     y = (rng.random(2000) < p * 1.02).astype(int)
-    weights = {"ones": None, "twos": np.full(2000, 2), "shares": rng.gamma(2, size=2000)}[weighted]
+    weights = {"ones": None, "counts": None, "shares": rng.gamma(2, size=2000)}[weighted]
+    if weighted == "counts":
+        happened = rng.binomial(2, p)
+        p, y, weights = np.tile(p, 2), np.repeat([1, 0], 2000), np.append(happened, 2 - happened)
     options: dict[str, Any] = {"binning": binning, "weights": weights, "resamples": 1000}
     cells = metrics.consistency_test("ece", p, y, **options)
     monkeypatch.setattr(_significance, "MANY", 10_000)
@@ -211,7 +214,7 @@ def test_what_tests_need_adds_over_blocks() -> None:
     rng = np.random.default_rng(8)
     p = rng.random(1000) ** 2
     data = check_predictions(p, (rng.random(1000) < p).astype(int))
-    for metric in (Consistency(streamed("ece", None, {}), 200, 0), Spiegelhalter(True)):
+    for metric in (Consistency(streamed("ece", None, {}), 200, 0, True), Spiegelhalter(True)):
         parts = [collect(metric, data.part(part)) for part in (slice(0, 7), slice(7, 1000))]
         np.testing.assert_allclose(sum(parts), collect(metric, data), rtol=1e-12)
     variance = np.sum((1 - 2 * p) ** 2 * p * (1 - p))

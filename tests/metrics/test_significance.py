@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from bayescal import metrics
-from bayescal.metrics._significance import draw_labels
+from bayescal.metrics._replicates import draw_labels, redraw
 from bayescal.metrics.inputs import check_predictions
 
 Array = np.ndarray
@@ -61,6 +61,51 @@ def test_labels_are_drawn_with_their_probabilities(k: int) -> None:
     data = check_predictions(probs if k > 2 else probs[:, 1], np.zeros(40_000, int))
     counts = np.bincount(draw_labels(data, np.random.default_rng(0)), minlength=k)
     assert stats.chisquare(counts, 40_000 * probs[0]).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_labels_of_counts_are_drawn_case_by_case(k: int) -> None:
+    """Numbers of each label are multinomial, as of rows that are repeated."""
+    probs = make(2, k, 3)
+    given = probs if k > 2 else probs[:, 1]
+    data = check_predictions(given, np.zeros(2, int), [3, 1])
+    rng = np.random.default_rng(0)
+    tables = np.zeros((4000, 2, k))
+    for table in tables:
+        drawn = redraw(data, rng)
+        assert set(drawn.weights) <= {1.0, 2.0, 3.0}
+        row = np.argmax(
+            np.isclose(
+                drawn.probs.reshape(len(drawn.y), -1)[:, [0]], data.probs.reshape(2, -1)[:, 0]
+            ),
+            axis=1,
+        )
+        np.add.at(table, (row, drawn.y), drawn.weights)
+    assert (tables.sum(axis=2) == [3, 1]).all()
+    first, at = tables[:, 0], stats.multinomial(3, probs[0])
+    found, counts = np.unique(first, axis=0, return_counts=True)
+    assert stats.chisquare(counts, 4000 * at.pmf(found) / at.pmf(found).sum()).pvalue > 1e-3
+
+
+def test_p_values_of_counts_are_uniform_and_those_of_repeated_rows() -> None:
+    rng = np.random.default_rng(6)
+    p, weights = np.linspace(0.05, 0.95, 7), np.array([1, 2, 3, 5, 8, 13, 21])
+    rows = np.tile(p, 2), np.repeat([0, 1], 7)
+    values = []
+    for run in range(400):
+        happened = rng.binomial(weights, p)
+        counts = np.concatenate([weights - happened, happened])
+        options = {"resamples": 39, "seed": run}
+        values.append(metrics.consistency_test("ece", *rows, weights=counts, **options).p_value)
+    counts = np.bincount(np.round(np.array(values) * 40).astype(int) - 1, minlength=40)
+    assert stats.chisquare(counts.reshape(8, 5).sum(axis=1)).pvalue > 0.01
+    options = {"resamples": 2000, "seed": 1}
+    own = np.concatenate([weights - 1, np.ones(7, int)])
+    ours = metrics.consistency_test("ece", *rows, weights=own, **options)
+    theirs = metrics.consistency_test("ece", *(row.repeat(own) for row in rows), **options)
+    assert ours.statistic == pytest.approx(theirs.statistic, abs=1e-12)
+    q = theirs.p_value
+    assert ours.p_value == pytest.approx(q, abs=4 * np.sqrt(2 * q * (1 - q) / 2000) + 1e-3)
 
 
 @pytest.mark.parametrize(("test", "runs"), [("spiegelhalter", 400), ("ece", 200), ("skce", 60)])

@@ -12,17 +12,20 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "notebooks" / "reproduction.md"
-FEWER = 80
+#: Fewer data sets and nodes: these change no loss by more than 3e-6, but where one fit is unstable.
+FEWER = {"datasets = 200\n": "datasets = 80\n", "hermgauss(80)": "hermgauss(40)"}
 
 
 @pytest.fixture(scope="module")
 def shown() -> dict[str, Any]:
-    """Run the snippets one after the other, with fewer data sets."""
+    """Run the snippets one after the other, with fewer data sets and nodes."""
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert "datasets = 200\n" in blocks[0]
+    for given, fewer in FEWER.items():
+        assert given in blocks[0]
+        blocks[0] = blocks[0].replace(given, fewer)
     names: dict[str, Any] = {}
     for block in blocks:
-        exec(block.replace("datasets = 200\n", f"datasets = {FEWER}\n"), names)
+        exec(block, names)
     return names["shown"]
 
 

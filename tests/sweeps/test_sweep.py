@@ -96,7 +96,7 @@ def test_informed_methods_are_those_of_the_posterior(x64: None) -> None:
     x, y, test_x, test_y = data_of(Cell(FAR, 12, 0.5, 200), 6)
     for i in range(6):
         for method in ("predictive", "preds"):
-            post = bc.posterior(FAR, (x[i], y), integrator="quadrature")
+            post = bc.posterior(FAR, (x[i], y), integrator="quadrature", class_prior=0.5)
             loss = bc.metrics.log_loss(post.predict(test_x[i], method=method).probs, test_y)
             value = found.value.isel(dataset=i).sel({"method": method, "metric": "log_loss"})
             assert float(value.squeeze()) == pytest.approx(loss, rel=1e-6)
@@ -203,7 +203,8 @@ def test_threads_leave_the_warning_filters_as_they_were() -> None:
 @pytest.mark.slow
 def test_a_prior_is_what_a_method_believes() -> None:
     def by_hand(x: np.ndarray, y: np.ndarray, points: np.ndarray) -> np.ndarray:
-        return bc.posterior(FAR, (x, y), integrator="quadrature").predict(points).log_odds
+        post = bc.posterior(FAR, (x, y), integrator="quadrature", class_prior=0.5)
+        return post.predict(points).log_odds
 
     methods = {
         "right": "predictive",

@@ -13,33 +13,55 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 
 from bayescal._core.arrays import Array
-from bayescal._core.binning import MIDDLE, relative_cell
+from bayescal._core.binning import MIDDLE, bin_of, relative_cell
 from bayescal.metrics._replicates import of_factors
 from bayescal.metrics.inputs import EPS, Predictions
 from bayescal.metrics.sums import Metric, Piece, SumMetric
 
+__all__ = ["Consistency", "Points"]
+
 #: Cells on either side of one half, down to 2^-64, and at most those of a metric that part them.
 _SIDE, _BINS = 64 << 7, 64
+#: Of fractions that are often many cases' predictions.
+_DECIMALS = 1e6
 #: Numbers of some draws that are held at once: 32 MiB.
 _ELEMENTS = 1 << 22
+
+
+class Points(NamedTuple):
+    """Cells (m,) that hold cases, in ascending order.
+
+    ``squares`` are what the variance of ``happened`` is, but for the factor p (1 - p): sums of the
+    squares of weights, or of weights that are counts.
+    """
+
+    predicted: np.ndarray
+    mass: np.ndarray
+    happened: np.ndarray
+    squares: np.ndarray
 
 
 @dataclass(frozen=True)
 class Consistency(SumMetric):
     """The p-value of a calibration error of P(y = 1), from sums by cell of the prediction.
 
-    Cells do not reach over the borders of the metric's bins, if these are few. A weight that is no
-    one is a case whose one label counts so often: of weights that differ within a cell as many
-    labels are drawn as have their variance.
+    Cells do not reach over the borders of the metric's bins, if these are few, nor over those of
+    so many ``strips`` of equal width, of P(y = 1) and of P(y = 0). Weights are counts
+    if they are ``whole``, of which sums know nothing. One that is no count is a case whose one
+    label counts so often: of weights that differ within a cell as many labels are drawn as have
+    their variance.
     """
 
     metric: Metric
     draws: int
     seed: int
+    whole: bool
+    strips: int = 1
     rows = 4
 
     @property
@@ -48,7 +70,7 @@ class Consistency(SumMetric):
 
     @property
     def cells(self) -> int:
-        return (2 * _SIDE + 1) * self._bins
+        return (2 * (_SIDE + self.strips) - 1) * self._bins
 
     def _bin(self, predicted: np.ndarray) -> np.ndarray | None:
         """Return the one bin (n,) of each prediction; None for metrics that do not have few."""
@@ -60,6 +82,9 @@ class Consistency(SumMetric):
 
     def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
         cell = np.clip(relative_cell(data.probs) - MIDDLE, -_SIDE, _SIDE) + _SIDE
+        if self.strips > 1:
+            cell = cell + bin_of(data.probs, self.strips, np)[0] + self.strips - 1
+            cell = cell - bin_of(1 - data.probs, self.strips, np)[0]
         own = self._bin(data.probs)
         if own is not None:
             cell = cell * self._bins + own
@@ -69,17 +94,23 @@ class Consistency(SumMetric):
     def width(self, columns: int) -> int:
         return 1
 
-    def value(self, sums: Array, xp: ModuleType) -> Array:
+    def points(self, sums: Array) -> Points:
+        """Return the cells that hold cases, with their mean predictions."""
         used = np.flatnonzero(sums[0])
         mass, predicted, happened, squares = sums[:, used]
         mean = np.minimum(predicted / mass, 1)
-        # Rounding of a mean must not take it out of its bin.
+        # Rounding must not change the mean of one decimal fraction, nor take it out of its bin.
+        decimal = np.rint(mean * _DECIMALS) / _DECIMALS
+        mean = np.where(np.abs(mean - decimal) <= 1e-12 * mean, decimal, mean)
         for nudge in (1 - 1e-12, 1 + 1e-12):
             own = self._bin(mean)
             if own is not None:
                 mean = np.where(own == used % self._bins, mean, predicted / mass * nudge)
-        mean = np.clip(mean, 0, 1)
-        y = np.repeat([1, 0], len(used))
+        return Points(np.clip(mean, 0, 1), mass, happened, mass if self.whole else squares)
+
+    def value(self, sums: Array, xp: ModuleType) -> Array:
+        mean, mass, happened, squares = self.points(sums)
+        y = np.repeat([1, 0], len(mean))
         data = Predictions(np.tile(mean, 2), y, np.ones(len(y)), EPS)
         rng = np.random.default_rng(self.seed)
         # As many labels of equal weight as have the variance, on average over both roundings.

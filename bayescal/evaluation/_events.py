@@ -1,0 +1,180 @@
+"""What tests and figures look at: events, and the probabilities that one model gave them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from bayescal._core.checkpoint import Sums
+from bayescal._core.counts import as_counts, effective_size
+from bayescal.metrics import consistency_test, reliability_curve
+from bayescal.metrics.inputs import PredictionBlocks, Predictions
+from bayescal.metrics.redrawn import Consistency
+from bayescal.metrics.registry import METRICS
+from bayescal.metrics.sums import SumMetric, collect
+
+__all__ = ["STRIPS", "Cases", "Events", "events_of", "events_of_blocks"]
+
+#: Bars of the histograms on top of reliability diagrams.
+STRIPS = 20
+#: By which the means of bins are kept away from their borders.
+_INSIDE = 1e-12
+
+
+class Cases(NamedTuple):
+    """Probabilities (m,) of events, whether these happened, and weights or None for ones."""
+
+    predicted: np.ndarray
+    happened: np.ndarray
+    weights: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class Events:
+    """Events of one model: of two classes that y = 1, of more that the most probable happened.
+
+    Attributes
+    ----------
+    cases : Cases
+        Of very many there are cells of nearly equal probability, each with those of both outcomes.
+    drawn : Cases
+        The same for figures. Weights that are no counts are worth fewer cases: ``size``.
+    classes : array of shape (3, k, bins) or None
+        Of more than two classes, sums by class and bin of its probability: of weights, and of
+        these times probabilities and outcomes.
+    totals : array of shape (k,)
+        Sums of weights by class.
+    rows : int
+    size : float or None
+        The effective sample size, of weights that are no counts.
+    consistency : float
+        The p-value of the consistency test of the expected calibration error.
+    excess, variance : float
+        The sum of predictions less outcomes, and its variance if predictions are calibrated.
+    """
+
+    cases: Cases
+    drawn: Cases
+    classes: np.ndarray | None
+    totals: np.ndarray
+    rows: int
+    size: float | None
+    consistency: float
+    excess: float
+    variance: float
+
+    def mean(self, values: np.ndarray) -> float:
+        """Return the weighted mean over cases."""
+        return float(np.average(values, weights=self.cases.weights))
+
+    def curve(self, bins: int) -> list[tuple[float, ...]]:
+        """Return mean prediction, frequency and weight of each bin that holds cases."""
+        predicted, happened, weights = self.cases
+        curve = reliability_curve(predicted, happened, bins=bins, weights=weights)
+        return [*zip(*curve, strict=True)]
+
+    def class_errors(self) -> np.ndarray:
+        """Return the expected calibration error of each of more than two classes, (k,)."""
+        assert self.classes is not None
+        mass, predicted, happened = self.classes
+        return np.abs(predicted - happened).sum(axis=1) / mass.sum(axis=1)
+
+    def of_class(self, label: int) -> Cases:
+        """Return cases that have the sums of one of more than two classes."""
+        assert self.classes is not None
+        sums = self.classes[:, label]
+        used = np.flatnonzero(sums[0])
+        mass, predicted, happened = sums[:, used]
+        lower, upper = used / sums.shape[1] + _INSIDE, (used + 1) / sums.shape[1] - _INSIDE
+        return _cells(np.clip(predicted / mass, lower, upper), mass, happened, self.size)
+
+
+def events_of(data: Predictions, bins: int, replicates: int, seed: int) -> Events:
+    """Return the events of cases in memory."""
+    event = _of_each(data)
+    predicted, happened, weights = event[:3]
+    plain = bool((weights == 1).all())
+    cases = Cases(predicted, happened, None if plain else weights)
+    test = consistency_test(
+        "ece", *cases[:2], bins=bins, resamples=replicates, seed=seed, weights=cases.weights
+    )
+    metric = _by_class(data.columns, bins)
+    spread = event.weights if data.whole else weights**2
+    return Events(
+        cases,
+        cases,
+        None if metric is None else collect(metric, data).reshape(3, -1, bins),
+        np.bincount(data.y, cases.weights, data.columns or 2),
+        len(data.y),
+        None if data.whole else effective_size(weights),
+        test.p_value,
+        float(weights @ (predicted - happened)),
+        float(spread @ np.maximum(predicted * (1 - predicted), 0)),
+    )
+
+
+def events_of_blocks(data: PredictionBlocks, bins: int, replicates: int, seed: int) -> Events:
+    """Return the events of cases that come in blocks, in cells, after one pass."""
+    make = METRICS["ece"].make
+    assert make is not None
+    test = Consistency(make(None, bins=bins), replicates, seed, whole=True, strips=STRIPS)
+    metric = _by_class(data.columns, bins)
+    found = data.total(partial(_look, test, metric))
+    whole = bool(found["fractions"] == 0)
+    test = replace(test, whole=whole)
+    predicted, mass, happened, squares = test.points(found["events"])
+    size = None if whole else float(mass.sum() ** 2 / found["squares"])
+    return Events(
+        _cells(predicted, mass, happened, None),
+        _cells(predicted, mass, happened, size),
+        None if metric is None else found["classes"].reshape(3, -1, bins),
+        found["totals"],
+        int(found["rows"]),
+        size,
+        float(test.value(found["events"], np)),
+        float((mass * predicted - happened).sum()),
+        float(squares @ (predicted * (1 - predicted))),
+    )
+
+
+def _look(test: Consistency, metric: SumMetric | None, data: Predictions) -> Sums:
+    weights = data.weights
+    found = {
+        "events": collect(test, _of_each(data)),
+        "totals": np.bincount(data.y, weights, data.columns or 2),
+        "rows": np.asarray(len(weights)),
+        "squares": weights @ weights,
+        "fractions": np.asarray(np.count_nonzero(weights != np.floor(weights))),
+    }
+    return found if metric is None else {**found, "classes": collect(metric, data)}
+
+
+def _by_class(columns: int | None, bins: int) -> SumMetric | None:
+    make = METRICS["ece"].make
+    assert make is not None
+    metric = None if columns is None else make(columns, bins=bins, kind="classwise")
+    assert metric is None or isinstance(metric, SumMetric)
+    return metric
+
+
+def _of_each(data: Predictions) -> Predictions:
+    """Return the events of cases as predictions of two classes."""
+    if data.columns is None:
+        return data
+    happened = (data.probs.argmax(axis=1) == data.y).astype(np.int64)
+    return data._replace(probs=data.probs.max(axis=1), y=happened)
+
+
+def _cells(
+    predicted: np.ndarray, mass: np.ndarray, happened: np.ndarray, size: float | None
+) -> Cases:
+    """Return cells (m,) as events that happened and that did not, as many as a size says."""
+    weights = np.concatenate([happened, np.maximum(mass - happened, 0)])
+    probs, outcomes = np.tile(predicted, 2), np.repeat([1, 0], len(mass))
+    if size is not None:
+        weights = as_counts(weights, probs, outcomes, size)
+    used = weights > 0
+    return Cases(probs[used], outcomes[used], weights[used])

@@ -1,0 +1,169 @@
+"""Cases that come in blocks: what is found is that of all at once."""
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bayescal as bc
+from bayescal.evaluation import _evaluate
+from bayescal.metrics import _measured_blocks, _significance
+
+
+def binary(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    p = rng.beta(0.6, 0.9, n)
+    return p, (rng.uniform(size=n) < p**1.1).astype(int)
+
+
+def several(n: int, k: int = 4) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    z = 2 * rng.normal(size=(n, k))
+    y = (0.7 * z + rng.gumbel(size=z.shape)).argmax(axis=1)
+    return np.exp(z) / np.exp(z).sum(axis=1, keepdims=True), y
+
+
+def cut(*arrays: Any, size: int = 700) -> bc.Blocks:
+    def parts() -> Any:
+        for first in range(0, len(arrays[0]), size):
+            yield tuple(own[first : first + size] for own in arrays)
+
+    return bc.Blocks(parts)
+
+
+def numbers(found: Any) -> Any:
+    text = json.dumps(found.to_dict())
+    return json.loads(text, parse_float=lambda each: round(float(each), 9))
+
+
+def svgs(page: str) -> list[np.ndarray]:
+    """Return the numbers of each figure on a page, but for keys."""
+    found = re.findall(r"<svg (?!class=.key).*?</svg>", page, re.DOTALL)
+    return [np.array(re.findall(r"-?\d+(?:\.\d+)?", own), float) for own in found]
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judge thousands of cases as one would a hundred million."""
+    monkeypatch.setattr(_evaluate, "_FEW", 100)
+    monkeypatch.setattr(_measured_blocks, "MANY", 100)
+    monkeypatch.setattr(_significance, "MANY", 100)
+
+
+def test_few_cases_are_judged_as_in_memory() -> None:
+    p, y = binary(900)
+    weights = np.tile([0.5, 1, 2], 300)
+    how: dict[str, Any] = {"replicates": 50, "seed": 3, "classes": ["no", "yes"]}
+    for rest in ((), (weights,)):
+        models = {"a": cut(p, y, *rest), "b": cut(np.stack([1 - p**2, p**2], 1), y, *rest)}
+        ours = bc.evaluate(models, **how)
+        theirs = bc.evaluate({"a": p, "b": p**2}, y, weights=rest[0] if rest else None, **how)
+        assert numbers(ours) == numbers(theirs)
+    ours = bc.evaluate(cut(*several(500)), replicates=20)
+    assert numbers(ours) == numbers(bc.evaluate(*several(500), replicates=20))
+
+
+def check(ours: Any, theirs: Any) -> None:
+    """Compare what is exact to rounding, and what is of cells within a bound."""
+    assert ours.to_dict()["cases"] == theirs.to_dict()["cases"]
+    np.testing.assert_allclose(
+        list(ours.to_dict()["classes"].values()), list(theirs.to_dict()["classes"].values())
+    )
+    for name, own in ours.findings.items():
+        other = theirs.findings[name]
+        for field in ("confidence", "accuracy", "predicted", "observed"):
+            assert getattr(own, field) == (
+                None if getattr(other, field) is None else pytest.approx(getattr(other, field))
+            )
+        np.testing.assert_allclose(own.spiegelhalter, other.spiegelhalter, rtol=1e-9)
+        assert own.consistency.statistic == pytest.approx(other.consistency.statistic)
+        q = other.consistency.p_value
+        draws = theirs.replicates
+        assert own.consistency.p_value == pytest.approx(
+            q, abs=5 * np.sqrt(2 * q * (1 - q) / draws) + 2 / draws
+        )
+        if other.bias is not None:
+            # Variances are of the means of cells.
+            np.testing.assert_allclose(own.bias.statistic, other.bias.statistic, rtol=1e-4)
+        assert own.verdict == other.verdict
+        mine, known = own.decomposition, other.decomposition
+        assert mine.score == pytest.approx(known.score, abs=1e-5)
+        assert mine.uncertainty == pytest.approx(known.uncertainty, rel=1e-12)
+        # Of fewer different predictions, isotonic regression follows chance less.
+        assert -1e-5 < known.miscalibration - mine.miscalibration < 2 / 20_000 ** (2 / 3)
+        for mine, known in zip(
+            ours.events[name].curve(ours.bins), theirs.events[name].curve(theirs.bins), strict=True
+        ):
+            np.testing.assert_allclose(mine, known, rtol=1e-9)
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("kind", ["ones", "counts", "shares"])
+def test_many_cases_of_two_classes(kind: str) -> None:
+    p, y = binary(20_000)
+    p[::7] = np.round(p[::7], 1)  # on borders of bins
+    rng = np.random.default_rng(2)
+    weights = {"counts": rng.integers(0, 4, len(p)), "shares": rng.gamma(2, size=len(p))}.get(kind)
+    rest = () if weights is None else (weights,)
+    models = {"a": cut(p, y, *rest), "b": cut(p**1.1, y, *rest)}
+    ours = bc.evaluate(models, replicates=200, bins=10)
+    theirs = bc.evaluate({"a": p, "b": p**1.1}, y, weights=weights, replicates=200, bins=10)
+    check(ours, theirs)
+    page, known = ours.to_html(), theirs.to_html()
+    # The same frames, titles and lines; isotonic regression has a step for each cell.
+    assert len(svgs(page)) == len(svgs(known)) == 7
+    for place in (2, 5):  # the histograms of the confidence
+        np.testing.assert_allclose(svgs(page)[place], svgs(known)[place], atol=0.02)
+    assert ("effective sample size" in page) == (kind == "shares")
+
+
+@pytest.mark.usefixtures("few")
+def test_many_cases_of_several_classes() -> None:
+    probs, y = several(20_000)
+    ours = bc.evaluate({"a": cut(probs, y), "b": cut(probs[:, ::-1], y)}, replicates=200)
+    theirs = bc.evaluate({"a": probs, "b": probs[:, ::-1]}, y, replicates=200)
+    check(ours, theirs)
+    for name, own in ours.events.items():
+        np.testing.assert_allclose(own.class_errors(), theirs.events[name].class_errors())
+        by_class = [bc.metrics.ece(p, y == j) for j, p in enumerate(theirs_rows(name, probs).T)]
+        np.testing.assert_allclose(own.class_errors(), by_class)
+    assert ours.to_html().count("<svg ") == theirs.to_html().count("<svg ")
+
+
+def theirs_rows(name: str, probs: np.ndarray) -> np.ndarray:
+    return probs if name == "a" else probs[:, ::-1]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("few")
+def test_p_values_are_uniform_where_predictions_are_calibrated() -> None:
+    rng = np.random.default_rng(5)
+    found = []
+    for run in range(150):
+        p = rng.uniform(size=300) ** 2
+        y = (rng.uniform(size=300) < p).astype(int)
+        own = bc.evaluate(cut(p, y, size=100), replicates=39, seed=run).findings["model"]
+        found.append([own.bias.p_value, own.consistency.p_value])
+    shares = np.mean(np.array(found) <= 0.25, axis=0)
+    assert (np.abs(shares - 0.25) < 4 * np.sqrt(0.25 * 0.75 / 150)).all()
+
+
+def test_what_is_wrong_is_said() -> None:
+    p, y = binary(200)
+    with pytest.raises(ValueError, match="y must be given, but for Blocks"):
+        bc.evaluate(p)
+    with pytest.raises(ValueError, match="y and weights must be left out"):
+        bc.evaluate(cut(p, y), y)
+    with pytest.raises(ValueError, match=r"block 0: probs must lie in \[0, 1\]"):
+        bc.evaluate(cut(p + 1, y))
+    with pytest.raises(ValueError, match="same cases in the same order"):
+        bc.evaluate({"a": cut(p, y), "b": cut(p[::-1], y[::-1])})
+
+
+@pytest.mark.usefixtures("few")
+def test_models_of_many_cases_are_cut_alike() -> None:
+    p, y = binary(200)
+    with pytest.raises(ValueError, match="cut into blocks alike"):
+        bc.evaluate({"a": cut(p, y, size=100), "b": cut(p, y, size=50)})

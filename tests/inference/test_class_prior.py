@@ -1,0 +1,256 @@
+"""Shares of the classes that are estimated from the labels, against SciPy's integrals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import scipy.special
+import scipy.stats
+from scipy import integrate, optimize
+from scipy.special import expit, logit
+
+import bayescal as bc
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+PRIOR = bc.GaussianPrior(mu0=dist.Normal(-1, 1), mu1=dist.Normal(1, 1), sigma=1.0)
+FIXED = bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=1.0)
+POINTS = np.array([-6.0, -1.0, 0.3, 2.0, 7.0])
+COUNTS = [(50, 5), (3, 1), (6, 0), (0, 1), (400, 700)]
+TRIANGLE = bc.DirichletPrior(list(np.array([[5.0, 2, 1], [1, 4, 2], [2, 2, 3]])))
+
+
+def make_data(zero: int, one: int) -> tuple[np.ndarray, np.ndarray]:
+    y = np.repeat([0, 1], [zero, one])
+    return np.random.default_rng(zero + one).normal(2 * y - 1), y
+
+
+def means_of(data: tuple[np.ndarray, np.ndarray]) -> list[tuple[float, float]]:
+    """Return mean and variance of the normal posterior of each class's mean."""
+    found = []
+    for label, centre in enumerate((-1, 1)):
+        own = data[0][data[1] == label]
+        v = 1 / (1 + len(own))
+        found.append((v * (centre + own.sum()), v))
+    return found
+
+
+def by_quadrature(prior: bc.Prior, data: Any, **options: Any) -> bc.Posterior:
+    return bc.posterior(prior, data, integrator="quadrature", **options)
+
+
+@pytest.mark.parametrize("counts", COUNTS)
+def test_predictive_is_the_ratio_of_two_evidences(counts: tuple[int, int]) -> None:
+    """Evidence of data and one more case, of class 1 or of class 0: labels and scores together."""
+    data = make_data(*counts)
+
+    def log_joint(y: int) -> np.ndarray:
+        n = np.array(counts) + np.array([1 - y, y])
+        m, v = means_of(data)[y]
+        return scipy.special.betaln(*(n + 1)) + scipy.stats.norm.logpdf(POINTS, m, (1 + v) ** 0.5)
+
+    found = by_quadrature(PRIOR, data).predict(POINTS)
+    np.testing.assert_allclose(found.log_odds, log_joint(1) - log_joint(0), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("counts", COUNTS)
+def test_preds_is_an_integral_over_means_and_share(counts: tuple[int, int]) -> None:
+    data = make_data(*counts)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(120)
+    (m0, v0), (m1, v1) = means_of(data)
+    mu0, mu1 = m0 + v0**0.5 * nodes[:, None], m1 + v1**0.5 * nodes
+    total = np.outer(weights, weights) / weights.sum() ** 2
+    density = scipy.stats.beta(counts[1] + 1, counts[0] + 1).pdf
+
+    def inside(u: float) -> np.ndarray:
+        """Average over the means, at log odds ``u`` of the share."""
+        z = (mu1 - mu0) * (POINTS[:, None, None] - (mu0 + mu1) / 2)
+        return expit(u) * expit(-u) * density(expit(u)) * (total * expit(z + u)).sum(axis=(1, 2))
+
+    # The trapezoidal rule is exact to many digits for what vanishes at both ends.
+    centre = np.log((counts[1] + 1) / (counts[0] + 1))
+    reach = 60 / (1 + min(counts)) ** 0.5
+    nodes = np.linspace(centre - reach, centre + reach, 2001)
+    values = np.array([inside(u) for u in nodes])
+    truth = values.sum(axis=0) * (nodes[1] - nodes[0])
+    assert np.abs(2 * values[::2].sum(axis=0) * (nodes[1] - nodes[0]) - truth).max() < 1e-13
+    found = by_quadrature(PRIOR, data).predict(POINTS, method="preds")
+    # For one label the rule over shares is the coarsest.
+    np.testing.assert_allclose(found.probs, truth, rtol=0, atol=1e-10 if sum(counts) > 1 else 1e-7)
+    assert np.abs(found.probs - truth).max() <= np.max(found.mcse) + 1e-11
+
+
+@pytest.mark.parametrize("counts", COUNTS)
+def test_coeffs_averages_the_log_odds_of_the_share(counts: tuple[int, int]) -> None:
+    data = make_data(*counts)
+    share = scipy.stats.beta(counts[1] + 1, counts[0] + 1)
+    mean = integrate.quad(
+        lambda u: u * share.pdf(expit(u)) * expit(u) * expit(-u),
+        *(-60, 60),
+        epsabs=1e-12,
+        limit=400,
+        points=[np.log((counts[1] + 1) / (counts[0] + 1))],
+    )[0]
+    own, even = (
+        by_quadrature(PRIOR, data, **options).predict(POINTS, method="coeffs").log_odds
+        for options in ({}, {"class_prior": 0.5})
+    )
+    np.testing.assert_allclose(np.asarray(own) - np.asarray(even), mean, rtol=0, atol=1e-8)
+
+
+def test_map_takes_the_mode_of_the_log_odds() -> None:
+    data = make_data(6, 2)
+    share = scipy.stats.beta(3, 7)
+    mode = optimize.minimize_scalar(
+        lambda u: -(share.logpdf(expit(u)) + np.log(expit(u) * expit(-u))),
+        bracket=(-3, 0),
+        options={"xtol": 1e-10},
+    ).x
+    own, even = (
+        by_quadrature(PRIOR, data, **options).predict(POINTS, method="map").log_odds
+        for options in ({}, {"class_prior": 0.5})
+    )
+    np.testing.assert_allclose(np.asarray(own) - np.asarray(even), mode, rtol=0, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("integrator", ["montecarlo", "sobol", "importance"])
+def test_draws_of_shares_are_within_their_error(integrator: str) -> None:
+    data = make_data(12, 3)
+    post = bc.posterior(PRIOR, data, integrator=integrator, num_samples=20_000)
+    truth = by_quadrature(PRIOR, data)
+    for method in ("predictive", "preds", "coeffs"):
+        found = post.predict(POINTS, method=method)
+        miss = np.abs(found.probs - truth.predict(POINTS, method=method).probs)
+        assert (miss <= 4 * found.mcse).all(), method
+
+
+def test_stated_error_is_the_spread_between_seeds() -> None:
+    """With known densities, the shares are all that is random."""
+    posts = [bc.posterior(FIXED, make_data(6, 2), num_samples=500, key=k) for k in range(100)]
+    found = [post.predict(POINTS[1:4], method="preds") for post in posts]
+    spread = np.std([f.probs for f in found], axis=0, ddof=1)
+    stated = np.mean([f.mcse for f in found[:20]], axis=0)
+    # The standard deviation of 100 values is known to 1 / sqrt(200) = 7 %.
+    np.testing.assert_allclose(stated / spread, 1, atol=4 * 0.07)
+
+
+@pytest.mark.parametrize("integrator", ["montecarlo", "quadrature"])
+def test_intervals_contain_the_uncertainty_of_the_share(integrator: str) -> None:
+    """With known densities the bounds are quantiles of a Beta variable, moved."""
+    n, level = 40_000, 0.8
+    # A standard deviation, beside the means: quadrature needs something to integrate.
+    prior = bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=dist.Uniform(1 - 1e-9, 1 + 1e-9))
+    post = bc.posterior(prior, make_data(6, 2), integrator=integrator, num_samples=n)
+    bounds = post.predict(POINTS[1:4]).interval(level)
+    share = scipy.stats.beta(3, 7)
+    for found, q in zip(bounds, (0.1, 0.9), strict=True):
+        u = logit(expit(logit(found) - 2 * POINTS[1:4]))
+        # The share of draws below a bound, which is binomial.
+        below = share.cdf(expit(u))
+        assert (np.abs(below - q) < 5 * np.sqrt(q * (1 - q) / n)).all()
+
+
+def test_predictions_have_the_base_rate_of_the_labels() -> None:
+    """Fifty cases of class 0 and five of class 1: even classes were the default, silently."""
+    data = make_data(5_000, 500)
+    mean = float(np.mean(by_quadrature(PRIOR, data).predict().probs))
+    assert mean == pytest.approx(500 / 5500, abs=0.005)
+    assert np.mean(by_quadrature(PRIOR, data, class_prior=0.5).predict().probs) > 0.2
+
+
+# --- three classes ------------------------------------------------------------------------------
+
+
+def simplex_data(counts: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    y = np.repeat([0, 1, 2], counts)
+    return np.random.default_rng(0).dirichlet([2, 2, 2], len(y)), y
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("integrator", ["montecarlo", "quadrature"])
+def test_three_classes(integrator: str) -> None:
+    data = simplex_data([7, 2, 0])
+    post = bc.posterior(TRIANGLE, data, integrator=integrator, num_samples=20_000)
+    np.testing.assert_allclose(post.class_prior, [8 / 12, 3 / 12, 1 / 12])
+    points = data[0][:4]
+    alpha = np.array(list(TRIANGLE.values and TRIANGLE.values.values()))
+    density = np.exp([scipy.stats.dirichlet(row).logpdf(points.T) for row in alpha]).T
+    joint = density * [8, 3, 1]
+    expected = joint / joint.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(post.predict(points).probs, expected, rtol=1e-9)
+    logs = np.log(density) + scipy.special.digamma([8, 3, 1])
+    np.testing.assert_allclose(
+        post.predict(points, method="coeffs").probs, scipy.special.softmax(logs, axis=1), rtol=1e-9
+    )
+    # Shares as independent sticks, by Gauss rules over each.
+    t, w = np.polynomial.legendre.leggauss(80)
+    t, w = (t + 1) / 2, w / 2
+    first, second = t[:, None], (1 - t[:, None]) * t
+    shares = np.stack([first + 0 * t, second, 1 - first - second], axis=-1)
+    weight = np.outer(w * scipy.stats.beta(8, 4).pdf(t), w * scipy.stats.beta(3, 1).pdf(t))
+    ratio = shares[:, :, None] * density
+    truth = (weight[..., None, None] * ratio / ratio.sum(axis=-1, keepdims=True)).sum(axis=(0, 1))
+    found = post.predict(points, method="preds")
+    assert (np.abs(found.probs - truth) <= 4 * np.asarray(found.mcse)).all()
+    assert (np.asarray(found.mcse) < 0.01).all()
+
+
+# --- batches, and what may be said --------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("integrator", ["montecarlo", "quadrature", "closed_form"])
+def test_each_data_set_of_a_batch_has_its_own_share(integrator: str) -> None:
+    prior = PRIOR
+    if integrator == "closed_form":
+        prior = bc.NormalInverseGammaPrior(-1, 1, kappa0=1, kappa1=1, alpha=2, beta=2)
+    sets = [make_data(9, 9), make_data(14, 6), make_data(8, 13)]
+    x, y, mask = np.full((3, 21), np.nan), np.full((3, 21), -1), np.zeros((3, 21), bool)
+    for row, (own, labels) in enumerate(sets):
+        n = len(own)
+        x[row, :n], y[row, :n], mask[row, :n] = own, labels, True
+    options = {"integrator": integrator, "num_samples": 1000}
+    post = bc.posterior(prior, (x, y, mask), **options)
+    np.testing.assert_allclose(post.class_prior, [10 / 20, 7 / 22, 14 / 23])
+    for method in ("predictive", "preds", "coeffs", "map"):
+        result = post.predict(POINTS, method=method)
+        for row, one in enumerate(sets):
+            alone = bc.posterior(prior, one, **options).predict(POINTS, method=method)
+            # A density is flat at its mode: rounding moves the place by the root of eps.
+            rtol = 1e-6 if method == "map" else 1e-10
+            np.testing.assert_allclose(result.probs[row], alone.probs, rtol=rtol, err_msg=method)
+            if method == "preds":
+                np.testing.assert_allclose(result.interval()[0][row], alone.interval()[0])
+
+
+def test_a_prior_of_the_share_of_the_users_own() -> None:
+    data = make_data(6, 2)
+    beta = by_quadrature(PRIOR, data, class_prior=dist.Beta(2.0, 5.0))
+    assert beta.class_prior == pytest.approx(4 / 15)
+    same = by_quadrature(PRIOR, data, class_prior=dist.Dirichlet(jax.numpy.array([5.0, 2.0])))
+    for method in ("predictive", "preds"):
+        found, expected = (p.predict(POINTS, method=method).probs for p in (beta, same))
+        np.testing.assert_array_equal(found, expected)
+    uniform = by_quadrature(PRIOR, data, class_prior=dist.Beta(1.0, 1.0))
+    np.testing.assert_array_equal(
+        uniform.predict(POINTS).probs, by_quadrature(PRIOR, data).predict(POINTS).probs
+    )
+    assert by_quadrature(PRIOR, data, class_prior=0.25).class_prior == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "message"),
+    [
+        (dist.Uniform(0, 1), TypeError, "class_prior must be a Beta or Dirichlet distribution"),
+        (dist.Dirichlet(np.ones(3)), ValueError, "over 2 classes without batch dimensions"),
+        (dist.Beta(np.ones(2), 1.0), ValueError, "over 2 classes without batch dimensions"),
+    ],
+)
+def test_other_distributions_are_refused(value: Any, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        bc.posterior(PRIOR, make_data(3, 3), class_prior=value)

@@ -1,0 +1,95 @@
+"""Weights in figures: whole ones are repetitions."""
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from bayescal import plots
+
+
+def drawn(ax: Any) -> list[np.ndarray]:
+    """Return all that was drawn with numbers: lines, bars, bands and strips."""
+    found = [line.get_xydata() for line in ax.lines]
+    found += [path.vertices for own in ax.collections for path in own.get_paths()]
+    for child in ax.child_axes:
+        found += [patch.get_path().vertices for patch in child.patches]
+    return found
+
+
+@pytest.fixture(autouse=True)
+def close() -> Any:
+    yield
+    plt.close("all")
+
+
+def cases() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(3)
+    p = rng.uniform(size=300).round(2)
+    y = (rng.uniform(size=300) < p).astype(int)
+    return p, y, rng.integers(0, 4, 300)
+
+
+@pytest.mark.parametrize("band", ["consistency", "confidence"])
+@pytest.mark.parametrize("method", ["binned", "corp", "smooth"])
+def test_reliability(method: str, band: str) -> None:
+    p, y, weights = cases()
+    how: dict[str, Any] = {"method": method, "band": band, "binning": "equal_mass"}
+    if band == "confidence" and method != "binned":
+        # Other numbers are drawn.
+        how["level"] = None
+    ours = drawn(plots.reliability(p, y, weights=weights, **how))
+    theirs = drawn(plots.reliability(p.repeat(weights), y.repeat(weights), **how))
+    assert len(ours) == len(theirs) > 1
+    for own, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(own, other, atol=1e-9)
+    without = drawn(plots.reliability(p, y, **how))[1]
+    assert without.shape != ours[1].shape or np.nanmax(np.abs(without - ours[1])) > 0.01
+
+
+def test_classwise() -> None:
+    rng = np.random.default_rng(4)
+    probs, weights = rng.dirichlet(np.ones(3), 200), rng.integers(0, 3, 200)
+    y = rng.integers(0, 3, 200)
+    axes = plots.classwise(probs, y, weights=weights)
+    again = plots.classwise(probs.repeat(weights, axis=0), y.repeat(weights))
+    for own, other in zip(axes, again, strict=True):
+        assert own.get_title() == other.get_title()
+        for mine, theirs in zip(drawn(own), drawn(other), strict=True):
+            np.testing.assert_allclose(mine, theirs, atol=1e-9)
+
+
+def test_costs_of_decisions() -> None:
+    p, y, weights = cases()
+    for factor in (1, 0.3):
+        ours = plots.decision_cost(p, y, weights=factor * weights, label="a")
+        theirs = plots.decision_cost(p.repeat(weights), y.repeat(weights), label="a")
+        for own, other in zip(drawn(ours), drawn(theirs), strict=True):
+            np.testing.assert_allclose(own, other, atol=1e-12)
+        shown = [text.get_text() for text in ours.get_legend().get_texts()]
+        assert shown == [text.get_text() for text in theirs.get_legend().get_texts()]
+
+
+def test_shares_are_drawn_as_so_many_cases() -> None:
+    """A band is as wide as that of so many cases as the weights are worth."""
+    rng = np.random.default_rng(5)
+    p = np.repeat([0.3, 0.7], 500)
+    y, weights = (rng.uniform(size=1000) < p).astype(int), rng.exponential(size=1000)
+    size = weights.sum() ** 2 / (weights @ weights)
+    widths = []
+    for method in ("binned", "corp"):
+        ax = plots.reliability(p, y, weights=weights, method=method, histogram=False)
+        ends = np.concatenate(drawn(ax)[2:])
+        at = ends[np.isclose(ends[:, 0], 0.3)][:, 1]
+        widths.append(np.ptp(at))
+    expected = 2 * 1.645 * np.sqrt(0.21 / (size / 2))
+    np.testing.assert_allclose(widths, expected, rtol=0.2)
+
+
+def test_bad_weights_are_an_error() -> None:
+    for plot in (plots.reliability, plots.decision_cost):
+        with pytest.raises(ValueError, match="weights must not be negative"):
+            plot([0.2, 0.4], [0, 1], weights=[1, -1])
+        with pytest.raises(ValueError, match=r"weights must have shape \(2,\) to match probs"):
+            plot([0.2, 0.4], [0, 1], weights=[1])

@@ -93,13 +93,8 @@ def test_sampling_lies_within_its_error_of_quadrature(x64: None) -> None:
 def test_predictive_beats_the_average_of_models_on_few_data(x64: None) -> None:
     prior = synthetic.experiments()["b"]
     data = synthetic.sample(prior, 1000, 6, key=3)
-<<<<<<< HEAD
-    post = bc.posterior(prior, (data.x, data.y), integrator="quadrature")
-    points = true_points(data, 32)  # 60 change the gain, 4e-4, by less than 1e-7
-=======
     post = bc.posterior(prior, (data.x, data.y), integrator="quadrature", class_prior=0.5)
-    points = true_points(data)
->>>>>>> priors
+    points = true_points(data, 32)  # 60 change the gain, 4e-4, by less than 1e-7
     gain = expected_loss(post.predict(points, method="preds").log_odds) - expected_loss(
         post.predict(points, method="predictive").log_odds
     )

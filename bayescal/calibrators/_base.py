@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bayescal._core.arrays import ArrayLike, accelerated, namespace, on_host
 from bayescal._core.checks import as_numpy, column_names, in_order
 from bayescal._core.keys import seed_of
-from bayescal._core.labels import Classes
 from bayescal._core.optimise import Status
 from bayescal._core.precision import float64
 from bayescal._core.stream import Blocks, as_blocks
@@ -31,8 +30,9 @@ from bayescal.calibrators._inputs import (
     transform,
     widen,
 )
-from bayescal.calibrators._labels import read_rows
+from bayescal.calibrators._labels import Classes, read_rows
 from bayescal.calibrators._posterior import map_rows
+from bayescal.calibrators._reported import Reported, Seen, see
 from bayescal.calibrators._status import keep_status, remedies
 
 #: What a calibrator never changes in a row: the order of its classes, the most probable one, or
@@ -41,7 +41,7 @@ Keeps = Literal["order", "argmax", "nothing"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Calibrator(Dispatched, TakesBlocks, ClassifierMixin, BaseEstimator, ABC):
+class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimator, ABC):
     """A calibrator of the scores of a classifier of two or more classes.
 
     A method writes ``domain``, ``_fit`` and ``_apply``, and what of the rest is not as here.
@@ -72,6 +72,8 @@ class Calibrator(Dispatched, TakesBlocks, ClassifierMixin, BaseEstimator, ABC):
         What probabilities of zero, and less, stand for; only where logarithms are taken of them.
     state_ : dict of arrays
         All that was learned.
+    report_ : Report
+        What was fitted, to how many rows, and their log loss before and after: in sample.
     """
 
     inputs: Inputs = "probs"
@@ -228,6 +230,7 @@ class Calibrator(Dispatched, TakesBlocks, ClassifierMixin, BaseEstimator, ABC):
         )
         if on_host(rows):
             rows = in_order(rows, names, self.classes_, "scores")
+        self._seen = see(rows, labels, weights)
         values, least = convert(rows, self.inputs, self.domain)
         return values, labels, weights, least
 
@@ -240,6 +243,7 @@ class Calibrator(Dispatched, TakesBlocks, ClassifierMixin, BaseEstimator, ABC):
 
     def _publish(self, state: State) -> None:
         """Keep what was learned, and as attributes what is declared with ``field(init=False)``."""
+        self._forget_report()
         for own in fields(self):
             entry = own.name.removesuffix("_")
             if own.init or own.name in ("classes_", "status_"):
@@ -252,6 +256,13 @@ class Calibrator(Dispatched, TakesBlocks, ClassifierMixin, BaseEstimator, ABC):
 
     def _seed(self) -> int:
         return seed_of(getattr(self, "random_state", 0))
+
+    def _probabilities_of(self, seen: Seen) -> np.ndarray | None:
+        if self.inputs == "top_logits":
+            return None  # there are none of most classes
+        least = self.state_.get("least_probabilities")
+        with np.errstate(over="ignore", under="ignore"):
+            return self.apply(self.state_, convert(seen.rows, self.inputs, self.domain, least)[0])
 
     def predict_proba(self, scores: ArrayLike | Blocks) -> Any:
         """Return the calibrated probabilities of all classes.

@@ -17,13 +17,14 @@ from bayescal._core.arrays import ArrayLike
 from bayescal._core.labels import Classes
 from bayescal.calibrators._dispatch import Dispatched
 from bayescal.calibrators._function import PredictFunction
+from bayescal.calibrators._reported import Reported
 
 #: Those of calibrators, by their place.
 State = dict[str, Any]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Combination(Dispatched, MetaEstimatorMixin, BaseEstimator, ABC):
+class Combination(Dispatched, Reported, MetaEstimatorMixin, BaseEstimator, ABC):
     """A calibrator made of others, whose data and options it hands on to them."""
 
     calibrators_: list[Any] = field(init=False)
@@ -32,9 +33,18 @@ class Combination(Dispatched, MetaEstimatorMixin, BaseEstimator, ABC):
 
     def _keep(self, fitted: list[Any]) -> None:
         """Keep fitted calibrators, and what they say of their fits."""
+        self._forget_report()
         self.calibrators_ = fitted
+        vars(self).pop("_seen", None)
+        if "_seen" in vars(fitted[0]):
+            # What the first is given is what all together are given.
+            self._seen = fitted[0]._seen
         statuses = [part.status_ for part in fitted]
         self.status_ = next((s for s in statuses if s != "converged"), "converged")
+
+    def _title(self) -> str:
+        inner = ", ".join(part._title() for part in self.calibrators_)
+        return f"{type(self).__name__}({inner})"
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

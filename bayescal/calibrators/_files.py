@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.files import write_atomically
+from bayescal.calibrators._reported import Reported
 from bayescal.calibrators.classifier import CalibratedClassifier
 
 __all__ = ["load", "save"]
@@ -24,8 +25,8 @@ _FORMAT = "bayescal calibrator"
 _VERSION = 3
 #: What reading what a header describes may raise.
 _DAMAGED = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-#: Of a ``CalibratedClassifier``: what belongs to another library.
-_CLASSIFIERS = "estimator", "estimators_"
+#: Of a ``CalibratedClassifier``: what belongs to another library, or may be a function.
+_LEFT_OUT = "estimator", "estimators_", "progress"
 #: Kinds of arrays that are kept as they are: booleans, integers and real numbers.
 _NUMBERS = "biuf"
 
@@ -197,10 +198,12 @@ class _Writer:
                 f"of these by strings, to be saved, got {value!r}"
             )
         options = _options(type(value))
+        if isinstance(value, Reported):
+            value._settle_report()
         fitted = [own for own in vars(value) if own not in options and own[0] != "_"]
         if isinstance(value, CalibratedClassifier):
             options, fitted = (
-                [n for n in names if n not in _CLASSIFIERS] for names in (options, fitted)
+                [n for n in names if n not in _LEFT_OUT] for names in (options, fitted)
             )
         return {
             "class": type(value).__name__,

@@ -44,6 +44,7 @@ class TakesBlocks:
         vars(self).pop("feature_names_in_", None)  # of an earlier fit
         if rows.reader.names is not None:
             self.feature_names_in_ = np.array(rows.reader.names, object)
+        self._seen = rows.seen
         learned = self._fit_blocks(rows, self._seed())
         blocks.finish()
         return learned, rows.reader.least

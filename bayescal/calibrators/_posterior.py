@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import chain
+from statistics import NormalDist
 from typing import Any
 
 import jax
 import numpy as np
 
-from bayescal._core.arrays import namespace, on_host, wide
+from bayescal._core.arrays import matmul, namespace, on_host, wide
 from bayescal._core.blocks import even_block, slices
+from bayescal._core.numerics import normal_cdf
 
 #: Numbers held at once: by fits; by predictions on a processor, near its cache, and elsewhere.
 _FIT_BLOCK, _BLOCK, _LARGE_BLOCK = 1 << 20, 1 << 18, 1 << 26
+#: Of quantiles.
+_BISECTIONS = 40
 
 
 def row_blocks(m: int, width: int) -> list[slice]:
@@ -80,3 +84,16 @@ def ends_of_draws(curves: Any, level: float) -> Any:
         high = min(low + 1, count - 1)
         ends.append((1 - part) * ordered[low, ...] + part * ordered[high, ...])
     return xp.stack(ends, axis=1)
+
+
+def mixture_quantile(share: Any, mean: Any, spread: Any, level: float) -> Any:
+    """Return quantiles (m,) of mixtures of normal distributions (c, m), by bisection."""
+    xp = namespace(mean)
+    each = mean + NormalDist().inv_cdf(level) * spread
+    low, high = xp.min(each, axis=0), xp.max(each, axis=0)
+    share = share / xp.sum(share)
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        below = matmul(share, normal_cdf((middle - mean) / spread)) < level
+        low, high = xp.where(below, middle, low), xp.where(below, high, middle)
+    return (low + high) / 2

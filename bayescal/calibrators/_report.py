@@ -1,4 +1,4 @@
-"""What an automatic choice reports: what was chosen, and what to expect of it."""
+"""What a fit reports: what was fitted, and what to expect of it."""
 
 from __future__ import annotations
 
@@ -15,28 +15,39 @@ from bayescal.calibrators._inputs import FLOOR, Inputs, convert
 
 @dataclass(frozen=True)
 class Report:
-    """What :class:`Auto` chose, and what it expects of it.
+    """What a fit says of itself: what was fitted, and what it gains in log loss.
 
-    Losses are means over the rows given, each predicted without itself, or of more than two classes
-    without its fold; of several labels, means over these too. Differences are paired.
+    Losses are means over rows, each predicted without itself or without its fold, so that they are
+    what to expect of new data; but ``in_sample`` says where they are of the very rows of the fit,
+    and so are too good. Of several labels they are means over these, too. Differences are paired.
 
     Attributes
     ----------
     calibrator : str
-        What was chosen, and in ``reason`` why.
+        What was fitted or chosen, and in ``reason`` for what.
     rows, classes : int
         Rows of positive weight, and classes or labels.
     members : dict of str to float
-        What is averaged, and its weight. Of several labels, means over these.
+        What is averaged, and its weight; empty where nothing is. Of several labels, means over
+        these.
     log_loss, log_loss_error : float or None
-        Expected of new data, and its standard error, in nats; None if there are too few rows
-        that differ.
+        The mean, and its standard error, in nats; None if it is not known.
     uncalibrated, gain, gain_error : float or None
         The loss of the scores as they are, what calibration gains, and the standard error of that.
-        None for raw scores.
+        None for raw scores and features.
     helps : bool or None
-        Whether the gain exceeds twice its standard error. Where it does not, the calibrator is near
-        the identity, as its priors are.
+        Whether the gain exceeds twice its standard error. Where it does not, the calibrator may be
+        near the identity. None in sample, where flexible calibrators always gain.
+    in_sample : bool
+        Whether losses are of rows that the calibrator was fitted to.
+    rows_judged : int or None
+        So many of the rows losses are of, drawn evenly; None for all.
+    effective_rows : float or None
+        As many rows of equal weight would say as much. Whole weights are counts.
+    parameters : int or None
+        Numbers that were fitted, of calibrators with parameters.
+    status : str
+        How the fit ended, as ``status_``.
     """
 
     calibrator: str
@@ -50,16 +61,34 @@ class Report:
     gain: float | None
     gain_error: float | None
     helps: bool | None
+    in_sample: bool = False
+    rows_judged: int | None = None
+    effective_rows: float | None = None
+    parameters: int | None = None
+    status: str = "converged"
 
     def __str__(self) -> str:
-        members = ", ".join(f"{name} {weight:.2f}" for name, weight in self.members.items())
-        lines = [f"{self.calibrator}: {self.reason}, {self.rows:,} rows", f"weights: {members}"]
-        if self.log_loss is None:
+        facts = [f"{self.reason}, {self.rows:,} rows"]
+        if self.effective_rows is not None and abs(self.effective_rows - self.rows) >= 0.5:
+            facts.append(f"effectively {self.effective_rows:,.0f}")
+        if self.parameters is not None:
+            facts.append(f"{self.parameters:,} parameter{'s' * (self.parameters != 1)}")
+        if self.status != "converged":
+            facts.append(self.status)
+        lines = [f"{self.calibrator}: {', '.join(facts)}"]
+        if self.members:
+            members = ", ".join(f"{name} {weight:.2f}" for name, weight in self.members.items())
+            lines.append(f"weights: {members}")
+        if self.log_loss is None and not self.in_sample:
             lines.append("too few different rows, or none left out, to say what to expect")
-        else:
-            lines.append(f"expected log loss: {self.log_loss:.4f} ± {self.log_loss_error:.4f}")
+        elif self.log_loss is not None:
+            what = "in-sample" if self.in_sample else "expected"
+            of = "" if self.rows_judged is None else f" of {self.rows_judged:,} rows"
+            lines.append(f"{what} log loss{of}: {self.log_loss:.4f} ± {self.log_loss_error:.4f}")
         if self.gain is not None:
-            verdict = "it helps" if self.helps else "whether it helps is not clear"
+            verdict = "in sample: new rows gain less"
+            if not self.in_sample:
+                verdict = "it helps" if self.helps else "whether it helps is not clear"
             lines.append(
                 f"uncalibrated: {self.uncalibrated:.4f}; gain {self.gain:+.4f} ± "
                 f"{self.gain_error:.4f}: {verdict}"
@@ -128,7 +157,7 @@ def report_of_moments(
 ) -> Report:
     """Return the same as :func:`make_report`, from moments; without these, what is known."""
     if moments is None:
-        return _report(names, sizes, members, [_NOTHING] * 3)
+        return _report(names, sizes, members, [_NOTHING] * 3, None)
     total = moments[0, 0]
 
     def mean_and_error(*direction: float) -> tuple[float, float]:
@@ -137,7 +166,7 @@ def report_of_moments(
         return mean, float(np.sqrt(max(centered @ moments[1:] @ centered, 0.0)) / total)
 
     found = [mean_and_error(*own) for own in ((0, 1, 0), (0, 0, 1), (0, -1, 1))]
-    return _report(names, sizes, members, found)
+    return _report(names, sizes, members, found, float(total**2 / moments[1, 0]))
 
 
 def make_report(
@@ -163,7 +192,8 @@ def make_report(
         return float(mean), float(np.sqrt((squares * (values - mean) ** 2).sum()) / total)
 
     gain = None if held is None or plain is None else plain - held
-    return _report(names, sizes, members, [mean_and_error(own) for own in (held, plain, gain)])
+    found = [mean_and_error(own) for own in (held, plain, gain)]
+    return _report(names, sizes, members, found, float(weights.sum() ** 2 / squares.sum()))
 
 
 #: The mean and the standard error of what is not known.
@@ -175,6 +205,7 @@ def _report(
     sizes: tuple[int, int],
     members: dict[str, float],
     found: Sequence[tuple[float | None, float | None]],
+    effective: float | None,
 ) -> Report:
     """Return a report from means and errors of losses, those of scores as they are, and gains."""
     (loss, error), (uncalibrated, _), (gain, spread) = found
@@ -190,4 +221,5 @@ def _report(
         gain=gain,
         gain_error=spread,
         helps=None if gain is None or spread is None else gain > 2 * spread,
+        effective_rows=effective,
     )

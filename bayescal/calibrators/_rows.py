@@ -28,6 +28,7 @@ from bayescal.calibrators._inputs import (
 )
 from bayescal.calibrators._labels import label_array
 from bayescal.calibrators._member import Rows
+from bayescal.calibrators._reported import Seen
 from bayescal.calibrators._top_rows import pack
 
 __all__ = ["AT_WORK", "Reader", "RowBlocks", "as_numbers", "block_rows", "rows_of_sample"]
@@ -91,8 +92,9 @@ class RowBlocks:
     largest: float
     low: float
     high: float
-    #: Some of the rows, drawn evenly.
+    #: Some of the rows, drawn evenly; and fewer, as they were given.
     sample: Rows
+    seen: Seen
     #: What is done with rows before anything else.
     steps: tuple[Callable[[Rows], Rows], ...] = ()
 

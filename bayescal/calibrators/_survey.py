@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -18,7 +19,15 @@ from bayescal._core.labels import (
 from bayescal._core.stream import Block, Blocks
 from bayescal.calibrators._inputs import FLOOR, LOGARITHMIC, Domain, Inputs, convert, floors
 from bayescal.calibrators._labels import MORE, distinct, label_array
-from bayescal.calibrators._rows import AT_WORK, Reader, RowBlocks, as_numbers, rows_of_sample
+from bayescal.calibrators._reported import see
+from bayescal.calibrators._rows import (
+    AT_WORK,
+    Reader,
+    RowBlocks,
+    as_numbers,
+    block_rows,
+    rows_of_sample,
+)
 from bayescal.calibrators._top_rows import check_distinct, pack, unpack
 
 __all__ = ["survey"]
@@ -43,17 +52,22 @@ def survey(
     unit = float(np.ldexp(1.0, power + exponent))
     reader = Reader(inputs, domain, names or None, columns, labels, least, power)
     drawn = Block(0, *_sample(found, columns))
+    sample = next(reader.parts(drawn, AT_WORK))
+    seen = see(block_rows(drawn, names or None, inputs, columns, labels), sample.y, sample.weights)
+    n, weight = int(found["n"]), float(found["mass"].sum()) * unit
+    whole, squares = bool(found["fractions"] == 0 and power <= 0), float(found["squares"]) * unit**2
     return RowBlocks(
         blocks,
         reader,
-        int(found["n"]),
+        n,
         k,
-        float(found["mass"].sum()) * unit,
+        weight,
         mass * unit,
-        bool(found["fractions"] == 0 and power <= 0),
-        float(found["squares"]) * unit**2,
+        whole,
+        squares,
         *found["ends"].tolist(),
-        sample=next(reader.parts(drawn, AT_WORK)),
+        sample=sample,
+        seen=replace(seen, n=n, weight=weight, squares=squares, whole=whole),
     )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, clone
@@ -32,7 +32,6 @@ from bayescal.calibrators._labels import read_labels
 from bayescal.calibrators._report import (
     Report,
     make_report,
-    point_losses_of_scores,
     report_of_moments,
     row_losses,
     row_losses_of_scores,
@@ -122,6 +121,7 @@ class Auto(ClassifierMixin, Combination):
     random_state: int | np.random.RandomState | None = 0
 
     classes_: np.ndarray = field(init=False)
+    _report_of_rows: ClassVar[bool] = False
 
     def fit(self, scores: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Choose, fit, and estimate what to expect.
@@ -168,8 +168,7 @@ class Auto(ClassifierMixin, Combination):
         fitted = chosen.fit(scores, y, sample_weight)
         self._keep([fitted])
         keep_features(self, fitted)
-        for name in ("classes_", "report_"):
-            vars(self).pop(name, None)  # of an earlier fit
+        vars(self).pop("classes_", None)  # of an earlier fit
         if not isinstance(chosen, MultiLabel):
             self.classes_ = fitted.classes_
         return self
@@ -178,20 +177,17 @@ class Auto(ClassifierMixin, Combination):
     def report_(self) -> Report:
         """Of two classes, from the points that the calibrator keeps; of blocks, from moments."""
         check_is_fitted(self)
-        whole = fitted = self.calibrators_[0]
-        if isinstance(whole, StackedScaling):
-            state, k = whole.state_, len(self.classes_)
-            names, sizes = (_name(whole), f"{k} classes"), (int(state["rows"]), k)
-            return report_of_moments(names, sizes, _members(whole), state.get("held_out_moments"))
-        raw = isinstance(whole, Composition)
-        if raw:
-            fitted = whole.calibrators_[-1]
-        state, names = fitted.state_, (_name(whole), "two classes")
-        z, weights, rows = state["points"][0], state["points"][1:], int(state["rows"])
-        held = fitted.losses_left_out() if np.count_nonzero(weights) > 1 else None
-        plain = None if raw else point_losses_of_scores(z, state.get("least_probabilities"))
-        squares = state["unit"] * weights
-        return make_report(names, (rows, 2), _members(fitted), held, plain, weights, squares)
+        fitted = self.calibrators_[0]
+        if isinstance(fitted, StackedScaling):
+            state, k = fitted.state_, len(self.classes_)
+            names, sizes = (fitted._title(), f"{k} classes"), (int(state["rows"]), k)
+            members, moments = fitted._member_weights(), state.get("held_out_moments")
+            return report_of_moments(names, sizes, members, moments)
+        if isinstance(fitted, AveragedBeta):
+            return fitted.report_
+        # Its own last one takes no scores as they are.
+        nothing = dict.fromkeys(("uncalibrated", "gain", "gain_error", "helps"))
+        return replace(fitted.calibrators_[-1].report_, calibrator=fitted._title(), **nothing)
 
     def predict_proba(self, scores: Any) -> Any:
         """Return the calibrated probabilities (m, k), or (m, labels) that each label is present."""
@@ -273,8 +269,8 @@ class Auto(ClassifierMixin, Combination):
         sizes = len(rows), rows.shape[1] if several else len(self.classes_)
         # Whole weights are counts, as in metrics.
         squares = weights if np.all(weights == np.floor(weights)) else weights**2
-        names = _name(fitted), reason
-        return make_report(names, sizes, _members(fitted), held, plain, weights, squares)
+        names, members = (fitted._title(), reason), fitted._member_weights()
+        return make_report(names, sizes, members, held, plain, weights, squares)
 
     def _held_out(
         self, chosen: Any, rows: Any, y: np.ndarray, codes: np.ndarray, weights: np.ndarray
@@ -315,23 +311,3 @@ def _count_columns(block: Block) -> int:
             "y must be one column in blocks, got several labels; fit a calibrator to each"
         )
     return np.shape(block.scores)[1] if np.ndim(block.scores) == 2 else 1
-
-
-def _name(fitted: Any) -> str:
-    parts = getattr(fitted, "calibrators_", [])
-    names = parts[:1] if isinstance(fitted, MultiLabel) else parts
-    inner = ", ".join(_name(part) for part in names)
-    return f"{type(fitted).__name__}({inner})" if inner else type(fitted).__name__
-
-
-def _members(fitted: Any) -> dict[str, float]:
-    """Return the weights of what is averaged."""
-    if isinstance(fitted, MultiLabel):
-        every = [_members(part) for part in fitted.calibrators_]
-        return {name: float(np.mean([own[name] for own in every])) for name in every[0]}
-    if isinstance(fitted, Composition):
-        return _members(fitted.calibrators_[-1])
-    if isinstance(fitted, StackedScaling):
-        weights = np.atleast_1d(fitted.stack_weights_).tolist()
-        return dict(zip(fitted.member_names_, weights, strict=True))
-    return {"linear": float(fitted.linear_weight_), "curved": 1 - float(fitted.linear_weight_)}

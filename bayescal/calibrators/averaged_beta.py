@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import reduce
-from statistics import NormalDist
+from functools import cached_property, reduce
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import ArrayLike, matmul, namespace, on_host
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.checkpoint import Sums
 from bayescal._core.checks import check_level, check_weights, in_order
-from bayescal._core.numerics import normal_cdf, sigmoid
+from bayescal._core.numerics import sigmoid
 from bayescal._core.optimise import Status
 from bayescal._core.stream import add
 from bayescal.calibrators._averaging import (
@@ -42,7 +42,9 @@ from bayescal.calibrators._points import (
     gather_many,
     wider,
 )
-from bayescal.calibrators._posterior import map_rows, row_blocks
+from bayescal.calibrators._posterior import map_rows, mixture_quantile, row_blocks
+from bayescal.calibrators._report import Report, make_report, point_losses_of_scores
+from bayescal.calibrators._reported import see
 from bayescal.calibrators._rows import RowBlocks
 
 __all__ = ["AveragedBeta"]
@@ -53,7 +55,6 @@ _FEW, _ROUGH = 100, (1 / 40, 0.2)
 _NEGLIGIBLE = 1e-14
 #: And those of less than this no digit of an interval that anyone reads.
 _SLIGHT = 1e-6
-_BISECTIONS = 40
 #: Of intervals: the power of the evidence, at most, and what variances are multiplied by.
 _BAND_POWER, _WIDER = 0.5, 1.75
 #: Of its curvature a regression keeps at least this share without a row.
@@ -146,6 +147,7 @@ class AveragedBeta(Calibrator):
     linear_weight_: float = field(init=False)
 
     binary: ClassVar[bool] = True
+    _report_of_rows: ClassVar[bool] = False
     _domain = "log_odds"
 
     def _check_options(self) -> None:
@@ -193,6 +195,7 @@ class AveragedBeta(Calibrator):
         except ValueError:
             convert(rows, self.inputs, "log_odds")  # to name the row
             raise
+        self._seen = see(rows, labels, weights)
         state = self._fit_points(points)
         return {**state, **_units(len(rows), weights)}, least
 
@@ -291,7 +294,7 @@ class AveragedBeta(Calibrator):
             tails = (1 - level) / 2, (1 + level) / 2
             return xp.stack(
                 [
-                    sigmoid(_mixture_quantile(share[kept], mean[kept, :], spread[kept, :], tail))
+                    sigmoid(mixture_quantile(share[kept], mean[kept, :], spread[kept, :], tail))
                     for tail in tails
                 ],
                 axis=1,
@@ -301,6 +304,21 @@ class AveragedBeta(Calibrator):
             return map_rows(lambda part: some(state, part), z, self._width(state, z))
 
         return _between_knots(blocks, state, scores)
+
+    @cached_property
+    def report_(self) -> Report:
+        """What to expect of new rows, from the points that stand for those of the fit."""
+        check_is_fitted(self)
+        state = self.state_
+        z, weights, rows = state["points"][0], state["points"][1:], int(state["rows"])
+        held = self.losses_left_out() if np.count_nonzero(weights) > 1 else None
+        plain = point_losses_of_scores(z, state.get("least_probabilities"))
+        names, squares = (self._title(), "two classes"), state["unit"] * weights
+        members = self._member_weights()
+        return make_report(names, (rows, 2), members, held, plain, weights, squares)
+
+    def _member_weights(self) -> dict[str, float]:
+        return {"linear": float(self.linear_weight_), "curved": 1 - float(self.linear_weight_)}
 
     def losses_left_out(self) -> np.ndarray:
         """Return the log loss (2, n) at each point, of a row of either class that is left out.
@@ -369,16 +387,3 @@ def _between_knots(function: Callable[[State, Any], Any], state: State, z: Any) 
         probs = function(state, knots)
         lines = np.clip(np.log(probs) - np.log1p(-probs), -FAR, FAR)
     return np.stack([sigmoid(np.interp(z, knots, line)) for line in lines.T], axis=1)
-
-
-def _mixture_quantile(share: Any, mean: Any, spread: Any, level: float) -> Any:
-    """Return quantiles (m,) of mixtures of normal distributions (c, m), by bisection."""
-    xp = namespace(mean)
-    each = mean + NormalDist().inv_cdf(level) * spread
-    low, high = xp.min(each, axis=0), xp.max(each, axis=0)
-    share = share / xp.sum(share)
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        below = matmul(share, normal_cdf((middle - mean) / spread)) < level
-        low, high = xp.where(below, middle, low), xp.where(below, high, middle)
-    return (low + high) / 2

@@ -4,34 +4,32 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
-from typing import Any, Self
+from functools import cached_property, partial
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import check_cv, cross_val_predict
-from sklearn.utils import (
-    Bunch,
-    Tags,
-    _safe_indexing,
-    assert_all_finite,
-    column_or_1d,
-    get_tags,
-    indexable,
-)
+from sklearn.utils import Bunch, Tags, assert_all_finite, column_or_1d, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import check_unmasked, check_weights
+from bayescal._core.arrays import ArrayLike, namespace
+from bayescal._core.checks import check_choice, check_unmasked, check_weights
+from bayescal._core.progress import Progress, showing
 from bayescal.calibrators._base import Calibrator
 from bayescal.calibrators._combination import has_intervals, keep_features
-from bayescal.calibrators._dispatch import Dispatched, dispatched, most_probable, place_of, to_host
+from bayescal.calibrators._cross_fit import Part, cross_fitted, fit_calibrator, fit_fold, make_folds
+from bayescal.calibrators._dispatch import Dispatched, dispatched, most_probable, to_host
 from bayescal.calibrators._labels import check_present, frames_to_caller, of_one_kind
-from bayescal.calibrators.auto import Auto
+from bayescal.calibrators._pair import CalibratedPair, score
+from bayescal.calibrators._report import Report
+from bayescal.calibrators._reported import Reported
+from bayescal.calibrators.names import make_calibrator, make_for
 
 __all__ = ["CalibratedClassifier"]
 
@@ -39,11 +37,18 @@ __all__ = ["CalibratedClassifier"]
 def _has_interval(owner: CalibratedClassifier) -> bool:
     fitted = getattr(owner, "calibrators_", None)
     calibrator = fitted[0] if fitted else owner.calibrator
-    return not owner.ensemble and (calibrator is None or has_intervals(calibrator))
+    if isinstance(calibrator, str):
+        try:
+            calibrator = make_calibrator(calibrator)
+        except ValueError:
+            return False
+    return calibrator is None or has_intervals(calibrator)
 
 
 @dataclass(eq=False, repr=False)
-class CalibratedClassifier(Dispatched, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+class CalibratedClassifier(
+    Dispatched, Reported, ClassifierMixin, MetaEstimatorMixin, BaseEstimator
+):
     """A classifier whose probabilities are calibrated on data that it has not seen.
 
     The classifier scores every row while that row's fold is left out, the calibrator is fitted to
@@ -56,21 +61,39 @@ class CalibratedClassifier(Dispatched, ClassifierMixin, MetaEstimatorMixin, Base
     ----------
     estimator : classifier
         With ``predict_proba``, or ``decision_function`` for calibrators of logits and scores.
-    calibrator : calibrator, optional
+    calibrator : calibrator or str, optional
         Any of this package, or a classifier that takes scores as features. Its ``inputs`` says what
-        it is given: probabilities for "probs", else the decision function. By default ``Auto()``,
-        of probabilities or, if the classifier has none, of the decision function.
+        it is given: probabilities for "probs", else the decision function. Or the name of one, in
+        any case, as "beta" or "venn_abers": it is given probabilities or, if the classifier has
+        none, the decision function; and if it is of two classes, it calibrates each of more against
+        the others. "isotonic", "sigmoid" (Platt's method with his targets) and "temperature" are
+        given the decision function where there is one, as in scikit-learn; without one "sigmoid" is
+        of log odds, not of the probability. By default "auto".
     cv : int, splitter or iterable of splits
-        An integer is a number of stratified folds, fewer where a class has fewer rows.
-    ensemble : bool
+        An integer is a number of stratified folds, fewer where a class has fewer rows. A row that
+        is the only one of its class is never left out.
+    ensemble : bool or "auto"
+        "auto" is true.
     n_jobs : int, optional
         Folds fitted at the same time.
+    progress : bool or callable
+        Whether to show a bar on standard error; or a function that is called with what is being
+        done, and the numbers of steps done and in all.
 
     Attributes
     ----------
     classes_ : array of shape (k,)
     estimators_, calibrators_ : lists
         Fitted: one of each, or one for each fold of an ensemble.
+    calibrated_classifiers_ : list of pairs
+        Of these, each with ``estimator``, ``calibrator`` and ``predict_proba``.
+    report_ : Report
+        What calibration gains in log loss. Scores are those of rows left out; for the losses of
+        calibrated ones each calibrator is fitted five times more when the report is first asked
+        for, unless it has such losses, as ``Auto`` has. The classifier is not fitted again. Of an
+        ensemble losses are means over its pairs, each on the rows that its classifier has not
+        seen: the mean of their probabilities does as well or better. A copy has the report only if
+        it was asked for before.
 
     References
     ----------
@@ -87,17 +110,22 @@ class CalibratedClassifier(Dispatched, ClassifierMixin, MetaEstimatorMixin, Base
     >>> before, after = (bc.metrics.log_loss(m.predict_proba(X), y) for m in (plain, model))
     >>> bool(after < 0.5 * before)
     True
+    >>> bool(model.report_.helps), model.calibrated_classifiers_[0].estimator
+    (True, GaussianNB())
     """
 
     estimator: Any = None
     calibrator: Any = None
     cv: Any = field(default=5, kw_only=True)
-    ensemble: bool = field(default=False, kw_only=True)
+    ensemble: bool | Literal["auto"] = field(default=False, kw_only=True)
     n_jobs: int | None = field(default=None, kw_only=True)
+    progress: bool | Progress = field(default=False, kw_only=True)
 
     classes_: np.ndarray = field(init=False)
     estimators_: list[Any] = field(init=False)
     calibrators_: list[Any] = field(init=False)
+
+    _report_of_rows: ClassVar[bool] = False
 
     def fit(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, **fit_params: object
@@ -122,16 +150,25 @@ class CalibratedClassifier(Dispatched, ClassifierMixin, MetaEstimatorMixin, Base
         Raises
         ------
         ValueError
-            If there is one class only, more than the calibrator takes, or too few rows of one for
-            two folds.
+            If there is one class only, or more than the calibrator takes; for one row of each
+            class; for names of no calibrator; and for ``cv="prefit"``.
 
         Warns
         -----
         UserWarning
-            If weights do not reach the classifier, as with a ``Pipeline`` without metadata routing.
+            If weights do not reach the classifier, as with a ``Pipeline`` without metadata routing;
+            if a class has fewer rows than there are folds; and if all its rows are left out at
+            once.
         """
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
+        if isinstance(self.cv, str):
+            raise ValueError(
+                f"cv must be a number of folds, a splitter or splits, got {self.cv!r}; give a "
+                "classifier that is fitted already as sklearn.frozen.FrozenEstimator(classifier)"
+            )
+        if isinstance(self.ensemble, str):
+            check_choice(self.ensemble, "ensemble", ("auto",))
         check_unmasked(X, "X")
         check_unmasked(y, "y")
         label = np.asarray(column_or_1d(y, warn=True))
@@ -156,116 +193,121 @@ class CalibratedClassifier(Dispatched, ClassifierMixin, MetaEstimatorMixin, Base
                 f"classes, got {len(self.classes_)} classes; use Temperature, StructuredVector or "
                 f"OneVsRest({type(self.calibrator).__name__}())"
             )
-        if frozen:
-            self.estimators_ = [self.estimator]
-            scores = self._score(self.estimator, X)
-            self.calibrators_ = [self._fit_calibrator(scores, label, weights)]
-        elif self.ensemble:
-            self._fit_pairs(X, label, weights, routed)
-        else:
-            self._fit_once(X, label, weights, routed)
+        self._forget_report()
+        with showing(self.progress) as show:
+            self._fit(X, label, weights, routed, show or _quiet)
         keep_features(self, self.estimators_[0])
         return self
 
-    def _fit_once(self, X: Any, y: np.ndarray, weights: np.ndarray | None, routed: Bunch) -> None:
-        """Fit one calibrator to scores of rows left out, and the classifier to all rows."""
-        estimator: Any = clone(self.estimator)
-        scores = cross_val_predict(
-            estimator,
-            X,
-            y,
-            cv=self._splitter(y),
-            method=self._response(estimator),
-            n_jobs=self.n_jobs,
-            params=routed.estimator.fit,
-        )
-        self.calibrators_ = [self._fit_calibrator(self._shaped(scores), y, weights)]
-        self.estimators_ = [estimator.fit(X, y, **routed.estimator.fit)]
+    def _fit(
+        self,
+        X: Any,
+        y: np.ndarray,
+        weights: np.ndarray | None,
+        routed: Bunch,
+        show: Progress,
+    ) -> None:
+        """Fit all classifiers and calibrators."""
+        if isinstance(self.estimator, FrozenEstimator):
+            show("calibrator", 0, 1)
+            self.estimators_ = [self.estimator]
+            scores = score(self.estimator, self._calibrator(), self.classes_, X)
+            self._fit_calibrators([(scores, y, weights)])
+            show("fitted", 1, 1)
+            return
+        params = routed.estimator.fit
+        ensemble = bool(self.ensemble)
+        folds, lone = make_folds(self.cv, X, y, routed.splitter.split, ensemble)
+        steps = len(folds) + (1 if ensemble else 2)
+        calibrator, data = self._calibrator(), (X, y, params)
+        # What only leads to scores is not brought back from other processes.
+        fit = delayed(partial(fit_fold, keep=ensemble))
+        jobs = (fit(self.estimator, calibrator, self.classes_, data, fold) for fold in folds)
+        estimators, scores = [], []
+        show("folds", 0, steps)
+        results: Any = Parallel(self.n_jobs, return_as="generator")(jobs)
+        for done, found in enumerate(results, 1):
+            estimators.append(found[0])
+            scores.append(found[1])
+            show("folds" if done < len(folds) else "calibrator", done, steps)
+        if ensemble:
+            if len(lone) and has_fit_parameter(calibrator, "sample_weight"):
+                # In each fold, and in all together once.
+                weights = np.ones(len(y)) if weights is None else weights.copy()
+                weights[lone] /= len(folds)
+            own = [None if weights is None else weights[test] for _, test in folds]
+            tests = [y[test] for _, test in folds]
+            self._fit_calibrators(list(zip(scores, tests, own, strict=True)))
+            self.estimators_ = estimators
+        else:
+            order = np.argsort(np.concatenate([test for _, test in folds]))
+            self._fit_calibrators([(np.concatenate(scores)[order], y, weights)])
+            show("all rows", steps - 1, steps)
+            final: Any = clone(self.estimator)
+            self.estimators_ = [final.fit(X, y, **params)]
+        show("fitted", steps, steps)
 
-    def _fit_pairs(self, X: Any, y: np.ndarray, weights: np.ndarray | None, routed: Bunch) -> None:
-        """Fit a classifier without each fold, and a calibrator to its scores there."""
-        from joblib import Parallel, delayed
+    def _fit_calibrators(self, parts: list[Part]) -> None:
+        """Fit a calibrator to each part of the scores, labels and weights."""
+        fit = delayed(fit_calibrator)
+        jobs = (fit(self._calibrator(), self.classes_, *part) for part in parts)
+        found: Any = Parallel(self.n_jobs if len(parts) > 1 else 1)(jobs)
+        self.calibrators_ = found
+        self._held = parts
 
-        def pair(train: np.ndarray, test: np.ndarray) -> tuple[Any, Any]:
-            params = {
-                name: _safe_indexing(value, train) if np.shape(value)[:1] == (len(y),) else value
-                for name, value in routed.estimator.fit.items()
-            }
-            estimator: Any = clone(self.estimator)
-            estimator.fit(_safe_indexing(X, train), y[train], **params)
-            own = None if weights is None else weights[test]
-            scores = self._score(estimator, _safe_indexing(X, test))
-            return estimator, self._fit_calibrator(scores, y[test], own)
-
-        splits = self._splitter(y).split(X, y, **routed.splitter.split)
-        pairs: Any = Parallel(n_jobs=self.n_jobs)(delayed(pair)(*split) for split in splits)
-        self.estimators_, self.calibrators_ = (list(part) for part in zip(*pairs, strict=True))
-
-    def _splitter(self, y: np.ndarray) -> Any:
-        if not isinstance(self.cv, int):
-            return check_cv(self.cv, y, classifier=True)
-        rarest = int(np.unique(y, return_counts=True)[1].min())
-        if rarest < 2:
-            raise ValueError(
-                "y must hold at least two rows of each class for cross-validation, got one of "
-                "class counts 1; calibrate a fitted classifier in FrozenEstimator instead"
-            )
-        return check_cv(min(self.cv, rarest), y, classifier=True)
-
-    def _calibrator(self, estimator: Any) -> Any:
-        if self.calibrator is not None:
+    def _calibrator(self) -> Any:
+        """Return the calibrator, not fitted."""
+        if self.calibrator is not None and not isinstance(self.calibrator, str):
             return clone(self.calibrator)
-        if hasattr(estimator, "predict_proba"):
-            return Auto()
-        return Auto(inputs="scores" if len(self.classes_) == 2 else "logits")
+        name = "auto" if self.calibrator is None else self.calibrator
+        return make_for(name, self.estimator, len(self.classes_))
 
-    def _response(self, estimator: Any) -> str:
-        """Return the method of the classifier that gives what the calibrator takes."""
-        calibrator = self._calibrator(estimator)
-        inputs = getattr(calibrator, "inputs", None)
-        if inputs is None:
-            has_decision = hasattr(estimator, "decision_function")
-            return "decision_function" if has_decision else "predict_proba"
-        response = "predict_proba" if inputs == "probs" else "decision_function"
-        if not hasattr(estimator, response):
-            other = "inputs='scores' or 'logits'" if inputs == "probs" else "inputs='probs'"
-            raise ValueError(
-                f"estimator must have {response} for a calibrator with inputs={inputs!r}, got "
-                f"{type(estimator).__name__}; say {other} in the calibrator"
+    def __getstate__(self) -> dict[str, Any]:
+        state: Any = super().__getstate__()
+        return {name: own for name, own in state.items() if name != "_held"}
+
+    @property
+    def calibrated_classifiers_(self) -> list[CalibratedPair]:
+        """The pairs of ``estimators_`` and ``calibrators_``, each of which predicts."""
+        check_is_fitted(self)
+        pairs = zip(self.estimators_, self.calibrators_, strict=True)
+        return [CalibratedPair(*pair, self.classes_) for pair in pairs]
+
+    @cached_property
+    def report_(self) -> Report:
+        """What calibration gains in log loss on scores that it has not seen: ``print`` it."""
+        check_is_fitted(self)
+        own = getattr(self.calibrators_[0], "report_", None)
+        if len(self.calibrators_) == 1 and isinstance(own, Report) and not own.in_sample:
+            return own
+        if "_held" not in vars(self):
+            raise AttributeError(
+                "report_ needs the scores of the fit, which copies and files do not hold: ask for "
+                "it before, or fit again"
             )
-        return response
+        found = cross_fitted(self._calibrator(), self.calibrators_, self.classes_, self._held)
+        del self._held
+        return found
 
     def _takes_arrays(self) -> bool:
         """Return whether the classifier, already fitted, takes arrays of any library itself."""
         frozen = isinstance(self.estimator, FrozenEstimator)
         return frozen and getattr(get_tags(self.estimator), "array_api_support", False)
 
-    def _score(self, estimator: Any, X: Any) -> Any:
-        check_unmasked(X, "X")
-        return self._shaped(getattr(estimator, self._response(estimator))(X))
-
-    def _shaped(self, scores: Any) -> Any:
-        scores = scores if place_of(scores) else np.asarray(scores)
-        if scores.ndim == 1:
-            return scores[:, None]
-        both = scores.shape[1] > 2 or getattr(self.calibrator, "inputs", "probs") == "probs"
-        return scores if both else scores[:, 1:]
-
-    def _fit_calibrator(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> Any:
-        calibrator = self._calibrator(self.estimator)
-        if "classes" in calibrator.get_params() and calibrator.classes is None:
-            calibrator.set_params(classes=tuple(self.classes_.tolist()))
-        extra = {} if weights is None else {"sample_weight": weights}
-        return calibrator.fit(scores, y, **extra)
-
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return calibrated probabilities (m, k) of the classes in the order of ``classes_``."""
-        check_is_fitted(self)
-        if len(self.estimators_) == 1:
-            return self.calibrators_[0].predict_proba(self._score(self.estimators_[0], X))
-        scores = [self._score(estimator, X) for estimator in self.estimators_]
+        pairs = self.calibrated_classifiers_
+        if len(pairs) == 1:
+            return pairs[0].predict_proba(X)
+        scores = [pair.score(X) for pair in pairs]
         combine = getattr(self.calibrators_[0], "combine", Calibrator.combine)
         return combine(self.calibrators_, scores)
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Return the logarithms (m, k) of :meth:`predict_proba`, of zero minus infinity."""
+        probs = self.predict_proba(X)
+        with np.errstate(divide="ignore"):
+            return namespace(probs).log(probs)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the more probable class (m,) for each row, by calibrated probabilities."""
@@ -277,11 +319,34 @@ class CalibratedClassifier(Dispatched, ClassifierMixin, MetaEstimatorMixin, Base
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Return credible intervals of the calibrated probabilities, or of the second of two.
 
-        They are those of the calibrator, given the classifier's score. Only with a calibrator that
-        has a posterior, and without an ensemble.
+        They are those of the calibrator, given the classifier's score; only with a calibrator that
+        has a posterior. Of an ensemble each end is the mean of its pairs' ends. That is the
+        interval of the mean probability if the pairs err together, and wider than this takes if
+        they err independently: how much they do is not known, as the rows that calibrate one
+        classifier have trained the others. In simulations (400 rows, ``GaussianNB``, ``Beta``)
+        those of level 0.8 held 94 % of the means of the pairs' true curves; as if they erred
+        independently, intervals held 64 %.
         """
-        check_is_fitted(self)
-        return self.calibrators_[0].predict_interval(self._score(self.estimators_[0], X), level)
+        pairs = self.calibrated_classifiers_
+        ends = [pair.calibrator.predict_interval(pair.score(X), level) for pair in pairs]
+        if len(ends) == 1:
+            return ends[0]
+        lower, upper = (np.mean(own, axis=0) for own in zip(*ends, strict=True))
+        return lower, upper
+
+    @available_if(lambda self: hasattr(self.estimator, "set_output"))
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Set the containers that steps of the classifier hand on, as of a ``Pipeline``.
+
+        Probabilities are arrays, as of all classifiers.
+
+        Parameters
+        ----------
+        transform : {"default", "pandas", "polars"}, optional
+        """
+        for own in (self.estimator, *getattr(self, "estimators_", [])):
+            own.set_output(transform=transform)
+        return self
 
     def _route(self, sample_weight: np.ndarray | None, fit_params: dict[str, object]) -> Any:
         """Return what the classifier's fit and the splitter are to be given."""
@@ -320,3 +385,7 @@ class CalibratedClassifier(Dispatched, ClassifierMixin, MetaEstimatorMixin, Base
         tags.classifier_tags.multi_class = not getattr(self.calibrator, "binary", False)
         tags.array_api_support = True
         return tags
+
+
+def _quiet(name: str, done: int, steps: int) -> None:
+    """Tell no one."""

@@ -66,6 +66,9 @@ class Composition(Several):
             scores = part.predict_proba(scores)
         return scores
 
+    def _member_weights(self) -> dict[str, float]:
+        return self.calibrators_[-1]._member_weights()
+
     def _map(self, state: State, scores: Any) -> Any:
         for part, own in self._each(state):
             scores = part._map(own, scores)

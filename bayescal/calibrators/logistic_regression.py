@@ -21,6 +21,7 @@ from bayescal.calibrators._dispatch import Dispatched
 from bayescal.calibrators._function import PredictFunction, needed
 from bayescal.calibrators._labels import read_rows
 from bayescal.calibrators._parametric import Inference, WithPosterior, keep_draws
+from bayescal.calibrators._reported import Reported, see
 from bayescal.calibrators._status import keep_status
 from bayescal.regression.method import PRESETS, Method, Settled
 from bayescal.regression.numpyro_models import Model, regression_model
@@ -30,7 +31,7 @@ __all__ = ["LogisticRegression"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LogisticRegression(Dispatched, WithPosterior, ClassifierMixin, BaseEstimator):
+class LogisticRegression(Dispatched, WithPosterior, Reported, ClassifierMixin, BaseEstimator):
     r"""Binary logistic regression with soft targets, a penalty or a prior, or a whole posterior.
 
     Minimizes the weighted cross-entropy of :math:`\sigma(w \cdot x + c)` to targets t,
@@ -87,6 +88,8 @@ class LogisticRegression(Dispatched, WithPosterior, ClassifierMixin, BaseEstimat
         What cross-validation chose, or what was given.
     cv_losses_ : array of shape (candidates, folds) or None
         Mean log loss of the rows held out.
+    report_ : Report
+        What was fitted, to how many rows, and their log loss: in sample.
 
     Notes
     -----
@@ -188,6 +191,7 @@ class LogisticRegression(Dispatched, WithPosterior, ClassifierMixin, BaseEstimat
             # The prior makes the posterior proper, whatever the likelihood alone lacks.
             status = Status(draws.status)
             self.state_ |= keep_draws(self, draws)
+        self._forget_report()
         keep_status(self, status, _REMEDY)
         return self
 
@@ -199,6 +203,7 @@ class LogisticRegression(Dispatched, WithPosterior, ClassifierMixin, BaseEstimat
         X = self._check_features(X, reset=True)
         self.classes_, *parts = read_rows(X, y, sample_weight, self.classes)
         X, label, weights = parts
+        self._seen = see(X, label, weights)
         return method, X, weights, method.settle(X, label, weights)
 
     def numpyro_model(

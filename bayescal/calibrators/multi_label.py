@@ -14,6 +14,7 @@ from bayescal._core.arrays import ArrayLike, namespace
 from bayescal._core.checks import as_numpy, check_weights, column_names, in_order
 from bayescal.calibrators._combination import Combination, State, has_intervals
 from bayescal.calibrators._dispatch import dispatched
+from bayescal.calibrators._reported import see
 
 __all__ = ["MultiLabel"]
 
@@ -102,6 +103,8 @@ class MultiLabel(Combination):
         for part in parts:
             part.set_params(classes=(0, 1))
         self._keep([p.fit(r, y, weights) for p, r, y in zip(parts, rows.T, labels, strict=True)])
+        used = weights > 0
+        self._seen = see(rows[used], labels.T[used], weights[used])
         return self
 
     def predict_proba(self, scores: ArrayLike) -> np.ndarray:
@@ -125,6 +128,13 @@ class MultiLabel(Combination):
         ends = [part.predict_interval(rows[:, j], level) for j, part in parts]
         lower, upper = (np.stack(end, axis=1) for end in zip(*ends, strict=True))
         return lower, upper
+
+    def _title(self) -> str:
+        return f"{type(self).__name__}({self.calibrators_[0]._title()})"
+
+    def _member_weights(self) -> dict[str, float]:
+        every = [part._member_weights() for part in self.calibrators_]
+        return {name: float(np.mean([own[name] for own in every])) for name in every[0]}
 
     def _map(self, state: State, scores: Any) -> Any:
         each = enumerate(self._each(state))

@@ -15,7 +15,8 @@ from bayescal.calibrators._fold_fits import SMALL, Scale
 from bayescal.calibrators._member import Member
 from bayescal.calibrators._mixture import cross_fitted_losses, mix
 from bayescal.calibrators._parametric import ParametricCalibrator
-from bayescal.calibrators._report import moments_of, row_losses_of_logits
+from bayescal.calibrators._report import Report, moments_of, report_of_moments, row_losses_of_logits
+from bayescal.calibrators._reported import Seen
 from bayescal.calibrators._rows import RowBlocks
 from bayescal.calibrators._stack import (
     Stack,
@@ -245,6 +246,21 @@ class StackedScaling(ParametricCalibrator):
             members, stack = _stack(state)
             return mixture_on_host(members, stack, state["stack_weights"], scores)
         return super()._apply_in_blocks(state, scores)
+
+    def _member_weights(self) -> dict[str, float]:
+        weights = np.atleast_1d(self.stack_weights_).tolist()
+        return dict(zip(self.member_names_, weights, strict=True))
+
+    def _make_report(self, seen: Seen) -> Report:
+        """Of rows left out, but for "single"."""
+        if "held_out_moments" in self.state_:
+            sizes = seen.n, len(self.classes_)
+            names, members = (self._title(), f"{sizes[1]} classes"), self._member_weights()
+            return report_of_moments(names, sizes, members, self.state_["held_out_moments"])
+        held = vars(self).get("held_out_losses_")
+        if held is not None:
+            return seen.report(self, held[seen.places], seen.plain(self.inputs), in_sample=False)
+        return super()._make_report(seen)
 
     def _width(self, state: State, scores: Any) -> int:
         return 4 * scores.shape[1] * len(_names(state))

@@ -28,9 +28,6 @@ from bayescal.cli._options import Label, Seed, Weights
 from bayescal.cli._streams import ParquetFile, RowFile, open_rows
 from bayescal.cli._training import Training
 
-#: Calibrators that cannot be made by their name alone.
-_OTHER = {"Calibrator", "OneVsRest"}
-
 
 def fit_file(
     file: Annotated[
@@ -59,7 +56,9 @@ def fit_file(
         str, typer.Option(help="What the columns hold: probs, logits or scores.")
     ] = "probs",
     weights: Weights = None,
-    method: Annotated[str, typer.Option(help="A calibrator's class, as Temperature.")] = "Auto",
+    method: Annotated[
+        str, typer.Option(help="A calibrator's class in any case, as temperature; or sigmoid.")
+    ] = "Auto",
     seed: Seed = 0,
 ) -> None:
     """Learn to calibrate scores from a CSV or Parquet file, and say what to expect."""
@@ -175,12 +174,9 @@ def export_file(
 
 def _make(method: str, inputs: str, classes: Sequence[str], seed: int) -> Any:
     """Return a calibrator by the name of its class."""
-    known: dict[str, Any] = {n: getattr(bc, n) for n in bc.__all__ if n not in _OTHER}
-    able = [n for n, k in known.items() if isinstance(k, type) and issubclass(k, bc.Calibrator)]
-    able.append("Auto")
-    if method not in able:
-        raise CommandError(f"--method must be one of {', '.join(sorted(able))}, got {method!r}")
-    made = known[method](inputs=inputs, classes=tuple(classes))
+    from bayescal.calibrators.names import make_calibrator
+
+    made = make_calibrator(method, argument="--method", inputs=inputs, classes=tuple(classes))
     if "random_state" in made.get_params():
         made.set_params(random_state=seed)
     return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_count, check_level, column_names, in_order
+from bayescal._core.progress import Progress
 from bayescal._core.stream import Blocks, as_blocks
 from bayescal.evaluation import _page
 from bayescal.evaluation._events import events_of, events_of_blocks
@@ -26,8 +27,6 @@ __all__ = ["Evaluation", "evaluate"]
 
 #: Cases in blocks that are put together: so many are judged as in memory.
 _FEW = 100_000
-#: Called with what is being done, the steps done and the steps in all.
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, repr=False)

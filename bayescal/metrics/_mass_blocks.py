@@ -22,6 +22,8 @@ _SHIFT, _GROUPS = 45, 16
 _ONE_HALF = 0x3FE << 52
 #: Rows that are looked at one by one, and digits by which keys are made finer where there are more.
 _ROWS, _DIGITS = 1 << 21, 12
+#: Cells up to which there is a table of those that matter.
+_TABLE = 1 << 20
 
 
 class _Items(NamedTuple):
@@ -113,11 +115,21 @@ def _look(split: Split, keys: list[np.ndarray], shift: int, finer: int, data: Pr
     for g, group in enumerate(split(data, np)):
         own = _keys(group[0])
         cell = own >> shift
-        place = np.minimum(np.searchsorted(keys[g], cell), max(len(keys[g]) - 1, 0))
-        inside = keys[g][place] == cell if len(keys[g]) else np.zeros(len(cell), bool)
+        inside = _among(keys[g], cell, (2 * _ONE_HALF >> shift) + 1)
         rows = np.stack([row[inside] for row in _rows(group)])
         found[f"keys{g}"], found[f"sums{g}"] = _gather(own[inside] >> finer, rows)
     return found
+
+
+def _among(keys: np.ndarray, cell: np.ndarray, cells: int) -> np.ndarray:
+    """Return which cells (n,), of so many, are among the keys, which ascend."""
+    if cells <= _TABLE:
+        marked = np.zeros(cells, bool)
+        marked[keys] = True
+        return marked[cell]
+    if not len(keys):
+        return np.zeros(len(cell), bool)
+    return keys[np.minimum(np.searchsorted(keys, cell), len(keys) - 1)] == cell
 
 
 def _gather(keys: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

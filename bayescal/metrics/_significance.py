@@ -116,7 +116,9 @@ class Spiegelhalter(SumMetric):
 
     def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
         probs = as_rows(data.probs)
-        second, third = ((probs**power).sum(axis=1) for power in (2, 3))
+        # Sums over so short an axis are several times as fast as products.
+        squares, ones = probs * probs, np.ones(probs.shape[1])
+        second, third = squares @ ones, (squares * probs) @ ones
         # The score less its mean: 1 - 2 p_y + sum p^2 - (1 - sum p^2).
         excess = 2 * (second - of_class(probs, data.y, np))
         variance = np.maximum(4 * (third - second**2), 0)

@@ -26,12 +26,12 @@ import jax
 import numpy as np
 
 from bayescal._core.hosts import are_shared, gather
+from bayescal._core.progress import Progress
 from bayescal.sweeps._block import SIZE, Result, Task, key_data, run_block
 from bayescal.sweeps._cells import Cell, describe, digest_of
 from bayescal.sweeps._methods import Recipe
 from bayescal.sweeps._store import Store
 
-Report = Callable[[str, int, int], None]
 Folder = str | os.PathLike[str]
 #: A configuration by prior, training size and share of class 1.
 Name = tuple[str, int, float]
@@ -70,7 +70,7 @@ class Run:
         ]
 
     def finish(
-        self, executor: Executor | None, folder: Folder | None, report: Report | None
+        self, executor: Executor | None, folder: Folder | None, report: Progress | None
     ) -> None:
         """Compute what the store does not hold; errors are those of :func:`bayescal.sweep`."""
         if not are_shared():
@@ -96,7 +96,7 @@ class Run:
         blocks: Sequence[_Block],
         executor: Executor | None,
         folder: Folder | None,
-        report: Report | None,
+        report: Progress | None,
     ) -> None:
         todo, store = [], None if folder is None else Store(folder)
         for block in blocks:

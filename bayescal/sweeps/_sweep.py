@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from importlib.metadata import version
 from os import PathLike
@@ -17,12 +16,13 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_count
 from bayescal._core.keys import as_key
+from bayescal._core.progress import Progress, showing
 from bayescal.metrics.registry import Choices, choose_metrics
 from bayescal.models import Prior
 from bayescal.sweeps._block import key_data, make_metric
 from bayescal.sweeps._cells import Cell, digest_of
 from bayescal.sweeps._methods import as_recipes
-from bayescal.sweeps._run import Report, Run
+from bayescal.sweeps._run import Run
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -43,7 +43,7 @@ def sweep(
     key: int | jax.Array = 0,
     executor: Executor | None = None,
     store: str | PathLike[str] | None = None,
-    progress: bool | Report = True,
+    progress: bool | Progress = True,
 ) -> xr.Dataset:
     """Compare methods on many data sets from each of many known generative models.
 
@@ -180,7 +180,7 @@ def sweep(
         for name, n, ratio in itertools.product(named, sizes, ratios)
     }
     run, device = Run(cells, recipes, chosen, num_datasets, seed), jax.devices()[0]
-    with _showing(progress) as report:
+    with showing(progress) as report:
         run.finish(executor, store, report)
     coordinates = {
         "prior": list(named),
@@ -240,23 +240,3 @@ def _settings(value: ArrayLike, name: str, number: type) -> list[Any]:
     if len(set(found)) < len(found):
         raise ValueError(f"{name} must hold different numbers, got {value!r}")
     return found
-
-
-@contextlib.contextmanager
-def _showing(progress: bool | Callable[[str, int, int], None]) -> Iterator[Report | None]:
-    """Show a bar on standard error, or pass on the user's own function."""
-    if callable(progress):
-        yield progress
-        return
-    if not progress:
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = TextColumn("{task.description:<30}"), BarColumn(), MofNCompleteColumn()
-    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as p:
-        task = p.add_task("sweep", total=None)
-        yield lambda name, done, total: p.update(
-            task, description=name, completed=done, total=total
-        )

@@ -145,13 +145,23 @@ def test_posterior_bands(table: Any) -> None:
         (True, None, {}),
         (True, bc.AveragedBeta(), {}),
         (True, bc.Auto(), {}),
-        (False, None, {"ensemble": True}),
+        (True, None, {"ensemble": True}),
+        (True, "averaged_beta", {}),
+        (False, "isotonic", {}),
+        (False, "no such name", {}),
         (False, bc.Isotonic(), {}),
         (False, bc.VennAbers(), {}),
     ):
         model = bc.CalibratedClassifier(GaussianNB(), calibrator, cv=3, **options)
         assert hasattr(model, "predict_interval") == able, calibrator
-        assert hasattr(model.fit(X, y), "predict_interval") == able, calibrator
+        if calibrator != "no such name":
+            assert hasattr(model.fit(X, y), "predict_interval") == able, calibrator
+    pair: Any = bc.CalibratedClassifier(GaussianNB(), cv=3, ensemble=True).fit(X, y)
+    ends = [
+        own.calibrator.predict_interval(own.estimator.predict_proba(X), 0.8)
+        for own in pair.calibrated_classifiers_
+    ]
+    np.testing.assert_allclose(pair.predict_interval(X, 0.8), np.mean(ends, axis=0), rtol=1e-12)
 
 
 def test_a_stack_without_posterior_has_no_bands() -> None:
@@ -174,10 +184,11 @@ def test_a_classifier_as_calibrator(table: Any) -> None:
 def test_few_rows_of_a_class() -> None:
     X = np.arange(8.0)[:, None]
     y = np.array([0, 0, 0, 0, 0, 1, 0, 1])
-    model = bc.CalibratedClassifier(GaussianNB(), bc.Temperature(), cv=5).fit(X, y)
+    with pytest.warns(UserWarning, match="2 rows of class 1: 2 folds in place of cv=5"):
+        model = bc.CalibratedClassifier(GaussianNB(), bc.Temperature(), cv=5).fit(X, y)
     assert np.isfinite(model.predict_proba(X)).all()
-    with pytest.raises(ValueError, match="at least two rows of each class"):
-        bc.CalibratedClassifier(GaussianNB()).fit(X[:6], y[:6])
+    with pytest.raises(ValueError, match="at least two rows of some class"):
+        bc.CalibratedClassifier(GaussianNB()).fit(X[4:6], y[4:6])
     with pytest.raises(ValueError, match="got one class"):
         bc.CalibratedClassifier(GaussianNB()).fit(X[:5], y[:5])
     with pytest.raises(ValueError, match="got 3 classes"):

@@ -101,7 +101,7 @@ def test_fitted_attributes_are_the_declared_ones(case: Case) -> None:
     fitted = fitted_of(case)
     declared = {own.name for own in dataclasses.fields(fitted) if not own.init}
     there = {name for name in vars(fitted) if name.endswith("_") and name[0] != "_"}
-    assert {"classes_", "state_", "status_"} <= there <= declared | {"n_features_in_"}
+    assert {"classes_", "state_", "status_"} <= there <= declared | {"n_features_in_", "report_"}
     assert not {name for name in vars(case()) if name.endswith("_")}
     for value in fitted.state_.values():
         assert isinstance(value, np.ndarray) and value.dtype != object

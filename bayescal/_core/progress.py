@@ -1,0 +1,31 @@
+"""Progress of what takes long: a bar, or a function of the user's."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+#: Called with what was done, and the numbers of steps done and in all.
+Progress: TypeAlias = Callable[[str, int, int], None]
+
+
+@contextlib.contextmanager
+def showing(progress: bool | Progress) -> Iterator[Progress | None]:
+    """Show a bar on standard error, or pass on the user's own function."""
+    if callable(progress):
+        yield progress
+        return
+    if not progress:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = TextColumn("{task.description:<30}"), BarColumn(), MofNCompleteColumn()
+    with Bar(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as p:
+        task = p.add_task("starting", total=None)
+        yield lambda name, done, total: p.update(
+            task, description=name, completed=done, total=total
+        )

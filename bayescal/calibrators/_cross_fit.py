@@ -1,0 +1,184 @@
+"""Of a classifier: folds, fits to their complements, and what calibration gains on its scores."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import replace
+from numbers import Integral
+from typing import Any, TypeAlias
+
+import numpy as np
+import sklearn
+from sklearn.base import clone
+from sklearn.model_selection import check_cv
+from sklearn.utils import _safe_indexing
+from sklearn.utils.metaestimators import _safe_split
+
+from bayescal._core.folds import content_folds, feature_keys
+from bayescal.calibrators._dispatch import to_host
+from bayescal.calibrators._inputs import FLOOR
+from bayescal.calibrators._labels import find_positions, frames_to_caller
+from bayescal.calibrators._pair import score
+from bayescal.calibrators._report import Report, make_report, row_losses, row_losses_of_scores
+from bayescal.calibrators._reported import Reported
+
+__all__ = ["Part", "cross_fitted", "fit_calibrator", "fit_fold", "make_folds"]
+
+#: What a calibrator is fitted to: scores, labels and weights.
+Part: TypeAlias = tuple[Any, np.ndarray, np.ndarray | None]
+#: Rows of training, and of test.
+Fold: TypeAlias = tuple[np.ndarray, np.ndarray]
+#: Of the calibrator, to judge it.
+_FOLDS = 5
+
+
+def make_folds(
+    cv: Any, X: Any, y: np.ndarray, options: dict[str, Any], ensemble: bool
+) -> tuple[list[Fold], np.ndarray]:
+    """Return rows of training and of test, and those that are the only ones of their classes.
+
+    These are always of training, where ``cv`` is a number: and of the first test, or of all tests
+    of an ensemble.
+    """
+    if cv is None or isinstance(cv, Integral):
+        return _stratified(5 if cv is None else int(cv), y, ensemble)
+    splitter: Any = check_cv(cv, y, classifier=True)
+    splits: Iterable[Any] = splitter.split(X, y, **options)
+    every = np.arange(len(y))
+    folds = [(every[train], every[test]) for train, test in splits]
+    times = np.bincount(np.concatenate([test for _, test in folds]), minlength=len(y))
+    if not ensemble and not (times == 1).all():
+        worst = times.min() if times.min() != 1 else times.max()
+        raise ValueError(
+            f"cv must leave each row out once, got splits that leave one out {worst} times; say "
+            "ensemble=True"
+        )
+    labels = np.unique(y)
+    for train, _ in folds:
+        missing = labels[~np.isin(labels, y[train])]
+        if len(missing):
+            _warn(
+                f"cv leaves out all rows of class {missing.tolist()[0]!r} at once, so that a "
+                "classifier does not know it; take a stratified splitter"
+            )
+            break
+    return folds, np.empty(0, int)
+
+
+def _stratified(count: int, y: np.ndarray, ensemble: bool) -> tuple[list[Fold], np.ndarray]:
+    labels, place, sizes = np.unique(y, return_inverse=True, return_counts=True)
+    lone = np.flatnonzero(sizes[place] == 1)
+    others = np.flatnonzero(sizes[place] > 1)
+    if not len(others):
+        raise ValueError(
+            "y must hold at least two rows of some class for cross-validation, got one of each; "
+            "calibrate a fitted classifier in FrozenEstimator instead"
+        )
+    rarest = int(sizes[sizes > 1].min())
+    if rarest < count:
+        label = labels[sizes == rarest].tolist()[0]
+        _warn(f"y has {rarest} rows of class {label!r}: {rarest} folds in place of cv={count}")
+    if len(lone):
+        _warn(
+            f"y has one row of class {y[lone].tolist()[0]!r}: it is never left out, and calibrates "
+            "with the score of a classifier that has seen it"
+        )
+    folds = []
+    splitter: Any = check_cv(min(count, rarest), y[others], classifier=True)
+    for train, test in splitter.split(others, y[others]):
+        tested = others[test] if folds and not ensemble else np.append(others[test], lone)
+        folds.append((np.sort(np.append(others[train], lone)), np.sort(tested)))
+    return folds, lone
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, UserWarning, stacklevel=frames_to_caller())
+
+
+def fit_fold(
+    estimator: Any,
+    calibrator: Any,
+    classes: np.ndarray,
+    data: tuple[Any, np.ndarray, dict[str, Any]],
+    fold: Fold,
+    keep: bool,
+) -> tuple[Any, Any]:
+    """Return a classifier fitted to all folds but one, if it is to be kept, and its scores there.
+
+    Data are X, y and what else the classifier's ``fit`` takes.
+    """
+    (X, y, params), (train, test) = data, fold
+    own = {
+        name: _safe_indexing(value, train) if np.shape(value)[:1] == (len(y),) else value
+        for name, value in params.items()
+    }
+    fitted: Any = clone(estimator)
+    fitted.fit(*_safe_split(fitted, X, y, train), **own)
+    scores = score(fitted, calibrator, classes, _safe_split(fitted, X, None, test, train)[0])
+    return (fitted if keep else None), scores
+
+
+def fit_calibrator(
+    calibrator: Any, classes: np.ndarray, scores: Any, y: np.ndarray, weights: np.ndarray | None
+) -> Any:
+    """Return a calibrator, fitted; it is told the classes, which rows may lack."""
+    if "classes" in calibrator.get_params() and calibrator.classes is None:
+        calibrator.set_params(classes=tuple(classes.tolist()))
+    extra = {} if weights is None else {"sample_weight": weights}
+    return calibrator.fit(scores, y, **extra)
+
+
+def cross_fitted(
+    calibrator: Any, fitted: list[Any], classes: np.ndarray, parts: list[Part]
+) -> Report:
+    """Return what calibrators gain on scores that they have not seen: five more fits for each.
+
+    Of an ensemble this is the mean over its pairs: no row is new to all.
+    """
+    found = []
+    with warnings.catch_warnings(), sklearn.config_context(array_api_dispatch=False):
+        warnings.simplefilter("ignore")  # the fit has said what there is to say
+        for scores, y, weights in parts:
+            used = np.ones(len(y), bool) if weights is None else weights > 0
+            own = None if weights is None else weights[used]
+            found.append(_losses(calibrator, classes, to_host(scores)[used], y[used], own))
+    held, plain, own = zip(*found, strict=True)
+    held, plain = (
+        None if any(each is None for each in every) else np.concatenate(every)
+        for every in (held, plain)
+    )
+    own = np.concatenate(own)
+    k = len(classes)
+    title = fitted[0]._title() if isinstance(fitted[0], Reported) else type(fitted[0]).__name__
+    names = title, "two classes" if k == 2 else f"{k} classes"
+    squares = own if (own == np.floor(own)).all() else own**2
+    report = make_report(names, (len(own), k), {}, held, plain, own, squares)
+    statuses = [getattr(each, "status_", "converged") for each in fitted]
+    return replace(report, status=next((s for s in statuses if s != "converged"), "converged"))
+
+
+def _losses(
+    calibrator: Any,
+    classes: np.ndarray,
+    rows: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray | None,
+) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray]:
+    """Return losses (n,) of rows without their folds, of scores as they are, and the weights."""
+    codes = find_positions(y, classes)
+    inputs = getattr(calibrator, "inputs", None)
+    plain = row_losses_of_scores(rows, codes, inputs) if inputs in ("probs", "logits") else None
+    folds = content_folds(feature_keys(rows), codes, _FOLDS)
+    own_weights = np.ones(len(y)) if weights is None else weights
+    if folds.max() == 0:
+        return None, plain, own_weights
+    held = np.empty(len(rows))
+    for fold in range(folds.max() + 1):
+        out = folds == fold
+        extra = None if weights is None else weights[~out]
+        own = fit_calibrator(clone(calibrator), classes, rows[~out], y[~out], extra)
+        probs = np.full((out.sum(), len(classes)), FLOOR)
+        probs[:, np.isin(classes, own.classes_)] = own.predict_proba(rows[out])
+        held[out] = row_losses(probs, codes[out])
+    return held, plain, own_weights

@@ -1,0 +1,313 @@
+"""CalibratedClassifier beside scikit-learn's: names, attributes, warnings, and progress."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression as Plain
+from sklearn.model_selection import GroupKFold, KFold
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, LinearSVC
+
+import bayescal as bc
+from bayescal.calibrators.names import calibrator_names, make_calibrator, make_for
+from tests.calibrators.cases import find
+
+Array = np.ndarray
+
+
+@pytest.fixture(scope="module")
+def table() -> tuple[Array, Array]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(240, 4))
+    y = (rng.random(240) < 1 / (1 + np.exp(-X @ [2.0, 1.0, 0, 0]))).astype(int)
+    return X, np.where(y == 1, "yes", "no")
+
+
+@pytest.fixture(scope="module")
+def three() -> tuple[Array, Array]:
+    rng = np.random.default_rng(1)
+    y = np.repeat([0, 1, 2], 80)
+    return rng.normal(size=(240, 4)) + np.eye(3, 4)[y], y
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+def test_every_calibrator_has_a_name_in_any_writing() -> None:
+    assert set(calibrator_names()) == {"Auto", *(cls.__name__ for cls in find())}
+    for name in calibrator_names():
+        for own in (name, name.lower(), name.upper()):
+            assert type(make_calibrator(own)).__name__ == name
+    assert isinstance(make_calibrator("venn_abers"), bc.VennAbers)
+    assert isinstance(make_calibrator("Structured-Matrix"), bc.StructuredMatrix)
+    assert make_calibrator("sigmoid").smoothing == "platt"
+    assert make_calibrator("beta", parameters=2).parameters == 2
+    for wrong in ("platt", "", "calibrator", "average"):
+        with pytest.raises(ValueError, match=f"--method must be one of Auto, .*got '{wrong}'"):
+            make_calibrator(wrong, argument="--method")
+
+
+def test_an_unknown_name_is_said_at_the_fit(table: Any) -> None:
+    with pytest.raises(ValueError, match="calibrator must be one of Auto, AveragedBeta.*sigmoid"):
+        bc.CalibratedClassifier(GaussianNB(), "magic").fit(*table)
+
+
+def test_what_named_calibrators_are_given() -> None:
+    svm, bayes, regression = LinearSVC(), GaussianNB(), Plain()
+    for name, estimator, k, inputs in (
+        ("isotonic", svm, 2, "scores"),
+        ("sigmoid", regression, 2, "scores"),  # as scikit-learn's
+        ("temperature", regression, 2, "logits"),
+        ("temperature", regression, 3, "logits"),
+        ("sigmoid", bayes, 2, "probs"),
+        ("beta", regression, 2, "probs"),
+        ("beta", svm, 2, "logits"),
+        ("logistic", svm, 2, "scores"),
+        ("auto", svm, 2, "scores"),
+        ("auto", svm, 3, "logits"),
+        ("isotonic", svm, 3, "logits"),
+        ("isotonic", bayes, 3, "probs"),
+    ):
+        made = make_for(name, estimator, k)
+        assert made.inputs == inputs, (name, k)
+        assert isinstance(made, bc.OneVsRest) == (k == 3 and name == "isotonic")
+
+
+@pytest.mark.parametrize("name", ["isotonic", "sigmoid", "temperature"])
+@pytest.mark.parametrize("ensemble", [False, True])
+def test_moving_from_scikit_learn_is_one_word(name: str, ensemble: bool, table: Any) -> None:
+    X, y = table
+    for estimator in (LinearSVC(), Plain()):
+        theirs = CalibratedClassifierCV(estimator, method=name, cv=3, ensemble=ensemble).fit(X, y)
+        own = bc.CalibratedClassifier(estimator, name, cv=3, ensemble=ensemble).fit(X, y)
+        # Their optimizers stop a little before the optimum.
+        np.testing.assert_allclose(own.predict_proba(X), theirs.predict_proba(X), atol=2e-3)
+        pairs = zip(own.calibrated_classifiers_, theirs.calibrated_classifiers_, strict=True)
+        for mine, other in pairs:
+            np.testing.assert_array_equal(mine.estimator.coef_, other.estimator.coef_)
+            assert len(mine.calibrators) == len(other.calibrators) == 1
+            np.testing.assert_allclose(mine.predict_proba(X), other.predict_proba(X), atol=2e-3)
+
+
+def test_names_for_more_classes(three: Any) -> None:
+    X, y = three
+    by_hand = bc.OneVsRest(bc.Isotonic())
+    expected = bc.CalibratedClassifier(GaussianNB(), by_hand, cv=3).fit(X, y).predict_proba(X)
+    found = bc.CalibratedClassifier(GaussianNB(), "isotonic", cv=3).fit(X, y)
+    np.testing.assert_array_equal(found.predict_proba(X), expected)
+    for name in ("sigmoid", "Temperature", "venn_abers"):
+        probs = bc.CalibratedClassifier(SVC(), name, cv=3).fit(X, y).predict_proba(X)
+        assert probs.shape == (240, 3)
+        assert bc.metrics.log_loss(probs, y) < np.log(3)
+    with pytest.raises(ValueError, match="got 3 classes"):
+        bc.CalibratedClassifier(GaussianNB(), bc.Isotonic()).fit(X, y)
+
+
+def test_a_fitted_classifier_is_given_as_such(table: Any) -> None:
+    X, y = table
+    base = Plain().fit(X[:100], y[:100])
+    with pytest.raises(ValueError, match=r"'prefit'.*sklearn\.frozen\.FrozenEstimator"):
+        bc.CalibratedClassifier(base, "isotonic", cv="prefit").fit(X[100:], y[100:])
+    with pytest.raises(ValueError, match="ensemble must be"):
+        bc.CalibratedClassifier(base, ensemble="yes").fit(X, y)
+    own = bc.CalibratedClassifier(FrozenEstimator(base), "isotonic", ensemble="auto")
+    theirs = CalibratedClassifierCV(FrozenEstimator(base), method="isotonic")
+    found, expected = (m.fit(X[100:], y[100:]).predict_proba(X) for m in (own, theirs))
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+# --- attributes and methods ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ensemble", [False, True])
+def test_pairs(ensemble: bool, table: Any) -> None:
+    X, y = table
+    model = bc.CalibratedClassifier(GaussianNB(), "beta", cv=3, ensemble=ensemble)
+    assert not hasattr(model, "calibrated_classifiers_")
+    pairs = model.fit(X, y).calibrated_classifiers_
+    assert [pair.estimator for pair in pairs] == model.estimators_
+    assert [pair.calibrators for pair in pairs] == [[own] for own in model.calibrators_]
+    found = np.mean([pair.predict_proba(X) for pair in pairs], axis=0)
+    np.testing.assert_allclose(found, model.predict_proba(X), rtol=1e-12)
+
+
+def test_log_probabilities(table: Any) -> None:
+    X, y = table
+    model = bc.CalibratedClassifier(GaussianNB(), "isotonic", cv=3).fit(X, y)
+    found, probs = model.predict_log_proba(X), model.predict_proba(X)
+    assert (probs == 0).any()
+    np.testing.assert_allclose(np.exp(found), probs, rtol=1e-12)
+    assert (found[probs == 0] == -np.inf).all()
+
+
+def test_containers_are_set_for_the_steps_of_the_classifier(table: Any) -> None:
+    X, y = table
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    model: Any = bc.CalibratedClassifier(make_pipeline(StandardScaler(), GaussianNB()), cv=3)
+    assert not hasattr(bc.CalibratedClassifier(GaussianNB()), "set_output")
+    plain = model.fit(frame, y)
+    assert not hasattr(plain.estimators_[0][-1], "feature_names_in_")
+    assert plain.set_output(transform="pandas") is plain
+    assert isinstance(plain.estimators_[0][:-1].transform(frame), pd.DataFrame)
+    again = clone(plain).fit(frame, y)
+    assert again.estimators_[0][-1].feature_names_in_.tolist() == list("abcd")
+    assert isinstance(again.predict_proba(frame), np.ndarray)
+
+
+# --- folds --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ensemble", [False, True])
+@pytest.mark.parametrize("calibrator", [None, "temperature"])
+def test_a_class_with_one_row(ensemble: bool, calibrator: Any, three: Any) -> None:
+    X, y = three
+    kept = np.flatnonzero((y < 2) | (np.arange(240) == 160))
+    seen: list[Array] = []
+
+    class Watched(GaussianNB):
+        def fit(self, X: Array, y: Array, sample_weight: Any = None) -> Any:
+            seen.append(y)
+            return super().fit(X, y, sample_weight)
+
+    model = bc.CalibratedClassifier(Watched(), calibrator, cv=5, ensemble=ensemble)
+    with pytest.warns(UserWarning, match="one row of class 2: it is never left out"):
+        model.fit(X[kept], y[kept])
+    assert all((labels == 2).sum() == 1 for labels in seen)
+    assert len(seen) == 5 + (not ensemble)
+    probs = model.predict_proba(X[kept])
+    assert probs.shape == (161, 3) and (probs > 0).all()
+    np.testing.assert_allclose(probs.sum(axis=1), 1)
+    assert model.report_.rows == (165 if ensemble else 161)
+
+
+def test_a_lone_row_of_two_classes(table: Any) -> None:
+    X, y = table
+    kept = np.append(np.flatnonzero(y == "no"), np.flatnonzero(y == "yes")[:1])
+    for ensemble in (False, True):
+        model = bc.CalibratedClassifier(GaussianNB(), cv=5, ensemble=ensemble)
+        with pytest.warns(UserWarning, match="one row of class 'yes'"):
+            model.fit(X[kept], y[kept])
+        share = model.predict_proba(X[kept])[:, 1].mean()
+        # In all folds together it counts once.
+        assert 0.3 / len(kept) < share < 4 / len(kept)
+    with pytest.raises(ValueError, match="at least two rows of some class"):
+        bc.CalibratedClassifier(GaussianNB()).fit(X[kept[-2:]], y[kept[-2:]])
+
+
+def test_a_splitter_that_leaves_out_a_class(three: Any) -> None:
+    X, y = three
+    model = bc.CalibratedClassifier(GaussianNB(), "temperature", cv=KFold(3), ensemble=True)
+    with pytest.warns(UserWarning, match="cv leaves out all rows of class 0 at once"):
+        probs = model.fit(X, y).predict_proba(X)
+    assert np.isfinite(probs).all() and probs.shape == (240, 3)
+    first = model.calibrated_classifiers_[0]
+    assert (first.score(X)[:, 0] == 0).all()
+
+
+def test_splits_must_leave_out_every_row_once(table: Any) -> None:
+    X, y = table
+    half = np.arange(120)
+    model = bc.CalibratedClassifier(GaussianNB(), "beta", cv=[(half + 120, half)])
+    with pytest.raises(ValueError, match="each row out once, got splits that leave one out 0"):
+        model.fit(X, y)
+    assert len(model.set_params(ensemble=True).fit(X, y).estimators_) == 1
+
+
+def test_precomputed_kernels_and_no_cv(table: Any) -> None:
+    X, y = table
+    K = X @ X.T
+    precomputed = bc.CalibratedClassifier(SVC(kernel="precomputed"), cv=None).fit(K, y)
+    linear = bc.CalibratedClassifier(SVC(kernel="linear")).fit(X, y)
+    np.testing.assert_allclose(precomputed.predict_proba(K), linear.predict_proba(X), atol=2e-3)
+
+
+def test_groups_reach_the_splitter(table: Any) -> None:
+    import sklearn
+
+    X, y = table
+    groups = np.arange(240) % 6
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = bc.CalibratedClassifier(GaussianNB(), "beta", cv=GroupKFold(3))
+        found = model.fit(X, y, groups=groups).predict_proba(X)
+    by_hand = [*GroupKFold(3).split(X, y, groups)]
+    expected = bc.CalibratedClassifier(GaussianNB(), "beta", cv=by_hand).fit(X, y)
+    np.testing.assert_array_equal(found, expected.predict_proba(X))
+
+
+# --- progress -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_progress_is_told(n_jobs: Any, table: Any, capsys: Any) -> None:
+    X, y = table
+    said: list[tuple[str, int, int]] = []
+    watched = {"progress": lambda *step: said.append(step), "n_jobs": n_jobs}
+    bc.CalibratedClassifier(GaussianNB(), "beta", cv=3, **watched).fit(X, y)
+    assert [done for _, done, _ in said] == [0, 1, 2, 3, 4, 5] and {n for *_, n in said} == {5}
+    assert [name for name, *_ in said] == ["folds"] * 3 + ["calibrator", "all rows", "fitted"]
+    said.clear()
+    bc.CalibratedClassifier(GaussianNB(), "beta", cv=3, ensemble=True, **watched).fit(X, y)
+    assert said[-1] == ("fitted", 4, 4) and len(said) == 5
+    said.clear()
+    frozen = FrozenEstimator(GaussianNB().fit(X, y))
+    bc.CalibratedClassifier(frozen, "beta", **watched).fit(X, y)
+    assert said == [("calibrator", 0, 1), ("fitted", 1, 1)]
+    bc.CalibratedClassifier(GaussianNB(), "beta", cv=3, progress=True).fit(X, y)
+    assert capsys.readouterr().out == ""
+
+
+def test_saved_without_the_function(table: Any, tmp_path: Any) -> None:
+    X, y = table
+    model = bc.CalibratedClassifier(GaussianNB(), "beta", cv=3, progress=print).fit(X, y)
+    bc.save(model, tmp_path / "c")
+    again = bc.load(tmp_path / "c", estimators=model.estimators_)
+    assert again.progress is False and again.calibrator == "beta"
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+# --- intervals of ensembles ---------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "estimator",
+    [GaussianNB(), RandomForestClassifier(20, min_samples_leaf=5, random_state=0)],
+    ids=str,
+)
+def test_intervals_of_ensembles_cover_the_mean_of_the_true_curves(estimator: Any) -> None:
+    """Of fresh rows, by the mean over pairs of P(y = 1) given the score of the pair."""
+    rng = np.random.default_rng(99)
+    fresh = rng.normal(size=(60_000, 3))
+
+    def truth(X: Array) -> Array:
+        return 1 / (1 + np.exp(-(1.2 * X[:, 0] + X[:, 1] - 0.8 * X[:, 0] * X[:, 1])))
+
+    def true_curve(pair: Any) -> Array:
+        score, p = pair.score(fresh)[:, -1], truth(fresh)
+        bins = np.searchsorted(np.unique(np.quantile(score, np.linspace(0, 1, 121)))[1:-1], score)
+        return (np.bincount(bins, p) / np.maximum(np.bincount(bins), 1))[bins][:2000]
+
+    level, shares = 0.8, []
+    calibrator = bc.Beta(inference="laplace", num_samples=300, random_state=0)
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(400, 3))
+        y = (rng.random(400) < truth(X)).astype(int)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", bc.SamplingWarning)
+            model = bc.CalibratedClassifier(estimator, calibrator, ensemble=True).fit(X, y)
+            lower, upper = model.predict_interval(fresh[:2000], level)
+        target = np.mean([true_curve(pair) for pair in model.calibrated_classifiers_], axis=0)
+        shares.append(((lower <= target) & (target <= upper)).mean())
+    assert np.mean(shares) > level - 2 * np.std(shares) / 5

@@ -1,0 +1,233 @@
+"""What fits say of themselves: against the same losses by hand, and in blocks and copies."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression as Plain
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.naive_bayes import GaussianNB
+from sklearn.svm import LinearSVC
+
+import bayescal as bc
+from tests.calibrators.cases import DEFAULTS, Case, each, make
+
+Array = np.ndarray
+
+
+def losses(probs: Array, y: Array) -> Array:
+    return -np.log(probs[np.arange(len(y)), y])
+
+
+def data(n: int, seed: int = 0) -> tuple[Array, Array]:
+    rng = np.random.default_rng(seed)
+    p = rng.uniform(0.01, 0.99, n)
+    return p, (rng.random(n) < p**2).astype(int)
+
+
+@each(DEFAULTS)
+def test_every_calibrator_reports(case: Case) -> None:
+    p, y, w, _ = make(case)
+    fitted = case().fit(p, y, w)
+    report, k = fitted.report_, 2 if case.binary else 3
+    assert (report.rows, report.classes, report.status) == (len(y), k, fitted.status_)
+    assert report.calibrator == case.calibrator.__name__
+    assert report.effective_rows == pytest.approx(w.sum() ** 2 / (w @ w))
+    both = np.stack([1 - p, p], 1) if case.binary else p
+    plain = np.average(losses(both, y), weights=w)
+    assert report.uncalibrated == pytest.approx(plain)
+    assert report.gain == pytest.approx(report.uncalibrated - report.log_loss)
+    own = np.average(losses(fitted.predict_proba(p), y), weights=w)
+    assert report.in_sample == (case.calibrator not in (bc.AveragedBeta, bc.StackedScaling))
+    if report.in_sample:
+        assert report.log_loss == pytest.approx(own) and report.helps is None
+        assert "in-sample log loss" in str(report)
+    else:
+        assert report.log_loss > own and "expected log loss" in str(report)
+    assert case().fit(p, y, w).report_ == report
+    assert fitted.fit(p[:60], y[:60]).report_ != report
+
+
+def test_parameters_and_effective_rows() -> None:
+    p, y = data(300)
+    assert bc.Beta().fit(p, y).report_.parameters == 3
+    assert bc.Temperature().fit(p, y).report_.parameters == 1
+    assert bc.Isotonic().fit(p, y).report_.parameters is None
+    counts = bc.Beta().fit(p, y, np.arange(300) % 3).report_
+    assert (counts.rows, counts.effective_rows) == (200, 300)  # whole weights are counts
+    assert "200 rows, effectively 300, 3 parameters" in str(counts)
+    weights = np.random.default_rng(0).uniform(0.5, 2, 300)
+    found, expected = (bc.AveragedBeta().fit(p, y, w).report_ for w in (weights, 3 * weights))
+    assert found.effective_rows == pytest.approx(weights.sum() ** 2 / (weights @ weights))
+    assert found.effective_rows == pytest.approx(expected.effective_rows)
+
+
+def test_of_many_rows_some_are_judged() -> None:
+    p, y = data(40_000)
+    fitted = bc.Beta().fit(p, y)
+    report = fitted.report_
+    assert (report.rows, report.rows_judged) == (40_000, 2048)
+    of_all = losses(fitted.predict_proba(p), y)
+    assert report.log_loss_error == pytest.approx(of_all.std() / np.sqrt(2048), rel=0.1)
+    assert abs(report.log_loss - of_all.mean()) < 3 * report.log_loss_error
+    cut = bc.Blocks([(p[part], y[part]) for part in np.array_split(np.arange(40_000), 7)])
+    found = bc.Beta().fit(cut).report_
+    assert (found.rows, found.rows_judged, found.effective_rows) == (40_000, 2048, 40_000)
+    assert abs(found.log_loss - of_all.mean()) < 3 * found.log_loss_error
+
+
+def test_blocks_of_few_rows_say_what_rows_in_memory_do() -> None:
+    p, y = data(900)
+    w = np.random.default_rng(1).uniform(0, 2, 900)
+    w[:50] = 0
+    cut = bc.Blocks([(p[i : i + 250], y[i : i + 250], w[i : i + 250]) for i in (0, 250, 500, 750)])
+    found, expected = bc.Beta().fit(cut).report_, bc.Beta().fit(p, y, w).report_
+    assert found.rows == expected.rows == 850
+    for name in ("log_loss", "log_loss_error", "gain", "gain_error", "effective_rows"):
+        assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-6), name
+
+
+def test_copies_and_files_hold_the_report_and_no_rows(tmp_path: Path) -> None:
+    p, y = data(500)
+    for kind in (bc.Isotonic, lambda: bc.compose(bc.Beta(), bc.Histogram())):
+        fitted, expected = kind().fit(p, y), kind().fit(p, y).report_
+        twin = pickle.loads(pickle.dumps(fitted))
+        bc.save(fitted, tmp_path / "c")
+        for own in (fitted, twin, copy.deepcopy(fitted), bc.load(tmp_path / "c")):
+            assert own.report_ == expected
+            assert "_seen" not in vars(own)
+    assert p[:1].tobytes() not in pickle.dumps(bc.Beta().fit(p, y))
+
+
+def test_rows_are_copied() -> None:
+    p, y = data(100)
+    fitted, expected = bc.Beta().fit(p, y), bc.Beta().fit(p, y).report_
+    p[:] = 0.5
+    assert fitted.report_ == expected
+
+
+def test_combinations() -> None:
+    p, y = data(400)
+    q = np.stack([p, 1 - p**2], axis=1)
+    labels = np.stack([y, 1 - y], axis=1)
+    both = bc.Average([bc.Beta(), bc.Logistic()]).fit(p, y)
+    assert both.report_.calibrator == "Average(Beta, Logistic)"
+    assert both.report_.log_loss == pytest.approx(losses(both.predict_proba(p), y).mean())
+    several = bc.MultiLabel(bc.Beta()).fit(q, labels)
+    found = several.predict_proba(q)
+    own = -np.log(np.where(labels == 1, found, 1 - found)).mean()
+    assert several.report_.log_loss == pytest.approx(own)
+    assert several.report_.reason == "2 labels"
+    regression = bc.LogisticRegression().fit(q, y)
+    assert regression.report_.log_loss == pytest.approx(
+        losses(regression.predict_proba(q), y).mean()
+    )
+    assert regression.report_.gain is None and regression.report_.parameters == 3
+    raw = bc.Logistic(inputs="scores").fit(10 * p, y).report_
+    assert raw.uncalibrated is None and raw.log_loss is not None
+
+
+def test_truncated_logits_have_no_losses() -> None:
+    rng = np.random.default_rng(0)
+    z = -np.sort(-rng.normal(size=(40, 3)), axis=1)
+    top = np.tile([0, 1, 2], (40, 1)), z, np.zeros(40)
+    report = (
+        bc.Temperature(inputs="top_logits", classes=50).fit(top, rng.integers(0, 3, 40)).report_
+    )
+    assert report.log_loss is None and report.rows == 40 and "log loss" not in str(report)
+
+
+def test_an_estimator_that_is_not_fitted_has_none() -> None:
+    for estimator in (
+        bc.Beta(),
+        bc.Auto(),
+        bc.AveragedBeta(),
+        bc.CalibratedClassifier(GaussianNB()),
+    ):
+        assert not hasattr(estimator, "report_")
+
+
+# --- of a classifier ----------------------------------------------------------------------------
+
+
+def table(n: int = 400, seed: int = 0) -> tuple[Array, Array]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    return X, (rng.random(n) < 1 / (1 + np.exp(-X @ [2.0, 1.0, 0]))).astype(int)
+
+
+def test_a_classifier_reports_losses_of_rows_left_out_twice() -> None:
+    X, y = table()
+    model = bc.CalibratedClassifier(GaussianNB(), bc.Beta(), cv=4).fit(X, y)
+    report = model.report_
+    scores = cross_val_predict(GaussianNB(), X, y, cv=StratifiedKFold(4), method="predict_proba")
+    assert report.uncalibrated == pytest.approx(losses(scores, y).mean())
+    # Other folds of the calibrator: the same but for their luck.
+    probs = cross_val_predict(bc.Beta(), scores, y, cv=StratifiedKFold(5), method="predict_proba")
+    assert report.log_loss == pytest.approx(losses(probs, y).mean(), abs=0.01)
+    in_sample = losses(model.calibrators_[0].predict_proba(scores), y).mean()
+    assert report.log_loss > in_sample and not report.in_sample
+    assert report.calibrator == "Beta" and report.rows == 400 and "gain" in str(report)
+
+
+def test_a_classifier_takes_the_report_that_auto_has_made() -> None:
+    X, y = table()
+    model = bc.CalibratedClassifier(GaussianNB()).fit(X, y)
+    assert model.report_ == model.calibrators_[0].report_
+    assert pickle.loads(pickle.dumps(bc.CalibratedClassifier(GaussianNB()).fit(X, y))).report_
+
+
+def test_a_report_says_whether_calibration_helps() -> None:
+    X, y = table(900, seed=1)
+    forest = RandomForestClassifier(10, random_state=0)
+    assert bc.CalibratedClassifier(forest, "beta", cv=3).fit(X, y).report_.helps
+    fair = bc.CalibratedClassifier(Plain(), bc.Isotonic(), cv=3).fit(X, y)
+    assert fair.report_.helps is False
+
+
+def test_of_an_ensemble_it_is_the_mean_over_pairs() -> None:
+    X, y = table()
+    w = np.random.default_rng(0).uniform(0, 2, len(y))
+    w[::7] = 0
+    model = bc.CalibratedClassifier(GaussianNB(), bc.Temperature(), cv=3, ensemble=True)
+    report = model.fit(X, y, sample_weight=w).report_
+    assert report.rows == np.count_nonzero(w)
+    plain = np.empty(len(y))
+    for (_, test), pair in zip(
+        StratifiedKFold(3).split(X, y), model.calibrated_classifiers_, strict=True
+    ):
+        plain[test] = losses(pair.estimator.predict_proba(X[test]), y[test])
+    assert report.uncalibrated == pytest.approx(np.average(plain, weights=w))
+
+
+def test_reports_of_other_scores_and_calibrators() -> None:
+    X, y = table()
+    raw = bc.CalibratedClassifier(LinearSVC(), "sigmoid", cv=3).fit(X, y).report_
+    assert raw.uncalibrated is None and raw.log_loss is not None
+    foreign = bc.CalibratedClassifier(LinearSVC(), Plain(), cv=3).fit(X, y).report_
+    assert foreign.calibrator == "LogisticRegression"
+    assert foreign.log_loss == pytest.approx(raw.log_loss, abs=0.01)
+    base = Plain().fit(X[:100], y[:100])
+    frozen = bc.CalibratedClassifier(FrozenEstimator(base), bc.Logistic(inputs="logits"))
+    z = base.decision_function(X[100:])
+    plain = -log_softmax(np.stack([0 * z, z], 1), axis=1)[np.arange(300), y[100:]]
+    found = frozen.fit(X[100:], y[100:]).report_
+    assert found.uncalibrated == pytest.approx(plain.mean()) and found.rows == 300
+
+
+def test_copies_of_a_classifier_have_the_report_if_it_was_asked_for() -> None:
+    X, y = table()
+    model: Any = bc.CalibratedClassifier(GaussianNB(), bc.Beta(), cv=3).fit(X, y)
+    with pytest.raises(AttributeError, match="report_ needs the scores of the fit"):
+        pickle.loads(pickle.dumps(model)).report_  # noqa: B018
+    report = model.report_
+    assert pickle.loads(pickle.dumps(model)).report_ == report
+    assert model.fit(X[:200], y[:200]).report_ != report

@@ -116,8 +116,13 @@ def check_row_sums(
         )
 
 
-def check_labels(labels: np.ndarray, classes: int, name: str = "labels") -> np.ndarray:
-    """Return ``labels`` as integers, or raise if one is not in {0, ..., classes - 1}."""
+def check_labels(
+    labels: np.ndarray, classes: int, name: str = "labels", advice: str = ""
+) -> np.ndarray:
+    """Return ``labels`` as integers, or raise if one is not in {0, ..., classes - 1}.
+
+    ``advice`` is what the message says in the end.
+    """
     allowed = "{0, 1}" if classes == 2 else f"{{0, ..., {classes - 1}}}"
     kind = labels.dtype.kind
     if kind in "biu" and labels.min(initial=0) >= 0 and labels.max(initial=0) < classes:
@@ -127,7 +132,8 @@ def check_labels(labels: np.ndarray, classes: int, name: str = "labels") -> np.n
     wrong = (labels != np.floor(labels)) | (labels < 0) | (labels >= classes)
     if wrong.any():
         found = ", ".join(f"{v:g}" for v in np.unique(labels[wrong])[:5])
-        raise ValueError(f"{name} must be in {allowed}, got {found}")
+        advice = f"; {advice}" if advice else ""
+        raise ValueError(f"{name} must be in {allowed}, got {found}{advice}")
     return labels.astype(np.int64)
 
 
@@ -357,7 +363,7 @@ def in_order(
     found = [place.get(str(name), -1) for name in names]
     if max(found, default=-1) < 0:
         return rows
-    alone = len(found) == 1
+    alone = len(found) == 1 < len(place)
     if alone and (found == [1] or not isinstance(names[0], str)):
         return rows
     if alone or sorted(found) != [*range(len(place))]:

@@ -14,9 +14,9 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.labels import Classes
 from bayescal.calibrators._dispatch import Dispatched
 from bayescal.calibrators._function import PredictFunction
-from bayescal.calibrators._labels import Classes
 from bayescal.calibrators._reported import Reported
 
 #: Those of calibrators, by their place.

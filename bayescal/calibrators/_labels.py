@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
-from typing import TypeAlias
 
 import numpy as np
 from sklearn.exceptions import DataConversionWarning
@@ -14,12 +12,17 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_unmasked, check_weights
+from bayescal._core.labels import (
+    Classes,
+    as_labels,
+    check_classes,
+    check_present,
+    find_positions,
+    of_one_kind,
+)
 
-#: Labels in their order, k for 0, ..., k - 1, or None for those that are there.
-Classes: TypeAlias = Sequence[object] | np.ndarray | int | None
-_NUMBERS = {2: "two"}
-#: So many classes are named in a message.
-_SAID = 100
+#: What to do with more than two classes.
+MORE = "take Auto, a map of several classes or OneVsRest of this one"
 #: So many more numbers than twice the labels may lie between their least and greatest, that they
 #: are counted rather than sorted.
 _SPAN = 1 << 16
@@ -42,7 +45,7 @@ def read_labels(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the classes (columns,), sorted or as given, and labels (n,) as their positions."""
     found, position = distinct(label_array(y, n))
-    given = check_classes(found, classes, columns)
+    given = check_classes(found, classes, columns, MORE)
     return given, find_positions(found, given)[position]
 
 
@@ -53,7 +56,7 @@ def label_array(y: ArrayLike, n: int) -> np.ndarray:
     check_unmasked(y, "y")
     if hasattr(y, "detach"):
         y = as_numpy(y, "y")
-    y = np.asarray(y)
+    y = as_labels(y)
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
         warnings.warn(
@@ -69,104 +72,12 @@ def label_array(y: ArrayLike, n: int) -> np.ndarray:
     return y
 
 
-def check_classes(found: np.ndarray, classes: Classes, columns: int) -> np.ndarray:
-    """Return the classes (columns,): the labels that were found, sorted, or those given."""
-    if classes is None:
-        if len(found) != columns:
-            raise ValueError(_wrong_number(found, columns))
-        return found
-    given = class_array(classes)
-    count = _is_count(given)
-    if given.shape != (columns,) or not (count or len(np.unique(given)) == columns):
-        binary = "; for more, take Auto, a map of several classes or OneVsRest of this one"
-        raise ValueError(
-            f"classes must be {_NUMBERS.get(columns, columns)} different labels, got {classes!r}"
-            f"{binary if columns == 2 < given.size else ''}"
-        )
-    if count and found.dtype.kind in "biu":
-        strange = found[(found < 0) | (found >= columns)]
-    else:
-        strange = found[~np.isin(found, given)]
-    if len(strange):
-        named = given.tolist()
-        said = str(named) if columns <= _SAID else f"{named[0]!r}, ..., {named[-1]!r}"
-        raise ValueError(f"y must hold only the classes {said}, got {strange[0]!r}")
-    return given
-
-
-def class_array(classes: Sequence[object] | np.ndarray | int) -> np.ndarray:
-    """Return given classes (k,) as an array."""
-    if isinstance(classes, (int, np.integer)) and not isinstance(classes, bool):
-        classes = range(int(classes))
-    if isinstance(classes, range):
-        return np.arange(classes.start, classes.stop, classes.step)
-    return np.asarray(classes)
-
-
-def _is_count(classes: np.ndarray) -> bool:
-    """Return whether the classes are 0, ..., k - 1."""
-    return classes.dtype.kind in "iu" and np.array_equal(classes, np.arange(classes.size))
-
-
-def find_positions(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Return the places (n,) of labels, each of which is one of the classes."""
-    if y.dtype.kind in "biu" and classes.dtype.kind in "biu":
-        # Without a search, which takes longer than a fit.
-        if len(classes) == 2:
-            return (y != classes[0]).astype(int)
-        if _is_count(classes):
-            return y.astype(int)
-    order = np.argsort(classes, kind="stable")
-    return order[np.searchsorted(classes[order], y)]
-
-
-def check_present(y: np.ndarray) -> None:
-    """Raise if a label is missing: NaN, None, or NA of pandas."""
-    missing = np.isnan(y) if y.dtype.kind == "f" else np.zeros(len(y), bool)
-    if y.dtype == object:
-        missing = np.array([_is_missing(label) for label in y], bool)
-    if missing.any():
-        row = int(np.argmax(missing))
-        what = "NaN" if isinstance(y[row], float) else str(y[row])
-        raise ValueError(
-            f"y must not have missing labels, got {what} in row {row} ({int(missing.sum())} in "
-            "all); leave these rows out"
-        )
-
-
-def _is_missing(label: object) -> bool:
-    if isinstance(label, (float, np.floating)):
-        return bool(np.isnan(label))
-    return label is None or type(label).__name__ in ("NAType", "NaTType")
-
-
-def of_one_kind(y: np.ndarray) -> np.ndarray:
-    """Return labels (n,) that are objects, but all texts or all integers, as what they are."""
-    kinds = {type(label) for label in y} if y.dtype == object else set()
-    return np.array(y.tolist()) if kinds in ({str}, {int}, {bool}) else y
-
-
 def frames_to_caller() -> int:
     """Return the ``stacklevel`` of the first frame that is not of this package."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("bayescal"):
         level, frame = level + 1, frame.f_back
     return level
-
-
-def _wrong_number(found: np.ndarray, columns: int) -> str:
-    """Return what to say if labels have another number of classes than the scores have columns."""
-    if columns > 2:
-        return (
-            f"y must hold {columns} classes to match the columns of the scores, got {len(found)}; "
-            "say classes=(label of each column, ...), which the data may then lack"
-        )
-    if len(found) == 1:
-        return (
-            f"y must hold two classes, got only one class, {found.tolist()[0]!r}; where the "
-            "data lack one, say classes=(negative, positive)"
-        )
-    return f"Only binary classification is supported. y must hold two classes, got {len(found)}"
 
 
 def distinct(y: np.ndarray, whole: bool = True) -> tuple[np.ndarray, np.ndarray]:

@@ -18,6 +18,7 @@ from bayescal._core.checks import (
     column_names,
     in_order,
 )
+from bayescal._core.labels import find_positions, of_one_kind
 from bayescal._core.stream import Block, Blocks, add
 from bayescal.calibrators._inputs import (
     Domain,
@@ -25,11 +26,7 @@ from bayescal.calibrators._inputs import (
     convert,
     widen,
 )
-from bayescal.calibrators._labels import (
-    find_positions,
-    label_array,
-    of_one_kind,
-)
+from bayescal.calibrators._labels import label_array
 from bayescal.calibrators._member import Rows
 from bayescal.calibrators._reported import Seen
 from bayescal.calibrators._top_rows import pack

@@ -9,17 +9,16 @@ import numpy as np
 
 from bayescal._core.checkpoint import Sums
 from bayescal._core.checks import check_weights_of, column_names, in_order, power_of_weights
-from bayescal._core.stream import Block, Blocks
-from bayescal.calibrators._inputs import FLOOR, LOGARITHMIC, Domain, Inputs, convert, floors
-from bayescal.calibrators._labels import (
+from bayescal._core.labels import (
     Classes,
     check_classes,
     class_array,
-    distinct,
     find_positions,
-    label_array,
     of_one_kind,
 )
+from bayescal._core.stream import Block, Blocks
+from bayescal.calibrators._inputs import FLOOR, LOGARITHMIC, Domain, Inputs, convert, floors
+from bayescal.calibrators._labels import MORE, distinct, label_array
 from bayescal.calibrators._reported import see
 from bayescal.calibrators._rows import (
     AT_WORK,
@@ -42,7 +41,7 @@ def survey(
     found = blocks.total(partial(_look, inputs, domain, blocks.names, top), _join)
     columns, names = int(found["columns"]), found["names"].tolist()
     k = top or (2 if binary else max(2, columns))
-    labels = check_classes(found["labels"], classes, k)
+    labels = check_classes(found["labels"], classes, k, MORE)
     mass = np.bincount(find_positions(found["labels"], labels), found["mass"], k)
     least = None
     if inputs == "probs" and domain in LOGARITHMIC:

@@ -10,11 +10,11 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike, namespace
 from bayescal._core.checks import as_numpy, check_choice
+from bayescal._core.labels import class_array
 from bayescal._core.stream import Block, Blocks
 from bayescal.calibrators._base import State
 from bayescal.calibrators._function import PredictFunction, at_least_single, register
 from bayescal.calibrators._inputs import INPUTS, Domain
-from bayescal.calibrators._labels import class_array
 from bayescal.calibrators._member import Rows
 from bayescal.calibrators._parametric import ParametricCalibrator
 from bayescal.calibrators._rows import RowBlocks

@@ -94,7 +94,8 @@ class Events:
 
 def events_of(data: Predictions, bins: int, replicates: int, seed: int) -> Events:
     """Return the events of cases in memory."""
-    predicted, happened, weights, _ = event = _of_each(data)
+    event = _of_each(data)
+    predicted, happened, weights = event[:3]
     plain = bool((weights == 1).all())
     cases = Cases(predicted, happened, None if plain else weights)
     test = consistency_test(

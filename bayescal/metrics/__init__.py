@@ -1,9 +1,13 @@
 """How good probabilities are: proper scores, accuracy, calibration errors, costs of decisions.
 
-Metrics take probabilities, labels and optional ``weights`` as arrays of any kind and compute in
-float64; most return a Python float. Errors are fractions, not percent. Weights that are whole
-numbers are counts, the same as repeating cases; others are shares. :class:`Accumulator` computes
-metrics of data that come in batches.
+Metrics take probabilities, or logits, labels of any values and optional ``weights`` as arrays of
+any kind; :func:`log_loss` says how they are read, in this order. Most return one number. Errors are
+fractions, not percent. Weights that are whole numbers are counts, the same as repeating cases;
+others are shares. :class:`Accumulator` computes metrics of data that come in batches.
+
+Arrays of any type are computed with in float64, and give Python floats, and arrays of float64, of
+the numbers that they hold. The type only says by how much the sum of a row may differ from one: k
+times its precision, or 1e-3 where that is more.
 """
 
 from bayescal.metrics._accumulator import Accumulator

@@ -9,6 +9,8 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_count
+from bayescal._core.labels import check_classes, class_array
+from bayescal.metrics._reading import Classes, Inputs, Reading
 from bayescal.metrics.inputs import Predictions, check_many_labels, check_predictions
 from bayescal.metrics.registry import METRICS, Choice, choose_metrics, streamed
 from bayescal.metrics.sums import collect
@@ -28,9 +30,12 @@ class Accumulator:
         names of one's own. All are functions of :mod:`bayescal.metrics`: ``log_loss``,
         ``brier_score``, ``accuracy``, ``ece``, ``debiased_ece``, ``smooth_ece``, ``kde_ece`` and
         ``loss_gap``, or else ``multilabel_ece`` and ``hamming_loss``.
-    classes : int, optional
+    classes : int or sequence, optional
         Number of columns of the probabilities, or of labels; None (the default) for P(y = 1) of
-        shape (n,).
+        shape (n,). Or the labels of the columns in their order, as in :func:`log_loss`; two are
+        those of P(y = second) of shape (n,).
+    inputs : {"probs", "logits"}
+        What is added, as in :func:`log_loss`.
 
     Attributes
     ----------
@@ -57,31 +62,38 @@ class Accumulator:
     """
 
     def __init__(
-        self, metrics: Sequence[Choice] | Mapping[str, Choice], classes: int | None = None
+        self,
+        metrics: Sequence[Choice] | Mapping[str, Choice],
+        classes: Classes = None,
+        inputs: Inputs = "probs",
     ) -> None:
-        if classes is not None:
-            classes = check_count(classes, "classes")
-        self._setup(choose_metrics(metrics), classes)
+        self._setup(choose_metrics(metrics), classes, inputs)
         self._sums = {
             name: np.zeros((metric.rows, metric.cells)) for name, metric in self._metrics.items()
         }
         self.cases = 0
 
     def _setup(
-        self, choices: dict[str, tuple[str, dict[str, object]]], classes: int | None
+        self, choices: dict[str, tuple[str, dict[str, object]]], classes: Classes, inputs: Inputs
     ) -> None:
-        self._chosen, self._classes = choices, classes
-        self._metrics = {
-            name: streamed(metric, classes, options) for name, (metric, options) in choices.items()
-        }
-        several = {"multilabel" in METRICS[metric].shapes for metric, _ in choices.values()}
+        columns = None if classes is None else _number_of(classes)
+        named = columns is not None and not isinstance(classes, int | np.integer)
+        known = [METRICS[metric] for metric, _ in choices.values() if metric in METRICS]
+        several = {"multilabel" in entry.shapes for entry in known}
         if len(several) > 1:
             raise ValueError("metrics must be all of one class for a case, or all of many labels")
         self._many = several == {True}
         if self._many and classes is None:
             raise ValueError("classes must be the number of labels, got None")
-        if not self._many and classes == 1:
+        if not self._many and columns == 1:
             raise ValueError("classes must be at least 2, or None for P(y = 1); got 1")
+        self._chosen, self._classes = choices, classes if named else columns
+        self._reading = Reading(self._classes if named else None, inputs, whole=False)
+        self._columns = None if named and columns == 2 and not self._many else columns
+        self._metrics = {
+            name: streamed(metric, self._columns, options)
+            for name, (metric, options) in choices.items()
+        }
 
     def add(self, probs: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None) -> None:
         """Add a batch.
@@ -113,9 +125,10 @@ class Accumulator:
         """
         if not isinstance(other, Accumulator):
             raise TypeError(f"other must be an Accumulator, got {type(other).__name__}")
-        if self._classes != other._classes or not _same(self._chosen, other._chosen):
+        pair = self._classes, other._classes
+        if not _same(*pair) or not _same(self._chosen, other._chosen):
             raise ValueError("accumulators must have the same metrics, options and classes")
-        merged = Accumulator(self._chosen, self._classes)
+        merged = Accumulator(self._chosen, self._classes, self._reading.inputs)
         merged._sums = {name: sums + other._sums[name] for name, sums in self._sums.items()}
         merged.cases = self.cases + other.cases
         return merged
@@ -160,9 +173,10 @@ class Accumulator:
             raise ValueError("an accumulator must have cases before it has results: call add")
 
     def _check(self, probs: ArrayLike, y: ArrayLike, weights: ArrayLike | None) -> Predictions:
-        checked = (check_many_labels if self._many else check_predictions)(probs, y, weights)
-        if checked.columns != self._classes:
-            wanted = "(n,)" if self._classes is None else f"(n, {self._classes})"
+        check = check_many_labels if self._many else check_predictions
+        checked = check(probs, y, weights, self._reading)
+        if checked.columns != self._columns:
+            wanted = "(n,)" if self._columns is None else f"(n, {self._columns})"
             raise ValueError(f"probs must have shape {wanted}, got {checked.probs.shape}")
         return checked
 
@@ -170,16 +184,24 @@ class Accumulator:
         return {
             "metrics": self._chosen,
             "classes": self._classes,
+            "inputs": self._reading.inputs,
             "sums": self._sums,
             "cases": self.cases,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._setup(state["metrics"], state["classes"])
+        self._setup(state["metrics"], state["classes"], state["inputs"])
         self._sums, self.cases = state["sums"], state["cases"]
 
     def __repr__(self) -> str:
         return f"Accumulator({list(self._chosen)}, classes={self._classes}, cases={self.cases})"
+
+
+def _number_of(classes: Any) -> int:
+    if np.ndim(classes) == 0:
+        return check_count(classes, "classes")
+    given = class_array(classes)
+    return len(check_classes(given[:0], given, given.size))
 
 
 def _same(one: Any, other: Any) -> bool:

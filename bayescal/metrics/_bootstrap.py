@@ -12,6 +12,7 @@ from bayescal._core.stream import Blocks
 from bayescal.metrics._groups import MANY, GroupedSums, grouped
 from bayescal.metrics._measured import Interval, prepare
 from bayescal.metrics._measured_blocks import measure_each
+from bayescal.metrics._reading import Classes, Inputs, Reading
 from bayescal.metrics._replicates import replicate
 
 
@@ -23,6 +24,8 @@ def bootstrap(
     replicates: int = 1000,
     seed: int = 0,
     weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
     **options: object,
 ) -> np.ndarray:
     """Return a metric of cases that are drawn anew, with replacement, again and again.
@@ -37,6 +40,8 @@ def bootstrap(
     seed : int
     weights : array of shape (n,), optional
         Non-negative case weights. Whole ones are counts, the same as repeating cases.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
     **options
         Of the metric.
 
@@ -76,7 +81,7 @@ def bootstrap(
     ((200,), True)
     """
     replicates = check_count(replicates, "replicates")
-    data, made = prepare(metric, probs, y, weights, options)
+    data, made = prepare(metric, probs, y, weights, options, Reading(classes, inputs))
     sums = grouped(made, data) if len(data.y) >= MANY else None
     if sums is not None:
         return GroupedSums.of(sums, data, seed, whole=data.whole).replicates(replicates)
@@ -93,6 +98,8 @@ def interval(
     replicates: int = 1000,
     seed: int = 0,
     weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
     **options: object,
 ) -> Interval:
     r"""Return a metric with a confidence interval.
@@ -112,6 +119,8 @@ def interval(
         Of the bootstrap.
     weights : array of shape (n,), optional
         Non-negative case weights. Whole ones are counts, the same as repeating cases.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
     **options
         Of the metric.
 
@@ -165,7 +174,8 @@ def interval(
     """
     level = check_level(level)
     check_choice(method, "method", ("auto", "analytic", "bootstrap"))
-    (found,) = measure_each(metric, [probs], y, weights, options, replicates, seed)
+    reading = Reading(classes, inputs)
+    (found,) = measure_each(metric, [probs], y, weights, options, replicates, seed, reading)
     return found.interval(level, method)
 
 
@@ -179,6 +189,8 @@ def difference(
     replicates: int = 1000,
     seed: int = 0,
     weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
     **options: object,
 ) -> Interval:
     r"""Return the difference of a metric between two models of the same cases: first less second.
@@ -198,6 +210,8 @@ def difference(
         Of the bootstrap, which draws the same cases for both; means over cases need none.
     weights : array of shape (n,), optional
         Non-negative case weights. Whole ones are counts, the same as repeating cases.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
     **options
         Of the metric.
 
@@ -229,6 +243,6 @@ def difference(
     (True, True)
     """
     level = check_level(level)
-    models = first, second
-    ours, theirs = measure_each(metric, models, y, weights, options, replicates, seed)
+    models, reading = (first, second), Reading(classes, inputs)
+    ours, theirs = measure_each(metric, models, y, weights, options, replicates, seed, reading)
     return ours.less(theirs, level)

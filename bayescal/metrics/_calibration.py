@@ -22,7 +22,9 @@ from bayescal.metrics._mass import (
     event_groups,
     event_pieces,
 )
-from bayescal.metrics.inputs import Predictions, check_anywhere, check_norm, check_predictions
+from bayescal.metrics._options import check_norm
+from bayescal.metrics._reading import Classes, Inputs, Reading
+from bayescal.metrics.inputs import Predictions, check_anywhere, check_predictions
 from bayescal.metrics.sums import Piece, collect, compute
 
 Binning = Literal["equal_width", "equal_mass"]
@@ -55,6 +57,8 @@ def reliability_curve(
     binning: Binning = "equal_width",
     kind: Literal["binary", "confidence"] | None = None,
     weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
 ) -> ReliabilityCurve:
     r"""Mean predicted and observed frequency, bin by bin.
 
@@ -69,7 +73,7 @@ def reliability_curve(
     probs : array of shape (n,) or (n, k)
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
-        Labels in {0, 1}, or class codes in {0, ..., k - 1}.
+        Labels: 0, ..., k - 1, or any others (``classes``).
     bins : int, default 15
         Number of bins; empty ones are left out of the result.
     binning : {"equal_width", "equal_mass"}
@@ -80,6 +84,8 @@ def reliability_curve(
         for shape (n,) and "confidence" for shape (n, k).
     weights : array of shape (n,), optional
         Non-negative case weights.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
 
     Returns
     -------
@@ -101,7 +107,7 @@ def reliability_curve(
     >>> curve.predicted.tolist(), curve.observed.tolist(), curve.weight.tolist()
     ([0.2, 0.8], [0.5, 1.0], [2.0, 2.0])
     """
-    checked = check_predictions(probs, y, weights)
+    checked = check_predictions(probs, y, weights, Reading(classes, inputs))
     chosen, _ = resolve_kind(kind, None, checked.columns, SINGLE)
     metric = make_ece(checked.columns, bins=bins, binning=binning, kind=chosen)
     sums = metric.sums(checked, np) if isinstance(metric, MassMetric) else collect(metric, checked)
@@ -119,6 +125,8 @@ def ece(
     k: int | None = None,
     norm: float = 1,
     weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
 ) -> float:
     r"""Return the expected calibration error: the mean gap of predicted and observed frequency.
 
@@ -142,7 +150,7 @@ def ece(
     probs : array of shape (n,) or (n, k), or Blocks
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
-        Labels in {0, 1}, or class codes in {0, ..., k - 1}.
+        Labels: 0, ..., k - 1, or any others (``classes``).
     bins : int, default 15
         Number of bins, for each class, rank or label that has its own.
     binning : {"equal_width", "equal_mass"}
@@ -155,6 +163,8 @@ def ece(
         Order of the norm over bins, at least 1; ``math.inf`` gives the maximum calibration error.
     weights : array of shape (n,), optional
         Non-negative case weights.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
 
     Returns
     -------
@@ -185,7 +195,7 @@ def ece(
     >>> ece(probs, y, bins=1), ece(probs, y, bins=1, kind="top_label")
     (0.23333..., 0.56666...)
     """
-    checked = check_anywhere(probs, y, weights)
+    checked = check_anywhere(probs, y, weights, Reading(classes, inputs))
     metric = make_ece(checked.columns, bins=bins, binning=binning, kind=kind, k=k, norm=norm)
     return compute(metric, checked)
 

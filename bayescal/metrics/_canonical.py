@@ -14,6 +14,7 @@ from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.binning import equal_width_cell
 from bayescal._core.checks import check_choice, check_count
 from bayescal.metrics._distances import lengths, residuals
+from bayescal.metrics._reading import Classes, Inputs, Reading
 from bayescal.metrics.inputs import Predictions, check_predictions
 from bayescal.metrics.sums import DirectMetric, compute, sum_matrix
 
@@ -25,6 +26,8 @@ def canonical_ece(
     bins: int = 10,
     distance: Literal["total_variation", "euclidean"] = "total_variation",
     weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
 ) -> float:
     r"""Return the calibration error of whole vectors: mean distance of prediction and frequency.
 
@@ -43,13 +46,15 @@ def canonical_ece(
     probs : array of shape (n,) or (n, k)
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
-        Labels in {0, 1}, or class codes in {0, ..., k - 1}.
+        Labels: 0, ..., k - 1, or any others (``classes``).
     bins : int, default 10
         For each class, (j / bins, (j + 1) / bins], with 0 in the first.
     distance : {"total_variation", "euclidean"}
         Half the sum of absolute differences, or the root of the sum of their squares.
     weights : array of shape (n,), optional
         Non-negative case weights; only their ratios matter.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
 
     Returns
     -------
@@ -73,7 +78,7 @@ def canonical_ece(
     >>> canonical_ece(probs, [0, 1, 1, 1])
     0.2
     """
-    checked = check_predictions(probs, y, weights)
+    checked = check_predictions(probs, y, weights, Reading(classes, inputs))
     return compute(make_canonical(checked.columns, bins=bins, distance=distance), checked)
 
 

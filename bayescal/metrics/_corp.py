@@ -9,7 +9,9 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_choice
 from bayescal.metrics._events import SINGLE, find_events, resolve_kind
-from bayescal.metrics.inputs import check_eps, check_predictions
+from bayescal.metrics._options import check_eps
+from bayescal.metrics._reading import Classes, Inputs, Reading
+from bayescal.metrics.inputs import check_predictions
 
 
 class Corp(NamedTuple):
@@ -50,6 +52,8 @@ def corp(
     kind: Literal["binary", "confidence"] | None = None,
     eps: float | None = None,
     weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
 ) -> Corp:
     r"""Return the decomposition of a score into miscalibration, discrimination and uncertainty.
 
@@ -67,7 +71,7 @@ def corp(
     probs : array of shape (n,) or (n, k)
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
-        Labels in {0, 1}, or class codes in {0, ..., k - 1}.
+        Labels: 0, ..., k - 1, or any others (``classes``).
     score : {"brier", "log_loss"}
         The squared distance of prediction and outcome, or the logarithmic loss in nats.
     kind : {"binary", "confidence"}, optional
@@ -78,6 +82,8 @@ def corp(
         :func:`log_loss`.
     weights : array of shape (n,), optional
         Non-negative case weights; only their ratios matter.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
 
     Returns
     -------
@@ -104,7 +110,7 @@ def corp(
     from scipy.optimize import isotonic_regression
 
     check_choice(score, "score", ("brier", "log_loss"))
-    checked = check_predictions(probs, y, weights)
+    checked = check_predictions(probs, y, weights, Reading(classes, inputs))
     eps = check_eps(eps, checked.eps)
     chosen, _ = resolve_kind(kind, None, checked.columns, SINGLE)
     events = find_events(checked, chosen, 1, np)

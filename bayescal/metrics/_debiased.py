@@ -15,6 +15,7 @@ from bayescal._core.checks import check_choice
 from bayescal._core.stream import Blocks
 from bayescal.metrics._calibration import BinnedError, Binning, EqualMassError, make_ece
 from bayescal.metrics._events import Kind
+from bayescal.metrics._reading import Classes, Inputs, Reading
 from bayescal.metrics.inputs import Predictions, check_anywhere
 from bayescal.metrics.sums import Piece, compute, size_pieces, sizes
 
@@ -29,6 +30,8 @@ def debiased_ece(
     k: int | None = None,
     norm: int = 2,
     weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
 ) -> float:
     r"""Return the calibration error over bins, corrected for the chance that is in bins.
 
@@ -52,7 +55,7 @@ def debiased_ece(
     probs : array of shape (n,) or (n, k), or Blocks
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
-        Labels in {0, 1}, or class codes in {0, ..., k - 1}.
+        Labels: 0, ..., k - 1, or any others (``classes``).
     bins : int, default 15
         Number of bins.
     binning : {"equal_mass", "equal_width"}
@@ -67,6 +70,8 @@ def debiased_ece(
     weights : array of shape (n,), optional
         Non-negative case weights. Whole weights are counts, the same as repeating cases. For other
         weights the number of cases in a bin is :math:`(\sum w)^2 / \sum w^2`.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
 
     Returns
     -------
@@ -93,7 +98,7 @@ def debiased_ece(
     >>> debiased_ece(probs, y), debiased_ece(probs**2, y)
     (0.01985..., 0.19081...)
     """
-    checked = check_anywhere(probs, y, weights)
+    checked = check_anywhere(probs, y, weights, Reading(classes, inputs))
     metric = make_debiased(checked.columns, bins=bins, binning=binning, kind=kind, k=k, norm=norm)
     return compute(metric, checked)
 

@@ -9,9 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
-from bayescal._core.checks import as_numpy, check_count, check_finite
+from bayescal._core.checks import as_numpy, check_count, check_finite, column_names, in_order
 from bayescal._core.stream import Blocks
 from bayescal.metrics._distances import as_rows
+from bayescal.metrics._reading import Classes, Inputs, Reading, in_right_order
 from bayescal.metrics.inputs import Predictions, check_predictions, check_truth
 from bayescal.metrics.sums import Piece, SumMetric, compute
 
@@ -43,6 +44,8 @@ def decision_cost(
     *,
     costs: ArrayLike,
     weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
 ) -> DecisionCost:
     r"""Return what decisions are expected to cost, which is best, and what it does cost.
 
@@ -55,12 +58,14 @@ def decision_cost(
     probs : array of shape (n,) or (n, k)
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,), optional
-        Labels in {0, 1}, or class codes in {0, ..., k - 1}.
+        Labels: 0, ..., k - 1, or any others (``classes``).
     costs : array of shape (k, d)
         Cost of each decision for each class, in any unit; gains are negative.
     weights : array of shape (n,), optional
         Non-negative case weights; only their ratios matter. Cases of weight zero have rows in the
         result.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
 
     Returns
     -------
@@ -84,12 +89,12 @@ def decision_cost(
     >>> found.expected.tolist(), found.decision.tolist(), found.realised
     ([[2.63, 3.2]], [0], 3.3)
     """
-    probs = as_numpy(probs, "probs")
-    n = len(probs) if probs.ndim else 0
-    labels = np.zeros(n, np.int64) if y is None else y
-    checked = check_predictions(probs, labels, weights)
-    counted = np.ones(n, bool) if weights is None else as_numpy(weights, "weights") > 0
-    rows = as_rows(probs.astype(np.float64))
+    reading, names = Reading(classes, inputs), column_names(probs)
+    labels = reading.any_labels(probs) if y is None else y
+    checked = check_predictions(probs, labels, weights, reading)
+    given = as_numpy(probs, "probs")
+    counted = np.ones(len(given), bool) if weights is None else as_numpy(weights, "weights") > 0
+    rows = as_rows(reading.probs(in_order(given.astype(np.float64), names, checked.classes)))
     costs = as_numpy(costs, "costs").astype(np.float64)
     if costs.ndim != 2 or costs.shape[0] != rows.shape[1] or costs.shape[1] < 1:
         raise ValueError(f"costs must have shape ({rows.shape[1]}, decisions), got {costs.shape}")
@@ -111,6 +116,8 @@ def loss_gap(
     decisions: int = 2,
     seed: int = 0,
     weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
 ) -> float:
     r"""Return the average loss gap: how far expected and actual losses are apart.
 
@@ -134,6 +141,8 @@ def loss_gap(
         Of the draws, by ``numpy.random.default_rng``.
     weights : array of shape (n,), optional
         Non-negative case weights; only their ratios matter.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
 
     Returns
     -------
@@ -159,18 +168,22 @@ def loss_gap(
     >>> loss_gap(probs, y), loss_gap(sharper, y)
     (0.0208..., 0.0751...)
     """
-    if y is not None and np.ndim(y) == 2:
-        labels = as_numpy(y, "y")
-        checked = check_predictions(probs, np.zeros(len(labels), np.int64), weights)
-        rows = as_rows(checked.probs)
-        truth = check_truth(labels, rows, weights)
-        checked = checked._replace(probs=rows, y=truth)
-    else:
-        checked = check_predictions(probs, y, weights)
+    check = _check_with_truth if y is not None and np.ndim(y) == 2 else check_predictions
+    checked = check(probs, y, weights, Reading(classes, inputs))
     metric = make_loss_gap(
         checked.columns, losses=losses, functions=functions, decisions=decisions, seed=seed
     )
     return compute(metric, checked)
+
+
+@in_right_order
+def _check_with_truth(
+    probs: ArrayLike, y: ArrayLike, weights: ArrayLike | None, reading: Reading
+) -> Predictions:
+    """Check probabilities, and the true ones in the place of labels."""
+    checked = check_predictions(probs, reading.any_labels(probs), weights, reading)
+    rows = as_rows(checked.probs)
+    return checked._replace(probs=rows, y=check_truth(y, rows, weights, checked.classes))
 
 
 def make_loss_gap(

@@ -13,7 +13,9 @@ from bayescal._core.checks import check_choice
 from bayescal._core.stream import Blocks
 from bayescal.metrics._events import SINGLE, find_events, resolve_kind
 from bayescal.metrics._fourier import GRID, gaussian, integral, smooth, split_nodes, transform
-from bayescal.metrics.inputs import Predictions, check_positive, check_predictions
+from bayescal.metrics._options import check_positive
+from bayescal.metrics._reading import Classes, Inputs, Reading
+from bayescal.metrics.inputs import Predictions, check_predictions
 from bayescal.metrics.sums import Piece, SumMetric, compute, size_pieces, sizes
 
 #: The least standard deviation of a kernel, in cells.
@@ -31,6 +33,8 @@ def kde_ece(
     bandwidth: float | None = None,
     norm: int = 1,
     weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
 ) -> float:
     r"""Return the calibration error from kernel density estimates.
 
@@ -51,7 +55,7 @@ def kde_ece(
     probs : array of shape (n,) or (n, k), or Blocks
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
-        Labels in {0, 1}, or class codes in {0, ..., k - 1}.
+        Labels: 0, ..., k - 1, or any others (``classes``).
     kind : {"binary", "confidence"}, optional
         What is predicted: P(y = 1), or the largest probability. By default "binary" for shape
         (n,) and "confidence" for shape (n, k).
@@ -64,6 +68,8 @@ def kde_ece(
     weights : array of shape (n,), optional
         Non-negative case weights. Whole weights are counts; for others n in the rule is
         :math:`(\sum w)^2 / \sum w^2`.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
 
     Returns
     -------
@@ -88,7 +94,7 @@ def kde_ece(
     >>> kde_ece(probs, y)  # the integral of z - z**2 is 1/6
     0.1496...
     """
-    checked = check_predictions(probs, y, weights)
+    checked = check_predictions(probs, y, weights, Reading(classes, inputs))
     metric = make_kde(checked.columns, kind=kind, kernel=kernel, bandwidth=bandwidth, norm=norm)
     return compute(metric, checked)
 

@@ -18,7 +18,8 @@ from bayescal._core.binning import bin_of, cut_cells, equal_mass_sums, shift_bou
 from bayescal.metrics._events import Events, at_hit
 from bayescal.metrics._mass_blocks import mass_sums_of_blocks
 from bayescal.metrics._mass_many import mass_sums_many
-from bayescal.metrics.inputs import PredictionBlocks, Predictions, are_ones
+from bayescal.metrics._weights import are_ones
+from bayescal.metrics.inputs import PredictionBlocks, Predictions
 from bayescal.metrics.sums import (
     DirectMetric,
     Metric,

@@ -20,7 +20,9 @@ from bayescal.metrics._replicates import error_by_chance, replicate
 from bayescal.metrics._scores import Accuracy
 from bayescal.metrics._skce import make_skce
 from bayescal.metrics.inputs import (
+    PLAIN,
     Predictions,
+    Reading,
     check_label_rows,
     check_many_labels,
     check_predictions,
@@ -74,9 +76,10 @@ class Measured:
         options: Mapping[str, Any],
         replicates: int,
         seed: int,
+        reading: Reading = PLAIN,
     ) -> None:
         self._seed = seed
-        self._data, made = prepare(metric, probs, y, weights, options)
+        self._data, made = prepare(metric, probs, y, weights, options, reading)
         own = self._data.weights
         sizes = np.array([len(own), own.sum(), own @ own])
         self._setup(metric, made, compute(made, self._data), sizes, self._data.whole, replicates)
@@ -307,6 +310,7 @@ def prepare(
     y: Any,
     weights: ArrayLike | None,
     options: Mapping[str, Any],
+    reading: Reading = PLAIN,
 ) -> tuple[Predictions, Metric]:
     """Return predictions, checked unless they have been, and the metric of that name."""
     if metric not in METRICS:
@@ -316,7 +320,7 @@ def prepare(
     if isinstance(probs, Predictions):
         data = check_many_labels(probs.probs, y, weights) if several else probs
     else:
-        data = (check_label_rows if several else check_predictions)(probs, y, weights)
+        data = (check_label_rows if several else check_predictions)(probs, y, weights, reading)
     if metric == "skce":
         return data, make_skce(data, **options)
     if entry.make is None:

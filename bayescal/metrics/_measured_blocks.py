@@ -14,7 +14,7 @@ from bayescal._core.stream import as_blocks
 from bayescal.metrics._groups import MANY, GroupedSums, grouped
 from bayescal.metrics._measured import Measured, MeasuredSums
 from bayescal.metrics._significance import Spiegelhalter
-from bayescal.metrics.inputs import PredictionBlocks, Predictions
+from bayescal.metrics.inputs import PLAIN, PredictionBlocks, Predictions, Reading
 from bayescal.metrics.registry import METRICS
 from bayescal.metrics.sums import DirectMetric, Metric, SumMetric, collect
 
@@ -82,6 +82,7 @@ def measure_each(
     options: Mapping[str, Any],
     replicates: int,
     seed: int,
+    reading: Reading = PLAIN,
 ) -> list[Measured]:
     """Measure a metric of models of the same cases, which may come in blocks."""
     found: list[Measured] = []
@@ -89,10 +90,11 @@ def measure_each(
     for probs in models:
         blocks = as_blocks(probs, y, weights)
         if blocks is None:
-            found.append(Measured(metric, probs, y, weights, options, replicates, seed))
+            own = Measured(metric, probs, y, weights, options, replicates, seed, reading)
+            found.append(own)
             continue
         many = metric in METRICS and METRICS[metric].shapes == ("multilabel",)
-        data = PredictionBlocks(blocks, many)
+        data = PredictionBlocks(blocks, many, reading=reading)
         own = measure_blocks({metric: (metric, options)}, data, replicates, seed)
         cuts.append(own.cut)
         found.append(own.metrics[metric])

@@ -15,7 +15,9 @@ from bayescal._core.checks import check_choice, check_count, check_level
 from bayescal._core.stream import Blocks
 from bayescal.metrics._calibration import BINNINGS, Binning
 from bayescal.metrics._mass import BinMetric, Group, MassMetric, WidthMetric
-from bayescal.metrics.inputs import Predictions, check_label_rows, check_norm
+from bayescal.metrics._options import check_norm
+from bayescal.metrics._reading import Classes, Inputs, Reading
+from bayescal.metrics.inputs import Predictions, check_label_rows
 from bayescal.metrics.sums import MeanMetric, Piece, compute
 
 
@@ -28,6 +30,8 @@ def multilabel_ece(
     binning: Binning = "equal_width",
     norm: float = 1,
     weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
 ) -> float:
     r"""Return the calibration errors of all labels, put together.
 
@@ -53,6 +57,10 @@ def multilabel_ece(
         Order of the norm over bins, as in :func:`ece`.
     weights : array of shape (n,), optional
         Non-negative weights of rows.
+    classes : sequence of l names, optional
+        Of the columns, in their order: those of data frames that have these names may stand in any.
+    inputs : {"probs", "logits"}
+        Whether ``probs`` are probabilities or the log odds of each label.
 
     Returns
     -------
@@ -79,7 +87,7 @@ def multilabel_ece(
     >>> multilabel_ece(probs, y, bins=1), multilabel_ece(probs, y, bins=1, average="weighted")
     (0.75, 0.125)
     """
-    checked = check_label_rows(probs, y, weights)
+    checked = check_label_rows(probs, y, weights, Reading(classes, inputs))
     labels = checked.columns
     metric = make_multilabel(labels, average=average, bins=bins, binning=binning, norm=norm)
     return compute(metric, checked)
@@ -91,6 +99,8 @@ def hamming_loss(
     *,
     threshold: float = 0.5,
     weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
 ) -> float:
     r"""Return the share of labels that are wrong.
 
@@ -106,6 +116,10 @@ def hamming_loss(
         t above, strictly between 0 and 1: a label is predicted where its probability is larger.
     weights : array of shape (n,), optional
         Non-negative weights of rows; only their ratios matter.
+    classes : sequence of l names, optional
+        Of the columns, in their order: those of data frames that have these names may stand in any.
+    inputs : {"probs", "logits"}
+        Whether ``probs`` are probabilities or the log odds of each label.
 
     Returns
     -------
@@ -127,7 +141,7 @@ def hamming_loss(
     >>> hamming_loss([[0.9, 0.2], [0.6, 0.5]], [[1, 1], [1, 0]])
     0.25
     """
-    checked = check_label_rows(probs, y, weights)
+    checked = check_label_rows(probs, y, weights, Reading(classes, inputs))
     return compute(make_hamming(checked.columns, threshold=threshold), checked)
 
 

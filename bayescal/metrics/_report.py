@@ -14,6 +14,7 @@ from bayescal._core.stream import Blocks
 from bayescal._core.tables import TextTable, p_value
 from bayescal.metrics._measured import Interval, Measured
 from bayescal.metrics._measured_blocks import check_cuts, measure_blocks
+from bayescal.metrics._reading import Classes, Inputs, Reading
 from bayescal.metrics._significance import CalibrationTest, as_test, spiegelhalter_of
 from bayescal.metrics.inputs import PredictionBlocks, check_predictions
 from bayescal.metrics.registry import Choices, usual_metrics
@@ -91,6 +92,8 @@ def report(
     replicates: int = 1000,
     seed: int = 0,
     weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
 ) -> Report:
     """Measure one model, or several on the same cases, and say how sure that is.
 
@@ -100,7 +103,7 @@ def report(
         P(y = 1) for two classes, or one row of class probabilities per case. Blocks of several
         models hold the same cases, cut alike.
     y : array of shape (n,)
-        Labels in {0, 1}, or class codes in {0, ..., k - 1}.
+        Labels: 0, ..., k - 1, or any others (``classes``).
     metrics : sequence of str, or mapping, optional
         Names of metrics; or pairs of such a name and options, under what they are to be called. By
         default log loss, Brier score, accuracy, the calibration error, plain and debiased, and of
@@ -111,6 +114,8 @@ def report(
         Of the bootstrap.
     weights : array of shape (n,), optional
         Non-negative case weights.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
 
     Returns
     -------
@@ -137,7 +142,8 @@ def report(
         raise ValueError("probs must not be an empty mapping")
     if isinstance(metrics, str):
         raise TypeError(f"metrics must be names in a sequence, got the text {metrics!r}")
-    first = check_predictions(next(iter(models.values())), y, weights)
+    reading = Reading(classes, inputs)
+    first = check_predictions(next(iter(models.values())), y, weights, reading)
     if metrics is None:
         metrics = usual_metrics(first.columns or 2)
     chosen = metrics if isinstance(metrics, Mapping) else {name: (name, {}) for name in metrics}
@@ -147,7 +153,7 @@ def report(
     base: Mapping[str, Measured] = {}
     cases, cuts = 0, []
     for name, own in models.items():
-        checked = check_predictions(own, y, weights)
+        checked = check_predictions(own, y, weights, reading)
         measured: Mapping[str, Measured]
         if isinstance(checked, PredictionBlocks):
             found = measure_blocks(chosen, checked, replicates, seed)

@@ -10,7 +10,9 @@ import numpy as np
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.stream import Blocks
 from bayescal.metrics._events import largest, of_class
-from bayescal.metrics.inputs import Predictions, check_anywhere, check_eps
+from bayescal.metrics._options import check_eps
+from bayescal.metrics._reading import Classes, Inputs, Reading
+from bayescal.metrics.inputs import Predictions, check_anywhere
 from bayescal.metrics.sums import MeanMetric, compute
 
 
@@ -20,6 +22,8 @@ def log_loss(
     *,
     weights: ArrayLike | None = None,
     eps: float | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
 ) -> float:
     r"""Logarithmic loss, the mean negative log probability of what happened.
 
@@ -32,12 +36,20 @@ def log_loss(
     probs : array of shape (n,) or (n, k), or Blocks
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
-        Labels in {0, 1}, or class codes in {0, ..., k - 1}.
+        Labels: 0, ..., k - 1, or any others (``classes``).
     weights : array of shape (n,), optional
         Non-negative case weights; only their ratios matter.
     eps : float, optional
         Clipping distance in [0, 0.5). By default the machine epsilon of float64, 2.2e-16, for
         probabilities of any type. With 0 a case that was said to be impossible costs infinity.
+    classes : sequence of k labels, or int, optional
+        The labels of the columns, in their order; k stands for 0, ..., k - 1. Without it numbers
+        are 0, ..., k - 1 (of arrays in memory -1 and 1 are two classes, too), and texts are sorted,
+        if all k are there. Numbers are places among classes that are texts. Columns of a data frame
+        that are named like the classes may stand in any order.
+    inputs : {"probs", "logits"}
+        Whether ``probs`` are probabilities; or logits, of shape (n,) the log odds of the second
+        class, whose probabilities are computed in float64.
 
     Returns
     -------
@@ -47,8 +59,8 @@ def log_loss(
     Raises
     ------
     TypeError, ValueError
-        If shapes differ, ``probs`` are no probabilities, labels are no class codes, or weights are
-        negative or all zero.
+        If shapes differ, ``probs`` are no probabilities, labels are missing or none of the classes,
+        or weights are negative or all zero; or if labels come first, as for scikit-learn.
 
     References
     ----------
@@ -60,8 +72,10 @@ def log_loss(
     0.36698...
     >>> log_loss([[0.8, 0.1, 0.1], [0.3, 0.3, 0.4]], [0, 2])
     0.56971...
+    >>> log_loss([[0.8, 0.1, 0.1], [0.3, 0.3, 0.4]], ["a", "c"], classes=["a", "b", "c"])
+    0.56971...
     """
-    checked = check_anywhere(probs, y, weights)
+    checked = check_anywhere(probs, y, weights, Reading(classes, inputs))
     return compute(LogLoss(check_eps(eps, checked.eps)), checked)
 
 
@@ -70,6 +84,8 @@ def brier_score(
     y: ArrayLike | None = None,
     *,
     weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
 ) -> float:
     r"""Brier score, the mean squared distance between probability and outcome.
 
@@ -84,9 +100,11 @@ def brier_score(
     probs : array of shape (n,) or (n, k), or Blocks
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
-        Labels in {0, 1}, or class codes in {0, ..., k - 1}.
+        Labels: 0, ..., k - 1, or any others (``classes``).
     weights : array of shape (n,), optional
         Non-negative case weights; only their ratios matter.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
 
     Returns
     -------
@@ -109,7 +127,7 @@ def brier_score(
     >>> brier_score([[0.25, 0.75], [0.5, 0.5]], [1, 0])
     0.3125
     """
-    return compute(BrierScore(), check_anywhere(probs, y, weights))
+    return compute(BrierScore(), check_anywhere(probs, y, weights, Reading(classes, inputs)))
 
 
 def accuracy(
@@ -117,6 +135,8 @@ def accuracy(
     y: ArrayLike | None = None,
     *,
     weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
 ) -> float:
     r"""Share of cases whose most probable class is the one that happened.
 
@@ -129,9 +149,11 @@ def accuracy(
     probs : array of shape (n,) or (n, k), or Blocks
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
-        Labels in {0, 1}, or class codes in {0, ..., k - 1}.
+        Labels: 0, ..., k - 1, or any others (``classes``).
     weights : array of shape (n,), optional
         Non-negative case weights; only their ratios matter.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
 
     Returns
     -------
@@ -150,7 +172,7 @@ def accuracy(
     >>> accuracy([0.9, 0.2], [1, 1], weights=[3, 1])
     0.75
     """
-    return compute(Accuracy(), check_anywhere(probs, y, weights))
+    return compute(Accuracy(), check_anywhere(probs, y, weights, Reading(classes, inputs)))
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from bayescal.metrics._events import of_class
 from bayescal.metrics._groups import MANY
 from bayescal.metrics._mass import MassMetric
 from bayescal.metrics._measured import prepare
+from bayescal.metrics._reading import Classes, Inputs, Reading
 from bayescal.metrics._replicates import redraw
 from bayescal.metrics.inputs import Predictions, check_predictions
 from bayescal.metrics.redrawn import Consistency
@@ -38,7 +39,12 @@ class CalibrationTest(NamedTuple):
 
 
 def spiegelhalter_test(
-    probs: ArrayLike, y: ArrayLike, *, weights: ArrayLike | None = None
+    probs: ArrayLike,
+    y: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
 ) -> CalibrationTest:
     r"""Spiegelhalter's z: whether the Brier score is what calibrated predictions would have.
 
@@ -57,9 +63,11 @@ def spiegelhalter_test(
     probs : array of shape (n,) or (n, k)
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
-        Labels in {0, 1}, or class codes in {0, ..., k - 1}.
+        Labels: 0, ..., k - 1, or any others (``classes``).
     weights : array of shape (n,), optional
         Non-negative case weights.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
 
     Returns
     -------
@@ -82,7 +90,7 @@ def spiegelhalter_test(
     >>> round(found.statistic, 2), round(found.p_value, 3)
     (2.18, 0.029)
     """
-    return spiegelhalter_of(check_predictions(probs, y, weights))
+    return spiegelhalter_of(check_predictions(probs, y, weights, Reading(classes, inputs)))
 
 
 def spiegelhalter_of(data: Predictions) -> CalibrationTest:
@@ -133,6 +141,8 @@ def consistency_test(
     resamples: int = 1000,
     seed: int = 0,
     weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
     **options: object,
 ) -> CalibrationTest:
     """Test whether a calibration error is as large as those of labels drawn from the predictions.
@@ -144,13 +154,15 @@ def consistency_test(
     probs : array of shape (n,) or (n, k)
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
-        Labels in {0, 1}, or class codes in {0, ..., k - 1}.
+        Labels: 0, ..., k - 1, or any others (``classes``).
     resamples : int
         Sets of labels that are drawn.
     seed : int
     weights : array of shape (n,), optional
         Non-negative case weights. Whole ones are counts, the same as repeating cases; another is
         a case whose one label counts so often.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
     **options
         Of the metric.
 
@@ -187,7 +199,7 @@ def consistency_test(
     entry = METRICS.get(metric)
     if entry is not None and (entry.best != "zero" or entry.shapes == ("multilabel",)):
         raise ValueError(f"metric must be a calibration error, got {metric!r}")
-    data, made = prepare(metric, probs, y, weights, options)
+    data, made = prepare(metric, probs, y, weights, options, Reading(classes, inputs))
     value = compute(made, data)
     whole = data.whole
     cases = data.weights.sum() if whole else len(data.y)

@@ -13,7 +13,9 @@ import numpy as np
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.checks import check_choice
 from bayescal.metrics._distances import as_rows, lengths, median_distance, over_pairs, residuals
-from bayescal.metrics.inputs import Predictions, check_positive, check_predictions
+from bayescal.metrics._options import check_positive
+from bayescal.metrics._reading import Classes, Inputs, Reading
+from bayescal.metrics.inputs import Predictions, check_predictions
 from bayescal.metrics.sums import DirectMetric, compute
 
 A = TypeVar("A", bound=Array)
@@ -30,6 +32,8 @@ def skce(
     distance: Literal["total_variation", "euclidean"] = "total_variation",
     bandwidth: float | Literal["median"] = "median",
     weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
 ) -> float:
     r"""Return an estimate of the squared kernel calibration error.
 
@@ -51,7 +55,7 @@ def skce(
     probs : array of shape (n,) or (n, k)
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
-        Labels in {0, 1}, or class codes in {0, ..., k - 1}.
+        Labels: 0, ..., k - 1, or any others (``classes``).
     estimator : {"unbiased", "linear", "biased"}
         See above.
     kernel : {"exponential", "gaussian"}
@@ -65,6 +69,8 @@ def skce(
         Non-negative case weights. Whole weights are counts: repeated cases are pairs, and other
         weights are shares, so that a case is no pair with itself. For "linear" the weight of a
         pair is the product, and whole weights are no repetitions.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
 
     Returns
     -------
@@ -90,7 +96,7 @@ def skce(
     >>> skce(probs, y), skce(sharper, y)
     (-0.0004..., 0.0087...)
     """
-    checked = check_predictions(probs, y, weights)
+    checked = check_predictions(probs, y, weights, Reading(classes, inputs))
     metric = make_skce(
         checked, estimator=estimator, kernel=kernel, distance=distance, bandwidth=bandwidth
     )

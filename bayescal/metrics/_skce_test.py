@@ -10,6 +10,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_choice, check_count
+from bayescal.metrics._reading import Classes, Inputs, Reading
 from bayescal.metrics._significance import CalibrationTest
 from bayescal.metrics._skce import KernelError, make_skce
 from bayescal.metrics.inputs import Predictions, check_predictions
@@ -33,6 +34,8 @@ def skce_test(
     resamples: int = 1000,
     seed: int = 0,
     weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
 ) -> CalibrationTest:
     r"""Test by the squared kernel calibration error whether whole vectors are calibrated.
 
@@ -52,7 +55,7 @@ def skce_test(
     probs : array of shape (n,) or (n, k)
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
-        Labels in {0, 1}, or class codes in {0, ..., k - 1}.
+        Labels: 0, ..., k - 1, or any others (``classes``).
     estimator : {"unbiased", "linear", "biased"}
         See above; "biased" for "bound" only.
     method : {"asymptotic", "bound"}
@@ -65,6 +68,8 @@ def skce_test(
     weights : array of shape (n,), optional
         Non-negative case weights; for "bound" and "linear" they must be left out. Whole weights are
         counts, the same as repeating cases.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
 
     Returns
     -------
@@ -97,7 +102,7 @@ def skce_test(
     """
     check_choice(method, "method", ("asymptotic", "bound"))
     resamples = check_count(resamples, "resamples")
-    data = check_predictions(probs, y, weights)
+    data = check_predictions(probs, y, weights, Reading(classes, inputs))
     metric = make_skce(
         data, estimator=estimator, kernel=kernel, distance=distance, bandwidth=bandwidth
     )

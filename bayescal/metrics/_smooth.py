@@ -16,7 +16,9 @@ from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.stream import Blocks
 from bayescal.metrics._events import SINGLE, find_events, resolve_kind
 from bayescal.metrics._fourier import GRID, gaussian, integral, smooth, split_nodes, transform
-from bayescal.metrics.inputs import Predictions, check_positive, check_predictions
+from bayescal.metrics._options import check_positive
+from bayescal.metrics._reading import Classes, Inputs, Reading
+from bayescal.metrics.inputs import Predictions, check_predictions
 from bayescal.metrics.sums import Piece, SumMetric, compute
 
 #: Cells of the grid on which many widths are found.
@@ -32,6 +34,8 @@ def smooth_ece(
     kind: Literal["binary", "confidence"] | None = None,
     bandwidth: float | None = None,
     weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
 ) -> float:
     r"""Return the smooth calibration error: that of residuals smoothed by a Gaussian kernel.
 
@@ -50,7 +54,7 @@ def smooth_ece(
     probs : array of shape (n,) or (n, k), or Blocks
         P(y = 1) for two classes, or one row of class probabilities per case.
     y : array of shape (n,)
-        Labels in {0, 1}, or class codes in {0, ..., k - 1}.
+        Labels: 0, ..., k - 1, or any others (``classes``).
     kind : {"binary", "confidence"}, optional
         What is predicted: P(y = 1), or the largest probability. By default "binary" for shape
         (n,) and "confidence" for shape (n, k).
@@ -58,6 +62,8 @@ def smooth_ece(
         Standard deviation of the kernel, positive; by default the value of the error.
     weights : array of shape (n,), optional
         Non-negative case weights; only their ratios matter.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
 
     Returns
     -------
@@ -82,7 +88,7 @@ def smooth_ece(
     >>> smooth_ece(probs, y)
     0.19216...
     """
-    checked = check_predictions(probs, y, weights)
+    checked = check_predictions(probs, y, weights, Reading(classes, inputs))
     return compute(make_smooth(checked.columns, kind=kind, bandwidth=bandwidth), checked)
 
 

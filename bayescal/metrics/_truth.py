@@ -8,10 +8,11 @@ from typing import Literal
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import as_numpy
 from bayescal.metrics._distances import as_rows
 from bayescal.metrics._events import SINGLE, largest, of_class, resolve_kind
-from bayescal.metrics.inputs import check_norm, check_predictions, check_truth
+from bayescal.metrics._options import check_norm
+from bayescal.metrics._reading import Classes, Inputs, Reading
+from bayescal.metrics.inputs import check_predictions, check_truth
 
 
 def true_calibration_error(
@@ -21,6 +22,8 @@ def true_calibration_error(
     kind: Literal["binary", "confidence", "classwise"] | None = None,
     norm: float = 1,
     weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
 ) -> float:
     r"""Return the mean distance of probabilities from what they should be.
 
@@ -45,6 +48,8 @@ def true_calibration_error(
         q above, at least 1; ``math.inf`` gives the largest distance.
     weights : array of shape (n,), optional
         Non-negative case weights; only their ratios matter.
+    classes, inputs : optional
+        The names of columns, and what ``probs`` are, as in :func:`log_loss`.
 
     Returns
     -------
@@ -64,9 +69,9 @@ def true_calibration_error(
     0.06666...
     """
     norm = check_norm(norm)
-    shape = as_numpy(probs, "probs").shape
-    checked = check_predictions(probs, np.zeros(shape[:1], np.int64), weights)
-    truth = check_truth(true_probs, checked.probs, weights)
+    reading = Reading(classes, inputs)
+    checked = check_predictions(probs, reading.any_labels(probs), weights, reading)
+    truth = check_truth(true_probs, checked.probs, weights, checked.classes)
     chosen, _ = resolve_kind(kind, None, checked.columns, (*SINGLE, "classwise"))
     predicted = checked.probs
     if chosen == "binary":

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,44 +17,37 @@ from bayescal._core.checks import (
     as_numpy,
     check_finite,
     check_labels,
-    check_real,
     check_row_sums,
     check_weights,
-    check_weights_of,
     column_names,
     in_order,
     precision,
 )
+from bayescal._core.labels import check_classes
 from bayescal._core.precision import float64
 from bayescal._core.stream import Block, Blocks, add, as_blocks
+from bayescal.metrics._reading import PLAIN, Reading, in_right_order
+from bayescal.metrics._weights import Counted, counted, counted_of_block, lightened
 
 __all__ = [
     "EPS",
+    "PLAIN",
     "PredictionBlocks",
     "Predictions",
-    "are_ones",
+    "Reading",
     "check_anywhere",
     "check_arrays",
-    "check_eps",
     "check_label_rows",
     "check_many_labels",
-    "check_norm",
-    "check_positive",
     "check_predictions",
     "check_second",
     "check_truth",
-    "lightened",
-    "ones",
 ]
 
 #: Clipping distance of probabilities of any type: a copy in another costs the same.
 EPS = 2.0**-52
 # Rounding that is forgiven of one probability outside [0, 1].
 _RANGE_TOLERANCE = 1e-6
-
-
-#: Checks weights, and leaves out the cases that have none.
-Counted: TypeAlias = Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
 class Predictions(NamedTuple):
@@ -68,6 +61,8 @@ class Predictions(NamedTuple):
     weights: Any
     #: At which distance from 0 and 1 logarithms clip probabilities.
     eps: float
+    #: Of which ``y`` are places, where these were given.
+    classes: Any = None
 
     def part(self, rows: slice) -> Predictions:
         """Return some of the cases."""
@@ -93,17 +88,29 @@ class PredictionBlocks:
 
     eps = EPS
 
-    def __init__(self, blocks: Blocks, many: bool = False, second: bool = False) -> None:
+    def __init__(
+        self,
+        blocks: Blocks,
+        many: bool = False,
+        second: bool = False,
+        reading: Reading = PLAIN,
+    ) -> None:
         """Take ``many`` labels, or of two columns the ``second`` alone."""
         self.blocks = blocks
         check = check_many_labels if many else check_second if second else check_arrays
-        self._read = partial(_read_block, check, blocks.names)
-        first = next(iter(blocks.each(self._read)), None)
+        read = partial(_read_block, check, blocks.names)
+        reading = replace(reading, whole=False)
+        first = next(iter(blocks.each(partial(_look, read, reading))), None)
+        if isinstance(first, int):
+            labels = blocks.total(partial(_texts_of, reading), _either)["labels"]
+            reading = replace(reading, classes=check_classes(labels, None, first))
+            first = next(iter(blocks.each(partial(read, reading))))
+        self._read = partial(read, reading)
         if first is None:
             raise ValueError("blocks must hold rows, got none")
         self.columns = first.columns
         #: Of the first block.
-        self.whole = first.whole
+        self.whole, self.classes = first.whole, first.classes
 
     def total(
         self,
@@ -134,12 +141,34 @@ class PredictionBlocks:
     y = weights = probs
 
 
+def _look(
+    read: Callable[[Reading, Block], Predictions], reading: Reading, block: Block
+) -> Predictions | int:
+    """Return predictions of the first block; if all texts must be known for that, the columns."""
+    if reading.classes is None and block.y is not None:
+        if reading.is_text(block.y, block.weights):
+            shape = np.shape(block.scores)
+            return shape[1] if len(shape) == 2 else 2
+    return read(reading, block)
+
+
+def _texts_of(reading: Reading, block: Block) -> Sums:
+    y = reading.labels(block.y, block.weights)
+    if block.weights is not None and np.shape(block.weights) == y.shape:
+        y = y[as_numpy(block.weights, "weights") > 0]
+    return {"labels": np.unique(reading.texts(y))}
+
+
+def _either(first: Sums, second: Sums) -> Sums:
+    return {name: np.union1d(own, second[name]) for name, own in first.items()}
+
+
 def _read_block(
-    check: Callable[..., Predictions], names: list[object] | None, block: Block
+    check: Callable[..., Predictions], names: list[object] | None, reading: Reading, block: Block
 ) -> Predictions:
-    if block.y is None:
-        raise ValueError("blocks must hold labels: tuples (probs, y) or (probs, y, weights)")
-    return check(block.scores, block.y, block.weights, names=names, counted=_counted_of_block)
+    labels = _given(block.y, "blocks must hold labels: tuples (probs, y) or (probs, y, weights)")
+    own = block.scores, labels, block.weights
+    return check(*own, reading, names=names, count=counted_of_block)
 
 
 def _of_predictions(
@@ -167,37 +196,44 @@ def _behind(first: Sums, second: Sums) -> Sums:
 
 
 def check_predictions(
-    probs: Any, y: ArrayLike | None = None, weights: ArrayLike | None = None
+    probs: Any,
+    y: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    reading: Reading = PLAIN,
 ) -> Any:
     """Return checked :class:`Predictions`, of arrays, or else :class:`PredictionBlocks`."""
     if isinstance(probs, PredictionBlocks):
         return probs
     blocks = as_blocks(probs, y, weights)
     if blocks is not None:
-        return PredictionBlocks(blocks)
-    return check_arrays(probs, _given(y), weights)
+        return PredictionBlocks(blocks, reading=reading)
+    return check_arrays(probs, _given(y), weights, reading)
 
 
-def _given(y: ArrayLike | None) -> ArrayLike:
+def _given(
+    y: ArrayLike | None, wanted: str = "y must be given, but for Blocks, which hold labels"
+) -> ArrayLike:
     if y is None:
-        raise ValueError("y must be given, but for Blocks, which hold labels")
+        raise ValueError(wanted)
     return y
 
 
+@in_right_order
 def check_arrays(
     probs: ArrayLike,
     y: ArrayLike,
     weights: ArrayLike | None = None,
+    reading: Reading = PLAIN,
     *,
     names: list[object] | None = None,
-    counted: Counted | None = None,
+    count: Counted = counted,
 ) -> Predictions:
     """Check probabilities, labels and weights; leave out the cases of weight zero.
 
-    Columns of a data frame that have the classes' codes as names may stand in any order.
+    Columns of a data frame that are named like the classes may stand in any order.
     """
     names = column_names(probs) or names
-    probs, y = as_numpy(probs, "probs"), as_numpy(y, "y")
+    probs, y = as_numpy(probs, "probs"), reading.labels(y, weights)
     if probs.ndim not in (1, 2):
         raise ValueError(f"probs must have shape (n,) or (n, k), got {probs.shape}")
     if probs.ndim == 2 and probs.shape[1] < 2:
@@ -210,19 +246,26 @@ def check_arrays(
     if y.shape != probs.shape[:1]:
         raise ValueError(f"y must have shape ({len(probs)},) to match probs, got {y.shape}")
     eps = precision(probs.dtype)
-    classes = 2 if probs.ndim == 1 else probs.shape[1]
-    probs = in_order(probs, names, range(classes))
-    probs, y, weights = (counted or _counted)(probs, y, weights)
-    return Predictions(_check_probs(probs, eps), check_labels(y, classes, "y"), weights, EPS)
+    probs, y, weights = count(probs, y, weights)
+    classes, codes = reading.codes(y, 2 if probs.ndim == 1 else probs.shape[1])
+    probs = _check_probs(_read(in_order(probs, names, classes), reading), eps)
+    return Predictions(probs, codes, weights, EPS, classes)
 
 
-def check_second(probs: ArrayLike, y: ArrayLike, weights: Any = None, **how: Any) -> Predictions:
+def check_second(
+    probs: ArrayLike, y: ArrayLike, weights: Any = None, reading: Reading = PLAIN, **how: Any
+) -> Predictions:
     """Do as :func:`check_arrays`, and keep the second of two columns only."""
-    data = check_arrays(probs, y, weights, **how)
+    data = check_arrays(probs, y, weights, reading, **how)
     return data._replace(probs=data.probs[:, 1]) if data.columns == 2 else data
 
 
-def check_anywhere(probs: Any, y: ArrayLike | None = None, weights: ArrayLike | None = None) -> Any:
+def check_anywhere(
+    probs: Any,
+    y: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    reading: Reading = PLAIN,
+) -> Any:
     """Do as :func:`check_predictions`, but leave probabilities on an accelerator where they are.
 
     Then predictions are JAX's arrays in float64, with those of weight zero; what is wrong is said
@@ -230,42 +273,48 @@ def check_anywhere(probs: Any, y: ArrayLike | None = None, weights: ArrayLike | 
     """
     there: Any = None if as_blocks(probs, y, weights) is not None else accelerated(probs)
     if there is None or there.ndim not in (1, 2) or 1 in there.shape[1:] or not there.size:
-        return check_predictions(probs, y, weights)
+        return check_predictions(probs, y, weights, reading)
     with float64():
-        found = there.astype(float)
-        good = jnp.all((found >= 0) & (found <= 1))
+        found = reading.probs(there.astype(float))
+        good = jnp.all((found >= 0) & (found <= 1) & jnp.isfinite(there))
         if found.ndim == 2:
             most = max(SUM_TOLERANCE, found.shape[1] * precision(there.dtype))
             good &= jnp.all(jnp.abs(found.sum(axis=1) - 1.0) <= most)
         y = _given(y)
         if not good or np.shape(y) != found.shape[:1]:
-            return check_arrays(np.asarray(there), y, weights)
-        labels = check_labels(as_numpy(y, "y"), 2 if found.ndim == 1 else found.shape[1], "y")
+            return check_arrays(np.asarray(there), y, weights, reading)
+        k = 2 if found.ndim == 1 else found.shape[1]
+        labels = reading.codes(reading.labels(y), k)[1]
         own = check_weights(weights, len(labels), "weights", match="probs")
         return Predictions(found, jnp.asarray(labels), jnp.asarray(own), EPS)
 
 
 def check_label_rows(
-    probs: Any, y: ArrayLike | None = None, weights: ArrayLike | None = None
+    probs: Any,
+    y: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    reading: Reading = PLAIN,
 ) -> Any:
     """Do as :func:`check_predictions` for labels (n, l) that do not exclude each other."""
     blocks = as_blocks(probs, y, weights)
     if blocks is not None:
-        return PredictionBlocks(blocks, many=True)
-    return check_many_labels(probs, _given(y), weights)
+        return PredictionBlocks(blocks, many=True, reading=reading)
+    return check_many_labels(probs, _given(y), weights, reading)
 
 
+@in_right_order
 def check_many_labels(
     probs: ArrayLike,
     y: ArrayLike,
     weights: ArrayLike | None = None,
+    reading: Reading = PLAIN,
     *,
     names: list[object] | None = None,
-    counted: Counted | None = None,
+    count: Counted = counted,
 ) -> Predictions:
     """Check probabilities (n, l) and labels (n, l) that do not exclude each other, and weights.
 
-    Columns of two data frames are matched by their names, if these are equal.
+    Columns of two data frames are matched by their names, if these are equal, or by the classes.
     """
     names, labels = column_names(probs) or names, column_names(y)
     probs, y = as_numpy(probs, "probs"), as_numpy(y, "y")
@@ -275,15 +324,28 @@ def check_many_labels(
         raise ValueError("probs must not be empty")
     if y.shape != probs.shape:
         raise ValueError(f"y must have shape {probs.shape} to match probs, got {y.shape}")
-    if labels is not None:
+    if reading.classes is not None:
+        classes = check_classes(np.empty(0, int), reading.classes, probs.shape[1])
+        probs, y = in_order(probs, names, classes), in_order(y, labels, classes, "y")
+    elif labels is not None:
         probs = in_order(probs, names, labels)
-    probs, y, weights = (counted or _counted)(probs, y, weights)
-    return Predictions(_check_range(probs), check_labels(y, 2, "y"), weights, EPS)
+    probs, y, weights = count(probs, y, weights)
+    probs = _check_range(_read(probs, reading, many=True))
+    return Predictions(probs, check_labels(y, 2, "y"), weights, EPS)
 
 
-def check_truth(truth: ArrayLike, probs: np.ndarray, weights: ArrayLike | None) -> np.ndarray:
+def _read(given: np.ndarray, reading: Reading, many: bool = False) -> np.ndarray:
+    if reading.inputs != "probs":
+        check_finite(given, "probs")
+    return reading.probs(given, many)
+
+
+def check_truth(
+    truth: ArrayLike, probs: np.ndarray, weights: ArrayLike | None, classes: Sequence[object]
+) -> np.ndarray:
     """Check probabilities that are compared with ``probs``; weights of zero leave rows out."""
-    truth = as_numpy(truth, "true_probs")
+    names, truth = column_names(truth), as_numpy(truth, "true_probs")
+    truth = in_order(truth, names, classes, "true_probs")
     if weights is not None and truth.shape[:1] == np.shape(weights):
         truth = truth[as_numpy(weights, "weights") > 0]
     if truth.shape != probs.shape:
@@ -291,69 +353,8 @@ def check_truth(truth: ArrayLike, probs: np.ndarray, weights: ArrayLike | None) 
     return _check_probs(truth.astype(np.float64), precision(truth.dtype), "true_probs")
 
 
-def _counted(
-    probs: np.ndarray, y: np.ndarray, weights: ArrayLike | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Check weights and leave out the cases of weight zero; copy nothing that need not be."""
-    if weights is None:
-        return probs.astype(np.float64, copy=False), y, ones(len(probs))
-    return _weighted(probs, y, check_weights(weights, len(probs), "weights", match="probs"))
-
-
-def _counted_of_block(
-    probs: np.ndarray, y: np.ndarray, weights: ArrayLike | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Do the same with weights as they are: others know what all of them are."""
-    if weights is None:
-        return _counted(probs, y, None)
-    return _weighted(probs, y, check_weights_of(weights, len(probs), "weights", match="probs"))
-
-
-def ones(n: int) -> np.ndarray:
-    """Return weights (n,) of one, which take no memory and can't be written to."""
-    return np.broadcast_to(1.0, n)
-
-
-def lightened(weights: np.ndarray) -> np.ndarray:
-    """Return weights as they are, or as :func:`ones` if they are such."""
-    return ones(len(weights)) if (weights == 1).all() else weights
-
-
-def are_ones(weights: np.ndarray) -> bool:
-    """Return whether weights are those, so that no product with them is needed."""
-    return weights.strides == (0,) and bool((weights[:1] == 1).all())
-
-
-def _weighted(
-    probs: np.ndarray, y: np.ndarray, weights: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    if not weights.all():
-        counted = weights > 0
-        probs, y, weights = probs[counted], y[counted], weights[counted]
-    return probs.astype(np.float64, copy=False), y, lightened(weights)
-
-
-def check_eps(eps: float | None, default: float) -> float:
-    """Return the distance from 0 and 1 at which probabilities are clipped."""
-    if eps is None:
-        return default
-    check_real(eps, "eps")
-    if not 0 <= eps < 0.5:
-        raise ValueError(f"eps must lie in [0, 0.5), got {eps}")
-    return float(eps)
-
-
-def check_norm(norm: float) -> float:
-    """Return the order of a norm, at least one; infinity is the maximum."""
-    wanted = "a number of at least 1 or math.inf"
-    check_real(norm, "norm", wanted)
-    if math.isnan(norm) or norm < 1:
-        raise ValueError(f"norm must be {wanted}, got {norm}")
-    return float(norm)
-
-
 def _check_range(probs: np.ndarray, name: str = "probs") -> np.ndarray:
-    low, high = probs.min(), probs.max()
+    low, high = probs.min(initial=1), probs.max(initial=0)
     # NaN is neither below nor above: it comes out of both.
     if not (np.isfinite(low) and np.isfinite(high)):
         check_finite(probs, name)
@@ -370,11 +371,3 @@ def _check_probs(probs: np.ndarray, eps: float, name: str = "probs") -> np.ndarr
     if probs.ndim == 2:
         check_row_sums(probs, name, eps=eps)
     return clipped
-
-
-def check_positive(value: float, name: str) -> float:
-    """Return a positive, finite number."""
-    check_real(value, name, "a positive number")
-    if not 0 < value < math.inf:
-        raise ValueError(f"{name} must be positive, got {value}")
-    return float(value)

@@ -14,11 +14,11 @@ from bayescal.metrics._decisions import decision_cost, loss_gap, make_loss_gap
 from bayescal.metrics._kde import kde_ece, make_kde
 from bayescal.metrics._mass import MassHistogram, MassMetric
 from bayescal.metrics._multilabel import hamming_loss, make_hamming, make_multilabel, multilabel_ece
+from bayescal.metrics._options import check_eps
 from bayescal.metrics._scores import Accuracy, BrierScore, LogLoss, accuracy, brier_score, log_loss
 from bayescal.metrics._skce import skce
 from bayescal.metrics._smooth import make_smooth, smooth_ece
 from bayescal.metrics._truth import true_calibration_error
-from bayescal.metrics.inputs import check_eps
 from bayescal.metrics.sums import Metric, SumMetric
 
 __all__ = ["METRICS", "Choice", "Choices", "Entry", "choose_metrics", "streamed", "usual_metrics"]

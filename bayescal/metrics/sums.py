@@ -22,7 +22,8 @@ import numpy as np
 from bayescal._core.arrays import Array
 from bayescal._core.checkpoint import Sums
 from bayescal._core.precision import float64
-from bayescal.metrics.inputs import PredictionBlocks, Predictions, are_ones
+from bayescal.metrics._weights import are_ones
+from bayescal.metrics.inputs import PredictionBlocks, Predictions
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

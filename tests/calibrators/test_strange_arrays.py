@@ -109,6 +109,16 @@ def test_missing_labels_are_named_with_their_row(calibrator: Any, labels: Any) -
         calibrator.fit(p[:, None], labels)
 
 
+@pytest.mark.parametrize("calibrator", BINARY, ids=name)
+def test_text_among_other_labels_is_an_error(calibrator: Any) -> None:
+    p, _ = data()
+    with pytest.raises(ValueError, match="y must not have missing labels, got NaN in row 2"):
+        calibrator.fit(p[:, None], ["a", "b", np.nan] * 20)
+    for labels in (["a", 1] * 30, np.array([b"a", "a"] * 30, object)):
+        with pytest.raises(TypeError, match="y must hold labels of one kind, got (int|bytes) and"):
+            calibrator.fit(p[:, None], labels)
+
+
 @pytest.mark.parametrize("calibrator", DEFAULTS, ids=name)
 def test_scores_that_are_nan_are_named_with_their_row(calibrator: Any) -> None:
     p, y = data(2 if calibrator.binary else 3)

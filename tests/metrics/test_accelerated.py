@@ -122,3 +122,19 @@ def test_programs_are_lowered_for_accelerators(platform: str) -> None:
             shape, shape, shape, 15, whole
         )
     assert program.platforms == (platform,)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_logits_and_labels_of_any_values(k: int) -> None:
+    p, codes, weights = data(k)
+    logits = np.log(p) + codes[:, None] if k > 2 else np.log(p[:, 1] / p[:, 0])
+    logits = logits.astype(np.float32)
+    labels = np.array(["low", "high", "higher"])[codes]
+    how: dict[str, Any] = {"classes": ["low", "high", "higher"][:k], "inputs": "logits"}
+    for name in ("log_loss", "ece", "debiased_ece"):
+        metric = METRICS[name].function
+        found = metric(jnp.asarray(logits), labels, weights=weights, **how)
+        expected = metric(logits, codes, weights=weights, inputs="logits")
+        assert found == pytest.approx(expected, rel=1e-9)
+    with pytest.raises(ValueError, match="probs must be finite, got infinity"):
+        bc.metrics.log_loss(jnp.asarray(logits).at[3].set(-jnp.inf), labels, **how)

@@ -1,0 +1,442 @@
+"""Labels of any kind, logits and named columns: what every metric makes of them."""
+
+import inspect
+import pickle
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import brier_score_loss
+from sklearn.metrics import log_loss as sklearn_log_loss
+
+import bayescal as bc
+from bayescal import metrics
+from bayescal.metrics.inputs import Reading, check_predictions
+from bayescal.metrics.registry import METRICS
+
+N = 60
+RNG = np.random.default_rng(0)
+#: By the number of classes: probabilities, codes, and names that are not in order.
+PROBS = {2: RNG.uniform(0.05, 0.95, N), 3: RNG.dirichlet(np.ones(3), N)}
+CODES = {k: np.append(np.arange(k), RNG.integers(0, k, N - k)) for k in PROBS}
+NAMES = {2: ["yes", "no"], 3: ["pear", "fig", "apple"]}
+MANY = RNG.uniform(0.05, 0.95, (N, 3)), RNG.integers(0, 2, (N, 3))
+
+
+def _add_all(probs, y, classes=None, inputs="probs", weights=None):
+    given = 3 if classes is None and np.ndim(probs) == 2 else classes
+    total = metrics.Accumulator(["log_loss", "ece"], given, inputs)
+    for part in (slice(7), slice(7, None)):
+        rows = (getattr(values, "iloc", values)[part] for values in (probs, y))
+        total.add(*rows, None if weights is None else weights[part])
+    copy = pickle.loads(pickle.dumps(total))
+    return list(metrics.Accumulator.merge(total, copy).result().values())
+
+
+def _with_costs(probs, y, **options):
+    k = probs.shape[1] if np.ndim(probs) == 2 else 2
+    return metrics.decision_cost(probs, y, costs=np.arange(k * 2.0).reshape(k, 2) ** 2, **options)
+
+
+def _with_flat(probs, y, **options):
+    flat = np.full(np.shape(probs), 1 / np.shape(probs)[1] if np.ndim(probs) == 2 else 0.5)
+    flat = np.log(flat / 0.5) if options.get("inputs") == "logits" else flat
+    return metrics.difference("log_loss", probs, flat, y, **options)
+
+
+#: Functions of probabilities and labels.
+FUNCTIONS = {
+    name: entry.function for name, entry in METRICS.items() if "binary" in entry.shapes
+} | {
+    "decision_cost": _with_costs,
+    "spiegelhalter_test": metrics.spiegelhalter_test,
+    "skce_test": partial(metrics.skce_test, resamples=20),
+    "reliability_curve": metrics.reliability_curve,
+    "report": partial(metrics.report, metrics=["brier_score", "ece"], replicates=20),
+    "interval": partial(metrics.interval, "ece", replicates=20),
+    "bootstrap": partial(metrics.bootstrap, "ece", replicates=20),
+    "difference": _with_flat,
+    "consistency_test": partial(metrics.consistency_test, "ece", resamples=20),
+    "Accumulator": _add_all,
+}
+del FUNCTIONS["true_calibration_error"]  # It has no labels.
+every = pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS.keys())
+of_classes = pytest.mark.parametrize("k", [2, 3])
+
+
+def _numbers(value):
+    if isinstance(value, metrics.Report):
+        value = [list(own.values()) for own in value.intervals.values()]
+    if isinstance(value, list | tuple):
+        return np.concatenate([_numbers(own) for own in value])
+    return np.zeros(0) if value is None else np.ravel(np.asarray(value, float))
+
+
+def _clothes(k):
+    """Return labels of many kinds with their classes, and the codes that they stand for."""
+    names, codes = np.array(NAMES[k]), CODES[k]
+    text = names[codes]
+    found = {
+        "list": text.tolist(),
+        "text": text,
+        "bytes": text.astype("S"),
+        "objects": text.astype(object),
+        "series": pd.Series(text, index=np.arange(N)[::-1]),
+        "pandas text": pd.Series(text, dtype="string"),
+        "categories": pd.Categorical(text, categories=names),
+    }
+    kinds = {kind: (own, NAMES[k], codes) for kind, own in found.items()}
+    kinds["bytes"] = found["bytes"], names.astype("S"), codes
+    kinds["codes of names"] = codes, NAMES[k], codes
+    kinds["numbers"] = 10 - 3 * codes, [10 - 3 * code for code in range(k)], codes
+    kinds["nullable"] = pd.Series(codes + 1, dtype="Int64"), range(1, k + 1), codes
+    kinds["count"] = codes, k, codes
+    if k == 2:
+        kinds["true first"] = codes == 0, [True, False], codes
+    return kinds
+
+
+@every
+@of_classes
+def test_classes_say_the_columns_of_labels(function, k):
+    for kind, (labels, classes, codes) in _clothes(k).items():
+        if function is _add_all and kind == "count":
+            continue  # There it is the number of columns.
+        found = _numbers(function(PROBS[k], labels, classes=classes))
+        np.testing.assert_array_equal(found, _numbers(function(PROBS[k], codes)), kind)
+
+
+@every
+@of_classes
+def test_without_classes_text_is_sorted(function, k):
+    if function is _add_all:
+        with pytest.raises(ValueError, match=r"y must be in .*, got the text .*; say classes="):
+            function(PROBS[k], _clothes(k)["text"][0])
+        return
+    for kind in ("list", "bytes", "objects", "pandas text", "categories"):
+        labels, _, codes = _clothes(k)[kind]
+        found = _numbers(function(PROBS[k], labels))
+        expected = _numbers(function(PROBS[k], k - 1 - codes))
+        np.testing.assert_array_equal(found, expected, kind)
+
+
+@every
+def test_booleans_and_signs_are_two_classes(function):
+    expected = _numbers(function(PROBS[2], CODES[2]))
+    np.testing.assert_array_equal(_numbers(function(PROBS[2], CODES[2] == 1)), expected)
+    np.testing.assert_array_equal(_numbers(function(PROBS[2], (CODES[2] == 1).tolist())), expected)
+    if function is not _add_all:
+        np.testing.assert_array_equal(_numbers(function(PROBS[2], 2 * CODES[2] - 1)), expected)
+
+
+@every
+@of_classes
+def test_logits_stand_for_their_probabilities(function, k):
+    p = PROBS[k]
+    logits = np.log(p / (1 - p)) if k == 2 else np.log(p) + 7 * np.arange(N)[:, None]
+    expected = _numbers(function(p, CODES[k]))
+    np.testing.assert_allclose(
+        _numbers(function(logits, CODES[k], inputs="logits")), expected, rtol=1e-9, atol=1e-12
+    )
+    if k == 3:
+        frame = pd.DataFrame(logits, columns=NAMES[3])[["fig", "pear", "apple"]]
+        labels = _clothes(3)["text"][0]
+        found = function(frame, labels, classes=NAMES[3], inputs="logits")
+        np.testing.assert_allclose(_numbers(found), expected, rtol=1e-9, atol=1e-12)
+
+
+@every
+def test_columns_named_like_classes_stand_in_any_order(function):
+    # By losses of each class, or labels that are drawn.
+    ordered = "loss_gap", "decision_cost", "report", "interval", "Accumulator"
+    labels, classes, codes = _clothes(3)["text"]
+    expected = _numbers(function(PROBS[3], codes))
+    frame = pd.DataFrame(PROBS[3], columns=classes)
+    for order in (["fig", "apple", "pear"], classes):
+        found = function(frame[order], labels, classes=classes)
+        np.testing.assert_array_equal(_numbers(found), expected)
+        if function not in map(FUNCTIONS.get, ordered):
+            found = _numbers(function(frame[order], labels))
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    with pytest.raises(ValueError, match="columns named like all of the classes"):
+        function(frame.rename(columns={"fig": "plum"}), labels, classes=classes)
+
+
+@every
+@of_classes
+def test_cases_of_weight_zero_may_lack_labels(function, k):
+    if function is FUNCTIONS["skce_test"]:
+        return  # Its pairs of cases are drawn.
+    labels, classes, codes = _clothes(k)["objects"]
+    probs, labels = np.append(PROBS[k], PROBS[k][:1], axis=0), np.append(labels, None)
+    weights = np.append(np.ones(N), 0)
+    found = _numbers(function(probs, labels, classes=classes, weights=weights))
+    codes = np.append(codes, 0)
+    np.testing.assert_array_equal(found, _numbers(function(probs, codes, weights=weights)))
+
+
+@every
+@pytest.mark.parametrize(
+    ("labels", "options", "error", "message"),
+    [
+        (["a"] * N, {}, ValueError, r"say classes=\("),
+        (["a", "b", "c"] * 20, {}, ValueError, r"two classes, got 3|say classes=\("),
+        ([1, 2] * 30, {}, ValueError, r"y must be in \{0, 1\}, got 2; say classes=\("),
+        (["a", 1] * 30, {"classes": "ab"}, (TypeError, ValueError), "classes must|one kind"),
+        (["a", None] * 30, {}, ValueError, "missing labels, got None in row 1"),
+        (["a", np.nan] * 30, {}, ValueError, "missing labels, got NaN in row 1"),
+        ([0.0, np.nan] * 30, {}, ValueError, "missing labels, got NaN in row 1"),
+        (
+            pd.Series(["a", pd.NA] * 30, dtype=object),
+            {},
+            ValueError,
+            "missing labels, got <NA> in row 1",
+        ),
+        (["a", "c"] * 30, {"classes": ["a", "b"]}, ValueError, "only the classes .*, got 'c'"),
+        ([0, 1] * 30, {"classes": [3, 4]}, ValueError, "only the classes .*, got 0"),
+        (["0", "1"] * 30, {"classes": [0, 1]}, ValueError, "got the text '0'"),
+        ([0, 1] * 30, {"classes": ["a", "b", "c"]}, ValueError, "classes must be two|shape"),
+        ([0, 1] * 30, {"classes": ["a", "a"]}, ValueError, "classes must be .*different labels"),
+        ([0, 1] * 30, {"inputs": "scores"}, ValueError, "inputs must be 'probs' or 'logits'"),
+        ([0, 1] * 30, {"inputs": "odds"}, ValueError, "inputs must be one of"),
+    ],
+)
+def test_labels_that_say_no_classes(function, labels, options, error, message):
+    with pytest.raises(error, match=message):
+        function(PROBS[2], labels, **options)
+
+
+@every
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_logits_must_be_finite(function, bad):
+    for k, first in ((2, bad), (3, [0, bad, 1])):
+        logits = np.log(PROBS[k])
+        logits[4] = first
+        with pytest.raises(ValueError, match="probs must be finite"):
+            function(logits, CODES[k], inputs="logits")
+
+
+@every
+@of_classes
+def test_the_order_of_scikit_learn_is_answered(function, k):
+    name = {"log_loss": r"log_loss\(y_prob, y_true\)", "interval": r"interval\(metric, y_prob, y_"}
+    known = next(own for own, other in FUNCTIONS.items() if other is function)
+    match = "probs must come first, then y: " + name.get(known, r"\w+\(")
+    for labels in (CODES[k], _clothes(k)["text"][0], CODES[k] == 1 if k == 2 else CODES[k]):
+        if function is _with_costs and k == 3:
+            continue  # It is given costs of two classes.
+        with pytest.raises(ValueError, match=match):
+            function(labels, PROBS[k])
+
+
+def test_what_may_be_the_right_order_is_judged_as_such():
+    with pytest.raises(ValueError, match=r"y must be in \{0, 1\}, got 0.5"):
+        metrics.log_loss([0.5, 1.0], [0.5, 1.0])
+    with pytest.raises(ValueError, match=r"y must have shape \(3,\) to match probs"):
+        metrics.log_loss([0, 1, 1], [0.5, 0.2])
+    with pytest.raises(ValueError, match="block 0: probs must come first"):
+        metrics.log_loss(bc.Blocks([([0, 1], [0.5, 0.2])]))
+    assert metrics.log_loss([0, 1, 1], [0, 1, 1]) == pytest.approx(0, abs=1e-12)
+
+
+STREAMED = [name for name, entry in METRICS.items() if entry.make and entry.streams]
+IN_BLOCKS = {
+    name: METRICS[name].function for name in STREAMED if "binary" in METRICS[name].shapes
+} | {name: FUNCTIONS[name] for name in ("report", "interval")}
+
+
+def _blocks(*rows, size=7):
+    return bc.Blocks([tuple(own[i : i + size] for own in rows) for i in range(0, N, size)])
+
+
+@pytest.mark.parametrize("function", IN_BLOCKS.values(), ids=IN_BLOCKS.keys())
+@of_classes
+def test_blocks(function, k):
+    order = np.argsort(CODES[k], kind="stable")  # Few blocks hold all classes.
+    p, codes = PROBS[k][order], CODES[k][order]
+    expected = _numbers(function(p, codes))
+    text = np.array(NAMES[k])[codes]
+    for labels in (text, text.astype(object)):
+        found = _numbers(function(_blocks(p, labels), classes=NAMES[k]))
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+        found = _numbers(function(_blocks(p, labels)))
+        reverse = _numbers(function(p, k - 1 - codes))
+        np.testing.assert_allclose(found, reverse, rtol=1e-9, atol=1e-12)
+    logits = np.log(p / (1 - p)) if k == 2 else np.log(p)
+    found = _numbers(function(_blocks(logits, codes), inputs="logits"))
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    if k == 3:
+        frame = pd.DataFrame(p, columns=NAMES[3])[["fig", "pear", "apple"]]
+        found = _numbers(function(_blocks(frame, text), classes=NAMES[3]))
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_blocks_have_classes_of_all_rows():
+    p = np.full(6, 0.3)
+    weights = np.array([1, 1, 1, 1, 1, 0])
+
+    def blocks(y, weights=weights):
+        return bc.Blocks([(p[i : i + 2], y[i : i + 2], weights[i : i + 2]) for i in (0, 2, 4)])
+
+    found = metrics.log_loss(blocks(np.array(["a", "a", "a", "b", "b", "c"])))
+    assert found == metrics.log_loss(p[:5], [0, 0, 0, 1, 1])
+    with pytest.raises(ValueError, match="two classes, got 3"):
+        metrics.log_loss(blocks(np.array(["a", "a", "a", "b", "b", "c"]), np.ones(6)))
+    with pytest.raises(ValueError, match="got only one class, 'a'; .* say classes="):
+        metrics.log_loss(blocks(np.array(["a"] * 6)))
+    with pytest.raises(TypeError, match="block 1: y must hold labels of one kind"):
+        metrics.log_loss(blocks(np.array(["a", "b", 0, 1, 0, 1], object)))
+    with pytest.raises(ValueError, match="block 1: y must be in .* got the text 'a'; say classes="):
+        metrics.log_loss(blocks(np.array([0, 1, "a", "b", "a", "b"], object)))
+    # A block of one sign would say other classes.
+    with pytest.raises(ValueError, match=r"block 0: y must be in \{0, 1\}, got -1; say classes="):
+        metrics.log_loss(blocks(np.array([-1, 1, -1, -1, 1, 1])))
+    found = metrics.log_loss(blocks(np.array([-1, 1, -1, -1, 1, 1])), classes=(-1, 1))
+    assert found == metrics.log_loss(p[:5], [0, 1, 0, 0, 1])
+
+
+@pytest.mark.parametrize("labels", [[0, 1], ["a", "b"]], ids=["codes", "text"])
+def test_a_block_without_weight_says_nothing(labels):
+    nothing = [0.9, np.nan], labels[:1] * 2, [0, 0]
+    blocks = bc.Blocks([nothing, ([0.2, 0.3], labels, [1, 1]), nothing])
+    assert metrics.log_loss(blocks) == pytest.approx(metrics.log_loss([0.2, 0.3], [0, 1]))
+    assert metrics.log_loss(blocks, classes=labels) == metrics.log_loss(blocks)
+
+
+def test_codes_in_blocks_take_one_pass():
+    blocks = _blocks(PROBS[2], CODES[2])
+    metrics.log_loss(blocks)
+    assert blocks.passes == 1
+    blocks = _blocks(PROBS[2], np.array(NAMES[2])[CODES[2]])
+    metrics.log_loss(blocks, classes=NAMES[2])
+    assert blocks.passes == 1
+
+
+@pytest.mark.parametrize("name", [n for n, own in METRICS.items() if own.shapes == ("multilabel",)])
+def test_many_labels(name):
+    (p, y), function = MANY, METRICS[name].function
+    expected = function(p, y)
+    assert function(p, y == 1) == expected
+    logits = np.log(p / (1 - p))
+    assert function(logits, y, inputs="logits") == pytest.approx(expected, rel=1e-9)
+    blocks = bc.Blocks([(logits[:20], y[:20]), (logits[20:], y[20:] == 1)])
+    assert function(blocks, inputs="logits") == pytest.approx(expected, rel=1e-9)
+    names = list("abc")
+    frame, labels = pd.DataFrame(p, columns=names), pd.DataFrame(y, columns=names)
+    assert function(frame[["c", "a", "b"]], y, classes=names) == expected
+    assert function(p, labels[["c", "a", "b"]], classes=names) == expected
+    total = metrics.Accumulator([name], classes=names)
+    total.add(frame[["b", "c", "a"]], labels)
+    assert total.result()[name] == pytest.approx(expected, rel=1e-9)
+    one = function(frame[["a"]], labels[["a"]])
+    assert one == function(frame[["a"]], y[:, :1], classes=["a"]) == function(p[:, :1], y[:, :1])
+    with pytest.raises(ValueError, match=rf"probs must come first, then y: {name}\(y_prob, y_true"):
+        function(y, p)
+    with pytest.raises(TypeError, match="y must be numeric"):
+        function(p, np.where(y == 1, "on", "off"))
+
+
+def test_functions_without_labels_know_the_columns():
+    p, truth = PROBS[3], PROBS[3][::-1]
+    frames = [pd.DataFrame(own, columns=NAMES[3]) for own in (p, truth)]
+    turned = frames[0][["fig", "apple", "pear"]]
+    for options in ({}, {"kind": "classwise"}):
+        expected = metrics.true_calibration_error(p, truth, **options)
+        for first, second in ((turned, truth), (turned, frames[1][["apple", "fig", "pear"]])):
+            found = metrics.true_calibration_error(first, second, classes=NAMES[3], **options)
+            assert found == expected
+        found = metrics.true_calibration_error(np.log(p), truth, inputs="logits", **options)
+        assert found == pytest.approx(expected, rel=1e-9)
+    losses = np.random.default_rng(0).normal(size=(5, 3, 2))
+    expected = metrics.loss_gap(p, truth, losses=losses)
+    found = metrics.loss_gap(turned, frames[1], losses=losses, classes=NAMES[3])
+    assert found == expected
+    costs = np.array([[1.0, 5.0], [3.0, 1.0], [4.0, 0.0]])
+    expected = metrics.decision_cost(p, costs=costs).expected
+    found = metrics.decision_cost(turned, costs=costs, classes=NAMES[3]).expected
+    np.testing.assert_array_equal(found, expected)
+    found = metrics.decision_cost(np.log(p), costs=costs, inputs="logits").expected
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_scikit_learn_agrees():
+    labels = np.array(["spam", "ham"])[CODES[2]]
+    p = PROBS[2]
+    assert metrics.log_loss(p, labels) == pytest.approx(sklearn_log_loss(labels, p), rel=1e-12)
+    expected = brier_score_loss(labels, p, pos_label="spam")
+    assert metrics.brier_score(p, labels) == pytest.approx(expected, rel=1e-12)
+    expected = brier_score_loss(labels, p, pos_label="ham")
+    found = metrics.brier_score(p, labels, classes=["spam", "ham"])
+    assert found == pytest.approx(expected, rel=1e-12)
+    labels = np.array(NAMES[3])[CODES[3]]
+    expected = sklearn_log_loss(labels, PROBS[3])
+    assert metrics.log_loss(PROBS[3], labels) == pytest.approx(expected, rel=1e-12)
+    few = labels == "fig"
+    expected = sklearn_log_loss(labels[few], PROBS[3][few], labels=sorted(NAMES[3]))
+    found = metrics.log_loss(PROBS[3][few], labels[few], classes=sorted(NAMES[3]))
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["b", "a"] * 30,
+        [True, False] * 30,
+        [-1, 1] * 30,
+        pd.Categorical(["v", "u"] * 30),
+        [1, 0] * 30,
+    ],
+    ids=["text", "booleans", "signs", "categories", "codes"],
+)
+def test_calibrators_see_the_same_classes(labels):
+    fitted = bc.Beta().fit(PROBS[2], labels)
+    places = np.searchsorted(fitted.classes_, np.asarray(labels, fitted.classes_.dtype))
+    np.testing.assert_array_equal(check_predictions(PROBS[2], labels).y, places)
+    found = fitted.predict_proba(PROBS[2])
+    given = metrics.log_loss(found, labels, classes=fitted.classes_)
+    assert given == metrics.log_loss(found, places)
+
+
+def test_predictions_know_their_classes():
+    frame, labels = pd.DataFrame(PROBS[3], columns=NAMES[3]), np.array(NAMES[3])[CODES[3]]
+    assert list(check_predictions(frame, labels).classes) == sorted(NAMES[3])
+    assert list(check_predictions(PROBS[3], CODES[3]).classes) == [0, 1, 2]
+    found = check_predictions(PROBS[3], CODES[3], None, Reading(NAMES[3]))
+    assert list(found.classes) == NAMES[3]
+
+
+def test_an_accumulator_of_named_classes():
+    total = metrics.Accumulator(["brier_score"], classes=("no", "yes"))
+    total.add([0.2], ["no"])
+    total.add([0.7, 0.9], ["yes", "yes"])
+    assert total.result()["brier_score"] == metrics.brier_score([0.2, 0.7, 0.9], [0, 1, 1])
+    with pytest.raises(ValueError, match=r"probs must have shape \(n,\), got \(1, 2\)"):
+        total.add([[0.2, 0.8]], ["no"])
+    with pytest.raises(ValueError, match="only the classes .*, got 'maybe'"):
+        total.add([0.2], ["maybe"])
+    with pytest.raises(ValueError, match="same metrics, options and classes"):
+        total.merge(metrics.Accumulator(["brier_score"], classes=("yes", "no")))
+    assert total.cases == 3
+
+
+@every
+@pytest.mark.parametrize("dtype", ["float16", "float32", ">f8"])
+def test_numbers_of_any_type_count_as_in_double_precision(function, dtype):
+    narrow = PROBS[2].astype(dtype)
+    found, expected = function(narrow, CODES[2]), function(narrow.astype(float), CODES[2])
+    np.testing.assert_array_equal(_numbers(found), _numbers(expected))
+    logits = (8 * PROBS[3]).astype(dtype)
+    found = function(logits, CODES[3], inputs="logits")
+    expected = function(logits.astype(float), CODES[3], inputs="logits")
+    np.testing.assert_array_equal(_numbers(found), _numbers(expected))
+
+
+def test_every_public_function_has_the_options():
+    for name in metrics.__all__:
+        public = getattr(metrics, name)
+        options = inspect.signature(public).parameters
+        if name == "Accumulator" or "probs" in options or "first" in options:
+            assert {"classes", "inputs"} <= set(options), name
+            known = {*FUNCTIONS, *METRICS}
+            assert name in known, name

@@ -76,11 +76,12 @@ class Seen:
 def see(rows: Any, codes: np.ndarray, weights: np.ndarray | None) -> Seen:
     """Return what is kept of rows (n, d) of positive weight, or equal ones, of any library."""
     n, most = len(codes), max(1, min(_ROWS, _NUMBERS // max(1, rows.shape[1])))
-    places = np.arange(n)
     if n > most:
         draw = np.random.default_rng(0).choice
         places = np.sort(draw(n, most, replace=False, shuffle=False))
         rows = rows[places]
+    else:
+        places = np.arange(n)
     size = float(n), float(n), True
     if weights is not None:
         whole = bool((weights == np.floor(weights)).all())

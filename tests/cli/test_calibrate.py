@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import expit, softmax
 from typer.testing import CliRunner
@@ -91,6 +92,19 @@ def test_several_classes_go_by_name(tmp_path: Path) -> None:
     expected = bc.StructuredVector(inputs="logits").fit(z, names[y]).predict_proba(z)
     found = [[float(row[f"p_{name}"]) for name in names] for row in rows]
     np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_methods_have_names_in_any_case(binary: tuple[Path, Array, Array], tmp_path: Path) -> None:
+    file, p, y = binary
+    for name, calibrator in (("venn_abers", bc.VennAbers()), ("SIGMOID", bc.Logistic("platt"))):
+        out = tmp_path / name
+        line = ["fit", str(file), "--label", "truth", "--columns", "p", "--method", name]
+        said = CliRunner().invoke(app, [*line, "--out", str(out)]).stdout
+        expected = calibrator.fit(p, y)
+        np.testing.assert_allclose(
+            bc.load(out).predict_proba(pd.DataFrame({"p": p})), expected.predict_proba(p), rtol=1e-9
+        )
+        assert said.strip() == str(expected.report_)
 
 
 def test_errors(binary: tuple[Path, Array, Array], tmp_path: Path) -> None:

@@ -7,20 +7,20 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import as_numpy, check_count, check_level, column_names, in_order
+from bayescal._core.checks import check_count, check_level
 from bayescal._core.progress import Progress
-from bayescal._core.stream import Blocks, as_blocks
+from bayescal._core.stream import as_blocks
 from bayescal.evaluation import _page
 from bayescal.evaluation._events import events_of, events_of_blocks
 from bayescal.evaluation._findings import find
 from bayescal.evaluation._measured import Measured
 from bayescal.metrics import Interval, report
-from bayescal.metrics.inputs import PredictionBlocks, Predictions, check_second
+from bayescal.metrics.inputs import PredictionBlocks, Predictions, Reading, check_second
 from bayescal.metrics.registry import usual_metrics
 
 __all__ = ["Evaluation", "evaluate"]
@@ -120,10 +120,11 @@ class Evaluation(Measured):
 
 
 def evaluate(
-    probs: ArrayLike | Blocks | Mapping[str, ArrayLike | Blocks],
+    probs: Any,
+    *data: Any,
     y: ArrayLike | None = None,
-    *,
     classes: Sequence[object] | None = None,
+    inputs: Literal["probs", "logits"] = "probs",
     weights: ArrayLike | None = None,
     level: float = 0.9,
     replicates: int = 1000,
@@ -133,17 +134,26 @@ def evaluate(
 ) -> Evaluation:
     """Judge the probabilities of one model, or of several on the same cases.
 
+    Call it with predictions and labels, ``evaluate(probs, y)``; with fitted classifiers, features
+    and labels, ``evaluate(model, X, y)``; or with blocks, which hold labels: ``evaluate(blocks)``.
+
     Parameters
     ----------
-    probs : array of shape (n,) or (n, k), or Blocks, or mapping from names to such
+    probs : array of shape (n,) or (n, k), fitted classifier, Blocks, or mapping from names to such
         P(y = 1) for two classes, or one row of class probabilities per case. Rows for two classes
-        are judged by their second column, as shape (n,). Blocks of several models hold the same
-        cases, cut alike.
-    y : array of shape (n,)
-        Labels in {0, 1}, or class codes in {0, ..., k - 1}.
+        are judged by their second column, as shape (n,). A fitted classifier has
+        ``predict_proba`` and ``classes_``. Blocks of several models hold the same cases, cut alike.
+    *data
+        The labels y, array of shape (n,); before them the features of fitted classifiers. Labels
+        are codes 0, ..., k - 1, or any values, as :func:`bayescal.metrics.log_loss` reads them.
+    y : array of shape (n,), optional
+        The labels, by their name.
     classes : sequence, optional
-        Names of the classes, in the order of their codes; by default the codes. Columns of a data
-        frame that are named like them may stand in any order.
+        The values that labels take, in the order of the columns, or names of codes; by default
+        those of the fitted classifiers, or the sorted ones. Columns of a data frame that are named
+        like them may stand in any order.
+    inputs : {"probs", "logits"}
+        What predictions are.
     weights : array of shape (n,), optional
         Non-negative case weights. Whole ones are counts, the same as repeating cases. Cases of
         weight zero are left out.
@@ -186,6 +196,14 @@ def evaluate(
     'over-confident'
     >>> found.to_dict()["classes"]
     {'no': 60, 'yes': 40}
+
+    Fitted classifiers with features and labels of any kind:
+
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> x, labels = p[:, None], np.where(y, "yes", "no")
+    >>> model = GaussianNB().fit(x, labels)
+    >>> evaluate({"bayes": model, "raw": p}, x, labels, replicates=100).classes
+    ('no', 'yes')
     >>> found.to_html().startswith("<!DOCTYPE html>")
     True
     """
@@ -195,16 +213,18 @@ def evaluate(
     given: Any = dict(probs) if isinstance(probs, Mapping) else {"model": probs}
     if not given:
         raise ValueError("probs must not be an empty mapping")
-    models = {str(name): _read(own, y, weights, classes) for name, own in given.items()}
+    given, y, classes = _predicted(given, data, y, classes)
+    reading = Reading(classes, inputs)
+    models = {str(name): _read(own, y, weights, reading) for name, own in given.items()}
     if len(models) < len(given):
         raise ValueError("probs must have names that differ as text")
     columns = {own.columns for own in models.values()}
     if len(columns) > 1:
         raise ValueError("probs must have one number of classes for all models")
     k = columns.pop() or 2
-    names = [str(name) for name in (range(k) if classes is None else classes)]
-    if len(names) != k or len(set(names)) < k:
-        raise ValueError(f"classes must be {k} different names, got {names}")
+    names = [str(name) for name in next(iter(models.values())).classes]
+    if len(set(names)) < k:
+        raise ValueError(f"classes must be {k} names that differ as text, got {names}")
     steps, events = 1 + len(models), {}
     for done, (name, own) in enumerate(models.items()):
         progress(f"tests: {name}", done, steps)
@@ -239,22 +259,40 @@ def evaluate(
     return Evaluation(measured, findings, tuple(names), bins, replicates, seed, events)
 
 
+def _predicted(
+    given: dict[Any, Any], data: tuple[Any, ...], y: Any, classes: Sequence[object] | None
+) -> tuple[dict[Any, Any], Any, Any]:
+    """Return predictions in the place of fitted classifiers, labels, and the classes."""
+    fitted = [own for own in given.values() if hasattr(own, "predict_proba")]
+    wanted = ("X", "y") if fitted else ("y",)
+    rest = data if y is None else (*data, y)
+    if len(rest) > len(wanted) or (fitted and len(rest) < 2):
+        call = "evaluate(model, X, y)" if fitted else "evaluate(probs, y)"
+        raise TypeError(f"data must be {' and '.join(wanted)}: {call}, got {len(rest)} of them")
+    for own in fitted:
+        wished: Any = fitted[0].classes_ if classes is None else classes
+        if [*own.classes_] != [*wished]:
+            raise ValueError(
+                f"fitted classifiers must have the classes {[*wished]}, got {[*own.classes_]}"
+            )
+    found = {
+        name: own.predict_proba(rest[0]) if hasattr(own, "predict_proba") else own
+        for name, own in given.items()
+    }
+    classes = fitted[0].classes_ if fitted and classes is None else classes
+    return found, rest[-1] if rest else None, classes
+
+
 def _read(
-    probs: ArrayLike | Blocks,
-    y: ArrayLike | None,
-    weights: ArrayLike | None,
-    classes: Sequence[object] | None,
+    probs: Any, y: ArrayLike | None, weights: ArrayLike | None, reading: Reading
 ) -> Predictions | PredictionBlocks:
     """Return checked predictions, (n,) of two classes."""
     blocks = as_blocks(probs, y, weights)
     if blocks is not None:
-        return PredictionBlocks(blocks, second=True)
+        return PredictionBlocks(blocks, second=True, reading=reading)
     if y is None:
         raise ValueError("y must be given, but for Blocks, which hold labels")
-    array = as_numpy(probs, "probs")  # type: ignore[arg-type]
-    codes = range(array.shape[1] if array.ndim == 2 else 2)
-    array = in_order(array, column_names(probs), codes if classes is None else classes)
-    return check_second(array, y, weights)
+    return check_second(probs, y, weights, reading)
 
 
 def _plain(intervals: Mapping[str, Interval]) -> dict[str, object]:

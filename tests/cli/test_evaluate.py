@@ -77,7 +77,9 @@ def test_table_is_that_of_the_report(folder: Path) -> None:
     shown = [line.rstrip() for line in result.stdout.splitlines()]
     assert all(line.rstrip() in shown for line in repr(report).splitlines()[:-3])
     assert "Columns: p is P(y = 1)" in result.stdout
-    assert re.search("^p: (No|Over|Under|Mis|Too)", result.stdout, re.MULTILINE)
+    assert re.search(
+        "^p: (Calibrated|Over|Under|Mis|Too|Slightly|Strongly)", result.stdout, re.MULTILINE
+    )
     assert list(folder.iterdir()) == [folder / "probs.csv"]
 
 

@@ -113,8 +113,8 @@ def test_many_cases_of_two_classes(kind: str) -> None:
     check(ours, theirs)
     page, known = ours.to_html(), theirs.to_html()
     # The same frames, titles and lines; isotonic regression has a step for each cell.
-    assert len(svgs(page)) == len(svgs(known)) == 7
-    for place in (2, 5):  # the histograms of the confidence
+    assert len(svgs(page)) == len(svgs(known)) == 8
+    for place in (3, 6):  # the histograms of the confidence
         np.testing.assert_allclose(svgs(page)[place], svgs(known)[place], atol=0.02)
     assert ("effective sample size" in page) == (kind == "shares")
 

@@ -196,8 +196,8 @@ def test_p_values_are_written_as_in_the_field() -> None:
         ([0.5, 2.0], {}, r"probs must lie in \[0, 1\]"),
         ({"a": [0.5, 0.5], "b": [[0.2, 0.3, 0.5]] * 2}, {}, "one number of classes"),
         ({1: [0.5, 0.5], "1": [0.5, 0.5]}, {}, "names that differ"),
-        ([0.5, 0.5], {"classes": ["a"]}, "classes must be 2 different names"),
-        ([0.5, 0.5], {"classes": ["a", "a"]}, "classes must be 2 different names"),
+        ([0.5, 0.5], {"classes": ["a"]}, "classes must be two different labels"),
+        ([0.5, 0.5], {"classes": ["a", "a"]}, "classes must be two different labels"),
         ([0.5, 0.5], {"level": 1}, "level must lie strictly between 0 and 1"),
         ([0.5, 0.5], {"bins": 0}, "bins must be at least 1"),
         ([0.5, 0.5], {"replicates": 0}, "replicates must be at least 1"),
@@ -221,3 +221,53 @@ def test_columns_named_like_the_classes_are_matched() -> None:
     assert found == expected
     with pytest.raises(ValueError, match="probs must have columns named like all of the classes"):
         bayescal.evaluate(frame, y, **{**options, "classes": ["no", "yes", "perhaps"]})
+
+
+def test_labels_of_any_kind_and_logits() -> None:
+    probs, y = rows()
+    names = np.array(["ash", "birch", "cedar", "dogwood"])
+    expected = bayescal.evaluate(probs, y, classes=names, replicates=20).to_dict()
+    assert bayescal.evaluate(probs, names[y], replicates=20).to_dict() == expected
+    assert bayescal.evaluate(probs, pd.Categorical(names[y]), replicates=20).to_dict() == expected
+    logits = bayescal.evaluate(np.log(probs), names[y], inputs="logits", replicates=20).to_dict()
+    texts = [json.dumps(own) for own in (logits, expected)]
+    found, known = (json.loads(t, parse_float=lambda x: round(float(x), 9)) for t in texts)
+    assert found == known
+    p, y = forecasts()
+    found = bayescal.evaluate(p, y == 1, replicates=20)
+    assert found.classes == ("0", "1")
+    assert found.report == bayescal.evaluate(p, y, replicates=20).report
+
+
+def test_fitted_classifiers() -> None:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.naive_bayes import GaussianNB
+
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(300, 2))
+    labels = np.array(["b", "c", "a"])[
+        (x + rng.gumbel(size=(300, 2))).argmax(axis=1) * (x[:, 0] > -1)
+    ]
+    models = {"bayes": GaussianNB(), "logistic": LogisticRegression()}
+    for own in models.values():
+        own.fit(x, labels)
+    k = len(np.unique(labels))
+    ours = bayescal.evaluate({**models, "flat": np.full((300, k), 1 / k)}, x, labels, replicates=20)
+    probs = {name: own.predict_proba(x) for name, own in models.items()}
+    probs["flat"] = np.full((300, k), 1 / k)
+    assert ours.to_dict() == bayescal.evaluate(probs, labels, replicates=20).to_dict()
+    single = bayescal.evaluate(models["bayes"], x, y=labels, replicates=20)
+    assert single.report.intervals["model"] == ours.report.intervals["bayes"]
+    other = GaussianNB().fit(x, labels == "b")
+    with pytest.raises(ValueError, match="fitted classifiers must have the classes"):
+        bayescal.evaluate({**models, "other": other}, x, labels)
+    with pytest.raises(TypeError, match=r"data must be X and y: evaluate\(model, X, y\), got 1"):
+        bayescal.evaluate(models, labels)
+    with pytest.raises(TypeError, match=r"data must be y: evaluate\(probs, y\), got 2"):
+        bayescal.evaluate(probs, x, labels)
+
+
+def test_exchanged_arguments_are_answered_with_the_call() -> None:
+    p, y = forecasts()
+    with pytest.raises(ValueError, match="probs must come first"):
+        bayescal.evaluate(np.array(["no", "yes"])[y], p)

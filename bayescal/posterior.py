@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import jax
@@ -17,6 +17,7 @@ from bayescal._core.precision import float64
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning
 from bayescal.inference import (
     INTEGRATORS,
+    Layout,
     Problem,
     Setup,
     Summary,
@@ -41,7 +42,7 @@ _LARGEST_K = 0.7
 
 
 def posterior(
-    prior: Prior | Sequence[Prior],
+    prior: Prior | Sequence[Prior] | Mapping[str, Prior],
     data: checks.Data,
     *,
     integrator: str = "montecarlo",
@@ -53,9 +54,11 @@ def posterior(
 
     Parameters
     ----------
-    prior : Prior or list of Prior
+    prior : Prior, list of Prior, or mapping from names to Prior
         A family of class-conditional densities with a prior over its parameters, such as
-        ``GaussianPrior``. A list holds one prior for each data set of a batch; they may differ in
+        ``GaussianPrior``. A mapping is a grid: each of its priors is conditioned on the data, or on
+        each data set of a batch, and results have a leading axis of priors, in one compiled call. A
+        list holds one prior for each data set of a batch. Priors of a grid or list may differ in
         numbers alone.
     data : tuple or list
         ``(x, y)``: scores of shape (n,), or features (n, d) for a multivariate family, and labels
@@ -147,21 +150,31 @@ def posterior(
     rule = INTEGRATORS[checks.check_choice(integrator, "integrator", tuple(INTEGRATORS))]
     num_samples = rule.sample_size(checks.check_count(num_samples, "num_samples"))
     priors, stacked = _check_prior(prior)
+    names = tuple(str(name) for name in prior) if isinstance(prior, Mapping) else None
     family = priors[0].family
-    batch = checks.check_data(data, family.univariate, family.classes)
-    family.check_support(batch.x[batch.mask], "x")
-    if stacked and (batch.single or len(priors) != len(batch.x)):
-        got = "one data set" if batch.single else f"{len(batch.x)} data sets"
-        raise ValueError(f"a list of {len(priors)} priors must come with as many data sets: {got}")
+    given = checks.check_data(data, family.univariate, family.classes)
+    family.check_support(given.x[given.mask], "x")
+    if stacked and names is None and (given.single or len(priors) != len(given.x)):
+        got = "one data set" if given.single else f"{len(given.x)} data sets"
+        raise ValueError(
+            f"a list of {len(priors)} priors must come with as many data sets: {got}; a dict of "
+            "priors by name takes each of them with each data set"
+        )
+    layout = Layout(names, given)
+    batch, repeats = layout.flat(), 1 if names is None else len(given.x)
     estimated, shares = read_class_prior(class_prior, family.classes)
     dim = 1 if family.univariate else batch.x.shape[-1]
-    origin = family.origin(batch.x, batch.mask)
-    sums = _class_sums(family, batch, origin)
+    origin = family.origin(given.x, given.mask)
+    sums = layout.spread(_class_sums(family, given, origin))
     with float64():
         shaped = [widen(fit_shapes(p, dim)) for p in priors]
-        rule.check(shaped[0])
+        for each in shaped if names is not None else shaped[:1]:
+            rule.check(each)
+        shaped = [each for each in shaped for _ in range(repeats)]
         count = len(sums)
-        padded = padded_batch(rule, count)
+        # Padding a grid would cost a posterior each, with draws of its own.
+        small_grid = names is not None and count <= 64
+        padded = count if small_grid else padded_batch(rule, count)
         use = stack_priors(shaped + shaped[-1:] * (padded - count)) if stacked else shaped[0]
         sums = jax.device_put(pad_axis(sums, padded, 0))
         origin = jax.device_put(origin)
@@ -175,13 +188,15 @@ def posterior(
         )
     if rule.weighted:
         summary = summary._replace(pareto_k=pareto_k(summary.pareto_k))
-    _judge(setup, summary, batch.single)
+    _judge(setup, summary, layout)
     known = priors if stacked else priors[0]
-    return Posterior(known, batch, setup, work, summary, num_samples)
+    if names is not None:
+        known = dict(zip(names, priors, strict=True))
+    return Posterior(known, layout, setup, work, summary, num_samples)
 
 
 def posterior_predict(
-    prior: Prior | Sequence[Prior],
+    prior: Prior | Sequence[Prior] | Mapping[str, Prior],
     data: checks.Data,
     x: ArrayLike | None = None,
     *,
@@ -197,7 +212,7 @@ def posterior_predict(
 
     Parameters
     ----------
-    prior : Prior or list of Prior
+    prior : Prior, list of Prior, or mapping from names to Prior
         See ``posterior``.
     data : tuple or list
         Scores and labels, or a batch of them; see ``posterior``.
@@ -266,11 +281,12 @@ def _check_prior(prior: object) -> tuple[list[Prior], bool]:
     """Return a list of priors, and whether the user gave one for each data set."""
     if isinstance(prior, Prior):
         return [prior], False
-    if isinstance(prior, (list, tuple)) and prior:
-        stack_priors(prior)
-        return list(prior), True
+    many = list(prior.values()) if isinstance(prior, Mapping) else prior
+    if isinstance(many, (list, tuple)) and many:
+        stack_priors(many)
+        return list(many), True
     raise TypeError(
-        "prior must be a prior such as GaussianPrior(...), or a list of them, got "
+        "prior must be a prior such as GaussianPrior(...), or a list or dict of them, got "
         f"{type(prior).__name__}"
     )
 
@@ -282,12 +298,12 @@ def _class_sums(family: Family, batch: checks.Batch, origin: np.ndarray) -> np.n
     return np.einsum("bnk,bnp->bkp", member.astype(np.float64), phi, optimize=True)
 
 
-def _judge(setup: Setup, summary: Summary[np.ndarray], single: bool) -> None:
+def _judge(setup: Setup, summary: Summary[np.ndarray], layout: Layout) -> None:
     """Raise if the prior excludes the data; warn if the integration is not to be trusted."""
     rule, size = setup.integrator, setup.size
     impossible = np.flatnonzero(np.isneginf(summary.log_evidence))
     if impossible.size:
-        where = "" if single else f" (data set {impossible[0]})"
+        where = f" ({layout.label(int(impossible[0]))})" if layout.dims else ""
         raise ValueError(
             f"the prior must allow the data, but every weight is zero{where}: none of its "
             "parameters is valid or gives the data a positive density; check its support"
@@ -305,7 +321,11 @@ def _judge(setup: Setup, summary: Summary[np.ndarray], single: bool) -> None:
     bad = (summary.ess < _FEWEST_EFFECTIVE) | (summary.pareto_k > _LARGEST_K)
     if bad.any():
         worst = int(np.argmin(np.where(bad, summary.ess, np.inf)))
-        where = "" if single else f" for {int(bad.sum())} of {len(bad)} data sets; the worst has"
+        where = ""
+        if layout.dims:
+            what = "data sets; the worst" if layout.names is None else "posteriors; the worst"
+            who = "" if layout.names is None else f" ({layout.label(worst)})"
+            where = f" for {int(bad.sum())} of {len(bad)} {what}{who} has"
         others = "'nuts'" if rule.name == "importance" else "'importance', 'quadrature' or 'nuts'"
         warnings.warn(
             f"few draws carry the weight{where}: effective sample size {summary.ess[worst]:.0f} "

@@ -293,6 +293,7 @@ def test_nearby_sizes_share_one_compilation(compilations: Any, integrator: str) 
 @pytest.mark.parametrize("integrator", INTEGRATORS)
 def test_other_numbers_compile_nothing(compilations: Any, integrator: str) -> None:
     job(integrator, batch=8, n=20, m=128)
+    job(integrator, batch=8, n=20, m=128, class_prior=0.5)
     with compilations() as more:
         job(integrator, batch=8, n=20, m=128, shift=0.25)
         job(integrator, batch=8, n=20, m=128, class_prior=0.2, key=7)

@@ -550,7 +550,7 @@ def test_wrong_method_of_predict() -> None:
 @pytest.mark.parametrize("prior", [None, "gaussian", {}, [], dist.Normal(0, 1), bc.GaussianPrior])
 def test_prior_of_the_wrong_type(prior: Any) -> None:
     message = (
-        "prior must be a prior such as GaussianPrior(...), or a list of them, got "
+        "prior must be a prior such as GaussianPrior(...), or a list or dict of them, got "
         f"{type(prior).__name__}"
     )
     with pytest.raises(TypeError, match=says(message)):
@@ -570,9 +570,10 @@ def test_list_of_priors_that_does_not_fit() -> None:
         with pytest.raises(ValueError, match=says(message)):
             condition([PRIOR, wrong], one * 2, num_samples=DRAWS)
     must = "a list of 2 priors must come with as many data sets: "
-    with pytest.raises(ValueError, match=says(must + "3 data sets")):
+    remedy = "; a dict of priors by name takes each of them with each data set"
+    with pytest.raises(ValueError, match=says(must + "3 data sets" + remedy)):
         condition([PRIOR, PRIOR], one * 3, num_samples=DRAWS)
-    with pytest.raises(ValueError, match=says(must + "one data set")):
+    with pytest.raises(ValueError, match=says(must + "one data set" + remedy)):
         condition([PRIOR, PRIOR], (SCORES, LABELS), num_samples=DRAWS)
 
 

@@ -5,6 +5,7 @@ from bayescal.inference._class_prior import Known, make_class_prior, read_class_
 from bayescal.inference._diagnostics import pareto_k
 from bayescal.inference._engine import Setup, Summary
 from bayescal.inference._integrator import Integrator, Problem
+from bayescal.inference._layout import Layout
 from bayescal.inference._share import condition_all, padded_batch
 from bayescal.inference.closed_form import ClosedForm
 from bayescal.inference.importance import Importance
@@ -25,6 +26,7 @@ __all__ = [
     "Importance",
     "Integrator",
     "Known",
+    "Layout",
     "MonteCarlo",
     "Nuts",
     "Problem",

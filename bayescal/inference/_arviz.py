@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,11 @@ def to_arviz(
     posterior: Mapping[str, np.ndarray],
     prior: Mapping[str, np.ndarray] | None,
     attributes: Mapping[str, object],
+    priors: Sequence[str] | None = None,
 ) -> Any:
     """Put draws, each of shape (chains, draws, ...), into ArviZ's container.
+
+    With names of ``priors`` the third axis is the dimension ``prior``.
 
     Returns
     -------
@@ -26,9 +29,13 @@ def to_arviz(
     groups = {"posterior": dict(posterior)}
     if prior is not None:
         groups["prior"] = dict(prior)
+    named: dict[str, Any] = {}
+    if priors is not None:
+        dims = {name: ["prior"] for name in posterior}
+        named = {"dims": dims, "coords": {"prior": list(priors)}}
     if int(arviz.__version__.split(".")[0]) >= 1:
-        result = from_dict(groups)
+        result = from_dict(groups, **named)
     else:
-        result = from_dict(**groups)
+        result = from_dict(**groups, **named)
     result["posterior"].attrs.update(attributes)
     return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -17,6 +18,7 @@ from bayescal._core.tables import html_table
 from bayescal.inference._arviz import to_arviz
 from bayescal.inference._engine import Setup, Summary, find_modes, select
 from bayescal.inference._integrator import Problem
+from bayescal.inference._layout import Index, Layout
 from bayescal.inference._share import Work
 from bayescal.inference._uncertainty import sample_posterior, sample_prior, weighted_draws
 from bayescal.models import Prior
@@ -31,8 +33,8 @@ class Conditioned(ABC):
 
     def __init__(
         self,
-        prior: Prior | list[Prior],
-        data: checks.Batch,
+        prior: Prior | list[Prior] | dict[str, Prior],
+        layout: Layout,
         setup: Setup,
         work: Work,
         summary: Summary[np.ndarray],
@@ -41,7 +43,7 @@ class Conditioned(ABC):
         self.prior = prior
         self.integrator = setup.integrator.name
         self.num_samples = num_samples
-        self.data, self.setup = data, setup
+        self.layout, self.data, self.setup = layout, layout.flat(), setup
         self.problem, self.work = work.problem, work
         self._summary = summary
         #: Between these points the box of a rule leaves nothing out.
@@ -52,12 +54,12 @@ class Conditioned(ABC):
         self.quadrature_error = self._per_data_set(summary.quadrature_error)
 
     def _per_data_set(self, values: np.ndarray) -> float | np.ndarray:
-        return float(values[0]) if self.data.single else values
+        return self.layout.shaped(values) if self.layout.dims else float(values[0])
 
     @property
     def batch_size(self) -> int | None:
         """Number of data sets in a batch; None for a single data set."""
-        return None if self.data.single else len(self.data.x)
+        return self.layout.dims.get("dataset")
 
     @property
     def class_prior(self) -> float | np.ndarray:
@@ -71,8 +73,7 @@ class Conditioned(ABC):
             found = np.exp(np.asarray(self.problem.class_prior.log_mean))
         found = np.broadcast_to(found[:count], (count, classes)) if found.ndim == 2 else found
         found = np.broadcast_to(found, (count, classes))
-        found = found[:, 1] if classes == 2 else found
-        return (found[0].item() if classes == 2 else found[0]) if self.data.single else found
+        return self._per_data_set(found[:, 1]) if classes == 2 else self.layout.shaped(found)
 
     @abstractmethod
     def predict(self, x: ArrayLike | None = None, *, method: str = "predictive") -> Any:
@@ -96,26 +97,27 @@ class Conditioned(ABC):
         """
         count = len(self.data.x)
         modes = {name: np.asarray(value)[:count] for name, value in self._modes.items()}
-        return {n: v[0] if self.data.single else v for n, v in modes.items()}
+        return {name: self.layout.shaped(value) for name, value in modes.items()}
 
-    def draws(self, index: int = 0) -> Params:
+    def draws(self, index: Index = 0) -> Params:
         """Return the parameters drawn for data set ``index``, each with a leading axis of draws.
 
         They describe the posterior together with ``log_weights``. Quadrature gives its nodes.
+        Of a grid the index is the name of a prior, or a name and the number of a data set.
         """
         return self._weighted(index)[0]
 
-    def log_weights(self, index: int = 0) -> jax.Array:
+    def log_weights(self, index: Index = 0) -> jax.Array:
         """Return the normalised log weights (n,) of ``draws`` for data set ``index``."""
         return self._weighted(index)[1]
 
-    def _weighted(self, index: int) -> tuple[Params, jax.Array]:
+    def _weighted(self, index: Index) -> tuple[Params, jax.Array]:
         out = default_dtype()
         with float64():
             found = weighted_draws(self.setup, self.problem_of(index))
             return jax.tree.map(lambda leaf: leaf.astype(out), found)
 
-    def sample(self, num_draws: int, *, key: int | jax.Array = 0, index: int = 0) -> Params:
+    def sample(self, num_draws: int, *, key: int | jax.Array = 0, index: Index = 0) -> Params:
         """Return ``num_draws`` equally weighted draws from the posterior, each (num_draws, ...).
 
         Weighted draws are resampled, so draws repeat where the effective sample size is small.
@@ -125,7 +127,7 @@ class Conditioned(ABC):
             params = self._sample(num_draws, as_key(key), index, shuffled=True)
             return {name: value.astype(out) for name, value in params.items()}
 
-    def _sample(self, num_draws: int, key: jax.Array, index: int, shuffled: bool) -> Params:
+    def _sample(self, num_draws: int, key: jax.Array, index: Index, shuffled: bool) -> Params:
         problem, size = self.problem_of(index), self.posterior_size()
         return sample_posterior(self.setup, problem, key, num_draws, size, shuffled)
 
@@ -133,15 +135,17 @@ class Conditioned(ABC):
         """Return the number of draws that describe the posterior, also where a rule has nodes."""
         return self.setup.integrator.sample_size(self.num_samples)
 
-    def problem_of(self, index: int) -> Problem:
+    def problem_of(self, index: Index) -> Problem:
         """Return the problem of data set ``index`` alone."""
-        count = len(self.data.x)
-        if not 0 <= index < count:
-            raise IndexError(f"index must be in [0, {count}), got {index}")
-        return select(self.problem, self.setup, index)
+        return select(self.problem, self.setup, self.layout.position(index))
 
     def to_arviz(
-        self, *, num_draws: int = 4000, chains: int = 4, key: int | jax.Array = 0, index: int = 0
+        self,
+        *,
+        num_draws: int = 4000,
+        chains: int = 4,
+        key: int | jax.Array = 0,
+        index: Index | None = None,
     ) -> Any:
         """Return equally weighted draws in ArviZ's container, for ``az.summary`` and plots.
 
@@ -153,8 +157,10 @@ class Conditioned(ABC):
             and R-hat judge the weights, as ``ess`` and ``pareto_k`` do.
         chains : int
         key : int or JAX key
-        index : int
-            Which data set of a batch.
+        index : int, str or tuple, optional
+            Which data set of a batch, by default the first; or which prior of a grid, by name, and
+            data set. Left out, draws of a grid have a dimension ``prior`` behind ``draw``, for the
+            first data set.
 
         Returns
         -------
@@ -173,34 +179,46 @@ class Conditioned(ABC):
         chains = checks.check_count(chains, "chains")
         per_chain = -(-checks.check_count(num_draws, "num_draws") // chains)
         total = per_chain * chains
+        names = self.layout.names if index is None else None
+        places = [self.layout.position(each) for each in names or [0 if index is None else index]]
         with float64():
-            alone = self.problem_of(index)
             first, second = jax.random.split(as_key(key))
-            after = self._sample(total, first, index, shuffled=False)
-            before = sample_prior(alone.prior, second, total)
+            after = [self._sample(total, first, place, shuffled=False) for place in places]
+            before = [sample_prior(self.problem_of(p).prior, second, total) for p in places]
 
         # Parameters that the prior fixes are left out.
-        free = [name for name, value in before.items() if np.any(value != value[:1])]
+        free = [n for n in before[0] if any(np.any(one[n] != one[n][:1]) for one in before)]
 
-        def shape(params: Params) -> dict[str, np.ndarray]:
-            arrays = {name: np.asarray(params[name]) for name in free or params}
-            return {n: v.reshape(chains, per_chain, *v.shape[1:]) for n, v in arrays.items()}
+        def shape(params: list[Params]) -> dict[str, np.ndarray]:
+            found = {}
+            for name in free or params[0]:
+                each = np.stack([np.asarray(one[name]) for one in params], axis=1)
+                each = each if names is not None else each[:, 0]
+                found[name] = each.reshape(chains, per_chain, *each.shape[1:])
+            return found
 
-        attributes = {
+        attributes: dict[str, object] = {
             "inference_library": "bayescal",
             "integrator": self.integrator,
-            "log_evidence": float(self._summary.log_evidence[index]),
-            "ess": float(self._summary.ess[index]),
-            "pareto_k": float(self._summary.pareto_k[index]),
         }
-        return to_arviz(shape(after), shape(before), attributes)
+        for name in ("log_evidence", "ess", "pareto_k"):
+            values = getattr(self._summary, name)[places]
+            attributes[name] = float(values[0]) if names is None else values.tolist()
+        return to_arviz(shape(after), shape(before), attributes, names)
+
+    def _priors(self) -> Iterable[Prior]:
+        if isinstance(self.prior, Prior):
+            return [self.prior]
+        return self.prior.values() if isinstance(self.prior, dict) else self.prior
 
     def facts(self) -> list[tuple[str, str]]:
         """Return what ``repr`` and the notebook's table say."""
-        one = self.prior[0] if isinstance(self.prior, list) else self.prior
+        one = next(iter(self._priors()))
         name = one.family.name if one.closed_form is None else one.closed_form.name
-        n = self.data.mask.sum(axis=1)
-        if self.data.single:
+        if self.layout.names is not None:
+            name = f"{name} x {len(self.layout.names)}"
+        n = self.layout.given.mask.sum(axis=1)
+        if self.layout.given.single:
             size = f"{n[0]} observations"
         else:
             size = f"{len(n)} data sets of {n.min()} to {n.max()} observations"

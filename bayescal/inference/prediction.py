@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,9 @@ from bayescal.inference._integrator import Problem
 from bayescal.inference._tails import CLOSE, left_out, shift
 from bayescal.inference._uncertainty import credible_bounds, standard_error, unseen
 from bayescal.models import Family
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 __all__ = ["Prediction"]
 
@@ -39,6 +42,7 @@ class Prediction:
         The points.
     method : str
     probs : array of shape (m,) or (batch, m); (m, k) or (batch, m, k) for more than two classes
+        Of a grid of priors all that follows has one more axis in front, of priors.
         Probability of class 1, or of every class.
     log_odds : array of shape (m,) or (batch, m)
         log p / (1 - p) of class 1, for two classes; keeps the digits of extreme probabilities.
@@ -81,7 +85,8 @@ class Prediction:
     @property
     def x(self) -> np.ndarray:
         """The points: (m[, d]), or (batch, m[, d]) where each data set has its own."""
-        return self._points[0] if len(self._points) == 1 else self._points
+        points = self._points
+        return points[0] if len(points) == 1 else points[: len(self.posterior.layout.given.x)]
 
     @property
     def log_odds(self) -> jax.Array:
@@ -123,7 +128,7 @@ class Prediction:
             with float64():
                 nats = left_out(post.setup, post.problem, self._points)
             nats = nats[: len(post.data.x), : self._points.shape[1]]
-        nats = nats[0] if post.data.single else nats
+        nats = post.layout.shaped(np.broadcast_to(nats, (len(post.data.x), *nats.shape[1:])))
         log_odds = np.asarray(self._values, np.float64)
         if not self._binary:
             with np.errstate(divide="ignore"):
@@ -186,8 +191,8 @@ class Prediction:
                     found = found[..., left] * (1 - share) + found[..., left + 1] * share
                 # (r, classes, m) becomes (r, m[, classes]).
                 rows.append(found[:, 1] if self._binary else found.transpose(0, 2, 1))
-        stacked = rows[0] if post.data.single else np.stack(rows, axis=1)
-        return [jax.device_put(part) for part in stacked.astype(default_dtype())]
+        stacked = np.stack(rows, axis=1).astype(default_dtype())
+        return [jax.device_put(post.layout.shaped(part)) for part in stacked]
 
     @property
     def ess(self) -> float | np.ndarray:
@@ -217,6 +222,50 @@ class Prediction:
     def to_arviz(self, **options: Any) -> Any:
         """Return the posterior's draws in ArviZ's container; see ``Posterior.to_arviz``."""
         return self.posterior.to_arviz(**options)
+
+    def to_xarray(self) -> xr.Dataset:
+        """Return predictions and diagnostics with named dimensions.
+
+        Returns
+        -------
+        xarray.Dataset
+            ``probs`` with dimensions ``prior`` where there is a grid, by name; ``dataset`` where
+            there is a batch; ``point``; and ``class`` where there are more than two. Beside it
+            ``log_odds`` or ``log_probs``, ``log_evidence``, ``ess``, ``pareto_k`` and the points
+            ``x``.
+
+        Examples
+        --------
+        >>> import numpyro.distributions as dist
+        >>> import bayescal as bc
+        >>> grid = {
+        ...     f"width {w}": bc.GaussianPrior(dist.Uniform(-w, 0.0), dist.Uniform(0.0, w), 1.0)
+        ...     for w in (1.0, 4.0)
+        ... }
+        >>> data = ([-1.2, 0.3, 1.1], [0, 0, 1])
+        >>> found = bc.posterior_predict(grid, data, [2.0], integrator="quadrature").to_xarray()
+        >>> found.probs.sel(prior="width 4.0").values.round(3).tolist()
+        [0.917]
+        """
+        import xarray as xr
+
+        post, layout = self.posterior, self.posterior.layout
+        lead = tuple(layout.dims)
+        last = (*lead, "point") if self._binary else (*lead, "point", "class")
+        own = ("dataset",) if len(self._points) > 1 else ()
+        more = () if self.x.ndim == len(own) + 1 else ("feature",)
+        name = "log_odds" if self._binary else "log_probs"
+        values: dict[str, Any] = {
+            "probs": (last, np.asarray(self.probs)),
+            name: (last, np.asarray(self._values)),
+        }
+        for one in ("log_evidence", "ess", "pareto_k"):
+            values[one] = (lead, np.asarray(getattr(post, one)))
+        coords: dict[str, Any] = {"x": ((*own, "point", *more), self.x)}
+        if layout.names is not None:
+            coords["prior"] = list(layout.names)
+        about = {"method": self.method, "integrator": post.integrator}
+        return xr.Dataset(values, coords, about)
 
     def _facts(self) -> list[tuple[str, str]]:
         low, high = np.nanmin(self.probs), np.nanmax(self.probs)

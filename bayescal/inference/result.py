@@ -42,11 +42,11 @@ class Posterior(Conditioned):
 
     Attributes
     ----------
-    prior : Prior or list of Prior
+    prior : Prior, list of Prior, or dict of them by name
     integrator : str
     num_samples : int
         Number of draws, after rounding by the integrator.
-    log_evidence : float, or array of shape (batch,)
+    log_evidence : float, or array of shape (batch,), (prior,) or (prior, batch)
         log p(data | prior); NaN for ``nuts``, which does not give it.
     ess : float, or array of shape (batch,)
         Effective sample size 1 / sum(w**2) of the weights; NaN where there are no weights.
@@ -108,13 +108,15 @@ class Posterior(Conditioned):
         family = self.problem.prior.family
         if x is None:
             dtype = np.dtype(np.float64)
-            points = self.data.x
-            mask = self.data.mask
+            points, mask = self.layout.given.x, self.layout.given.mask
         else:
             dtype = bulk_dtype(x)
-            points = checks.check_points(x, self.data, family.univariate)
+            points = checks.check_points(x, self.layout.given, family.univariate)
             mask = None
             family.check_support(points, "x")
+        if len(points) > 1:
+            points = self.layout.spread(points)
+            mask = None if mask is None else self.layout.spread(mask)
         shares = are_shared()
         found, error = self._evaluate(points, method, dtype, interpolate, shares)
         nats = None
@@ -123,7 +125,7 @@ class Posterior(Conditioned):
         elif method == "predictive" and self.integrator != "closed_form":
             nats = np.zeros(()) if look(self.setup, self.problem, points, self.data) else None
         values, probs = (
-            _trim(v, len(self.data.x), points.shape[1], self.data.single, mask)
+            _trim(v, len(self.data.x), points.shape[1], self.layout.shape, mask)
             for v in (found.values, found.probs)
         )
         return Prediction(self, points, method, values, probs, error, nats)
@@ -223,7 +225,9 @@ class Posterior(Conditioned):
         return np.asarray(natural_rows(problem.prior.family, modes, problem.origin))
 
 
-def _trim(array: jax.Array, count: int, m: int, single: bool, mask: np.ndarray | None) -> jax.Array:
+def _trim(
+    array: jax.Array, count: int, m: int, shape: tuple[int, ...], mask: np.ndarray | None
+) -> jax.Array:
     """Cut padding off a result, and put NaN where the mask hides an observation.
 
     On a processor through NumPy, which compiles nothing for each new size.
@@ -233,4 +237,4 @@ def _trim(array: jax.Array, count: int, m: int, single: bool, mask: np.ndarray |
     cut = xp.asarray(array)[:count, :m]
     if mask is not None and not mask.all():
         cut = xp.where(mask.reshape(mask.shape + (1,) * (cut.ndim - 2)), cut, np.nan)
-    return jax.device_put((cut[0] if single else cut).astype(default_dtype()))
+    return jax.device_put(cut.reshape(shape + cut.shape[1:]).astype(default_dtype()))

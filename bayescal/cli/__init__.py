@@ -1,4 +1,4 @@
-"""The command line: ``bayescal demo``, ``fit``, ``apply``, ``export``, ``predict``, ``evaluate``.
+"""The command line: ``bayescal demo``, ``fit``, ``apply``, ``methods``, ``predict``, ``evaluate``.
 
 Input errors end with one line on standard error and exit code 2.
 """
@@ -48,7 +48,6 @@ class _Group(TyperGroup):
 
 app = typer.Typer(
     cls=_Group,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Bayesian calibration of the probabilities of classifiers.",
 )
@@ -79,6 +78,7 @@ def _start(
 app.command("demo")(_demo.demo)
 app.command("fit")(_calibrate.fit_file)
 app.command("apply")(_calibrate.apply_file)
+app.command("methods")(_calibrate.list_methods)
 app.command("export")(_calibrate.export_file)
 app.command("predict")(_predict.predict)
 app.command("evaluate")(_evaluate.evaluate_file)

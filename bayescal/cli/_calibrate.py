@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -15,6 +16,7 @@ import typer
 import bayescal as bc
 from bayescal.cli._errors import CommandError, library_call, say, watched
 from bayescal.cli._files import (
+    Format,
     Show,
     append_columns,
     check_new_columns,
@@ -24,7 +26,7 @@ from bayescal.cli._files import (
     numeric_column,
     write_table,
 )
-from bayescal.cli._options import Label, Seed, Weights
+from bayescal.cli._options import Encoding, Label, Seed, Sep, Weights
 from bayescal.cli._streams import ParquetFile, RowFile, open_rows
 from bayescal.cli._training import Training
 
@@ -33,8 +35,8 @@ def fit_file(
     file: Annotated[
         Path,
         typer.Argument(
-            help="CSV or Parquet file with scores and labels; .gz too. Large ones are read in "
-            "blocks, several times.",
+            help="File with scores and labels: CSV, TSV, Parquet or Feather, .gz or .zst too; - is "
+            "standard input. Large ones are read in blocks, several times.",
             show_default=False,
         ),
     ],
@@ -59,9 +61,17 @@ def fit_file(
     method: Annotated[
         str, typer.Option(help="A calibrator's class in any case, as temperature; or sigmoid.")
     ] = "Auto",
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME=VALUE, of the method, as inference=laplace; may be given several times."
+        ),
+    ] = None,
     seed: Seed = 0,
+    sep: Sep = None,
+    encoding: Encoding = None,
 ) -> None:
-    """Learn to calibrate scores from a CSV or Parquet file, and say what to expect."""
+    """Learn to calibrate scores from a file, and say what to expect."""
     if inputs not in ("probs", "logits", "scores"):
         raise CommandError(f"--inputs must be probs, logits or scores, got {inputs!r}")
     if is_standard_output(out):
@@ -69,11 +79,11 @@ def fit_file(
     check_target(out)
     start = time.perf_counter()
     with watched() as show:
-        training = Training(open_rows(file), label, weights, show)
-        (model,) = training.choose([] if columns is None else [f"scores={columns}"], classes)
+        training = Training(open_rows(file, Format(sep, encoding)), label, weights, show)
+        (model,) = training.choose([] if columns is None else [columns], classes)
         training.names = model.ordered(training.classes)
         with library_call():
-            calibrator = _make(method, inputs, training.classes, seed)
+            calibrator = _make(method, inputs, training.classes, seed, option or [])
             training.fit(calibrator)
             calibrator.feature_names_in_ = np.array(training.names, object)
             bc.save(calibrator, out)
@@ -91,67 +101,114 @@ def apply_file(
     file: Annotated[
         Path,
         typer.Argument(
-            help="CSV or Parquet file with the same columns of scores.", show_default=False
+            help="File with the same columns of scores, in any form that fit takes.",
+            show_default=False,
         ),
     ],
     *,
     out: Annotated[
         Path,
         typer.Option(
-            help="File to write: the rows and their probabilities, as Parquet if it ends in "
-            ".parquet; - prints."
+            help="File to write: the rows and their probabilities, as Parquet or Feather if it "
+            "ends in .parquet or .feather, else as text; - prints."
         ),
     ],
     prefix: Annotated[
         str, typer.Option(help="Of the new columns, before the names of the classes.")
     ] = "calibrated_",
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            help="Add columns NAME_lower and NAME_upper: intervals of this level, of calibrators "
+            "that have a posterior."
+        ),
+    ] = None,
+    sep: Sep = None,
+    encoding: Encoding = None,
 ) -> None:
-    """Calibrate the scores in a CSV or Parquet file."""
+    """Calibrate the scores in a file."""
     check_target(out)
+    if interval is not None and not 0 < interval < 1:
+        raise CommandError(f"--interval must lie strictly between 0 and 1, got {interval:g}")
     with library_call():
         fitted = bc.load(calibrator)
     names = [str(name) for name in getattr(fitted, "feature_names_in_", [])]
     if not names:
         raise CommandError(f"{calibrator}: the file must be written by bayescal fit")
     del fitted.feature_names_in_
-    source = open_rows(file)
+    source = open_rows(file, Format(sep, encoding))
     added = [f"{prefix}{label}" for label in fitted.classes_]
+    if interval is not None:
+        # Of two classes the ends are those of the second.
+        bounded = added if len(added) > 2 else added[1:]
+        added += [f"{name}_{end}" for end in ("lower", "upper") for name in bounded]
+    predict = partial(_predict, fitted, interval)
     check_new_columns(source.head, dict.fromkeys(added, "choose another --prefix"))
     with watched() as watch:
         show = partial(watch, file.name)
-        if out.suffix.lower() == ".parquet":
+        if out.suffix.lower() in (".parquet", ".feather"):
             if not isinstance(source, ParquetFile):
-                raise CommandError(f"{out}: rows of a CSV file are written as CSV, not as Parquet")
-            count = source.extend(out, names, added, partial(_predict, fitted), show)
+                raise CommandError(f"{out}: rows of text are written as text, CSV or TSV")
+            count = source.extend(out, names, added, predict, show)
         else:
-            count = _extend(source, out, names, added, fitted, show)
+            count = _extend(source, out, names, added, predict, sep, show)
     say(f"{count:,} rows with columns {enumerate_names(added)}")
 
 
 def _extend(
-    source: RowFile, out: Path, names: list[str], added: list[str], fitted: Any, show: Show
+    source: RowFile,
+    out: Path,
+    names: list[str],
+    added: list[str],
+    predict: Callable[[np.ndarray], np.ndarray],
+    sep: str | None,
+    show: Show,
 ) -> int:
-    """Write all rows and their probabilities as CSV, and return how many there are."""
+    """Write all rows and their probabilities as text, and return how many there are."""
     count = 0
 
     def rows() -> Iterator[list[str]]:
         nonlocal count
         for table in source.tables(show):
             scores = [numeric_column(table, name, "--columns") for name in names]
-            probs = _predict(fitted, np.stack(scores, axis=1))
+            probs = predict(np.stack(scores, axis=1))
             count += len(table.rows)
             yield from append_columns(table, probs)
 
     made = rows()
     # What is wrong with the first block is said before anything is printed.
     first = next(made)
-    write_table(out, [*source.head.header, *added], chain([first], made))
+    between = Format(sep).between(out)
+    write_table(out, [*source.head.header, *added], chain([first], made), between)
     return count
 
 
-def _predict(fitted: Any, scores: np.ndarray) -> np.ndarray:
+def _predict(fitted: Any, interval: float | None, scores: np.ndarray) -> np.ndarray:
     with library_call():
-        return fitted.predict_proba(scores)
+        probs = fitted.predict_proba(scores)
+        if interval is None:
+            return probs
+        try:
+            lower, upper = fitted.predict_interval(scores, interval)
+        except AttributeError:
+            raise CommandError(
+                f"--interval needs a posterior, which {fitted!r} has not; fit it with --option "
+                "inference=laplace, if it has parameters, or take Auto"
+            ) from None
+        ends = [own.reshape(len(probs), -1) for own in (lower, upper)]
+        return np.concatenate([probs, *ends], axis=1)
+
+
+def list_methods() -> None:
+    """List the methods of fit, with a line for each."""
+    from bayescal.calibrators.names import calibrator_names
+
+    names = calibrator_names()
+    width = max(map(len, names))
+    for name in names:
+        own = getattr(bc, name)
+        kind = "two classes" if getattr(own, "binary", False) else "any classes"
+        print(f"{name:{width}}  {kind}  {(own.__doc__ or '').strip().splitlines()[0]}")
 
 
 def export_file(
@@ -172,11 +229,27 @@ def export_file(
     say(f"written: {out}")
 
 
-def _make(method: str, inputs: str, classes: Sequence[str], seed: int) -> Any:
-    """Return a calibrator by the name of its class."""
+def _make(
+    method: str, inputs: str, classes: Sequence[str], seed: int, options: Sequence[str]
+) -> Any:
+    """Return a calibrator by the name of its class, with options NAME=VALUE."""
     from bayescal.calibrators.names import make_calibrator
 
     made = make_calibrator(method, argument="--method", inputs=inputs, classes=tuple(classes))
-    if "random_state" in made.get_params():
+    known = made.get_params()
+    if "random_state" in known:
         made.set_params(random_state=seed)
+    for entry in options:
+        name, _, text = entry.partition("=")
+        own = sorted(known.keys() - {"inputs", "classes", "random_state"})
+        if name not in own or not text:
+            raise CommandError(
+                f"--option must be NAME=VALUE with one of {', '.join(own)} for "
+                f"{type(made).__name__}, got {entry!r}"
+            )
+        try:
+            value = ast.literal_eval(text)
+        except (SyntaxError, ValueError):
+            value = text
+        made.set_params(**{name: value})
     return made

@@ -13,10 +13,13 @@ from bayescal._core.numerics import softmax
 from bayescal.cli._errors import CommandError, say
 from bayescal.cli._files import Table, enumerate_names, find_column, is_number
 
-_ADVICE = (
-    "say which with --model NAME=COLUMN for the probability of the second class, or "
-    "--model NAME=COLUMN,COLUMN,... with a column for each class; again for each further model"
-)
+#: What is to be said which columns are meant, by the option that says it.
+ADVICE = {
+    "--model": "say which with --model NAME=COLUMN for the probability of the second class, or "
+    "--model NAME=COLUMN,COLUMN,... with a column for each class; again for each further model",
+    "--columns": "say which with --columns COLUMN for the score of the second class, or --columns "
+    "COLUMN,COLUMN,... with a column for each class",
+}
 
 
 class Columns(NamedTuple):
@@ -31,13 +34,18 @@ class Columns(NamedTuple):
 
 
 def choose_models(
-    table: Table, given: Sequence[str], label: str, weights: str | None, classes: Sequence[str]
+    table: Table,
+    given: Sequence[str],
+    label: str,
+    weights: str | None,
+    classes: Sequence[str],
+    option: str,
 ) -> list[Columns]:
     """Return the models that were named, or the one that there is beside labels and weights."""
     if given:
-        return parse_models(given, classes)
+        return parse_models(given, classes, option)
     apart = [name.strip() for name in (label, weights) if name is not None]
-    found, left_out = find_columns(table, apart, classes)
+    found, left_out = find_columns(table, apart, classes, option)
     if left_out:
         say(f"columns without numbers are left out: {enumerate_names(left_out)}")
     return [found]
@@ -89,27 +97,27 @@ def find_classes(
     return order, {text: code[value] for text, value in values.items()}
 
 
-def parse_models(models: Sequence[str], classes: Sequence[str]) -> list[Columns]:
-    """Parse ``NAME=COLUMN,...`` of each ``--model``; the name may be left out."""
+def parse_models(models: Sequence[str], classes: Sequence[str], option: str) -> list[Columns]:
+    """Parse ``NAME=COLUMN,...`` of each option; the name may be left out."""
     found = []
     for entry in models:
         name, equals, listed = entry.partition("=")
-        columns = split_names(listed if equals else entry, "--model")
+        columns = split_names(listed if equals else entry, option)
         if len(columns) not in ({1, 2} if len(classes) == 2 else {len(classes)}):
             number = "one column or two" if len(classes) == 2 else f"{len(classes)} columns"
             raise CommandError(
-                f"--model {entry!r} must name {number}, as there are {len(classes)} classes, "
+                f"{option} {entry!r} must name {number}, as there are {len(classes)} classes, "
                 f"{enumerate_names(classes)}; got {len(columns)}"
             )
         found.append(Columns(name.strip() if equals else ", ".join(columns), columns))
     names = [model.name for model in found]
     if "" in names or len(set(names)) < len(names):
-        raise CommandError(f"--model must have names that differ, got {enumerate_names(names)}")
+        raise CommandError(f"{option} must have names that differ, got {enumerate_names(names)}")
     return found
 
 
 def find_columns(
-    table: Table, apart: Sequence[str], classes: Sequence[str]
+    table: Table, apart: Sequence[str], classes: Sequence[str], option: str
 ) -> tuple[Columns, list[str]]:
     """Return the one model that the other columns can be, and the columns without numbers.
 
@@ -132,7 +140,7 @@ def find_columns(
         )
     raise CommandError(
         f"{table.path}: {len(columns)} columns of numbers, {enumerate_names(columns)}, and {k} "
-        f"classes, {enumerate_names(classes)}: {_ADVICE}"
+        f"classes, {enumerate_names(classes)}: {ADVICE[option]}"
     )
 
 
@@ -171,7 +179,7 @@ def as_probabilities(
             i,
             f"column {order[j]!r} of model {model.name!r} must hold probabilities, got "
             f"{values[i, j]:g} in {{}}; for logits pass --inputs logits, and if the column is "
-            f"something else, {_ADVICE}",
+            f"something else, {ADVICE['--model']}",
         )
     if len(order) == 1:
         return values[:, 0]

@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 
 from bayescal.cli._errors import CommandError, library_call, say, watched
-from bayescal.cli._files import check_target, is_standard_output, write_atomically
-from bayescal.cli._options import Label, Seed, Weights
+from bayescal.cli._files import Format, check_target, is_standard_output, write_atomically
+from bayescal.cli._options import Encoding, Label, Seed, Sep, Weights
 from bayescal.cli._streams import open_rows
 from bayescal.cli._training import Judged
 from bayescal.evaluation import Evaluation
@@ -24,8 +24,8 @@ def evaluate_file(
     file: Annotated[
         Path,
         typer.Argument(
-            help="CSV or Parquet file with probabilities and labels; .gz too. Large ones are read "
-            "in blocks, several times.",
+            help="File with probabilities and labels: CSV, TSV, Parquet or Feather, .gz or .zst "
+            "too; - is standard input. Large ones are read in blocks, several times.",
             show_default=False,
         ),
     ],
@@ -55,6 +55,8 @@ def evaluate_file(
     replicates: Annotated[int, typer.Option(help="Resamples for intervals.")] = 1000,
     bins: Annotated[int, typer.Option(help="Bins of calibration errors and diagrams.")] = 15,
     seed: Seed = 0,
+    sep: Sep = None,
+    encoding: Encoding = None,
     html: Annotated[
         Path | None, typer.Option(help="Write a page with figures, tables and explanations.")
     ] = None,
@@ -71,7 +73,7 @@ def evaluate_file(
         if target is not None:
             check_target(target)
     with watched() as show:
-        source = open_rows(file)
+        source = open_rows(file, Format(sep, encoding))
         data = Judged(source, label, weights, show)
         models = data.choose(model or [], classes)
         columns = {each.name: each.ordered(data.classes) for each in models}

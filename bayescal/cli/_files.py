@@ -1,4 +1,4 @@
-"""CSV files: read with errors that name the row, written in one piece or not at all."""
+"""Files of text in columns: read with errors that name the row, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -10,20 +10,52 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from bayescal._core import files
 from bayescal.cli._errors import CommandError
 
-_GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_MAGIC, _ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _QUOTE = '"'
-_SPECIAL = re.compile(r'[,"\r\n]')
 
 #: Called with how much of a file was read, and with all that there is.
 Show = Callable[[int, int], object]
+
+
+@dataclass(frozen=True)
+class Format:
+    """How text is laid out: between cells by default a tab in files .tsv, and else a comma."""
+
+    sep: str | None = None
+    encoding: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.sep is not None and (len(self.sep) != 1 or self.sep in '\r\n"\0'):
+            raise CommandError(f"--sep must be one character, got {self.sep!r}")
+        try:
+            "".encode(self.encoding or "utf-8")
+        except LookupError:
+            raise CommandError(
+                f"--encoding must be one that Python knows, as latin-1, got {self.encoding!r}"
+            ) from None
+
+    def between(self, path: Path) -> str:
+        """Return what stands between cells."""
+        tabbed = ".tsv" in [suffix.lower() for suffix in path.suffixes[-2:]]
+        return self.sep or ("\t" if tabbed else ",")
+
+    @property
+    def text(self) -> str:
+        """The encoding; a byte order mark is no text."""
+        return self.encoding or "utf-8-sig"
+
+
+PLAIN = Format()
 
 
 def ignore(done: int, total: int) -> None:
@@ -41,6 +73,8 @@ class Table(NamedTuple):
     rows: list[list[str]]
     lines: list[int]
     first: int = 0
+    #: What stands between cells.
+    sep: str = ","
 
     def place(self, row: int) -> str:
         """Return which row it is, for messages."""
@@ -48,12 +82,14 @@ class Table(NamedTuple):
         return f"row {self.first + row + 1}{line}"
 
 
-def read_table(path: Path) -> Table:
-    """Read a CSV file with a header, plain or compressed with gzip."""
-    return next(_tables(path, io.StringIO(_read_text(path), newline="")))
+def read_table(path: Path, form: Format = PLAIN) -> Table:
+    """Read text in columns with a header, plain or compressed with gzip or zstd; - is the input."""
+    return next(_tables(path, io.StringIO(_read_text(path, form), newline=""), form))
 
 
-def stream_tables(path: Path, size: int, show: Show = ignore) -> Iterator[Table]:
+def stream_tables(
+    path: Path, size: int, show: Show = ignore, form: Format = PLAIN
+) -> Iterator[Table]:
     """Yield so many rows at a time of a CSV file that may be larger than memory.
 
     Calls ``show`` with the bytes that were read, and with all that there are.
@@ -61,14 +97,13 @@ def stream_tables(path: Path, size: int, show: Show = ignore) -> Iterator[Table]
     with contextlib.ExitStack() as stack:
         try:
             file = stack.enter_context(path.open("rb"))
-            total, zipped = path.stat().st_size, is_zipped(path)
-            stream = gzip.GzipFile(fileobj=file) if zipped else file
-            text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")  # type: ignore[arg-type]
-            for table in _tables(path, _without_zeros(path, text), size):
+            total, stream = path.stat().st_size, unpacked(path, file)
+            text = io.TextIOWrapper(stream, encoding=form.text, newline="")
+            for table in _tables(path, _without_zeros(path, text), form, size):
                 show(file.tell(), total)
                 yield table
-        except UnicodeDecodeError as error:
-            raise CommandError(f"{path}: not a CSV file in UTF-8: {error.reason}") from None
+        except UnicodeError as error:
+            raise _no_text(path, form, getattr(error, "reason", error)) from None
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise CommandError(f"{path}: damaged gzip file: {error}") from error
         except OSError as error:
@@ -77,8 +112,30 @@ def stream_tables(path: Path, size: int, show: Show = ignore) -> Iterator[Table]
 
 
 def is_zipped(path: Path) -> bool:
-    """Whether a file is compressed with gzip."""
-    return begins_with(path, _GZIP_MAGIC)
+    """Whether a file is compressed with gzip or zstd."""
+    return begins_with(path, _GZIP_MAGIC) or begins_with(path, _ZSTD_MAGIC)
+
+
+def unpacked(path: Path, file: BinaryIO) -> Any:
+    """Return a stream of what a file that is compressed holds, or else the file."""
+    magic = file.read(len(_ZSTD_MAGIC))
+    file.seek(0)
+    if magic.startswith(_GZIP_MAGIC):
+        return gzip.GzipFile(fileobj=file)
+    return _zstd(path).CompressedInputStream(file, "zstd") if magic == _ZSTD_MAGIC else file
+
+
+def _zstd(path: Path) -> Any:
+    try:
+        import pyarrow
+    except ImportError:
+        raise CommandError(f"{path}: files of zstd need pyarrow; see bayescal[files]") from None
+    return pyarrow
+
+
+def _no_text(path: Path, form: Format, reason: object) -> CommandError:
+    said = f"not text in {form.encoding or 'UTF-8'}: {reason}"
+    return CommandError(f"{path}: {said}; say what it is in with --encoding, as utf-16 or latin-1")
 
 
 def begins_with(path: Path, magic: bytes) -> bool:
@@ -95,9 +152,12 @@ def _without_zeros(path: Path, lines: Iterable[str]) -> Iterator[str]:
         yield line
 
 
-def _tables(path: Path, text: Iterable[str], size: int = sys.maxsize) -> Iterator[Table]:
+def _tables(
+    path: Path, text: Iterable[str], form: Format, size: int = sys.maxsize
+) -> Iterator[Table]:
     """Yield so many rows at a time, or all at once."""
-    reader = csv.reader(text, strict=True)
+    sep = form.between(path)
+    reader = csv.reader(text, strict=True, delimiter=sep)
     rows, lines, first = [], [], 0
     try:
         full = filter(None, reader)
@@ -107,18 +167,19 @@ def _tables(path: Path, text: Iterable[str], size: int = sys.maxsize) -> Iterato
                 raise CommandError(
                     f"{path}: every row must have {len(header)} cells as the header has, got "
                     f"{len(row)} in row {first + len(rows) + 1} (line {reader.line_num})"
+                    f"{_advice(header)}"
                 )
             rows.append(row)
             lines.append(reader.line_num)
             if len(rows) == size:
-                yield Table(path, header, rows, lines, first)
+                yield Table(path, header, rows, lines, first, sep)
                 rows, lines, first = [], [], first + size
     except csv.Error as error:
         raise CommandError(f"{path}: not a CSV file: {error} (line {reader.line_num})") from error
     if not header:
         raise CommandError(f"{path}: the file must not be empty")
     if rows:
-        yield Table(path, header, rows, lines, first)
+        yield Table(path, header, rows, lines, first, sep)
     elif not first:
         raise CommandError(f"{path}: the file must have rows below its header")
 
@@ -198,12 +259,15 @@ def append_columns(table: Table, values: np.ndarray) -> Iterator[list[str]]:
         yield [*row, *map(repr, own)]
 
 
-def write_table(path: Path, header: Sequence[str], rows: Iterator[Sequence[str]]) -> None:
-    """Write a CSV file atomically, compressed if its name ends in .gz; ``-`` is standard output."""
+def write_table(
+    path: Path, header: Sequence[str], rows: Iterator[Sequence[str]], sep: str = ","
+) -> None:
+    """Write text in columns atomically, compressed where the name ends in .gz or .zst; - prints."""
+    line = partial(_line, sep, re.compile(rf'[{re.escape(sep)}"\r\n]'))
 
     def write_rows(stream: io.TextIOBase) -> None:
-        stream.write(_line(header))
-        stream.writelines(map(_line, rows))
+        stream.write(line(header))
+        stream.writelines(map(line, rows))
 
     if is_standard_output(path):
         write_rows(sys.stdout)  # type: ignore[arg-type]
@@ -215,6 +279,8 @@ def write_table(path: Path, header: Sequence[str], rows: Iterator[Sequence[str]]
                 # Without name and time, equal rows make equal files.
                 zipped = gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0)
                 stream = stack.enter_context(zipped)  # type: ignore[assignment]
+            elif path.suffix.lower() == ".zst":
+                stream = stack.enter_context(_zstd(path).CompressedOutputStream(stream, "zstd"))
             text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
             write_rows(text)
             text.flush()
@@ -230,27 +296,26 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """
     check_target(path)
     try:
-        with files.write_atomically(path) as partial, open(partial, "xb") as stream:
+        with files.write_atomically(path) as unfinished, open(unfinished, "xb") as stream:
             write(stream)
     except OSError as error:
         raise CommandError(f"{path}: cannot write the file: {error.strerror or error}") from error
 
 
-def _line(cells: Sequence[str]) -> str:
-    """Return one line of a CSV file.
+def _line(sep: str, special: re.Pattern[str], cells: Sequence[str]) -> str:
+    """Return one line of text in columns.
 
     Python's own writer leaves a lone carriage return bare before 3.13, and readers then see two
     rows.
     """
-    quoted = [f'"{c.replace(_QUOTE, 2 * _QUOTE)}"' if _SPECIAL.search(c) else c for c in cells]
-    return (",".join(quoted) or '""') + "\n"
+    quoted = [f'"{c.replace(_QUOTE, 2 * _QUOTE)}"' if special.search(c) else c for c in cells]
+    return (sep.join(quoted) or '""') + "\n"
 
 
-def _read_text(path: Path) -> str:
+def _read_text(path: Path, form: Format) -> str:
     try:
-        content = path.read_bytes()
-        if content.startswith(_GZIP_MAGIC):
-            content = gzip.decompress(content)
+        whole = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+        content = unpacked(path, io.BytesIO(whole)).read()
     except FileNotFoundError:
         raise CommandError(f"{path}: no such file") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -258,11 +323,11 @@ def _read_text(path: Path) -> str:
     except OSError as error:
         raise CommandError(f"{path}: cannot read the file: {error.strerror or error}") from error
     try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise CommandError(
-            f"{path}: not a CSV file in UTF-8: byte {error.start + 1} is no text"
-        ) from None
+        text = content.decode(form.text)
+    except UnicodeError as error:
+        place = getattr(error, "start", None)
+        reason = error if place is None else f"byte {place + 1} is no text"
+        raise _no_text(path, form, reason) from None
     if "\0" in text:
         raise CommandError(f"{path}: not a CSV file: it holds zero bytes")
     return text
@@ -276,9 +341,15 @@ def find_column(table: Table, name: str, option: str) -> int:
         problem = "no column" if count == 0 else f"{count} columns"
         raise CommandError(
             f"{table.path}: {problem} named {name!r} ({option}); the columns are "
-            f"{enumerate_names(names)}"
+            f"{enumerate_names(names)}{_advice(names)}"
         )
     return names.index(name.strip())
+
+
+def _advice(header: Sequence[str]) -> str:
+    """Return what is to be added where one cell may hold all names."""
+    other = [own for own in ";\t|," if own in header[0]] if len(header) == 1 else []
+    return f"; if {other[0]!r} stands between cells, pass --sep" if other else ""
 
 
 def _number(cell: str) -> float:

@@ -11,6 +11,13 @@ Scores = Annotated[
     Path, typer.Argument(help="CSV file with scores and labels; .gz too.", show_default=False)
 ]
 Label = Annotated[str, typer.Option(help="Column of FILE with the labels, of any kind.")]
+Sep = Annotated[
+    str | None,
+    typer.Option(help="What stands between cells of text; by default a tab in .tsv, else a comma."),
+]
+Encoding = Annotated[
+    str | None, typer.Option(help="Of text, as latin-1 or utf-16; by default UTF-8.")
+]
 Weights = Annotated[str | None, typer.Option(help="Column of FILE with case weights.")]
 Integrator = Annotated[str, typer.Option(help="montecarlo, sobol, importance, quadrature or nuts.")]
 NumSamples = Annotated[int, typer.Option(help="Number of draws from the prior.")]

@@ -12,17 +12,18 @@ import typer
 
 from bayescal.cli._errors import CommandError, library_call, quality, say
 from bayescal.cli._files import (
+    Format,
     append_columns,
     check_new_columns,
     check_target,
     is_standard_output,
     label_column,
     numeric_column,
-    read_table,
     write_table,
 )
-from bayescal.cli._options import Integrator, NumSamples, Scores, Seed
+from bayescal.cli._options import Encoding, Integrator, NumSamples, Scores, Seed, Sep
 from bayescal.cli._prior_syntax import parse_prior
+from bayescal.cli._streams import read_whole
 from bayescal.posterior import posterior_predict
 
 
@@ -38,11 +39,14 @@ def predict(
             "'gaussian:mu0=uniform(-2.5,0),mu1=1+beta(2,5),sigma=1'."
         ),
     ],
-    new: Annotated[Path, typer.Option(help="CSV file with the scores to predict at.")],
     out: Annotated[
         Path,
         typer.Option(help="File to write: the rows of --new and their probabilities; - prints."),
     ],
+    new: Annotated[
+        Path | None,
+        typer.Option(help="File with the scores to predict at; by default SCORES itself."),
+    ] = None,
     method: Annotated[str, typer.Option(help="predictive, preds, coeffs or map.")] = "predictive",
     integrator: Integrator = "montecarlo",
     num_samples: NumSamples = 100_000,
@@ -58,16 +62,19 @@ def predict(
         typer.Option(help="Add columns lower and upper: a credible interval of this level."),
     ] = None,
     column: Annotated[str, typer.Option(help="Name of the new column.")] = "prob",
+    sep: Sep = None,
+    encoding: Encoding = None,
 ) -> None:
-    """Add calibrated probabilities to the rows of a CSV file."""
+    """Add calibrated probabilities to the rows of a file."""
     model = parse_prior(prior)
     check_target(out)
     if interval is not None and not 0 < interval < 1:
         raise CommandError(f"--interval must lie strictly between 0 and 1, got {interval:g}")
-    known = read_table(scores)
+    form = Format(sep, encoding)
+    known = read_whole(scores, form)
     y = label_column(known, label, "--label")
     s = numeric_column(known, score, "--score")
-    wanted = read_table(new)
+    wanted = known if new is None else read_whole(new, form)
     points = numeric_column(wanted, score, "--score")
     added = [column] if interval is None else [column, "lower", "upper"]
     advice = dict.fromkeys(added, "rename it")
@@ -95,7 +102,7 @@ def predict(
             "use another --integrator or another prior"
         )
     rows = append_columns(wanted, np.stack(columns, axis=1))
-    write_table(out, [*wanted.header, *added], rows)
+    write_table(out, [*wanted.header, *added], rows, form.between(out))
     place = "standard output" if is_standard_output(out) else str(out)
     say(
         f"{len(points):,} rows written to {place}; {integrator}{quality(result.posterior)}, "

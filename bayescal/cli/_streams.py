@@ -1,9 +1,8 @@
-"""Files of scores and labels, CSV and Parquet: small ones whole, large ones in blocks of rows."""
+"""Files of scores and labels, text or Arrow's: small ones whole, large ones in blocks."""
 
 from __future__ import annotations
 
 import contextlib
-import gzip
 import io
 import zlib
 from abc import ABC, abstractmethod
@@ -16,6 +15,8 @@ import numpy as np
 from bayescal.cli._columns import empty_label, label_texts
 from bayescal.cli._errors import CommandError
 from bayescal.cli._files import (
+    PLAIN,
+    Format,
     Show,
     Table,
     begins_with,
@@ -25,6 +26,7 @@ from bayescal.cli._files import (
     numeric_column,
     read_table,
     stream_tables,
+    unpacked,
     write_atomically,
 )
 
@@ -81,21 +83,30 @@ class RowFile(ABC):
         """Yield all columns as text."""
 
 
-def open_rows(path: Path) -> RowFile:
-    """Return a file in the form that it has; what is no regular file is read at once, as CSV."""
-    if path.is_file() and begins_with(path, b"PAR1"):
-        return ParquetFile(path)
-    return CsvFile(path)
+def open_rows(path: Path, form: Format = PLAIN) -> RowFile:
+    """Return a file in the form that it has; what is no regular file is read at once, as text."""
+    if path.is_file():
+        for magic, kind in ((b"PAR1", ParquetFile), (b"ARROW1", FeatherFile)):
+            if begins_with(path, magic):
+                return kind(path)
+    return CsvFile(path, form)
+
+
+def read_whole(path: Path, form: Format) -> Table:
+    """Return all rows of a file in any form, as text."""
+    tables = [*open_rows(path, form).tables()]
+    rows = [row for own in tables for row in own.rows]
+    return tables[0]._replace(rows=rows, lines=[line for own in tables for line in own.lines])
 
 
 class CsvFile(RowFile):
     """Text, plain or compressed with gzip; large ones are read by Arrow where it is installed."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, form: Format) -> None:
+        self.path, self._form = path, form
         size = path.stat().st_size if path.is_file() else 0
         self.large = size > LARGE or (size > ZIPPED and is_zipped(path))
-        self.head = next(stream_tables(path, ROWS)) if self.large else read_table(path)
+        self.head = next(self._stream()) if self.large else read_table(path, form)
 
     def rows(
         self,
@@ -116,7 +127,10 @@ class CsvFile(RowFile):
             yield Rows(found, place, _stacked(numbers, len(place)), own, table)
 
     def tables(self, show: Show = ignore) -> Iterator[Table]:
-        return stream_tables(self.path, ROWS, show) if self.large else iter([self.head])
+        return self._stream(show) if self.large else iter([self.head])
+
+    def _stream(self, show: Show = ignore) -> Iterator[Table]:
+        return stream_tables(self.path, ROWS, show, self._form)
 
     def _rows_of_arrow(
         self,
@@ -142,11 +156,11 @@ class CsvFile(RowFile):
         total = self.path.stat().st_size
         try:
             with self.path.open("rb") as file:
-                checked = _Checked(gzip.GzipFile(fileobj=file) if is_zipped(self.path) else file)
+                checked = _Checked(unpacked(self.path, file))
                 reader = csv.open_csv(
                     checked,
-                    csv.ReadOptions(block_size=BYTES),
-                    csv.ParseOptions(newlines_in_values=True),
+                    csv.ReadOptions(block_size=BYTES, encoding=self._form.encoding or "utf8"),
+                    csv.ParseOptions(delimiter=self.head.sep, newlines_in_values=True),
                     csv.ConvertOptions(include_columns=list(types), column_types=types),
                 )
                 for batch in reader:
@@ -185,14 +199,17 @@ class ParquetFile(RowFile):
 
     def __init__(self, path: Path) -> None:
         if _arrow() is None:
-            raise CommandError(f"{path}: Parquet files need pyarrow; see bayescal[files]")
+            raise CommandError(f"{path}: Parquet and Feather need pyarrow; see bayescal[files]")
         self.path = path
-        with self._open() as file:
-            self.schema, self._count = file.schema_arrow, file.metadata.num_rows
+        self.schema, self._count = self._size()
         if not self._count:
             raise CommandError(f"{path}: the file must have rows")
         self.large = 16 * self._count * len(self.schema.names) > LARGE
         self.head = _table(path, next(self.batches()).slice(0, _HEAD), 0)
+
+    def _size(self) -> tuple[Any, int]:
+        with self._open() as file:
+            return file.schema_arrow, file.metadata.num_rows
 
     def rows(
         self,
@@ -227,10 +244,13 @@ class ParquetFile(RowFile):
         """Yield the rows as Arrow has them."""
         done = 0
         with self._open() as file:
-            for batch in file.iter_batches(ROWS, columns=columns):
+            for batch in self._batches(file, columns):
                 done += batch.num_rows
                 show(done, self._count)
                 yield batch
+
+    def _batches(self, file: Any, columns: list[str] | None) -> Iterator[Any]:
+        return file.iter_batches(ROWS, columns=columns)
 
     def numbers(self, batch: Any, name: str, first: int, option: str) -> np.ndarray:
         """Return a column as finite numbers (n,); ``first`` is the number of rows before it."""
@@ -258,9 +278,9 @@ class ParquetFile(RowFile):
         predict: Callable[[np.ndarray], np.ndarray],
         show: Show,
     ) -> int:
-        """Write all rows and their probabilities as Parquet, and return how many there are."""
+        """Write all rows and their probabilities in the form of the name: Parquet or Feather."""
         import pyarrow
-        from pyarrow import parquet
+        from pyarrow import ipc, parquet
 
         schema = self.schema
         for name in added:
@@ -268,7 +288,8 @@ class ParquetFile(RowFile):
 
         def write(stream: BinaryIO) -> None:
             first = 0
-            with parquet.ParquetWriter(stream, schema) as writer:
+            new = parquet.ParquetWriter if out.suffix.lower() == ".parquet" else ipc.new_file
+            with new(stream, schema) as writer:
                 for batch in self.batches(None, show):
                     read = [self.numbers(batch, name, first, "--columns") for name in names]
                     probs = predict(np.stack(read, axis=1))
@@ -289,6 +310,33 @@ class ParquetFile(RowFile):
 
         try:
             with parquet.ParquetFile(self.path) as file:
+                yield file
+        except (pyarrow.ArrowException, OSError) as error:
+            raise CommandError(f"{self.path}: cannot read the file: {error}") from error
+
+
+class FeatherFile(ParquetFile):
+    """A file of Arrow, which Feather is, too."""
+
+    def _size(self) -> tuple[Any, int]:
+        with self._open() as file:
+            rows = sum(file.get_batch(j).num_rows for j in range(file.num_record_batches))
+            return file.schema, rows
+
+    def _batches(self, file: Any, columns: list[str] | None) -> Iterator[Any]:
+        for j in range(file.num_record_batches):
+            batch = file.get_batch(j)
+            batch = batch if columns is None else batch.select(columns)
+            for first in range(0, batch.num_rows, ROWS):
+                yield batch.slice(first, ROWS)
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[Any]:
+        import pyarrow
+        from pyarrow import ipc
+
+        try:
+            with pyarrow.memory_map(str(self.path)) as source, ipc.open_file(source) as file:
                 yield file
         except (pyarrow.ArrowException, OSError) as error:
             raise CommandError(f"{self.path}: cannot read the file: {error}") from error

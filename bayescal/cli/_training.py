@@ -23,6 +23,9 @@ _MOST_LABELS = 1 << 20
 class LabelledFile:
     """Labels, scores and weights in a file, in one block or many."""
 
+    #: The option that names columns of scores.
+    _option: str
+
     def __init__(
         self,
         source: RowFile,
@@ -40,7 +43,8 @@ class LabelledFile:
         source, label = self._source, self._label
         texts = self._read(self._labels)
         self.classes, self._code = find_classes(source.path, label, texts, classes)
-        return choose_models(source.head, columns, label, self._weights, self.classes)
+        given = source.head, columns, label, self._weights, self.classes
+        return choose_models(*given, self._option)
 
     def _labels(self) -> list[str]:
         """Return the texts of labels; count rows and blocks."""
@@ -89,6 +93,7 @@ class LabelledFile:
 class Training(LabelledFile):
     """Rows that a calibrator is fitted to."""
 
+    _option = "--columns"
     names: list[str]
 
     def fit(self, calibrator: Any) -> None:
@@ -117,6 +122,8 @@ class Training(LabelledFile):
 
 class Judged(LabelledFile):
     """Rows by which models are judged."""
+
+    _option = "--model"
 
     def evaluate(
         self, models: Sequence[Columns], inputs: str, normalise: bool, **options: Any

@@ -54,7 +54,10 @@ def test_columns_are_read(write: Callable, content: str | bytes) -> None:
         ("y,s\n", "the file must have rows below its header"),
         ("y,s\n0,1\n1\n", "every row must have 2 cells as the header has, got 1 in row 2 (line 3)"),
         ('y,s\n0,"1\n', "not a CSV file: unexpected end of data"),
-        (b"\x89PNG\r\n\x1a\n\0\0", "not a CSV file in UTF-8: byte 1 is no text"),
+        (
+            b"\x89PNG\r\n\x1a\n\0\0",
+            "not text in UTF-8: byte 1 is no text; say what it is in with --encoding",
+        ),
         (b"y,s\n0,\0\n", "not a CSV file: it holds zero bytes"),
         (gzip.compress(b"y,s\n0,1\n" * 50, mtime=0)[:30], "damaged gzip file"),
         (b"\x1f\x8bxxxxxxxxxxxxxxxxxxxxxxx", "damaged gzip file"),

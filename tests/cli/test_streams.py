@@ -283,7 +283,7 @@ def test_files_of_parquet_need_a_library(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "cut.parquet").write_bytes(file.read_bytes()[:-9])
     check_error([line[0], str(tmp_path / "cut.parquet"), *line[2:]], "cannot read the file")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    check_error(line, "Parquet files need pyarrow; see bayescal[files]")
+    check_error(line, "Parquet and Feather need pyarrow; see bayescal[files]")
 
 
 def test_labels_of_any_type_in_parquet(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ def test_parquet_is_written(tmp_path: Path) -> None:
     assert list(pd.read_parquet(out)) == found.column_names
     check_error(["apply", str(model), str(out), "--out", str(out), "--prefix", "q_"], "already")
     csv_file = write(tmp_path / "new.csv", columns)
-    check_error(["apply", str(model), str(csv_file), "--out", str(out)], "written as CSV")
+    check_error(["apply", str(model), str(csv_file), "--out", str(out)], "written as text")
 
 
 @pytest.mark.usefixtures("in_blocks")

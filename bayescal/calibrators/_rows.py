@@ -112,12 +112,13 @@ class RowBlocks:
         self,
         function: OfRows,
         merge: Callable[[Sums, Sums], Sums] = add,
-        numbers: int = AT_WORK,
+        numbers: int | None = None,
     ) -> Sums:
         """Make a pass: call a function with the rows of each block, and add the results.
 
         Rows of so many ``numbers`` are looked at at once.
         """
+        numbers = AT_WORK if numbers is None else numbers
         return self.blocks.total(
             partial(_on_rows, self.reader, self.steps, numbers, function, merge), merge
         )

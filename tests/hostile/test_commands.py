@@ -154,8 +154,8 @@ def test_any_content(content: Any, folder: Path) -> None:
 
 
 def test_all_commands_are_here(folder: Path) -> None:
-    # A demonstration reads no file, and what is exported is no table.
-    known = {line[0] for line in lines(folder, folder)} | {"demo", "export"}
+    # A demonstration and a list read no file, and what is exported is no table.
+    known = {line[0] for line in lines(folder, folder)} | {"demo", "methods", "export"}
     names = {command.name or command.callback.__name__ for command in app.registered_commands}
     assert names == known, names
     assert isinstance(bc.load(folder / "c.safetensors"), bc.Beta)

@@ -44,9 +44,11 @@ class TakesBlocks:
         vars(self).pop("feature_names_in_", None)  # of an earlier fit
         if rows.reader.names is not None:
             self.feature_names_in_ = np.array(rows.reader.names, object)
-        self._seen = rows.seen
+        # Workers of Dask get copies of what is fitted: these have nothing to report.
+        vars(self).pop("_seen", None)
         learned = self._fit_blocks(rows, self._seed())
         blocks.finish()
+        self._seen = rows.seen
         return learned, rows.reader.least
 
     def _predict_in_blocks(self: Any, blocks: Blocks, scores: Any) -> Any:

@@ -201,7 +201,7 @@ def test_a_worker_is_killed(client: Any, tmp_path: Path) -> None:
     undisturbed = bc.Beta().fit(rows[:, 0], y)
 
     def endanger(passed: int, done: int, count: int | None) -> None:
-        if passed == 1:
+        if passed == 0:
             flag.touch()
 
     killed = bc.Beta().fit(bc.Blocks.of(rows[:, 0], y, progress=endanger))

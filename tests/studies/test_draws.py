@@ -7,6 +7,7 @@ import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,9 +29,8 @@ def test_losses_are_those_of_the_posterior(integrator: str) -> None:
     problem, floor = draws._problem(prior, 6, as_key(1))
     losses = by_size(problem, draws._sequence(prior, integrator, most, key), [16, most])
     with float64():
-        found = bc.posterior(
-            prior, (problem.x, problem.y), integrator=integrator, num_samples=most, key=key
-        )
+        how: dict[str, Any] = {"num_samples": most, "key": key, "class_prior": 0.5}
+        found = bc.posterior(prior, (problem.x, problem.y), integrator=integrator, **how)
         for j, method in enumerate(draws.METHODS):
             odds = found.predict(problem.nodes, method=method).log_odds
             expected = float(np.mean(loss_at_nodes(odds, problem.weights)))

@@ -26,9 +26,9 @@ from bayescal.cli._files import (
     numeric_column,
     write_table,
 )
+from bayescal.cli._labelled import Training
 from bayescal.cli._options import Encoding, Label, Seed, Sep, Weights
 from bayescal.cli._streams import ParquetFile, RowFile, open_rows
-from bayescal.cli._training import Training
 
 
 def fit_file(

@@ -11,9 +11,9 @@ from rich.console import Console
 
 from bayescal.cli._errors import CommandError, library_call, say, watched
 from bayescal.cli._files import Format, check_target, is_standard_output, write_atomically
+from bayescal.cli._labelled import Judged
 from bayescal.cli._options import Encoding, Label, Seed, Sep, Weights
 from bayescal.cli._streams import open_rows
-from bayescal.cli._training import Judged
 from bayescal.evaluation import Evaluation
 
 #: Columns of one model that are named one by one.

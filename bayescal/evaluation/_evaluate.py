@@ -182,10 +182,10 @@ def evaluate(
     Metrics and intervals are those of :func:`bayescal.metrics.report`, with the given bins.
 
     From 100,000 cases on that come in blocks, tests and figures look at cells of predictions that
-    differ by less than one part in 128 of P(y = 1) or P(y = 0) and lie in one bin. Means and bins
-    are exact; isotonic regression, hence the decomposition, is of the cells' means, and p-values
-    are those of :func:`bayescal.metrics.consistency_test` for so many cases. Four passes for each
-    model; memory does not depend on the number of cases.
+    differ by less than one part in 128 of P(y = 1) or P(y = 0) and lie in one bin, if there are no
+    more than 64. Means and bins are exact then; isotonic regression, hence the decomposition, is
+    of the cells' means, and p-values are those of :func:`bayescal.metrics.consistency_test` for so
+    many cases. Four passes for each model; memory does not depend on the number of cases.
 
     Examples
     --------

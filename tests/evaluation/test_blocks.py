@@ -92,7 +92,7 @@ def check(ours: Any, theirs: Any) -> None:
         assert mine.score == pytest.approx(known.score, abs=1e-5)
         assert mine.uncertainty == pytest.approx(known.uncertainty, rel=1e-12)
         # Of fewer different predictions, isotonic regression follows chance less.
-        assert -1e-5 < known.miscalibration - mine.miscalibration < 2 / 20_000 ** (2 / 3)
+        assert -1e-5 < known.miscalibration - mine.miscalibration < 3e-4
         for mine, known in zip(
             ours.events[name].curve(ours.bins), theirs.events[name].curve(theirs.bins), strict=True
         ):
@@ -127,13 +127,10 @@ def test_many_cases_of_several_classes() -> None:
     check(ours, theirs)
     for name, own in ours.events.items():
         np.testing.assert_allclose(own.class_errors(), theirs.events[name].class_errors())
-        by_class = [bc.metrics.ece(p, y == j) for j, p in enumerate(theirs_rows(name, probs).T)]
+        rows = probs if name == "a" else probs[:, ::-1]
+        by_class = [bc.metrics.ece(p, y == j) for j, p in enumerate(rows.T)]
         np.testing.assert_allclose(own.class_errors(), by_class)
     assert ours.to_html().count("<svg ") == theirs.to_html().count("<svg ")
-
-
-def theirs_rows(name: str, probs: np.ndarray) -> np.ndarray:
-    return probs if name == "a" else probs[:, ::-1]
 
 
 @pytest.mark.slow

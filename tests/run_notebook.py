@@ -1,8 +1,8 @@
 """Run a notebook that is kept as a ``.py`` file, and write the ``.ipynb`` with its outputs.
 
-    python tests/run_notebook.py notebooks/NAME.py [--output FILE]
+    python tests/run_notebook.py notebooks/NAME.py --output FILE
 
-Without ``--output`` the pair beside the file is brought up to date. The cells run in a kernel of
+The cells run in a kernel of
 the interpreter that runs this script; an error in a cell ends it.
 """
 
@@ -52,9 +52,9 @@ def is_announcement(output: dict) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("source", type=Path)
-    parser.add_argument("--output", type=Path, help="by default the .ipynb beside the source")
+    parser.add_argument("--output", type=Path, required=True, help="the .ipynb to write")
     arguments = parser.parse_args()
-    run(arguments.source.resolve(), arguments.output or arguments.source.with_suffix(".ipynb"))
+    run(arguments.source.resolve(), arguments.output)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,5 @@
-"""The notebooks run, without warnings, and each ``.ipynb`` is its ``.py`` with outputs.
+"""The notebooks run, without warnings; they are kept as text, without outputs, and open with a question."""
 
-``python tests/run_notebook.py notebooks/NAME.py`` brings a pair up to date.
-"""
-
-import json
 import re
 import subprocess
 import sys
@@ -19,7 +15,6 @@ for needed in ("ipykernel", "nbclient", "pandas"):
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.py"))
-MAX_BYTES = 500_000
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
@@ -67,31 +62,21 @@ def test_notebook_runs(path: Path, tmp_path: Path) -> None:
     notebook = run(path, tmp_path / "executed.ipynb")
     assert all(cell.execution_count for cell in code_cells(notebook))
     assert warnings_of(notebook) == []
-    shown = read(path.with_suffix(".ipynb"))
-    assert count_figures(notebook) == count_figures(shown) > 0
+    assert count_figures(notebook) > 0
+    assert not [out for out in outputs(notebook) if out.output_type == "error"]
 
 
 @each_notebook
-def test_pair_has_the_same_cells(path: Path) -> None:
-    source, shown = jupytext.read(path), read(path.with_suffix(".ipynb"))
-    assert [(cell.cell_type, cell.source) for cell in shown.cells] == [
-        (cell.cell_type, cell.source) for cell in source.cells
-    ]
+def test_notebook_opens_with_a_question(path: Path) -> None:
+    first, *rest = jupytext.read(path).cells
+    title = first.source.splitlines()[0]
+    assert first.cell_type == "markdown"
+    assert re.fullmatch(r"# .+\?", title)
+    assert rest
 
 
-@each_notebook
-def test_shown_copy_is_complete_and_small(path: Path) -> None:
-    copy = path.with_suffix(".ipynb")
-    assert copy.stat().st_size < MAX_BYTES
-    shown = read(copy)
-    nbformat.validate(shown)
-    counts = [cell.execution_count for cell in code_cells(shown)]
-    assert counts == list(range(1, len(counts) + 1))
-    assert not [out for out in outputs(shown) if out.output_type == "error"]
-    assert warnings_of(shown) == []
-    # Nothing of the machine that it ran on; pictures are text, too, and are left out.
-    text = re.sub(r'"image/png": "[^"]*"', "", json.dumps(shown))
-    assert not re.search(r"(?<![\w.])/(root|home|tmp|work|Users)/", text)
+def test_no_outputs_are_kept() -> None:
+    assert not [path.name for path in ROOT.glob("notebooks/*") if path.suffix == ".ipynb"]
 
 
 @pytest.mark.slow

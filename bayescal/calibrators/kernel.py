@@ -45,15 +45,15 @@ class Kernel(NeighborhoodCalibrator):
     query alone cancels, so that the weights are :math:`\operatorname{softmax}_i(s_i + \ln w_i)`:
     an attention layer, whose scores are streamed and never held.
 
-    ===================  =========================================  ==============================
-    kernel               K                                          score s_i
-    ===================  =========================================  ==============================
-    "dirichlet"          Dirichlet density, parameters p / h + 1,   p · ln p_i / h
+    ===================  ==========================================  ==============================
+    kernel               K                                           score s_i
+    ===================  ==========================================  ==============================
+    "dirichlet"          Dirichlet density, parameters p / h + 1,    p · ln p_i / h
                          at p_i
-    "dirichlet_mixture"  Dirichlet density, parameters p_i / h + 1, p_i · ln p / h
-                         at p: its mode is p_i                      − Σ_c ln Γ(p_ic / h + 1)
-    "rbf"                exp(−|p − p_i|² / h)                       (2 p · p_i − |p_i|²) / h
-    ===================  =========================================  ==============================
+    "dirichlet_mixture"  Dirichlet density, parameters p_i / h + 1,  p_i · ln p / h
+                         at p: its mode is p_i                       − Σ_c ln Γ(p_ic / h + 1)
+    "rbf"                exp(−|p − p_i|² / h)                        (2 p · p_i − |p_i|²) / h
+    ===================  ==========================================  ==============================
 
     Parameters
     ----------

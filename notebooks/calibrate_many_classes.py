@@ -1,7 +1,7 @@
 # ---
 # jupyter:
 #   jupytext:
-#     formats: ipynb,py:percent
+#     formats: py:percent
 #   kernelspec:
 #     display_name: Python 3 (ipykernel)
 #     language: python
@@ -9,7 +9,7 @@
 # ---
 
 # %% [markdown]
-# # Ten classes, three classes
+# # How do I calibrate a classifier of many classes?
 #
 # A classifier of ten digits says how sure it is, ten numbers at a time. Are they right? With two
 # classes a calibration map is a curve; with ten it moves points of a space of nine dimensions, and

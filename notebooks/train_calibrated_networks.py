@@ -1,7 +1,7 @@
 # ---
 # jupyter:
 #   jupytext:
-#     formats: ipynb,py:percent
+#     formats: py:percent
 #   kernelspec:
 #     display_name: Python 3 (ipykernel)
 #     language: python
@@ -9,7 +9,7 @@
 # ---
 
 # %% [markdown]
-# # Networks that are calibrated by training
+# # How do I train a network that is calibrated?
 #
 # Label smoothing makes a network less sure of itself. Constant smoothing draws all wrong classes
 # equally near, and so hides which of them are alike; instance-based smoothing gives the share of
@@ -27,13 +27,12 @@ from rich.table import Table
 from scipy.special import softmax
 
 import bayescal as bc
+import benchmarks
 from benchmarks.studies import training
 
 plt.rcParams.update({"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right": False})
 console = Console(width=110)
-results = Path.cwd() / "benchmarks" / "results"
-if not results.is_dir():
-    results = Path.cwd().parent / "benchmarks" / "results"
+results = Path(benchmarks.__file__).parent / "results"
 
 # %% [markdown]
 # ## Three kinds of targets

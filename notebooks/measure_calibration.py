@@ -1,7 +1,7 @@
 # ---
 # jupyter:
 #   jupytext:
-#     formats: ipynb,py:percent
+#     formats: py:percent
 #   kernelspec:
 #     display_name: Python 3 (ipykernel)
 #     language: python
@@ -9,7 +9,7 @@
 # ---
 
 # %% [markdown]
-# # How calibrated, and how sure is that?
+# # How calibrated is my model, and how sure is that?
 #
 # A calibration error is an estimate. It depends on bins, on the number of cases, and on luck; two
 # models may differ in it for no reason at all. This notebook measures a forest and what three

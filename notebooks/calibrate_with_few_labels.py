@@ -1,7 +1,7 @@
 # ---
 # jupyter:
 #   jupytext:
-#     formats: ipynb,py:percent
+#     formats: py:percent
 #   kernelspec:
 #     display_name: Python 3 (ipykernel)
 #     language: python
@@ -9,7 +9,7 @@
 # ---
 
 # %% [markdown]
-# # From scores to probabilities, when you know how scores arise
+# # How do I get probabilities from scores and a few labels?
 #
 # A classifier gives each case a score. You would like a probability. If you have thousands of
 # labelled cases, almost any method turns the one into the other. If you have six, or fifty, it

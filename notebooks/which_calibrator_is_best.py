@@ -1,7 +1,7 @@
 # ---
 # jupyter:
 #   jupytext:
-#     formats: ipynb,py:percent
+#     formats: py:percent
 #   kernelspec:
 #     display_name: Python 3 (ipykernel)
 #     language: python
@@ -9,7 +9,7 @@
 # ---
 
 # %% [markdown]
-# # Who calibrates best?
+# # Which calibrator is best?
 #
 # `bayescal.Auto` claims to be a good default. This notebook shows the evidence: how calibrators are
 # compared, a small comparison that runs here, the recorded one on scores of 102 binary classifiers
@@ -34,13 +34,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import bayescal as bc
+import benchmarks
 from benchmarks.studies import arena
 
 plt.rcParams.update({"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right": False})
 console = Console(width=110)
-results = Path.cwd() / "benchmarks" / "results"
-if not results.is_dir():
-    results = Path.cwd().parent / "benchmarks" / "results"
+results = Path(benchmarks.__file__).parent / "results"
 
 # %% [markdown]
 # ## What it says of itself

@@ -1,7 +1,7 @@
 # ---
 # jupyter:
 #   jupytext:
-#     formats: ipynb,py:percent
+#     formats: py:percent
 #   kernelspec:
 #     display_name: Python 3 (ipykernel)
 #     language: python
@@ -9,7 +9,7 @@
 # ---
 
 # %% [markdown]
-# # Labels that do not claim too much
+# # How do I stop a model from being certain?
 #
 # Twenty scores, ten of each class, and the classes happen not to overlap. Logistic regression then
 # knows no bounds: the steeper its curve, the likelier the data, and in the end it is certain of

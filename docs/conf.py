@@ -1,0 +1,62 @@
+"""The site: ``python docs/build.py`` builds and checks it."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE / "_extensions"), str(HERE.parent)]
+
+from bayescal import __version__  # noqa: E402
+
+project = "bayescal"
+author = "The bayescal developers"
+copyright = author
+version = release = __version__
+
+# Nothing here asks the network for anything: no inventories of other sites, no fonts, no scripts.
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_design",
+    "mathml",
+    "reference",
+    "notebooks",
+]
+exclude_patterns = ["_build", "_extensions", "**/.ipynb_checkpoints"]
+templates_path: list[str] = []
+suppress_warnings = ["config.cache"]  # a function among the options of notebooks
+toc_object_entries = False
+
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+napoleon_google_docstring = False
+napoleon_use_ivar = True
+napoleon_use_rtype = False
+
+myst_enable_extensions = ["colon_fence", "dollarmath", "deflist"]
+myst_heading_anchors = 3
+nb_execution_timeout = 300
+nb_execution_raise_on_error = True
+nb_execution_show_tb = True
+nb_merge_streams = True
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"bayescal {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_math_renderer = "mathml"
+html_show_sourcelink = False
+html_theme_options = {
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "header_links_before_dropdown": 6,
+    "show_prev_next": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+html_sidebars = {"index": []}

@@ -1,0 +1,97 @@
+"""Draw the picture of README.md and of the site's first page, in a light and a dark theme.
+
+    python docs/make_pictures.py [--out DIR]
+
+Gaussian naive Bayes on correlated features, before and after ``bayescal.Auto``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+PICTURES = Path(__file__).resolve().parent / "pictures"
+ROWS = 20_000
+# Background, text, diagonal, and the colour of the model before and after.
+THEMES = {
+    "light": ("#ffffff", "#1f2328", "#8c959f", "#d55e00", "#0072b2"),
+    "dark": ("#0d1117", "#e6edf3", "#6e7681", "#ff8c42", "#58a6ff"),
+}
+
+
+def models() -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Return predictions before and after for rows that served no fit, and their labels."""
+    from sklearn.datasets import make_classification
+    from sklearn.model_selection import train_test_split
+    from sklearn.naive_bayes import GaussianNB
+
+    import bayescal as bc
+
+    X, y = make_classification(
+        ROWS, n_features=30, n_informative=5, n_redundant=25, flip_y=0.05, random_state=3
+    )
+    X, X_test, y, y_test = train_test_split(X, y, train_size=2000, random_state=0)
+    model = bc.CalibratedClassifier(GaussianNB(), cv=5).fit(X, y)
+    raw = GaussianNB().fit(X, y)
+    probs = {"before": raw.predict_proba(X_test), "after": model.predict_proba(X_test)}
+    return {name: p[:, 1] for name, p in probs.items()}, y_test
+
+
+def draw(probs: dict[str, np.ndarray], y: np.ndarray, theme: str, path: Path) -> None:
+    """Draw a reliability diagram of each model, with the density of its predictions below."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    import bayescal as bc
+
+    background, text, pale, *colors = THEMES[theme]
+    look = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": "bayescal",
+        "font.family": "sans-serif",
+        "font.size": 11,
+        "text.color": text,
+        "axes.labelcolor": text,
+        "xtick.color": pale,
+        "ytick.color": pale,
+        "xtick.labelcolor": text,
+        "ytick.labelcolor": text,
+    }
+    with matplotlib.rc_context(look):
+        figure = Figure(figsize=(8, 4.2), layout="constrained", facecolor=background)
+        axes = figure.subplots(
+            2, 2, sharex=True, sharey="row", gridspec_kw={"height_ratios": [5, 1], "hspace": 0.06}
+        )
+        for column, ((name, p), color) in enumerate(zip(probs.items(), colors, strict=True)):
+            top, bottom = axes[:, column]
+            bins = bc.metrics.reliability_curve(p, y, bins=10)
+            top.plot([0, 1], [0, 1], color=pale, linewidth=1, linestyle="--")
+            top.plot(bins.predicted, bins.observed, "o-", color=color, linewidth=2)
+            loss, error = bc.metrics.log_loss(p, y), bc.metrics.ece(p, y)
+            top.set_title(f"{name}: log loss {loss:.2f}, ECE {error:.3f}", fontsize=12)
+            bottom.hist(p, bins=40, range=(0, 1), color=color)
+            bottom.set(xlabel="predicted probability", xlim=(-0.02, 1.02), yticks=[])
+            for ax in (top, bottom):
+                ax.set_facecolor("none")
+                ax.spines[["top", "right"]].set_visible(False)
+                ax.spines[["left", "bottom"]].set_color(pale)
+        axes[0, 0].set(ylabel="observed frequency", ylim=(-0.02, 1.02))
+        axes[1, 0].set_ylabel("cases")
+        figure.savefig(path, format="svg", facecolor=background, metadata={"Date": None})
+
+
+def main() -> None:
+    """Draw both themes."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=PICTURES)
+    folder = parser.parse_args().out
+    folder.mkdir(parents=True, exist_ok=True)
+    probs, y = models()
+    for theme in THEMES:
+        draw(probs, y, theme, folder / f"reliability-{theme}.svg")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,5 +1,6 @@
 """The site: ``python docs/build.py`` builds and checks it."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -37,10 +38,14 @@ napoleon_use_rtype = False
 
 myst_enable_extensions = ["colon_fence", "dollarmath", "deflist"]
 myst_heading_anchors = 3
-nb_execution_timeout = 300
+nb_execution_mode = "cache"
+nb_execution_timeout = 600
+# Notebooks take minutes: without results where docs/build.py --fast says so.
+nb_execution_excludepatterns = ["gallery/notebooks/*"] * ("BAYESCAL_DOCS_FAST" in os.environ)
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_merge_streams = True
+nb_output_stderr = "remove"
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"bayescal {release}"

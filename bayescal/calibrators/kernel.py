@@ -52,7 +52,7 @@ class Kernel(NeighborhoodCalibrator):
                          at p_i
     "dirichlet_mixture"  Dirichlet density, parameters p_i / h + 1,  p_i · ln p / h
                          at p: its mode is p_i                       − Σ_c ln Γ(p_ic / h + 1)
-    "rbf"                exp(−|p − p_i|² / h)                        (2 p · p_i − |p_i|²) / h
+    "rbf"                exp(−‖p − p_i‖² / h)                        (2 p · p_i − ‖p_i‖²) / h
     ===================  ==========================================  ==============================
 
     Parameters

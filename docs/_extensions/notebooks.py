@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import doctest
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,17 @@ plt.rcParams.update({"figure.dpi": 80})
 """
 
 
+def imports(name: str, code: str) -> str:
+    """Return the imports that an example of a docstring leaves to its module."""
+    known = {"np": "import numpy as np\n", "bc": "import bayescal as bc\n"}
+    known[name] = f"from bayescal.plots import {name}\n"
+    return "".join(
+        line
+        for word, line in known.items()
+        if re.search(rf"(?<!\.)\b{word}\b", code) and line not in code
+    )
+
+
 def plots() -> str:
     """Return the page of plots."""
     parts = [HEAD]
@@ -40,7 +52,7 @@ def plots() -> str:
         examples = doctest.DocTestParser().get_examples(inspect.getdoc(value) or "")
         if inspect.isclass(value) or not examples:
             continue
-        code = "".join(example.source for example in examples)
+        code = imports(name, code := "".join(example.source for example in examples)) + code
         parts += [f"## {name}\n", f"{reference.summary(value).replace('``', '`')}"]
         parts += [f"[Reference](/reference/plots.{name}.rst)\n"]
         parts += [f"```{{code-cell}} ipython3\n{code}```\n"]

@@ -1,0 +1,303 @@
+"""Write the figures of README.md and of pages of docs/ from the results kept in benchmarks/results.
+
+    python benchmarks/update_readme.py [--check]
+
+A table stands between ``<!-- figures: NAME -->`` and ``<!-- end -->``; everything else is left as
+it is. With --check nothing is changed, and a table that is not that of the results is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGES = ("README.md", "docs/which-method.md", "docs/benchmarks/*.md")
+MARKED = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+@cache
+def result(name: str) -> Any:
+    return json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
+
+
+def table(heads: list[str], rows: list[list[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def seconds(value: float) -> str:
+    if value >= 9.95:
+        return f"{value:,.0f} s"
+    if value >= 0.995:
+        return f"{value:.1f} s"
+    return f"{1000 * value:.0f} ms" if value >= 0.00995 else f"{1000 * value:.1f} ms"
+
+
+def share(value: float) -> str:
+    return f"{value:.2f}".removeprefix("0")
+
+
+# --- accuracy -----------------------------------------------------------------------------------
+
+
+def against(study: str, kind: str, other: str, metric: str = "log_loss") -> dict[str, Any]:
+    return result(study)["comparisons"][kind][other][metric]
+
+
+def in_units(found: dict[str, Any]) -> str:
+    """Return a mean difference and its standard error in units of 0.0001."""
+    return f"{1e4 * found['difference']:.0f} ± {1e4 * found['error']:.0f}"
+
+
+def arena() -> str:
+    names = {
+        "uncalibrated": "uncalibrated",
+        "peer temp-scaling": "temperature scaling",
+        "peer isotonic": "isotonic regression (one against the rest)",
+        "peer ivap": "Venn-Abers",
+        "peer beta": "beta",
+        "peer svs": "structured vector scaling",
+        "peer sms": "structured matrix scaling",
+    }
+    rows = []
+    for key, name in names.items():
+        row = [name]
+        for kind in ("binary", "several classes"):
+            if key not in result("arena")["comparisons"][kind]:
+                row += ["", ""]
+                continue
+            loss, score = (against("arena", kind, key, m) for m in ("log_loss", "brier_score"))
+            row += [f"{share(loss['win_rate'])}, {share(score['win_rate'])}", in_units(loss)]
+        rows.append(row)
+    heads = ["against", "binary: log loss, Brier", "difference"]
+    return table([*heads, "networks: log loss, Brier", "difference"], rows)
+
+
+FRESH = {
+    "several classes, below 100 rows": "3 to 10 classes, 50 to 99",
+    "several classes, 100 to 999 rows": "3 to 10 classes, 100 to 499",
+    "binary, below 100 rows": "two classes, 50 to 99",
+    "binary, 100 to 999 rows": "two classes, 100 to 999",
+    "binary, from 1,000 rows": "two classes, 1,000 to 5,000",
+}
+
+
+def fresh() -> str:
+    rows = []
+    for kind, name in FRESH.items():
+        row = []
+        for other in ("probmetrics svs", "probmetrics sms"):
+            both = [against("arena_fresh", kind, other, m) for m in ("log_loss", "brier_score")]
+            row.append(", ".join(share(found["win_rate"]) for found in both))
+            row.append(", ".join(in_units(found) for found in both))
+        rows.append([f"{name} ({both[0]['experiments']})", *row])
+    heads = ["rows to calibrate on (experiments)", "against SVS", "difference"]
+    return table([*heads, "against SMS", "difference"], rows)
+
+
+def which() -> str:
+    names = {
+        "uncalibrated": "no calibration",
+        "probmetrics temp-scaling": "temperature",
+        "probmetrics isotonic": "isotonic",
+        "probmetrics svs": "structured vector",
+        "probmetrics sms": "structured matrix",
+    }
+    rows = [
+        [title, *(share(against("arena_fresh", kind, key)["win_rate"]) for key in names)]
+        for kind, title in FRESH.items()
+    ]
+    return table(["`Auto` against", *names.values()], rows)
+
+
+# --- speed --------------------------------------------------------------------------------------
+
+SPELLED = {"scipy": "SciPy's L-BFGS-B, with gradient", "numpyro": "NumPyro"}
+
+
+def timed(study: str, task: str, library: str, what: str | None = None) -> dict[str, Any]:
+    """Return the only row of a task and library, or that of them which says what it did."""
+    found = [r for r in result(study)["rows"] if r["task"] == task and r["library"] == library]
+    chosen = [row for row in found if what is None or row["what"] == what]
+    if len(chosen) != 1:
+        raise ValueError(f"{study} must have one row of {task}, {library}, {what}; got {chosen}")
+    return chosen[0]
+
+
+def rival(study: str, task: str, also: tuple[str, ...] = ()) -> str:
+    """Return the time of the fastest other library, and its name."""
+    others = [
+        row
+        for row in result(study)["rows"]
+        if row["task"] == task and row["library"] not in {"bayescal", "numpy", "scipy"} - {*also}
+    ]
+    best = min(others, key=lambda row: row["warm_s"], default=None)
+    if best is None:
+        return ""
+    return f"{seconds(best['warm_s'])} ({SPELLED.get(best['library'], best['library'])})"
+
+
+def fits(study: str, tasks: dict[str, tuple[str, str]], head: str, *also: str) -> str:
+    rows = []
+    for task, (name, size) in tasks.items():
+        own = timed(study, task, "bayescal")
+        times = [seconds(own[key]) for key in ("first_s", "warm_s")]
+        rows.append([name, size, *times, rival(study, task, also)])
+    return table(["fit", head, "bayescal, first", "bayescal", "fastest other library"], rows)
+
+
+def binary() -> str:
+    tasks = {
+        "temperature 1e4": ("temperature", "1e4"),
+        "logistic 1e4": ("logistic", "1e4"),
+        "logistic 1e6": ("logistic", "1e6"),
+        "beta 1e4": ("beta", "1e4"),
+        "beta 1e6": ("beta", "1e6"),
+        "isotonic 1e4": ("isotonic", "1e4"),
+        "isotonic 1e6": ("isotonic", "1e6"),
+        "spline 1e4": ("spline, cross-validated", "1e4"),
+        "CDF spline 1e4": ("CDF spline", "1e4"),
+        "width bins 1e6": ("15 bins of equal width", "1e6"),
+        "mass bins 1e6": ("15 bins of equal mass", "1e6"),
+        "BBQ 1e4": ("BBQ", "1e4"),
+        "Venn-Abers 1e4": ("Venn-Abers, fit and predict", "1e4"),
+        "NUTS logistic 1e4": ("NUTS, 4 chains (NumPyro: one, shorter)", "1e4"),
+    }
+    return fits("bench_binary", tasks, "rows")
+
+
+def multiclass() -> str:
+    tasks = {
+        f"{task} {size}": (name, " x ".join(f"{int(part):,}" for part in size.split("x")))
+        for task, name, size in (
+            ("temperature", "temperature", "5000x10"),
+            ("temperature", "temperature", "10000x100"),
+            ("temperature", "temperature", "25000x1000"),
+            ("vector", "vector", "5000x10"),
+            ("vector", "vector", "5000x100"),
+            ("SVS", "structured vector", "5000x10"),
+            ("SVS", "structured vector", "5000x100"),
+            ("SMS", "structured matrix", "5000x10"),
+            ("SMS", "structured matrix", "5000x100"),
+            ("matrix", "matrix", "5000x10"),
+            ("dirichlet", "Dirichlet, penalized", "5000x10"),
+            ("dirichlet", "Dirichlet, penalized", "5000x100"),
+        )
+    }
+    return fits("bench_multiclass", tasks, "rows x classes", "scipy")
+
+
+def auto() -> str:
+    rows = []
+    for size in ("100", "1,000", "10,000", "1,000,000", "10,000,000"):
+        rows.append(["`Auto()`", f"{size} x 2", *auto_row(f"two classes, {size} rows", "Auto()")])
+    for k, n in (("10", "5,000"), ("100", "5,000"), ("1000", "25,000")):
+        for mode in ("stack", "single"):
+            cells = auto_row(f"{k} classes, {n} rows", f"StackedScaling('{mode}')")
+            rows.append([f'`StackedScaling("{mode}")`', f"{n} x {int(k):,}", *cells])
+    return table(["fit", "rows x classes", "bayescal, first", "bayescal", "SVS", "SMS"], rows)
+
+
+def auto_row(task: str, what: str) -> list[str]:
+    own = timed("bench_auto", task, "bayescal", what)
+    others = {r["what"]: r for r in result("bench_auto")["rows"] if r["task"] == task}
+    peers = [others.get(f"{name}Calibrator") for name in ("SVS", "SMS")]
+    cells = [seconds(own["first_s"]), seconds(own["warm_s"])]
+    return [*cells, *(seconds(peer["warm_s"]) if peer else "" for peer in peers)]
+
+
+def functions() -> str:
+    rows = []
+    for task in (
+        "Temperature 100,000 x 100",
+        "Temperature 1,000,000 x 10",
+        "Vector 100,000 x 100",
+        "Dirichlet 1,000,000 x 10",
+        "Beta 1,000,000 x 1",
+    ):
+        row = [f"`{task.split()[0]}`, {task.split(maxsplit=1)[1]}"]
+        for library in ("JAX", "PyTorch"):
+            both = (timed("bench_functions", f"{task}, {library}", o) for o in ("bayescal", library))
+            row.append(" / ".join(seconds(each["warm_s"]) for each in both))
+        rows.append(row)
+    return table(["", "JAX: ours / by hand", "PyTorch: ours / by hand"], rows)
+
+
+def posterior() -> str:
+    found = result("bench_posterior")["results"]
+    numpy = found["numpy:100000"]["run_s"]
+    rows = [
+        ["NumPy loop over the draws", seconds(numpy), f"{1000 * numpy:,.0f} s (one, times 1,000)"]
+    ]
+    names = {"montecarlo": "", "quadrature": ", without Monte-Carlo error"}
+    for name, more in names.items():
+        times = (seconds(found[f"{many}:{name},all"]["warm_s"]) for many in ("one", "many"))
+        rows.append([f'`"{name}"`{more}', *times])
+    return table(["all four methods", "one data set", "1,000 data sets"], rows)
+
+
+# --- README -------------------------------------------------------------------------------------
+
+
+def why() -> str:
+    several = against("arena_fresh", "several classes", "probmetrics svs")
+    two = against("arena_fresh", "binary", "probmetrics svs")
+    own = timed("bench_auto", "two classes, 1,000,000 rows", "bayescal", "Auto()")
+    peer = timed("bench_auto", "two classes, 1,000,000 rows", "probmetrics", "SVSCalibrator")
+    posteriors = result("bench_posterior")["results"]
+    loop, ours = posteriors["numpy:100000"]["run_s"], posteriors["many:montecarlo,all"]["warm_s"]
+    rows = [
+        [
+            "The default is accurate",
+            f"lower log loss than structured vector scaling in {100 * several['win_rate']:.0f} % of "
+            f"{several['experiments']} experiments of 3 to 10 classes and "
+            f"{100 * two['win_rate']:.0f} % of {two['experiments']} of two; nothing was tuned on them",
+            "`python -m benchmarks.studies arena --data DIR`",
+        ],
+        [
+            "and fast",
+            f"a million rows in {seconds(own['warm_s'])} ({seconds(peer['warm_s'])} of the same peer)",
+            "`python benchmarks/bench_auto.py`",
+        ],
+        [
+            "Optimal where the scores' model is known",
+            f"1,000 posteriors of 100,000 draws in {seconds(ours)}; a loop in NumPy takes "
+            f"{1000 * loop / 3600:.1f} hours",
+            "`python benchmarks/bench_posterior.py`",
+        ],
+    ]
+    return table(["", "figures, two cores", "command"], rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    f.__name__: f
+    for f in (arena, auto, binary, fresh, functions, multiclass, posterior, which, why)
+}
+
+
+def updated(text: str) -> str:
+    """Return a page with the tables of the results."""
+    return MARKED.sub(lambda m: f"{m[1]}{TABLES[m[2]]()}\n{m[3]}", text)
+
+
+def main(arguments: list[str]) -> int:
+    stale = []
+    for path in (path for pattern in PAGES for path in sorted(ROOT.glob(pattern))):
+        text = path.read_text("utf-8")
+        if (new := updated(text)) != text:
+            stale.append(str(path.relative_to(ROOT)))
+            if "--check" not in arguments:
+                path.write_text(new, "utf-8")
+    print(*(f"{name}: tables are not those of the results" for name in stale), sep="\n")
+    return bool(stale) and "--check" in arguments
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

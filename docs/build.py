@@ -43,7 +43,11 @@ class Page(HTMLParser):
 
 def link_faults(site: Path) -> list[str]:
     """Links of a site to files and places that it lacks, and what it would load from elsewhere."""
-    pages = {path: Page(path.read_text("utf-8")) for path in sorted(site.rglob("*.html"))}
+    pages = {
+        path: Page(path.read_text("utf-8"))
+        for path in sorted(site.rglob("*.html"))
+        if "_static" not in path.parts
+    }
     faults = []
     for path, page in pages.items():
         where = path.relative_to(site)

@@ -26,7 +26,6 @@ extensions = [
 ]
 exclude_patterns = ["_build", "_extensions", "**/.ipynb_checkpoints"]
 templates_path: list[str] = []
-suppress_warnings = ["config.cache"]  # a function among the options of notebooks
 toc_object_entries = False
 
 autodoc_typehints = "none"

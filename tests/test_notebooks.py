@@ -1,4 +1,4 @@
-"""The notebooks run, without warnings; they are kept as text, without outputs, and open with a question."""
+"""The notebooks run without warnings; they are text, without outputs, and open with a question."""
 
 import re
 import subprocess

@@ -1,28 +1,51 @@
-"""What README.md and CONTRIBUTING.md show is so: examples run, the layers are those of the tree."""
+"""What README.md, CONTRIBUTING.md and the page on methods show is so: examples, figures, layers."""
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bayescal import calibrators
+from benchmarks import update_readme
 from tests.test_architecture import LAYERS
+from tests.test_docs import run_python
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
+README = (ROOT / "README.md").read_text("utf-8")
+TABLES = (ROOT / "docs" / "which-method.md").read_text("utf-8")
+
+
 @pytest.mark.slow
-def test_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One after the other, without warnings."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) >= 4
-    names: dict[str, Any] = {}
-    for block in blocks:
-        exec(block, names)
+def test_examples_run_as_they_stand(tmp_path: Path) -> None:
+    """Each in a process of its own, without warnings; what is said to be printed is printed."""
+    blocks = re.findall(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", README, re.DOTALL)
+    assert len(blocks) == 2
+    assert any(shown for _, shown in blocks)
+    for block, shown in blocks:
+        assert shown in run_python(block, tmp_path)
+
+
+def test_readme_is_short_and_its_links_lead_somewhere() -> None:
+    assert len(README.splitlines()) <= 130
+    targets = re.findall(r"\]\(([^)#:]+)\)|s(?:rc|rcset)=\"([^\"]+)\"", README)
+    links = {link or picture for link, picture in targets}
+    assert len(links) > 10
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_figures_are_those_of_the_results() -> None:
+    assert update_readme.main(["--check"]) == 0
+
+
+def test_another_figure_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(update_readme, "ROOT", tmp_path)
+    (tmp_path / "README.md").write_text(README.replace("million rows in", "million rows in only"))
+    assert update_readme.main(["--check"]) == 1
+    assert update_readme.main([]) == 0
+    assert (tmp_path / "README.md").read_text("utf-8") == README
 
 
 def parts_of(picture: str) -> Iterator[tuple[str, str]]:
@@ -72,10 +95,7 @@ def test_a_wrong_picture_is_seen(tmp_path: Path) -> None:
 
 
 def test_tables_show_every_calibrator_with_its_own_defaults() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    start = text.index("\n## Calibrate a classifier\n")
-    part = text[start : text.index("\n## ", start + 1)]
-    rows = re.findall(r"^\| (`[A-Z]\w+\(.*?`) \|", part, re.MULTILINE)
+    rows = re.findall(r"^\| (`[A-Z]\w+\(.*?`) \|", TABLES, re.MULTILINE)
     codes = [code for row in rows for code in re.findall(r"`(.+?)`", row)]
     shown = {code: eval(code, vars(calibrators).copy()) for code in codes}
     for code, calibrator in shown.items():

@@ -13,13 +13,15 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pictures
-from sphinx.application import Sphinx
 
 import bayescal as bc
 import bayescal.models
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 # Titles of groups with the names that they take, in order; what a function takes, it takes by rule.
 MODULES = ("metrics", "plots", "compare", "losses", "smoothing", "datasets")

@@ -1,0 +1,103 @@
+"""The site: every public name has a page, and its check sees what is wrong with a site."""
+
+import importlib
+import inspect
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import bayescal as bc
+from tests.test_architecture import listed_names
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def site() -> dict[str, ModuleType]:
+    """Return the modules that build the site, which are no part of a package."""
+    folders = [str(ROOT / "docs"), str(ROOT / "docs" / "_extensions")]
+    sys.path[:0] = folders
+    found = {name: importlib.import_module(name) for name in ("reference", "pictures", "build")}
+    for folder in folders:
+        sys.path.remove(folder)
+    return found
+
+
+def test_every_public_name_is_in_one_group(site: dict[str, ModuleType]) -> None:
+    # Read off the sources, not asked of the code that is tested.
+    modules = {
+        name: getattr(bc, name) for name in bc.__all__ if inspect.ismodule(getattr(bc, name))
+    }
+    expected = {name for name in bc.__all__ if name not in modules}
+    for name, module in modules.items():
+        for key in listed_names(module):
+            inner = getattr(module, key)
+            more = [f"{key}.{n}" for n in listed_names(inner)] if inspect.ismodule(inner) else [key]
+            expected |= {f"{name}.{n}" for n in more}
+    grouped = [name for group in site["reference"].groups().values() for name in group]
+    assert len(grouped) == len(set(grouped))
+    assert set(grouped) >= expected
+    assert len(expected) > 100
+
+
+def test_every_calibrator_has_a_picture(site: dict[str, ModuleType]) -> None:
+    kinds = {
+        name
+        for name in bc.__all__
+        if inspect.isclass(kind := getattr(bc, name)) and issubclass(kind, bc.Calibrator)
+    }
+    assert set(site["pictures"].calibrators()) >= kinds - {"Calibrator"}
+
+
+def test_pictures_show_a_truth_that_labels_follow(site: dict[str, ModuleType]) -> None:
+    pictures = site["pictures"]
+    for name, truth in pictures.MODELS.items():
+        p, y = pictures.sample(name)
+        mean, spread = truth(p).mean(), (truth(p) * (1 - truth(p))).mean() ** 0.5
+        assert abs(y.mean() - mean) < 4 * spread / len(p) ** 0.5
+        assert (truth(pictures.GRID)[1:] > truth(pictures.GRID)[:-1]).all()
+
+
+def test_a_picture_is_small(site: dict[str, ModuleType], tmp_path: Path) -> None:
+    site["pictures"].draw(bc.Beta(), tmp_path / "Beta.svg")
+    text = (tmp_path / "Beta.svg").read_text("utf-8")
+    assert "bent margin" in text
+    assert len(text) < 100_000
+
+
+def test_bad_links_are_seen(site: dict[str, ModuleType], tmp_path: Path) -> None:
+    (tmp_path / "good.html").write_text(
+        '<p id="here">x</p> <a href="https://example.org">out</a> <a href="#here">up</a>'
+        '<a href="bad.html">file</a> <a href="more">folder</a>'
+    )
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "index.html").write_text('<a href="../good.html#here">back</a>')
+    (tmp_path / "bad.html").write_text(
+        '<a href="gone.html">x</a> <a href="good.html#gone">x</a>'
+        '<script src="https://example.org/x.js"></script>'
+    )
+    assert site["build"].link_faults(tmp_path) == [
+        "bad.html links to gone.html, which is not there",
+        "bad.html links to good.html#gone, a place that is not there",
+        "bad.html loads https://example.org/x.js",
+    ]
+
+
+def test_missing_pages_and_words_are_seen(site: dict[str, ModuleType], tmp_path: Path) -> None:
+    (tmp_path / "reference").mkdir()
+    (tmp_path / "reference" / "Beta.html").write_text('<dt id="bayescal.Beta">Beta</dt>')
+    missing, names = site["build"].missing_names(tmp_path)
+    assert len(missing) == names - 1
+    assert "Beta" not in missing
+    (tmp_path / "searchindex.js").write_text('Search.setIndex({"terms":{"isoton":1}})')
+    assert site["build"].search_faults(tmp_path, ("isoton", "bet")) == [
+        "the search does not find 'bet'"
+    ]
+
+
+def test_version_is_the_same_everywhere() -> None:
+    citation = (ROOT / "CITATION.cff").read_text("utf-8")
+    assert f"\nversion: {bc.__version__}\n" in citation
+    assert '\ndynamic = ["version"]\n' in (ROOT / "pyproject.toml").read_text("utf-8")

@@ -96,7 +96,8 @@ def build(fast: bool) -> int:
     os.environ.pop("BAYESCAL_DOCS_FAST", None)
     if fast:
         os.environ["BAYESCAL_DOCS_FAST"] = "1"
-    return main(["-q", "-W", "--keep-going", "-b", "html", str(DOCS), str(SITE)])
+    known = ["-d", str(DOCS / "_build" / "doctrees")]
+    return main(["-q", "-W", "--keep-going", "-b", "html", *known, str(DOCS), str(SITE)])
 
 
 def run(arguments: list[str]) -> int:

@@ -97,6 +97,11 @@ def test_missing_pages_and_words_are_seen(site: dict[str, ModuleType], tmp_path:
     ]
 
 
+def test_start_takes_five_minutes_to_read() -> None:
+    words = (ROOT / "docs" / "start" / "index.md").read_text("utf-8").split()
+    assert len(words) < 5 * 200
+
+
 def test_version_is_the_same_everywhere() -> None:
     citation = (ROOT / "CITATION.cff").read_text("utf-8")
     assert f"\nversion: {bc.__version__}\n" in citation

@@ -149,6 +149,7 @@ def show_picture(app: Sphinx, what: str, name: str, *rest: Any) -> None:
     lines[place:place] = [
         f".. figure:: /reference/pictures/{path.name}",
         f"   :alt: Curves of {path.stem} on three models, beside the truth",
+        "   :class: dark-light",
         "",
         "   Calibrated probability (orange) by predicted probability, of three models with "
         f"{pictures.ROWS:,} rows each. Dashed: the truth.",
@@ -210,14 +211,29 @@ def write(path: Path, text: str) -> None:
 
 def methods(names: Iterable[str]) -> str:
     """Return the page with the pictures of all calibrators."""
-    lines = ["# Each method", "", "What it makes (orange) of three models, each with", ""]
-    lines[-2] += f" {pictures.ROWS:,} rows: a network that is too sure, a forest that is not sure"
-    lines[-2] += " enough, and a bent margin. Dashed: the truth."
+    lines = [
+        "# Each method",
+        "",
+        f"What it makes (orange) of three models with {pictures.ROWS:,} rows to calibrate on: a "
+        "network that is too sure, a forest that is not sure enough, and a bent margin. Across: "
+        "the predicted probability; up: the calibrated one. Dashed: the truth.",
+        "",
+        "::::{grid} 1 1 2 2",
+        ":gutter: 2",
+    ]
     for name in names:
-        lines += [f"## {name}", "", summary(value_of(name)).replace("``", "`"), ""]
-        lines += [f"[![Curves of {name}](/reference/pictures/{name}.svg)](/reference/{name}.rst)"]
-        lines += [""]
-    return "\n".join(lines)
+        lines += [
+            "",
+            f":::{{grid-item-card}} {name}",
+            f":link: /reference/{name}",
+            ":link-type: doc",
+            f"```{{image}} /reference/pictures/{name}.svg",
+            f":alt: Curves of {name}",
+            ":class: dark-light",
+            "```",
+            ":::",
+        ]
+    return "\n".join([*lines, "::::", ""])
 
 
 def generate(app: Sphinx) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +37,7 @@ def models() -> tuple[dict[str, np.ndarray], np.ndarray]:
     model = bc.CalibratedClassifier(GaussianNB(), cv=5).fit(X, y)
     raw = GaussianNB().fit(X, y)
     probs = {"before": raw.predict_proba(X_test), "after": model.predict_proba(X_test)}
-    return {name: p[:, 1] for name, p in probs.items()}, y_test
+    return {name: p[:, 1] for name, p in probs.items()}, np.asarray(y_test)
 
 
 def draw(probs: dict[str, np.ndarray], y: np.ndarray, theme: str, path: Path) -> None:
@@ -47,7 +48,7 @@ def draw(probs: dict[str, np.ndarray], y: np.ndarray, theme: str, path: Path) ->
     import bayescal as bc
 
     background, text, pale, *colors = THEMES[theme]
-    look = {
+    look: Any = {
         "svg.fonttype": "none",
         "svg.hashsalt": "bayescal",
         "font.family": "sans-serif",
@@ -84,7 +85,7 @@ def draw(probs: dict[str, np.ndarray], y: np.ndarray, theme: str, path: Path) ->
 
 def main() -> None:
     """Draw both themes."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Draw the picture of README.md.")
     parser.add_argument("--out", type=Path, default=PICTURES)
     folder = parser.parse_args().out
     folder.mkdir(parents=True, exist_ok=True)

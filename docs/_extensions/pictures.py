@@ -23,7 +23,7 @@ ROWS = 1_000
 GRID = expit(np.linspace(-6, 6, 161))
 # Visible on white and on black: pictures have no background of their own.
 GREY, BLUE, ORANGE = "#808080", "#3a8fd0", "#e07b28"
-LOOK = {"svg.fonttype": "none", "font.size": 9, "svg.hashsalt": "bayescal"}
+LOOK: Any = {"svg.fonttype": "none", "font.size": 9, "svg.hashsalt": "bayescal"}
 
 MODELS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "over-confident network": lambda p: expit(0.4 * logit(p)),
@@ -49,7 +49,7 @@ def calibrators() -> dict[str, Any]:
     """Return an instance of every calibrator, by the name of its class."""
     found = {}
     for name in bc.__all__:
-        kind = getattr(bc, name)
+        kind: Any = getattr(bc, name)
         if inspect.isclass(kind) and issubclass(kind, bc.Calibrator) and kind is not bc.Calibrator:
             needs = [
                 p

@@ -1,7 +1,7 @@
 """Pages of the reference, one for each public name, and the pictures of calibrators.
 
 They are written into ``docs/reference`` before Sphinx reads the pages, and a page of all pictures
-into ``docs/gallery``. A public name that no group takes is an error, so all are covered.
+into ``docs/gallery``. Every public name is in one group, and so has a page.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import bayescal.models
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-# Titles of groups with the names that they take, in order; what a function takes, it takes by rule.
-MODULES = ("metrics", "plots", "compare", "losses", "smoothing", "datasets")
+# Titles of groups with the names that they take, in order. Calibrators and names of modules are
+# grouped by what they are; what is left is a group of its own.
 GROUPS: dict[str, tuple[str, ...]] = {
     "Known generative models": (
         "posterior_predict",
@@ -73,13 +73,16 @@ def _is_ours(value: Any) -> bool:
     return str(place).startswith("bayescal")
 
 
+def modules() -> list[str]:
+    """Return the names of modules for users."""
+    return [name for name in bc.__all__ if _is_module(getattr(bc, name))]
+
+
 def public_names() -> list[str]:
     """Return all names for users, as they are written after ``bayescal.``."""
-    tops = [name for name in bc.__all__ if not _is_module(getattr(bc, name))]
-    inner = [f"{name}.{n}" for name in MODULES for n in names_of(getattr(bc, name))]
-    modules = {name for name in bc.__all__ if _is_module(getattr(bc, name))}
-    if modules != set(MODULES):
-        raise ValueError(f"MODULES must be those of the package, {sorted(modules)}")
+    within = modules()
+    tops = [name for name in bc.__all__ if name not in within]
+    inner = [f"{name}.{n}" for name in within for n in names_of(getattr(bc, name))]
     return [*tops, *inner, "models.Family"]
 
 
@@ -100,12 +103,11 @@ def groups() -> dict[str, list[str]]:
     maps = [n for n in left if inspect.isclass(v := value_of(n)) and issubclass(v, bc.Calibrator)]
     found["Maps of two classes"] = [n for n in maps if value_of(n).binary]
     found["Maps of two and more classes"] = [n for n in maps if not value_of(n).binary]
-    for module in MODULES:
-        title = f"bayescal.{module}"
-        found[title] = [n for n in left if n.startswith(f"{module}.")]
-    missing = set(names) - {n for group in found.values() for n in group}
-    if missing:
-        raise ValueError(f"GROUPS must take every public name, but lack {sorted(missing)}")
+    for module in modules():
+        found[f"bayescal.{module}"] = [n for n in left if n.startswith(f"{module}.")]
+    grouped = {n for group in found.values() for n in group}
+    if others := [n for n in names if n not in grouped]:
+        found["More"] = others
     order = ["Calibrate", "Maps of two classes", "Maps of two and more classes", *found]
     return {title: found[title] for title in dict.fromkeys(order)}
 

@@ -56,7 +56,7 @@ html_copy_source = False
 html_theme_options = {
     "show_toc_level": 2,
     "navigation_with_keys": False,
-    "header_links_before_dropdown": 8,
+    "header_links_before_dropdown": 6,
     "show_prev_next": False,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],

@@ -15,10 +15,10 @@ import numpy as np
 
 PICTURES = Path(__file__).resolve().parent / "pictures"
 ROWS = 20_000
-# Background, text, diagonal, and the colour of the model before and after.
+# Text, diagonal, and the color of the model before and after; the background is the page's.
 THEMES = {
-    "light": ("#ffffff", "#1f2328", "#8c959f", "#d55e00", "#0072b2"),
-    "dark": ("#0d1117", "#e6edf3", "#6e7681", "#ff8c42", "#58a6ff"),
+    "light": ("#1f2328", "#8c959f", "#d55e00", "#0072b2"),
+    "dark": ("#e6edf3", "#6e7681", "#ff8c42", "#58a6ff"),
 }
 
 
@@ -47,7 +47,7 @@ def draw(probs: dict[str, np.ndarray], y: np.ndarray, theme: str, path: Path) ->
 
     import bayescal as bc
 
-    background, text, pale, *colors = THEMES[theme]
+    text, pale, *colors = THEMES[theme]
     look: Any = {
         "svg.fonttype": "none",
         "svg.hashsalt": "bayescal",
@@ -61,7 +61,7 @@ def draw(probs: dict[str, np.ndarray], y: np.ndarray, theme: str, path: Path) ->
         "ytick.labelcolor": text,
     }
     with matplotlib.rc_context(look):
-        figure = Figure(figsize=(8, 4.2), layout="constrained", facecolor=background)
+        figure = Figure(figsize=(8, 4.2), layout="constrained")
         axes = figure.subplots(
             2, 2, sharex=True, sharey="row", gridspec_kw={"height_ratios": [5, 1], "hspace": 0.06}
         )
@@ -80,7 +80,7 @@ def draw(probs: dict[str, np.ndarray], y: np.ndarray, theme: str, path: Path) ->
                 ax.spines[["left", "bottom"]].set_color(pale)
         axes[0, 0].set(ylabel="observed frequency", ylim=(-0.02, 1.02))
         axes[1, 0].set_ylabel("cases")
-        figure.savefig(path, format="svg", facecolor=background, metadata={"Date": None})
+        figure.savefig(path, format="svg", transparent=True, metadata={"Date": None})
 
 
 def main() -> None:

@@ -118,7 +118,7 @@ prediction = post.predict(grid)
 ax = curve(grid, prediction.probs, *prediction.interval(0.9), label="predictive, 90 % band")
 ax.plot(grid, true_curve(grid), color=GREY, linestyle=":", label="true curve")
 ax.plot(scores, labels, "|", color=GREY, alpha=0.6)
-ax.legend(frameon=False)
+ax.legend(frameon=False, loc="center right")
 ax.set_title("Posterior from 50 scores")
 plt.show()
 

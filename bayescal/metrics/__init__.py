@@ -14,6 +14,7 @@ from bayescal.metrics._accumulator import Accumulator
 from bayescal.metrics._bootstrap import bootstrap, difference, interval
 from bayescal.metrics._calibration import ReliabilityCurve, ece, reliability_curve
 from bayescal.metrics._canonical import canonical_ece
+from bayescal.metrics._canonical_kde import canonical_kde_ece
 from bayescal.metrics._corp import Corp, corp
 from bayescal.metrics._debiased import debiased_ece
 from bayescal.metrics._decisions import DecisionCost, decision_cost, loss_gap
@@ -27,6 +28,7 @@ from bayescal.metrics._skce import skce
 from bayescal.metrics._skce_test import skce_test
 from bayescal.metrics._smooth import smooth_ece
 from bayescal.metrics._truth import true_calibration_error
+from bayescal.metrics._variational import variational_ece
 
 __all__ = [
     "Accumulator",
@@ -40,6 +42,7 @@ __all__ = [
     "bootstrap",
     "brier_score",
     "canonical_ece",
+    "canonical_kde_ece",
     "consistency_test",
     "corp",
     "debiased_ece",
@@ -59,4 +62,5 @@ __all__ = [
     "smooth_ece",
     "spiegelhalter_test",
     "true_calibration_error",
+    "variational_ece",
 ]

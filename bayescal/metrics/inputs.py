@@ -341,16 +341,20 @@ def _read(given: np.ndarray, reading: Reading, many: bool = False) -> np.ndarray
 
 
 def check_truth(
-    truth: ArrayLike, probs: np.ndarray, weights: ArrayLike | None, classes: Sequence[object]
+    truth: ArrayLike,
+    probs: np.ndarray,
+    weights: ArrayLike | None,
+    classes: Sequence[object],
+    name: str = "true_probs",
 ) -> np.ndarray:
     """Check probabilities that are compared with ``probs``; weights of zero leave rows out."""
-    names, truth = column_names(truth), as_numpy(truth, "true_probs")
-    truth = in_order(truth, names, classes, "true_probs")
+    names, truth = column_names(truth), as_numpy(truth, name)
+    truth = in_order(truth, names, classes, name)
     if weights is not None and truth.shape[:1] == np.shape(weights):
         truth = truth[as_numpy(weights, "weights") > 0]
     if truth.shape != probs.shape:
-        raise ValueError(f"true_probs must have shape {probs.shape}, got {truth.shape}")
-    return _check_probs(truth.astype(np.float64), precision(truth.dtype), "true_probs")
+        raise ValueError(f"{name} must have shape {probs.shape}, got {truth.shape}")
+    return _check_probs(truth.astype(np.float64), precision(truth.dtype), name)
 
 
 def _check_range(probs: np.ndarray, name: str = "probs") -> np.ndarray:

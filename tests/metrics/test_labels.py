@@ -45,12 +45,18 @@ def _with_flat(probs, y, **options):
     return metrics.difference("log_loss", probs, flat, y, **options)
 
 
+def _with_others(probs, y, **options):
+    flat = np.full(np.shape(probs), 1 / np.shape(probs)[1] if np.ndim(probs) == 2 else 0.5)
+    return metrics.variational_ece(probs, y, flat, **options)
+
+
 #: Functions of probabilities and labels.
 FUNCTIONS = {
     name: entry.function for name, entry in METRICS.items() if "binary" in entry.shapes
 } | {
     "decision_cost": _with_costs,
     "spiegelhalter_test": metrics.spiegelhalter_test,
+    "variational_ece": _with_others,
     "skce_test": partial(metrics.skce_test, resamples=20),
     "reliability_curve": metrics.reliability_curve,
     "report": partial(metrics.report, metrics=["brier_score", "ece"], replicates=20),

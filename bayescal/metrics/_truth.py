@@ -92,7 +92,9 @@ def matched(
     chosen, _ = resolve_kind(kind, None, checked.columns, (*SINGLE, "classwise"))
     predicted, happened = checked.probs, checked.y
     if chosen == "binary":
-        return *(a if a.ndim == 1 else a[:, 1] for a in (predicted, truth)), happened
+        if predicted.ndim == 2:
+            predicted, truth = predicted[:, 1], truth[:, 1]
+        return predicted, truth, happened
     predicted, truth = as_rows(predicted), as_rows(truth)
     if chosen == "classwise":
         return predicted, truth, happened[:, None] == np.arange(predicted.shape[1])

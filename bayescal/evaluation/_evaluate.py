@@ -13,6 +13,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_count, check_level
+from bayescal._core.fitted import predictions
 from bayescal._core.progress import Progress
 from bayescal._core.stream import as_blocks
 from bayescal.evaluation import _page
@@ -213,7 +214,7 @@ def evaluate(
     given: Any = dict(probs) if isinstance(probs, Mapping) else {"model": probs}
     if not given:
         raise ValueError("probs must not be an empty mapping")
-    given, y, classes = _predicted(given, data, y, classes)
+    given, y, classes = predictions(given, data, y, classes, "evaluate")
     reading = Reading(classes, inputs)
     models = {str(name): _read(own, y, weights, reading) for name, own in given.items()}
     if len(models) < len(given):
@@ -257,30 +258,6 @@ def evaluate(
         for name, own in events.items()
     }
     return Evaluation(measured, findings, tuple(names), bins, replicates, seed, events)
-
-
-def _predicted(
-    given: dict[Any, Any], data: tuple[Any, ...], y: Any, classes: Sequence[object] | None
-) -> tuple[dict[Any, Any], Any, Any]:
-    """Return predictions in the place of fitted classifiers, labels, and the classes."""
-    fitted = [own for own in given.values() if hasattr(own, "predict_proba")]
-    wanted = ("X", "y") if fitted else ("y",)
-    rest = data if y is None else (*data, y)
-    if len(rest) > len(wanted) or (fitted and len(rest) < 2):
-        call = "evaluate(model, X, y)" if fitted else "evaluate(probs, y)"
-        raise TypeError(f"data must be {' and '.join(wanted)}: {call}, got {len(rest)} of them")
-    for own in fitted:
-        wished: Any = fitted[0].classes_ if classes is None else classes
-        if [*own.classes_] != [*wished]:
-            raise ValueError(
-                f"fitted classifiers must have the classes {[*wished]}, got {[*own.classes_]}"
-            )
-    found = {
-        name: own.predict_proba(rest[0]) if hasattr(own, "predict_proba") else own
-        for name, own in given.items()
-    }
-    classes = fitted[0].classes_ if fitted and classes is None else classes
-    return found, rest[-1] if rest else None, classes
 
 
 def _read(

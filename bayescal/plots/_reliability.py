@@ -25,6 +25,9 @@ _MARGIN = 0.02
 # Bottom and height of the strip, in the units of the vertical axis, of which it is a part: so it
 # needs no room outside the axes, whatever their layout.
 _STRIP_BOTTOM, _STRIP_HEIGHT = 1.05, 0.15
+#: So many names find room within the axes; more stand beside them on a new figure. Widths in
+#: inches, of what stands before a name, and of a letter.
+_MOST_WITHIN, _KEY, _LETTER = 3, 0.7, 0.065
 #: What legends have beside names.
 _PARTS = "ece", "n"
 _LABELS = {
@@ -188,8 +191,12 @@ def reliability(
             said = ", ".join(found[part] for part in parts)
             apart = ", " if len(parts) == 1 else "\n"
             names[place] = said if names[place] is None else f"{names[place]}{apart}{said}"
+    texts = [name for name in names if name is not None]
+    beside = ax is None and len(texts) > _MOST_WITHIN
     if ax is None:
-        ax = new_axes(3.6, 4.1 if histogram else 3.6)
+        longest = max(len(line) for text in texts for line in text.split("\n")) if beside else 0
+        width = 3.6 + (_KEY + _LETTER * longest if beside else 0)
+        ax = new_axes(width, 4.1 if histogram else 3.6)
     _frame(ax, kind, method)
     if histogram:
         _make_room(ax)
@@ -203,9 +210,12 @@ def reliability(
         style.draw(ax, curve.x, curve.y, label=name, **look)
         if histogram:
             _draw_strip(ax, strip, style)
-    if any(name is not None for name in names):
+    if texts:
         # Below the strip.
         place: Any = {"bbox_to_anchor": (0, 0, 1, 1 + _MARGIN), "bbox_transform": ax.transData}
+        if beside:
+            place = {"bbox_to_anchor": (1.02, 1), "loc": "upper left"}
+            ax.set_anchor("W")
         draw_legend(ax, fontsize="small", borderaxespad=0.2, **place)
     return ax
 

@@ -107,7 +107,7 @@ def simplex(
         scale=1,
         width=0.005,
         # Seen on the colour below.
-        color=np.where(change > 0.5 * max(highest, 1e-9), "white", "black"),
+        color=["white" if far else "black" for far in change > 0.5 * max(highest, 1e-9)],
         headwidth=3.2,
         headlength=3.6,
         headaxislength=3.2,

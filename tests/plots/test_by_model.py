@@ -9,12 +9,6 @@ import pytest
 from bayescal import metrics, plots
 
 
-@pytest.fixture(autouse=True)
-def close() -> Any:
-    yield
-    plt.close("all")
-
-
 def cases() -> tuple[dict[str, np.ndarray], np.ndarray]:
     rng = np.random.default_rng(2)
     p = rng.uniform(size=300)

@@ -13,12 +13,6 @@ from bayescal import plots
 from bayescal.plots import ReliabilityDisplay
 
 
-@pytest.fixture(autouse=True)
-def close() -> Any:
-    yield
-    plt.close("all")
-
-
 def cases() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(4)
     x = rng.normal(size=(300, 2))

@@ -21,12 +21,6 @@ AREAS = {"white": 1.15, "black": 1.3}
 FAINT = 1.5
 
 
-@pytest.fixture(autouse=True)
-def close() -> Any:
-    yield
-    plt.close("all")
-
-
 def luminance(rgb: Any) -> float:
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(rgb)]
     return float(np.dot([0.2126, 0.7152, 0.0722], linear))

@@ -13,12 +13,6 @@ import bayescal as bc
 from bayescal import plots
 
 
-@pytest.fixture(autouse=True)
-def close() -> Any:
-    yield
-    plt.close("all")
-
-
 def cases() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     p = rng.uniform(0.01, 0.99, size=300)

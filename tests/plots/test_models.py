@@ -12,12 +12,6 @@ import bayescal as bc
 from bayescal import plots
 
 
-@pytest.fixture(autouse=True)
-def close() -> Any:
-    yield
-    plt.close("all")
-
-
 def drawn(found: Any) -> list[np.ndarray]:
     """Return the points of all lines, bars and bands."""
     places = np.ravel(found)

@@ -225,6 +225,23 @@ def test_legend_lies_where_the_line_does_not(forecasts: Any) -> None:
         assert not any(box.contains(*point) for point in points)
 
 
+def test_many_names_stand_beside_the_diagram(forecasts: Any) -> None:
+    probs, y = forecasts
+    for count in (3, 7):
+        models = {f"model of number {i}": probs ** (1 + i / 10) for i in range(count)}
+        ax = plots.reliability(models, y, level=None)
+        ax.figure.canvas.draw()
+        legend: Any = ax.get_legend()
+        box, inside = legend.get_window_extent(), ax.get_window_extent()
+        assert (box.x0 >= inside.x1) == (count > 3)
+        assert box.x1 <= ax.figure.bbox.x1
+    _, own = plt.subplots()
+    plots.reliability(models, y, ax=own)
+    own.figure.canvas.draw()
+    legend = own.get_legend()
+    assert legend.get_window_extent().x1 <= own.get_window_extent().x1
+
+
 def legend_of(ax: Axes) -> list[str]:
     legend: Any = ax.get_legend()
     return [text.get_text() for text in legend.get_texts()]

@@ -13,7 +13,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_count, check_level
-from bayescal._core.fitted import predictions
+from bayescal._core.fitted import is_fitted, predictions
 from bayescal._core.progress import Progress
 from bayescal._core.stream import as_blocks
 from bayescal.evaluation import _page
@@ -154,7 +154,7 @@ def evaluate(
         those of the fitted classifiers, or the sorted ones. Columns of a data frame that are named
         like them may stand in any order.
     inputs : {"probs", "logits"}
-        What predictions are.
+        What predictions are; those of fitted classifiers are probabilities.
     weights : array of shape (n,), optional
         Non-negative case weights. Whole ones are counts, the same as repeating cases. Cases of
         weight zero are left out.
@@ -214,9 +214,12 @@ def evaluate(
     given: Any = dict(probs) if isinstance(probs, Mapping) else {"model": probs}
     if not given:
         raise ValueError("probs must not be an empty mapping")
+    fitted = [name for name, own in given.items() if is_fitted(own)]
     given, y, classes = predictions(given, data, y, classes, "evaluate")
-    reading = Reading(classes, inputs)
-    models = {str(name): _read(own, y, weights, reading) for name, own in given.items()}
+    models = {}
+    for name, own in given.items():
+        reading = Reading(classes, "probs" if name in fitted else inputs)
+        models[str(name)] = _read(own, y, weights, reading)
     if len(models) < len(given):
         raise ValueError("probs must have names that differ as text")
     columns = {own.columns for own in models.values()}

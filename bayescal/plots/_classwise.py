@@ -12,7 +12,7 @@ from bayescal._core.checks import check_count
 from bayescal._core.fitted import is_fitted
 from bayescal._core.labels import Classes
 from bayescal.metrics import ece
-from bayescal.plots._inputs import Inputs, Models, read_models
+from bayescal.plots._inputs import Inputs, Models, class_names, read_models
 from bayescal.plots._panels import Panel, draw_panels
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def classwise(
         raise ValueError(f"probs must have one number of classes, got {sorted(sizes)}")
     (k,) = sizes
     first = models[0].data
-    names = [name if isinstance(name, str) else f"class {name}" for name in first.classes]
+    names = class_names(first.classes)
     labels, weights = first.y, first.weights
     arrays = {own.name: own.data.probs for own in models}
     how: Any = {"bins": options.get("bins", 10), "binning": options.get("binning", "equal_width")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
@@ -76,3 +76,8 @@ def read_vector(value: ArrayLike, name: str, size: str = "n") -> np.ndarray:
         raise ValueError(f"{name} must have shape ({size},) with {size} > 0, got {array.shape}")
     check_finite(array, name)
     return array.astype(np.float64)
+
+
+def class_names(classes: Iterable[object]) -> list[str]:
+    """Return what figures call classes: texts as they are, "class 0" what are numbers."""
+    return [str(c) if isinstance(c, str) else f"class {c}" for c in classes]

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from bayescal.plots._inputs import class_names
+
 #: Points of a curve, and how many times the interval of scores is looked for, at most.
 _POINTS, _ROUNDS = 1001, 30
 #: Of its way that a map does in the interval that is drawn; and how much more is drawn, as a share.
@@ -26,7 +28,7 @@ class Map:
                 f"x must be of two classes, got {len(classes)}: simplex draws maps of three"
             )
         self.calibrator = calibrator
-        self.event = str(classes[1]) if isinstance(classes[1], str) else f"class {classes[1]}"
+        self.event = class_names(classes)[1]
         self.inputs = str(getattr(calibrator, "inputs", "scores"))
         self.columns = int(getattr(calibrator, "n_features_in_", 1))
         if self.columns > (1 if self.inputs == "scores" else 2):

@@ -9,12 +9,13 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_count, check_finite
+from bayescal.plots._inputs import class_names
 from bayescal.plots.style import grey, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Class 1 at the left, 2 at the right, 3 on top.
+#: The first class at the left, the second at the right, the third on top.
 _CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3) / 2]])
 _FINE = 60
 #: Of arrows, as a share of the distance of neighbours.
@@ -26,7 +27,7 @@ def simplex(
     calibration: Any,
     *,
     arrows: int = 12,
-    labels: Sequence[object] = ("class 1", "class 2", "class 3"),
+    labels: Sequence[object] | None = None,
     limit: float | None = None,
     colorbar: bool = True,
     ax: Axes | None = None,
@@ -44,7 +45,8 @@ def simplex(
         With ``inputs="probs"``; or a function from probabilities (m, 3) to probabilities (m, 3).
     arrows : int
         Arrows along each side; the fewer, the longer they may be.
-    labels : sequence of three names
+    labels : sequence of three names, optional
+        By default those of the calibrator's classes; numbers are called "class 0", "class 1", ...
     limit : float, optional
         Change of the darkest colour, by default the largest one: give it to compare maps.
     colorbar : bool
@@ -70,7 +72,10 @@ def simplex(
     """
     apply = _function(calibration)
     count = check_count(arrows, "arrows")
-    names = list(labels)
+    classes = getattr(calibration, "classes_", range(3))
+    if len(classes) != 3:
+        raise ValueError(f"calibration must be of three classes, got {len(classes)}")
+    names = class_names(classes) if labels is None else [str(label) for label in labels]
     if len(names) != 3:
         raise ValueError(f"labels must be three names, got {len(names)}")
     if ax is None:
@@ -119,7 +124,7 @@ def simplex(
     places = (("right", "top"), ("left", "top"), ("center", "bottom"))
     for corner, name, (across, along) in zip(_CORNERS, names, places, strict=True):
         away = corner + 0.025 * (corner - _CORNERS.mean(axis=0))
-        ax.text(away[0], away[1], str(name), ha=across, va=along)
+        ax.text(away[0], away[1], name, ha=across, va=along)
     ax.set(xlim=(-0.1, 1.1), ylim=(-0.1, 0.97), aspect="equal")
     ax.set_axis_off()
     return ax

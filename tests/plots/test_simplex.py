@@ -86,6 +86,10 @@ def test_a_calibrator_of_three_classes() -> None:
     ax = plots.simplex(bc.Dirichlet().fit(p, y), labels=names, ax=axes[0], colorbar=False)
     assert ax is axes[0] and [text.get_text() for text in ax.texts] == names
     ax.figure.canvas.draw()
+    own = bc.Dirichlet().fit(p, np.array(names)[y])
+    assert [text.get_text() for text in plots.simplex(own).texts] == names
+    coded = plots.simplex(bc.Dirichlet().fit(p, y), ax=axes[1])
+    assert [text.get_text() for text in coded.texts] == ["class 0", "class 1", "class 2"]
 
 
 @pytest.mark.parametrize(
@@ -93,6 +97,12 @@ def test_a_calibrator_of_three_classes() -> None:
     [
         (3, {}, TypeError, "calibrator or a function"),
         (bc.Vector(inputs="logits"), {}, ValueError, "inputs='probs', got 'logits'"),
+        (
+            bc.Isotonic().fit([0.2, 0.4, 0.6], [0, 1, 1]),
+            {},
+            ValueError,
+            "must be of three classes, got 2",
+        ),
         (lambda p: p[:, :2], {}, ValueError, "must return probabilities of shape"),
         (lambda p: 2 * p, {}, ValueError, "sum to one"),
         (lambda p: np.full_like(p, np.nan), {}, ValueError, "NaN"),

@@ -12,7 +12,7 @@ __all__ = ["is_fitted", "predictions"]
 
 def is_fitted(value: Any) -> bool:
     """Return whether a value is a classifier or calibrator, not its predictions."""
-    return hasattr(value, "predict_proba")
+    return hasattr(value, "predict_proba") and not isinstance(value, type)
 
 
 def predictions(
@@ -33,6 +33,10 @@ def predictions(
     if len(rest) > len(wanted) or (fitted and len(rest) < 2):
         call = f"{called}(model, X, y)" if fitted else f"{called}(probs, y)"
         raise TypeError(f"data must be {' and '.join(wanted)}: {call}, got {len(rest)} of them")
+    # First, as what is not fitted says so here.
+    found = {
+        name: own.predict_proba(rest[0]) if is_fitted(own) else own for name, own in given.items()
+    }
     for own in fitted:
         wished: Any = fitted[0].classes_ if classes is None else classes
         one, other = (np.asarray(part).tolist() for part in (wished, own.classes_))
@@ -40,8 +44,5 @@ def predictions(
         k = one if isinstance(one, int) else len(one)
         if one != other and (classes is None or other != list(range(k))):
             raise ValueError(f"fitted classifiers must have the classes {one}, got {other}")
-    found = {
-        name: own.predict_proba(rest[0]) if is_fitted(own) else own for name, own in given.items()
-    }
     classes = fitted[0].classes_ if fitted and classes is None else classes
     return found, rest[-1] if rest else None, classes

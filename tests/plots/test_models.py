@@ -6,6 +6,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 import bayescal as bc
@@ -155,6 +156,10 @@ def test_nothing_is_guessed_of_the_arguments() -> None:
             draw(y, p)
         with pytest.raises(ValueError, match=r"fitted classifiers must have the classes \[0, 1\]"):
             draw({"a": model, "b": bc.Logistic().fit(p, y + 1)}, p, y)
+        with pytest.raises(NotFittedError):
+            draw(bc.Logistic(), p, y)
+        with pytest.raises(TypeError, match="data must be y"):
+            draw(bc.Logistic, p, y)  # the class
     assert not plt.get_fignums()
 
 

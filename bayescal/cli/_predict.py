@@ -24,7 +24,7 @@ from bayescal.cli._files import (
 )
 from bayescal.cli._options import Encoding, Integrator, NumSamples, Scores, Seed, Sep
 from bayescal.cli._prior_syntax import parse_prior, read_prior
-from bayescal.cli._streams import open_rows, read_whole
+from bayescal.cli._streams import open_rows
 
 
 def predict(
@@ -75,9 +75,11 @@ def predict(
         raise CommandError(f"--interval must lie strictly between 0 and 1, got {interval:g}")
     form = Format(sep, encoding)
     known = open_rows(scores, form)
-    table = read_whole(known)
-    y = label_column(table, label, "--label")
-    s = numeric_column(table, score, "--score")
+    read = [
+        (label_column(table, label, "--label"), numeric_column(table, score, "--score"))
+        for table in known.tables()
+    ]
+    y, s = map(np.concatenate, zip(*read, strict=True))
     wanted = known if new is None else open_rows(new, form)
     check_form(wanted, out)
     find_column(wanted.head, score, "--score")

@@ -91,13 +91,6 @@ def open_rows(path: Path, form: Format = PLAIN) -> RowFile:
     return CsvFile(path, form)
 
 
-def read_whole(source: RowFile) -> Table:
-    """Return all rows of a file, as text."""
-    tables = [*source.tables()]
-    rows = [row for own in tables for row in own.rows]
-    return tables[0]._replace(rows=rows, lines=[line for own in tables for line in own.lines])
-
-
 class CsvFile(RowFile):
     """Text, plain or compressed with gzip; large ones are read by Arrow where it is installed."""
 

@@ -197,8 +197,9 @@ def test_predictions_at_the_data(tmp_path: Path) -> None:
 
 
 def test_predictions_in_every_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rows of a file in blocks, which is not read whole."""
-    monkeypatch.setattr(_streams, "ROWS", 32)
+    """The rows of both files in blocks, as neither need fit into memory."""
+    for name, value in {"LARGE": 0, "ROWS": 32}.items():
+        monkeypatch.setattr(_streams, name, value)
     rng = np.random.default_rng(1)
     y = rng.integers(0, 2, 60)
     s = rng.normal(2 * y - 1)

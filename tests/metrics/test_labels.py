@@ -417,8 +417,11 @@ def test_an_accumulator_of_named_classes():
     total.add([0.2], ["no"])
     total.add([0.7, 0.9], ["yes", "yes"])
     assert total.result()["brier_score"] == metrics.brier_score([0.2, 0.7, 0.9], [0, 1, 1])
-    with pytest.raises(ValueError, match=r"probs must have shape \(n,\), got \(1, 2\)"):
+    wrong = r"probs must have shape \(n,\), got \(1, 2\), as classes=\('no', 'yes'\); pass probs\["
+    with pytest.raises(ValueError, match=wrong):
         total.add([[0.2, 0.8]], ["no"])
+    with pytest.raises(ValueError, match=r"got the text 'no'; say classes=\(label of each"):
+        metrics.Accumulator(["brier_score"]).add([0.2], ["no"])
     with pytest.raises(ValueError, match="only the classes .*, got 'maybe'"):
         total.add([0.2], ["maybe"])
     with pytest.raises(ValueError, match="same metrics, options and classes"):

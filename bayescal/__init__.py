@@ -11,6 +11,7 @@ from bayescal import plots as plots
 from bayescal import smoothing as smoothing
 from bayescal._core.compilation import cache_compilations as cache_compilations
 from bayescal._core.stream import Blocks as Blocks
+from bayescal._core.tokens import tokens as tokens
 from bayescal._core.warnings import AccuracyWarning as AccuracyWarning
 from bayescal._core.warnings import SamplingWarning as SamplingWarning
 from bayescal.evaluation import Evaluation as Evaluation
@@ -28,17 +29,18 @@ from bayescal.posterior import posterior_predict as posterior_predict
 from bayescal.sweeps import sweep as sweep
 
 if TYPE_CHECKING:
+    from bayescal import adapters as adapters
     from bayescal import losses as losses
     from bayescal.calibrators import *  # noqa: F403
 
 __version__ = "0.1.0"
 
-_MODULES = ("compare", "datasets", "losses", "metrics", "plots", "smoothing")
+_MODULES = ("adapters", "compare", "datasets", "losses", "metrics", "plots", "smoothing")
 
 
 def __getattr__(name: str) -> Any:
-    if name == "losses":
-        return import_module("bayescal.losses")
+    if name in ("adapters", "losses"):
+        return import_module(f"bayescal.{name}")
     if name == "__all__":
         return _public_names()
     # Calibrators need scikit-learn, which takes longer to import than all the rest.

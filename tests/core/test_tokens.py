@@ -114,6 +114,14 @@ def test_fits_and_metrics() -> None:
     )
 
 
+def test_tokens_that_are_no_rows_are_told_what_to_do() -> None:
+    logits, labels, _ = make()
+    with pytest.raises(ValueError, match=r"got \(3, 5, 4\); bayescal.tokens"):
+        bc.Temperature(inputs="logits").fit(logits, labels)
+    with pytest.raises(ValueError, match=r"got \(3, 5, 4\); bayescal.tokens"):
+        bc.metrics.ece(logits, labels, inputs="logits")
+
+
 def test_the_given_arrays_are_left_alone() -> None:
     given = make()
     before = [own.copy() for own in given]

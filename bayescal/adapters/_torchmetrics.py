@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 from zlib import crc32
 
 import jax
@@ -61,7 +61,7 @@ def make() -> type:
             name: str,
             classes: int | None = None,
             *,
-            inputs: str = "probs",
+            inputs: Literal["probs", "logits"] = "probs",
             ignore_index: int | None = None,
             **options: Any,
         ) -> None:

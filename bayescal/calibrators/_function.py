@@ -141,9 +141,8 @@ class PredictFunction:
         if not self.has_interval:
             raise AttributeError(f"interval needs a posterior, which {self!r} does not have")
         ends = self._run(scores, lambda state, values: self._owner._map_ends(state, values, level))
-        axis = len(scores.shape) - 1 or 1
-        rows = (slice(None),) * axis
-        return ends[(*rows, 0)], ends[(*rows, 1)]
+        rows = (slice(None),) * max(len(scores.shape) - 1, 1)
+        return ends[(*rows, 0, ...)], ends[(*rows, 1, ...)]
 
     @property
     def has_interval(self) -> bool:

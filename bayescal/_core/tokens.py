@@ -100,12 +100,11 @@ def tokens(
     if ignore_index is not None and limits.min <= ignore_index <= limits.max:
         keep = labels != ignore_index
         counts = keep if counts is None else counts & keep
-    axes = len(lead)
-    flat = [xp.reshape(own, (-1, *own.shape[axes:])) for own in (*parts, labels)]
-    if counts is not None and not bool(xp.all(counts)):
-        kept = xp.reshape(counts, (-1,))
-        flat = [own[kept] for own in flat]
-    *rows, y = flat
+    if counts is None or bool(xp.all(counts)):
+        axes = len(lead)
+        *rows, y = (xp.reshape(own, (-1, *own.shape[axes:])) for own in (*parts, labels))
+    else:
+        *rows, y = (own[counts] for own in (*parts, labels))
     return (tuple(rows) if several else rows[0]), y
 
 

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bayescal import adapters as adapters
     from bayescal import compare as compare
     from bayescal import datasets as datasets
     from bayescal import losses as losses
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from bayescal import smoothing as smoothing
     from bayescal._core.compilation import cache_compilations as cache_compilations
     from bayescal._core.stream import Blocks as Blocks
+    from bayescal._core.tokens import tokens as tokens
     from bayescal._core.warnings import AccuracyWarning as AccuracyWarning
     from bayescal._core.warnings import SamplingWarning as SamplingWarning
     from bayescal.calibrators import *  # noqa: F403
@@ -36,10 +38,11 @@ __version__ = "0.1.0"
 
 # The same for Python, which imports what a name needs when it is first used. The names of
 # calibrators are those of bayescal.calibrators, which imports scikit-learn.
-_PUBLIC_MODULES = ("compare", "datasets", "losses", "metrics", "plots", "smoothing")
+_PUBLIC_MODULES = ("adapters", "compare", "datasets", "losses", "metrics", "plots", "smoothing")
 _NAMES = {
     "_core.compilation": ("cache_compilations",),
     "_core.stream": ("Blocks",),
+    "_core.tokens": ("tokens",),
     "_core.warnings": ("AccuracyWarning", "SamplingWarning"),
     "evaluation": ("Evaluation", "evaluate"),
     "inference.prediction": ("Prediction",),

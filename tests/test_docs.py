@@ -39,10 +39,24 @@ def test_there_are_pages() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_examples_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert parts_of(page)
-    run(page, tmp_path, monkeypatch, ["dask", "pyarrow"])
+    run(page, tmp_path, monkeypatch, ["dask", "pyarrow", "flax"])
 
 
-@pytest.mark.parity("torch", "onnxruntime", "ndonnx")
-def test_examples_of_other_libraries_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    libraries = ["torch", "onnxruntime", "ndonnx"]
-    assert run("serve.md", tmp_path, monkeypatch, libraries) == 2
+@pytest.mark.parametrize(
+    ("page", "libraries", "blocks"),
+    [
+        pytest.param(page, libraries, blocks, marks=pytest.mark.parity(*libraries))
+        for page, libraries, blocks in (
+            ("serve.md", ("torch", "onnxruntime", "ndonnx"), 2),
+            ("pytorch.md", ("torch", "torchmetrics"), 2),
+        )
+    ],
+)
+def test_examples_of_other_libraries_run(
+    page: str,
+    libraries: tuple[str, ...],
+    blocks: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert run(page, tmp_path, monkeypatch, list(libraries)) == blocks

@@ -22,6 +22,7 @@ from bayescal.metrics._kde import kde_ece
 from bayescal.metrics._measured import Interval
 from bayescal.metrics._multilabel import hamming_loss, multilabel_ece
 from bayescal.metrics._report import Report, report
+from bayescal.metrics._scorer import scorer
 from bayescal.metrics._scores import accuracy, brier_score, log_loss
 from bayescal.metrics._significance import CalibrationTest, consistency_test, spiegelhalter_test
 from bayescal.metrics._skce import skce
@@ -57,6 +58,7 @@ __all__ = [
     "multilabel_ece",
     "reliability_curve",
     "report",
+    "scorer",
     "skce",
     "skce_test",
     "smooth_ece",

@@ -235,7 +235,8 @@ def check_arrays(
     names = column_names(probs) or names
     probs, y = as_numpy(probs, "probs"), reading.labels(y, weights)
     if probs.ndim not in (1, 2):
-        raise ValueError(f"probs must have shape (n,) or (n, k), got {probs.shape}")
+        more = "; bayescal.tokens makes rows of those of tokens" if probs.ndim > 2 else ""
+        raise ValueError(f"probs must have shape (n,) or (n, k), got {probs.shape}{more}")
     if probs.ndim == 2 and probs.shape[1] < 2:
         raise ValueError(
             f"probs must have a column for each class, got shape {probs.shape}; "

@@ -45,6 +45,8 @@ class Entry:
     best: Literal["low", "high", "zero"] | None = "zero"
     #: Whether the size of weights matters, not only their ratios.
     counts: bool = False
+    #: Whether it may be of either sign, and the nearer to zero the better.
+    signed: bool = False
     #: Whether it compares probabilities with labels and nothing else, and returns a float.
     labels: bool = True
     #: Whether it can be accumulated over batches, if it has a ``make``.
@@ -66,7 +68,7 @@ METRICS: dict[str, Entry] = {
     "canonical_ece": Entry(canonical_ece, make=make_canonical, streams=False),
     "canonical_kde_ece": Entry(canonical_kde_ece, counts=True),
     "skce": Entry(skce, counts=True),
-    "loss_gap": Entry(loss_gap, make=make_loss_gap),
+    "loss_gap": Entry(loss_gap, make=make_loss_gap, signed=True),
     "multilabel_ece": Entry(multilabel_ece, ("multilabel",), make_multilabel),
     "hamming_loss": Entry(hamming_loss, ("multilabel",), make_hamming, best="low"),
     "corp": Entry(corp, best=None, labels=False),

@@ -1,65 +1,97 @@
 """Bayesian calibration of classifiers' probabilities, fast on CPU, GPU and TPU."""
 
+import sys
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from bayescal import compare as compare
-from bayescal import datasets as datasets
-from bayescal import metrics as metrics
-from bayescal import plots as plots
-from bayescal import smoothing as smoothing
-from bayescal._core.compilation import cache_compilations as cache_compilations
-from bayescal._core.stream import Blocks as Blocks
-from bayescal._core.warnings import AccuracyWarning as AccuracyWarning
-from bayescal._core.warnings import SamplingWarning as SamplingWarning
-from bayescal.evaluation import Evaluation as Evaluation
-from bayescal.evaluation import evaluate as evaluate
-from bayescal.inference.prediction import Prediction as Prediction
-from bayescal.inference.result import Posterior as Posterior
-from bayescal.models import BetaPrior as BetaPrior
-from bayescal.models import DirichletPrior as DirichletPrior
-from bayescal.models import GaussianPrior as GaussianPrior
-from bayescal.models import MultivariateGaussianPrior as MultivariateGaussianPrior
-from bayescal.models import NormalInverseGammaPrior as NormalInverseGammaPrior
-from bayescal.models import Prior as Prior
-from bayescal.posterior import posterior as posterior
-from bayescal.posterior import posterior_predict as posterior_predict
-from bayescal.sweeps import sweep as sweep
-
 if TYPE_CHECKING:
+    from bayescal import adapters as adapters
+    from bayescal import compare as compare
+    from bayescal import datasets as datasets
     from bayescal import losses as losses
+    from bayescal import metrics as metrics
+    from bayescal import plots as plots
+    from bayescal import smoothing as smoothing
+    from bayescal._core.compilation import cache_compilations as cache_compilations
+    from bayescal._core.stream import Blocks as Blocks
+    from bayescal._core.tokens import tokens as tokens
+    from bayescal._core.warnings import AccuracyWarning as AccuracyWarning
+    from bayescal._core.warnings import SamplingWarning as SamplingWarning
     from bayescal.calibrators import *  # noqa: F403
+    from bayescal.evaluation import Evaluation as Evaluation
+    from bayescal.evaluation import evaluate as evaluate
+    from bayescal.inference.prediction import Prediction as Prediction
+    from bayescal.inference.result import Posterior as Posterior
+    from bayescal.models import BetaPrior as BetaPrior
+    from bayescal.models import DirichletPrior as DirichletPrior
+    from bayescal.models import GaussianPrior as GaussianPrior
+    from bayescal.models import MultivariateGaussianPrior as MultivariateGaussianPrior
+    from bayescal.models import NormalInverseGammaPrior as NormalInverseGammaPrior
+    from bayescal.models import Prior as Prior
+    from bayescal.posterior import posterior as posterior
+    from bayescal.posterior import posterior_predict as posterior_predict
+    from bayescal.sweeps import sweep as sweep
 
 __version__ = "0.1.0"
 
-_MODULES = ("compare", "datasets", "losses", "metrics", "plots", "smoothing")
+# The same for Python, which imports what a name needs when it is first used. The names of
+# calibrators are those of bayescal.calibrators, which imports scikit-learn.
+_PUBLIC_MODULES = ("adapters", "compare", "datasets", "losses", "metrics", "plots", "smoothing")
+_NAMES = {
+    "_core.compilation": ("cache_compilations",),
+    "_core.stream": ("Blocks",),
+    "_core.tokens": ("tokens",),
+    "_core.warnings": ("AccuracyWarning", "SamplingWarning"),
+    "evaluation": ("Evaluation", "evaluate"),
+    "inference.prediction": ("Prediction",),
+    "inference.result": ("Posterior",),
+    "models": (
+        "BetaPrior",
+        "DirichletPrior",
+        "GaussianPrior",
+        "MultivariateGaussianPrior",
+        "NormalInverseGammaPrior",
+        "Prior",
+    ),
+    "posterior": ("posterior", "posterior_predict"),
+    "sweeps": ("sweep",),
+}
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
-    if name == "losses":
-        return import_module("bayescal.losses")
-    if name == "__all__":
-        return _public_names()
-    # Calibrators need scikit-learn, which takes longer to import than all the rest.
-    if name[0] != "_" and name in _names_of(calibrators := import_module("bayescal.calibrators")):
-        return getattr(calibrators, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+class _Package(ModuleType):
+    """Importing a module makes it an attribute: posterior must stay the function all the same."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _MODULE_OF and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+if not TYPE_CHECKING:  # which would take every name for a right one
+
+    def __getattr__(name: str) -> Any:
+        if name == "__all__":
+            return sorted({*_PUBLIC_MODULES, *_MODULE_OF, *_calibrators()})
+        public = name.isidentifier() and name[0] != "_"
+        if public and name not in _MODULE_OF and find_spec(f"{__name__}.{name}"):
+            return import_module(f"{__name__}.{name}")
+        if name in _MODULE_OF or (public and name in _calibrators()):
+            module = import_module(f"{__name__}.{_MODULE_OF.get(name, 'calibrators')}")
+            globals()[name] = getattr(module, name)
+            return globals()[name]
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_public_names()})
+    return sorted({*globals(), *sys.modules[__name__].__all__})
 
 
-def _public_names() -> list[str]:
-    here = [n for n, v in globals().items() if _is_public(n, v)]
-    return sorted({*_MODULES, *here, *_names_of(import_module("bayescal.calibrators"))})
-
-
-def _names_of(module: ModuleType) -> list[str]:
-    return [name for name, value in vars(module).items() if _is_public(name, value)]
-
-
-def _is_public(name: str, value: object) -> bool:
-    """Return whether a name is for users: what this package defines, but modules."""
-    return name[0] != "_" and str(getattr(value, "__module__", "")).startswith("bayescal")
+def _calibrators() -> list[str]:
+    """Return the public names of bayescal.calibrators, but its modules."""
+    found = vars(import_module(f"{__name__}.calibrators")).items()
+    return [n for n, v in found if n[0] != "_" and not isinstance(v, ModuleType)]

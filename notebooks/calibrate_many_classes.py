@@ -123,8 +123,8 @@ _ = ax.set(xlabel="test rows, by confidence", ylabel="confidence, 90 % interval"
 # ## Three classes
 #
 # Predictions of three classes are points of a triangle. Here they come from a generator whose truth
-# is known: it says for each prediction what the probabilities really are. An arrow leads from a
-# prediction to the calibrated one, colours show how far.
+# is known: it says for each prediction what the probabilities really are. An arrow points from a
+# prediction to the calibrated one, colours show how far that is.
 
 # %%
 data = simplex.sample(5000, seed=1)

@@ -293,7 +293,10 @@ def snapshot():
 
 name, *heavy = sys.argv[1:]
 loaded, before = set(sys.modules), snapshot()
-importlib.import_module(name)
+package = importlib.import_module(name)
+# All that it imports when its names are used, but calibrators.
+for module in (*getattr(package, "_NAMES", ()), *getattr(package, "_PUBLIC_MODULES", ())):
+    importlib.import_module(f"{name}.{module}")
 after = snapshot()
 faults = [f"import {name} changes {key}" for key in before if before[key] != after[key]]
 faults += [f"import {name} imports {key}" for key in heavy if key in set(sys.modules) - loaded]

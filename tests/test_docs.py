@@ -55,7 +55,7 @@ def test_there_are_pages() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_examples_run(page: str, tmp_path: Path) -> None:
-    run(page, tmp_path, ["dask", "pyarrow"])
+    run(page, tmp_path, ["dask", "pyarrow", "flax"])
 
 
 def test_a_warning_fails(tmp_path: Path) -> None:
@@ -63,6 +63,17 @@ def test_a_warning_fails(tmp_path: Path) -> None:
         run_python("warnings.warn('look out')", tmp_path)
 
 
-@pytest.mark.parity("torch", "onnxruntime", "ndonnx")
-def test_examples_of_other_libraries_run(tmp_path: Path) -> None:
-    assert run("serve.md", tmp_path, ["torch", "onnxruntime", "ndonnx"]) == 2
+@pytest.mark.parametrize(
+    ("page", "libraries", "blocks"),
+    [
+        pytest.param(page, libraries, blocks, marks=pytest.mark.parity(*libraries))
+        for page, libraries, blocks in (
+            ("serve.md", ("torch", "onnxruntime", "ndonnx"), 2),
+            ("pytorch.md", ("torch", "torchmetrics"), 2),
+        )
+    ],
+)
+def test_examples_of_other_libraries_run(
+    page: str, libraries: tuple[str, ...], blocks: int, tmp_path: Path
+) -> None:
+    assert run(page, tmp_path, list(libraries)) == blocks

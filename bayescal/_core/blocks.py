@@ -60,8 +60,15 @@ def slices(n: int, size: int) -> list[slice]:
 
 
 def map_batch(function: Callable[[Item], Out], items: Item, size: int, rows: int) -> Out:
-    """Map over the leading axis (size,) of all leaves, ``rows`` at a time; one without a loop."""
+    """Map over the leading axis (size,) of all leaves, at most ``rows`` at a time.
+
+    In equal blocks where they can be, for what remains is compiled a second time.
+    """
     if size > 1:
-        return jax.lax.map(function, items, batch_size=rows)
+        rows = min(rows, size)
+        even = max(each for each in range(1, rows + 1) if size % each == 0)
+        rows = even if 2 * even >= rows else rows
+        # Rows one by one are no batches of one: those compile to more, and run no faster.
+        return jax.lax.map(function, items, batch_size=rows if rows > 1 else None)
     result = function(jax.tree.map(lambda leaf: leaf[0], items))
     return jax.tree.map(lambda leaf: leaf[None], result)

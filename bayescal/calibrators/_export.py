@@ -132,26 +132,10 @@ def _torch(f: PredictFunction, calibrator: Any, dtype: str) -> bytes:
     import torch  # pyright: ignore[reportMissingImports]
 
     kind = getattr(torch, dtype)
-    leaves, structure = jax.tree.flatten(f)
-
-    class Program(torch.nn.Module):
-        """Whose arrays are buffers, which move with it to a device."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            for place, leaf in enumerate(leaves):
-                # Files cannot hold empty ones.
-                if leaf.size:
-                    own = torch.tensor(leaf, dtype=kind if leaf.dtype.kind == "f" else None)
-                    self.register_buffer(f"array{place}", own.contiguous())
-
-        def forward(self, scores: Any) -> Any:
-            buffers = self.buffers()
-            own = [next(buffers) if leaf.size else scores.new_zeros(leaf.shape) for leaf in leaves]
-            return jax.tree.unflatten(structure, own)(scores)
-
     example, rows = torch.zeros(5, f.columns, dtype=kind), torch.export.Dim("m")
-    program = torch.export.export(Program(), (example,), dynamic_shapes=({0: rows},), strict=False)
+    program = torch.export.export(
+        f.as_module(kind), (example,), dynamic_shapes=({0: rows},), strict=False
+    )
     file = io.BytesIO()
     torch.export.save(program, file)
     return file.getvalue()

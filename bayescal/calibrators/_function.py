@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import nullcontext
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ from jax.core import Tracer
 
 from bayescal._core.arrays import namespace, on_host
 from bayescal._core.checks import check_level
+from bayescal.calibrators._torch import as_module
 
 #: Arrays and constants of a calibrator by name, of calibrators made of others by their place.
 Tree = Mapping[str, Any]
@@ -59,13 +61,14 @@ class PredictFunction:
 
         Parameters
         ----------
-        scores : array of floating type, of shape (m, k), or (m,) or (m, 1) for two classes
-            As the ``inputs`` of the calibrator says, and of as many columns as at the fit.
+        scores : array of floating type, of shape (..., m, k), or (m,) or (..., m, 1) of two classes
+            As the ``inputs`` of the calibrator says, and of as many columns as at the fit. Axes
+            before, as of batches of tokens, are kept.
 
         Returns
         -------
-        array of shape (m, k)
-            Of several labels (m, labels).
+        array of shape (..., m, k)
+            Of several labels (..., m, labels).
 
         Raises
         ------
@@ -81,6 +84,41 @@ class PredictFunction:
         with np.errstate(over="ignore", under="ignore") if on_host(values) else nullcontext():
             return function(self._at(namespace(values), values), values)
 
+    def as_module(self, dtype: Any = None) -> Any:
+        """Return the function as a ``torch.nn.Module``, whose arrays are buffers.
+
+        So they move with a model that it is part of (``.to(device)``), and are in its
+        ``state_dict``: that of another fit with the same options and sizes can be loaded.
+
+        Parameters
+        ----------
+        dtype : torch.dtype, optional
+            Of the buffers; by default that of new tensors, ``torch.get_default_dtype()``.
+
+        Returns
+        -------
+        torch.nn.Module
+            ``module(scores)`` is what ``f(scores)`` is. It is trained no further: buffers are no
+            parameters.
+
+        Raises
+        ------
+        ImportError
+            Without PyTorch.
+        """
+        return as_module(self, dtype)
+
+    @property
+    def arrays(self) -> Tree:
+        """What was fitted, by name: numbers that another fit of the same kind has, too."""
+        return self._arrays
+
+    def with_arrays(self, arrays: Tree) -> PredictFunction:
+        """Return the same function of other arrays of the same names, of any library."""
+        other = copy(self)
+        other._arrays, other._copies = arrays, {}
+        return other
+
     def interval(self, scores: Any, level: float = 0.9) -> tuple[Any, Any]:
         """Return ends of central credible intervals, as ``predict_interval`` does.
 
@@ -92,7 +130,7 @@ class PredictFunction:
 
         Returns
         -------
-        lower, upper : arrays of shape (m, k), of two classes (m,)
+        lower, upper : arrays of shape (..., m, k), of two classes (..., m)
 
         Raises
         ------
@@ -103,7 +141,8 @@ class PredictFunction:
         if not self.has_interval:
             raise AttributeError(f"interval needs a posterior, which {self!r} does not have")
         ends = self._run(scores, lambda state, values: self._owner._map_ends(state, values, level))
-        return ends[:, 0, ...], ends[:, 1, ...]
+        rows = (slice(None),) * max(len(scores.shape) - 1, 1)
+        return ends[(*rows, 0, ...)], ends[(*rows, 1, ...)]
 
     @property
     def has_interval(self) -> bool:
@@ -120,11 +159,18 @@ class PredictFunction:
         if not xp.isdtype(scores.dtype, "real floating"):
             raise TypeError(f"scores must be of floating type, got {scores.dtype}")
         shape = tuple(scores.shape)
-        if shape[1:] != (self.columns,) and not (len(shape) == 1 and self.columns == 1):
-            wanted = "(m,) or (m, 1)" if self.columns == 1 else f"(m, {self.columns})"
+        flat = len(shape) == 1 and self.columns == 1
+        if not flat and (len(shape) < 2 or shape[-1] != self.columns):
+            wanted = (
+                f"{'(m,), ' * (self.columns == 1)}(m, {self.columns}) or (..., m, {self.columns})"
+            )
             raise ValueError(f"scores must have shape {wanted} as at the fit, got {shape}")
-        found = self.with_state(function, at_least_single(scores))
-        return xp.astype(found, scores.dtype, copy=False)
+        # Programs for any number of rows are traced, which reshaping hinders: only where it must.
+        rows = xp.reshape(scores, (-1, self.columns)) if len(shape) > 2 else scores
+        found = xp.astype(
+            self.with_state(function, at_least_single(rows)), scores.dtype, copy=False
+        )
+        return xp.reshape(found, (*shape[:-1], *found.shape[1:])) if len(shape) > 2 else found
 
     def _at(self, xp: Any, values: Any) -> Tree:
         """Return the state where the scores are, in their type."""

@@ -62,6 +62,11 @@ def widen(scores: Any, inputs: Inputs) -> Any:
     them. Other scores come back as they are.
     """
     check_unmasked(scores, "scores")
+    if inputs != "top_logits" and len(shape := tuple(getattr(scores, "shape", ()))) > 2:
+        raise ValueError(
+            f"scores must have shape (n,) or (n, k), got {shape}; bayescal.tokens(logits, labels) "
+            "makes rows of those of tokens, and as_function() takes them as they are"
+        )
     dtype = getattr(scores, "dtype", None)
     narrow = isinstance(dtype, np.dtype) and (dtype == np.float16 or dtype.kind in "VMm")
     if not narrow and not hasattr(scores, "detach"):

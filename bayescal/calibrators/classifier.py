@@ -25,7 +25,7 @@ from bayescal.calibrators._base import Calibrator
 from bayescal.calibrators._combination import has_intervals, keep_features
 from bayescal.calibrators._cross_fit import Part, cross_fitted, fit_calibrator, fit_fold, make_folds
 from bayescal.calibrators._dispatch import Dispatched, dispatched, most_probable, to_host
-from bayescal.calibrators._labels import check_present, frames_to_caller, of_one_kind
+from bayescal.calibrators._labels import as_labels, check_present, frames_to_caller, of_one_kind
 from bayescal.calibrators._pair import CalibratedPair, score
 from bayescal.calibrators._report import Report
 from bayescal.calibrators._reported import Reported
@@ -171,7 +171,7 @@ class CalibratedClassifier(
             check_choice(self.ensemble, "ensemble", ("auto",))
         check_unmasked(X, "X")
         check_unmasked(y, "y")
-        label = np.asarray(column_or_1d(y, warn=True))
+        label = np.asarray(column_or_1d(as_labels(y), warn=True))
         check_present(label)
         label = of_one_kind(label)
         if label.dtype.kind == "f":

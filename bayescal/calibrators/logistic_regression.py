@@ -50,8 +50,9 @@ class LogisticRegression(Dispatched, WithPosterior, Reported, ClassifierMixin, B
         (:func:`bayescal.smoothing.instance_targets` with one scale for both classes).
     penalty : None, "l1", "l2" or "elasticnet"
     strength : float or "cv"
-        :math:`\lambda`, in nats, for sums (not means) over rows: scikit-learn's 1 / C. "cv" takes
-        the one of 1e-5, 1e-4, ..., 1e3 with the best cross-validated log loss.
+        :math:`\lambda`, in nats, for sums (not means) over rows: scikit-learn's 1 / C, and for "l2"
+        twice the constant of texts that penalize :math:`|w|^2` without the half, as Maher (2020).
+        "cv" takes the one of 1e-5, 1e-4, ..., 1e3 with the best cross-validated log loss.
     l1_ratio : float
         :math:`\rho` for "elasticnet".
     coef_prior : None, "cauchy" or a NumPyro distribution

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bayescal._core.arrays import namespace
-from bayescal.calibrators._base import Calibrator, State
-from bayescal.calibrators.logistic import Logistic
+from bayescal.calibrators._base import State
+from bayescal.calibrators._lifted import Lifted, by_part
 
 __all__ = ["OneVsRest"]
 
 
 @dataclass(eq=False, repr=False)
-class OneVsRest(Calibrator):
+class OneVsRest(Lifted):
     r"""A calibrator of two classes for each class against the others, then normalized.
 
     .. math:: \hat p_j = g_j(p_j) / \sum_i g_i(p_i)
@@ -50,34 +50,6 @@ class OneVsRest(Calibrator):
     [[0.75, 0.12, 0.12]]
     """
 
-    calibrator: Calibrator | None = None
-
-    statuses_: np.ndarray = field(init=False)
-
-    _domain = "log_probabilities"
-
-    @property
-    def _one(self) -> Calibrator:
-        return Logistic() if self.calibrator is None else self.calibrator
-
-    def _check_options(self) -> None:
-        one = self._one
-        if not (isinstance(one, Calibrator) and (one.binary or one.domain == "logits")):
-            raise TypeError(
-                "calibrator must be a calibrator of binary scores, as Isotonic(), or of logits, as "
-                f"Temperature(), got {one!r}"
-            )
-        inference = getattr(one, "inference", "map")
-        if inference != "map":
-            raise ValueError(
-                f"calibrator must have inference='map' within OneVsRest, got {inference!r}"
-            )
-        one._check_options()
-
-    @property
-    def _fits_there(self) -> bool:
-        return self._one._fits_there
-
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         state: State = {}
         k = scores.shape[1]
@@ -93,17 +65,8 @@ class OneVsRest(Calibrator):
             state |= {f"class{j}/{name}": value for name, value in own.items()}
         return {**state, "statuses": statuses, "status": statuses.max()}
 
-    def _precompute(self, state: State) -> State:
-        rest = {name: own for name, own in state.items() if "/" not in name}
-        parts = _by_class(state).items()
-        return rest | {
-            f"{label}/{name}": value
-            for label, own in parts
-            for name, value in self._one._precompute(own).items()
-        }
-
     def _apply(self, state: State, scores: Any) -> Any:
-        xp, parts = namespace(scores), _by_class(state)
+        xp, parts = namespace(scores), by_part(state)
         probs = xp.exp(scores)
         probs = probs / xp.sum(probs, axis=1, keepdims=True)
         columns = []
@@ -121,22 +84,8 @@ class OneVsRest(Calibrator):
     def _against_others(self, scores: Any, j: int) -> Any:
         """Return what the calibrator of class j works on (n,), or two logits (n, 2)."""
         xp, own = namespace(scores), scores[:, j]
-        if self._one.domain in ("probability", "order"):
-            return xp.exp(own)
         # log(1 - p) without loss where p is nearly one: from the other classes.
         others = xp.concat([scores[:, :j], scores[:, j + 1 :]], axis=1)
         top = xp.max(others, axis=1)
         rest = top + xp.log(xp.sum(xp.exp(others - top[:, None]), axis=1))
-        if self._one.domain == "logits":
-            return xp.stack([rest, own], axis=1)
-        return own - rest
-
-
-def _by_class(state: State) -> dict[str, State]:
-    """Return the states of the calibrators of classes, by "class0" and so on."""
-    found: dict[str, State] = {}
-    for name, value in state.items():
-        label, slash, own = name.partition("/")
-        if slash:
-            found.setdefault(label, {})[own] = value
-    return found
+        return self._scores(rest, own, own)

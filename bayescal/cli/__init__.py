@@ -8,20 +8,62 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from bayescal.cli import _calibrate, _demo, _errors, _evaluate, _predict
+from bayescal.cli import _errors
+from bayescal.cli._examples import EXAMPLES
 
 __all__ = ["main"]
 
 _INTERRUPTED = 130
+#: Module and function of each command, imported when it is run, and what its docstring begins with.
+_COMMANDS = {
+    "demo": (
+        "_demo.demo",
+        "Calibrate a linear SVM on a built-in data set: a table and a reliability diagram.",
+    ),
+    "fit": (
+        "_calibrate.fit_file",
+        "Learn to calibrate scores from a file, and say what to expect.",
+    ),
+    "apply": ("_calibrate.apply_file", "Calibrate the scores in a file."),
+    "methods": ("_calibrate.list_methods", "List the methods of fit, with a line for each."),
+    "export": (
+        "_calibrate.export_file",
+        "Write a calibrator as a program that runs without bayescal.",
+    ),
+    "predict": ("_predict.predict", "Add calibrated probabilities to the rows of a file."),
+    "evaluate": (
+        "_evaluate.evaluate_file",
+        "Judge probabilities: metrics with intervals, tests, and a self-contained HTML page.",
+    ),
+}
+
+
+class _Command(TyperCommand):
+    """Shows examples below the help, never wrapped or cut, so that they can be copied."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        super().format_help(ctx, formatter)
+        formatter.write(f"\nExamples:\n{EXAMPLES[self.name or ''].rstrip()}")
 
 
 class _Group(TyperGroup):
-    """Says every input error in one line, those of the command line itself too."""
+    """Says every input error in one line; lists commands before it has imported them."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None:
+            module, _, function = _COMMANDS[command.name or ""][0].partition(".")
+            own = typer.Typer(add_completion=False)
+            run = getattr(import_module(f"{__name__}.{module}"), function)
+            own.command(command.name, cls=_Command)(run)
+            command = typer.main.get_command(own)
+        return name, command, rest
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         try:
@@ -50,6 +92,7 @@ app = typer.Typer(
     cls=_Group,
     pretty_exceptions_enable=False,
     help="Bayesian calibration of the probabilities of classifiers.",
+    epilog="For examples of a command: bayescal COMMAND --help",
 )
 
 
@@ -75,13 +118,8 @@ def _start(
         print(context.get_help())
 
 
-app.command("demo")(_demo.demo)
-app.command("fit")(_calibrate.fit_file)
-app.command("apply")(_calibrate.apply_file)
-app.command("methods")(_calibrate.list_methods)
-app.command("export")(_calibrate.export_file)
-app.command("predict")(_predict.predict)
-app.command("evaluate")(_evaluate.evaluate_file)
+for _name, (_, _line) in _COMMANDS.items():
+    app.command(_name, help=_line)(lambda: None)
 
 
 def main() -> None:

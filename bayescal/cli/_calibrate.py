@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import pkgutil
+import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
-from itertools import chain
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -14,21 +16,24 @@ import numpy as np
 import typer
 
 import bayescal as bc
+from bayescal.cli._append import append, check_form
 from bayescal.cli._errors import CommandError, library_call, say, watched
 from bayescal.cli._files import (
     Format,
-    Show,
-    append_columns,
     check_new_columns,
+    check_source,
     check_target,
     enumerate_names,
     is_standard_output,
-    numeric_column,
-    write_table,
 )
 from bayescal.cli._labelled import Training
 from bayescal.cli._options import Encoding, Label, Seed, Sep, Weights
-from bayescal.cli._streams import ParquetFile, RowFile, open_rows
+from bayescal.cli._streams import open_rows
+
+#: Files of calibrators beside those that are made by their name alone, and of no calibrator.
+_NO_METHODS = {
+    *("average", "classifier", "composition", "logistic_regression", "multi_label", "names")
+}
 
 
 def fit_file(
@@ -77,6 +82,7 @@ def fit_file(
     if is_standard_output(out):
         raise CommandError("--out must be a file, got -")
     check_target(out)
+    _check_method(method)
     start = time.perf_counter()
     with watched() as show:
         training = Training(open_rows(file, Format(sep, encoding)), label, weights, show)
@@ -130,13 +136,15 @@ def apply_file(
     check_target(out)
     if interval is not None and not 0 < interval < 1:
         raise CommandError(f"--interval must lie strictly between 0 and 1, got {interval:g}")
+    check_source(calibrator)
+    source = open_rows(file, Format(sep, encoding))
+    check_form(source, out)
     with library_call():
         fitted = bc.load(calibrator)
     names = [str(name) for name in getattr(fitted, "feature_names_in_", [])]
     if not names:
         raise CommandError(f"{calibrator}: the file must be written by bayescal fit")
     del fitted.feature_names_in_
-    source = open_rows(file, Format(sep, encoding))
     added = [f"{prefix}{label}" for label in fitted.classes_]
     if interval is not None:
         # Of two classes the ends are those of the second.
@@ -146,41 +154,8 @@ def apply_file(
     check_new_columns(source.head, dict.fromkeys(added, "choose another --prefix"))
     with watched() as watch:
         show = partial(watch, file.name)
-        if out.suffix.lower() in (".parquet", ".feather"):
-            if not isinstance(source, ParquetFile):
-                raise CommandError(f"{out}: rows of text are written as text, CSV or TSV")
-            count = source.extend(out, names, added, predict, show)
-        else:
-            count = _extend(source, out, names, added, predict, sep, show)
+        count = append(source, out, names, added, predict, sep, show, "--columns")
     say(f"{count:,} rows with columns {enumerate_names(added)}")
-
-
-def _extend(
-    source: RowFile,
-    out: Path,
-    names: list[str],
-    added: list[str],
-    predict: Callable[[np.ndarray], np.ndarray],
-    sep: str | None,
-    show: Show,
-) -> int:
-    """Write all rows and their probabilities as text, and return how many there are."""
-    count = 0
-
-    def rows() -> Iterator[list[str]]:
-        nonlocal count
-        for table in source.tables(show):
-            scores = [numeric_column(table, name, "--columns") for name in names]
-            probs = predict(np.stack(scores, axis=1))
-            count += len(table.rows)
-            yield from append_columns(table, probs)
-
-    made = rows()
-    # What is wrong with the first block is said before anything is printed.
-    first = next(made)
-    between = Format(sep).between(out)
-    write_table(out, [*source.head.header, *added], chain([first], made), between)
-    return count
 
 
 def _predict(fitted: Any, interval: float | None, scores: np.ndarray) -> np.ndarray:
@@ -197,6 +172,16 @@ def _predict(fitted: Any, interval: float | None, scores: np.ndarray) -> np.ndar
             ) from None
         ends = [own.reshape(len(probs), -1) for own in (lower, upper)]
         return np.concatenate([probs, *ends], axis=1)
+
+
+def _check_method(method: str) -> None:
+    """Raise if no calibrator has the name, which a look at their files tells at once."""
+    spec = find_spec("bayescal.calibrators")
+    files = pkgutil.iter_modules(spec and spec.submodule_search_locations)
+    known = [file.name for file in files if file.name[0] != "_" and file.name not in _NO_METHODS]
+    known.append("sigmoid")
+    if re.sub(r"[\W_]", "", method).lower() not in [name.replace("_", "") for name in known]:
+        raise CommandError(f"--method must be one of {', '.join(known)}, got {method!r}")
 
 
 def list_methods() -> None:
@@ -223,6 +208,7 @@ def export_file(
     ] = "float32",
 ) -> None:
     """Write a calibrator as a program that runs without bayescal."""
+    check_source(calibrator)
     check_target(out)
     with library_call():
         bc.export(bc.load(calibrator), out, dtype=cast(Any, dtype))

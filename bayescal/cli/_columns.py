@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.numerics import softmax
 from bayescal.cli._errors import CommandError, say
 from bayescal.cli._files import Table, enumerate_names, find_column, is_number
 
@@ -168,6 +167,8 @@ def as_probabilities(
     """
     order = model.ordered(classes)
     if inputs == "logits":
+        from bayescal._core.numerics import softmax
+
         if values.shape[1] == 1:
             values = np.concatenate([np.zeros_like(values), values], axis=1)
         probs = softmax(values)

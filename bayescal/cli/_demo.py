@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from bayescal import metrics
+import bayescal as bc
 from bayescal.cli._errors import CommandError, library_call, quality, running
 from bayescal.cli._files import write_atomically
 from bayescal.cli._options import Integrator, NumSamples, Seed
 from bayescal.cli._prior_syntax import parse_prior
-from bayescal.posterior import posterior
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _PRIOR = "gaussian: mu0=normal(-1, 1), mu1=normal(1, 1), sigma0=halfnormal(1), sigma1=halfnormal(1)"
 _METHODS = ("preds", "coeffs", "map", "predictive")
@@ -42,6 +42,8 @@ def demo(
     integrator: Integrator = "importance",
 ) -> None:
     """Calibrate a linear SVM on a built-in data set: a table and a reliability diagram."""
+    from rich.console import Console
+
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -57,7 +59,7 @@ def demo(
         base_rate = float(raw.calibration_labels.mean())
         start = time.perf_counter()
         with library_call():
-            post = posterior(
+            post = bc.posterior(
                 parse_prior(_PRIOR),
                 (known, raw.calibration_labels),
                 integrator=integrator,
@@ -123,12 +125,15 @@ def _explain(raw: Scores, base_rate: float) -> str:
 
 def _table(probs: dict[str, np.ndarray], y: np.ndarray, seconds: dict[str, float]) -> Table:
     """Return the scores of each method on the test cases."""
+    from rich.table import Table
+
     table = Table(caption="lower is better")
     table.add_column("method")
     for name in ("log loss", "Brier score", f"ECE ({_BINS} bins)", "seconds"):
         table.add_column(name, justify="right")
     for name, p in probs.items():
-        values = (metrics.log_loss(p, y), metrics.brier_score(p, y), metrics.ece(p, y, bins=_BINS))
+        ece = bc.metrics.ece(p, y, bins=_BINS)
+        values = bc.metrics.log_loss(p, y), bc.metrics.brier_score(p, y), ece
         took = f"{seconds[name]:.2f}" if name in seconds else ""
         table.add_row(name, *(f"{value:.4f}" for value in values), took)
     return table
@@ -138,9 +143,7 @@ def _draw(path: Path, probs: dict[str, np.ndarray], y: np.ndarray) -> None:
     """Write the reliability diagram, without a display."""
     from matplotlib.figure import Figure
 
-    from bayescal import plots
-
     figure = Figure(figsize=(3.6, 4.3), layout="constrained")
-    ax = plots.reliability(probs, y, bins=_BINS, ax=figure.add_subplot())
+    ax = bc.plots.reliability(probs, y, bins=_BINS, ax=figure.add_subplot())
     ax.set_title("Linear SVM, breast cancer", fontsize="medium")
     write_atomically(path, lambda stream: figure.savefig(stream, format="png", dpi=200))

@@ -9,9 +9,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning
 
 #: Between lines of progress.
@@ -48,6 +45,9 @@ def library_call() -> Iterator[None]:
 @contextlib.contextmanager
 def running() -> Iterator[Callable[[str, int, int], None]]:
     """Show progress on standard error, if that is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
     console = Console(stderr=True)
     with Progress(
         TextColumn("{task.description:<40}", markup=False),
@@ -69,6 +69,8 @@ def running() -> Iterator[Callable[[str, int, int], None]]:
 @contextlib.contextmanager
 def watched() -> Iterator[Callable[[str, int, int], None]]:
     """Show progress as a bar on a terminal, and elsewhere as a line every few seconds."""
+    from rich.console import Console
+
     if Console(stderr=True).is_terminal:
         with running() as bar:
             yield bar

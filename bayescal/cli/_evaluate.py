@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from bayescal.cli._errors import CommandError, library_call, say, watched
 from bayescal.cli._files import Format, check_target, is_standard_output, write_atomically
 from bayescal.cli._labelled import Judged
 from bayescal.cli._options import Encoding, Label, Seed, Sep, Weights
 from bayescal.cli._streams import open_rows
-from bayescal.evaluation import Evaluation
+
+if TYPE_CHECKING:
+    from bayescal.evaluation import Evaluation
 
 #: Columns of one model that are named one by one.
 _LISTED = 12
@@ -135,6 +136,8 @@ def _describe(
 
 def _show(found: Evaluation, about: dict[str, str]) -> None:
     """Print what was read, the findings and the table, wide enough for all its columns."""
+    from rich.console import Console
+
     console = Console()
     table = found.report.table()
     width = console.measure(table, options=console.options.update(width=10_000)).maximum

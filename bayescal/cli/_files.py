@@ -234,6 +234,12 @@ def is_standard_output(path: Path) -> bool:
     return str(path) == "-"
 
 
+def check_source(path: Path) -> None:
+    """Raise if there is no such file, before anything that takes long is imported."""
+    if not path.exists():
+        raise CommandError(f"{path}: no such file")
+
+
 def check_target(path: Path) -> None:
     """Raise if a file cannot be written there, before any work is done."""
     if is_standard_output(path):
@@ -251,12 +257,6 @@ def check_new_columns(table: Table, advice: Mapping[str, str]) -> None:
     for name, remedy in advice.items():
         if name in header:
             raise CommandError(f"{table.path}: the file has a column {name!r} already; {remedy}")
-
-
-def append_columns(table: Table, values: np.ndarray) -> Iterator[list[str]]:
-    """Yield the rows of a table, each with its own of the values (n, columns)."""
-    for row, own in zip(table.rows, values.tolist(), strict=True):
-        yield [*row, *map(repr, own)]
 
 
 def write_table(

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import jax
 import numpy as np
 import typer
 
-from bayescal.cli._errors import CommandError, library_call, quality, say
+import bayescal as bc
+from bayescal.cli._append import append, check_form
+from bayescal.cli._errors import CommandError, library_call, quality, say, watched
 from bayescal.cli._files import (
     Format,
-    append_columns,
     check_new_columns,
     check_target,
+    find_column,
     is_standard_output,
     label_column,
     numeric_column,
-    write_table,
 )
 from bayescal.cli._options import Encoding, Integrator, NumSamples, Scores, Seed, Sep
-from bayescal.cli._prior_syntax import parse_prior
-from bayescal.cli._streams import read_whole
-from bayescal.posterior import posterior_predict
+from bayescal.cli._prior_syntax import parse_prior, read_prior
+from bayescal.cli._streams import open_rows
 
 
 def predict(
@@ -41,7 +41,10 @@ def predict(
     ],
     out: Annotated[
         Path,
-        typer.Option(help="File to write: the rows of --new and their probabilities; - prints."),
+        typer.Option(
+            help="File to write: the rows of --new and their probabilities, as Parquet or Feather "
+            "if it ends in .parquet or .feather, else as text; - prints."
+        ),
     ],
     new: Annotated[
         Path | None,
@@ -66,45 +69,58 @@ def predict(
     encoding: Encoding = None,
 ) -> None:
     """Add calibrated probabilities to the rows of a file."""
-    model = parse_prior(prior)
+    read_prior(prior)
     check_target(out)
     if interval is not None and not 0 < interval < 1:
         raise CommandError(f"--interval must lie strictly between 0 and 1, got {interval:g}")
     form = Format(sep, encoding)
-    known = read_whole(scores, form)
-    y = label_column(known, label, "--label")
-    s = numeric_column(known, score, "--score")
-    wanted = known if new is None else read_whole(new, form)
-    points = numeric_column(wanted, score, "--score")
+    known = open_rows(scores, form)
+    read = [
+        (label_column(table, label, "--label"), numeric_column(table, score, "--score"))
+        for table in known.tables()
+    ]
+    y, s = map(np.concatenate, zip(*read, strict=True))
+    wanted = known if new is None else open_rows(new, form)
+    check_form(wanted, out)
+    find_column(wanted.head, score, "--score")
     added = [column] if interval is None else [column, "lower", "upper"]
     advice = dict.fromkeys(added, "rename it")
-    check_new_columns(wanted, advice | {column: "rename it or choose another name with --column"})
+    advice |= {column: "rename it or choose another name with --column"}
+    check_new_columns(wanted.head, advice)
+
+    import jax
+
+    from bayescal._core.checks import check_choice
+    from bayescal.inference.result import METHODS
+
     start = time.perf_counter()
     # Files are for keeping: all digits, at the speed that a file can be read.
     with library_call(), jax.enable_x64(True):
-        result = posterior_predict(
-            model,
+        check_choice(method, "method", METHODS)
+        posterior = bc.posterior(
+            parse_prior(prior),
             (s, y),
-            points,
-            method=method,
             integrator=integrator,
             num_samples=num_samples,
             class_prior=class_prior,
             key=seed,
         )
-        columns = [np.asarray(result.probs)]
-        if interval is not None:
-            columns += [np.asarray(end) for end in result.interval(interval)]
+
+    def compute(points: np.ndarray) -> np.ndarray:
+        with library_call(), jax.enable_x64(True):
+            result = posterior.predict(points[:, 0], method=method)
+            ends = () if interval is None else result.interval(interval)
+            columns = np.stack([np.asarray(own) for own in (result.probs, *ends)], axis=1)
+        if not np.isfinite(columns).all():
+            raise CommandError(
+                f"the integrator {integrator!r} did not reach finite probabilities with this "
+                "prior; use another --integrator or another prior"
+            )
+        return columns
+
+    with watched() as watch:
+        show = partial(watch, wanted.path.name)
+        count = append(wanted, out, [score], added, compute, sep, show, "--score")
     seconds = time.perf_counter() - start
-    if not np.isfinite(columns).all():
-        raise CommandError(
-            f"the integrator {integrator!r} did not reach finite probabilities with this prior; "
-            "use another --integrator or another prior"
-        )
-    rows = append_columns(wanted, np.stack(columns, axis=1))
-    write_table(out, [*wanted.header, *added], rows, form.between(out))
     place = "standard output" if is_standard_output(out) else str(out)
-    say(
-        f"{len(points):,} rows written to {place}; {integrator}{quality(result.posterior)}, "
-        f"{seconds:.1f} s"
-    )
+    say(f"{count:,} rows written to {place}; {integrator}{quality(posterior)}, {seconds:.1f} s")

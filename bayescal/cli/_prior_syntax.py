@@ -26,6 +26,11 @@ _SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 
 def parse_prior(text: str) -> Prior:
     """Return the prior that the text describes; errors say at which character it is wrong."""
+    return _make(*read_prior(text))
+
+
+def read_prior(text: str) -> tuple[str, dict[str, Value]]:
+    """Return a family and its parameters, which need no distributions yet; errors as above."""
     head, colon, rest = text.partition(":")
     family = head.strip().lower()
     if family not in _FAMILIES:
@@ -42,7 +47,7 @@ def parse_prior(text: str) -> Prior:
         raise CommandError(f"--prior: {error.msg}{where}") from None
     except (RecursionError, MemoryError):
         raise CommandError("--prior: too many nested brackets or signs") from None
-    return _make(family, given)
+    return family, given
 
 
 def _fail(message: str, node: ast.expr | ast.keyword) -> NoReturn:

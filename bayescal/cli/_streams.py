@@ -6,9 +6,9 @@ import contextlib
 import io
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,6 @@ from bayescal.cli._files import (
     read_table,
     stream_tables,
     unpacked,
-    write_atomically,
 )
 
 #: Bytes, of Parquet 16 for each cell, up to which a file is read at once; zipped ones
@@ -90,13 +89,6 @@ def open_rows(path: Path, form: Format = PLAIN) -> RowFile:
             if begins_with(path, magic):
                 return kind(path)
     return CsvFile(path, form)
-
-
-def read_whole(path: Path, form: Format) -> Table:
-    """Return all rows of a file in any form, as text."""
-    tables = [*open_rows(path, form).tables()]
-    rows = [row for own in tables for row in own.rows]
-    return tables[0]._replace(rows=rows, lines=[line for own in tables for line in own.lines])
 
 
 class CsvFile(RowFile):
@@ -269,36 +261,6 @@ class ParquetFile(RowFile):
                 f"{place}"
             )
         return values
-
-    def extend(
-        self,
-        out: Path,
-        names: list[str],
-        added: list[str],
-        predict: Callable[[np.ndarray], np.ndarray],
-        show: Show,
-    ) -> int:
-        """Write all rows and their probabilities in the form of the name: Parquet or Feather."""
-        import pyarrow
-        from pyarrow import ipc, parquet
-
-        schema = self.schema
-        for name in added:
-            schema = schema.append(pyarrow.field(name, pyarrow.float64()))
-
-        def write(stream: BinaryIO) -> None:
-            first = 0
-            new = parquet.ParquetWriter if out.suffix.lower() == ".parquet" else ipc.new_file
-            with new(stream, schema) as writer:
-                for batch in self.batches(None, show):
-                    read = [self.numbers(batch, name, first, "--columns") for name in names]
-                    probs = predict(np.stack(read, axis=1))
-                    columns = [*batch.columns, *map(pyarrow.array, probs.T)]
-                    writer.write_batch(pyarrow.RecordBatch.from_arrays(columns, schema=schema))
-                    first += batch.num_rows
-
-        write_atomically(out, write)
-        return self._count
 
     def _named(self, name: str, option: str) -> str:
         return self.head.header[find_column(self.head, name, option)]

@@ -13,6 +13,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_count, check_level
+from bayescal._core.fitted import is_fitted, predictions
 from bayescal._core.progress import Progress
 from bayescal._core.stream import as_blocks
 from bayescal.evaluation import _page
@@ -153,7 +154,7 @@ def evaluate(
         those of the fitted classifiers, or the sorted ones. Columns of a data frame that are named
         like them may stand in any order.
     inputs : {"probs", "logits"}
-        What predictions are.
+        What predictions are; those of fitted classifiers are probabilities.
     weights : array of shape (n,), optional
         Non-negative case weights. Whole ones are counts, the same as repeating cases. Cases of
         weight zero are left out.
@@ -213,9 +214,12 @@ def evaluate(
     given: Any = dict(probs) if isinstance(probs, Mapping) else {"model": probs}
     if not given:
         raise ValueError("probs must not be an empty mapping")
-    given, y, classes = _predicted(given, data, y, classes)
-    reading = Reading(classes, inputs)
-    models = {str(name): _read(own, y, weights, reading) for name, own in given.items()}
+    fitted = [name for name, own in given.items() if is_fitted(own)]
+    given, y, classes = predictions(given, data, y, classes, "evaluate")
+    models = {}
+    for name, own in given.items():
+        reading = Reading(classes, "probs" if name in fitted else inputs)
+        models[str(name)] = _read(own, y, weights, reading)
     if len(models) < len(given):
         raise ValueError("probs must have names that differ as text")
     columns = {own.columns for own in models.values()}
@@ -257,30 +261,6 @@ def evaluate(
         for name, own in events.items()
     }
     return Evaluation(measured, findings, tuple(names), bins, replicates, seed, events)
-
-
-def _predicted(
-    given: dict[Any, Any], data: tuple[Any, ...], y: Any, classes: Sequence[object] | None
-) -> tuple[dict[Any, Any], Any, Any]:
-    """Return predictions in the place of fitted classifiers, labels, and the classes."""
-    fitted = [own for own in given.values() if hasattr(own, "predict_proba")]
-    wanted = ("X", "y") if fitted else ("y",)
-    rest = data if y is None else (*data, y)
-    if len(rest) > len(wanted) or (fitted and len(rest) < 2):
-        call = "evaluate(model, X, y)" if fitted else "evaluate(probs, y)"
-        raise TypeError(f"data must be {' and '.join(wanted)}: {call}, got {len(rest)} of them")
-    for own in fitted:
-        wished: Any = fitted[0].classes_ if classes is None else classes
-        if [*own.classes_] != [*wished]:
-            raise ValueError(
-                f"fitted classifiers must have the classes {[*wished]}, got {[*own.classes_]}"
-            )
-    found = {
-        name: own.predict_proba(rest[0]) if hasattr(own, "predict_proba") else own
-        for name, own in given.items()
-    }
-    classes = fitted[0].classes_ if fitted and classes is None else classes
-    return found, rest[-1] if rest else None, classes
 
 
 def _read(

@@ -16,7 +16,7 @@ from bayescal._core.keys import as_key
 from bayescal._core.precision import default_dtype, float64
 from bayescal._core.tables import html_table
 from bayescal.inference._arviz import to_arviz
-from bayescal.inference._engine import Setup, Summary, find_modes, select
+from bayescal.inference._engine import Setup, Summary, alone, find_modes
 from bayescal.inference._integrator import Problem
 from bayescal.inference._layout import Index, Layout
 from bayescal.inference._share import Work
@@ -114,7 +114,7 @@ class Conditioned(ABC):
     def _weighted(self, index: Index) -> tuple[Params, jax.Array]:
         out = default_dtype()
         with float64():
-            found = weighted_draws(self.setup, self.problem_of(index))
+            found = weighted_draws(*self.alone(index))
             return jax.tree.map(lambda leaf: leaf.astype(out), found)
 
     def sample(self, num_draws: int, *, key: int | jax.Array = 0, index: Index = 0) -> Params:
@@ -128,16 +128,16 @@ class Conditioned(ABC):
             return {name: value.astype(out) for name, value in params.items()}
 
     def _sample(self, num_draws: int, key: jax.Array, index: Index, shuffled: bool) -> Params:
-        problem, size = self.problem_of(index), self.posterior_size()
-        return sample_posterior(self.setup, problem, key, num_draws, size, shuffled)
+        problem, size = self.alone(index), self.posterior_size()
+        return sample_posterior(*problem, key, num_draws, size, shuffled)
 
     def posterior_size(self) -> int:
         """Return the number of draws that describe the posterior, also where a rule has nodes."""
         return self.setup.integrator.sample_size(self.num_samples)
 
-    def problem_of(self, index: Index) -> Problem:
-        """Return the problem of data set ``index`` alone."""
-        return select(self.problem, self.setup, self.layout.position(index))
+    def alone(self, index: Index) -> tuple[Setup, Problem]:
+        """Return the setup and the problem of data set ``index`` alone."""
+        return alone(self.setup, self.problem, self.layout.position(index))
 
     def to_arviz(
         self,
@@ -184,7 +184,7 @@ class Conditioned(ABC):
         with float64():
             first, second = jax.random.split(as_key(key))
             after = [self._sample(total, first, place, shuffled=False) for place in places]
-            before = [sample_prior(self.problem_of(p).prior, second, total) for p in places]
+            before = [sample_prior(self.alone(p)[1].prior, second, total) for p in places]
 
         # Parameters that the prior fixes are left out.
         free = [n for n in before[0] if any(np.any(one[n] != one[n][:1]) for one in before)]

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import ArrayT, Params
-from bayescal._core.blocks import Out, map_batch, split
+from bayescal._core.blocks import Out, block_elements, map_batch, split
 from bayescal._core.numerics import effective_sample_size
 from bayescal._core.structure import cached_by_structure
 from bayescal.inference._averages import Draws, log_likelihood, mean_natural, weigh
@@ -73,6 +73,22 @@ def select(problem: Problem, setup: Setup, b: int | np.ndarray) -> Problem:
     """Return the problem of data set ``b`` alone, or of several."""
     mapped = _mapped(problem, setup)
     return _rejoin(problem, setup, jax.tree.map(lambda leaf: leaf[b], mapped))
+
+
+def sizes_differ(setup: Setup, problem: Problem) -> bool:
+    """Whether some data sets need much less than what the whole batch does."""
+    sizes = setup.integrator.own_sizes(problem.state)
+    return sizes is not None and bool((sizes != setup.size).any())
+
+
+def alone(setup: Setup, problem: Problem, b: int | np.ndarray) -> tuple[Setup, Problem]:
+    """Return setup and problem of data set ``b`` alone, or of an array of one, of its own size."""
+    one = select(problem, setup, b)
+    if not sizes_differ(setup, problem):
+        return setup, one
+    sizes = setup.integrator.own_sizes(problem.state)
+    assert sizes is not None
+    return setup._replace(size=int(sizes[b].max())), one._replace(draws=None, log_weights=None)
 
 
 def _mapped(problem: Problem, setup: Setup) -> Problem:
@@ -157,14 +173,17 @@ def map_draws(function: Callable[[Problem, Draws], Out], problem: Problem, setup
             return function(problem, realise(setup, problem) if common is None else common)
 
         rows = rows_at_once(setup.size, problem.sums.shape[0])
+        if common is None:
+            # Nothing is shared: what fits in the cache is fastest.
+            rows = min(rows, max(1, block_elements() // setup.size))
         return map_rows(one, problem, setup, None, rows)
 
     return split_problem(part, problem, setup, None, common)
 
 
 def keep_draws(setup: Setup, problem: Problem) -> Problem:
-    """Make the draws now, where all of them fit in memory."""
-    if _numbers_drawn(problem, setup) > _KEPT_NUMBERS:
+    """Make the draws now, where all of them fit in memory, and data sets need as many."""
+    if sizes_differ(setup, problem) or _numbers_drawn(problem, setup) > _KEPT_NUMBERS:
         return problem
     return problem._replace(draws=_make_draws(setup, problem))
 

@@ -90,6 +90,10 @@ class Integrator(abc.ABC, Generic[State]):
         """Return the static size argument of ``realise``, once ``state`` is known."""
         return num_samples
 
+    def own_sizes(self, state: State) -> np.ndarray | None:
+        """Return the size that each data set (batch,) needs; None where one size does for all."""
+        return None
+
     @abc.abstractmethod
     def prepare(self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool) -> State:
         """Return what ``realise`` needs to know, a pytree.
@@ -110,13 +114,20 @@ class Integrator(abc.ABC, Generic[State]):
         """
 
     def batched(
-        self, each: Callable[[Prior, jax.Array], Out], prior: Prior, sums: jax.Array, stacked: bool
+        self,
+        each: Callable[[Prior, jax.Array], Out],
+        prior: Prior,
+        sums: jax.Array,
+        stacked: bool,
+        rows: int = 16,
     ) -> Out:
-        """Map ``each(prior, sums)`` of one data set over the batch, a few at a time."""
+        """Map ``each(prior, sums)`` of one data set over the batch, ``rows`` at a time."""
         items = prior if stacked else None, sums
-        return map_batch(
-            lambda item: each(prior if item[0] is None else item[0], item[1]), items, len(sums), 16
-        )
+
+        def one(item: tuple[Prior | None, jax.Array]) -> Out:
+            return each(prior if item[0] is None else item[0], item[1])
+
+        return map_batch(one, items, len(sums), rows)
 
     @abc.abstractmethod
     def realise(self, problem: Problem[State], num_samples: int) -> Draws:

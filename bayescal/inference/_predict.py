@@ -6,6 +6,7 @@ data sets are taken a few at a time.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -27,10 +28,12 @@ from bayescal.inference._averages import (
 from bayescal.inference._class_prior import Shares
 from bayescal.inference._engine import (
     Setup,
+    alone,
     map_rows,
     realise,
     rows_at_once,
     select,
+    sizes_differ,
     split_problem,
     weights_of,
 )
@@ -150,6 +153,25 @@ def normalise(log_probs: jax.Array, out: np.dtype) -> Predicted:
 def _from_log_odds(values: jax.Array, out: np.dtype) -> Predicted:
     miss = jnp.where(jnp.isnan(values).any(), jnp.nan, 0.0)
     return Predicted(values.astype(out), jax.nn.sigmoid(values).astype(out), miss, miss)
+
+
+def predict_each(
+    predict: Callable[[Setup, Problem, jax.Array], Predicted],
+    setup: Setup,
+    problem: Problem,
+    x: jax.Array,
+    shared_x: bool,
+) -> Predicted:
+    """Call ``predict`` for the batch, or one by one where data sets differ much in size."""
+    if not sizes_differ(setup, problem):
+        return predict(setup, problem, x)
+    found = []
+    for b in range(problem.sums.shape[0]):
+        row = np.array([b])
+        found.append(predict(*alone(setup, problem, row), x if shared_x else x[row]))
+    values, probs, *misses = zip(*found, strict=True)
+    worst = [np.max(np.stack(miss)) for miss in misses]
+    return Predicted(*jax.device_put((np.concatenate(values), np.concatenate(probs), *worst)))
 
 
 @partial(jax.jit, static_argnums=(0, 1, 4, 5, 6, 7))

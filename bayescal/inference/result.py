@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from types import ModuleType
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,9 +19,15 @@ from bayescal._core.numerics import sigmoid
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import bulk_dtype, default_dtype, float64
 from bayescal.inference._conditioned import Conditioned
-from bayescal.inference._engine import mean_coefficients, natural_rows
+from bayescal.inference._engine import Setup, mean_coefficients, natural_rows
 from bayescal.inference._integrator import Problem
-from bayescal.inference._predict import Predicted, predict_by_nodes, predict_exactly, predict_linear
+from bayescal.inference._predict import (
+    Predicted,
+    predict_by_nodes,
+    predict_each,
+    predict_exactly,
+    predict_linear,
+)
 from bayescal.inference._tails import CLOSE, at_ends, improve, look, warn_of_large
 from bayescal.inference.prediction import LONG, Prediction
 
@@ -167,6 +173,13 @@ class Posterior(Conditioned):
                     return predict_linear(family, natural, *at, shared, dtype, out)
 
                 return jax.device_put(gather(linear)), None
+
+            def each(program: Callable[..., Predicted], *options: Any) -> Callable[[], Predicted]:
+                def predict(setup: Setup, problem: Problem, x: jax.Array) -> Predicted:
+                    return program(setup, method, problem, x, *options)
+
+                return lambda: predict_each(predict, setup, problem, x, shared)
+
             smooth = family.univariate and family.classes == 2
             together = m if shared or not setup.common_draws else m * count
             long = together >= LONG if interpolate is None else interpolate
@@ -177,17 +190,15 @@ class Posterior(Conditioned):
                     if interpolate is None and intervals >= max(LONG, together):
                         break
                     options = shared, intervals, dtype, out
-                    found = gather(
-                        partial(predict_by_nodes, setup, method, problem, x, ends, bulk, *options)
-                    )
+                    found = gather(each(predict_by_nodes, ends, bulk, *options))
                     miss, log_miss = float(found.miss), float(found.log_miss)
                     if miss <= _TOLERANCE and log_miss <= _LOG_TOLERANCE:
                         return jax.device_put(found), miss
 
             def exactly() -> Predicted:
-                found = predict_exactly(setup, method, problem, x, shared, True, dtype, out)
+                found = each(predict_exactly, shared, True, dtype, out)()
                 if len(problem.sums) > 1 and np.isnan(float(found.miss)):
-                    found = predict_exactly(setup, method, problem, x, shared, False, dtype, out)
+                    found = each(predict_exactly, shared, False, dtype, out)()
                 return found
 
             return jax.device_put(gather(exactly)), None

@@ -14,6 +14,7 @@ from bayescal.metrics._accumulator import Accumulator
 from bayescal.metrics._bootstrap import bootstrap, difference, interval
 from bayescal.metrics._calibration import ReliabilityCurve, ece, reliability_curve
 from bayescal.metrics._canonical import canonical_ece
+from bayescal.metrics._canonical_kde import canonical_kde_ece
 from bayescal.metrics._corp import Corp, corp
 from bayescal.metrics._debiased import debiased_ece
 from bayescal.metrics._decisions import DecisionCost, decision_cost, loss_gap
@@ -21,12 +22,14 @@ from bayescal.metrics._kde import kde_ece
 from bayescal.metrics._measured import Interval
 from bayescal.metrics._multilabel import hamming_loss, multilabel_ece
 from bayescal.metrics._report import Report, report
+from bayescal.metrics._scorer import scorer
 from bayescal.metrics._scores import accuracy, brier_score, log_loss
 from bayescal.metrics._significance import CalibrationTest, consistency_test, spiegelhalter_test
 from bayescal.metrics._skce import skce
 from bayescal.metrics._skce_test import skce_test
 from bayescal.metrics._smooth import smooth_ece
 from bayescal.metrics._truth import true_calibration_error
+from bayescal.metrics._variational import variational_ece
 
 __all__ = [
     "Accumulator",
@@ -40,6 +43,7 @@ __all__ = [
     "bootstrap",
     "brier_score",
     "canonical_ece",
+    "canonical_kde_ece",
     "consistency_test",
     "corp",
     "debiased_ece",
@@ -54,9 +58,11 @@ __all__ = [
     "multilabel_ece",
     "reliability_curve",
     "report",
+    "scorer",
     "skce",
     "skce_test",
     "smooth_ece",
     "spiegelhalter_test",
     "true_calibration_error",
+    "variational_ece",
 ]

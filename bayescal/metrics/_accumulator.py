@@ -177,7 +177,11 @@ class Accumulator:
         checked = check(probs, y, weights, self._reading)
         if checked.columns != self._columns:
             wanted = "(n,)" if self._columns is None else f"(n, {self._columns})"
-            raise ValueError(f"probs must have shape {wanted}, got {checked.probs.shape}")
+            second = self._columns is None and checked.columns == 2
+            raise ValueError(
+                f"probs must have shape {wanted}, got {checked.probs.shape}, as "
+                f"classes={self._classes!r}{'; pass probs[:, 1]' if second else ''}"
+            )
         return checked
 
     def __getstate__(self) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -160,6 +161,8 @@ def _right_call() -> str:
         called, frame = frame.f_code, frame.f_back
     if called is None or called.co_name.startswith(("_", "<")):
         return "(y_prob, y_true)"  # of blocks, which are read elsewhere
-    names = [name for name in called.co_varnames[: called.co_argcount] if name != "self"]
+    names = [n for n in called.co_varnames[: called.co_argcount] if n not in ("self", "cls")]
+    if called.co_flags & inspect.CO_VARARGS:
+        names.append("y")  # after what may be a classifier
     names = [{"probs": "y_prob", "y": "y_true"}.get(name, name) for name in names]
     return f"{called.co_name}({', '.join(names)})"

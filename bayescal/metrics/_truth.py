@@ -12,7 +12,7 @@ from bayescal.metrics._distances import as_rows
 from bayescal.metrics._events import SINGLE, largest, of_class, resolve_kind
 from bayescal.metrics._options import check_norm
 from bayescal.metrics._reading import Classes, Inputs, Reading
-from bayescal.metrics.inputs import check_predictions, check_truth
+from bayescal.metrics.inputs import Predictions, check_predictions, check_truth
 
 
 def true_calibration_error(
@@ -71,19 +71,32 @@ def true_calibration_error(
     norm = check_norm(norm)
     reading = Reading(classes, inputs)
     checked = check_predictions(probs, reading.any_labels(probs), weights, reading)
-    truth = check_truth(true_probs, checked.probs, weights, checked.classes)
-    chosen, _ = resolve_kind(kind, None, checked.columns, (*SINGLE, "classwise"))
-    predicted = checked.probs
-    if chosen == "binary":
-        predicted, truth = (a if a.ndim == 1 else a[:, 1] for a in (predicted, truth))
-    else:
-        predicted, truth = as_rows(predicted), as_rows(truth)
-    if chosen == "confidence":
-        predicted, label = largest(predicted, np)
-        truth = of_class(truth, label, np)
+    predicted, truth, _ = matched(checked, true_probs, weights, kind)
     distance = np.abs(predicted - truth)
     if math.isinf(norm):
         return float(distance.max())
     powers = distance**norm
     by_case = powers if powers.ndim == 1 else powers.mean(axis=1)
     return float(np.average(by_case, weights=checked.weights) ** (1 / norm))
+
+
+def matched(
+    checked: Predictions,
+    truth: ArrayLike,
+    weights: ArrayLike | None,
+    kind: str | None,
+    name: str = "true_probs",
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return what events (n,) or (n, k) were given, other probabilities, and what happened."""
+    truth = check_truth(truth, checked.probs, weights, checked.classes, name)
+    chosen, _ = resolve_kind(kind, None, checked.columns, (*SINGLE, "classwise"))
+    predicted, happened = checked.probs, checked.y
+    if chosen == "binary":
+        if predicted.ndim == 2:
+            predicted, truth = predicted[:, 1], truth[:, 1]
+        return predicted, truth, happened
+    predicted, truth = as_rows(predicted), as_rows(truth)
+    if chosen == "classwise":
+        return predicted, truth, happened[:, None] == np.arange(predicted.shape[1])
+    confidence, label = largest(predicted, np)
+    return np.asarray(confidence), np.asarray(of_class(truth, label, np)), label == happened

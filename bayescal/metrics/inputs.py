@@ -235,7 +235,8 @@ def check_arrays(
     names = column_names(probs) or names
     probs, y = as_numpy(probs, "probs"), reading.labels(y, weights)
     if probs.ndim not in (1, 2):
-        raise ValueError(f"probs must have shape (n,) or (n, k), got {probs.shape}")
+        more = "; bayescal.tokens makes rows of those of tokens" if probs.ndim > 2 else ""
+        raise ValueError(f"probs must have shape (n,) or (n, k), got {probs.shape}{more}")
     if probs.ndim == 2 and probs.shape[1] < 2:
         raise ValueError(
             f"probs must have a column for each class, got shape {probs.shape}; "
@@ -341,16 +342,20 @@ def _read(given: np.ndarray, reading: Reading, many: bool = False) -> np.ndarray
 
 
 def check_truth(
-    truth: ArrayLike, probs: np.ndarray, weights: ArrayLike | None, classes: Sequence[object]
+    truth: ArrayLike,
+    probs: np.ndarray,
+    weights: ArrayLike | None,
+    classes: Sequence[object],
+    name: str = "true_probs",
 ) -> np.ndarray:
     """Check probabilities that are compared with ``probs``; weights of zero leave rows out."""
-    names, truth = column_names(truth), as_numpy(truth, "true_probs")
-    truth = in_order(truth, names, classes, "true_probs")
+    names, truth = column_names(truth), as_numpy(truth, name)
+    truth = in_order(truth, names, classes, name)
     if weights is not None and truth.shape[:1] == np.shape(weights):
         truth = truth[as_numpy(weights, "weights") > 0]
     if truth.shape != probs.shape:
-        raise ValueError(f"true_probs must have shape {probs.shape}, got {truth.shape}")
-    return _check_probs(truth.astype(np.float64), precision(truth.dtype), "true_probs")
+        raise ValueError(f"{name} must have shape {probs.shape}, got {truth.shape}")
+    return _check_probs(truth.astype(np.float64), precision(truth.dtype), name)
 
 
 def _check_range(probs: np.ndarray, name: str = "probs") -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from bayescal.metrics._calibration import ece, make_ece
 from bayescal.metrics._canonical import canonical_ece, make_canonical
+from bayescal.metrics._canonical_kde import canonical_kde_ece
 from bayescal.metrics._corp import corp
 from bayescal.metrics._debiased import debiased_ece, make_debiased
 from bayescal.metrics._decisions import decision_cost, loss_gap, make_loss_gap
@@ -44,6 +45,8 @@ class Entry:
     best: Literal["low", "high", "zero"] | None = "zero"
     #: Whether the size of weights matters, not only their ratios.
     counts: bool = False
+    #: Whether it may be of either sign, and the nearer to zero the better.
+    signed: bool = False
     #: Whether it compares probabilities with labels and nothing else, and returns a float.
     labels: bool = True
     #: Whether it can be accumulated over batches, if it has a ``make``.
@@ -63,8 +66,9 @@ METRICS: dict[str, Entry] = {
     "smooth_ece": Entry(smooth_ece, make=make_smooth),
     "kde_ece": Entry(kde_ece, make=make_kde, counts=True),
     "canonical_ece": Entry(canonical_ece, make=make_canonical, streams=False),
+    "canonical_kde_ece": Entry(canonical_kde_ece, counts=True),
     "skce": Entry(skce, counts=True),
-    "loss_gap": Entry(loss_gap, make=make_loss_gap),
+    "loss_gap": Entry(loss_gap, make=make_loss_gap, signed=True),
     "multilabel_ece": Entry(multilabel_ece, ("multilabel",), make_multilabel),
     "hamming_loss": Entry(hamming_loss, ("multilabel",), make_hamming, best="low"),
     "corp": Entry(corp, best=None, labels=False),

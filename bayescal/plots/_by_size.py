@@ -10,7 +10,7 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy
 from bayescal.plots._inputs import Arrays, read_vector
-from bayescal.plots.style import label_axes, new_axes, next_style, tidy
+from bayescal.plots.style import grey, label_axes, new_axes, next_style, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -112,7 +112,7 @@ def by_size(
         if labels is not None and len(known):
             ends.add(ax, line, style.linestyle, float(y[known[-1]]))
     if floor is not None:
-        line = ax.axhline(floor, color="0.35", linewidth=1, linestyle=_DASHED, zorder=1)
+        line = ax.axhline(floor, color=grey(ax, 0.35), linewidth=1, linestyle=_DASHED, zorder=1)
         line.set(gid=_FLOOR, label="best possible")
         ends.add(ax, line, _DASHED, floor)
     ends(ax, None)

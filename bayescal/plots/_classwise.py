@@ -8,25 +8,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import as_numpy, check_count
-from bayescal.metrics import ece, log_loss
-from bayescal.plots._inputs import Arrays
-from bayescal.plots._reliability import reliability
+from bayescal._core.checks import check_count
+from bayescal._core.fitted import is_fitted
+from bayescal._core.labels import Classes
+from bayescal.metrics import ece
+from bayescal.plots._inputs import Inputs, Models, class_names, read_models
+from bayescal.plots._panels import Panel, draw_panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Sizes of one diagram and of the labels around all, in inches.
-_PANEL, _LABELS = 1.6, 0.35
 _FIXED = "kind", "label", "ax"
 
 
 def classwise(
-    probs: Arrays,
-    y: ArrayLike,
-    *,
+    probs: Models,
+    *data: Any,
+    y: ArrayLike | None = None,
     weights: ArrayLike | None = None,
-    classes: Sequence[object] | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
     columns: int | None = None,
     max_classes: int = 12,
     axes: Axes | Sequence[Axes] | np.ndarray | None = None,
@@ -41,15 +42,22 @@ def classwise(
 
     Parameters
     ----------
-    probs : array of shape (n, k), or mapping from names to such arrays
-        One row of class probabilities per case; a mapping draws several models of the same cases,
-        with their errors in its order. Classes are chosen by the mean error.
-    y : array of shape (n,)
-        Class codes in {0, ..., k - 1}.
+    probs : array of shape (n, k), fitted model, or mapping from names to such
+        One row of class probabilities per case, or what has ``predict_proba``: a calibrator or a
+        classifier. A mapping draws several models of the same cases, with their errors in its
+        order; classes are chosen by the mean error.
+    *data
+        The labels y, array of shape (n,); before them, where there is a model, what it predicts
+        from: ``classwise(probs, y)``, ``classwise(model, X, y)``.
+    y : array of shape (n,), optional
+        The labels, by their name.
     weights : array of shape (n,), optional
         Non-negative case weights, see :func:`reliability`.
-    classes : sequence of k names, optional
-        By default "class 0", "class 1", ...
+    classes : sequence of k labels or names, optional
+        As :func:`bayescal.metrics.log_loss` reads them: labels in the order of the columns, or
+        names of codes. By default those of the model, or those found; numbers are called
+        "class 0", "class 1", ...
+    inputs : {"probs", "logits"}
     columns : int, optional
         Diagrams side by side, by default at most three.
     max_classes : int, default 12
@@ -87,110 +95,33 @@ def classwise(
         if name in options:
             raise TypeError(f"{name} is not an option of classwise")
     most = check_count(max_classes, "max_classes")
-    models = probs if isinstance(probs, Mapping) else {None: probs}
-    if not models:
-        raise ValueError("probs must not be an empty mapping")
-    arrays = {name: _rows(array, y, weights) for name, array in models.items()}
-    sizes = {array.shape[1] for array in arrays.values()}
+    reading: Any = {"y": y, "weights": weights, "classes": classes, "inputs": inputs}
+    for own in probs.values() if isinstance(probs, Mapping) else [probs]:
+        if not is_fitted(own) and np.ndim(own) != 2:
+            raise ValueError(f"probs must have shape (n, k), got {np.shape(own)}")
+    models = read_models(probs, data, "classwise", **reading)
+    sizes = {own.data.probs.shape[1] for own in models}
     if len(sizes) != 1:
         raise ValueError(f"probs must have one number of classes, got {sorted(sizes)}")
     (k,) = sizes
-    names = [f"class {j}" for j in range(k)] if classes is None else [str(c) for c in classes]
-    if len(names) != k:
-        raise ValueError(f"classes must be {k} names, got {len(names)}")
-    labels = as_numpy(y, "y")
+    first = models[0].data
+    names = class_names(first.classes)
+    labels, weights = first.y, first.weights
+    arrays = {own.name: own.data.probs for own in models}
     how: Any = {"bins": options.get("bins", 10), "binning": options.get("binning", "equal_width")}
-    how["weights"] = options["weights"] = weights
+    how["weights"] = weights
     errors = np.array(
         [[ece(p[:, j], labels == j, **how) for p in arrays.values()] for j in range(k)]
     )
     shown = np.arange(k)
     if k > most:
         shown = np.argsort(-errors.mean(axis=1), kind="stable")[:most]
-    places = _places(axes, len(shown), columns, options.get("histogram", False))
-    try:
-        for ax, j in zip(places, shown, strict=True):
-            given: Any = {name: array[:, j] for name, array in arrays.items()}
-            if not isinstance(probs, Mapping):
-                given = given[None]
-            reliability(given, labels == j, ax=ax, **{"histogram": False, **options})
-    except Exception:
-        if axes is None:
-            import matplotlib.pyplot as plt
-
-            plt.close(places[0].figure)
-        raise
-    for place, (ax, j) in enumerate(zip(places, shown, strict=True)):
+    panels = []
+    for j in shown:
+        given: Any = {name: array[:, j] for name, array in arrays.items()}
         shares = " / ".join(f"{error:.3f}" for error in errors[j])
-        _simplify(ax, f"{names[j]}\nECE {shares}", first=place == 0)
-        if axes is None:
-            ax.set(xlabel="", ylabel="")
-            ax.label_outer()
-    if axes is None:
-        # What the axes are is said once for all.
-        binned = options.get("method", "binned") == "binned"
-        x_label = "Mean predicted probability" if binned else "Predicted probability"
-        if len(shown) < k:
-            x_label += f"\n({len(shown)} of {k} classes, those with the largest error)"
-        places[0].figure.supxlabel(x_label, fontsize="medium")
-        places[0].figure.supylabel("Observed frequency", fontsize="medium")
-    return places
-
-
-def _rows(array: ArrayLike, y: ArrayLike, weights: ArrayLike | None) -> np.ndarray:
-    """Return probabilities (n, k), checked with the labels."""
-    rows = as_numpy(array, "probs")
-    if rows.ndim != 2:
-        raise ValueError(f"probs must have shape (n, k), got {rows.shape}")
-    log_loss(rows, y, weights=weights)
-    return np.clip(rows.astype(np.float64), 0, 1)
-
-
-def _places(
-    axes: Axes | Sequence[Axes] | np.ndarray | None,
-    count: int,
-    columns: int | None,
-    histogram: bool,
-) -> np.ndarray:
-    """Return the axes (count,), of a new figure if none are given."""
-    if axes is not None:
-        flat = np.asarray(axes, dtype=object).ravel()
-        if len(flat) < count:
-            raise ValueError(f"axes must be at least {count}, got {len(flat)}")
-        return flat[:count]
-    import matplotlib.pyplot as plt
-
-    across = (2 if count == 4 else 3) if columns is None else check_count(columns, "columns")
-    across = min(across, count)
-    down = -(-count // across)
-    panel = _PANEL * (1.4 if histogram else 1.25)
-    figure, grid = plt.subplots(
-        down,
-        across,
-        figsize=(_PANEL * across + _LABELS, panel * down + _LABELS),
-        layout="compressed",
-        sharex=True,
-        sharey=True,
-        squeeze=False,
-    )
-    flat = grid.ravel()
-    for ax in flat[count:]:
-        figure.delaxes(ax)
-    return flat[:count]
-
-
-def _simplify(ax: Axes, title: str, first: bool) -> None:
-    """Make a diagram fit for a small place; the first alone says what holds for all."""
-    ax.set_title(title, fontsize="small")
-    ax.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-    ax.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
-    ax.tick_params(labelsize="small")
-    for line in ax.lines:
-        line.set_markersize(min(line.get_markersize(), 4))
-    if first:
-        return
-    legend = ax.get_legend()
-    if legend is not None:
-        legend.remove()
-    for strip in ax.child_axes:
-        strip.set_ylabel("")
+        title = f"{names[j]}\nECE {shares}"
+        panels.append(Panel(given if None not in given else given[None], labels == j, title))
+    few = f"\n({len(shown)} of {k} classes, those with the largest error)"
+    note = few if len(shown) < k else ""
+    return draw_panels(panels, axes, columns, {**options, "weights": weights}, note)

@@ -13,7 +13,7 @@ from bayescal._core.checks import check_choice, check_level
 from bayescal.compare import Comparison, average_ranks, cliques, nemenyi, wilcoxon
 from bayescal.compare.comparison import TESTS, significant_gaps
 from bayescal.compare.table import Scores, read_table
-from bayescal.plots.style import COLORS, new_axes
+from bayescal.plots.style import COLORS, grey, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +41,7 @@ _GAP = 4.0
 #: What lines to names stand out beyond the axis, and bars beyond their methods: shares of the axis.
 _STUB = 0.03
 _OVERHANG = 0.005
-_GREY = "0.35"
+_GREY = 0.35
 
 
 def critical_difference(
@@ -115,7 +115,7 @@ def critical_difference(
     ax.set_axis_off()
     ticks = _draw_axis(ax, low, high, head)
     title = 0.5 * (low + high), -head + _TICK + _LINE
-    small = [ax.text(*title, "average rank", ha="center", va="bottom", color=_GREY)]
+    small = [ax.text(*title, "average rank", ha="center", va="bottom", color=grey(ax, _GREY))]
     if critical is not None:
         small.append(_draw_critical(ax, low, high, critical))
     thick = []
@@ -131,8 +131,8 @@ def critical_difference(
         y = -first_row - _ROW * (len(order) - 1 - place if right else place)
         edge = high + stub if right else low - stub
         x = float(ranks[method])
-        ax.plot([x, x, edge], [-head, y, y], color=_GREY, linewidth=0.9, zorder=2)
-        ax.plot(x, -head, "o", color="black", markersize=3, zorder=4)
+        ax.plot([x, x, edge], [-head, y, y], color=grey(ax, _GREY), linewidth=0.9, zorder=2)
+        ax.plot(x, -head, "o", color=grey(ax, 0), markersize=3, zorder=4)
         sides[right].append(
             ax.annotate(
                 labels[method], (edge, y), (_GAP if right else -_GAP, 0),
@@ -194,10 +194,10 @@ def _range(ranks: np.ndarray, critical: float | None) -> tuple[int, int]:
 
 def _draw_axis(ax: Axes, low: int, high: int, head: float) -> list[Text]:
     """Draw the axis of ranks and return the texts of its ticks."""
-    ax.plot([low, high], [-head, -head], color="black", linewidth=1.1, zorder=2)
+    ax.plot([low, high], [-head, -head], color=grey(ax, 0), linewidth=1.1, zorder=2)
     ranks = range(low, high + 1)
     for rank in ranks:
-        ax.plot([rank, rank], [-head, -head + _TICK], color="black", linewidth=0.9, zorder=2)
+        ax.plot([rank, rank], [-head, -head + _TICK], color=grey(ax, 0), linewidth=0.9, zorder=2)
     return [ax.text(r, -head + _TICK + 1, str(r), ha="center", va="bottom") for r in ranks]
 
 
@@ -205,9 +205,10 @@ def _draw_critical(ax: Axes, low: int, high: int, critical: float) -> Text:
     """Draw the critical difference above the left end of the axis."""
     y = -_PAD - _LINE - 3
     end = min(low + critical, high)
-    ax.plot([low, end], [y, y], color="black", linewidth=1.3, gid="bayescal-cd")
-    ax.plot(low, y, "|", color="black", markersize=6, markeredgewidth=1.3)
-    ax.plot(end, y, "|" if low + critical <= high else ">", color="black", markersize=6)
+    ink = grey(ax, 0)
+    ax.plot([low, end], [y, y], color=ink, linewidth=1.3, gid="bayescal-cd")
+    ax.plot(low, y, "|", color=ink, markersize=6, markeredgewidth=1.3)
+    ax.plot(end, y, "|" if low + critical <= high else ">", color=ink, markersize=6)
     return ax.text(low, y + 3, f"CD = {critical:.2f}", ha="left", va="bottom")
 
 

@@ -2,37 +2,59 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.checks import check_level
+from bayescal._core.fitted import is_fitted
 from bayescal.plots._inputs import read_vector
-from bayescal.plots.style import label_axes, new_axes, next_style, tidy
+from bayescal.plots._maps import Map, common_scores
+from bayescal.plots.style import draw_legend, grey, label_axes, new_axes, next_style, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_X_LABELS = {"probs": "Predicted probability", "logits": "Log odds", "scores": "Score"}
+_IDENTITY = "bayescal-identity"
+
 
 def curve(
-    x: ArrayLike,
-    mean: ArrayLike,
+    x: Any,
+    mean: ArrayLike | None = None,
     lower: ArrayLike | None = None,
     upper: ArrayLike | None = None,
     *,
+    scores: ArrayLike | None = None,
+    level: float | None = 0.9,
     ax: Axes | None = None,
     label: str | None = None,
 ) -> Axes:
-    """Draw a calibration curve, with a credible band around it if one is given.
+    """Draw the map of a calibrator of two classes, or a curve that is given, with its band.
+
+    ``curve(calibrator)`` draws the calibrated probability of the second class over what the
+    calibrator takes, which its ``inputs`` says: probabilities of the second class, its log odds, or
+    scores; the band is that of its ``predict_interval``. The thin line is the map that changes
+    nothing. ``curve(x, mean, lower, upper)`` draws numbers.
 
     Parameters
     ----------
-    x : array of shape (n,)
-        Scores, in any order.
-    mean : array of shape (n,)
+    x : fitted calibrator, mapping from names to such, or array of shape (n,)
+        What has ``predict_proba`` is a calibrator, or a classifier of one feature. A mapping draws
+        several with the same ``inputs``. Of an array, scores in any order.
+    mean : array of shape (n,), for an array only
         Probability at each score.
-    lower, upper : array of shape (n,), optional
+    lower, upper : array of shape (n,), optional, for an array only
         Ends of the credible interval at each score, both or neither.
+    scores : array of shape (m,), optional, for calibrators only
+        Where to draw the map. By default the interval [0, 1] of probabilities; of log odds and
+        scores where the map does 99 % of its way, and a little beyond.
+    level : float or None, default 0.9
+        Posterior probability of the bands of calibrators, in (0, 1); None leaves them out. A
+        calibrator without posterior has none. Of ``VennAbers`` the band is its pair of
+        probabilities.
     ax : matplotlib Axes, optional
         Where to draw, by default on a new figure. Drawing on the same axes again goes on with the
         next colour and line.
@@ -48,14 +70,32 @@ def curve(
     ------
     TypeError, ValueError
         If shapes differ, a value is not finite, one end of the band is missing, or ``lower`` lies
-        above ``upper``.
+        above ``upper``; if a calibrator is of more than two classes or of several features,
+        ``inputs`` differ, the mapping is empty or comes with a label, or with what is for arrays
+        only.
 
     Examples
     --------
+    >>> import bayescal as bc
+    >>> p, y = [0.1, 0.3, 0.4, 0.6, 0.8, 0.9], [0, 0, 1, 0, 1, 1]
+    >>> ax = curve({"Platt": bc.Logistic().fit(p, y), "isotonic": bc.Isotonic().fit(p, y)})
+    >>> ax.get_xlabel(), [text.get_text() for text in ax.get_legend().get_texts()]
+    ('Predicted probability', ['Platt', 'isotonic'])
+
+    Numbers:
+
     >>> ax = curve([2.0, 0.0, 1.0], [0.9, 0.2, 0.6], [0.8, 0.1, 0.4], [1.0, 0.4, 0.7])
     >>> ax.lines[0].get_xdata().tolist()
     [0.0, 1.0, 2.0]
     """
+    if is_fitted(x) or isinstance(x, Mapping):
+        if not (mean is None and lower is None and upper is None):
+            raise ValueError("mean, lower and upper must be left out where x is a calibrator")
+        return _draw_maps(x, scores, level, ax, label)
+    if scores is not None:
+        raise ValueError("scores must be left out where x is an array: x are the scores")
+    if mean is None:
+        raise TypeError("mean must be given where x is an array")
     if (lower is None) != (upper is None):
         raise ValueError("lower and upper must be given together")
     given = {"x": x, "mean": mean, "lower": lower, "upper": upper}
@@ -67,16 +107,60 @@ def curve(
     if lower is not None and (arrays["lower"] > arrays["upper"]).any():
         raise ValueError("lower must not exceed upper")
     order = np.argsort(arrays["x"], kind="stable")
-    at, middle, *band = (array[order] for array in arrays.values())
-    if ax is None:
-        ax = new_axes(4.2, 3.0)
-        ax.set_ylim(-0.02, 1.02)
-        tidy(ax)
+    ax = _axes(ax)
     label_axes(ax, "Score", "Probability of class 1")
+    _draw(ax, [array[order] for array in arrays.values()], label)
+    return ax
+
+
+def _draw_maps(
+    given: Any, scores: ArrayLike | None, level: float | None, ax: Axes | None, label: str | None
+) -> Axes:
+    """Draw the maps of calibrators."""
+    several = isinstance(given, Mapping)
+    if several and label is not None:
+        raise ValueError("label must be left out where x is a mapping: its keys are the labels")
+    if several and not given:
+        raise ValueError("x must not be an empty mapping")
+    if level is not None:
+        level = check_level(level)
+    maps = {name: Map(own) for name, own in (given if several else {label: given}).items()}
+    kinds = {own.inputs for own in maps.values()}
+    if len(kinds) > 1:
+        raise ValueError(f"x must be calibrators with the same inputs, got {sorted(kinds)}")
+    (inputs,) = kinds
+    if scores is None:
+        at = common_scores(list(maps.values()))
+    else:
+        at = np.sort(read_vector(scores, "scores", "m"))
+    # All before any drawing: what is wrong leaves the axes as they were.
+    drawn = [(name, [at, own(at), *own.ends(at, level)]) for name, own in maps.items()]
+    ax = _axes(ax)
+    label_axes(ax, _X_LABELS[inputs], f"Probability of {next(iter(maps.values())).event}")
+    if inputs != "scores" and not any(line.get_gid() == _IDENTITY for line in ax.lines):
+        same = at if inputs == "probs" else 1 / (1 + np.exp(-at))
+        ax.plot(at, same, color=grey(ax, 0.55), linewidth=0.9, zorder=1, gid=_IDENTITY)
+    for name, arrays in drawn:
+        _draw(ax, arrays, None if name is None else str(name))
+    return ax
+
+
+def _axes(ax: Axes | None) -> Axes:
+    if ax is not None:
+        return ax
+    ax = new_axes(4.2, 3.0)
+    ax.set_ylim(-0.02, 1.02)
+    tidy(ax)
+    return ax
+
+
+def _draw(ax: Axes, arrays: list[np.ndarray], label: str | None) -> None:
+    """Draw a line at places in order, and the band if its ends are there."""
+    at, middle, *band = arrays
     style = next_style(ax)
     if band:
-        style.fill(ax, at, *band, alpha=0.2)
+        lower, upper = band
+        style.fill(ax, at, lower, upper, alpha=0.2)
     style.draw(ax, at, middle, linewidth=1.6, label=label)
     if label is not None:
-        ax.legend(frameon=False, handlelength=2.6)
-    return ax
+        draw_legend(ax)

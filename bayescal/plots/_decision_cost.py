@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import as_numpy, check_weights
-from bayescal.metrics import brier_score
-from bayescal.plots._inputs import Arrays, read_models, read_vector
-from bayescal.plots.style import label_axes, new_axes, next_style, tidy
+from bayescal._core.labels import Classes
+from bayescal.metrics.inputs import Predictions
+from bayescal.plots._inputs import Inputs, Models, read_models, read_vector
+from bayescal.plots.style import grey, label_axes, new_axes, next_style, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,9 +22,11 @@ _LEGEND_ROW, _LEGEND_PAD = 13.0, 10.0
 
 
 def decision_cost(
-    probs: Arrays,
-    y: ArrayLike,
-    *,
+    probs: Models,
+    *data: Any,
+    y: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
     weights: ArrayLike | None = None,
     ratios: ArrayLike | None = None,
     ax: Axes | None = None,
@@ -44,11 +46,16 @@ def decision_cost(
 
     Parameters
     ----------
-    probs : array of shape (n,) or (n, 2), or mapping from names to such arrays
-        P(y = 1), or one row of class probabilities per case; a mapping draws several models of
-        the same cases.
-    y : array of shape (n,)
-        Labels in {0, 1}.
+    probs : array of shape (n,) or (n, 2), fitted model, or mapping from names to such
+        P(y = 1), or one row of class probabilities per case; or what has ``predict_proba``, a
+        calibrator or a classifier. A mapping draws several models of the same cases.
+    *data
+        The labels y, array of shape (n,), of two classes; before them, where there is a model,
+        what it predicts from: ``decision_cost(probs, y)``, ``decision_cost(model, X, y)``.
+    y : array of shape (n,), optional
+        The labels, by their name.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`bayescal.metrics.log_loss`.
     weights : array of shape (n,), optional
         Non-negative case weights; only their ratios matter.
     ratios : array of shape (m,), optional
@@ -84,11 +91,11 @@ def decision_cost(
     >>> ax.lines[-1].get_ydata()
     array([0.  , 0.333])
     """
-    given = read_models(probs, label)
-    models = [(name, _probabilities(array, y, weights)) for name, array in given]
-    happened = as_numpy(y, "y") == 1
-    shares = check_weights(weights, len(happened), "weights", match="probs")
-    shares = shares / shares.sum()
+    how: Any = {"y": y, "weights": weights, "classes": classes, "inputs": inputs}
+    given = read_models(probs, data, "decision_cost", label=label, **how)
+    models = [(own.name, _probabilities(own.data)) for own in given]
+    cases = given[0].data
+    happened, shares = cases.y == 1, cases.weights / cases.weights.sum()
     t = np.linspace(0, 1, _POINTS) if ratios is None else read_vector(ratios, "ratios", "m")
     t = np.sort(t)
     if t[0] < 0 or t[-1] > 1:
@@ -108,12 +115,11 @@ def decision_cost(
     return ax
 
 
-def _probabilities(array: np.ndarray, y: ArrayLike, weights: ArrayLike | None) -> np.ndarray:
-    """Return P(y = 1) of shape (n,), checked with the labels."""
-    if array.ndim == 2 and array.shape[1] > 2:
-        raise ValueError(f"probs must be of two classes, got shape {array.shape}")
-    brier_score(array, y, weights=weights)
-    return np.clip((array if array.ndim == 1 else array[:, 1]).astype(np.float64), 0, 1)
+def _probabilities(data: Predictions) -> np.ndarray:
+    """Return P(y = 1) of shape (n,)."""
+    if data.columns not in (None, 2):
+        raise ValueError(f"probs must be of two classes, got shape {data.probs.shape}")
+    return data.probs if data.columns is None else data.probs[:, 1]
 
 
 def _cost(p: np.ndarray, happened: np.ndarray, shares: np.ndarray, t: np.ndarray) -> np.ndarray:
@@ -134,8 +140,8 @@ def _draw_defaults(ax: Axes, share: float) -> None:
         return
     top = 2 * share * (1 - share)
     ax.plot(
-        [0, share, 1], [0, top, 0], color="0.45", linewidth=1, linestyle=(0, (4, 3)), zorder=2,
-        label="always or never", gid=_DEFAULTS,
+        [0, share, 1], [0, top, 0], color=grey(ax, 0.45), linewidth=1, linestyle=(0, (4, 3)),
+        zorder=2, label="always or never", gid=_DEFAULTS,
     )  # fmt: skip
 
 

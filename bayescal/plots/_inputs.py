@@ -2,27 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import as_numpy, check_finite, check_weights
-from bayescal._core.counts import as_counts
+from bayescal._core.checks import as_numpy, check_finite
+from bayescal._core.fitted import is_fitted, predictions
+from bayescal._core.labels import Classes
+from bayescal.metrics.inputs import Predictions, Reading, check_arrays
 
 #: One array, or several by name.
 Arrays = ArrayLike | Mapping[str, ArrayLike]
+#: Predictions or a fitted classifier, or several of them by name.
+Models = Any
+Inputs = Literal["probs", "logits"]
 
 
-def read_models(probs: Arrays, label: str | None) -> list[tuple[str | None, np.ndarray]]:
-    """Return names and predictions of one model, or of the models in a mapping."""
-    if not isinstance(probs, Mapping):
-        return [(label, as_numpy(probs, "probs"))]
-    if label is not None:
+class Model(NamedTuple):
+    """Predictions that are drawn: of cases with positive weight, the labels as codes."""
+
+    name: str | None
+    data: Predictions
+    #: Whether a classifier predicted them.
+    fitted: bool
+
+    @property
+    def second_of_fitted(self) -> Predictions:
+        """Predictions, of a classifier of two classes those of the second alone."""
+        if self.fitted and self.data.columns == 2:
+            return self.data._replace(probs=self.data.probs[:, 1])
+        return self.data
+
+
+def read_models(
+    probs: Models,
+    data: tuple[Any, ...],
+    called: str,
+    *,
+    y: ArrayLike | None,
+    label: str | None = None,
+    weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
+) -> list[Model]:
+    """Return the checked predictions of one model, or of the models in a mapping.
+
+    ``data`` and ``y`` are what the user gave to the function ``called`` beside them.
+    """
+    several = isinstance(probs, Mapping)
+    if several and label is not None:
         raise ValueError("label must be left out where probs is a mapping: its keys are the labels")
-    if not probs:
+    if several and not probs:
         raise ValueError("probs must not be an empty mapping")
-    return [(str(name), as_numpy(array, f"probs[{name!r}]")) for name, array in probs.items()]
+    given: Mapping[Any, Any] = probs if several else {label: probs}
+    arrays, labels, classes = predictions(given, data, y, cast("Any", classes), called)
+    if labels is None:
+        raise TypeError(f"y must be given: {called}(probs, y) or {called}(model, X, y)")
+    models = []
+    for name, array in arrays.items():
+        fitted = is_fitted(given[name])
+        reading = Reading(classes, "probs" if fitted else inputs)
+        known = check_arrays(array, labels, weights, reading)
+        models.append(Model(str(name) if several else label, known, fitted))
+    return models
 
 
 def read_vector(value: ArrayLike, name: str, size: str = "n") -> np.ndarray:
@@ -34,6 +78,6 @@ def read_vector(value: ArrayLike, name: str, size: str = "n") -> np.ndarray:
     return array.astype(np.float64)
 
 
-def read_counts(weights: ArrayLike | None, predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return for how many cases each row (n,) stands."""
-    return as_counts(check_weights(weights, len(y), "weights", match="probs"), predicted, y)
+def class_names(classes: Iterable[object]) -> list[str]:
+    """Return what figures call classes: texts as they are, "class 0" what are numbers."""
+    return [str(c) if isinstance(c, str) else f"class {c}" for c in classes]

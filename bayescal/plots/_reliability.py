@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal.metrics import ReliabilityCurve
-from bayescal.plots._inputs import Arrays, read_models
+from bayescal._core.checks import check_choice
+from bayescal._core.labels import Classes
+from bayescal.metrics import ReliabilityCurve, ece
+from bayescal.plots._inputs import Inputs, Models, read_models
 from bayescal.plots._reliability_curves import Estimate, Options, estimate, read_events
-from bayescal.plots.style import Style, new_axes, next_style, tidy
+from bayescal.plots.style import Style, draw_legend, faded, grey, new_axes, next_style, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,6 +25,11 @@ _MARGIN = 0.02
 # Bottom and height of the strip, in the units of the vertical axis, of which it is a part: so it
 # needs no room outside the axes, whatever their layout.
 _STRIP_BOTTOM, _STRIP_HEIGHT = 1.05, 0.15
+#: So many names find room within the axes; more stand beside them on a new figure. Widths in
+#: inches, of what stands before a name, and of a letter.
+_MOST_WITHIN, _KEY, _LETTER = 3, 0.7, 0.065
+#: What legends have beside names.
+_PARTS = "ece", "n"
 _LABELS = {
     "binary": ("predicted probability", "Observed frequency"),
     "confidence": ("confidence", "Accuracy"),
@@ -29,9 +37,11 @@ _LABELS = {
 
 
 def reliability(
-    probs: Arrays,
-    y: ArrayLike,
-    *,
+    probs: Models,
+    *data: Any,
+    y: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
     weights: ArrayLike | None = None,
     bins: int = 10,
     binning: Literal["equal_width", "equal_mass"] = "equal_width",
@@ -42,10 +52,14 @@ def reliability(
     bandwidth: float | None = None,
     seed: int = 0,
     histogram: bool = True,
+    legend: str | Sequence[str] = (),
     ax: Axes | None = None,
     label: str | None = None,
 ) -> Axes:
     r"""Draw a reliability diagram: the observed frequency against the prediction.
+
+    Call it with predictions and labels, ``reliability(probs, y)``, or with what predicts, what it
+    predicts from, and labels: ``reliability(calibrator, scores, y)``, ``reliability(model, X, y)``.
 
     The frequency is estimated by one of three methods:
 
@@ -68,11 +82,18 @@ def reliability(
 
     Parameters
     ----------
-    probs : array of shape (n,) or (n, k), or mapping from names to such arrays
-        P(y = 1) for two classes, or one row of class probabilities per case; a mapping draws
-        several models of the same cases.
-    y : array of shape (n,)
-        Labels in {0, 1}, or class codes in {0, ..., k - 1}.
+    probs : array of shape (n,) or (n, k), fitted model, or mapping from names to such
+        P(y = 1) for two classes, or one row of class probabilities per case. What has
+        ``predict_proba`` is a model: a calibrator or a classifier; of two classes its probability
+        of the second is drawn, as shape (n,). A mapping draws several models of the same cases.
+    *data
+        The labels y, array of shape (n,); before them, where there is a model, what it predicts
+        from. Labels are 0, ..., k - 1, or any others (``classes``).
+    y : array of shape (n,), optional
+        The labels, by their name.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`bayescal.metrics.log_loss`; classes are
+        by default those of the model.
     weights : array of shape (n,), optional
         Non-negative case weights. Whole ones are counts, the same as repeating cases. Others are
         worth as many cases as the effective sample size says; so many are drawn.
@@ -94,6 +115,10 @@ def reliability(
         For the data sets that are drawn for the bands of curves.
     histogram : bool, default True
         Whether to draw the strip on top.
+    legend : {"ece", "n"} or sequence of them, default ()
+        What the legend has beside the names: :func:`bayescal.metrics.ece` with these ``bins``,
+        ``binning`` and ``kind``, whatever the method; the number of cases, of weights that are
+        not whole the effective sample size.
     ax : matplotlib Axes, optional
         Where to draw, by default on a new figure. Drawing on the same axes again goes on with the
         next colour, marker and line.
@@ -108,8 +133,9 @@ def reliability(
     Raises
     ------
     TypeError, ValueError
-        As :func:`bayescal.metrics.ece`; for unknown methods or bands, or a bandwidth that is not
-        positive; if ``label`` comes with a mapping, or the mapping is empty or mixes kinds.
+        As :func:`bayescal.metrics.ece`; for unknown methods, bands or parts of the legend, or a
+        bandwidth that is not positive; if there are more or fewer data than the call needs; if
+        ``label`` comes with a mapping, or the mapping is empty or mixes kinds.
 
     Notes
     -----
@@ -132,23 +158,49 @@ def reliability(
     >>> ax = reliability([0.1, 0.4, 0.2, 0.9], [0, 0, 1, 1], method="corp", level=None)
     >>> ax.lines[1].get_xydata().tolist()
     [[0.1, 0.0], [0.2, 0.5], [0.4, 0.5], [0.9, 1.0]]
+
+    A calibrator, with labels of any kind:
+
+    >>> import bayescal as bc
+    >>> p, y = [0.1, 0.3, 0.4, 0.6, 0.8, 0.9], ["no", "no", "yes", "no", "yes", "yes"]
+    >>> ax = reliability(bc.Temperature().fit(p, y), p, y, legend=("ece", "n"), label="scaled")
+    >>> ax.get_legend().get_texts()[0].get_text()
+    'scaled\nECE 0.284, n = 6'
     """
-    models = read_models(probs, label)
+    parts = (legend,) if isinstance(legend, str) else tuple(legend)
+    for part in parts:
+        check_choice(part, "legend", _PARTS)
     options = Options(method, band, level, bins, binning, bandwidth, seed)
-    kinds = {kind or ("binary" if array.ndim == 1 else "confidence") for _, array in models}
+    reading: Any = {"y": y, "weights": weights, "classes": classes, "inputs": inputs}
+    models = read_models(probs, data, "reliability", label=label, **reading)
+    cases = [own.second_of_fitted for own in models]
+    kinds = {kind or ("binary" if own.columns is None else "confidence") for own in cases}
     if len(kinds) > 1:
         raise ValueError("probs must be all of shape (n,) or all of shape (n, k), or pass kind")
     # All curves before any drawing: bad input leaves the axes as they were.
     (kind,) = kinds
-    events = [read_events(array, y, kind, weights) for _, array in models]
+    events = [read_events(own, kind) for own in cases]
     curves = [estimate(own, options) for own in events]
     strips = [own.curve(_STRIP_BINS, "equal_width") for own in events]
+    names = [own.name for own in models]
+    if parts:
+        how: Any = {"bins": bins, "binning": binning, "kind": kind}
+        for place, (case, own) in enumerate(zip(cases, events, strict=True)):
+            error = ece(case.probs, case.y, weights=case.weights, **how)
+            found = {"ece": f"ECE {error:.3f}", "n": f"n = {own.counts.sum():,.0f}"}
+            said = ", ".join(found[part] for part in parts)
+            apart = ", " if len(parts) == 1 else "\n"
+            names[place] = said if names[place] is None else f"{names[place]}{apart}{said}"
+    texts = [name for name in names if name is not None]
+    beside = ax is None and len(texts) > _MOST_WITHIN
     if ax is None:
-        ax = new_axes(3.6, 4.1 if histogram else 3.6)
+        longest = max(len(line) for text in texts for line in text.split("\n")) if beside else 0
+        width = 3.6 + (_KEY + _LETTER * longest if beside else 0)
+        ax = new_axes(width, 4.1 if histogram else 3.6)
     _frame(ax, kind, method)
     if histogram:
         _make_room(ax)
-    for (name, _), curve, strip in zip(models, curves, strips, strict=True):
+    for name, curve, strip in zip(names, curves, strips, strict=True):
         style = next_style(ax)
         if level is not None:
             (_draw_bars if method == "binned" else _draw_band)(ax, curve, band, style)
@@ -158,16 +210,13 @@ def reliability(
         style.draw(ax, curve.x, curve.y, label=name, **look)
         if histogram:
             _draw_strip(ax, strip, style)
-    if any(name is not None for name, _ in models):
-        ax.legend(
-            loc="upper left",
-            bbox_to_anchor=(0, 1 + _MARGIN),
-            bbox_transform=ax.transData,
-            fontsize="small",
-            frameon=False,
-            handlelength=2.6,
-            borderaxespad=0.2,
-        )
+    if texts:
+        # Below the strip.
+        place: Any = {"bbox_to_anchor": (0, 0, 1, 1 + _MARGIN), "bbox_transform": ax.transData}
+        if beside:
+            place = {"bbox_to_anchor": (1.02, 1), "loc": "upper left"}
+            ax.set_anchor("W")
+        draw_legend(ax, fontsize="small", borderaxespad=0.2, **place)
     return ax
 
 
@@ -175,7 +224,7 @@ def _frame(ax: Axes, kind: str, method: str) -> None:
     """Draw what all models share, once."""
     if any(line.get_gid() == _DIAGONAL for line in ax.lines):
         return
-    ax.plot([0, 1], [0, 1], color="0.55", linewidth=0.9, zorder=1, gid=_DIAGONAL)
+    ax.plot([0, 1], [0, 1], color=grey(ax, 0.55), linewidth=0.9, zorder=1, gid=_DIAGONAL)
     ends = (-_MARGIN, 1 + _MARGIN)
     ax.set(xlim=ends, ylim=ends, aspect="equal")
     ticks = [0, 0.2, 0.4, 0.6, 0.8, 1]
@@ -198,7 +247,7 @@ def _make_room(ax: Axes) -> None:
 
 def _draw_bars(ax: Axes, curve: Estimate, band: str, style: Style) -> None:
     """Draw a bar for each bin: pale and broad around the diagonal, thin around the marker."""
-    alpha, width = (0.25, 5) if band == "consistency" else (None, 1.1)
+    alpha, width = (faded(ax, 0.25), 5) if band == "consistency" else (None, 1.1)
     bars = ax.vlines(curve.at, curve.lower, curve.upper, color=style.color, zorder=2)
     bars.set(alpha=alpha, linewidth=width, capstyle="butt")
 
@@ -209,7 +258,7 @@ def _draw_band(ax: Axes, curve: Estimate, band: str, style: Style) -> None:
         curve.at,
         curve.lower,
         curve.upper,
-        facecolor=(style.color, 0.2),
+        facecolor=(style.color, faded(ax, 0.2)),
         edgecolor=(style.color, 0.6),
         linewidth=0 if band == "consistency" else 0.5,
         zorder=2,
@@ -226,10 +275,10 @@ def _draw_strip(ax: Axes, strip: ReliabilityCurve, style: Style) -> None:
         top = ax.inset_axes(bounds, transform=ax.transData, sharex=ax, label=_STRIP)
         top.tick_params(bottom=False, labelbottom=False, left=False, labelleft=False)
         top.spines[["top", "left", "right"]].set_visible(False)
-        top.set_ylabel("cases", rotation=0, ha="right", va="center", color="0.35")
+        top.set_ylabel("cases", rotation=0, ha="right", va="center", color=grey(ax, 0.35))
         top.patch.set_visible(False)
     edges = np.arange(_STRIP_BINS + 1) / _STRIP_BINS
     share = counts / counts.sum()
-    top.stairs(share, edges, fill=True, color=style.color, alpha=0.25)
+    top.stairs(share, edges, fill=True, color=style.color, alpha=faded(ax, 0.25))
     top.stairs(share, edges, color=style.color, linestyle=style.linestyle, linewidth=1)
     top.set_ylim(0, max(top.get_ylim()[1] if len(top.patches) > 2 else 0, 1.05 * share.max()))

@@ -7,10 +7,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import as_numpy, check_choice, check_level
+from bayescal._core.checks import check_choice, check_level
+from bayescal._core.counts import as_counts
 from bayescal.metrics import ReliabilityCurve, reliability_curve, smooth_ece
-from bayescal.plots._inputs import read_counts
+from bayescal.metrics.inputs import Predictions
 
 #: Data sets drawn for a band.
 RESAMPLES = 200
@@ -84,12 +84,19 @@ class Events(NamedTuple):
         )
 
 
-def read_events(probs: np.ndarray, y: ArrayLike, kind: Any, weights: ArrayLike | None) -> Events:
-    """Return the events of one model, after a check of its predictions and the labels."""
-    # Its errors are those of all metrics.
-    reliability_curve(probs, y, kind=kind, weights=weights)
-    predicted, happened = _events(probs, as_numpy(y, "y"), kind)
-    counts = read_counts(weights, predicted, happened)
+def read_events(data: Predictions, kind: Any) -> Events:
+    """Return the events of one model."""
+    probs, y = data.probs, data.y
+    # What is wrong with the kind is said as by metrics.
+    reliability_curve(probs, y, kind=kind, weights=data.weights)
+    if kind == "binary":
+        predicted, happened = (probs if probs.ndim == 1 else probs[:, 1]), y == 1
+    else:
+        if probs.ndim == 1:
+            probs = np.stack([1 - probs, probs], axis=1)
+        predicted, happened = probs.max(axis=1), probs.argmax(axis=1) == y
+    happened = happened.astype(float)
+    counts = as_counts(data.weights, predicted, happened)
     used = counts > 0
     return Events(predicted[used], happened[used], counts[used])
 
@@ -98,16 +105,6 @@ def estimate(events: Events, options: Options) -> Estimate:
     """Return the curve of one model."""
     methods = {"binned": _binned, "corp": _corp, "smooth": _smooth}
     return methods[options.method](events, options)
-
-
-def _events(probs: np.ndarray, y: np.ndarray, kind: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the probabilities (n,) of events, and whether these happened, as numbers."""
-    probs = np.clip(probs.astype(np.float64), 0, 1)
-    if kind == "binary":
-        return (probs if probs.ndim == 1 else probs[:, 1]), (y == 1).astype(float)
-    if probs.ndim == 1:
-        probs = np.stack([1 - probs, probs], axis=1)
-    return probs.max(axis=1), (probs.argmax(axis=1) == y).astype(float)
 
 
 def _binned(events: Events, options: Options) -> Estimate:

@@ -9,14 +9,17 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_count, check_finite
-from bayescal.plots.style import new_axes
+from bayescal.plots._inputs import class_names
+from bayescal.plots.style import grey, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Class 1 at the left, 2 at the right, 3 on top.
+#: The first class at the left, the second at the right, the third on top.
 _CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3) / 2]])
 _FINE = 60
+#: Of arrows, as a share of the distance of neighbours.
+_LONGEST = 0.9
 _SUM_TOLERANCE = 1e-6
 
 
@@ -24,23 +27,26 @@ def simplex(
     calibration: Any,
     *,
     arrows: int = 12,
-    labels: Sequence[object] = ("class 1", "class 2", "class 3"),
+    labels: Sequence[object] | None = None,
     limit: float | None = None,
     colorbar: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw where a calibration map of three classes moves predictions, and how far.
 
-    Arrows go from predictions on a lattice to their calibrated probabilities. Colours show half the
-    sum of absolute changes (the total variation distance) in between, dark where it is large.
+    An arrow starts at a prediction and points to its calibrated probabilities. It ends there, or,
+    where it would cross others, on the way, at nine tenths of the distance to the next arrow.
+    Colours show half the sum of absolute changes (the total variation distance), dark where it is
+    large; those at the sides are of predictions that are just inside.
 
     Parameters
     ----------
     calibration : fitted calibrator or callable
         With ``inputs="probs"``; or a function from probabilities (m, 3) to probabilities (m, 3).
     arrows : int
-        Arrows along each side.
-    labels : sequence of three names
+        Arrows along each side; the fewer, the longer they may be.
+    labels : sequence of three names, optional
+        By default those of the calibrator's classes; numbers are called "class 0", "class 1", ...
     limit : float, optional
         Change of the darkest colour, by default the largest one: give it to compare maps.
     colorbar : bool
@@ -66,13 +72,16 @@ def simplex(
     """
     apply = _function(calibration)
     count = check_count(arrows, "arrows")
-    names = list(labels)
+    classes = getattr(calibration, "classes_", range(3))
+    if len(classes) != 3:
+        raise ValueError(f"calibration must be of three classes, got {len(classes)}")
+    names = class_names(classes) if labels is None else [str(label) for label in labels]
     if len(names) != 3:
         raise ValueError(f"labels must be three names, got {len(names)}")
     if ax is None:
         ax = new_axes(4.6, 4.0)
-    fine = _lattice(_FINE)
-    moved = 0.5 * np.abs(_apply(apply, fine) - fine).sum(axis=1)
+    fine, inner = _lattice(_FINE), _inner(_FINE + 1)
+    moved = 0.5 * np.abs(_apply(apply, inner) - inner).sum(axis=1)
     highest = float(moved.max()) if limit is None else float(limit)
     shade = ax.tripcolor(
         fine @ _CORNERS[:, 0],
@@ -88,33 +97,34 @@ def simplex(
     if colorbar:
         bar = ax.figure.colorbar(shade, ax=ax, shrink=0.7, pad=0.02)
         bar.set_label("Total variation of the change")
-    points = _lattice(count + 1)
-    start = points @ _CORNERS
-    step = _apply(apply, points) @ _CORNERS - start
-    # White below black: seen on light and dark.
-    for color, width in (("white", 0.009), ("black", 0.0045)):
-        ax.quiver(
-            start[:, 0],
-            start[:, 1],
-            step[:, 0],
-            step[:, 1],
-            angles="xy",
-            scale_units="xy",
-            scale=1,
-            width=width,
-            color=color,
-            headwidth=4,
-            headlength=4.5,
-            headaxislength=4,
-            minlength=0,
-            zorder=3,
-        )
+    points = _inner(count)
+    start, ends = points @ _CORNERS, _apply(apply, points)
+    step, change = ends @ _CORNERS - start, 0.5 * np.abs(ends - points).sum(axis=1)
+    length = np.maximum(np.hypot(*step.T), 1e-9)
+    step *= np.minimum(1, _LONGEST / (count * length))[:, None]
+    ax.quiver(
+        start[:, 0],
+        start[:, 1],
+        step[:, 0],
+        step[:, 1],
+        angles="xy",
+        scale_units="xy",
+        scale=1,
+        width=0.005,
+        # Seen on the colour below.
+        color=["white" if far else "black" for far in change > 0.5 * max(highest, 1e-9)],
+        headwidth=3.2,
+        headlength=3.6,
+        headaxislength=3.2,
+        minlength=0,
+        zorder=3,
+    )
     outline = np.vstack([_CORNERS, _CORNERS[:1]])
-    ax.plot(outline[:, 0], outline[:, 1], color="black", linewidth=1, zorder=2)
+    ax.plot(outline[:, 0], outline[:, 1], color=grey(ax, 0), linewidth=1, zorder=2)
     places = (("right", "top"), ("left", "top"), ("center", "bottom"))
     for corner, name, (across, along) in zip(_CORNERS, names, places, strict=True):
         away = corner + 0.025 * (corner - _CORNERS.mean(axis=0))
-        ax.text(away[0], away[1], str(name), ha=across, va=along)
+        ax.text(away[0], away[1], name, ha=across, va=along)
     ax.set(xlim=(-0.1, 1.1), ylim=(-0.1, 0.97), aspect="equal")
     ax.set_axis_off()
     return ax
@@ -126,6 +136,15 @@ def _lattice(steps: int) -> np.ndarray:
     inside = i + j <= steps
     i, j = i[inside], j[inside]
     return np.stack([i, j, steps - i - j], axis=1) / steps
+
+
+def _inner(side: int) -> np.ndarray:
+    """Return points (m, 3), ``side`` along each side, as far from it as it takes to part them.
+
+    At a probability of exactly zero maps of logarithms show no more than what they put in its
+    place.
+    """
+    return (_lattice(side - 1) * (side - 1) + 1 / 3) / side if side > 1 else np.full((1, 3), 1 / 3)
 
 
 def _function(calibration: Any) -> Callable[[np.ndarray], Any]:

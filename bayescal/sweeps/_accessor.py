@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
+from bayescal._core.checks import check_count
 from bayescal._core.tables import TextTable
 from bayescal.compare import Comparison, compare
 from bayescal.metrics.registry import METRICS
@@ -15,6 +17,10 @@ from bayescal.metrics.registry import METRICS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from rich.table import Table
+
+
+#: So many sizes have room beside each other in a panel.
+_TICKS = 5
 
 
 class SweepTable:
@@ -85,25 +91,96 @@ class SweepAccessor:
         lower = name not in METRICS or METRICS[name].best != "high"
         return compare(table, lower_is_better=lower, level=level, margin=margin)
 
+    def plot(
+        self, metric: str | None = None, *, columns: int | None = None, **where: object
+    ) -> np.ndarray:
+        """Draw the whole sweep: a panel for each prior, means over sizes in it, a line a method.
+
+        Bands are standard errors. Panels share both axes, and the figure has one legend. Several
+        class ratios have panels of their own.
+
+        Parameters
+        ----------
+        metric : str, optional
+            By default the first.
+        columns : int, optional
+            Panels side by side, by default at most three.
+        **where
+            Coordinates to select, as for :meth:`compare`.
+
+        Returns
+        -------
+        array of matplotlib Axes, shape (panels,)
+        """
+        import matplotlib.pyplot as plt
+
+        from bayescal.plots.style import tidy
+
+        values = self._metric(metric)[1].sel(_as_lists(where))
+        dims = [dim for dim in ("prior", "class_ratio") if dim in values.dims]
+        settings = itertools.product(*(values[dim].values for dim in dims))
+        panels = [dict(zip(dims, each, strict=True)) for each in settings]
+        vary = [dim for dim in dims if values.sizes[dim] > 1]
+        across = 2 if len(panels) == 4 else 3
+        across = min(len(panels), across if columns is None else check_count(columns, "columns"))
+        down = -(-len(panels) // across)
+        figure, grid = plt.subplots(
+            *(down, across),
+            figsize=(2.7 * across + 0.4, 2.2 * down + 0.8),
+            layout="constrained",
+            sharex=True,
+            sharey=True,
+            squeeze=False,
+        )
+        axes = grid.ravel()
+        for panel, ax in zip(panels, axes, strict=False):
+            self._draw(ax, metric, where | panel, named=False)
+            title = [str(panel[d]) if d == "prior" else f"{d} {panel[d]:g}" for d in vary]
+            ax.set_title(", ".join(title), fontsize="medium")
+            tidy(ax)
+            if values.sizes["n_train"] <= _TICKS:
+                ax.set_xticks(values.n_train.values, [f"{n:g}" for n in values.n_train.values])
+                ax.minorticks_off()
+            ax.label_outer()
+        for ax in axes[len(panels) :]:
+            figure.delaxes(ax)
+        # Panels that have none below them say what the sizes are.
+        for ax in axes[max(0, len(panels) - across) : len(panels)]:
+            ax.tick_params(labelbottom=True)
+            ax.set_xlabel("Training cases")
+        methods = [str(each) for each in values.method.values]
+        across = min(len(methods), 2 * across)
+        figure.legend(axes[0].lines, methods, loc="outside lower center", ncols=across)
+        return axes[: len(panels)]
+
     def plot_by_size(
         self, metric: str | None = None, *, ax: Axes | None = None, **where: object
     ) -> Axes:
         """Draw means of a metric over the size of the training set, with standard errors.
 
-        The best that can be reached is a dashed line of its own where "optimal" was among the
-        methods; other dimensions are averaged.
+        What else was varied is averaged over; :meth:`plot` draws a panel for each prior.
         """
+        return self._draw(ax, metric, where, named=True)
+
+    def _draw(
+        self, ax: Axes | None, metric: str | None, where: Mapping[str, object], named: bool
+    ) -> Axes:
+        """Draw one panel, with names at the ends of the lines or without."""
         from bayescal import plots
 
         name, values = self._metric(metric)
-        values = values.sel(where)
+        values = values.sel(_as_lists(where))
         others = [dim for dim in values.dims if dim not in ("n_train", "method")]
         cases = np.prod([values.sizes[dim] for dim in others])
         means = values.mean(others).transpose("n_train", "method")
         errors = values.std(others, ddof=1).transpose("n_train", "method") / np.sqrt(cases)
         methods = [str(m) for m in means.method.values]
         ax = plots.by_size(
-            means.n_train.values, means.values, names=methods, errors=errors.values, ax=ax
+            means.n_train.values,
+            means.values,
+            names=methods if named else None,
+            errors=errors.values,
+            ax=ax,
         )
         ax.set(xlabel="Training cases", ylabel=name)
         return ax
@@ -122,6 +199,11 @@ class SweepAccessor:
         if name not in names:
             raise ValueError(f"metric must be one of {', '.join(names)}, got {name!r}")
         return name, self._dataset["value"].sel(metric=name, drop=True)
+
+
+def _as_lists(where: Mapping[str, object]) -> dict[str, object]:
+    """Select lists, so that dimensions stay where one setting is selected."""
+    return {dim: [each] if np.ndim(each) == 0 else each for dim, each in where.items()}  # type: ignore[arg-type]
 
 
 def _cells(values: xr.DataArray) -> Iterator[tuple[str, xr.DataArray]]:

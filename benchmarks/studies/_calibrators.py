@@ -48,6 +48,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "order_preserving_full": ("order_preserving", {"family": "full"}),
     "decision_cv": ("decision", {"steps": "cv"}),
     "knn_euclidean": ("knn", {"distance": "euclidean"}),
+    "knn_128": ("knn", {"k": 128, "crop": 5e-6}),
+    "forest_256": ("forest", {"bins": 256}),
     "kernel_density": ("kernel", {"kernel": "dirichlet"}),
     "kernel_rbf": ("kernel", {"kernel": "rbf"}),
 }

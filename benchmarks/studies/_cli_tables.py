@@ -33,7 +33,10 @@ _SIMPLEX_COLUMNS = (
 _SYNTHETIC_COLUMNS = (
     ("confidence_error", "confidence"),
     ("class_wise_error", "class-wise"),
+    ("brier_score", "Brier"),
     ("log_loss", "log loss"),
+    ("accuracy", "accuracy"),
+    ("loss_gap", "gap"),
 )
 _LABEL_COLUMNS = (
     ("ece_total", "ECE total"),

@@ -60,6 +60,18 @@ def test_jax(case: Case) -> None:
 
 
 @each(DEFAULTS)
+def test_axes_before_rows_are_kept(case: Case) -> None:
+    f, at = fitted_of(case).as_function(), points(case)[:12]
+    at = at[:, None] if at.ndim == 1 else at
+    expected = f(at)
+    cube = at.reshape(2, 3, 2, at.shape[1])
+    np.testing.assert_array_equal(f(cube), expected.reshape(2, 3, 2, -1))
+    with float64():
+        found = jax.jit(f)(jnp.asarray(cube))
+        np.testing.assert_allclose(np.asarray(found), f(cube), atol=1e-12)
+
+
+@each(DEFAULTS)
 def test_half_precision_is_calculated_in_single(case: Case) -> None:
     f, at = fitted_of(case).as_function(), points(case).astype(np.float16)
     for dtype in (jnp.float16, jnp.bfloat16):
@@ -132,6 +144,9 @@ def test_intervals(case: Case) -> None:
     expected = calibrator.predict_interval(at, 0.8)
     for one, other in zip(f.interval(at, 0.8), expected, strict=True):
         np.testing.assert_array_equal(one, other)
+    cube = at[:12].reshape(3, 4, -1)
+    for one, other in zip(f.interval(cube, 0.8), expected, strict=True):
+        np.testing.assert_allclose(one, other[:12].reshape(3, 4, *other.shape[1:]), atol=1e-12)
     with float64():
         found = jax.jit(lambda z: f.interval(z, 0.8))(jnp.asarray(at))
     for one, other in zip(found, expected, strict=True):

@@ -109,7 +109,7 @@ def test_missing_labels_are_named_with_their_row(calibrator: Any, labels: Any) -
         calibrator.fit(p[:, None], labels)
 
 
-@pytest.mark.parametrize("calibrator", BINARY, ids=name)
+@pytest.mark.parametrize("calibrator", [*BINARY, bc.CalibratedClassifier()], ids=name)
 def test_text_among_other_labels_is_an_error(calibrator: Any) -> None:
     p, _ = data()
     with pytest.raises(ValueError, match="y must not have missing labels, got NaN in row 2"):

@@ -199,3 +199,23 @@ def test_published_figures_of_densenet(shared_data: Path) -> None:
     found = chosen.apply(chosen._fit(given, y, np.ones(len(y)), 0), test)
     assert error(found) == pytest.approx(1.314, abs=0.03)
     np.testing.assert_array_equal(found.argmax(axis=1), test.argmax(axis=1))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_weight_of_squares_is_the_minimum_over_the_bins(seed: int) -> None:
+    from scipy.optimize import minimize_scalar
+
+    p, y, _ = example(900, 4, seed)
+    # 15 bins of 60 rows, as one weight has them.
+    order = np.argsort(p.max(axis=1)).reshape(15, 60)
+    confidence = p.max(axis=1)[order].mean(axis=1)
+    accuracy = (p.argmax(axis=1) == y)[order].mean(axis=1)
+
+    def error(alpha: float) -> float:
+        return float(np.mean((accuracy - alpha * confidence - (1 - alpha) / 4) ** 2))
+
+    best = minimize_scalar(error, bounds=(1e-9, 1), method="bounded", options={"xatol": 1e-10})
+    found = WeightScaling(norm=2).fit(p, y)
+    assert found.alpha_[0] == pytest.approx(best.x, abs=1e-6)
+    assert found.objective_ == pytest.approx(error(found.alpha_[0]))
+    assert WeightScaling().fit(p, y).alpha_[0] != found.alpha_[0]

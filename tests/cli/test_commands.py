@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 import bayescal
-from bayescal.cli import _predict, app
+from bayescal.cli import app
 
 PRIOR = "gaussian:mu0=uniform(-2.5,0),mu1=uniform(0,2.5),sigma=1"
 ROOT = Path(__file__).resolve().parents[2]
@@ -193,7 +193,7 @@ def test_probabilities_that_are_not_finite_are_an_error(
     class Result:
         probs = np.array([0.1, np.nan, 0.3])
 
-    monkeypatch.setattr(_predict, "posterior_predict", lambda *_, **__: Result)
+    monkeypatch.setattr(bayescal.Posterior, "predict", lambda *_, **__: Result)
     result = CliRunner().invoke(app, arguments())
     check_error(
         result.exit_code, result.stdout, result.stderr, "did not reach finite probabilities"
@@ -217,7 +217,7 @@ def test_bugs_are_not_hidden(files: Path, monkeypatch: pytest.MonkeyPatch) -> No
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(_predict, "posterior_predict", broken)
+    monkeypatch.setattr(bayescal, "posterior", broken)
     result = CliRunner().invoke(app, arguments())
     assert isinstance(result.exception, ZeroDivisionError)
 
@@ -267,11 +267,12 @@ def test_interrupted_program_ends_cleanly(files: Path) -> None:
     driver = (
         "import signal, time\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from bayescal.cli import _predict, main\n"
+        "import bayescal\n"
+        "from bayescal.cli import main\n"
         "def wait(*_, **__):\n"
         "    print('waiting', flush=True)\n"
         "    time.sleep(600)\n"
-        "_predict.posterior_predict = wait\n"
+        "bayescal.posterior = wait\n"
         "main()\n"
     )
     process = subprocess.Popen(

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 from typer.testing import CliRunner
 
@@ -18,6 +20,7 @@ from bayescal.cli import _streams, app
 
 pyarrow = pytest.importorskip("pyarrow")
 feather = pytest.importorskip("pyarrow.feather")
+pytest.importorskip("pyarrow.csv")
 pd = pytest.importorskip("pandas")
 
 N = 400
@@ -163,7 +166,7 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     frame().assign(q=0.5).to_csv(plain, index=False)
     check_error("say which with --columns COLUMN for the score", "fit", plain, *fit)
     line = ["fit", plain, *fit, "--columns", "p"]
-    check_error("--method must be one of Auto, AveragedBeta", *line, "--method", "bet")
+    check_error("--method must be one of auto, averaged_beta", *line, "--method", "bet")
     wrong = "--option must be NAME=VALUE with one of inference, num_samples, parameters"
     check_error(wrong, *line, "--method", "beta", "--option", "parameter=2")
     check_error("parameters must be", *line, "--method", "beta", "--option", "parameters=7")
@@ -191,6 +194,47 @@ def test_predictions_at_the_data(tmp_path: Path) -> None:
     run(*line, "quadrature", "--new", file, "--out", tmp_path / "again.tsv")
     assert (tmp_path / "again.tsv").read_bytes() == (tmp_path / "out.tsv").read_bytes()
     assert [*found.columns] == ["s", "y", "prob"] and found["prob"].between(0, 1).all()
+
+
+def test_predictions_in_every_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of both files in blocks, as neither need fit into memory."""
+    for name, value in {"LARGE": 0, "ROWS": 32}.items():
+        monkeypatch.setattr(_streams, name, value)
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 2, 60)
+    s = rng.normal(2 * y - 1)
+    pd.DataFrame({"s": s, "y": y}).to_csv(known := tmp_path / "known.csv", index=False)
+    new = frame()[:80].assign(s=np.linspace(-2, 2, 80), when=pd.Timestamp("2026-01-01"))
+    new.to_parquet(file := tmp_path / "new.parquet", index=False)
+    prior = bc.GaussianPrior(mu0=dist.Uniform(-3, 0), mu1=dist.Uniform(0, 3), sigma=1.0)
+    with jax.enable_x64(True):
+        points = new["s"].to_numpy()
+        expected = bc.posterior_predict(prior, (s, y), points, num_samples=2000, key=3)
+        columns = [np.asarray(each) for each in (expected.probs, *expected.interval(0.8))]
+    said = "gaussian:mu0=uniform(-3,0),mu1=uniform(0,3),sigma=1"
+    line = ["predict", known, "--label", "y", "--score", "s", "--prior", said, "--new"]
+    more = ["--num-samples", 2000, "--seed", 3, "--interval", 0.8, "--out"]
+    for ending, read in (
+        ("feather", feather.read_feather),
+        ("parquet", pd.read_parquet),
+        ("tsv", lambda path: pd.read_csv(path, sep="\t")),
+        ("csv.gz", pd.read_csv),
+        ("csv.zst", lambda path: pyarrow.csv.read_csv(path).to_pandas()),
+    ):
+        out = tmp_path / f"out.{ending}"
+        result = run(*line, file, *more, out)
+        assert f"80 rows written to {out}" in result.stderr
+        found = read(out)
+        assert [*found.columns] == [*new.columns, "prob", "lower", "upper"]
+        assert found["note"].tolist() == new["note"].tolist()
+        if ending in ("feather", "parquet"):
+            pd.testing.assert_frame_equal(found[[*new.columns]], new)
+        np.testing.assert_allclose(found.to_numpy()[:, -3:].T.astype(float), columns, rtol=1e-9)
+    table = pd.read_csv(io.StringIO(run(*line, file, *more, "-").stdout))
+    np.testing.assert_allclose(table["prob"], columns[0], rtol=1e-9)
+    wrong = "rows of text are written as text"
+    check_error(wrong, *line, known, *more, tmp_path / "none.parquet")
+    assert not (tmp_path / "none.parquet").exists()
 
 
 def test_completion_is_offered() -> None:

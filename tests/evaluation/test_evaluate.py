@@ -258,6 +258,14 @@ def test_fitted_classifiers() -> None:
     assert ours.to_dict() == bayescal.evaluate(probs, labels, replicates=20).to_dict()
     single = bayescal.evaluate(models["bayes"], x, y=labels, replicates=20)
     assert single.report.intervals["model"] == ours.report.intervals["bayes"]
+    # Whatever the other predictions are, those of classifiers are probabilities.
+    logits = {**models, "flat": np.zeros((300, k))}
+    assert bayescal.evaluate(logits, x, labels, inputs="logits", replicates=20).to_dict() == (
+        ours.to_dict()
+    )
+    coded = GaussianNB().fit(x, np.unique(labels, return_inverse=True)[1])
+    named = bayescal.evaluate(coded, x, labels, classes=np.unique(labels).tolist(), replicates=20)
+    assert named.report.intervals["model"] == ours.report.intervals["bayes"]
     other = GaussianNB().fit(x, labels == "b")
     with pytest.raises(ValueError, match="fitted classifiers must have the classes"):
         bayescal.evaluate({**models, "other": other}, x, labels)

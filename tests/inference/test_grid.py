@@ -170,3 +170,32 @@ def test_a_warning_names_the_prior() -> None:
         bc.posterior(GRID, SETS[0], num_samples=110)
     text = str(seen[0].message)
     assert "of 3 posteriors; the worst (prior '" in text
+
+
+@pytest.mark.slow
+def test_each_prior_has_a_rule_of_its_own_size() -> None:
+    """Of three parameters, where some priors need far more nodes than others."""
+    grid = {
+        str(w): bc.GaussianPrior(
+            dist.Uniform(-w, 0.0), dist.Uniform(0.0, w), dist.LogNormal(0.0, 0.3)
+        )
+        for w in (0.4, 1.5, 5.0)
+    }
+    y = np.arange(50) % 2
+    data = np.random.default_rng(0).normal(2.0 * y - 1), y
+    own = np.stack([POINTS, POINTS + 1, POINTS - 1])
+    many = np.linspace(-3, 3, 600)
+    post = bc.posterior(grid, data, integrator="quadrature")
+    sizes = {name: len(post.draws(name)["mu0"]) for name in grid}
+    assert len(set(sizes.values())) > 1
+    found, curves = post.predict(POINTS, method="preds"), post.predict(many)
+    for place, (name, prior) in enumerate(grid.items()):
+        single = bc.posterior(prior, data, integrator="quadrature")
+        assert len(single.draws()["mu0"]) == sizes[name]
+        expected = single.predict(POINTS, method="preds")
+        np.testing.assert_allclose(found.probs[place], expected.probs, rtol=1e-12)
+        np.testing.assert_allclose(curves.probs[place], single.predict(many).probs, rtol=1e-12)
+    several = bc.posterior(list(grid.values()), [data] * 3, integrator="quadrature")
+    rows = several.predict(own).probs
+    np.testing.assert_allclose(rows[0], post.predict(own[0]).probs[0], rtol=1e-12)
+    np.testing.assert_allclose(rows[2], post.predict(own[2]).probs[2], rtol=1e-12)

@@ -45,12 +45,18 @@ def _with_flat(probs, y, **options):
     return metrics.difference("log_loss", probs, flat, y, **options)
 
 
+def _with_others(probs, y, **options):
+    flat = np.full(np.shape(probs), 1 / np.shape(probs)[1] if np.ndim(probs) == 2 else 0.5)
+    return metrics.variational_ece(probs, y, flat, **options)
+
+
 #: Functions of probabilities and labels.
 FUNCTIONS = {
     name: entry.function for name, entry in METRICS.items() if "binary" in entry.shapes
 } | {
     "decision_cost": _with_costs,
     "spiegelhalter_test": metrics.spiegelhalter_test,
+    "variational_ece": _with_others,
     "skce_test": partial(metrics.skce_test, resamples=20),
     "reliability_curve": metrics.reliability_curve,
     "report": partial(metrics.report, metrics=["brier_score", "ece"], replicates=20),
@@ -411,8 +417,11 @@ def test_an_accumulator_of_named_classes():
     total.add([0.2], ["no"])
     total.add([0.7, 0.9], ["yes", "yes"])
     assert total.result()["brier_score"] == metrics.brier_score([0.2, 0.7, 0.9], [0, 1, 1])
-    with pytest.raises(ValueError, match=r"probs must have shape \(n,\), got \(1, 2\)"):
+    wrong = r"probs must have shape \(n,\), got \(1, 2\), as classes=\('no', 'yes'\); pass probs\["
+    with pytest.raises(ValueError, match=wrong):
         total.add([[0.2, 0.8]], ["no"])
+    with pytest.raises(ValueError, match=r"got the text 'no'; say classes=\(label of each"):
+        metrics.Accumulator(["brier_score"]).add([0.2], ["no"])
     with pytest.raises(ValueError, match="only the classes .*, got 'maybe'"):
         total.add([0.2], ["maybe"])
     with pytest.raises(ValueError, match="same metrics, options and classes"):

@@ -58,7 +58,9 @@ def test_several_models_and_options(forecasts: Any) -> None:
     assert title.endswith(
         f"{error(probs[:, 0], y == 0, 10):.3f} / {error(flat[:, 0], y == 0, 10):.3f}"
     )
-    assert [text.get_text() for text in first.get_legend().get_texts()] == ["raw", "flat"]
+    (legend,) = first.figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["raw", "flat"]
+    assert all(ax.get_legend() is None for ax in axes)
     assert second.get_legend() is None
     assert first.child_axes and len(first.collections) == 2
 
@@ -94,7 +96,7 @@ def test_nothing_overlaps_or_is_cut(forecasts: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "error_type", "message"),
     [
-        ({"classes": ["a"]}, ValueError, "classes must be 5 names, got 1"),
+        ({"classes": ["a"]}, ValueError, "classes must be 5 different labels, got"),
         ({"max_classes": 0}, ValueError, "max_classes must be at least 1"),
         ({"kind": "binary"}, TypeError, "kind is not an option of classwise"),
         ({"axes": []}, ValueError, "axes must be at least 5, got 0"),

@@ -15,6 +15,7 @@ import scipy.stats
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+import bayescal as bc
 from bayescal import plots
 from bayescal.inference.parameters import ParameterPosterior
 
@@ -62,6 +63,22 @@ def decision_cost(ax: Any) -> None:
     plots.decision_cost({"raw": p, "better": p**1.5}, y, ax=ax)
 
 
+def simplex(ax: Any) -> None:
+    plots.simplex(lambda p: p[:, [1, 2, 0]], arrows=6, limit=3, ax=ax, colorbar=False)
+
+
+def curve(ax: Any) -> None:
+    calibrator = bc.Beta(inference="laplace", random_state=0).fit(*forecasts())
+    plots.curve({"a": calibrator, "b": bc.Isotonic().fit(*forecasts())}, ax=ax)
+
+
+def dark(ax: Any) -> None:
+    ax.figure.set_facecolor("black")
+    ax.set_facecolor("black")
+    p, y = forecasts()
+    plots.reliability({"a": p, "b": p**1.5}, y, method="corp", ax=ax, legend="ece")
+
+
 PICTURES: dict[str, Callable[[Any], None]] = {
     "binned_confidence": lambda ax: reliability(ax, band="confidence"),
     "corp_consistency": lambda ax: reliability(ax, method="corp"),
@@ -72,6 +89,9 @@ PICTURES: dict[str, Callable[[Any], None]] = {
     "parameters": parameters,
     "by_size": by_size,
     "decision_cost": decision_cost,
+    "simplex": simplex,
+    "curve": curve,
+    "dark": dark,
 }
 
 

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 
+import bayescal as bc
 from bayescal import plots
 
 
@@ -162,6 +163,7 @@ def test_everything_lies_inside_the_figure(forecasts: Any, layout: str | None) -
         (([0.5, 0.5], [0, 2]), {}, r"y must be in \{0, 1\}"),
         (([0.5, 0.5], [0, 1]), {"level": 1}, "level must lie strictly between 0 and 1"),
         (([0.5, 0.5], [0, 1]), {"bins": 0}, "bins must be at least 1"),
+        (([0.5, 0.5], [0, 1]), {"legend": "auc"}, "legend must be one of"),
         (({}, [0, 1]), {}, "probs must not be an empty mapping"),
         (({"a": [0.5, 0.5]}, [0, 1]), {"label": "b"}, "label must be left out"),
         (({"a": [0.5], "b": [[0.5, 0.5]]}, [0]), {}, r"probs must be all of shape \(n,\) or"),
@@ -175,3 +177,71 @@ def test_bad_input_is_an_error_and_draws_nothing(
         plots.reliability(*arguments, ax=ax, **options)
     assert not ax.lines
     assert not ax.collections
+
+
+@pytest.mark.parametrize("method", ["binned", "corp"])
+@pytest.mark.parametrize("binning", ["equal_width", "equal_mass"])
+@pytest.mark.parametrize("kind", ["binary", "confidence"])
+def test_legend_has_errors_and_numbers_of_cases(
+    forecasts: Any, kind: str, binning: Any, method: str
+) -> None:
+    probs, y = forecasts
+    how: Any = {"bins": 7, "binning": binning, "kind": kind}
+    models = {"raw": probs, "bent": probs**2}
+    ax = plots.reliability(models, y, method=method, legend=("ece", "n"), **how)
+    errors = [bc.metrics.ece(p, y, **how) for p in models.values()]
+    assert errors[0] != pytest.approx(errors[1], abs=1e-3)
+    assert legend_of(ax) == [
+        f"{name}\nECE {error:.3f}, n = 500" for name, error in zip(models, errors, strict=True)
+    ]
+    (alone,) = legend_of(plots.reliability(probs, y, legend="ece", **how))
+    assert alone == f"ECE {errors[0]:.3f}"
+    (named,) = legend_of(plots.reliability(probs, y, legend=["n"], label="raw", **how))
+    assert named == "raw, n = 500"
+
+
+def test_legend_counts_cases_by_their_weights(forecasts: Any) -> None:
+    probs, y = forecasts
+    weights = np.arange(500) % 3
+    (counted,) = legend_of(plots.reliability(probs, y, weights=weights, legend=("n", "ece")))
+    error = bc.metrics.ece(np.repeat(probs, weights), np.repeat(y, weights), bins=10)
+    assert counted == f"n = {weights.sum()}, ECE {error:.3f}"
+    shares = 0.5 + np.arange(500) / 1000
+    (shared,) = legend_of(plots.reliability(probs, y, weights=shares, legend="n"))
+    assert shared == f"n = {round(shares.sum() ** 2 / (shares**2).sum())}"
+
+
+def test_legend_lies_where_the_line_does_not(forecasts: Any) -> None:
+    _, y = forecasts
+    rng = np.random.default_rng(0)
+    for sure, low in ((0.3, True), (1.0, False)):
+        # Too timid models lie above the diagonal, in the upper left: the legend goes elsewhere.
+        p = np.where(y == 1, rng.uniform(0.05, 0.35, 500), rng.uniform(0, 0.1, 500)) * sure
+        p = p if low else 1 - p
+        ax = plots.reliability(p, y if low else 1 - y, label="model", legend="ece", level=None)
+        ax.figure.canvas.draw()
+        box = ax.get_legend().get_window_extent()
+        points = ax.transData.transform(series(ax)[0].get_xydata())
+        assert not any(box.contains(*point) for point in points)
+
+
+def test_many_names_stand_beside_the_diagram(forecasts: Any) -> None:
+    probs, y = forecasts
+    for count in (3, 7):
+        models = {f"model of number {i}": probs ** (1 + i / 10) for i in range(count)}
+        ax = plots.reliability(models, y, level=None)
+        ax.figure.canvas.draw()
+        legend: Any = ax.get_legend()
+        box, inside = legend.get_window_extent(), ax.get_window_extent()
+        assert (box.x0 >= inside.x1) == (count > 3)
+        assert box.x1 <= ax.figure.bbox.x1
+    _, own = plt.subplots()
+    plots.reliability(models, y, ax=own)
+    own.figure.canvas.draw()
+    legend = own.get_legend()
+    assert legend.get_window_extent().x1 <= own.get_window_extent().x1
+
+
+def legend_of(ax: Axes) -> list[str]:
+    legend: Any = ax.get_legend()
+    return [text.get_text() for text in legend.get_texts()]

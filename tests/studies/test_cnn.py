@@ -82,7 +82,7 @@ def test_maps_that_are_not_registered_are_named(monkeypatch: pytest.MonkeyPatch)
     rest = {name: own for name, own in _calibrators.registered().items() if name != "knn"}
     monkeypatch.setattr(_calibrators, "registered", lambda: rest)
     methods, missing = _calibrators.find_methods()
-    assert missing == ["knn_euclidean"]
+    assert missing == ["knn_euclidean", "knn_128"]
     assert not [method for method in methods if "knn" in method.name]
 
 

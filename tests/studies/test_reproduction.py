@@ -29,8 +29,9 @@ def shown() -> dict[str, Any]:
     return names["shown"]
 
 
-def test_tables_are_those_of_the_results() -> None:
-    command = [sys.executable, str(ROOT / "benchmarks" / "update_reproduction.py"), "--check"]
+@pytest.mark.parametrize("script", ["update_reproduction.py", "update_papers.py"])
+def test_tables_are_those_of_the_results(script: str) -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / script), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -50,3 +50,39 @@ def test_plots(found: xr.Dataset) -> None:
     assert ax.get_xlabel() == "Training cases" and ax.get_ylabel() == "log_loss"
     assert found.bayescal.critical_difference("ece", n_train=40).get_figure() is not None
     plt.close("all")
+
+
+def test_a_panel_for_each_prior() -> None:
+    """Means, standard errors and titles are those of the numbers that went in."""
+    dims = ["prior", "n_train", "class_ratio", "method", "dataset", "metric"]
+    values = np.random.default_rng(0).uniform(size=(4, 3, 2, 2, 10, 1))
+    coordinates = {
+        "prior": ["a", "b", "c", "d"],
+        "n_train": [20, 50, 100],
+        "class_ratio": [0.5, 0.8],
+        "method": ["platt", "optimal"],
+        "dataset": np.arange(10),
+        "metric": ["log_loss"],
+    }
+    found = xr.Dataset({"value": (dims, values)}, coordinates)
+    axes = found.bayescal.plot(class_ratio=0.8)
+    assert [ax.get_title() for ax in axes] == ["a", "b", "c", "d"]
+    for place, ax in enumerate(axes):
+        for number, line in enumerate(ax.lines):
+            own = values[place, :, 1, number, :, 0]
+            np.testing.assert_allclose(line.get_xdata(), [20, 50, 100])
+            np.testing.assert_allclose(line.get_ydata(), own.mean(axis=1))
+            edges = ax.collections[number].get_paths()[0].vertices[:, 1]
+            error = own.std(axis=1, ddof=1) / np.sqrt(10)
+            assert edges.max() == pytest.approx(np.max(own.mean(axis=1) + error))
+    (legend,) = axes[0].get_figure().legends
+    assert [text.get_text() for text in legend.get_texts()] == ["platt", "optimal"]
+    assert len(axes[0].get_figure().axes) == 4
+    axes = found.bayescal.plot(columns=1, prior=["b", "d"], method="platt")
+    assert [ax.get_title() for ax in axes] == [
+        "b, class_ratio 0.5", "b, class_ratio 0.8", "d, class_ratio 0.5", "d, class_ratio 0.8",
+    ]  # fmt: skip
+    assert all(len(ax.lines) == 1 for ax in axes)
+    with pytest.raises(ValueError, match="metric must be one of"):
+        found.bayescal.plot("loss")
+    plt.close("all")

@@ -1,21 +1,16 @@
-"""Calibrators in the form that other packages ask for; these are imported when one is used."""
+"""Calibrators as those of probmetrics."""
 
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    ProbmetricsCalibrator: type
-
-# Nothing that every installation has.
-__all__: list[str] = []
-
 
 @cache
-def _make() -> type:
+def make() -> type:
+    """Return the class, which is made when it is first asked for."""
     from probmetrics.calibrators import Calibrator  # type: ignore[import-not-found]
     from sklearn.base import clone
 
@@ -52,7 +47,7 @@ def _make() -> type:
 
     # As if it stood at the top of the module: so it can be pickled.
     ProbmetricsCalibrator.__qualname__ = "ProbmetricsCalibrator"
-    ProbmetricsCalibrator.__module__ = __name__
+    ProbmetricsCalibrator.__module__ = "bayescal.adapters"
     return ProbmetricsCalibrator
 
 
@@ -60,9 +55,3 @@ def _doubled(probs: np.ndarray) -> np.ndarray:
     """Return probabilities in double precision, of two classes the second and its complement."""
     probs = np.asarray(probs, float)
     return np.stack([1 - probs[:, 1], probs[:, 1]], axis=1) if probs.shape[1] == 2 else probs
-
-
-def __getattr__(name: str) -> type:
-    if name == "ProbmetricsCalibrator":
-        return _make()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,37 @@
+"""What this package has in the form that others ask for; these are imported when one is used.
+
+``ProbmetricsCalibrator`` is any calibrator as one of probmetrics, and ``TorchMetric`` any metric as
+one of torchmetrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from bayescal.adapters import _probmetrics, _torchmetrics
+
+if TYPE_CHECKING:
+    ProbmetricsCalibrator: type
+    TorchMetric: type
+
+# Nothing that every installation has.
+__all__: list[str] = []
+
+#: What makes a class, and what to install for it.
+_CLASSES: dict[str, tuple[Callable[[], type], str]] = {
+    "ProbmetricsCalibrator": (_probmetrics.make, "probmetrics numba"),
+    "TorchMetric": (_torchmetrics.make, "torch torchmetrics"),
+}
+
+
+def __getattr__(name: str) -> type:
+    if name not in _CLASSES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    make, packages = _CLASSES[name]
+    try:
+        return make()
+    except ImportError as error:
+        raise ImportError(
+            f"{__name__}.{name} needs other libraries: pip install {packages} ({error})"
+        ) from error

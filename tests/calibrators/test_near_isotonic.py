@@ -1,0 +1,108 @@
+"""Near-isotonic regression against its dual, solved by SciPy, and by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import lsq_linear
+from scipy.special import xlogy
+
+import bayescal as bc
+
+ROWS = st.lists(
+    st.tuples(st.integers(0, 12), st.integers(0, 1), st.integers(1, 4)), min_size=1, max_size=25
+)
+
+
+def solve_dual(weight: np.ndarray, share: np.ndarray, strength: float) -> np.ndarray:
+    """Solve for the forces between neighbors, which lie between 0 and the strength."""
+    if len(share) == 1 or strength == 0:
+        return share
+    differences = np.eye(len(share))[:-1] - np.eye(len(share))[1:]
+    root = np.sqrt(weight)
+    found = lsq_linear(
+        differences.T / root[:, None], root * share, (0, strength), method="bvls", tol=1e-14
+    )
+    assert found.success
+    return share - differences.T @ found.x / weight
+
+
+def grouped(rows: list[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    s, y, w = np.array(rows, float).T
+    at = np.unique(s)
+    weight = np.array([w[s == a].sum() for a in at])
+    return at, weight, np.array([(w * y)[s == a].sum() for a in at])
+
+
+@settings(max_examples=60, deadline=None)
+@given(ROWS, st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.3, 7.0, 1e6]))
+def test_solution_of_any_strength_is_the_dual_s(rows, strength):
+    s, y, w = np.array(rows, float).T
+    at, weight, positive = grouped(rows)
+    found = bc.NearIsotonic(strength, inputs="scores", classes=[0, 1]).fit(s, y, sample_weight=w)
+    expected = solve_dual(weight, positive / weight, strength)
+    np.testing.assert_allclose(found.predict_proba(at)[:, 1], expected, atol=1e-7)
+
+
+@settings(max_examples=40, deadline=None)
+@given(ROWS)
+def test_average_is_that_of_duals_by_bic(rows):
+    s, y, w = np.array(rows, float).T
+    at, weight, positive = grouped(rows)
+    found = bc.NearIsotonic(inputs="scores", classes=[0, 1]).fit(s, y, sample_weight=w)
+    solutions, criteria = [], []
+    for strength in found.strengths_:
+        own = np.clip(solve_dual(weight, positive / weight, strength), 0, 1).round(9)
+        fit = np.sum(xlogy(positive, own) + xlogy(weight - positive, 1 - own))
+        different = 1 + np.count_nonzero(np.diff(own))
+        criteria.append(-2 * fit + different * np.log(weight.sum()))
+        solutions.append(own)
+    shares = np.exp(-(np.array(criteria) - min(criteria)) / 2)
+    expected = shares @ np.array(solutions) / shares.sum()
+    np.testing.assert_allclose(found.predict_proba(at)[:, 1], expected, atol=1e-6)
+    # Meetings are where the number of different values falls.
+    assert found.strengths_[0] == 0
+    assert np.all(np.diff(found.strengths_) > 0)
+
+
+def test_meetings_by_hand():
+    # Two of class 1 above one of class 0: they meet where 1 - a = 2 a, at a = 1/3 for each unit.
+    found = bc.NearIsotonic().fit([0.2, 0.2, 0.7], [1, 1, 0])
+    np.testing.assert_allclose(found.strengths_, [0, 2 / 3])
+    # Both likelihoods are known: 1 at two values, (2/3)^2 / 3 at one.
+    apart, together = 3.0**-1, (4 / 27) * 3.0**-0.5
+    weights = np.array([apart, together]) / (apart + together)
+    np.testing.assert_allclose(found.model_weights_, weights)
+    np.testing.assert_allclose(
+        found.predict_proba([0.2, 0.7])[:, 1], weights @ [[1, 0], [2 / 3, 2 / 3]]
+    )
+
+
+def test_large_strength_is_isotonic_and_zero_is_the_data():
+    rng = np.random.default_rng(0)
+    p = rng.random(2000)
+    y = (rng.random(2000) < p**2).astype(int)
+    isotonic = bc.Isotonic().fit(p, y).predict_proba(p)
+    np.testing.assert_allclose(bc.NearIsotonic(1e5).fit(p, y).predict_proba(p), isotonic, atol=1e-9)
+    np.testing.assert_array_equal(bc.NearIsotonic(0.0).fit(p, y).predict_proba(p)[:, 1], y)
+
+
+def test_average_serves_scores_that_do_not_rank():
+    rng = np.random.default_rng(0)
+    p = rng.random(4000)
+    truth = np.where((p > 0.6) & (p < 0.7), 0.2, p)
+    y = (rng.random(4000) < truth).astype(int)
+    at = np.linspace(0.01, 0.99, 99)
+    error = {
+        type(c).__name__: np.mean(
+            (c.fit(p, y).predict_proba(at)[:, 1] - np.where((at > 0.6) & (at < 0.7), 0.2, at)) ** 2
+        )
+        for c in (bc.NearIsotonic(), bc.Isotonic())
+    }
+    assert error["NearIsotonic"] < error["Isotonic"]
+
+
+@pytest.mark.parametrize("strength", [-1.0, np.inf, np.nan, "cv", True, None])
+def test_wrong_strength_is_an_error(strength):
+    with pytest.raises(ValueError, match=r"strength must be 'bic' or a number of at least 0, got"):
+        bc.NearIsotonic(strength).fit([0.2, 0.7], [0, 1])

@@ -1,0 +1,106 @@
+"""One calibrator of two classes for each pair of classes: each fitted alone, then coupled."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+import bayescal.calibrators as bc
+from bayescal.calibrators import Calibrator
+
+Array = np.ndarray
+
+
+def rows(n: int, k: int = 4, seed: int = 0) -> tuple[Array, Array]:
+    """Return probabilities and labels that are drawn from flatter ones."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(size=(n, k)) * 2
+    drawn = (rng.random((n, 1)) > np.cumsum(softmax(logits / 2, axis=1), axis=1)).sum(axis=1)
+    return softmax(logits, axis=1), np.minimum(drawn, k - 1)
+
+
+P, Y = rows(300)
+AT, _ = rows(40, seed=1)
+
+
+def couple(pairs: Array) -> Array:
+    """Couple P(i | i or j) (m, k, k) as the paper writes it."""
+    m, k, _ = pairs.shape
+    found = np.empty((m, k))
+    for i in range(k):
+        others = [j for j in range(k) if j != i]
+        found[:, i] = 1 / (sum(1 / pairs[:, i, j] for j in others) - (k - 2))
+    return found / found.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize(
+    "calibrator", [bc.Logistic(), bc.Beta(), bc.Isotonic("laplace"), bc.VennAbers()]
+)
+def test_each_pair_is_calibrated_alone(calibrator: Calibrator) -> None:
+    found = bc.OneVsOne(calibrator).fit(P, Y)
+    pairs = np.ones((len(AT), 4, 4))
+    for i, j in combinations(range(4), 2):
+        own = (Y == i) | (Y == j)
+        alone = calibrator.fit(P[own, j] / (P[own, i] + P[own, j]), Y[own] == j)
+        pairs[:, j, i] = alone.predict_proba(AT[:, j] / (AT[:, i] + AT[:, j]))[:, 1]
+        pairs[:, i, j] = 1 - pairs[:, j, i]
+    np.testing.assert_allclose(found.predict_proba(AT), couple(pairs), atol=1e-7)
+    assert found.statuses_.tolist() == [0] * 6 and found.status_ == "converged"
+
+
+def test_pairs_that_agree_are_coupled_exactly() -> None:
+    # One temperature for all pairs is that temperature for all classes.
+    class Fixed(bc.Temperature):
+        def _fit(self, scores: Array, y: Array, weights: Array, seed: int) -> dict[str, Array]:
+            return {**super()._fit(scores, y, weights, seed), "theta": np.array([0.5])}
+
+    found = bc.OneVsOne(Fixed()).fit(P, Y)
+    np.testing.assert_allclose(found.predict_proba(AT), softmax(np.log(AT) / 2, axis=1), atol=1e-12)
+
+
+def test_two_classes_are_the_calibrator_itself() -> None:
+    p, y = rows(200, k=2)
+    alone = bc.Isotonic().fit(p[:, 1], y).predict_proba(p[:50, 1])
+    np.testing.assert_allclose(
+        bc.OneVsOne(bc.Isotonic()).fit(p, y).predict_proba(p[:50]), alone, atol=1e-25
+    )
+
+
+def test_permuting_the_classes_permutes_the_result() -> None:
+    order = np.array([2, 0, 3, 1])
+    one = bc.OneVsOne(bc.Isotonic("laplace")).fit(P, Y).predict_proba(AT)
+    other = bc.OneVsOne(bc.Isotonic("laplace")).fit(P[:, order], np.argsort(order)[Y])
+    np.testing.assert_allclose(other.predict_proba(AT[:, order]), one[:, order], atol=1e-12)
+
+
+def test_a_class_without_a_label_keeps_shrunk_odds() -> None:
+    p, y = rows(300, k=3)
+    own = y < 2
+    found = bc.OneVsOne(bc.Isotonic("laplace"), classes=[0, 1, 2]).fit(p[own], y[own])
+    at = AT[:, :3] / AT[:, :3].sum(axis=1, keepdims=True)
+    pairs = np.ones((len(at), 3, 3))
+    alone = bc.Isotonic("laplace").fit((p[:, 1] / (p[:, 0] + p[:, 1]))[own], y[own])
+    pairs[:, 1, 0] = alone.predict_proba(at[:, 1] / (at[:, 0] + at[:, 1]))[:, 1]
+    shrunk = at[:, 2] / (1 + p[own, 2].sum())
+    for i in (0, 1):
+        pairs[:, 2, i] = shrunk / (shrunk + at[:, i])
+    for i, j in combinations(range(3), 2):
+        pairs[:, i, j] = 1 - pairs[:, j, i]
+    np.testing.assert_allclose(found.predict_proba(at), couple(pairs), atol=1e-9)
+
+
+def test_sure_pairs_leave_probabilities() -> None:
+    p = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]])
+    found = bc.OneVsOne(bc.Isotonic()).fit(p, [0, 1, 2])
+    np.testing.assert_allclose(found.predict_proba(p), np.eye(3), atol=1e-25)
+
+
+def test_what_it_takes() -> None:
+    for bad in (bc.KNN(), "isotonic", bc.Isotonic):
+        with pytest.raises(TypeError, match="calibrator of binary scores, as Isotonic"):
+            bc.OneVsOne(bad).fit(P, Y)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="inference='map' within OneVsOne, got 'laplace'"):
+        bc.OneVsOne(bc.Beta(inference="laplace")).fit(P, Y)

@@ -1,0 +1,141 @@
+"""What the program says of itself: soon, whole and truly."""
+
+import inspect
+import os
+import re
+import shlex
+import subprocess
+import sys
+from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from bayescal.calibrators.names import calibrator_names
+from bayescal.cli import _COMMANDS, app
+from bayescal.cli._calibrate import _check_method
+from bayescal.cli._errors import CommandError
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = "arviz jax matplotlib numpyro pandas pyarrow scipy sklearn".split()
+LOADED = """
+import sys
+from bayescal.cli import main
+try:
+    main()
+finally:
+    print("loaded", *{name.split(".")[0] for name in sys.modules})
+"""
+
+
+def examples(command: str) -> list[str]:
+    """Return the examples in the help of a command."""
+    result = CliRunner().invoke(app, [command, "--help"])
+    assert result.exit_code == 0, result.output
+    _, shown = result.stdout.split("\nExamples:\n\n")
+    return re.split(r"\n(?=bayescal )", shown.rstrip())
+
+
+@pytest.mark.parametrize("command", _COMMANDS)
+def test_list_of_commands_says_what_they_say(command: str) -> None:
+    place, line = _COMMANDS[command]
+    module, function = place.split(".")
+    own = getattr(import_module(f"bayescal.cli.{module}"), function)
+    assert line == inspect.getdoc(own).splitlines()[0]
+    said = " ".join(CliRunner().invoke(app, ["--help"]).stdout.replace("│", "").split())
+    assert f" {command} {line} " in said
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "message"),
+    [
+        (["--help"], 0, "Usage: bayescal"),
+        (["--version"], 0, "bayescal 0."),
+        (["fit", "--help"], 0, "Usage: bayescal fit"),
+        (["nonsense"], 2, "No such command"),
+        (["fit", "--nonsense"], 2, "No such option"),
+        (["fit", "no.csv", "--label", "y", "--out", "m"], 2, "no.csv: no such file"),
+        (["fit", "no.csv", "--label", "y", "--out", "m", "--method", "x"], 2, "--method must"),
+        (["apply", "no.safetensors", "no.csv", "--out", "-"], 2, "no.safetensors: no such file"),
+        (["export", "no.safetensors", "m.onnx"], 2, "no.safetensors: no such file"),
+        (["evaluate", "no.csv", "--label", "y"], 2, "no.csv: no such file"),
+        (
+            [*"predict no.csv --label y --score s --out -".split(), "--prior", "gaussian:sigma=1"],
+            2,
+            "--prior: the family gaussian must have the parameters",
+        ),
+    ],
+)
+def test_help_and_errors_import_little(
+    tmp_path: Path, line: list[str], code: int, message: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, *line],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    said, loaded = done.stdout.rsplit("loaded ", 1)
+    assert message in said + done.stderr
+    assert "bayescal" in loaded.split()
+    assert not {*HEAVY} & {*loaded.split()}
+
+
+def test_methods_are_known_before_they_are_imported() -> None:
+    with pytest.raises(CommandError) as caught:
+        _check_method("nonsense")
+    (listed,) = re.findall(r"one of (.*), got", str(caught.value))
+    *found, sigmoid = listed.split(", ")
+    assert sigmoid == "sigmoid"
+    plain = {name.replace("_", "") for name in found}
+    assert plain == {name.lower() for name in calibrator_names()}
+    for name in ("Venn_Abers", "VENNABERS", *calibrator_names(), *found, "sigmoid"):
+        _check_method(name)
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("command", _COMMANDS)
+def test_examples_are_whole(command: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")
+    shown = examples(command)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert examples(command) == shown
+    lines = "\n".join(shown).splitlines()
+    assert max(map(len, lines)) < 80
+    assert all(line.endswith("\\") for line, then in pairwise(lines) if then[0] == " ")
+
+
+@pytest.mark.slow
+def test_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other, as some read what others wrote."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 300)
+    s = rng.normal(2 * y - 1.0)
+    p, q = (1 / (1 + np.exp(-slope * s)) for slope in (4, 2))
+    cases = pd.DataFrame({"y": y, "s": s, "p": p, "q": q})
+    cases.to_csv(tmp_path / "scores.csv", index=False)
+    cases[["s", "p"]].to_csv(tmp_path / "new.csv", index=False)
+    cases[["s", "p"]].to_parquet(tmp_path / "new.parquet", index=False)
+    marks = rng.integers(0, 3, 300)
+    logits = rng.normal(size=(300, 3)) + 2 * np.eye(3)[marks]
+    kinds = pd.DataFrame(logits, columns=["cat", "dog", "eel"])
+    kinds = kinds.assign(**{"class": kinds.columns.to_numpy()[marks]})
+    kinds.to_parquet(tmp_path / "logits.parquet", index=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    for line in (line for command in _COMMANDS for line in examples(command)):
+        program, *arguments = shlex.split(line.replace("\\\n", ""))
+        assert program == "bayescal"
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 0, f"{line}\n{result.output}"
+        for option, value in pairwise(arguments):
+            if option in ("--out", "--html") and value != "-":
+                assert Path(value).exists(), line
+    assert Path("calibrator.stablehlo").stat().st_size > 0

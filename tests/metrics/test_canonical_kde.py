@@ -1,0 +1,103 @@
+"""The error of whole vectors by Dirichlet kernels against SciPy's densities in plain loops."""
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import dirichlet
+
+from bayescal.metrics import canonical_kde_ece
+
+WIDTHS = 2.0 ** np.arange(-10, 1)
+
+
+def cases(n: int, k: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.full(k, 0.7), size=n)
+    y = (p.cumsum(axis=1)[:, :-1] < rng.random((n, 1))).sum(axis=1)
+    return p, y
+
+
+def log_kernels(p: np.ndarray, width: float) -> np.ndarray:
+    """Return the log density at each row, of the kernel around each other row."""
+    found = np.full((len(p), len(p)), -np.inf)
+    for j, at in enumerate(p):
+        for i, around in enumerate(p):
+            if i != j:
+                found[j, i] = dirichlet.logpdf(at, around / width + 1)
+    return found
+
+
+def brute(p: np.ndarray, y: np.ndarray, width: float | None, distance: str) -> float:
+    if width is None:
+        likelihood = [logsumexp(log_kernels(p, h), axis=1).sum() for h in WIDTHS]
+        width = WIDTHS[int(np.argmax(likelihood))]
+    kernels = np.exp(log_kernels(p, width))
+    near = kernels @ np.eye(p.shape[1])[y] / kernels.sum(axis=1, keepdims=True)
+    gaps = near - p
+    if distance == "euclidean":
+        return float(np.sqrt((gaps**2).sum(axis=1)).mean())
+    return float(np.abs(gaps).sum(axis=1).mean() / 2)
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+@pytest.mark.parametrize("width", [0.02, 0.3, None])
+@pytest.mark.parametrize("distance", ["total_variation", "euclidean"])
+def test_it_is_the_formula(k, width, distance):
+    p, y = cases(40, k, seed=k)
+    found = canonical_kde_ece(p, y, bandwidth=width, distance=distance)
+    assert found == pytest.approx(brute(p, y, width, distance), rel=1e-10)
+
+
+def test_two_classes_by_their_second():
+    p, y = cases(50, 2)
+    assert canonical_kde_ece(p[:, 1], y) == pytest.approx(canonical_kde_ece(p, y))
+
+
+def test_whole_weights_are_counts_and_others_shares():
+    p, y = cases(40, 3)
+    counts = np.random.default_rng(1).integers(0, 4, 40)
+    expected = canonical_kde_ece(np.repeat(p, counts, axis=0), np.repeat(y, counts))
+    assert canonical_kde_ece(p, y, weights=counts) == pytest.approx(expected)
+    shares = np.full(40, 0.37)
+    assert canonical_kde_ece(p, y, weights=shares) == pytest.approx(canonical_kde_ece(p, y))
+
+
+def test_neither_classes_nor_rows_have_an_order():
+    p, y = cases(60, 4)
+    order, rows = np.array([2, 0, 3, 1]), np.random.default_rng(0).permutation(60)
+    found = canonical_kde_ece(p[rows][:, order], np.argsort(order)[y][rows])
+    assert found == pytest.approx(canonical_kde_ece(p, y))
+
+
+def test_repeated_predictions_are_cells():
+    # Two predictions far apart: the others with the same one are all that is seen.
+    p = np.repeat([[0.9, 0.1], [0.1, 0.9]], [4, 4], axis=0)
+    y = np.array([0, 0, 0, 1, 1, 1, 1, 1])
+    shares = np.array([2 / 3, 2 / 3, 2 / 3, 1])  # of class 0, by the three others
+    expected = (np.abs(shares - 0.9).sum() + 4 * 0.1) / 8
+    assert canonical_kde_ece(p, y, bandwidth=1 / 1024) == pytest.approx(expected, abs=1e-9)
+
+
+def test_zeros_are_finite():
+    p = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
+    for width in (None, 1e-6, 1e6):
+        assert 0 <= canonical_kde_ece(p, [0, 1, 1, 2], bandwidth=width) <= 1
+
+
+def test_calibrated_vectors_have_less_of_it_the_more_there_are():
+    few, many = (canonical_kde_ece(*cases(n, 3)) for n in (200, 5000))
+    p, y = cases(5000, 3)
+    sharp = p**3 / (p**3).sum(axis=1, keepdims=True)
+    assert many < few
+    # The truth given the sharper vector is the vector before.
+    error = np.abs(sharp - p).sum(axis=1).mean() / 2
+    assert canonical_kde_ece(sharp, y) == pytest.approx(error, abs=0.05)
+
+
+def test_wrong_arguments_are_errors():
+    with pytest.raises(ValueError, match="must have two cases, got one"):
+        canonical_kde_ece([0.3], [1])
+    with pytest.raises(ValueError, match="bandwidth must be positive, got 0"):
+        canonical_kde_ece([0.3, 0.2], [1, 0], bandwidth=0)
+    with pytest.raises(ValueError, match="distance must be"):
+        canonical_kde_ece([0.3, 0.2], [1, 0], distance="l1")

@@ -1,0 +1,167 @@
+"""Scorers of scikit-learn: sign, classes, weights, routing; equal to direct computations."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import get_scorer
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, cross_validate
+from sklearn.multioutput import MultiOutputClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import bayescal as bc
+from bayescal import metrics
+from bayescal.metrics.registry import METRICS
+
+Array = np.ndarray
+NAMES = [name for name, entry in METRICS.items() if entry.labels]
+ONE = [name for name in NAMES if METRICS[name].shapes != ("multilabel",)]
+
+
+def make(k: int, n: int = 240) -> tuple[Array, Array, Array]:
+    """Return features, labels that are texts, and weights."""
+    rng = np.random.default_rng(k)
+    X = rng.normal(size=(n, 3))
+    y = np.argmax(X @ rng.normal(size=(3, k)) + rng.gumbel(size=(n, k)), axis=1)
+    return X, np.array(["d", "b", "c", "a"])[y], rng.integers(0, 3, n).astype(float)
+
+
+@pytest.mark.parametrize("k", [2, 4])
+@pytest.mark.parametrize("name", ONE)
+def test_it_is_the_metric_with_a_sign(name: str, k: int) -> None:
+    X, y, w = make(k)
+    model = LogisticRegression().fit(X, y)
+    probs = model.predict_proba(X)
+    function: Any = getattr(metrics, name)
+    judged = probs[:, 1] if k == 2 else probs
+    for weights in (None, w):
+        value = function(judged, y, weights=weights, classes=model.classes_.tolist())
+        expected = {"accuracy": value, "loss_gap": -abs(value)}.get(name, -value)
+        assert metrics.scorer(name)(model, X, y, sample_weight=weights) == expected
+    if name != "accuracy":
+        assert metrics.scorer(f"neg_{name}").get_params() == metrics.scorer(name).get_params()
+
+
+@pytest.mark.parametrize("k", [2, 4])
+@pytest.mark.parametrize(
+    ("own", "theirs"),
+    [
+        ("log_loss", "neg_log_loss"),
+        ("brier_score", "neg_brier_score"),
+        ("accuracy", "accuracy"),
+    ],
+)
+def test_it_is_that_of_scikit_learn(own: str, theirs: str, k: int) -> None:
+    X, names, w = make(k)
+    y = np.unique(names, return_inverse=True)[1]  # of texts its Brier score wants a pos_label
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
+    expected = get_scorer(theirs)(model, X, y, sample_weight=w)
+    assert metrics.scorer(own)(model, X, y, sample_weight=w) == pytest.approx(expected, rel=1e-12)
+    found = cross_val_score(model, X, y, scoring=metrics.scorer(own), cv=3)
+    np.testing.assert_allclose(found, cross_val_score(model, X, y, scoring=theirs, cv=3))
+
+
+def test_search_over_calibrators() -> None:
+    rng = np.random.default_rng(0)
+    logits = 3 * rng.normal(size=(300, 3))
+    y = np.argmax(logits / 3 + rng.gumbel(size=(300, 3)), axis=1)
+    folds = KFold(3)
+    scoring = {"neg_ece": metrics.scorer("ece", bins=7), "neg_log_loss": metrics.scorer("log_loss")}
+    search = GridSearchCV(
+        bc.Matrix(inputs="logits"),
+        {"off_diagonal": [1e-3, 1e3]},
+        scoring=scoring,
+        refit="neg_log_loss",
+        cv=folds,
+    )
+    found = search.fit(logits, y).cv_results_
+    for place, options in enumerate(found["params"]):
+        for fold, (train, test) in enumerate(folds.split(logits)):
+            fitted = bc.Matrix(inputs="logits", **options).fit(logits[train], y[train])
+            probs = fitted.predict_proba(logits[test])
+            expected = -metrics.ece(probs, y[test], bins=7)
+            assert found[f"split{fold}_test_neg_ece"][place] == pytest.approx(expected, rel=1e-9)
+            expected = -metrics.log_loss(probs, y[test])
+            got = found[f"split{fold}_test_neg_log_loss"][place]
+            assert got == pytest.approx(expected, rel=1e-9)
+    assert search.best_index_ == np.argmax(found["mean_test_neg_log_loss"])
+
+
+def test_a_fold_without_a_class_and_either_positive_class() -> None:
+    X, y, _ = make(2)
+    model = LogisticRegression().fit(X, y)
+    assert list(model.classes_) == ["b", "d"]
+    probs, few = model.predict_proba(X), y == "b"
+    found = metrics.scorer("brier_score")(model, X[few], y[few])
+    assert found == pytest.approx(-np.mean(probs[few, 1] ** 2), rel=1e-12)
+    # Bins of P(d) and of P(b) are not mirror images where there are borders.
+    for label in ("b", "d"):
+        place = list(model.classes_).index(label)
+        expected = metrics.smooth_ece(probs[:, place], (y == label).astype(int), bandwidth=0.2)
+        own = metrics.scorer("smooth_ece", pos_label=label, bandwidth=0.2)
+        assert own(model, X, y) == pytest.approx(-expected, rel=1e-12)
+    with pytest.raises(ValueError, match="pos_label must be one of two classes, got 'x'"):
+        metrics.scorer("ece", pos_label="x")(model, X, y)
+    with pytest.raises(ValueError, match="pos_label must be one of two classes, got 'a'"):
+        X, y, _ = make(4)
+        metrics.scorer("ece", pos_label="a")(LogisticRegression().fit(X, y), X, y)
+
+
+def test_weights_are_routed() -> None:
+    X, y, w = make(4)
+    model, folds = LogisticRegression(), KFold(3)
+    with sklearn.config_context(enable_metadata_routing=True):
+        own = metrics.scorer("log_loss").set_score_request(sample_weight=True)
+        found = cross_validate(
+            model.set_fit_request(sample_weight=False),
+            X,
+            y,
+            scoring={
+                "ours": own,
+                "unweighted": metrics.scorer("log_loss").set_score_request(sample_weight=False),
+            },
+            cv=folds,
+            params={"sample_weight": w},
+        )
+    for fold, (train, test) in enumerate(folds.split(X)):
+        fitted = clone(model).fit(X[train], y[train])
+        probs, classes = fitted.predict_proba(X[test]), fitted.classes_.tolist()
+        expected = metrics.log_loss(probs, y[test], weights=w[test], classes=classes)
+        assert found["test_ours"][fold] == pytest.approx(-expected, rel=1e-9)
+        expected = metrics.log_loss(probs, y[test], classes=classes)
+        assert found["test_unweighted"][fold] == pytest.approx(-expected, rel=1e-9)
+
+
+def test_many_labels() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    y = (X @ rng.normal(size=(3, 4)) + rng.logistic(size=(200, 4)) > 0).astype(int)
+    theirs = MultiOutputClassifier(LogisticRegression()).fit(X, y)
+    probs = np.stack([own[:, 1] for own in theirs.predict_proba(X)], axis=1)
+    found = metrics.scorer("hamming_loss")(theirs, X, y)
+    assert found == pytest.approx(-np.mean((probs > 0.5) != y), rel=1e-12)
+    own = bc.MultiLabel(bc.Logistic()).fit(probs, y)
+    expected = -metrics.multilabel_ece(own.predict_proba(probs), y, bins=5)
+    assert metrics.scorer("multilabel_ece", bins=5)(own, probs, y) == expected
+
+
+def test_copies_and_errors() -> None:
+    X, y, _ = make(4)
+    model = LogisticRegression().fit(X, y)
+    own = metrics.scorer("ece", bins=9)
+    assert pickle.loads(pickle.dumps(own))(model, X, y) == clone(own)(model, X, y)
+    assert "bins" in repr(own)
+    for wrong in ("corp", "neg_accuracy", "neg_", "roc_auc"):
+        with pytest.raises(ValueError, match=f"name must be one of neg_log_loss.*{wrong!r}"):
+            metrics.scorer(wrong)
+    for wrong in ({"bin": 3}, {"weights": y}, {"inputs": "logits"}):
+        with pytest.raises(TypeError, match=re.escape("options of ece must be of bins, binning")):
+            metrics.scorer("ece", **wrong)  # type: ignore[arg-type]

@@ -1,0 +1,97 @@
+"""The variational calibration error against its expectation, which is known where the truth is."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import softmax
+
+import bayescal as bc
+from bayescal.metrics import log_loss, true_calibration_error, variational_ece
+
+NORMS = [1, 1.5, 2, 3]
+
+
+def drawn(seed: int, k: int | None, n: int = 12) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return predictions, true probabilities given them, and those of some calibrator."""
+    rng = np.random.default_rng(seed)
+    if k is None:
+        return rng.random(n), rng.random(n), rng.random(n)
+    parts = softmax(rng.normal(0, 2, (3, n, k)), axis=2)
+    return parts[0], parts[1], parts[2]
+
+
+def expected(p: np.ndarray, truth: np.ndarray, g: np.ndarray, **options: object) -> float:
+    """Return the metric's expectation before the root: of each case with every label, weighted."""
+    rows = np.stack([1 - truth, truth], axis=1) if truth.ndim == 1 else truth
+    n, k = rows.shape
+    labels = np.tile(np.arange(k), n)
+    value = variational_ece(
+        np.repeat(p, k, axis=0), labels, np.repeat(g, k, axis=0), weights=rows.ravel(), **options
+    )
+    return np.sign(value) * abs(value) ** options["norm"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from([(None, "binary"), (2, "binary"), (3, "confidence"), (4, "classwise")]),
+    st.sampled_from(NORMS),
+)
+def test_expectation_is_the_error_with_the_truth_and_less_otherwise(seed, shape, norm):
+    k, kind = shape
+    p, truth, g = drawn(seed, k)
+    error = true_calibration_error(p, truth, kind=kind, norm=norm) ** norm
+    assert expected(p, truth, truth, kind=kind, norm=norm) == pytest.approx(error, abs=1e-12)
+    assert expected(p, truth, g, kind=kind, norm=norm) <= error + 1e-12
+    assert expected(p, truth, p, kind=kind, norm=norm) == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_cases_by_hand(norm):
+    p, y, g = [0.9, 0.2], [0, 1], [0.6, 0.5]
+    # Both moved by 0.3 in the right direction, and labels lie 0.6 and 0.5 further.
+    terms = [0.3**norm + norm * 0.3 ** (norm - 1) * more for more in (0.6, 0.5)]
+    assert variational_ece(p, y, g, norm=norm) == pytest.approx(np.mean(terms) ** (1 / norm))
+    wrong = variational_ece([0.5], [1], [0.1], norm=1)
+    assert wrong == pytest.approx(-0.5)
+
+
+@pytest.mark.slow
+def test_calibrated_predictions_prove_nothing_on_the_average():
+    from sklearn.model_selection import cross_val_predict
+
+    rng = np.random.default_rng(0)
+    found, proved = [], []
+    for _ in range(60):
+        p = rng.random(300)
+        for values, power in ((found, 1.0), (proved, 2.0)):
+            y = rng.random(300) < p**power
+            g = cross_val_predict(bc.Beta(), p, y, cv=5, method="predict_proba")[:, 1]
+            values.append(variational_ece(p, y, g))
+    error = np.std(found) / np.sqrt(60)
+    assert np.mean(found) < 3 * error  # never above zero
+    # The integral of p - p^2 is 1/6, of which the calibrator's noise hides little.
+    bound = np.mean(proved)
+    assert 0.14 < bound < 1 / 6 + 3 * np.std(proved) / np.sqrt(60)
+
+
+def test_loss_of_the_calibrator_is_the_other_bound():
+    # The divergence of p and the truth is what the losses differ by, if g is the truth.
+    p, truth, _ = drawn(3, None)
+    twice, labels = np.repeat(p, 2), np.tile([0, 1], len(p))
+    weights = np.stack([1 - truth, truth], axis=1).ravel()
+    gain = log_loss(twice, labels, weights=weights) - log_loss(
+        np.repeat(truth, 2), labels, weights=weights
+    )
+    divergence = truth * np.log(truth / p) + (1 - truth) * np.log((1 - truth) / (1 - p))
+    assert gain == pytest.approx(divergence.mean())
+
+
+def test_wrong_arguments_are_errors():
+    with pytest.raises(ValueError, match="norm must be finite, got inf"):
+        variational_ece([0.2], [1], [0.3], norm=np.inf)
+    with pytest.raises(ValueError, match=r"recalibrated must have shape \(2,\), got \(1,\)"):
+        variational_ece([0.2, 0.3], [1, 0], [0.3])
+    with pytest.raises(ValueError, match="recalibrated must lie in"):
+        variational_ece([0.2], [1], [1.3])

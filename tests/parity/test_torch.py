@@ -1,0 +1,156 @@
+"""Tensors through metrics, calibrators and modules, as PyTorch's own functions have it."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bayescal as bc
+from bayescal.metrics.registry import METRICS
+
+pytestmark = pytest.mark.parity("torch")
+
+NAMES = [name for name, e in METRICS.items() if e.labels and e.shapes != ("multilabel",)]
+
+
+def make(n: int = 400, k: int = 4) -> tuple[Any, Any]:
+    """Return logits of a model that is over-confident by a factor of two, and labels."""
+    import torch
+
+    rng = np.random.default_rng(0)
+    z = 3 * rng.normal(size=(n, k))
+    y = np.argmax(z / 2 + rng.gumbel(size=z.shape), axis=1)
+    return torch.as_tensor(z, dtype=torch.float32), torch.as_tensor(y)
+
+
+def sentences() -> tuple[Any, Any, Any]:
+    """Return logits (20, 20, 4), labels of which some are -100, and a mask."""
+    import torch
+
+    z, y = make()
+    logits, labels = z.reshape(20, 20, 4), y.reshape(20, 20).clone()
+    mask = torch.arange(20) < torch.arange(1, 21)[:, None]
+    labels[:, 3] = -100
+    return logits, labels, mask.long()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_metrics_of_tensors(name: str) -> None:
+    """That are part of a graph, and of any precision."""
+    import torch
+
+    z, y = make()
+    function: Any = METRICS[name].function
+    for kind in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+        probs = z.to(kind).requires_grad_().softmax(dim=1)
+        expected = (
+            function(probs.detach().double().numpy(), y.numpy()) if kind.itemsize > 2 else None
+        )
+        assert probs.requires_grad
+        found = function(probs, y)
+        assert isinstance(found, float)
+        if expected is not None:
+            assert found == pytest.approx(expected, abs=1e-12)
+        else:  # the numbers that the tensor holds, whose rows sum to one but for the rounding
+            held = probs.detach().double()
+            held = (held / held.sum(dim=1, keepdim=True)).numpy()
+            assert found == pytest.approx(function(held, y.numpy()), abs=5e-3)
+
+
+@pytest.mark.parametrize("shift", [False, True])
+def test_tokens_are_those_of_cross_entropy(shift: bool) -> None:
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    logits, labels, mask = sentences()
+    rows, y = bc.tokens(logits, labels, mask, shift=shift)
+    assert isinstance(rows, torch.Tensor) and isinstance(y, torch.Tensor)
+    masked = labels.masked_fill(mask == 0, -100)
+    # As causal language models compute their loss.
+    own, target = (logits[:, :-1], masked[:, 1:]) if shift else (logits, masked)
+    expected = cross_entropy(own.double().flatten(0, 1), target.flatten(), ignore_index=-100)
+    found = bc.metrics.log_loss(rows, y, inputs="logits")
+    assert found == pytest.approx(float(expected), rel=1e-12)
+    everything = bc.tokens(logits, labels.abs() % 4)[0]
+    assert everything.data_ptr() == logits.data_ptr()
+
+
+def test_a_temperature_of_tokens_is_that_of_their_minimizer() -> None:
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    logits, labels, mask = sentences()
+    fitted = bc.Temperature(inputs="logits").fit(*bc.tokens(logits, labels, mask))
+    target = labels.masked_fill(mask == 0, -100).flatten()
+    inverse = torch.ones(1, dtype=torch.float64, requires_grad=True)
+    search = torch.optim.LBFGS([inverse], max_iter=100, tolerance_grad=1e-12, tolerance_change=0)
+
+    def loss() -> Any:
+        search.zero_grad()
+        value = cross_entropy(inverse * logits.double().flatten(0, 1), target, ignore_index=-100)
+        value.backward()
+        return value
+
+    search.step(loss)
+    assert fitted.temperature_ == pytest.approx(1 / float(inverse.detach()), rel=1e-6)
+    found = fitted.as_function()(logits)
+    assert found.shape == logits.shape and found.dtype == logits.dtype
+    expected = (inverse.detach() * logits.double()).softmax(dim=-1)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+class TestModule:
+    @pytest.mark.parametrize(
+        "calibrator",
+        [
+            bc.Temperature(inputs="logits"),
+            bc.Auto(inputs="logits"),
+            bc.Forest(trees=5, inputs="logits"),
+            bc.compose(bc.Temperature(inputs="logits"), bc.Vector()),
+        ],
+    )
+    def test_it_is_the_function(self, calibrator: Any) -> None:
+        import torch
+
+        z, y = make()
+        fitted = calibrator.fit(z.double(), y)
+        module = torch.nn.Sequential(torch.nn.Identity(), fitted.as_function().as_module())
+        assert not list(module.parameters())
+        expected = fitted.predict_proba(z.double())
+        for own in (module, copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
+            np.testing.assert_allclose(own(z).numpy(), expected, atol=1e-6)
+        cube = z.reshape(20, 20, 4)
+        np.testing.assert_allclose(module(cube).numpy().reshape(400, 4), expected, atol=1e-6)
+        exact = fitted.as_function().as_module(torch.float64)
+        np.testing.assert_allclose(exact(z.double()).numpy(), expected, atol=1e-12)
+
+    def test_its_state_moves_with_it(self) -> None:
+        import torch
+
+        z, y = make()
+        first = bc.Vector(inputs="logits").fit(z, y)
+        second = bc.Vector(inputs="logits").fit(2 * z[:200], y[:200])
+        module, other = (own.as_function().as_module() for own in (first, second))
+        state = module.state_dict()
+        assert {"coef", "intercept"} <= set(state)
+        file = io.BytesIO()
+        torch.save(state, file)
+        file.seek(0)
+        other.load_state_dict(torch.load(file, weights_only=True))
+        assert torch.equal(other(z), module(z))
+        assert "PredictFunction(Vector)" in repr(module)
+        away = module.to("meta")
+        assert {own.device.type for own in away.buffers()} == {"meta"}
+        assert away(z.to("meta")).shape == z.shape
+
+    def test_gradients_pass_through_it(self) -> None:
+        z, y = make()
+        module = bc.Temperature(inputs="logits").fit(z, y).as_function().as_module()
+        rows = z[:5].clone().requires_grad_()
+        module(rows)[:, 0].sum().backward()
+        assert rows.grad is not None and rows.grad.abs().sum() > 0

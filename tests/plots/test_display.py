@@ -1,0 +1,99 @@
+"""The display has the numbers of scikit-learn's, and its interface."""
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from sklearn.calibration import CalibrationDisplay
+from sklearn.linear_model import LogisticRegression
+
+import bayescal as bc
+from bayescal import plots
+from bayescal.plots import ReliabilityDisplay
+
+
+def cases() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(300, 2))
+    return x, np.where(rng.logistic(size=300) < 2 * x[:, 0], "yes", "no")
+
+
+@pytest.mark.parametrize("strategy", ["uniform", "quantile"])
+@pytest.mark.parametrize("n_bins", [5, 10])
+def test_numbers_are_those_of_scikit_learn(strategy: Any, n_bins: int) -> None:
+    x, y = cases()
+    how: Any = {"n_bins": n_bins, "strategy": strategy}
+    model = LogisticRegression().fit(x, y)
+    for pos_label in (None, "yes", "no"):
+        theirs = CalibrationDisplay.from_estimator(model, x, y, pos_label=pos_label, **how)
+        ours = ReliabilityDisplay.from_estimator(model, x, y, pos_label=pos_label, **how)
+        np.testing.assert_allclose(ours.prob_true, theirs.prob_true, atol=1e-12)
+        np.testing.assert_allclose(ours.prob_pred, theirs.prob_pred, atol=1e-12)
+    p = model.predict_proba(x)[:, 1]
+    theirs = CalibrationDisplay.from_predictions(y, p, pos_label="yes", **how)
+    for positive in (None, "yes"):
+        ours = ReliabilityDisplay.from_predictions(y, p, pos_label=positive, **how)
+        np.testing.assert_allclose(ours.prob_true, theirs.prob_true, atol=1e-12)
+        np.testing.assert_allclose(ours.prob_pred, theirs.prob_pred, atol=1e-12)
+
+
+def test_interface_is_that_of_scikit_learn() -> None:
+    x, y = cases()
+    model = LogisticRegression().fit(x, y)
+    figure, ax = plt.subplots()
+    display = ReliabilityDisplay.from_estimator(model, x, y, ax=ax)
+    assert display.ax_ is ax and display.figure_ is figure
+    assert display.line_ in ax.lines
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["LogisticRegression"]
+    before = display.prob_true
+    again = display.plot(name="again")
+    assert again is display and display.ax_ is not ax
+    assert [t.get_text() for t in display.ax_.get_legend().get_texts()] == ["again"]
+    np.testing.assert_array_equal(display.prob_true, before)
+
+
+def test_it_is_the_diagram_of_reliability() -> None:
+    x, y = cases()
+    p = LogisticRegression().fit(x, y).predict_proba(x)[:, 1]
+    weights = np.arange(300) % 3
+    how: Any = {"method": "corp", "band": "confidence", "seed": 3}
+    display = ReliabilityDisplay.from_predictions(y, p, sample_weight=weights, **how)
+    ax = plots.reliability(p, y, weights=weights, **how)
+    np.testing.assert_array_equal(display.line_.get_xydata(), ax.lines[-1].get_xydata())
+    one, other = display.ax_.collections[0], ax.collections[0]
+    np.testing.assert_array_equal(one.get_paths()[0].vertices, other.get_paths()[0].vertices)
+
+
+def test_a_calibrator_of_three_classes() -> None:
+    rng = np.random.default_rng(5)
+    z, y = rng.normal(size=(200, 3)), rng.integers(0, 3, 200)
+    names = np.array(["a", "b", "c"])[y]
+    model = bc.Temperature(inputs="logits").fit(z, names)
+    display = ReliabilityDisplay.from_estimator(model, z, names, n_bins=5)
+    ax = plots.reliability(model.predict_proba(z), y, bins=5)
+    np.testing.assert_array_equal(display.line_.get_xydata(), ax.lines[-1].get_xydata())
+    with pytest.raises(ValueError, match="pos_label must be left out"):
+        ReliabilityDisplay.from_estimator(model, z, names, pos_label="a")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (([0.2, 0.7], [0, 1]), {}, "y_true must be labels and come first"),
+        (([0, 1], [0.2, 0.7]), {"strategy": "equal_mass"}, "strategy must be one of"),
+        (([0, 1], [0.2, 0.7]), {"pos_label": 2}, r"pos_label must be in \[0, 1\], got 2"),
+        (([0, 1], [[0.2, 0.8], [0.7, 0.3]]), {"pos_label": 1}, "pos_label must be left out"),
+    ],
+)
+def test_wrong_arguments_are_errors(arguments: tuple, options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ReliabilityDisplay.from_predictions(*arguments, **options)
+    assert not plt.get_fignums()
+
+
+def test_a_label_that_no_class_has_is_an_error() -> None:
+    x, y = cases()
+    model = LogisticRegression().fit(x, y)
+    with pytest.raises(ValueError, match="pos_label must be in .*, got 'maybe'"):
+        ReliabilityDisplay.from_estimator(model, x, y, pos_label="maybe")

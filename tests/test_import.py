@@ -1,0 +1,125 @@
+"""The top of the package: its names are there for all who look, and imported when they are used."""
+
+import ast
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+import bayescal as bc
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def fresh(code: str, *arguments: str) -> str:
+    """Run lines in a process of their own, and return what they print."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def names_of_type_checkers() -> Iterator[tuple[str, str]]:
+    """Yield module and name of all that the package's file imports for type checkers."""
+    tree = ast.parse(Path(bc.__file__).read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    for node in block.body:
+        assert isinstance(node, ast.ImportFrom)
+        for alias in node.names:
+            assert alias.name == "*" or alias.name == alias.asname
+            yield node.module or "", alias.name
+
+
+def test_type_checkers_and_python_find_the_same() -> None:
+    assert {*names_of_type_checkers()} == {
+        *(("bayescal", name) for name in bc._PUBLIC_MODULES),
+        *((f"bayescal.{module}", name) for name, module in bc._MODULE_OF.items()),
+        ("bayescal.calibrators", "*"),
+    }
+
+
+def test_import_is_only_a_table() -> None:
+    code = "import sys; before = {*sys.modules}; import bayescal; print(*{*sys.modules} - before)"
+    loaded = {name.split(".")[0] for name in fresh(code).split()}
+    assert "bayescal" in loaded
+    assert loaded - {*sys.stdlib_module_names} == {"bayescal"}
+
+
+USES = {
+    "the function": "bc.posterior",
+    "the module": "import bayescal.posterior",
+    "a name of it": "from bayescal.posterior import posterior_predict",
+    "a user of it": "bc.sweep",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", list(permutations(USES, 2)), ids=", then ".join)
+def test_posterior_is_the_function_whatever_was_imported_first(order: tuple[str, str]) -> None:
+    lines = ["import bayescal as bc", *(USES[use] for use in order)]
+    lines += [
+        "from bayescal import posterior",
+        "assert posterior is bc.posterior is sys.modules['bayescal.posterior'].posterior",
+        "print(type(bc.posterior).__name__, type(bc.metrics).__name__, bc.evaluate.__module__)",
+    ]
+    code = "import sys\n" + "\n".join(lines)
+    assert fresh(code) == "function module bayescal.evaluation._evaluate\n"
+
+
+def test_every_name_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    public = set(bc.__all__)
+    code = "before = {*dir(), 'before'}\nfrom bayescal import *\nprint(*{*dir()} - before)"
+    assert {*fresh(code).split()} == public
+    assert public <= {*dir(bc)}
+    assert {"posterior", "metrics", "Beta", "Blocks", "export", "losses"} <= public
+    assert all(hasattr(bc, name) for name in public)
+    # Attributes can be replaced, as tests do.
+    monkeypatch.setattr(bc, "posterior", len)
+    assert bc.posterior is len
+
+
+@pytest.mark.parametrize("name", ["nonsense", "_nonsense", "__wrapped__", "metrics.ece", ""])
+def test_other_names_are_not(name: str) -> None:
+    with pytest.raises(AttributeError, match="module 'bayescal' has no attribute"):
+        getattr(bc, name)
+
+
+def test_pickles_are_read_where_nothing_is_imported(tmp_path: Path) -> None:
+    path = tmp_path / "pickle"
+    values = [bc.posterior, bc.evaluate, bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=1.0), bc.Beta()]
+    path.write_bytes(pickle.dumps(values))
+    code = "import pickle, sys; print(*map(repr, pickle.load(open(sys.argv[1], 'rb'))), sep='\\n')"
+    found = fresh(code, str(path)).splitlines()
+    assert found[0].startswith("<function posterior at ")
+    assert found[1].startswith("<function evaluate at ")
+    assert found[2:] == [repr(value) for value in values[2:]]
+
+
+@pytest.mark.slow
+def test_type_checkers_see_every_name_and_no_other(tmp_path: Path) -> None:
+    pytest.importorskip("pyright")
+    lines = ["import bayescal as bc", *(f"reveal_type(bc.{name})" for name in bc.__all__)]
+    file = tmp_path / "user.py"
+    file.write_text("\n".join([*lines, "bc.nonsense"]))
+    line = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "--outputjson"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [*line, str(file)], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    said = json.loads(done.stdout)["generalDiagnostics"]
+    *found, wrong = [each["message"] for each in said if each["severity"] != "warning"]
+    assert wrong.startswith('"nonsense" is not a known attribute of module "bayescal"')
+    assert len(found) == len(bc.__all__)
+    assert not [message for message in found if message.endswith(('is "Any"', 'is "Unknown"'))]

@@ -74,7 +74,8 @@ def missing_names(site: Path) -> tuple[list[str], int]:
     names = reference.public_names()
     for name in names:
         path = site / "reference" / f"{name}.html"
-        if not path.exists() or f"bayescal.{name}" not in Page(path.read_text("utf-8")).ids:
+        places = {f"bayescal.{name}", f"module-bayescal.{name}"}
+        if not path.exists() or not places & Page(path.read_text("utf-8")).ids:
             missing.append(name)
     return missing, len(names)
 

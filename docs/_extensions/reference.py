@@ -83,7 +83,9 @@ def public_names() -> list[str]:
     within = modules()
     tops = [name for name in bc.__all__ if name not in within]
     inner = [f"{name}.{n}" for name in within for n in names_of(getattr(bc, name))]
-    return [*tops, *inner, "models.Family"]
+    # What a module makes when it is asked for, with other libraries, its docstring tells.
+    alone = [name for name in within if not names_of(getattr(bc, name))]
+    return [*tops, *inner, *alone, "models.Family"]
 
 
 def value_of(name: str) -> Any:
@@ -104,7 +106,7 @@ def groups() -> dict[str, list[str]]:
     found["Maps of two classes"] = [n for n in maps if value_of(n).binary]
     found["Maps of two and more classes"] = [n for n in maps if not value_of(n).binary]
     for module in modules():
-        found[f"bayescal.{module}"] = [n for n in left if n.startswith(f"{module}.")]
+        found[f"bayescal.{module}"] = [n for n in left if f"{n}.".startswith(f"{module}.")]
     grouped = {n for group in found.values() for n in group}
     if others := [n for n in names if n not in grouped]:
         found["More"] = others
@@ -133,7 +135,8 @@ def _is_method(value: Any) -> bool:
 def page(name: str) -> str:
     """Return the page of one public name."""
     value = value_of(name)
-    kind = "autoclass" if inspect.isclass(value) else "autofunction"
+    kind = "automodule" if _is_module(value) else "autofunction"
+    kind = "autoclass" if inspect.isclass(value) else kind
     lines = [name, "=" * len(name), "", f".. currentmodule:: bayescal{_parent(name)}", ""]
     lines += [f".. {kind}:: bayescal.{name}"]
     if inspect.isclass(value) and (listed := members(value)):

@@ -24,8 +24,10 @@ def test_examples_run_as_they_stand(tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", README, re.DOTALL)
     assert len(blocks) == 2
     assert any(shown for _, shown in blocks)
-    for block, shown in blocks:
-        assert shown in run_python(block, tmp_path)
+    printed = [run_python(block, tmp_path) for block, _ in blocks]
+    assert all(shown in text for (_, shown), text in zip(blocks, printed, strict=True))
+    before, after = re.findall(r"log loss +\S (\S+) \[\S+ \S+ \S +(\S+) \[", printed[0])[0]
+    assert f"falls from {float(before):.2f} to {float(after):.2f}" in README
 
 
 def test_readme_is_short_and_its_links_lead_somewhere() -> None:

@@ -50,7 +50,7 @@ def plots() -> str:
     for name in reference.names_of(reference.bc.plots):
         value = reference.value_of(f"plots.{name}")
         examples = doctest.DocTestParser().get_examples(inspect.getdoc(value) or "")
-        if inspect.isclass(value) or not examples:
+        if not examples:
             continue
         code = imports(name, code := "".join(example.source for example in examples)) + code
         parts += [f"## {name}\n", f"{reference.summary(value).replace('``', '`')}"]

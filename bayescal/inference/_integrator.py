@@ -121,8 +121,12 @@ class Integrator(abc.ABC, Generic[State]):
         stacked: bool,
         rows: int = 16,
     ) -> Out:
-        """Map ``each(prior, sums)`` of one data set over the batch, ``rows`` at a time."""
+        """Map ``each(prior, sums)`` of one data set over the batch, ``rows`` at a time.
+
+        Few are taken one by one: they take as long, and compile to less.
+        """
         items = prior if stacked else None, sums
+        rows = rows if len(sums) > 16 else 1
 
         def one(item: tuple[Prior | None, jax.Array]) -> Out:
             return each(prior if item[0] is None else item[0], item[1])

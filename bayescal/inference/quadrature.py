@@ -248,9 +248,9 @@ def _find_boxes(
     quick: bool,
 ) -> Box:
     # Grids over three parameters fill the processor's cache, and searches side by side end with the
-    # last of them; few small ones take as long one by one, and compile to less.
+    # last of them.
     one = jax.tree.map(lambda leaf: leaf[0], prior) if stacked else prior
-    rows = 16 if len(sums) > 16 and len(ranges(one)[0]) < 3 else 1
+    rows = 16 if len(ranges(one)[0]) < 3 else 1
     return integrator.batched(
         lambda p, s: integrator.box(p, s, origin, quick), prior, sums, stacked, rows
     )

@@ -8,7 +8,6 @@ from typing import Literal
 
 from bayescal.metrics._calibration import ece, make_ece
 from bayescal.metrics._canonical import canonical_ece, make_canonical
-from bayescal.metrics._canonical_kde import canonical_kde_ece
 from bayescal.metrics._corp import corp
 from bayescal.metrics._debiased import debiased_ece, make_debiased
 from bayescal.metrics._decisions import decision_cost, loss_gap, make_loss_gap
@@ -66,7 +65,6 @@ METRICS: dict[str, Entry] = {
     "smooth_ece": Entry(smooth_ece, make=make_smooth),
     "kde_ece": Entry(kde_ece, make=make_kde, counts=True),
     "canonical_ece": Entry(canonical_ece, make=make_canonical, streams=False),
-    "canonical_kde_ece": Entry(canonical_kde_ece, counts=True),
     "skce": Entry(skce, counts=True),
     "loss_gap": Entry(loss_gap, make=make_loss_gap, signed=True),
     "multilabel_ece": Entry(multilabel_ece, ("multilabel",), make_multilabel),

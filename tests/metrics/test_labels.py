@@ -56,6 +56,7 @@ FUNCTIONS = {
 } | {
     "decision_cost": _with_costs,
     "spiegelhalter_test": metrics.spiegelhalter_test,
+    "canonical_kde_ece": metrics.canonical_kde_ece,
     "variational_ece": _with_others,
     "skce_test": partial(metrics.skce_test, resamples=20),
     "reliability_curve": metrics.reliability_curve,

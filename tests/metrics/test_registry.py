@@ -22,7 +22,7 @@ every_metric = pytest.mark.parametrize("metric", FUNCTIONS.values(), ids=FUNCTIO
 Metric = Callable[..., float]
 BINNED = metrics.ece, metrics.debiased_ece
 #: Metrics that need two cases.
-PAIRS = (metrics.skce, metrics.canonical_kde_ece)
+PAIRS = (metrics.skce,)
 few = hypothesis.settings(max_examples=25)
 
 PROBS = np.array([0.1, 0.8, 0.35, 0.9, 0.5])

@@ -98,13 +98,13 @@ def test_a_family_in_a_sweep() -> None:
         {"waiting": PRIOR},
         n_train=[20],
         methods=["platt", "predictive", "optimal"],
-        num_datasets=125,
+        num_datasets=500,
         n_test=1000,
         progress=False,
     )
     loss = found.value.sel(metric="log_loss").squeeze()
     gap = loss.sel({"method": "predictive"}) - loss.sel({"method": "optimal"})
-    error = float(gap.std(ddof=1)) / 125**0.5
+    error = float(gap.std(ddof=1)) / 500**0.5
     assert float(gap.mean()) > 4 * error
     gap = loss.sel({"method": "platt"}) - loss.sel({"method": "predictive"})
-    assert float(gap.mean()) > 4 * float(gap.std(ddof=1)) / 125**0.5
+    assert float(gap.mean()) > 4 * float(gap.std(ddof=1)) / 500**0.5

@@ -15,7 +15,7 @@ from bayescal._core.arrays import ArrayLike
 from bayescal._core.binning import equal_width_cell
 from bayescal._core.checks import check_count, check_real, check_weights
 from bayescal._core.counts import effective_size
-from bayescal._core.membership import check_groups
+from bayescal._core.membership import check_groups, check_same_groups
 from bayescal._core.numerics import sigmoid
 from bayescal._core.optimise import Status
 from bayescal.calibrators._labels import Classes, read_labels
@@ -71,7 +71,7 @@ class Multicalibration(BaseEstimator):
     tolerance : float, optional
         Greatest v that is left; by default :math:`\sqrt{\log(2 c) / 2 n}` for
         c = (g + 1) (bins + 1) cells. n is the sum of whole weights, of others their
-        effective number.
+        effective number of rows.
     max_iter : int, default 1000
         Greatest number of patches.
     classes : sequence of 2 labels, optional
@@ -161,7 +161,8 @@ class Multicalibration(BaseEstimator):
             True (or 1) where a row belongs to a group. Of one label for each row,
             ``pandas.get_dummies`` makes columns.
         sample_weight : array-like of shape (n,), optional
-            Non-negative; a whole weight is the same as repeating the row.
+            Non-negative; a whole weight is the same as repeating the row. Others are shares, worth
+            their effective number of rows.
 
         Returns
         -------
@@ -185,14 +186,17 @@ class Multicalibration(BaseEstimator):
                 raise ValueError(f"tolerance must be positive, got {self.tolerance!r}")
         self.classes_, codes = read_labels(y, _count(probs), self.classes)
         weights = check_weights(sample_weight, len(codes))
-        members, self.groups_ = check_groups(groups, len(codes))
+        members, self._names = check_groups(groups, len(codes))
+        self.groups_ = self._names or [*range(members.shape[1])]
         data = self._read(probs, self.classes_[codes], weights)
         members = _with_all(members[weights > 0])
         # Sums are to be the same in whatever order rows and groups come.
         order = np.lexsort((data.weights, data.y, data.probs))
         p, target, w = data.probs[order], data.y[order].astype(float), data.weights[order]
         members = members[order]
-        self.tolerance_ = self.tolerance or _noise(w, data.whole, members.shape[1] * (bins + 1))
+        # Weights that are no counts are shares of so many rows as they are worth.
+        w = w if data.whole else w * (effective_size(w) / w.sum())
+        self.tolerance_ = self.tolerance or _noise(float(w.sum()), members.shape[1] * (bins + 1))
         walk = _Walk(p, target, w, members, bins)
         patches, losses = [], [walk.loss()]
         while (found := walk.worst())[0] > self.tolerance_ and len(patches) < most:
@@ -211,7 +215,7 @@ class Multicalibration(BaseEstimator):
         ----------
         probs : array-like of shape (m,) or (m, 2)
         groups : array-like or data frame of shape (m, g)
-            In the order of those of the fit; of data frames columns are found by their names.
+            In the order of those of the fit; of two data frames columns are found by their names.
 
         Raises
         ------
@@ -221,16 +225,7 @@ class Multicalibration(BaseEstimator):
         check_is_fitted(self)
         labels = np.full(_count(probs), self.classes_[0])
         p = self._read(probs, labels, None).probs.copy()
-        members, names = check_groups(groups, len(p))
-        positions = [*range(len(self.groups_))]
-        if names != self.groups_ and positions not in (names, self.groups_):
-            if sorted(map(str, names)) != sorted(map(str, self.groups_)):
-                raise ValueError(f"groups must be {self.groups_} as in the fit, got {names}")
-            members = members[:, [names.index(name) for name in self.groups_]]
-        if members.shape[1] != len(positions):
-            raise ValueError(
-                f"groups must have {len(positions)} columns as in the fit, got {members.shape[1]}"
-            )
+        members = check_same_groups(groups, len(p), self._names, len(self.groups_))
         members = _with_all(members)
         for group, cell, shift in self.patches_:
             rows = _rows(members[:, group], equal_width_cell(p, self.bins, np), cell, self.bins)
@@ -334,7 +329,6 @@ def _with_all(members: np.ndarray) -> np.ndarray:
     return np.concatenate([members, np.ones((len(members), 1), bool)], axis=1)
 
 
-def _noise(weights: np.ndarray, whole: bool, cells: int) -> float:
-    """Return what violations of right probabilities in so many cells rarely exceed."""
-    n = weights.sum() if whole else effective_size(weights)
+def _noise(n: float, cells: int) -> float:
+    """Return what violations of right probabilities of n rows in so many cells rarely exceed."""
     return math.sqrt(math.log(2 * cells) / (2 * n))

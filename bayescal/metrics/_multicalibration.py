@@ -122,7 +122,8 @@ def multicalibration_error(
     checked = check_predictions(probs, y, weights, Reading(classes, inputs))
     metric = make_ece(checked.columns, bins=bins, binning=binning, kind=kind, k=k, norm=norm)
     _ = checked.probs  # of Blocks there are none
-    members, names = check_groups(groups, np.shape(probs)[0])
+    members, named = check_groups(groups, np.shape(probs)[0])
+    names: list[object] = named or [*range(members.shape[1])]
     if weights is not None:
         members = members[as_numpy(weights, "weights") > 0]
     if not members.any():

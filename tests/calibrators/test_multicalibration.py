@@ -140,8 +140,28 @@ def test_labels_names_and_columns():
     np.testing.assert_array_equal(fitted.predict(P, GROUPS), classes)
     np.testing.assert_array_equal(P, before[0])
     np.testing.assert_array_equal(GROUPS, before[1])
-    with pytest.raises(ValueError, match=r"groups must be \['a', 'b', 'c'\] as in the fit"):
+    with pytest.raises(ValueError, match=r"groups must have the columns \['a', 'b', 'c'\] of"):
         fitted.predict_proba(P, frame.rename(columns={"a": "d"}))
+
+
+def test_numbers_are_names_too():
+    frame = pd.DataFrame(GROUPS, columns=pd.Index([0, 1, 2]))
+    fitted = bc.Multicalibration().fit(P, Y, frame)
+    expected = fitted.predict_proba(P, GROUPS)
+    np.testing.assert_array_equal(fitted.predict_proba(P, frame[[2, 0, 1]]), expected)
+    with pytest.raises(ValueError, match="groups must have different names"):
+        fitted.predict_proba(P, frame[[0, 0, 1]])
+
+
+def test_weights_that_are_no_counts_are_shares():
+    w = np.random.default_rng(4).gamma(2.0, size=len(P))
+    fitted, scaled = (bc.Multicalibration().fit(P, Y, GROUPS, own) for own in (w, w * math.e**9))
+    n = w.sum() ** 2 / (w**2).sum()
+    assert fitted.tolerance_ == pytest.approx(math.sqrt(math.log(88) / 2 / n))
+    assert fitted.status_ == "converged" and fitted.n_iter_ == scaled.n_iter_ > 2
+    f, g = (own.predict_proba(P, GROUPS)[:, 1] for own in (fitted, scaled))
+    np.testing.assert_allclose(f, g, rtol=1e-7)
+    assert max(violations(f, Y, GROUPS, w, 10)) <= fitted.tolerance_ * (1 + 1e-9)
 
 
 def test_certain_probabilities_that_are_wrong():

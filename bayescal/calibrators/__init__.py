@@ -30,6 +30,7 @@ from bayescal.calibrators.logistic import Logistic as Logistic
 from bayescal.calibrators.logistic_regression import LogisticRegression as LogisticRegression
 from bayescal.calibrators.matrix import Matrix as Matrix
 from bayescal.calibrators.multi_label import MultiLabel as MultiLabel
+from bayescal.calibrators.multicalibration import Multicalibration as Multicalibration
 from bayescal.calibrators.near_isotonic import NearIsotonic as NearIsotonic
 from bayescal.calibrators.one_vs_one import OneVsOne as OneVsOne
 from bayescal.calibrators.one_vs_rest import OneVsRest as OneVsRest

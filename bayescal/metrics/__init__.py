@@ -20,6 +20,10 @@ from bayescal.metrics._debiased import debiased_ece
 from bayescal.metrics._decisions import DecisionCost, decision_cost, loss_gap
 from bayescal.metrics._kde import kde_ece
 from bayescal.metrics._measured import Interval
+from bayescal.metrics._multicalibration import (
+    MulticalibrationError,
+    multicalibration_error,
+)
 from bayescal.metrics._multilabel import hamming_loss, multilabel_ece
 from bayescal.metrics._report import Report, report
 from bayescal.metrics._scorer import scorer
@@ -37,6 +41,7 @@ __all__ = [
     "Corp",
     "DecisionCost",
     "Interval",
+    "MulticalibrationError",
     "ReliabilityCurve",
     "Report",
     "accuracy",
@@ -55,6 +60,7 @@ __all__ = [
     "kde_ece",
     "log_loss",
     "loss_gap",
+    "multicalibration_error",
     "multilabel_ece",
     "reliability_curve",
     "report",

@@ -45,6 +45,11 @@ class Case:
         return [*self.arguments[:place], value, *self.arguments[place + 1 :]]
 
 
+def _by_group(probs: Any, y: Any, **options: Any) -> Any:
+    groups = np.stack([np.arange(len(Y)) % 2, np.ones(len(Y))], axis=1)
+    return metrics.multicalibration_error(probs, y, groups, **options)
+
+
 def cases() -> list[Any]:
     found = {}
     for name, entry in METRICS.items():
@@ -58,6 +63,7 @@ def cases() -> list[Any]:
         found[f"report, {kind}"] = Case(partial(metrics.report, replicates=20), kind)
         for function in (metrics.spiegelhalter_test, metrics.reliability_curve):
             found[f"{function.__name__}, {kind}"] = Case(function, kind)
+        found[f"multicalibration_error, {kind}"] = Case(_by_group, kind)
         for name in ("ece", "debiased_ece", "log_loss"):
             for other in (metrics.interval, metrics.bootstrap, metrics.consistency_test):
                 if other is metrics.consistency_test and name == "log_loss":

@@ -50,6 +50,11 @@ def _with_others(probs, y, **options):
     return metrics.variational_ece(probs, y, flat, **options)
 
 
+def _by_group(probs, y, **options):
+    groups = np.stack([np.arange(len(probs)) % 2, np.arange(len(probs)) % 3 > 0], axis=1)
+    return metrics.multicalibration_error(probs, y, groups, **options)
+
+
 #: Functions of probabilities and labels.
 FUNCTIONS = {
     name: entry.function for name, entry in METRICS.items() if "binary" in entry.shapes
@@ -58,6 +63,7 @@ FUNCTIONS = {
     "spiegelhalter_test": metrics.spiegelhalter_test,
     "canonical_kde_ece": metrics.canonical_kde_ece,
     "variational_ece": _with_others,
+    "multicalibration_error": _by_group,
     "skce_test": partial(metrics.skce_test, resamples=20),
     "reliability_curve": metrics.reliability_curve,
     "report": partial(metrics.report, metrics=["brier_score", "ece"], replicates=20),

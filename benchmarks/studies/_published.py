@@ -126,7 +126,7 @@ NOTES: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("matrix_odir", "dirichlet_odir"),
         "ODIR: the published strengths of both penalties were chosen on other grids, and other "
-        "optimisers fitted them; ours are the exact minimum for the strengths with the least log "
+        "optimizers fitted them; ours are the exact minimum for the strengths with the least log "
         "loss in 5 folds.",
     ),
     (

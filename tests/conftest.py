@@ -51,6 +51,9 @@ LONG = [
     )
 ]
 
+#: It is read by a type checker, not run.
+collect_ignore = ["typed_user.py"]
+
 # The processes of one run share what they compile, in a folder that lives no longer than the run:
 # workers and subprocesses read the environment, this process its configuration.
 OWN_CACHE = None

@@ -32,7 +32,8 @@ from bayescal.cli._streams import open_rows
 
 #: Files of calibrators beside those that are made by their name alone, and of no calibrator.
 _NO_METHODS = {
-    *("average", "classifier", "composition", "logistic_regression", "multi_label", "names")
+    *("average", "classifier", "composition", "logistic_regression", "multi_label"),
+    *("multicalibration", "names"),
 }
 
 

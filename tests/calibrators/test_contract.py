@@ -452,7 +452,7 @@ def bad_data(case: Case) -> list[tuple[Any, Any, Any, str]]:
         (infinite, y, None, "infinity"),
         (p + 1, y, None, r"scores must lie in \[0, 1\] for inputs='probs'"),
         (np.tile(rows / k, 2 if case.binary else 1), y, None, "scores must have rows that sum to"),
-        (rows[:, :, None], y, None, "dim"),
+        (rows[:, :, None], y, None, r"scores must have shape \(n,\) or \(n, k\), got"),
         (p[:0], y[:0], None, "0 sample"),
         (p, y[:-1], None, f"y must have {n} labels to match the scores, got {n - 1}"),
         (p, None, None, "requires y to be passed, but the target y is None"),

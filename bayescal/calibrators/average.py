@@ -38,8 +38,8 @@ class Average(Several):
     >>> p = [[0.7, 0.2, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]] * 4
     >>> y = [0, 1, 2, 0, 2, 2, 1, 1, 0, 0, 1, 2]
     >>> mean = bc.Average([bc.Temperature(), bc.StructuredMatrix()]).fit(p, y)
-    >>> mean.predict_proba(p).shape
-    (12, 3)
+    >>> mean.predict_proba(p[:1]).round(2).tolist()
+    [[0.7, 0.2, 0.11]]
     """
 
     def _fit_parts(

@@ -76,8 +76,8 @@ class BBQ(OrderCalibrator):
     --------
     >>> import bayescal as bc
     >>> p, y = [0.1, 0.3, 0.4, 0.6, 0.8, 0.9], [0, 1, 0, 1, 0, 1]
-    >>> bc.BBQ().fit(p, y).predict_proba([0.2]).shape
-    (1, 2)
+    >>> bc.BBQ().fit(p, y).predict_proba([0.2, 0.7])[:, 1].round(2).tolist()
+    [0.21, 0.78]
     """
 
     range_factor: float = 10.0

@@ -74,8 +74,8 @@ class CDFSpline(OrderCalibrator):
     --------
     >>> import bayescal as bc
     >>> p, y = [0.1, 0.3, 0.4, 0.6, 0.8, 0.9], [0, 1, 0, 1, 0, 1]
-    >>> bc.CDFSpline(knots=3).fit(p, y).predict_proba([0.2]).shape
-    (1, 2)
+    >>> bc.CDFSpline(knots=3).fit(p, y).predict_proba([0.2, 0.7])[:, 1].round(2).tolist()
+    [0.35, 0.59]
     """
 
     knots: int = 6

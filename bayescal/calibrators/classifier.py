@@ -108,8 +108,8 @@ class CalibratedClassifier(
     >>> model = bc.CalibratedClassifier(GaussianNB(), calibrator=bc.Beta(), cv=5).fit(X, y)
     >>> plain = GaussianNB().fit(X, y)
     >>> before, after = (bc.metrics.log_loss(m.predict_proba(X), y) for m in (plain, model))
-    >>> bool(after < 0.5 * before)
-    True
+    >>> round(before, 2), round(after, 2)
+    (0.52, 0.13)
     >>> bool(model.report_.helps), model.calibrated_classifiers_[0].estimator
     (True, GaussianNB())
     """

@@ -41,8 +41,8 @@ class Composition(Several):
     >>> p = [[0.7, 0.2, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]] * 4
     >>> y = [0, 1, 2, 0, 2, 2, 1, 1, 0, 0, 1, 2]
     >>> both = bc.Composition([bc.Temperature(), bc.KNN(6)]).fit(p, y)
-    >>> both.predict_proba(p).shape
-    (12, 3)
+    >>> both.predict_proba(p[:1]).round(2).tolist()
+    [[0.67, 0.24, 0.08]]
     """
 
     def _fit_parts(

@@ -97,8 +97,8 @@ class Forest(NeighborhoodCalibrator):
     >>> p = [[0.7, 0.2, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]] * 4
     >>> y = [0, 1, 2, 0, 2, 2, 1, 1, 0, 0, 1, 2]
     >>> forest = bc.Forest(4, random_state=0).fit(p, y)
-    >>> forest.predict_proba(p[:1]).shape
-    (1, 3)
+    >>> forest.predict_proba(p[:1]).round(1).tolist()
+    [[0.7, 0.2, 0.0]]
     """
 
     bins: Literal["cv"] | int = "cv"

@@ -192,8 +192,9 @@ def consistency_test(
     --------
     >>> import numpy as np
     >>> p, y = np.repeat([0.2, 0.8], 50), np.tile([0, 0, 0, 1, 1], 20)
-    >>> consistency_test("ece", p, y, resamples=200).p_value < 0.02
-    True
+    >>> found = consistency_test("ece", p, y, resamples=200)
+    >>> round(found.statistic, 2), found.p_value < 0.02
+    (0.3, True)
     """
     resamples = check_count(resamples, "resamples")
     entry = METRICS.get(metric)

@@ -10,20 +10,7 @@ from scipy.special import softmax
 
 import bayescal.calibrators as bc
 from bayescal.calibrators import Calibrator
-
-Array = np.ndarray
-
-
-def rows(n: int, k: int = 4, seed: int = 0) -> tuple[Array, Array]:
-    """Return probabilities and labels that are drawn from flatter ones."""
-    rng = np.random.default_rng(seed)
-    logits = rng.normal(size=(n, k)) * 2
-    drawn = (rng.random((n, 1)) > np.cumsum(softmax(logits / 2, axis=1), axis=1)).sum(axis=1)
-    return softmax(logits, axis=1), np.minimum(drawn, k - 1)
-
-
-P, Y = rows(300)
-AT, _ = rows(40, seed=1)
+from tests.calibrators.lifted import AT, Array, P, Y, rows
 
 
 def couple(pairs: Array) -> Array:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bayescal._core.arrays import matmul, namespace
+from bayescal._core.numerics import FLOOR
 
 #: Of keys: rows nearer than this count as equal, since a classifier's scores of one row may vary in
 #: their last digits with the rest of its batch.
@@ -91,7 +92,7 @@ def score_keys(scores: Any, y: Any) -> Any:
 def probability_keys(probs: Any, y: Any) -> Any:
     """Return keys (n,) of probabilities (n, k): of logarithms, which tell confident rows apart."""
     xp = namespace(probs)
-    return score_keys(xp.log(xp.maximum(probs, float(np.finfo(np.float32).tiny))), y)
+    return score_keys(xp.log(xp.maximum(probs, FLOOR)), y)
 
 
 def feature_keys(x: np.ndarray) -> np.ndarray:

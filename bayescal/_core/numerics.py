@@ -14,6 +14,9 @@ import numpy as np
 
 from bayescal._core.arrays import namespace, on_host, torch_of, wide
 
+#: No probability counts as less where logarithms are taken: the least normal number of float32, of
+#: logarithm -87.3.
+FLOOR = float(np.finfo(np.float32).tiny)
 _MOST = float(np.finfo(float).max)
 
 

@@ -16,7 +16,7 @@ from bayescal._core.checks import (
     check_unmasked,
     precision,
 )
-from bayescal._core.numerics import log_odds, log_softmax, sigmoid, softmax
+from bayescal._core.numerics import FLOOR, log_odds, log_softmax, sigmoid, softmax
 
 Inputs = Literal["probs", "logits", "scores", "top_logits"]
 INPUTS = ("probs", "logits", "scores")
@@ -37,8 +37,6 @@ Domain = Literal[
 ]
 _COLUMN = ("probability", "log_odds", "real", "order")
 LOGARITHMIC = ("log_odds", "real", "log_probabilities", "logits")
-#: No probability counts as less: the least normal number of float32, of logarithm -87.3.
-FLOOR = float(np.finfo(np.float32).tiny)
 #: No other score as further from zero.
 FAR = 1e50
 #: And a probability of zero never as more than this.

@@ -12,8 +12,8 @@ import numpy as np
 from bayescal._core.arrays import namespace, on_host, wide
 from bayescal._core.checks import check_choice, check_level
 from bayescal._core.folds import content_folds, probability_keys
+from bayescal._core.numerics import FLOOR
 from bayescal.calibrators._base import Calibrator, State
-from bayescal.calibrators._inputs import FLOOR
 
 Assumption = Literal["errors", "labels"]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from bayescal._core.checks import check_unmasked
+from bayescal._core.numerics import FLOOR
 from bayescal.calibrators._dispatch import place_of, to_host
-from bayescal.calibrators._inputs import FLOOR
 
 __all__ = ["CalibratedPair", "find_response", "score"]
 

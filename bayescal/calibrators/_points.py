@@ -11,8 +11,8 @@ import numpy as np
 
 from bayescal._core.arrays import namespace, on_host
 from bayescal._core.checkpoint import Sums
+from bayescal._core.numerics import FLOOR
 from bayescal.calibrators._averaging import FAR, TAILS, Points
-from bayescal.calibrators._inputs import FLOOR
 from bayescal.calibrators._member import Rows
 from bayescal.calibrators._ranking import distinct_scores
 from bayescal.calibrators._rows import RowBlocks

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from bayescal._core.arrays import on_host
-from bayescal._core.numerics import log_softmax
-from bayescal.calibrators._inputs import FLOOR, Inputs, convert
+from bayescal._core.numerics import FLOOR, log_softmax
+from bayescal.calibrators._inputs import Inputs, convert
 
 
 @dataclass(frozen=True)

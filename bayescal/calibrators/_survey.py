@@ -16,8 +16,9 @@ from bayescal._core.labels import (
     find_positions,
     of_one_kind,
 )
+from bayescal._core.numerics import FLOOR
 from bayescal._core.stream import Block, Blocks
-from bayescal.calibrators._inputs import FLOOR, LOGARITHMIC, Domain, Inputs, convert, floors
+from bayescal.calibrators._inputs import LOGARITHMIC, Domain, Inputs, convert, floors
 from bayescal.calibrators._labels import MORE, distinct, label_array
 from bayescal.calibrators._reported import see
 from bayescal.calibrators._rows import (

@@ -15,7 +15,7 @@ from bayescal._core.arrays import ArrayLike, matmul, namespace, on_host
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.checkpoint import Sums
 from bayescal._core.checks import check_level, check_weights, in_order
-from bayescal._core.numerics import sigmoid
+from bayescal._core.numerics import FLOOR, sigmoid
 from bayescal._core.optimise import Status
 from bayescal._core.stream import add
 from bayescal.calibrators._averaging import (
@@ -29,7 +29,7 @@ from bayescal.calibrators._averaging import (
     make_columns,
 )
 from bayescal.calibrators._base import Calibrator, State, two_columns
-from bayescal.calibrators._inputs import FLOOR, convert, least_probabilities, transform
+from bayescal.calibrators._inputs import convert, least_probabilities, transform
 from bayescal.calibrators._labels import read_labels
 from bayescal.calibrators._member import Rows
 from bayescal.calibrators._points import (

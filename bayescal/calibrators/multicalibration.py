@@ -82,6 +82,8 @@ class Multicalibration(BaseEstimator):
     ----------
     classes_ : array of shape (2,)
     groups_ : list of g names or positions
+    named_ : bool
+        Whether they are names, of the columns of a data frame.
     patches_ : list of tuples (group, bin, shift)
         In their order: the position of the group, g for all rows; the bin from 0, ``bins`` for
         all; and the shift of log odds.
@@ -136,6 +138,7 @@ class Multicalibration(BaseEstimator):
 
     classes_: np.ndarray = field(init=False)
     groups_: list[object] = field(init=False)
+    named_: bool = field(init=False)
     patches_: list[tuple[int, int, float]] = field(init=False)
     losses_: np.ndarray = field(init=False)
     tolerance_: float = field(init=False)
@@ -187,8 +190,8 @@ class Multicalibration(BaseEstimator):
                 raise ValueError(f"tolerance must be positive, got {self.tolerance!r}")
         self.classes_, codes = read_labels(y, _count(probs), self.classes)
         weights = check_weights(sample_weight, len(codes))
-        members, self._names = check_groups(groups, len(codes))
-        self.groups_ = self._names or [*range(members.shape[1])]
+        members, names = check_groups(groups, len(codes))
+        self.named_, self.groups_ = names is not None, names or [*range(members.shape[1])]
         data = self._read(probs, self.classes_[codes], weights)
         members = _with_all(members[weights > 0])
         # Sums are to be the same in whatever order rows and groups come.
@@ -226,7 +229,8 @@ class Multicalibration(BaseEstimator):
         check_is_fitted(self)
         labels = np.full(_count(probs), self.classes_[0])
         p = self._read(probs, labels, None).probs.copy()
-        members = check_same_groups(groups, len(p), self._names, len(self.groups_))
+        names = self.groups_ if self.named_ else None
+        members = check_same_groups(groups, len(p), names, len(self.groups_))
         members = _with_all(members)
         for group, cell, shift in self.patches_:
             rows = _rows(members[:, group], equal_width_cell(p, self.bins, np), cell, self.bins)

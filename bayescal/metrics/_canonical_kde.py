@@ -11,6 +11,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_choice
+from bayescal._core.numerics import FLOOR
 from bayescal._core.precision import float64
 from bayescal.metrics._distances import as_rows, lengths
 from bayescal.metrics._options import check_positive
@@ -19,8 +20,6 @@ from bayescal.metrics.inputs import check_predictions
 
 #: Among these the likelihood chooses.
 _BANDWIDTHS = 2.0 ** np.arange(-10, 1)
-#: What a probability of zero stands for where its logarithm is taken.
-_LEAST = float(np.finfo(np.float32).tiny)
 _CASES_PER_STEP = 32
 
 
@@ -145,7 +144,7 @@ def _by_case(
     remaining = jnp.log(twice) - jnp.log(own)
 
     def case(place: jax.Array) -> jax.Array:
-        products = rows @ jnp.log(jnp.maximum(rows[place], _LEAST))
+        products = rows @ jnp.log(jnp.maximum(rows[place], FLOOR))
         return function((one * products + bias).at[:, place].add(remaining[place]))
 
     return jax.lax.map(case, jnp.arange(rows.shape[0]), batch_size=_CASES_PER_STEP)

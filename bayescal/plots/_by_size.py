@@ -179,13 +179,12 @@ def _columns(given: Arrays, name: str, s: int) -> np.ndarray:
     return table.astype(np.float64)
 
 
-def _tick_sizes(ax: Axes, sizes: np.ndarray) -> None:
+def _tick_sizes(ax: Any, sizes: np.ndarray) -> None:
     """Put ticks at the sizes, in plain numbers, but for those too near to the one before."""
     from matplotlib.ticker import FixedLocator, NullFormatter
 
-    known = ax.xaxis.get_minor_locator()
-    if isinstance(known, FixedLocator):
-        sizes = np.concatenate([known.locs, sizes])
+    if isinstance(ax.xaxis.get_minor_locator(), FixedLocator):
+        sizes = np.concatenate([ax.get_xticks(minor=True), sizes])
     sizes = np.unique(sizes)
     width = ax.get_position().width * ax.figure.get_size_inches()[0] * 72
     room = np.log(sizes[-1] / sizes[0]) * _TICK / width

@@ -184,7 +184,7 @@ def _tick_sizes(ax: Any, sizes: np.ndarray) -> None:
     from matplotlib.ticker import FixedLocator, NullFormatter
 
     if isinstance(ax.xaxis.get_minor_locator(), FixedLocator):
-        sizes = np.concatenate([ax.get_xticks(minor=True), sizes])
+        sizes = np.concatenate([ax.get_xticks(), ax.get_xticks(minor=True), sizes])
     sizes = np.unique(sizes)
     width = ax.get_position().width * ax.figure.get_size_inches()[0] * 72
     room = np.log(sizes[-1] / sizes[0]) * _TICK / width

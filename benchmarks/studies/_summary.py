@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.studies._real_claims import PUBLISHED_RANKS, rank_tables
+
 #: M. Maher (2020), tables 9 and 10: means over 40 tables.
 PUBLISHED: dict[str, dict[str, dict[str, float]]] = {
     "svm": {
@@ -93,6 +95,10 @@ def summarise(
             }
             published = PUBLISHED.get(experiment, {}).get(metric, {})
             facts["published"] = {m: published[m] for m in methods if m in published}
+            ranked = rank_tables(by_table)
+            if ranked and metric in _TITLES:
+                known = PUBLISHED_RANKS.get(experiment, {}).get(metric, {})
+                facts["seven"] = {**ranked.summary(), "published_ranks": known}
             summary[experiment][metric] = {**facts, "by_table": by_table}
         if methods:
             said = [_remark(summary[experiment], metric) for metric in _TITLES]

@@ -21,7 +21,7 @@ from benchmarks.studies._network_runs import (
     measure,
 )
 from benchmarks.studies._network_structure import agreement, kept, similarity, three_classes
-from benchmarks.studies._published_networks import published
+from benchmarks.studies.published_networks import published
 from benchmarks.studies.store import Progress, Results
 from benchmarks.studies.training import Images, load_images, made_images
 

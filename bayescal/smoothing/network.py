@@ -36,7 +36,8 @@ def network_instance_targets(
     smoothing : float
         In [0, 1): the most that a label is moved.
     offset : float, default 0
-        Added to the shifted logits, in their units; the larger, the more alike the classes.
+        Added to the shifted logits, in their units; the larger, the more alike the classes, up to
+        constant smoothing by ``smoothing`` / (k - 1).
 
     Returns
     -------

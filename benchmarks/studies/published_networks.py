@@ -12,7 +12,7 @@ from typing import Any
 
 SOURCE = "M. Maher (2020), table 12: means over three seeds"
 MEASURES = "accuracy", "log_loss", "ece", "student_accuracy", "student_log_loss"
-_ROWS = tuple((m, scaled) for m in ("none", "constant", "instance") for scaled in (False, True))
+ROWS = tuple((m, scaled) for m in ("none", "constant", "instance") for scaled in (False, True))
 #: By data and network as it was called: a line for each smoothing before and after temperature
 #: scaling; accuracy in percent.
 FIGURES = {
@@ -74,7 +74,7 @@ def published(data: str, network: str) -> dict[str, Any] | None:
     figures = FIGURES[data, name]
 
     def rows() -> Iterator[dict[str, Any]]:
-        for (method, scaled), values in zip(_ROWS, figures, strict=True):
+        for (method, scaled), values in zip(ROWS, figures, strict=True):
             measures = dict(zip(MEASURES, values, strict=True))
             for key in ("accuracy", "student_accuracy"):
                 measures[key] = round(measures[key] / 100, 4)

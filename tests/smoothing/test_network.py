@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayescal.smoothing import network_instance_targets
+from bayescal.smoothing import constant_targets, network_instance_targets
 
 LOGITS = st.integers(2, 6).flatmap(
     lambda k: st.lists(
@@ -155,9 +155,12 @@ def test_permutations_of_rows_and_classes(logits: np.ndarray, seed: int) -> None
     np.testing.assert_allclose(found, expected[rows][:, columns], rtol=1e-13, atol=1e-16)
 
 
-def test_large_offset_is_nearly_uniform() -> None:
+def test_large_offset_is_constant_smoothing() -> None:
     found = network_instance_targets([[3.0, 1.0, 0.0]], [1], 0.3, offset=1e9)
     np.testing.assert_allclose(found, [[0.05, 0.9, 0.05]], rtol=1e-8)
+    logits, y = np.random.default_rng(0).normal(size=(5, 7)), [0, 3, 6, 1, 1]
+    found = network_instance_targets(logits, y, 0.3, offset=1e9)
+    np.testing.assert_allclose(found, constant_targets(y, 0.3 / 6, 7), rtol=1e-8)
 
 
 @pytest.mark.parametrize("convert", [np.asarray, pd.DataFrame, jnp.asarray, np.float32, list])

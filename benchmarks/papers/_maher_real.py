@@ -87,6 +87,9 @@ which is 1 / C for both: added is `strength` Σ|w| or `strength` Σw² / 2. The 
 this unit: two stronger penalties, and not the two weakest. The intercept is never penalized. The
 published code stops its optimizers at a tolerance of 0.1 where none is given; here they go on until
 no step lowers the objective.
+
+In that code Platt's targets have the counts of the wrong class: 1 - 1 / (N⁻ + 2) for class 1 and
+1 / (N⁺ + 2) for class 0. With equal counts that is no matter.
 """
 
 

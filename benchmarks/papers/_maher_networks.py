@@ -105,9 +105,9 @@ worse.
 ![Logits of three classes of digits, t-SNE]({PICTURE})
 
 Logits of the two classes of digits that are most alike and of the one least like both, on test
-images, in two dimensions by t-SNE (one seed, ε and offset by validation): as figure 29, which shows
-dogs, cats and ships. Distances between clusters mean little in t-SNE, and pictures differ by seed; the column "structure" above is the measure over
-seeds.
+images, in two dimensions by t-SNE (one of three seeds, ε and offset by validation): as figure 29,
+which shows dogs, cats and ships. Distances between clusters mean little in t-SNE, and pictures
+differ by seed; the column "structure" above is the measure, over seeds.
 """
 
 

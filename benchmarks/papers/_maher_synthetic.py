@@ -51,7 +51,7 @@ def findings() -> list[Finding]:
             f"claim: {each['claim']} (figures 22 to 24, table 6)",
             f"in {each['of']} places",
             f"in {each['holds_in']}",
-            {"fails": "does not hold"}.get(each["verdict"], each["verdict"]),
+            "does not hold" if each["verdict"] == "fails" else each["verdict"],
         )
         for each in read("synthetic")["conclusions"]
     ]

@@ -101,9 +101,10 @@ def test_recorded_statistics_are_those_of_scipy() -> None:
             ranked = rank_tables(by_table)
             assert ranked is not None
             pairs = [(i, j) for i in range(7) for j in range(i)]
-            alone = np.array(
-                [wilcoxon(values[:, i] - values[:, j], method="exact").pvalue for i, j in pairs]
-            )
+            tests: list[Any] = [
+                wilcoxon(values[:, i] - values[:, j], method="exact") for i, j in pairs
+            ]
+            alone = np.array([test.pvalue for test in tests])
             # Holm's least p-value is Bonferroni's; no correction gives less than Hochberg's.
             ours = np.array([ranked.p(SEVEN[i], SEVEN[j]) for i, j in pairs])
             assert ours.min() == pytest.approx(min(1, 21 * alone.min()))

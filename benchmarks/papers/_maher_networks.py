@@ -127,10 +127,10 @@ def _weak(found: dict[str, Any]) -> str:
     return (
         f"Validation chose an offset of {chosen['setting']['offset']:g}. With one that large all "
         "other classes get nearly the same: it is constant smoothing by nearly ε / (k - 1) = "
-        f"{weak:.4f}, which the grid of constant factors lacks. Networks trained anew from the same "
-        f"{other['seeds']} seeds with that constant factor have {shown(constant)} (without smoothing "
-        f"{shown(none)}); those of instance-based smoothing have {shown(chosen)}. What is gained "
-        "here is that of little smoothing, not of the similarity of classes."
+        f"{weak:.4f}, which the grid of constant factors lacks. Networks trained anew from the "
+        f"same {other['seeds']} seeds with that constant factor have {shown(constant)} (without "
+        f"smoothing {shown(none)}); those of instance-based smoothing have {shown(chosen)}. What "
+        "is gained here is that of little smoothing, not of the similarity of classes."
     )
 
 

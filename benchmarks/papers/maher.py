@@ -5,7 +5,7 @@ of networks draws: `python -m benchmarks.studies networks --data digits --out DI
 DIR/logits_three.svg copied to docs/papers/maher_figure_29.svg.
 
 Results: study_networks_digits.json is DIR/networks.json of that command with `--seeds 10`, and
-study_networks_digits_weak.json that of `--seeds 10 --smoothing 0.0011111111111111111 --offset 1000`.
+study_networks_digits_weak.json that with `--smoothing 0.0011111111111111111 --offset 1000` besides.
 """
 
 from __future__ import annotations

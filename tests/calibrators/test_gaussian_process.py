@@ -108,7 +108,8 @@ def dense_laplace(x: Array, y: Array, w: Array, cov: Array) -> tuple[Array, floa
         alpha = np.linalg.solve(np.eye(n * k) + curved @ cov, right)
         u = cov @ alpha
     f = x + u.reshape(n, k)
-    fit = w @ (f[np.arange(n), y] - logsumexp(f, axis=1))
+    total: Any = logsumexp(f, axis=1)
+    fit = w @ (f[np.arange(n), y] - total)
     size = np.linalg.slogdet(np.eye(n * k) + curved @ cov)[1]
     return u.reshape(n, k), float(fit - u @ alpha / 2 - size / 2)
 

@@ -120,12 +120,13 @@ def _conclusions() -> str:
         [
             claim["claim"],
             f"{_WHERE[claim['experiment']]}, {METRICS[claim['metric']]}",
+            claim["published"],
             claim["verdict"],
             claim["figures"],
         ]
         for claim in read("real")["conclusions"]
     ]
-    return table(["claim", "of", "verdict", "figures"], rows)
+    return table(["claim", "of", "published", "verdict", "figures"], rows)
 
 
 def findings() -> list[Finding]:
@@ -149,7 +150,7 @@ def findings() -> list[Finding]:
     for claim in read("real")["conclusions"]:
         where = f"{_WHERE[claim['experiment']]}, {METRICS[claim['metric']]}"
         words = f"claim: {claim['claim']} ({where})"
-        found.append(Finding(words, "stated", claim["figures"], claim["verdict"]))
+        found.append(Finding(words, claim["published"], claim["figures"], claim["verdict"]))
     return found
 
 

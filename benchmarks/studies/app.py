@@ -198,6 +198,25 @@ def _run_multilabel(
     say(console, f"results: {out / 'multilabel.csv'}, {out / 'multilabel.json'}")
 
 
+@app.command("valk")
+def _run_valk(
+    data: Annotated[Path, typer.Option(help="Folder with kull_densenet40_c10.npz.")],
+    out: _Out = Path("bayescal-study"),
+    seeds: Annotated[int, typer.Option(help="Number of seeds of maps that are random.")] = 3,
+    sets: Annotated[int, typer.Option(help="Folds and data sets to compare borders on.")] = 5,
+) -> None:
+    """One network with the options of a thesis's code, to explain its figures."""
+    with running() as progress:
+        from benchmarks.studies import valk
+
+        found = valk.run(data, out, seeds=seeds, sets=sets, about=versions(), progress=progress)
+    console = make_console()
+    keys = list(found["maps"]["temperature"])
+    rows = [(name, *(f"{own[key]:.5f}" for key in keys)) for name, own in found["maps"].items()]
+    show_table(console, "as published", ("map", *keys), rows)
+    say(console, f"results: {out / 'valk.json'}")
+
+
 def _show_experiment(console: Console, name: str, facts: dict, found: dict) -> None:
     """Print means over tables beside the published ones, ranks and wins."""
     from benchmarks.studies._summary import KNOWN_TABLES, PUBLISHED_TABLES

@@ -67,8 +67,9 @@ def run(
         Folder for the results, made if it is missing: ``simplex.csv`` with a row for each map and
         data set; ``simplex.json``; and ``parts``.
     maps : sequence of str, optional
-        As in ``benchmarks.studies.cnn.run``; by default all. The true probabilities are always
-        there.
+        As in ``benchmarks.studies.cnn.run``, and with the published options "forest_fixed",
+        "knn_fixed", "kernel_fixed" and "order_preserving_fixed"; by default all. The true
+        probabilities are always there.
     datasets : int
         Number of calibration sets, drawn with seeds 0, 1, ...; the test set is the same. The seed
         is that of a map's random numbers too.
@@ -84,8 +85,9 @@ def run(
     -------
     dict
         The content of ``simplex.json``. By map, "truth" the last: means over data sets, their
-        ``spread`` (least and greatest) if there are several, ``status`` of the fit and seconds.
-        ``published`` are figures for another true map.
+        ``spread`` (least and greatest) if there are several and the values of ``each`` for the
+        metrics of the published table, ``status`` of the fit and seconds. ``published`` are figures
+        for another true map.
 
     Raises
     ------
@@ -118,7 +120,7 @@ def run(
     """
     if datasets < 1:
         raise ValueError(f"datasets must be at least 1, got {datasets}")
-    methods, missing = find_methods(maps)
+    methods, missing = find_methods(maps, fixed=True)
     test = sample(test_rows, seed=_TEST_SEED)
     draw = cache(lambda seed: sample(calibration_rows, seed=seed))
     data = digest((*draw(0), *test))
@@ -134,6 +136,9 @@ def run(
         rows.append([method.name, seed, *(answer[key] for key in (*METRICS, *FACTS))])
         answers.setdefault(method.name, []).append(answer)
     found = {name: over_runs(some, METRICS) for name, some in answers.items()}
+    if datasets > 1:
+        for name, some in answers.items():
+            found[name]["each"] = {key: [one[key] for one in some] for key in SYNTHETIC[TRUTH]}
     floor = {**measure_known(test.truth, test.y, test.truth), "status": "converged"}
     found[TRUTH] = floor | dict.fromkeys(SECONDS, 0.0)
     rows.append([TRUTH, 0, *(found[TRUTH][key] for key in (*METRICS, *FACTS))])

@@ -139,6 +139,7 @@ def _run_simplex(
     datasets: Annotated[int, typer.Option(help="Number of calibration sets.")] = 1,
     calibration_rows: Annotated[int, typer.Option(help="Rows of each calibration set.")] = 5000,
     test_rows: Annotated[int, typer.Option(help="Rows of the test set.")] = 100_000,
+    wave: Annotated[float, typer.Option(help="Amplitude of the wave in the true map.")] = 0.15,
 ) -> None:
     """Every calibration map of several classes on three classes whose truth is known.
 
@@ -153,6 +154,7 @@ def _run_simplex(
             datasets=datasets,
             calibration_rows=calibration_rows,
             test_rows=test_rows,
+            wave=wave,
             about=versions(),
             progress=progress,
         )

@@ -106,7 +106,9 @@ def run(
             found["partitions"][step] = _compare(pairs)
     figures = [own._asdict() for own in published_figures(_NETWORK, Path(data))]
     figures = [own for own in figures if own["source"].startswith("Valk")]
-    return kept.summary("valk", {"eps": EPS, "seeds": seeds, "published": figures, **found})
+    return kept.summary(
+        "valk", {"eps": EPS, "seeds": seeds, "sets": sets, "published": figures, **found}
+    )
 
 
 # --- soft and hard borders ----------------------------------------------------------------------

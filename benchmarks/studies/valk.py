@@ -5,7 +5,7 @@ Decision calibration is compared with itself too: soft and hard borders on rows 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,8 @@ def run(
     -------
     dict
         The content of ``valk.json``: ``maps``, metrics by map; ``order_preserving`` and
-        ``decision``, the same for each setting and seed; ``published`` figures; ``partitions``, by
+        ``decision``, the same for each setting and seed, "wide" with borders as wide as the
+        published search leaves them; ``published`` figures; ``partitions``, by
         data and number of steps the means of each kind of border on held-out rows, and mean and
         standard error of the paired difference, hard minus soft.
 
@@ -82,28 +83,47 @@ def run(
     least: Any = minimize_scalar(loss, (0.1, 1.0), method="brent")
     inverse = float(least.x)
     maps = published.maps(z, y, test, inverse)
-    settings = list(product((False, True), (published.FLOOR, published.DECISION_FLOOR)))
-    steps = [*maps, "order_preserving", "decision", "folds", "simplex"]
-    found: dict[str, Any] = {"maps": {}, "partitions": {}}
     scaled, queries = (published.probabilities(rows * np.float32(inverse)) for rows in (z, test))
-    for step in counted(steps, str, progress):
-        if step in maps:
-            found["maps"][step] = measured(maps[step](z, y, test))
-        elif step == "order_preserving":
-            found[step] = [
-                measured(published.order_preserving(z, y, test, fold, seed))
-                for fold in range(5)
-                for seed in range(seeds)
-            ]
-        elif step == "decision":
-            found[step] = []
-            for (squares, floor), seed in product(settings, range(seeds)):
-                probs, count = published.decisions(scaled, y, queries, test_y, squares, floor, seed)
-                told = {"least_squares": squares, "floor": floor, "seed": seed, "steps": count}
-                found[step].append(told | measured(probs))
-        else:
-            pairs = _folds(z, y, sets) if step == "folds" else _known(sets)
-            found["partitions"][step] = _compare(pairs)
+
+    def networks() -> list[dict[str, float]]:
+        runs = product(range(5), range(seeds))
+        return [measured(published.order_preserving(z, y, test, fold, seed)) for fold, seed in runs]
+
+    def decided(squares: bool, wide: bool) -> list[dict[str, Any]]:
+        told = []
+        for seed in range(1 if wide else seeds):
+            search = published.wide_partition if wide else _partition.worst_partition
+            both = published.decisions(scaled, y, queries, test_y, squares, seed, search)
+            for floor, (probs, count) in both.items():
+                about = {"least_squares": squares, "wide": wide, "floor": floor, "seed": seed}
+                told.append({**about, "steps": count, **measured(probs)})
+        return told
+
+    steps: dict[str, Callable[[], Any]] = {
+        **{name: lambda own=own: measured(own(z, y, test)) for name, own in maps.items()},
+        "order_preserving": networks,
+        "means": lambda: decided(False, False),
+        "least squares": lambda: decided(True, False),
+        "wide borders": lambda: decided(True, True),
+        "folds": lambda: _compare(_folds(z, y, sets)),
+        "simplex": lambda: _compare(_known(sets)),
+    }
+    answers = {}
+    question = {"data": network.digest, "seeds": seeds, "sets": sets}
+    for name, step in counted(steps.items(), lambda pair: pair[0], progress):
+        answers[name] = kept.part(
+            f"valk-{name.replace(' ', '-')}",
+            {"part": name, **question},
+            lambda old, step=step: old or step(),
+        )
+    found = {
+        "maps": {name: answers[name] for name in maps},
+        "order_preserving": answers["order_preserving"],
+        "decision": [
+            own for name in ("means", "least squares", "wide borders") for own in answers[name]
+        ],
+        "partitions": {name: answers[name] for name in ("folds", "simplex")},
+    }
     figures = [own._asdict() for own in published_figures(_NETWORK, Path(data))]
     figures = [own for own in figures if own["source"].startswith("Valk")]
     return kept.summary(

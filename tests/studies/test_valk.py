@@ -9,6 +9,7 @@ import pytest
 from scipy.special import softmax
 
 import bayescal as bc
+from bayescal.calibrators._partition import worst_partition
 from benchmarks.studies import _as_published as published
 from benchmarks.studies import valk
 from benchmarks.studies._measures import MEASURES
@@ -59,15 +60,28 @@ def test_a_tree_of_depth_zero_is_the_mean_error() -> None:
 
 def test_least_squares_lower_the_brier_score_more() -> None:
     p, y, _ = example(500, 3)
-    found = [published.decisions(p, y, p, y, squares, 1e-9, 0, most=1) for squares in (0, 1)]
-    brier = [float(np.sum((probs - np.eye(3)[y]) ** 2, axis=1).mean()) for probs, _ in found]
-    before = float(np.sum((p - np.eye(3)[y]) ** 2, axis=1).mean())
-    assert brier[1] < brier[0] < before
-    assert [steps for _, steps in found] == [1, 1]
+
+    def brier(probs: np.ndarray) -> float:
+        return float(np.sum((probs - np.eye(3)[y]) ** 2, axis=1).mean())
+
+    found = [published.decisions(p, y, p, y, squares, 0, most=1) for squares in (False, True)]
+    means, squares = (brier(own[published.DECISION_FLOOR][0]) for own in found)
+    assert squares < means < brier(p)
+    assert [own[published.FLOOR][1] for own in found] == [1, 1]
+
+
+def test_the_published_search_finds_much_of_the_violation() -> None:
+    p, y, _ = example(400, 3)
+    errors = (np.eye(3)[y] - p) / 400
+    rng = np.random.default_rng(0)
+    ours = worst_partition(p, errors, 2, rng)
+    found = published.wide_partition(p, errors, 2, rng, iterations=2000)
+    assert 0.5 * ours.violation < found.violation < 1.05 * ours.violation
 
 
 @pytest.mark.slow
-def test_run_writes_everything(tmp_path: Path) -> None:
+def test_run_writes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(published, "wide_partition", worst_partition)
     rng = np.random.default_rng(0)
     z = (3 * rng.normal(size=(600, 3))).astype(np.float32)
     y = (z / 3 + rng.gumbel(size=z.shape)).argmax(axis=1)
@@ -79,7 +93,7 @@ def test_run_writes_everything(tmp_path: Path) -> None:
     probs = softmax(z[300:].astype(float), axis=1)
     assert plain["brier_score"] == pytest.approx(MEASURES["brier_score"](probs, y[300:]))
     assert found["maps"]["temperature"]["log_loss"] < plain["log_loss"]
-    assert len(found["decision"]) == 4 and len(found["order_preserving"]) == 5
+    assert len(found["decision"]) == 6 and len(found["order_preserving"]) == 5
     own = found["partitions"]["simplex"]["10"]["log_loss"]
     assert own["difference"] == pytest.approx(own["hard"] - own["soft"])
 

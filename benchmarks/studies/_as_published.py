@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 from scipy.special import softmax
@@ -105,27 +104,29 @@ def decisions(
     y: np.ndarray,
     test: np.ndarray,
     test_y: np.ndarray,
+    clipped: bool,
     least_squares: bool,
     seed: int,
-    search: Callable[..., _partition.Partition] = _partition.worst_partition,
     most: int = 15,
 ) -> dict[float, tuple[np.ndarray, int]]:
     """Return probabilities after the steps with the least Brier score of the test rows, and which.
 
-    By floor. With ``least_squares`` the corrections of both parts are fitted together; otherwise
-    they are the mean errors of Algorithm 1, which are less where borders are soft.
+    By floor. If ``clipped``, steps see rows between the published floor and 1, but move them as
+    they are: what fell below 0 is not pushed back. With ``least_squares`` the corrections of both
+    parts are fitted together; otherwise they are the mean errors of Algorithm 1.
     """
     labels, rng = np.eye(given.shape[1])[y], np.random.default_rng(seed)
     rows, queries = given.astype(float), test.astype(float)
     best = dict.fromkeys((FLOOR, DECISION_FLOOR), (np.inf, queries, 0))
     for step in range(1, most + 1):
-        errors = labels - rows
-        found = search(rows, errors / len(rows), 2, rng)
+        seen = np.clip(rows, DECISION_FLOOR, 1 - DECISION_FLOOR) if clipped else rows
+        errors = labels - seen
+        found = _partition.worst_partition(seen, errors / len(rows), 2, rng)
         share = partial(_partition.membership, found.directions, found.offsets, hard=False)
-        parts = share(rows)
+        parts = share(seen)
         size = parts.T @ parts if least_squares else np.diag(parts.sum(axis=0))
         moves = np.linalg.solve(size, parts.T @ errors)
-        rows, queries = rows + parts @ moves, queries + share(queries) @ moves
+        rows, queries = rows + share(rows) @ moves, queries + share(queries) @ moves
         for floor in best:
             probs = np.clip(queries, floor, 1 - floor)
             probs /= probs.sum(axis=1, keepdims=True)
@@ -133,46 +134,6 @@ def decisions(
             if brier < best[floor][0]:
                 best[floor] = brier, probs, step
     return {floor: (probs, step) for floor, (_, probs, step) in best.items()}
-
-
-def wide_partition(
-    rows: np.ndarray,
-    errors: np.ndarray,
-    parts: int,
-    rng: np.random.Generator,
-    iterations: int = 10_000,
-) -> _partition.Partition:
-    """Return the partition of the published search: one start, short steps, no offsets.
-
-    It ends with wider borders than ours. Noise of 0.1 in its logits is left out here.
-    """
-    import jax
-    import jax.numpy as jnp
-    import optax
-
-    adam: Any = optax.adam(optax.exponential_decay(1e-2, 500, 0.8, staircase=True))
-
-    def negative(directions: Any, rows: Any, errors: Any) -> Any:
-        means = jax.nn.softmax(rows @ directions.T, axis=1).T @ errors
-        return -jnp.sqrt(jnp.sum(means**2, axis=1) + 1e-24).sum()
-
-    @jax.jit
-    def climb(directions: Any, rows: Any, errors: Any) -> Any:
-        def once(_: Any, carry: Any) -> Any:
-            directions, memory = carry
-            moves, memory = adam.update(jax.grad(negative)(directions, rows, errors), memory)
-            return directions + moves, memory
-
-        return jax.lax.fori_loop(0, iterations, once, (directions, adam.init(directions)))[0]
-
-    k = rows.shape[1]
-    start = rng.uniform(-1, 1, (parts, k)) / np.sqrt(k)
-    single = [np.asarray(each, np.float32) for each in (start, rows, errors)]
-    with jax.numpy_dtype_promotion("standard"):
-        directions = np.asarray(climb(*single), float)
-    share = softmax(rows @ directions.T, axis=1)
-    violation = _partition.violation_of(share.T @ errors)
-    return _partition.Partition(directions, np.zeros(parts), violation)
 
 
 def order_preserving(

@@ -58,8 +58,7 @@ def run(
     -------
     dict
         The content of ``valk.json``: ``maps``, metrics by map; ``order_preserving`` and
-        ``decision``, the same for each setting and seed, "wide" with borders as wide as the
-        published search leaves them; ``published`` figures; ``partitions``, by
+        ``decision``, the same for each setting and seed; ``published`` figures; ``partitions``, by
         data and number of steps the means of each kind of border on held-out rows, and mean and
         standard error of the paired difference, hard minus soft.
 
@@ -89,22 +88,21 @@ def run(
         runs = product(range(5), range(seeds))
         return [measured(published.order_preserving(z, y, test, fold, seed)) for fold, seed in runs]
 
-    def decided(squares: bool, wide: bool) -> list[dict[str, Any]]:
+    def decided(clipped: bool, squares: bool) -> list[dict[str, Any]]:
         told = []
-        for seed in range(1 if wide else seeds):
-            search = published.wide_partition if wide else _partition.worst_partition
-            both = published.decisions(scaled, y, queries, test_y, squares, seed, search)
+        for seed in range(seeds):
+            both = published.decisions(scaled, y, queries, test_y, clipped, squares, seed)
             for floor, (probs, count) in both.items():
-                about = {"least_squares": squares, "wide": wide, "floor": floor, "seed": seed}
-                told.append({**about, "steps": count, **measured(probs)})
+                about = {"clipped": clipped, "least_squares": squares, "floor": floor}
+                told.append({**about, "seed": seed, "steps": count, **measured(probs)})
         return told
 
     steps: dict[str, Callable[[], Any]] = {
         **{name: lambda own=own: measured(own(z, y, test)) for name, own in maps.items()},
         "order_preserving": networks,
-        "means": lambda: decided(False, False),
-        "least squares": lambda: decided(True, False),
-        "wide borders": lambda: decided(True, True),
+        "decision": lambda: decided(False, False),
+        "decision, clipped": lambda: decided(True, False),
+        "decision, clipped, squares": lambda: decided(True, True),
         "folds": lambda: _compare(_folds(z, y, sets)),
         "simplex": lambda: _compare(_known(sets)),
     }
@@ -112,16 +110,14 @@ def run(
     question = {"data": network.digest, "seeds": seeds, "sets": sets}
     for name, step in counted(steps.items(), lambda pair: pair[0], progress):
         answers[name] = kept.part(
-            f"valk-{name.replace(' ', '-')}",
+            f"valk-{name.replace(', ', '-')}",
             {"part": name, **question},
             lambda old, step=step: old or step(),
         )
     found = {
         "maps": {name: answers[name] for name in maps},
         "order_preserving": answers["order_preserving"],
-        "decision": [
-            own for name in ("means", "least squares", "wide borders") for own in answers[name]
-        ],
+        "decision": [own for name in steps if name.startswith("decision") for own in answers[name]],
         "partitions": {name: answers[name] for name in ("folds", "simplex")},
     }
     figures = [own._asdict() for own in published_figures(_NETWORK, Path(data))]

@@ -180,8 +180,8 @@ def _explanations() -> list[str]:
         "Decision: whatever falls below 1e-7 becomes 1e-7, not 1e-4, and each step of the code "
         "sees probabilities clipped there but moves them as they are, so that what fell below 0 is "
         f"never pushed back. Log losses (ECEs), means over {len(few)} seeds: {told}; published "
-        ".264 (.0120). The number of steps has the least Brier score on the test rows, which hardly "
-        "tells numbers apart; the log loss then rises with them: by seed "
+        ".264 (.0120). The number of steps has the least Brier score on the test rows, which "
+        "hardly tells numbers apart; the log loss then rises with them: by seed "
         f"{', '.join(by_steps)}. Hard borders explain nothing, as the code has none.",
         "Forest after temperature scaling: trees have a depth, with fewer leaves than that allows; "
         "of depth 7, drawn with the published seed, all its figures are the published ones.",

@@ -71,11 +71,11 @@ class Decision(Calibrator):
         Least probability, by default 0.01 / k**2.
     partition : {"soft", "hard"}
         Borders of parts. Those of decisions are hard, and the worst hard partition is some percent
-        worse than the worst soft one: "hard" finds it from three soft ones, by exact searches along
-        lines. Softly corrected probabilities stay continuous. With three classes and a known smooth
-        truth they had the lower log loss (.8271 against .8316 after ten steps) and no greater hard
-        violation on other rows; with a network's ten classes both were alike. "hard" takes two to
-        six times as long.
+        worse than the worst soft one: "hard" looks for it from three soft ones, by exact searches
+        along lines. Softly corrected probabilities stay continuous. With three classes and a known
+        smooth truth they had the lower log loss (.8271 against .8316 after ten steps) and no
+        greater hard violation on other rows; with a network's ten classes both were alike. "hard"
+        takes two to six times as long.
     random_state : int, RandomState or None
         Of the starts of the searches.
 

@@ -14,7 +14,7 @@ from benchmarks.studies._calibrators import FIXED
 
 TRUTH, NONE, BEST, SECOND = "truth", "uncalibrated", "kernel", "dirichlet"
 #: The published method, and ours with its options.
-_OURS = {
+_OURS: dict[str, str] = {
     "order_preserving_full": "order_preserving_fixed",
     "forest": "forest_fixed",
     "knn_euclidean": "knn_fixed",
@@ -59,7 +59,7 @@ def _cell(values: np.ndarray) -> str:
 def values() -> str:
     rows = []
     for method, known in _study()["published"].items():
-        own = _OURS.get(method, method)
+        own = _OURS[method] if method in _OURS else method
         cells = [f"{known[key]:.3f} / {_cell(_each(own, key))}" for key in _metrics()]
         rows.append([f"`{method}`", *cells])
     return table(["published / ours", *(METRICS[key] for key in _metrics())], rows)

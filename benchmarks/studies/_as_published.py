@@ -117,7 +117,9 @@ def decisions(
     """
     labels, rng = np.eye(given.shape[1])[y], np.random.default_rng(seed)
     rows, queries = given.astype(float), test.astype(float)
-    best = dict.fromkeys((FLOOR, DECISION_FLOOR), (np.inf, queries, 0))
+    best: dict[float, tuple[float, np.ndarray, int]] = {
+        floor: (np.inf, queries, 0) for floor in (FLOOR, DECISION_FLOOR)
+    }
     for step in range(1, most + 1):
         seen = np.clip(rows, DECISION_FLOOR, 1 - DECISION_FLOOR) if clipped else rows
         errors = labels - seen
@@ -155,13 +157,12 @@ def maps(logits: np.ndarray, y: np.ndarray, test: np.ndarray, inverse: float) ->
     def linear(calibrator: bc.Calibrator) -> Map:
         return lambda z, labels, queries: calibrator.fit(z, labels).predict_proba(queries)
 
-    pair = {"inputs": "logits"}
     return {
         "uncalibrated": lambda _z, _labels, queries: softmax(queries.astype(float), axis=1),
         "temperature": lambda _z, _labels, queries: softmax(queries * inverse, axis=1),
-        "vector": linear(bc.Vector(**pair)),
-        "matrix_odir": linear(bc.Matrix(90 * 250.0, 10 * 1e-4, **pair)),
-        "dirichlet_odir": linear(bc.Dirichlet(90 * 1000.0, 10 * 0.01, **pair)),
+        "vector": linear(bc.Vector(inputs="logits")),
+        "matrix_odir": linear(bc.Matrix(90 * 250.0, 10 * 1e-4, inputs="logits")),
+        "dirichlet_odir": linear(bc.Dirichlet(90 * 1000.0, 10 * 0.01, inputs="logits")),
         "temperature+knn": of(neighborhood(bc.KNN(256)), after),
         "temperature+knn_euclidean": of(neighborhood(bc.KNN(256, distance="euclidean")), after),
         "temperature+kernel_rbf": of(neighborhood(bc.Kernel("rbf", 1 / 6.4)), after),

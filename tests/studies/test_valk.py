@@ -74,7 +74,8 @@ def test_least_squares_lower_the_brier_score_more() -> None:
 def test_clipped_steps_do_not_push_back() -> None:
     p, y, _ = example(500, 3)
     first, second = (
-        published.decisions(p, y, p, y, clipped, False, 0, most=6)[1e-7][0] for clipped in (0, 1)
+        published.decisions(p, y, p, y, clipped, False, 0, most=6)[1e-7][0]
+        for clipped in (False, True)
     )
     assert (second < 1e-6).sum() >= (first < 1e-6).sum()
 

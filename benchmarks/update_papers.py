@@ -234,8 +234,8 @@ def page() -> str:
 What five papers print, and two on whose predictions they build, beside what this library computes
 from the same predictions and data, where these can be had. A figure *agrees* if it differs by one
 unit of its last printed digit at most. Reasons that experiments showed stand below each table; a
-difference without one is unexplained. The synthetic study of Maher (2020) has a page of its own,
-`notebooks/reproduction.md`.
+difference without one is unexplained. The synthetic study of Maher (2020) has
+[a page of its own](reproduction.md).
 
 This page is written by `python benchmarks/update_papers.py` from `benchmarks/results`.
 

@@ -102,19 +102,29 @@ def fresh() -> str:
     return table([*heads, "against SMS", "difference"], rows)
 
 
+OTHERS = {
+    "probmetrics temp-scaling": "temperature",
+    "probmetrics isotonic": "isotonic",
+    "probmetrics svs": "structured vector",
+    "probmetrics sms": "structured matrix",
+}
+
+
 def which() -> str:
-    names = {
-        "uncalibrated": "no calibration",
-        "probmetrics temp-scaling": "temperature",
-        "probmetrics isotonic": "isotonic",
-        "probmetrics svs": "structured vector",
-        "probmetrics sms": "structured matrix",
-    }
     rows = [
-        [title, *(share(against("arena_fresh", kind, key)["win_rate"]) for key in names)]
+        [title, *(share(against("arena_fresh", kind, key)["win_rate"]) for key in OTHERS)]
         for kind, title in FRESH.items()
     ]
-    return table(["`Auto` against", *names.values()], rows)
+    return table(["`Auto` against", *OTHERS.values()], rows)
+
+
+def helps() -> str:
+    rows = []
+    for kind, title in FRESH.items():
+        found = result("arena_fresh")["improvements"][kind]
+        wins = [share(found[key]["log_loss"]["win_rate"]) for key in ("auto", *OTHERS)]
+        rows.append([title, *wins])
+    return table(["better than no calibration", "`Auto`", *OTHERS.values()], rows)
 
 
 # --- speed --------------------------------------------------------------------------------------
@@ -281,7 +291,7 @@ def why() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     f.__name__: f
-    for f in (arena, auto, binary, fresh, functions, multiclass, posterior, which, why)
+    for f in (arena, auto, binary, fresh, functions, helps, multiclass, posterior, which, why)
 }
 
 

@@ -1,4 +1,4 @@
-"""notebooks/reproduction.md: its snippets show what it says, its tables are the results'."""
+"""docs/papers/reproduction.md: its snippets show what it says, its tables are the results'."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "notebooks" / "reproduction.md"
+PAGE = ROOT / "docs" / "papers" / "reproduction.md"
 #: Fewer data sets and nodes: these change no loss by more than 3e-6, but where one fit is unstable.
 FEWER = {"datasets = 200\n": "datasets = 80\n", "hermgauss(80)": "hermgauss(40)"}
 

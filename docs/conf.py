@@ -44,9 +44,10 @@ myst_enable_extensions = ["colon_fence", "dollarmath", "deflist"]
 myst_heading_anchors = 3
 nb_execution_mode = "cache"
 # Results are kept as long as the code is what it was; those of other code are deleted.
-nb_execution_cache_path = str(HERE / "_build" / "executed" / sources.digest("bayescal", "benchmarks"))
-for other in (HERE / "_build" / "executed").glob("*"):
-    if str(other) != nb_execution_cache_path:
+kept = HERE / "_build" / "executed" / sources.digest("bayescal", "benchmarks")
+nb_execution_cache_path = str(kept)
+for other in kept.parent.glob("*"):
+    if other != kept:
         shutil.rmtree(other)
 nb_execution_timeout = 600
 # Notebooks take minutes: without results where docs/build.py --fast says so.

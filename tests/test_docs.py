@@ -72,7 +72,7 @@ def test_links_lead_somewhere_without_the_site(page: str) -> None:
 def test_links_into_the_site_are_seen() -> None:
     text = (
         "[a](start/index.md#install) [b](reference/Beta.rst) [c](/start/index.md) {doc}`d` "
-        "[e](gone.md) [f](https://example.org) [g](../README.md) <!-- site: [h](reference/x.rst) -->"
+        "[e](gone.md) [f](https://example.org) [g](../README.md) <!-- site: [h](plots.rst) -->"
     )
     assert link_faults("index.md", text) == [
         "{doc}`d`",

@@ -7,7 +7,6 @@ on cases of three classes (or labels that do not exclude each other) whose truth
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -60,7 +59,9 @@ def losses() -> list[str]:
 
 def _functions(module: Any, first: str) -> list[str]:
     found = {n: f for n, f in vars(module).items() if n[0] != "_" and inspect.isfunction(f)}
-    return sorted(n for n, f in found.items() if next(iter(inspect.signature(f).parameters)) == first)
+    return sorted(
+        n for n, f in found.items() if next(iter(inspect.signature(f).parameters)) == first
+    )
 
 
 def _returns(name: str) -> str:

@@ -9,6 +9,7 @@ from benchmarks.figures import (
     against,
     in_units,
     memory,
+    on_device,
     result,
     scale,
     seconds,
@@ -175,6 +176,22 @@ def agreement() -> str:
     return table(["", *libraries], [[cell.replace("0e+00", "0") for cell in row] for row in rows])
 
 
+def compiled() -> str:
+    jobs = {
+        "posterior_predict 1": "`posterior_predict`",
+        "posterior_predict 1000": "the same of many",
+        "sweep": "`sweep`",
+        "instance_targets 10000": "`smoothing.instance_targets`",
+        "Temperature f 1000000 x 10": "`as_function()` of `Temperature`",
+        "StackedScaling f 1000000 x 10": "of `StackedScaling`",
+    }
+    rows = []
+    for job, name in jobs.items():
+        found = on_device(job)
+        rows.append([name, found["size"], *(seconds(found[f"{k}_s"]) for k in ("compile", "run"))])
+    return table(["", "size", "compiling", "run"], rows)
+
+
 def smoothing() -> str:
     rows = []
     for found in result("study_networks_digits")["table"]:
@@ -202,6 +219,7 @@ TABLES: dict[str, Callable[[], str]] = {
     for f in (
         agreement,
         collections,
+        compiled,
         memories,
         metrics,
         real_scores,

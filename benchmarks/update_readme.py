@@ -30,7 +30,13 @@ from benchmarks.figures import (  # noqa: E402
     timed,
 )
 
-PAGES = ("README.md", "docs/*.md", "docs/benchmarks/*.md", "docs/papers/index.md")
+PAGES = (
+    "README.md",
+    "docs/*.md",
+    "docs/benchmarks/*.md",
+    "docs/explanation/*.md",
+    "docs/papers/index.md",
+)
 MARKED = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 INLINE = re.compile(r"(<!-- = (.*?) -->).*?(<!-- end -->)", re.DOTALL)
 

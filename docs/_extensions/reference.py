@@ -50,10 +50,11 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Settings and warnings": ("cache_compilations", "AccuracyWarning", "SamplingWarning"),
 }
 # What draws pictures, and what is drawn in them: where it changed they are drawn anew.
+DRAWING = tuple(f"docs/_extensions/{name}.py" for name in ("pictures", "measures"))
 DRAWN_FROM = {
-    "metrics": ("docs/_extensions", "bayescal/_core", "bayescal/metrics"),
-    "losses": ("docs/_extensions", "bayescal/_core", "bayescal/losses"),
-    "": ("docs/_extensions/pictures.py", "bayescal"),
+    "metrics": (*DRAWING, "bayescal/_core", "bayescal/metrics"),
+    "losses": (*DRAWING, "bayescal/_core", "bayescal/losses"),
+    "": (DRAWING[0], "bayescal"),
 }
 CAPTIONS: dict[str, str] = {}
 INHERITED = ("fit", "predict_proba", "predict", "predict_interval", "as_function")

@@ -47,7 +47,10 @@ def run_python(code: str, folder: Path) -> str:
 def run(page: str, folder: Path, present: list[str]) -> int:
     """Run the blocks that need no other libraries than some; return how many needed any."""
     parts = [(needs, block) for needs, block in parts_of(page) if set(needs) <= set(present)]
-    run_python("\n".join(block for _, block in parts), folder)
+    printed = run_python("\n".join(block for _, block in parts), folder)
+    text = (DOCS / page).read_text("utf-8")
+    for shown in re.findall(r"```\n\n```text\n(.*?)```", text, re.DOTALL):
+        assert shown in printed
     return sum(bool(needs) for needs, _ in parts)
 
 

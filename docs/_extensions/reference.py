@@ -51,10 +51,11 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 # What draws pictures, and what is drawn in them: where it changed they are drawn anew.
 DRAWING = tuple(f"docs/_extensions/{name}.py" for name in ("pictures", "measures"))
+BELOW = ("_core", "models", "inference", "smoothing", "regression", "metrics", "calibrators")
 DRAWN_FROM = {
     "metrics": (*DRAWING, "bayescal/_core", "bayescal/metrics"),
     "losses": (*DRAWING, "bayescal/_core", "bayescal/losses"),
-    "": (DRAWING[0], "bayescal"),
+    "": (DRAWING[0], *(f"bayescal/{name}" for name in BELOW)),
 }
 CAPTIONS: dict[str, str] = {}
 INHERITED = ("fit", "predict_proba", "predict", "predict_interval", "as_function")

@@ -126,11 +126,3 @@ def of_loop(integrator: str) -> str:
 def on_device(job: str) -> dict[str, Any]:
     (found,) = (row for row in result("device_cpu")["rows"] if row["job"] == job)
     return found
-
-
-def claim(text: str) -> str:
-    """Return by how much a claim on networks holds on digits."""
-    (found,) = (c for c in result("study_networks_digits")["claims"] if c["claim"] == text)
-    digits = 3 if abs(found["difference"]) < 0.03 else 2
-    both = abs(found["difference"]), found["half_width"]
-    return " ± ".join(share(each, digits) for each in both)

@@ -192,28 +192,6 @@ def compiled() -> str:
     return table(["", "size", "compiling", "run"], rows)
 
 
-def smoothing() -> str:
-    rows = []
-    for found in result("study_networks_digits")["table"]:
-        options = ", ".join(f"{value:g}" for value in found["setting"].values())
-        name = {"none": "none", "constant": "constant", "instance": "instance-based"}
-        row = [f"{name[found['method']]} ({options})".removesuffix(" ()")]
-        row += ["yes" if found["scaled"] else "no"]
-        for key, factor, digits in (
-            ("accuracy", 100, 1),
-            ("log_loss", 1, 3),
-            ("ece", 100, 2),
-            ("student_accuracy", 100, 1),
-            ("student_log_loss", 1, 3),
-            ("structure", 1, 2),
-        ):
-            both = (factor * found["measures"][key][part] for part in ("mean", "half_width"))
-            row.append(" ± ".join(f"{value:.{digits}f}" for value in both))
-        rows.append(row)
-    heads = ["smoothing", "scaled", "accuracy, %", "log loss", "ECE, %", "student, %"]
-    return table([*heads, "its loss", "structure"], rows)
-
-
 TABLES: dict[str, Callable[[], str]] = {
     f.__name__: f
     for f in (
@@ -223,7 +201,6 @@ TABLES: dict[str, Callable[[], str]] = {
         memories,
         metrics,
         real_scores,
-        smoothing,
         streams,
         study,
         tables,

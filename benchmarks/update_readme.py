@@ -35,7 +35,6 @@ PAGES = (
     "docs/*.md",
     "docs/benchmarks/*.md",
     "docs/explanation/*.md",
-    "docs/papers/index.md",
 )
 MARKED = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 INLINE = re.compile(r"(<!-- = (.*?) -->).*?(<!-- end -->)", re.DOTALL)

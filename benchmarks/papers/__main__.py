@@ -1,0 +1,60 @@
+"""Write the pages of docs/papers from the results kept in benchmarks/results.
+
+    python -m benchmarks.papers [--check]
+
+With --check it changes nothing, and fails if a page is not that of the results. To renew these
+first: python -m benchmarks.studies NAME --data DIR --out DIR, and copy DIR/NAME.json to
+benchmarks/results/study_NAME.json.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from benchmarks.papers import histogram_binning, kull_jung, lucena, maher, valk, weight_scaling
+from benchmarks.papers._common import ROOT, Page, table
+
+FOLDER = ROOT / "docs" / "papers"
+PAPERS = (maher, valk, lucena, weight_scaling, histogram_binning, kull_jung)
+WRITTEN = "This page is written by `python -m benchmarks.papers` from `benchmarks/results`."
+AGREES = """\
+A figure *agrees* if it differs by one unit of its last printed digit at most. Reasons that
+experiments showed stand below each table; a difference without one is unexplained."""
+
+
+def summary(pages: list[Page]) -> str:
+    heads = ["figure or claim", "published", "ours", "verdict"]
+    tables = "\n\n".join(
+        f"## [{page.title}]({page.name}.md)\n\n{table(heads, [list(f) for f in page.findings])}"
+        for page in pages
+    )
+    return f"""\
+# The papers, figure by figure
+
+What five papers print, and two on whose predictions they build, beside what this library computes
+from the same predictions and data, where these can be had. Each has a page of its own.
+
+{AGREES}
+
+{WRITTEN}
+
+{tables}
+"""
+
+
+def files() -> dict[Path, str]:
+    pages = [paper.page() for paper in PAPERS]
+    written = {
+        FOLDER / f"{page.name}.md": f"# {page.title}\n\n{AGREES}\n\n{WRITTEN}\n\n{page.text}"
+        for page in pages
+    }
+    return {FOLDER / "figures.md": summary(pages), **written}
+
+
+if __name__ == "__main__":
+    for path, new in files().items():
+        if "--check" not in sys.argv:
+            path.write_text(new, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != new:
+            sys.exit(f"{path} is not up to date: python -m benchmarks.papers")

@@ -37,17 +37,18 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Few slow tests, or what these share, that take 20 s and more in all.
+# Few slow tests, or what these share, that take 20 s and more in all: the longest first.
 LONG = [
     ROOT / "tests" / name
     for name in (
         "test_notebooks.py",
+        "studies/test_reproduction.py",
+        "studies/test_networks.py",
+        "inference/test_coverage.py",
         "test_real_scores.py",
+        "test_synthetic_study.py",
         "inference/test_hosts.py",
         "inference/test_devices.py",
-        "studies/test_networks.py",
-        "studies/test_reproduction.py",
-        "test_synthetic_study.py",
     )
 ]
 
@@ -127,7 +128,8 @@ def pytest_collection_modifyitems(
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = [item for item in items if item in kept]
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
-    items.sort(key=lambda item: (item.path not in LONG, -slow[item.path]))
+    place = {path: number for number, path in enumerate(LONG)}
+    items.sort(key=lambda item: (place.get(item.path, len(LONG)), -slow[item.path]))
 
 
 @pytest.fixture

@@ -301,6 +301,7 @@ def test_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.computes
 def test_networks_that_are_trained(tmp_path: Path) -> None:
     """On images of known similarity: better than chance, alike in pairs, and kept."""
     images = made_images(train=400, test=200, classes=4, size=8, noise=1.0, shift=0)

@@ -2,9 +2,11 @@
 
 import os
 
-# Workers share the processor: one thread each for linear algebra, or they wait for each other. It
-# is read when NumPy is first imported.
+# Workers share the processor: one thread each for linear algebra and for OpenMP (scikit-learn,
+# PyTorch), whose threads wait for each other by turning in circles: t-SNE of 200 points takes ten
+# times as long beside another process. It is read when these libraries are first imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Most of the time goes into compiling, and much of that into optimising machine code, into fusing
 # operations, and into cutting code in parts that processors compile side by side, which other tests

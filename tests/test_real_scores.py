@@ -28,7 +28,6 @@ def script() -> ModuleType:
 
 @pytest.mark.realdata
 @pytest.mark.slow
-@pytest.mark.computes
 def test_predictive_beats_uncalibrated_scores(script: ModuleType, shared_data: Path) -> None:
     paths = script.tables(shared_data)
     assert len(paths) == 19

@@ -48,7 +48,6 @@ def test_bayes_optimal_loss(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.computes
 @pytest.mark.parametrize("name", OPTIMUM)
 def test_informed_methods_land_slightly_above_the_optimum(name: str, x64: None) -> None:
     prior = synthetic.experiments()[name]
@@ -65,7 +64,6 @@ def test_informed_methods_land_slightly_above_the_optimum(name: str, x64: None) 
 
 
 @pytest.mark.slow
-@pytest.mark.computes
 def test_sampling_lies_within_its_error_of_quadrature(x64: None) -> None:
     prior = synthetic.experiments()["b"]
     data = synthetic.sample(prior, 25, 50, key=2)
@@ -92,7 +90,6 @@ def test_sampling_lies_within_its_error_of_quadrature(x64: None) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.computes
 def test_predictive_beats_the_average_of_models_on_few_data(x64: None) -> None:
     prior = synthetic.experiments()["b"]
     data = synthetic.sample(prior, 1000, 6, key=3)

@@ -27,7 +27,7 @@ SLOPE, LOG_SCALE = 1.0, 1.5
 #: Of the process: its variance is raised by this share.
 _JITTER = 1e-6
 #: Numbers in a block of rows, and the range of logarithms of inverse temperatures.
-_BLOCK, _LOGS = 1 << 17, 60.0
+_BLOCK, _LOGS = 1 << 15, 60.0
 _TOLERANCE = 1e-10
 
 
@@ -187,6 +187,7 @@ def _fit(
         scale=likelihood.weight,
         bound=1 + likelihood.weight * np.ptp(a, axis=0) ** 2 / 4,
         tolerance=_TOLERANCE,
+        foresee=True,
         xp=np,
     )
     there = likelihood(a @ mode.x)

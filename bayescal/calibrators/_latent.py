@@ -203,7 +203,7 @@ def draw(cells: Cells, num_samples: int, seed: int) -> np.ndarray:
     noise = np.random.default_rng(seed).normal(size=(half, NODES))
     total = np.cumsum(cells.weights)
     own = np.searchsorted(total, (np.arange(half) + 0.5) / half * total[-1])
-    apart = np.einsum("sij,sj->si", cells.factors[own], noise)
+    apart = _each(cells.factors, own, noise)
     return np.concatenate([cells.modes[own] + apart, cells.modes[own] - apart])[:num_samples]
 
 
@@ -224,8 +224,16 @@ def sample_nuts(nodes: np.ndarray, rows: Rows, cells: Cells, num_samples: int, s
     total = np.cumsum(np.exp(-losses), axis=1)
     place = np.random.default_rng(seed).random((len(total), 1)) * total[:, -1:]
     own = np.sum(total < place, axis=1)
-    h = np.einsum("sij,sj->si", a[own], v.reshape(-1, NODES))
+    h = _each(a, own, v.reshape(-1, NODES))
     return drawn._replace(coefficients=h.reshape(v.shape))
+
+
+def _each(factors: np.ndarray, own: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return the product of the cell's factor, whose number is ``own`` (s,), and values (s, 25)."""
+    found = np.empty_like(values)
+    for cell, factor in enumerate(factors):
+        found[own == cell] = values[own == cell] @ factor.T
+    return found
 
 
 def _losses(

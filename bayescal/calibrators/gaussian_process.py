@@ -161,7 +161,8 @@ class GaussianProcess(ParametricCalibrator):
             return super()._apply_in_blocks(state, scores)
 
     def _width(self, state: State, scores: Any) -> int:
-        return 2 * scores.shape[1]
+        # Hats, or for each draw logits and probabilities.
+        return (2 if "theta_draws" in state else NODES) * scores.shape[1]
 
     def _sample(
         self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int

@@ -24,6 +24,7 @@ from benchmarks.studies._cli_tables import (
     show_network,
     show_simplex,
 )
+from benchmarks.studies._cli_weights import run_kull, run_losses, run_weight_scaling
 from benchmarks.studies.printing import make_console, say, show_table
 
 app = typer.Typer(
@@ -34,8 +35,11 @@ app = typer.Typer(
 )
 
 app.command("arena")(run_arena)
+app.command("kull")(run_kull)
+app.command("losses")(run_losses)
 app.command("networks")(run_networks)
 app.command("synthetic")(run_synthetic)
+app.command("weight_scaling")(run_weight_scaling)
 
 _Out = Annotated[Path, typer.Option(help="Folder for the results; made if it is missing.")]
 _Maps = Annotated[

@@ -26,6 +26,8 @@ _FONT = 9.0
 _LINE = 1.25
 #: Widths in points: from the axes to the names, and of the piece of line beside each.
 _LEADER, _KEY = 14.0, 22.0
+#: Width in points that a label of a tick needs.
+_TICK = 36.0
 
 
 def by_size(
@@ -96,7 +98,9 @@ def by_size(
         tidy(ax)
     label_axes(ax, "Number of cases", "Metric")
     if logx:
-        ax.set_xscale("log")
+        if ax.get_xscale() != "log":
+            ax.set_xscale("log")
+        _tick_sizes(ax, x)
     ends = ax.get_axes_locator()
     if not isinstance(ends, _Labels):
         ends = _Labels()
@@ -173,6 +177,24 @@ def _columns(given: Arrays, name: str, s: int) -> np.ndarray:
     if np.isinf(table).any():
         raise ValueError(f"{name} must be finite, or NaN where they are missing")
     return table.astype(np.float64)
+
+
+def _tick_sizes(ax: Any, sizes: np.ndarray) -> None:
+    """Put ticks at the sizes, in plain numbers, but for those too near to the one before."""
+    from matplotlib.ticker import FixedLocator, NullFormatter
+
+    if isinstance(ax.xaxis.get_minor_locator(), FixedLocator):
+        sizes = np.concatenate([ax.get_xticks(), ax.get_xticks(minor=True), sizes])
+    sizes = np.unique(sizes)
+    width = ax.get_position().width * ax.figure.get_size_inches()[0] * 72
+    room = np.log(sizes[-1] / sizes[0]) * _TICK / width
+    shown = [sizes[-1]]
+    for size in sizes[-2::-1]:
+        if np.log(shown[-1] / size) >= room:
+            shown.append(size)
+    ax.set_xticks(shown[::-1], [f"{size:,.10g}" for size in shown[::-1]])
+    ax.set_xticks(sizes, minor=True)
+    ax.xaxis.set_minor_formatter(NullFormatter())
 
 
 class _Labels:

@@ -124,3 +124,22 @@ def test_axes_that_are_given_get_labels_where_they_have_none() -> None:
     _, ax = plt.subplots()
     plots.by_size([10, 100], {"a": [0.5, 0.4]}, ax=ax)
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("Number of cases", "Metric")
+
+
+@pytest.mark.parametrize("sizes", [[30, 100, 300], [50, 60, 100, 5000], [7]])
+def test_ticks_are_the_sizes_that_have_room(sizes: list[int]) -> None:
+    ax = plots.by_size(sizes, {"a": np.linspace(0.5, 0.3, len(sizes))})
+    ax.figure.canvas.draw()
+    shown = [label for label in ax.get_xticklabels() if label.get_text()]
+    assert {label.get_text() for label in shown} <= {f"{size:,}" for size in sizes}
+    assert shown[-1].get_text() == f"{sizes[-1]:,}"
+    boxes = [label.get_window_extent() for label in shown]
+    assert all(a.x1 < b.x0 for a, b in pairwise(boxes))
+    assert all(not label.get_text() for label in ax.get_xticklabels(minor=True))
+
+
+def test_ticks_of_curves_drawn_later_join_those_of_the_first() -> None:
+    ax = plots.by_size([30, 100, 300], {"a": [0.5, 0.4, 0.3]})
+    plots.by_size([1000], {"b": [0.2]}, ax=ax)
+    shown = [label.get_text() for label in ax.get_xticklabels()]
+    assert shown == ["30", "100", "300", "1,000"]

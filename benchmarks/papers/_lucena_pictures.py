@@ -15,8 +15,17 @@ from benchmarks.papers._common import ROOT, read
 from benchmarks.studies.store import write_figure
 
 FOLDER = ROOT / "docs" / "papers"
-_LINES = {"uncalibrated": "0.55", "clipped, best": "tab:orange", "compact spline": "tab:blue"}
-_NAMES = {"clipped, best": "clipped", "compact spline": "spline"}
+_LINES = {
+    "uncalibrated": "0.55",
+    "clipped, best": "tab:orange",
+    "compact spline": "tab:blue",
+    "logit spline, unity prior": "tab:green",
+}
+_NAMES = {
+    "clipped, best": "clipped",
+    "compact spline": "spline",
+    "logit spline, unity prior": "spline with prior",
+}
 
 
 def _figure(width: float, height: float, columns: int, rows: int = 1) -> tuple[Any, Any]:
@@ -60,8 +69,8 @@ def draw_classes(curves: dict[str, Any]) -> Any:
     at = np.array(curves["log_odds"])
     for j, (ax, probs) in enumerate(zip(axes.flat, curves["probabilities"], strict=True)):
         p = np.array(probs)
-        low, high = (np.log(end / (1 - end)) for end in curves["spans"][j])
-        seen = (at >= low) & (at <= min(high, at[-1]))
+        low, high = np.clip(curves["spans"][j], 1e-9, 1 - 1e-9)
+        seen = (at >= np.log(low / (1 - low))) & (at <= np.log(high / (1 - high)))
         odds = np.log(np.clip(p, 1e-5, 1 - 1e-5)) - np.log1p(-np.clip(p, 1e-5, 1 - 1e-5))
         ax.plot([-12, 12], [-12, 12], color="0.7", linewidth=0.8)
         ax.plot(at[seen], odds[seen], linewidth=1.2)

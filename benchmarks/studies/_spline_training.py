@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 #: Epochs after which predictions are made; rows to train on, those that calibrate among them.
-CHECKPOINTS = tuple(range(10, 201, 10))
+CHECKPOINTS = tuple(range(20, 201, 20))
 ROWS = {"train": 1200, "test": 597}
 _FOLDS, _NOISE, _HIDDEN, _BATCH = 5, 0.2, 64, 50
 #: Predictions (n, k) and labels (n,) to calibrate on, and the same to test on.

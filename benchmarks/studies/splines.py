@@ -42,7 +42,7 @@ METHODS: dict[str, Callable[[], Any]] = {
     ),
 }
 _PACKAGE = "splinecalib 0.0.13"
-#: The package takes long: of so many classes at most.
+#: Of more classes than this only methods that claims are about are fitted.
 _FEW = 10
 MEASURES = ("log_loss", "accuracy", "brier_score", "class_wise_ece")
 #: Claims that one is less than another: what is compared, and which methods.
@@ -53,6 +53,8 @@ CLAIMS: dict[str, tuple[str, str, str]] = {
     "log loss: compact logit below probability": ("log_loss", "compact spline", "spline"),
     "errors: spline below uncalibrated": ("error", "compact spline", "uncalibrated"),
 }
+#: Methods of small networks: as published, and the one for few rows.
+_TRAINED = ("compact spline", "logit spline, unity prior")
 #: Whose curves are kept, and at which log odds.
 _DRAWN = "kull_densenet40_c10"
 _AT = np.linspace(-14, 14, 57)
@@ -128,7 +130,6 @@ def run(
         raise ValueError(f"seeds must be at least 1, got {seeds}")
     paths = find_networks(Path(data), networks)
     kept = Results("splines", out, about)
-    package = find_spec("splinecalib") is not None
     steps: list[str | int] = [*paths, *range(seeds)]
     found: dict[str, Any] = {}
     trained = []
@@ -138,15 +139,17 @@ def run(
 
     for step in counted(steps, describe, progress):
         if isinstance(step, int):
-            name, question = f"splines-training-{step}", {"seed": step}
+            name = f"splines-training-{step}"
+            question = {"seed": step, "epochs": list(CHECKPOINTS), "methods": list(_TRAINED)}
             trained.append(kept.part(name, question, lambda old, seed=step: old or _train(seed)))
             continue
         network = read_network(step, paths[step])
-        question = {"network": step, "data": network.digest, "package": package}
+        names = methods_of(network)
+        question = {"network": step, "data": network.digest, "methods": names}
         found[step] = kept.part(
             f"splines-{step}",
             question,
-            lambda old, network=network: old or evaluate(network, package),
+            lambda old, network=network, names=names: old or evaluate(network, names),
         )
     training = {"checkpoints": list(CHECKPOINTS), "rows": ROWS, "seeds": trained}
     summary = {"eps": EPS, "p_min": list(P_MIN), "networks": found, "training": training}
@@ -155,8 +158,17 @@ def run(
     return kept.summary("splines", summary)
 
 
-def evaluate(network: Network, package: bool) -> dict[str, Any]:
-    """Return measures of all methods on one network, and what its rows say of the claims."""
+def methods_of(network: Network) -> list[str]:
+    """Return the methods to fit; the author's package, which is slow, where it is and fits once."""
+    if network.scores.shape[1] > _FEW:
+        claimed = {name for _, *pair in CLAIMS.values() for name in pair}
+        return [name for name in METHODS if name in claimed]
+    once = network.split == "validation rows" and find_spec("splinecalib") is not None
+    return [*METHODS, *[_PACKAGE] * once]
+
+
+def evaluate(network: Network, names: Sequence[str]) -> dict[str, Any]:
+    """Return measures of methods on one network, and what its rows say of the claims."""
     own = network.scores, network.y
     test = network.test_scores, network.test_y
     pairs = [(own, test)] if network.split == "validation rows" else [(own, test), (test, own)]
@@ -167,10 +179,8 @@ def evaluate(network: Network, package: bool) -> dict[str, Any]:
     plain = [[_probabilities(rows[0], network.inputs) for rows in pair] for pair in pairs]
     probs["uncalibrated"] = np.concatenate([test for _, test in plain])
     probs |= clipped(plain, [pair[0][1] for pair in pairs], y)
-    makers = {name: (make, network.inputs) for name, make in METHODS.items()}
-    if package and k <= _FEW:
-        makers[_PACKAGE] = (_Package, "probs")
-    for name, (make, inputs) in makers.items():
+    for name in names:
+        make = _Package if name == _PACKAGE else METHODS[name]
         start = time.perf_counter()
         parts = []
         for ((scores, labels), (others, _)), both in zip(pairs, plain, strict=True):
@@ -180,7 +190,8 @@ def evaluate(network: Network, package: bool) -> dict[str, Any]:
             else:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)
-                    fitted.set_params(inputs=inputs, classes=range(k)).fit(scores, labels)
+                    options = {"inputs": network.inputs, "classes": range(k)}
+                    fitted.set_params(**options).fit(scores, labels)
                 parts.append(fitted.predict_proba(others))
         probs[name] = np.concatenate(parts)
         seconds[name] = round((time.perf_counter() - start) / len(pairs), 2)
@@ -258,7 +269,7 @@ def _train(seed: int) -> dict[str, Any]:
         table: dict[str, list[dict[str, float]]] = {}
         for own, labels, test, y in steps:
             probs = {"uncalibrated": test, **clipped([(own, test)], [labels], y)}
-            for name in ("compact spline",):
+            for name in _TRAINED:
                 fitted = METHODS[name]().set_params(classes=range(own.shape[1]))
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)

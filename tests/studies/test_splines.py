@@ -10,10 +10,12 @@ from scipy import stats
 from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
+from typer.testing import CliRunner
 
 import bayescal as bc
 from benchmarks.studies import _spline_forest, _spline_training, splines
 from benchmarks.studies._paired import paired, row_losses, verdict
+from benchmarks.studies.app import app
 
 QUICK = ("temperature", "isotonic")
 
@@ -180,3 +182,18 @@ def test_wrong_options_are_errors(folder: Path, tmp_path: Path) -> None:
         splines.run(folder, tmp_path, seeds=0)
     with pytest.raises(ValueError, match="no network named 'west'"):
         splines.run(folder, tmp_path, networks=["west"])
+
+
+def test_the_command_prints_methods_and_claims(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    methods = {m: splines.METHODS[m] for m in QUICK}
+    monkeypatch.setattr(splines, "METHODS", methods)
+    monkeypatch.setattr(splines, "CLAIMS", {"claim": ("log_loss", "temperature", "uncalibrated")})
+    monkeypatch.setattr(splines, "_train", lambda seed: {"seed": seed})
+    line = ["splines", "--data", str(folder), "--out", str(tmp_path), "--seeds", "1"]
+    result = CliRunner().invoke(app, [*line, "--network", "with_val"])
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "splines.json").read_text())["networks"]["with_val"]
+    for value in (found["methods"]["isotonic"]["log_loss"], found["claims"]["claim"]["error"]):
+        assert f"{value:.4f}" in result.stdout

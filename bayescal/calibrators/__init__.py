@@ -22,6 +22,7 @@ from bayescal.calibrators.decision import Decision as Decision
 from bayescal.calibrators.dirichlet import Dirichlet as Dirichlet
 from bayescal.calibrators.ensemble_temperature import EnsembleTemperature as EnsembleTemperature
 from bayescal.calibrators.forest import Forest as Forest
+from bayescal.calibrators.gaussian_process import GaussianProcess as GaussianProcess
 from bayescal.calibrators.histogram import Histogram as Histogram
 from bayescal.calibrators.isotonic import Isotonic as Isotonic
 from bayescal.calibrators.kernel import Kernel as Kernel

@@ -51,7 +51,9 @@ def instance_targets(
     smoothing : float or scalar array
         In [0, 1): the most that a label is moved. May be traced, and so be mapped over.
     offset : float or scalar array, default 0
-        Not negative, in the units of the logits. May be traced.
+        Not negative, in the units of the logits. May be traced. It takes the place of the source's
+        scale of logits, which cancels out: see the notes of
+        :func:`bayescal.smoothing.network_instance_targets`.
 
     Returns
     -------

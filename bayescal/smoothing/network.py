@@ -36,7 +36,8 @@ def network_instance_targets(
     smoothing : float
         In [0, 1): the most that a label is moved.
     offset : float, default 0
-        Added to the shifted logits, in their units; the larger, the more alike the classes.
+        Added to the shifted logits, in their units; the larger, the more alike the classes, up to
+        constant smoothing by ``smoothing`` / (k - 1).
 
     Returns
     -------
@@ -54,10 +55,20 @@ def network_instance_targets(
 
     Notes
     -----
-    The source also scales the logits, by a factor u to be tuned, and subtracts their minimum. For
-    the difference never to be negative this must be the minimum of the scaled logits; then u
-    cancels, so there is none here, and only the shift is left to tune. The minimum is always
-    subtracted, also from logits that are all positive.
+    The source has :math:`f'_k = u f_k - q` with a scale u and a shift q to be tuned. Only ratios of
+    f' count, so that is an offset, of each row its own,
+
+    .. math:: c = \min_l f_l - q / u.
+
+    - q the minimum of the scaled logits: c = 0 whatever u is.
+    - q the minimum of the logits themselves, as printed: :math:`c = (1 - 1/u) \min_l f_l`, negative
+      for u > 1 where a logit is. Then f' is negative too, against its purpose, and targets are no
+      probabilities.
+    - The source's published code subtracts the minimum of the scaled logits where it is negative:
+      :math:`c = \max(\min_l f_l, 0)`, whatever u is.
+
+    So u tunes nothing, and there is none here; ``offset`` is one c for all rows, never negative.
+    The minimum is always subtracted, also from logits that are all positive.
 
     References
     ----------
@@ -90,8 +101,9 @@ def move(
     top = shifted.max(axis=-1, keepdims=True)
     shifted = xp.where(top > 0, shifted / xp.where(top > 0, top, 1), 1)
     own = xp.where(hot, shifted, 0).sum(axis=-1, keepdims=True)
-    others = xp.where(hot, 0, shifted).sum(axis=-1, keepdims=True)
+    rest = xp.where(hot, 0, shifted)
+    others = rest.sum(axis=-1, keepdims=True)
     moved = eps * own / (own + others)
     alone = others == 0
-    share = xp.where(alone, 1 / (logits.shape[-1] - 1), shifted / xp.where(alone, 1, others))
+    share = xp.where(alone, 1 / (logits.shape[-1] - 1), rest / xp.where(alone, 1, others))
     return xp.where(hot, 1 - moved, moved * share)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.papers._common import Finding, table
-from benchmarks.studies._paired import paired, verdict
+from benchmarks.studies.paired import paired, verdict
 
 VERDICTS = {"holds": "holds", "fails": "fails", "open": "not told apart"}
 #: Figure 2 at its last epoch, by scheme: log losses and accuracies.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.studies._paired import paired, verdict
+from benchmarks.studies.paired import paired, verdict
 
 #: Claims that the first has the lesser log loss than the second, of its table 1 and the text.
 CLAIMS: dict[str, tuple[str, str]] = {

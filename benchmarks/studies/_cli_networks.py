@@ -34,7 +34,8 @@ def run_networks(
         typer.Option(help="Where the files of images lie; by default $BAYESCAL_IMAGES."),
     ] = None,
     network: Annotated[
-        str | None, typer.Option(help="student, resnet18, densenet or inception.")
+        str | None,
+        typer.Option(help="student, resnet18, resnet34, resnet50, densenet or inception."),
     ] = None,
     width: Annotated[int | None, typer.Option(help="Of the network, in channels.")] = None,
     seeds: Annotated[int, typer.Option(help="Networks of each setting.")] = 3,

@@ -11,8 +11,8 @@ import numpy as np
 from bayescal import Isotonic, Logistic, Spline
 from benchmarks.studies._binary_tables import split_rows
 from benchmarks.studies._measures import EPS
-from benchmarks.studies._paired import paired, row_losses, verdict
 from benchmarks.studies.data import read_arrays
+from benchmarks.studies.paired import paired, row_losses, verdict
 
 _PLACES = ("adult_randomforest.npz", "predictions/adult_randomforest.npz")
 METHODS: dict[str, Callable[[], Any]] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from benchmarks.studies._rankings import Ranking, p_text
 from benchmarks.studies._synthetic_cells import INFORMED, TEN, UNINFORMED
-from benchmarks.studies._synthetic_statistics import Ranking
 
 _TITLES = {"log_loss": "log loss", "ece": "ECE"}
 _BOTH = tuple(_TITLES)
@@ -53,7 +53,7 @@ def _best_of(method: str, among: Sequence[str], significant: bool = False) -> Ch
         ahead = ranking.rank(method) < ranking.rank(rival)
         said = (
             f"{method} {ranking.rank(method):.2f}, {rival} {ranking.rank(rival):.2f}, "
-            f"{_p(ranking.p(method, rival))}"
+            f"{p_text(ranking.p(method, rival))}"
         )
         if significant:
             ahead = all(ranking.beats(method, other) for other in others)
@@ -69,7 +69,7 @@ def _informed_first(place: Place) -> tuple[bool, str]:
     holds = all(ranking.beats(one, other) for one in INFORMED for other in UNINFORMED)
     return holds, (
         f"{last} {ranking.rank(last):.2f}, {best} {ranking.rank(best):.2f}, "
-        f"{_p(ranking.p(last, best))}"
+        f"{p_text(ranking.p(last, best))}"
     )
 
 
@@ -182,7 +182,3 @@ def conclude(facts: Mapping[str, Any], rankings: Mapping[str, Any]) -> list[dict
                 }
             )
     return found
-
-
-def _p(value: float) -> str:
-    return "p < 0.001" if value < 0.001 else f"p {value:.3f}"

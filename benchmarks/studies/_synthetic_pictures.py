@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from bayescal.plots import critical_difference
+from benchmarks.studies._rankings import LEVEL
 from benchmarks.studies._synthetic_cells import METRICS, Configuration
-from benchmarks.studies._synthetic_statistics import LEVEL, RANKED, Values
+from benchmarks.studies._synthetic_statistics import RANKED, Values
 from benchmarks.studies.store import write_figure
 
 #: Numbers of the figures in the thesis, by question.

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from bayescal._core.optimise import Status
-from bayescal.compare import average_ranks, cliques, friedman, wilcoxon
 from bayescal.datasets.synthetic import bayes_optimal_log_loss
 from benchmarks.studies._published_synthetic import impossible, published_of
+from benchmarks.studies._rankings import Ranking, ranking
 from benchmarks.studies._synthetic_cells import (
     METRICS,
     OPTIMAL,
@@ -22,54 +22,10 @@ from benchmarks.studies._synthetic_cells import (
     priors,
 )
 
-#: Level of the tests.
-LEVEL = 0.05
 #: Which methods are ranked, by the name of the ranking.
 RANKED = {"ten": TEN, "with_predictive": (*TEN, PREDICTIVE)}
 #: Values (data sets, metrics) by method.
 Values = Mapping[str, np.ndarray]
-
-
-class Ranking(NamedTuple):
-    """Ranks of methods by a metric, and which of them differ.
-
-    Attributes
-    ----------
-    methods : tuple of str
-        Best rank first.
-    ranks : array of shape (k,)
-    adjusted : array of shape (k, k)
-        Wilcoxon's p-values of pairs, by Holm's correction.
-    statistic, p_value : float
-        Friedman's chi square.
-    """
-
-    methods: tuple[str, ...]
-    ranks: np.ndarray
-    adjusted: np.ndarray
-    statistic: float
-    p_value: float
-
-    def rank(self, method: str) -> float:
-        """Return the average rank of a method."""
-        return float(self.ranks[self.methods.index(method)])
-
-    def p(self, first: str, second: str) -> float:
-        """Return the corrected p-value of a pair."""
-        return float(self.adjusted[self.methods.index(first), self.methods.index(second)])
-
-    def beats(self, first: str, second: str) -> bool:
-        """Say whether a method ranks before another, significantly."""
-        return self.rank(first) < self.rank(second) and self.p(first, second) <= LEVEL
-
-    def summary(self) -> dict[str, Any]:
-        """Return it as JSON can hold it; pairs have a file of their own."""
-        groups = cliques(self.ranks, self.adjusted <= LEVEL)
-        return {
-            "ranks": dict(zip(self.methods, self.ranks.tolist(), strict=True)),
-            "friedman": {"statistic": self.statistic, "p_value": self.p_value},
-            "groups": [[self.methods[i] for i in group] for group in groups],
-        }
 
 
 def rank(values: Values, methods: Sequence[str], metric: str) -> Ranking | None:
@@ -78,17 +34,7 @@ def rank(values: Values, methods: Sequence[str], metric: str) -> Ranking | None:
     table = {m: values[m][:, place] for m in methods if m in values}
     if len(table) < 2:
         return None
-    overall, pairs = friedman(table), wilcoxon(table)
-    ranks = average_ranks(table)
-    order = np.argsort(ranks, kind="stable")
-    names = list(table)
-    return Ranking(
-        tuple(names[i] for i in order),
-        ranks[order],
-        pairs.adjusted[np.ix_(order, order)],
-        overall.statistic,
-        overall.p_value,
-    )
+    return ranking(table)
 
 
 @cache

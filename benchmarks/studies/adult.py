@@ -36,7 +36,7 @@ from bayescal import (
 from benchmarks.studies._adult_claims import judge
 from benchmarks.studies._binary_tables import read_rows, split_rows
 from benchmarks.studies._naive_bayes import ENCODINGS, MODEL, NUMBER, VARIABLES
-from benchmarks.studies._paired import row_losses
+from benchmarks.studies.paired import row_losses
 from benchmarks.studies.store import Progress, Results, counted
 
 __all__ = ["CALIBRATORS", "ENCODINGS", "MODEL", "VARIABLES", "load", "run"]

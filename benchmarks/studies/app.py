@@ -79,6 +79,10 @@ def _run_real(
     for experiment, facts in found["experiments"].items():
         if facts:
             _show_experiment(console, experiment, facts, found)
+    if found["conclusions"]:
+        headings = ("claim", "experiment", "metric", "verdict", "figures")
+        rows = [tuple(claim[key] for key in headings) for claim in found["conclusions"]]
+        show_table(console, "Claims of the source", headings, rows, words=5)
     say(console, f"results: {out / 'results.csv'}, {out / 'summary.json'}")
 
 

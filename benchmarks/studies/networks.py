@@ -21,14 +21,14 @@ from benchmarks.studies._network_runs import (
     measure,
 )
 from benchmarks.studies._network_structure import agreement, kept, similarity, three_classes
-from benchmarks.studies._published_networks import published
+from benchmarks.studies.published_networks import published
 from benchmarks.studies.store import Progress, Results
 from benchmarks.studies.training import Images, load_images, made_images
 
 __all__ = ["DATA", "MEASURED", "NETWORKS", "load", "run"]
 
 DATA = "digits", "made", "cifar10", "cifar100", "fashion_mnist"
-NETWORKS = "student", "resnet18", "densenet", "inception"
+NETWORKS = "student", "resnet18", "resnet34", "resnet50", "densenet", "inception"
 MEASURED = (
     "accuracy",
     "log_loss",
@@ -43,7 +43,7 @@ _DEFAULT: dict[str, tuple[str, int | None, int]] = {
     "digits": ("student", 16, 8),
     "made": ("student", 16, 8),
     "cifar10": ("resnet18", None, 32),
-    "cifar100": ("resnet18", None, 32),
+    "cifar100": ("resnet50", None, 32),
     "fashion_mnist": ("densenet", None, 32),
 }
 
@@ -60,7 +60,8 @@ def run(
     *,
     folder: str | Path | None = None,
     images: Images | None = None,
-    network: Literal["student", "resnet18", "densenet", "inception"] | None = None,
+    network: Literal["student", "resnet18", "resnet34", "resnet50", "densenet", "inception"]
+    | None = None,
     width: int | None = None,
     seeds: int = 3,
     epochs: int = 100,
@@ -93,11 +94,11 @@ def run(
         Where files of images lie; see :func:`benchmarks.studies.training.load_images`.
     images : Images, optional
         Instead of reading them; ``data`` then only says which network is the default.
-    network : {"student", "resnet18", "densenet", "inception"}, optional
+    network : {"student", "resnet18", "resnet34", "resnet50", "densenet", "inception"}, optional
         The teacher. By default the student of width 16 for digits and made images, ResNet-18 for
-        CIFAR, and DenseNet for Fashion-MNIST.
+        CIFAR-10, ResNet-50 for CIFAR-100, and DenseNet for Fashion-MNIST.
     width : int, optional
-        Of the student or ResNet-18 as teacher, in channels.
+        Of the student, a ResNet or Inception as teacher, in channels.
     seeds : int
         Networks of each setting.
     epochs, patience : int
@@ -208,6 +209,8 @@ def _maker(name: str, images: Images, width: int | None) -> Callable[[Any], Any]
     kinds = {
         "student": networks.Student,
         "resnet18": networks.ResNet18,
+        "resnet34": networks.ResNet34,
+        "resnet50": networks.ResNet50,
         "densenet": networks.DenseNet,
         "inception": networks.Inception,
     }

@@ -28,6 +28,7 @@ from sklearn.svm import LinearSVC
 
 from bayescal import LogisticRegression, metrics
 from benchmarks.studies._binary_tables import BinaryTable, find_tables, read_table, split_rows
+from benchmarks.studies._real_claims import conclude
 from benchmarks.studies._summary import summarise
 from benchmarks.studies.data import choose
 from benchmarks.studies.store import Progress, Results, counted
@@ -111,8 +112,10 @@ def run(
     dict
         The content of ``summary.json``. By experiment and metric: means over tables by method
         (of means over splits), their deviations over tables, mean ranks, the number of tables
-        where a method is best, published means, and means by table; and ``remarks``, sentences on
-        published means that cannot be right and on fits without optimum.
+        where a method is best, published means, and means by table; of the seven methods of the
+        source, if they are there, ``seven``: their ranks, the groups that do not differ, and
+        published ranks; and ``remarks``, sentences on published means that cannot be right and on
+        fits without optimum. ``conclusions`` are claims of the source, judged.
 
     Raises
     ------
@@ -163,12 +166,14 @@ def run(
         seconds += answer["seconds"]
     header = ("table", "split", "experiment", "method", *METRICS, "status")
     kept.table("results", header, rows)
+    found = summarise(rows, EXPERIMENTS, tuple(METRICS))
     summary = {
         "eps": EPS,
         "splits": splits,
         "seconds": round(seconds, 1),
         "tables": sizes,
-        "experiments": summarise(rows, EXPERIMENTS, tuple(METRICS)),
+        "experiments": found,
+        "conclusions": conclude(found),
     }
     return kept.summary("summary", summary)
 

@@ -21,9 +21,9 @@ from sklearn.exceptions import ConvergenceWarning
 from bayescal import Isotonic, OneVsRest, Spline, Temperature, metrics
 from benchmarks.studies._measures import EPS
 from benchmarks.studies._networks import Network, find_networks, read_network
-from benchmarks.studies._paired import paired, row_losses, verdict
 from benchmarks.studies._spline_forest import find_forest, run_forest
 from benchmarks.studies._spline_training import CHECKPOINTS, ROWS, train
+from benchmarks.studies.paired import paired, row_losses, verdict
 from benchmarks.studies.store import Progress, Results, counted
 
 __all__ = ["CLAIMS", "METHODS", "clip", "run"]

@@ -18,6 +18,7 @@ from bayescal._core.keys import as_key
 from bayescal.sweeps._methods import as_recipes
 from bayescal.sweeps._run import Run
 from benchmarks.studies._published_synthetic import SOURCE
+from benchmarks.studies._rankings import LEVEL
 from benchmarks.studies._synthetic_cells import (
     METHODS,
     METRICS,
@@ -27,7 +28,7 @@ from benchmarks.studies._synthetic_cells import (
 )
 from benchmarks.studies._synthetic_conclusions import conclude
 from benchmarks.studies._synthetic_pictures import draw_ranks
-from benchmarks.studies._synthetic_statistics import LEVEL, Values, describe, pair_rows, rankings
+from benchmarks.studies._synthetic_statistics import Values, describe, pair_rows, rankings
 from benchmarks.studies.store import Progress, Results
 
 __all__ = ["run"]

@@ -141,7 +141,7 @@ def data_of(binary: bool) -> tuple[Array, Array, Array]:
 
 
 PARAMETRIC = [case for case in DEFAULTS if hasattr(case.calibrator, "numpyro_model")]
-REFUSED = ("StackedScaling",)
+REFUSED = ("StackedScaling", "GaussianProcess")
 
 
 @pytest.mark.parametrize("case", PARAMETRIC, ids=lambda case: case.name)

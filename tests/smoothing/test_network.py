@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayescal.smoothing import network_instance_targets
+from bayescal.smoothing import constant_targets, network_instance_targets
 
 LOGITS = st.integers(2, 6).flatmap(
     lambda k: st.lists(
@@ -67,6 +67,12 @@ def test_two_classes() -> None:
     np.testing.assert_allclose(found, [[0.9, 0.1], [0, 1]], rtol=1e-14)
 
 
+@pytest.mark.parametrize("offset", [math.ulp(0.0), 2.2e-309, 1e-300])
+def test_tiny_offsets(offset: float) -> None:
+    found = network_instance_targets([[1.0, 0.0, 0.0]], [0], 0.5, offset)
+    np.testing.assert_allclose(found, [[0.5, 0.25, 0.25]], rtol=1e-14)
+
+
 @pytest.mark.parametrize("size", [1e-300, 1e308, math.ulp(0.0)])
 def test_extreme_logits(size: float) -> None:
     found = network_instance_targets([[size, 0.0, -size], [-size, -size, size]], [0, 1], 0.3)
@@ -107,6 +113,37 @@ def test_scale_and_shift_of_logits_do_not_matter(
     np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-16)
 
 
+def shares(scaled: np.ndarray, label: int, smooth: float) -> np.ndarray:
+    """Return one row of targets from logits that are scaled and shifted already."""
+    moved = smooth * scaled[label] / scaled.sum()
+    found = moved * scaled / (scaled.sum() - scaled[label])
+    found[label] = 1 - moved
+    return found
+
+
+@pytest.mark.parametrize("scale", [1.0, 10.0, 1000.0])
+@pytest.mark.parametrize("lowest", [-3.0, 0.5])
+def test_scales_and_shifts_of_the_source_are_offsets(scale: float, lowest: float) -> None:
+    logits = np.array([4.0, 1.0, 2.5, 0.0]) + lowest
+    least = logits.min()
+    offsets = {
+        scale * least: 0.0,  # the least of the scaled logits
+        min(scale * least, 0.0): max(least, 0.0),  # only where it is negative
+        -7.0: least + 7 / scale,
+        least: (1 - 1 / scale) * least,  # the least of the logits, as printed
+    }
+    for shift, offset in offsets.items():
+        expected = shares(scale * logits - shift, 1, 0.1)
+        if offset < 0:
+            # What is printed is then no probability, and what it would need here an error.
+            assert expected.min() < 0
+            with pytest.raises(ValueError, match="offset must be"):
+                network_instance_targets([logits], [1], 0.1, offset)
+        else:
+            found = network_instance_targets([logits], [1], 0.1, offset)
+            np.testing.assert_allclose(found[0], expected, rtol=1e-12, atol=1e-15)
+
+
 @given(LOGITS, st.integers(0, 2**31))
 def test_permutations_of_rows_and_classes(logits: np.ndarray, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -118,9 +155,12 @@ def test_permutations_of_rows_and_classes(logits: np.ndarray, seed: int) -> None
     np.testing.assert_allclose(found, expected[rows][:, columns], rtol=1e-13, atol=1e-16)
 
 
-def test_large_offset_is_nearly_uniform() -> None:
+def test_large_offset_is_constant_smoothing() -> None:
     found = network_instance_targets([[3.0, 1.0, 0.0]], [1], 0.3, offset=1e9)
     np.testing.assert_allclose(found, [[0.05, 0.9, 0.05]], rtol=1e-8)
+    logits, y = np.random.default_rng(0).normal(size=(5, 7)), [0, 3, 6, 1, 1]
+    found = network_instance_targets(logits, y, 0.3, offset=1e9)
+    np.testing.assert_allclose(found, constant_targets(y, 0.3 / 6, 7), rtol=1e-8)
 
 
 @pytest.mark.parametrize("convert", [np.asarray, pd.DataFrame, jnp.asarray, np.float32, list])

@@ -17,8 +17,8 @@ import bayescal as bc
 from benchmarks.studies import networks, training
 from benchmarks.studies._network_claims import CLAIMS, judge, mean_and_interval
 from benchmarks.studies._network_structure import agreement, kept, similarity, three_classes
-from benchmarks.studies._published_networks import MEASURES, published
 from benchmarks.studies.app import app
+from benchmarks.studies.published_networks import MEASURES, published
 from benchmarks.studies.training import made_images
 from tests.cli.printed import cells
 from tests.studies.failing import check_error
@@ -107,7 +107,7 @@ def test_published_figures_are_as_the_source_says_of_them() -> None:
         return {row for row, value in values.items() if value == wanted}
 
     resnet, inception = ("cifar10", "resnet18"), ("cifar10", "inception")
-    hundred, fashion = ("cifar100", "resnet18"), ("fashion_mnist", "densenet")
+    hundred, fashion = ("cifar100", "resnet50"), ("fashion_mnist", "densenet")
     for case in (resnet, inception, hundred, fashion):
         for measure in ("log_loss", "student_log_loss"):
             methods = {method for method, _ in best(*case, measure)}
@@ -124,7 +124,10 @@ def test_published_figures_are_as_the_source_says_of_them() -> None:
     assert known is not None
     plain, scaled = (row["measures"] for row in known["rows"][4:])
     assert scaled["log_loss"] < plain["log_loss"]
+    assert known["network"] == "ResNet50"
+    assert published("cifar100", "resnet34") == known  # what its code calls so
     assert published("digits", "student") is None
+    assert published("cifar10", "densenet") is None
 
 
 class Pretended:

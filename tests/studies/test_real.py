@@ -358,7 +358,9 @@ def test_impossible_means_are_remarked() -> None:
     assert len(names) == 19
     lines = remarks({"platt": 0.4, "normal": 0.5}, names)
     assert "40 tables sum to 5.92. The 19 of them here sum to 7.60" in lines[0]
-    assert lines[0].endswith("Brier scores here are 0.1333 to 0.1667.")
+    assert lines[0].endswith(
+        "Brier scores here are 0.1333 to 0.1667: 1 of 2 published means are these within 2%."
+    )
     assert "sum to 0.72" in lines[1]
     assert remarks({"platt": 0.1, "normal": 0.1}, names)[0].startswith("Published means of the ECE")
     assert remarks({"platt": 0.01, "cauchy_map": 0.01}, names) == []

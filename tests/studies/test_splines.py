@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 import bayescal as bc
 from benchmarks.studies import _spline_forest, _spline_training, splines
-from benchmarks.studies._paired import paired, row_losses, verdict
 from benchmarks.studies.app import app
+from benchmarks.studies.paired import paired, row_losses, verdict
 
 QUICK = ("temperature", "isotonic")
 

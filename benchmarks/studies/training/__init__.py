@@ -6,6 +6,8 @@ from benchmarks.studies.training.networks import (
     DenseNet,
     Inception,
     ResNet18,
+    ResNet34,
+    ResNet50,
     Student,
     count_parameters,
 )
@@ -18,6 +20,8 @@ __all__ = [
     "Inception",
     "PerRun",
     "ResNet18",
+    "ResNet34",
+    "ResNet50",
     "Split",
     "Student",
     "Trained",

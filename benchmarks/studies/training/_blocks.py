@@ -156,24 +156,54 @@ class ConvNorm(nnx.Module):
         return jax.nn.relu(x) if self.relu else x
 
 
-class Residual(nnx.Module):
-    """Two 3x3 convolutions, added to their input."""
+class _Added(nnx.Module):
+    """Convolutions that are added to their input, or to a 1x1 convolution of it."""
 
-    def __init__(
-        self, inputs: int, outputs: int, *, stride: int, dtype: Any, rngs: nnx.Rngs
-    ) -> None:
-        self.first = ConvNorm(inputs, outputs, 3, stride=stride, dtype=dtype, rngs=rngs)
-        self.second = ConvNorm(outputs, outputs, 3, relu=False, dtype=dtype, rngs=rngs)
-        changes = stride > 1 or inputs != outputs
-        self.shortcut = (
-            ConvNorm(inputs, outputs, 1, stride=stride, relu=False, dtype=dtype, rngs=rngs)
-            if changes
-            else None
-        )
+    def __init__(self, layers: list[ConvNorm], shortcut: ConvNorm | None) -> None:
+        self.layers, self.shortcut = nnx.List(layers), shortcut
 
     def __call__(self, x: jax.Array) -> jax.Array:
         known = x if self.shortcut is None else self.shortcut(x)
-        return jax.nn.relu(self.second(self.first(x)) + known)
+        for layer in self.layers:
+            x = layer(x)
+        return jax.nn.relu(x + known)
+
+
+class Residual(_Added):
+    """Two 3x3 convolutions, added to their input."""
+
+    EXPANSION = 1
+
+    def __init__(self, inputs: int, width: int, *, stride: int, dtype: Any, rngs: nnx.Rngs) -> None:
+        options: Any = {"dtype": dtype, "rngs": rngs}
+        layers = [
+            ConvNorm(inputs, width, 3, stride=stride, **options),
+            ConvNorm(width, width, 3, relu=False, **options),
+        ]
+        super().__init__(layers, _shortcut(inputs, width, stride, options))
+
+
+class Bottleneck(_Added):
+    """A 1x1, a 3x3 and a widening 1x1 convolution, added to their input."""
+
+    EXPANSION = 4
+
+    def __init__(self, inputs: int, width: int, *, stride: int, dtype: Any, rngs: nnx.Rngs) -> None:
+        options: Any = {"dtype": dtype, "rngs": rngs}
+        outputs = self.EXPANSION * width
+        layers = [
+            ConvNorm(inputs, width, 1, **options),
+            ConvNorm(width, width, 3, stride=stride, **options),
+            ConvNorm(width, outputs, 1, relu=False, **options),
+        ]
+        super().__init__(layers, _shortcut(inputs, outputs, stride, options))
+
+
+def _shortcut(inputs: int, outputs: int, stride: int, options: Any) -> ConvNorm | None:
+    """Return what makes the input fit to be added to, if it does not fit."""
+    if stride == 1 and inputs == outputs:
+        return None
+    return ConvNorm(inputs, outputs, 1, stride=stride, relu=False, **options)
 
 
 class NormConv(nnx.Module):

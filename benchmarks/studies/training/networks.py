@@ -18,16 +18,20 @@ from flax import nnx
 
 from bayescal._core.checks import check_count
 from bayescal._core.precision import default_dtype
-from benchmarks.studies.training._blocks import (
-    ConvNorm,
-    Dense,
-    Residual,
-    halve,
-    largest,
-)
+from benchmarks.studies.training._blocks import ConvNorm, Dense, halve
 from benchmarks.studies.training._concatenating import DenseNet, Inception
+from benchmarks.studies.training._residual import ResNet18, ResNet34, ResNet50
 
-__all__ = ["MLP", "DenseNet", "Inception", "ResNet18", "Student", "count_parameters"]
+__all__ = [
+    "MLP",
+    "DenseNet",
+    "Inception",
+    "ResNet18",
+    "ResNet34",
+    "ResNet50",
+    "Student",
+    "count_parameters",
+]
 
 
 def count_parameters(network: nnx.Module) -> int:
@@ -114,83 +118,6 @@ class MLP(nnx.Module):
         for layer in self.layers[:-1]:
             x = jax.nn.relu(layer(x))
         return self.layers[-1](x).astype(default_dtype())
-
-
-class ResNet18(nnx.Module):
-    """A residual network of 18 layers.
-
-    A stem, eight residual blocks of two 3x3 convolutions each, whose channels are once, twice, four
-    and eight times ``width`` and whose images shrink by half three times, the mean over the image,
-    and a dense layer.
-
-    Parameters
-    ----------
-    classes : int
-    channels : int, default 3
-        Of the images.
-    width : int, default 64
-        Channels of the first blocks.
-    small_images : bool, default True
-        Whether the stem is a 3x3 convolution, for images of about 32x32 or less; otherwise one of
-        7x7 at every second place, and a maximum at every second place.
-    dtype : dtype, optional
-        Of products; by default that of the parameters.
-    rngs : flax.nnx.Rngs
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a size is not a positive integer; when called, if images have another shape.
-
-    Notes
-    -----
-    (batch, height, width, channels) to (batch, classes). With 10 classes: 11,173,962 parameters.
-
-    References
-    ----------
-    K. He, X. Zhang, S. Ren and J. Sun (2016), Deep residual learning for image recognition.
-
-    Examples
-    --------
-    Shapes alone, without computing anything:
-
-    >>> network = nnx.eval_shape(lambda: ResNet18(10, rngs=nnx.Rngs(0)))
-    >>> count_parameters(network)
-    11173962
-    """
-
-    def __init__(
-        self,
-        classes: int,
-        channels: int = 3,
-        width: int = 64,
-        small_images: bool = True,
-        *,
-        dtype: Any = None,
-        rngs: nnx.Rngs,
-    ) -> None:
-        classes, channels = check_count(classes, "classes"), check_count(channels, "channels")
-        width = check_count(width, "width")
-        size, stride = (3, 1) if small_images else (7, 2)
-        self.stem = ConvNorm(channels, width, size, stride=stride, dtype=dtype, rngs=rngs)
-        self.small_images = small_images
-        blocks, inputs = [], width
-        for factor in (1, 2, 4, 8):
-            for place in range(2):
-                stride = 2 if factor > 1 and place == 0 else 1
-                outputs = width * factor
-                blocks.append(Residual(inputs, outputs, stride=stride, dtype=dtype, rngs=rngs))
-                inputs = outputs
-        self.blocks = nnx.List(blocks)
-        self.head = Dense(inputs, classes, dtype=dtype, rngs=rngs)
-
-    def __call__(self, images: jax.Array) -> jax.Array:
-        """Return logits."""
-        x = self.stem(images)
-        x = x if self.small_images else largest(x)
-        for block in self.blocks:
-            x = block(x)
-        return self.head(x.mean(axis=(1, 2))).astype(default_dtype())
 
 
 class Student(nnx.Module):

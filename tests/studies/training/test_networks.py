@@ -19,6 +19,8 @@ from benchmarks.studies.training.networks import (
     DenseNet,
     Inception,
     ResNet18,
+    ResNet34,
+    ResNet50,
     Student,
     count_parameters,
 )
@@ -43,25 +45,42 @@ def dense(inputs: int, outputs: int) -> int:
     return (inputs + 1) * outputs
 
 
-def resnet(classes: int, channels: int, width: int, stem: int) -> int:
-    total, inputs = conv_norm(channels, width, stem), width
-    for outputs in (width, 2 * width, 4 * width, 8 * width):
+def resnet(classes: int, channels: int, width: int, counts: tuple[int, ...]) -> int:
+    total, inputs = conv_norm(channels, width, 3), width
+    for outputs, blocks in zip((width, 2 * width, 4 * width, 8 * width), counts, strict=True):
         if outputs != inputs:
             total += conv_norm(inputs, outputs, 1)
-        total += conv_norm(inputs, outputs, 3) + 3 * conv_norm(outputs, outputs, 3)
+        total += conv_norm(inputs, outputs, 3) + (2 * blocks - 1) * conv_norm(outputs, outputs, 3)
         inputs = outputs
     return total + dense(inputs, classes)
 
 
+def bottlenecks(classes: int, channels: int, width: int) -> int:
+    total, inputs = conv_norm(channels, width, 3), width
+    for w, blocks in ((width, 3), (2 * width, 4), (4 * width, 6), (8 * width, 3)):
+        total += conv_norm(inputs, 4 * w, 1)
+        for each in (inputs, *[4 * w] * (blocks - 1)):
+            total += conv_norm(each, w, 1) + conv_norm(w, w, 3) + conv_norm(w, 4 * w, 1)
+        inputs = 4 * w
+    return total + dense(inputs, classes)
+
+
 def test_published_parameter_counts() -> None:
-    # ResNet-18 for CIFAR-10 and for ImageNet, and DenseNet-BC of 100 layers.
+    # Residual networks for CIFAR-10 and for ImageNet, and DenseNet-BC of 100 layers.
     assert count(ResNet18, 10) == 11_173_962
     assert count(ResNet18, 1000, small_images=False) == 11_689_512
+    assert count(ResNet34, 10) == 21_282_122
+    assert count(ResNet34, 1000, small_images=False) == 21_797_672
+    assert count(ResNet50, 10) == 23_520_842
+    assert count(ResNet50, 1000, small_images=False) == 25_557_032
     assert count(DenseNet, 10) == 769_162
 
 
 def test_parameter_counts_of_other_sizes() -> None:
-    assert count(ResNet18, 7, 2, 3) == resnet(7, 2, 3, 3)
+    assert count(ResNet18, 7, 2, 3) == resnet(7, 2, 3, (2, 2, 2, 2))
+    assert count(ResNet34, 7, 2, 3) == resnet(7, 2, 3, (3, 4, 6, 3))
+    assert count(ResNet50, 100) == bottlenecks(100, 3, 64) == 23_705_252
+    assert count(ResNet50, 7, 2, 3) == bottlenecks(7, 2, 3)
     assert count(MLP, 64, (64,), 10) == dense(64, 64) + dense(64, 10) == 4_810
     assert count(MLP, 5, (), 3) == 18
     assert count(MLP, 5, (4, 2), 3) == dense(5, 4) + dense(4, 2) + dense(2, 3)
@@ -164,6 +183,22 @@ def test_pools_by_hand() -> None:
     np.testing.assert_array_equal(_blocks.largest(jnp.asarray(x))[..., 0], largest)
 
 
+@pytest.mark.parametrize("stride", [1, 2])
+def test_bottleneck_by_hand(x64: None, stride: int) -> None:
+    block = _blocks.Bottleneck(2, 3, stride=stride, dtype=None, rngs=nnx.Rngs(0))
+    block.eval()  # moments of nothing: means 0, variances 1
+    x = np.random.default_rng(0).normal(size=(2, 5, 4, 2))
+
+    def normed(layer: Any, x: np.ndarray, stride: int) -> np.ndarray:
+        kernel = np.asarray(layer.conv.kernel[...])
+        return correlate_by_hand(x, kernel, stride) / np.sqrt(1 + 1e-5)
+
+    narrow = np.maximum(normed(block.layers[0], x, 1), 0)
+    wide = np.maximum(normed(block.layers[1], narrow, stride), 0)
+    added = normed(block.layers[2], wide, 1) + normed(block.shortcut, x, stride)
+    np.testing.assert_allclose(block(jnp.asarray(x)), np.maximum(added, 0), rtol=1e-10, atol=1e-12)
+
+
 def test_dense_layers_by_hand(x64: None) -> None:
     network = MLP(6, (5,), 3, rngs=nnx.Rngs(0))
     x = np.random.default_rng(0).normal(size=(4, 3, 2))
@@ -179,6 +214,7 @@ def test_dense_layers_by_hand(x64: None) -> None:
 
 SMALL = {
     "resnet": lambda rngs: ResNet18(4, 1, 2, rngs=rngs),
+    "bottlenecks": lambda rngs: ResNet50(4, 1, 2, rngs=rngs),
     "large": lambda rngs: ResNet18(4, 1, 2, small_images=False, rngs=rngs),
     "densenet": lambda rngs: DenseNet(4, 1, (2, 1), 2, rngs=rngs),
     "inception": lambda rngs: Inception(4, 1, 2, rngs=rngs),

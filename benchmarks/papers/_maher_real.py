@@ -1,0 +1,181 @@
+"""Tables 9 and 10 and figures 26 and 27 of M. Maher (2020): real tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.papers._common import Finding, Row, bullets, compared, counted, read, table
+
+EXPERIMENTS = {"svm": "scores of SVMs", "multivariate": "features"}
+METRICS = {"log_loss": "log loss", "ece": "ECE"}
+PICTURES = {"svm": "maher_figure_26.svg", "multivariate": "maher_figure_27.svg"}
+_TABLES = {"svm": "table 9", "multivariate": "table 10"}
+_FIGURES = {"svm": "figure 26", "multivariate": "figure 27"}
+_WHERE = {**EXPERIMENTS, "both": "both"}
+
+
+def experiments() -> dict[str, Any]:
+    return read("real")["experiments"]
+
+
+def means() -> dict[str, list[Row]]:
+    """Return published means beside ours by what they are of."""
+    return {
+        f"{_TABLES[name]}, {EXPERIMENTS[name]}, {shown}": [
+            Row(
+                f"`{method}`, {EXPERIMENTS[name]}, {shown}",
+                value,
+                own[metric]["mean"][method],
+                1e-4,
+            )
+            for method, value in own[metric]["published"].items()
+        ]
+        for name, own in experiments().items()
+        for metric, shown in METRICS.items()
+    }
+
+
+def text() -> str:
+    rows = [row for own in means().values() for row in own]
+    found = experiments()
+    remarks = [line for own in found.values() for line in own["remarks"]]
+    pictures = "\n\n".join(
+        f"![Critical-difference diagrams, {EXPERIMENTS[name]}]({path})"
+        for name, path in PICTURES.items()
+    )
+    return f"""\
+## Real tables (section 7.2)
+
+Tables 9 and 10. Published are means over 40 tables, of which {len(read("real")["tables"])} are at
+hand: means need not agree, and what they cannot both be is said.
+
+{compared(rows)}
+
+{bullets(remarks)}
+
+### Ranks (figures 26 and 27)
+
+Average ranks of the seven methods over the tables at hand, each table's value a mean over
+{read("real")["splits"]} splits; 1 is best. p: Wilcoxon's signed-rank test against the method of the
+best rank, with Holm's correction for all 21 pairs. Published ranks are read by eye off two pictures
+published with the thesis's code, which say "higher rank is better": here they are 8 minus theirs,
+so that 1 is best too. The right panel of the picture for features, ECE, is a copy of the left one,
+so there is none of it.
+
+{_ranks(found)}
+
+{pictures}
+
+Bars join methods that do not differ.
+
+### What section 7.2 concludes
+
+A claim of order *holds* if all the pairs that it is about differ as it says, at a level of 0.05
+after correction; it *does not hold* if the closest of them differs the other way; else it is *not
+clear*. A claim that methods do not differ holds if no pair does. Of {len(read("real")["tables"])}
+tables only large differences are seen.
+
+{_conclusions()}
+
+### Strengths of L1 and L2
+
+The thesis adds λ Σ|w| or λ Σw² to a sum (not a mean) of losses, and chooses λ from 1e-5, 1e-4,
+..., 1e3. Its published code hands that number to scikit-learn as C, the inverse of the strength: to
+the sum of losses it adds Σ|w| / C or Σw² / (2 C). Here `strength` is λ for "l1" and 2 λ for "l2",
+which is 1 / C for both: added is `strength` Σ|w| or `strength` Σw² / 2. The grid here is 1e-5, ...,
+1e3, as printed for λ; that of the published code, if it is the printed one, is 1e-3, ..., 1e5 in
+this unit: two stronger penalties, and not the two weakest. The intercept is never penalized. The
+published code stops its optimizers at a tolerance of 0.1 where none is given; here they go on until
+no step lowers the objective.
+
+In that code Platt's targets have the counts of the wrong class: 1 - 1 / (N⁻ + 2) for class 1 and
+1 / (N⁺ + 2) for class 0. With equal counts that is no matter.
+"""
+
+
+def _ranks(found: dict[str, Any]) -> str:
+    return "\n\n".join(
+        _ranks_of(f"**{EXPERIMENTS[name]}, {shown}**", own[metric]["seven"])
+        for name, own in found.items()
+        for metric, shown in METRICS.items()
+    )
+
+
+def _ranks_of(title: str, own: dict[str, Any]) -> str:
+    known, test = own["published_ranks"], own["friedman"]
+    rows = [
+        [f"`{method}`", f"{known[method]:.2f}" if known else "", f"{rank:.2f}", p_text(p)]
+        for (method, rank), p in zip(own["ranks"].items(), own["p_best"], strict=True)
+    ]
+    words = f"Friedman's χ² is {test['statistic']:.1f}, {p_text(test['p_value'])}."
+    return f"{title}. {words}\n\n{table(['', 'published rank', 'our rank', 'p'], rows)}"
+
+
+def p_text(value: float) -> str:
+    return "p < 0.001" if value < 0.001 else f"p {value:.3f}"
+
+
+def _conclusions() -> str:
+    rows = [
+        [
+            claim["claim"],
+            f"{_WHERE[claim['experiment']]}, {METRICS[claim['metric']]}",
+            claim["verdict"],
+            claim["figures"],
+        ]
+        for claim in read("real")["conclusions"]
+    ]
+    return table(["claim", "of", "verdict", "figures"], rows)
+
+
+def findings() -> list[Finding]:
+    found = [counted(name, rows) for name, rows in means().items()]
+    for name, own in experiments().items():
+        for metric, shown in METRICS.items():
+            seven = own[metric]["seven"]
+            ours, known = seven["ranks"], seven["published_ranks"]
+            if known:
+                best, worst = min(known, key=known.__getitem__), max(known, key=known.__getitem__)
+                said = f"best {best}, worst {worst}"
+            else:
+                said = "a copy of log loss"
+            first, *_, last = ours
+            test = p_text(seven["friedman"]["p_value"])
+            figure = f"{_FIGURES[name]}, ranks, {EXPERIMENTS[name]}, {shown}"
+            verdict = (
+                f"Friedman {test}; {_correlation(ours, known)}" if known else f"Friedman {test}"
+            )
+            found.append(Finding(figure, said, f"best {first}, worst {last}", verdict))
+    for claim in read("real")["conclusions"]:
+        where = f"{_WHERE[claim['experiment']]}, {METRICS[claim['metric']]}"
+        words = f"claim: {claim['claim']} ({where})"
+        found.append(Finding(words, "stated", claim["figures"], claim["verdict"]))
+    return found
+
+
+def _correlation(ours: dict[str, float], known: dict[str, float]) -> str:
+    """Say how alike two rankings are: Spearman's correlation."""
+    import numpy as np
+    from scipy.stats import rankdata
+
+    ranks = [rankdata([each[method] for method in known]) for each in (ours, known)]
+    return f"rank correlation {np.corrcoef(ranks)[0, 1]:.2f}"
+
+
+def draw(folder: Any) -> None:
+    """Draw figures 26 and 27."""
+    import numpy as np
+    from matplotlib.figure import Figure
+
+    from bayescal.plots import critical_difference
+    from benchmarks.studies.store import write_figure
+
+    for name, path in PICTURES.items():
+        figure = Figure(figsize=(8.6, 1.9), layout="constrained")
+        for ax, (metric, shown) in zip(figure.subplots(1, 2), METRICS.items(), strict=True):
+            own = experiments()[name][metric]
+            tables = own["by_table"].values()
+            scores = {m: np.array([each[m] for each in tables]) for m in own["seven"]["ranks"]}
+            critical_difference(scores, ax=ax)
+            ax.set_title(f"{EXPERIMENTS[name]}, {shown}", fontsize=10)
+        write_figure(folder / path, figure)

@@ -1,0 +1,75 @@
+"""Average ranks of methods over data sets, and which of them differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayescal.compare import average_ranks, cliques, friedman, wilcoxon
+
+#: Level of the tests.
+LEVEL = 0.05
+
+
+class Ranking(NamedTuple):
+    """Ranks of methods by a metric, and which of them differ.
+
+    Attributes
+    ----------
+    methods : tuple of str
+        Best rank first.
+    ranks : array of shape (k,)
+    adjusted : array of shape (k, k)
+        Wilcoxon's p-values of pairs, by Holm's correction.
+    statistic, p_value : float
+        Friedman's chi square.
+    """
+
+    methods: tuple[str, ...]
+    ranks: np.ndarray
+    adjusted: np.ndarray
+    statistic: float
+    p_value: float
+
+    def rank(self, method: str) -> float:
+        """Return the average rank of a method."""
+        return float(self.ranks[self.methods.index(method)])
+
+    def p(self, first: str, second: str) -> float:
+        """Return the corrected p-value of a pair."""
+        return float(self.adjusted[self.methods.index(first), self.methods.index(second)])
+
+    def beats(self, first: str, second: str) -> bool:
+        """Say whether a method ranks before another, significantly."""
+        return self.rank(first) < self.rank(second) and self.p(first, second) <= LEVEL
+
+    def summary(self) -> dict[str, Any]:
+        """Return it as JSON can hold it; pairs have a file of their own."""
+        groups = cliques(self.ranks, self.adjusted <= LEVEL)
+        return {
+            "ranks": dict(zip(self.methods, self.ranks.tolist(), strict=True)),
+            "friedman": {"statistic": self.statistic, "p_value": self.p_value},
+            "groups": [[self.methods[i] for i in group] for group in groups],
+        }
+
+
+def ranking(table: Mapping[str, np.ndarray]) -> Ranking:
+    """Rank two methods or more by their values (data sets,), lower being better."""
+    overall, pairs = friedman(table), wilcoxon(table)
+    ranks = average_ranks(table)
+    order = np.argsort(ranks, kind="stable")
+    names = list(table)
+    return Ranking(
+        tuple(names[i] for i in order),
+        ranks[order],
+        pairs.adjusted[np.ix_(order, order)],
+        overall.statistic,
+        overall.p_value,
+    )
+
+
+def p_text(value: float) -> str:
+    """Return a p-value in words."""
+    return "p < 0.001" if value < 0.001 else f"p {value:.3f}"

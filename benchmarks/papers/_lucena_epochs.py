@@ -70,7 +70,7 @@ def _seeds(first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
     from scipy.stats import t
 
     own = paired(first, second)
-    return {**own, "verdict": verdict(own, t.ppf(0.975, len(first) - 1))}
+    return {**own, "verdict": verdict(own, float(t.ppf(0.975, len(first) - 1)))}
 
 
 def _trained_claims(training: dict[str, Any]) -> dict[str, tuple[str, dict[str, Any]]]:

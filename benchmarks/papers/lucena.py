@@ -249,8 +249,9 @@ def _forest_findings(forest: dict[str, Any]) -> list[Finding]:
     found = []
     for claim, own in forest["claims"].items():
         first, second = claim.split(" below ")
-        names = {"Platt": "Platt, of probabilities"}
-        apart = _FOREST[names.get(first, first)] - _FOREST[names.get(second, second)]
+        names: dict[str, str] = {"Platt": "Platt, of probabilities"}
+        one, other = (names[n] if n in names else n for n in (first, second))
+        apart = _FOREST[one] - _FOREST[other]
         shown = difference(own).rpartition(", ")[0]
         found.append(
             Finding(f"forest, other data: log loss, {claim}", f"{apart:+.4f}", shown, said(own))

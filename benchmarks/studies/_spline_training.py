@@ -7,6 +7,7 @@ are wrong, a fifth of the training rows to calibrate or five folds, as published
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,8 @@ def train(seed: int) -> dict[str, Iterator[Step]]:
     """
     from sklearn.datasets import load_digits
 
-    images, y = load_digits(return_X_y=True)
+    given: Any = load_digits(return_X_y=True)
+    images, y = (np.asarray(part) for part in given)
     random = np.random.default_rng(seed)
     x = images / 16 + random.normal(0, _NOISE, images.shape)
     order = random.permutation(len(y))
@@ -55,7 +57,8 @@ def _epochs(x: np.ndarray, y: np.ndarray, new: np.ndarray, seed: int) -> Iterato
     """Yield probabilities (m, 10) of new rows after each checkpoint."""
     from sklearn.neural_network import MLPClassifier
 
-    model = MLPClassifier((_HIDDEN,), batch_size=_BATCH, random_state=seed)
+    make: Any = MLPClassifier
+    model = make((_HIDDEN,), batch_size=_BATCH, random_state=seed)
     for epoch in range(1, CHECKPOINTS[-1] + 1):
         model.partial_fit(x, y, classes=range(10))
         if epoch in CHECKPOINTS:

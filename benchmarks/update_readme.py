@@ -2,58 +2,44 @@
 
     python benchmarks/update_readme.py [--check]
 
-A table stands between ``<!-- figures: NAME -->`` and ``<!-- end -->``; everything else is left as
-it is. With --check nothing is changed, and a table that is not that of the results is an error.
+A table stands between ``<!-- figures: NAME -->`` and ``<!-- end -->``, a figure within a line
+between ``<!-- = EXPRESSION -->`` and ``<!-- end -->``, where the expression is one of functions of
+``benchmarks/figures.py``; everything else is left as it is. With --check nothing is changed, and
+what is not that of the results is an error.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
-PAGES = ("README.md", "docs/which-method.md", "docs/benchmarks/*.md")
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import figures, page_tables  # noqa: E402
+from benchmarks.figures import (  # noqa: E402
+    against,
+    in_units,
+    result,
+    rival,
+    seconds,
+    share,
+    table,
+    timed,
+)
+
+PAGES = (
+    "README.md",
+    "docs/*.md",
+    "docs/benchmarks/*.md",
+    "docs/explanation/*.md",
+)
 MARKED = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-
-
-@cache
-def result(name: str) -> Any:
-    return json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
-
-
-def table(heads: list[str], rows: list[list[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def seconds(value: float) -> str:
-    if value >= 9.95:
-        return f"{value:,.0f} s"
-    if value >= 0.995:
-        return f"{value:.1f} s"
-    return f"{1000 * value:.0f} ms" if value >= 0.00995 else f"{1000 * value:.1f} ms"
-
-
-def share(value: float) -> str:
-    return f"{value:.2f}".removeprefix("0")
-
+INLINE = re.compile(r"(<!-- = (.*?) -->).*?(<!-- end -->)", re.DOTALL)
 
 # --- accuracy -----------------------------------------------------------------------------------
-
-
-def against(study: str, kind: str, other: str, metric: str = "log_loss") -> dict[str, Any]:
-    return result(study)["comparisons"][kind][other][metric]
-
-
-def in_units(found: dict[str, Any]) -> str:
-    """Return a mean difference and its standard error in units of 0.0001."""
-    return f"{1e4 * found['difference']:.0f} ± {1e4 * found['error']:.0f}"
 
 
 def arena() -> str:
@@ -102,46 +88,32 @@ def fresh() -> str:
     return table([*heads, "against SMS", "difference"], rows)
 
 
+OTHERS = {
+    "probmetrics temp-scaling": "temperature",
+    "probmetrics isotonic": "isotonic",
+    "probmetrics svs": "structured vector",
+    "probmetrics sms": "structured matrix",
+}
+
+
 def which() -> str:
-    names = {
-        "uncalibrated": "no calibration",
-        "probmetrics temp-scaling": "temperature",
-        "probmetrics isotonic": "isotonic",
-        "probmetrics svs": "structured vector",
-        "probmetrics sms": "structured matrix",
-    }
     rows = [
-        [title, *(share(against("arena_fresh", kind, key)["win_rate"]) for key in names)]
+        [title, *(share(against("arena_fresh", kind, key)["win_rate"]) for key in OTHERS)]
         for kind, title in FRESH.items()
     ]
-    return table(["`Auto` against", *names.values()], rows)
+    return table(["`Auto` against", *OTHERS.values()], rows)
+
+
+def helps() -> str:
+    rows = []
+    for kind, title in FRESH.items():
+        found = result("arena_fresh")["improvements"][kind]
+        wins = [share(found[key]["log_loss"]["win_rate"]) for key in ("auto", *OTHERS)]
+        rows.append([title, *wins])
+    return table(["better than no calibration", "`Auto`", *OTHERS.values()], rows)
 
 
 # --- speed --------------------------------------------------------------------------------------
-
-SPELLED = {"scipy": "SciPy's L-BFGS-B, with gradient", "numpyro": "NumPyro"}
-
-
-def timed(study: str, task: str, library: str, what: str | None = None) -> dict[str, Any]:
-    """Return the only row of a task and library, or that of them which says what it did."""
-    found = [r for r in result(study)["rows"] if r["task"] == task and r["library"] == library]
-    chosen = [row for row in found if what is None or row["what"] == what]
-    if len(chosen) != 1:
-        raise ValueError(f"{study} must have one row of {task}, {library}, {what}; got {chosen}")
-    return chosen[0]
-
-
-def rival(study: str, task: str, also: tuple[str, ...] = ()) -> str:
-    """Return the time of the fastest other library, and its name."""
-    others = [
-        row
-        for row in result(study)["rows"]
-        if row["task"] == task and row["library"] not in {"bayescal", "numpy", "scipy"} - {*also}
-    ]
-    best = min(others, key=lambda row: row["warm_s"], default=None)
-    if best is None:
-        return ""
-    return f"{seconds(best['warm_s'])} ({SPELLED.get(best['library'], best['library'])})"
 
 
 def fits(study: str, tasks: dict[str, tuple[str, str]], head: str, *also: str) -> str:
@@ -281,13 +253,14 @@ def why() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     f.__name__: f
-    for f in (arena, auto, binary, fresh, functions, multiclass, posterior, which, why)
-}
+    for f in (arena, auto, binary, fresh, functions, helps, multiclass, posterior, which, why)
+} | page_tables.TABLES
 
 
 def updated(text: str) -> str:
-    """Return a page with the tables of the results."""
-    return MARKED.sub(lambda m: f"{m[1]}{TABLES[m[2]]()}\n{m[3]}", text)
+    """Return a page with the tables and figures of the results."""
+    text = MARKED.sub(lambda m: f"{m[1]}{TABLES[m[2]]()}\n{m[3]}", text)
+    return INLINE.sub(lambda m: f"{m[1]}{eval(m[2], vars(figures).copy())}{m[3]}", text)
 
 
 def main(arguments: list[str]) -> int:

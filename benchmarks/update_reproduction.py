@@ -1,4 +1,4 @@
-"""Write the tables of notebooks/reproduction.md from the results kept in benchmarks/results.
+"""Write the tables of docs/papers/reproduction.md from the results kept in benchmarks/results.
 
     python benchmarks/update_reproduction.py [--check]
 
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "notebooks" / "reproduction.md"
+PAGE = ROOT / "docs" / "papers" / "reproduction.md"
 RESULTS = ROOT / "benchmarks" / "results"
 
 

@@ -1,11 +1,14 @@
 """The site: ``python docs/build.py`` builds and checks it."""
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE / "_extensions"), str(HERE.parent)]
+
+import sources  # noqa: E402
 
 from bayescal import __version__  # noqa: E402
 
@@ -23,6 +26,7 @@ extensions = [
     "mathml",
     "reference",
     "notebooks",
+    "pages",
 ]
 exclude_patterns = ["_build", "_extensions", "**/.ipynb_checkpoints"]
 templates_path: list[str] = []
@@ -32,12 +36,19 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 napoleon_google_docstring = False
-napoleon_use_ivar = True
 napoleon_use_rtype = False
+# Names that end in _ as they are, several in a line: fields of variables would cut them.
+napoleon_custom_sections = [("Attributes", "params_style")]
 
 myst_enable_extensions = ["colon_fence", "dollarmath", "deflist"]
 myst_heading_anchors = 3
 nb_execution_mode = "cache"
+# Results are kept as long as the code is what it was; those of other code are deleted.
+kept = HERE / "_build" / "executed" / sources.digest("bayescal", "benchmarks")
+nb_execution_cache_path = str(kept)
+for other in kept.parent.glob("*"):
+    if other != kept:
+        shutil.rmtree(other)
 nb_execution_timeout = 600
 # Notebooks take minutes: without results where docs/build.py --fast says so.
 nb_execution_excludepatterns = ["gallery/notebooks/*"] * ("BAYESCAL_DOCS_FAST" in os.environ)
@@ -58,10 +69,12 @@ html_theme_options = {
     "navigation_with_keys": False,
     "header_links_before_dropdown": 6,
     "show_prev_next": False,
-    "secondary_sidebar_items": ["page-toc"],
+    "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
     "footer_start": ["copyright"],
     "footer_end": [],
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
+html_context = {"default_mode": "auto"}
+html_favicon = "_static/icon.svg"
 html_sidebars = {"index": []}

@@ -2,9 +2,11 @@
 
 import os
 
-# Workers share the processor: one thread each for linear algebra, or they wait for each other. It
-# is read when NumPy is first imported.
+# Workers share the processor: one thread each for linear algebra and for OpenMP (scikit-learn,
+# PyTorch), whose threads wait for each other by turning in circles: t-SNE of 200 points takes ten
+# times as long beside another process. It is read when these libraries are first imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Most of the time goes into compiling, and much of that into optimising machine code, into fusing
 # operations, and into cutting code in parts that processors compile side by side, which other tests
@@ -37,17 +39,18 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Few slow tests, or what these share, that take 20 s and more in all.
+# Few slow tests, or what these share, that take 20 s and more in all: the longest first.
 LONG = [
     ROOT / "tests" / name
     for name in (
         "test_notebooks.py",
+        "studies/test_reproduction.py",
+        "studies/test_networks.py",
+        "inference/test_coverage.py",
         "test_real_scores.py",
+        "test_synthetic_study.py",
         "inference/test_hosts.py",
         "inference/test_devices.py",
-        "studies/test_networks.py",
-        "studies/test_reproduction.py",
-        "test_synthetic_study.py",
     )
 ]
 
@@ -127,7 +130,8 @@ def pytest_collection_modifyitems(
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = [item for item in items if item in kept]
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
-    items.sort(key=lambda item: (item.path not in LONG, -slow[item.path]))
+    place = {path: number for number, path in enumerate(LONG)}
+    items.sort(key=lambda item: (place.get(item.path, len(LONG)), -slow[item.path]))
 
 
 @pytest.fixture

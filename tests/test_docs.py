@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 # Written by the site's build, which runs what they hold.
-WRITTEN = ("_build", "reference", "gallery")
+WRITTEN = ("_build", "contributing", "reference", "gallery")
 PRELUDE = r"""
 import warnings
 warnings.simplefilter("error")
@@ -27,8 +27,11 @@ def parts_of(page: str) -> list[tuple[list[str], str]]:
     return found
 
 
-PAGES = [str(page.relative_to(DOCS)) for page in sorted(DOCS.rglob("*.md"))]
-PAGES = [page for page in PAGES if page.split("/")[0] not in WRITTEN and parts_of(page)]
+TEXTS = [str(page.relative_to(DOCS)) for page in sorted(DOCS.rglob("*.md"))]
+TEXTS = [page for page in TEXTS if page.split("/")[0] not in WRITTEN]
+TEXTS += ["gallery/index.md"]
+# The study's page is run by tests/studies/test_reproduction.py, with fewer data sets.
+PAGES = [page for page in TEXTS if parts_of(page) and page != "papers/reproduction.md"]
 
 
 def run_python(code: str, folder: Path) -> str:
@@ -44,8 +47,52 @@ def run_python(code: str, folder: Path) -> str:
 def run(page: str, folder: Path, present: list[str]) -> int:
     """Run the blocks that need no other libraries than some; return how many needed any."""
     parts = [(needs, block) for needs, block in parts_of(page) if set(needs) <= set(present)]
-    run_python("\n".join(block for _, block in parts), folder)
+    printed = run_python("\n".join(block for _, block in parts), folder)
+    text = (DOCS / page).read_text("utf-8")
+    for shown in re.findall(r"```\n\n```text\n(.*?)```", text, re.DOTALL):
+        assert shown in printed
     return sum(bool(needs) for needs, _ in parts)
+
+
+def link_faults(page: str, text: str) -> list[str]:
+    """Return links that lead nowhere where Markdown stands as it is, and Sphinx's roles."""
+    text = re.sub(r"<!-- site:.*?-->|^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    faults = re.findall(r"\{[\w:]+\}`[^`]*`", text)
+    for link in re.findall(r"\]\(([^()\s#]+)[^()\s]*\)", text):
+        target = (DOCS / page).parent.joinpath(link).resolve()
+        inner = target.relative_to(DOCS).as_posix() if target.is_relative_to(DOCS) else ""
+        written = inner.split("/")[0] in WRITTEN and inner not in TEXTS
+        if "://" not in link and (written or not target.exists()):
+            faults.append(link)
+    return faults
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_links_lead_somewhere_without_the_site(page: str) -> None:
+    assert link_faults(page, (DOCS / page).read_text("utf-8")) == []
+
+
+def test_links_into_the_site_are_seen() -> None:
+    text = (
+        "[a](start/index.md#install) [b](reference/Beta.rst) [c](/start/index.md) {doc}`d` "
+        "[e](gone.md) [f](https://example.org) [g](../README.md) <!-- site: [h](plots.rst) -->"
+    )
+    assert link_faults("index.md", text) == [
+        "{doc}`d`",
+        "reference/Beta.rst",
+        "/start/index.md",
+        "gone.md",
+    ]
+
+
+def test_every_page_is_listed() -> None:
+    for index in sorted(DOCS.glob("*/index.md")):
+        folder = index.parent.relative_to(DOCS).as_posix()
+        if folder in WRITTEN:
+            continue
+        pages = (DOCS if folder == "guides" else index.parent).glob("*.md")
+        listed = re.findall(r"^- \[.*?\]\((?:\.\./)?([\w-]+\.md)\)", index.read_text("utf-8"), re.M)
+        assert sorted(listed) == sorted(page.name for page in pages if page.stem != "index"), folder
 
 
 def test_there_are_pages() -> None:

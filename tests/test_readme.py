@@ -50,6 +50,20 @@ def test_another_figure_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert (tmp_path / "README.md").read_text("utf-8") == README
 
 
+def test_another_figure_in_a_sentence_is_seen(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(update_readme, "ROOT", tmp_path)
+    page = tmp_path / "docs" / "scale.md"
+    page.parent.mkdir()
+    text = (ROOT / "docs" / "scale.md").read_text("utf-8")
+    page.write_text(text.replace("-->9.4<!-- end -->", "-->9.5<!-- end -->"))
+    assert page.read_text("utf-8") != text
+    assert update_readme.main(["--check"]) == 1
+    assert update_readme.main([]) == 0
+    assert page.read_text("utf-8") == text
+
+
 def parts_of(picture: str) -> Iterator[tuple[str, str]]:
     """Yield the name of each entry at the margin of a drawn tree, and what is said of it."""
     found = re.split(r"^    (?=\S)", picture, flags=re.MULTILINE)[1:]

@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 
 import bayescal as bc
+from bayescal.metrics.registry import METRICS
 from tests.test_architecture import listed_names
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -19,7 +20,8 @@ def site() -> dict[str, ModuleType]:
     """Return the modules that build the site, which are no part of a package."""
     folders = [str(ROOT / "docs"), str(ROOT / "docs" / "_extensions")]
     sys.path[:0] = folders
-    found = {name: importlib.import_module(name) for name in ("reference", "pictures", "build")}
+    modules = ("reference", "pictures", "measures", "pages", "sources", "build")
+    found = {name: importlib.import_module(name) for name in modules}
     for folder in folders:
         sys.path.remove(folder)
     return found
@@ -65,6 +67,58 @@ def test_a_picture_is_small(site: dict[str, ModuleType], tmp_path: Path) -> None
     text = (tmp_path / "Beta.svg").read_text("utf-8")
     assert "bent margin" in text
     assert len(text) < 100_000
+
+
+def test_every_metric_and_loss_has_a_picture(site: dict[str, ModuleType]) -> None:
+    drawn = site["measures"].drawings()
+    assert {f"metrics.{name}" for name in METRICS} <= set(drawn)
+    kinds = {n for n in vars(bc.losses) if n[0] != "_" and callable(getattr(bc.losses, n))}
+    makers = {"instance_targets", "with_instance_targets"}
+    assert {name for name in drawn if name.startswith("losses.")} == {
+        f"losses.{name}" for name in kinds - makers
+    }
+    assert set(drawn) <= set(site["reference"].public_names())
+
+
+def test_pictures_of_metrics_show_what_is_known(site: dict[str, ModuleType]) -> None:
+    value = site["measures"].value
+    assert value("true_calibration_error", 300, 1.0, 0) == [0.0]
+    assert value("log_loss", 3000, 1.0, 0) < value("log_loss", 3000, 2.0, 0)
+    predicted, realised = value("decision_cost", 3000, 1.0, 0)
+    assert abs(predicted - realised) < 4 * 0.5 / 3000**0.5
+
+
+def test_pictures_are_drawn_anew_where_code_changed(
+    site: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = site["sources"]
+    monkeypatch.setattr(sources, "ROOT", tmp_path)
+
+    def digest(text: str) -> str:
+        (tmp_path / "module.py").write_text(text, "utf-8")
+        sources.digest.cache_clear()
+        return sources.digest("module.py")
+
+    first = digest('"""What it does."""\n\n\ndef f():\n    """Return one."""\n    return 1\n')
+    assert digest('"""Other words."""\ndef f():\n    # a comment\n    return 1\n') == first
+    assert (
+        digest('"""What it does."""\n\n\ndef f():\n    """Return one."""\n    return 2\n') != first
+    )
+    sources.digest.cache_clear()
+
+
+def test_what_only_the_site_shows(site: dict[str, ModuleType]) -> None:
+    source = ["- [Start](start/index.md): now.\n<!-- site:\n- [All](reference/index.rst)\n-->\n"]
+    site["pages"].show(None, "index", source)
+    text, contents = source[0].split("```{toctree}")
+    assert text.split() == [
+        "-",
+        "[Start](start/index.md):",
+        "now.",
+        "-",
+        "[All](reference/index.rst)",
+    ]
+    assert contents.split() == [":hidden:", "start/index", "reference/index", "```"]
 
 
 def test_bad_links_are_seen(site: dict[str, ModuleType], tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ SLOPE, LOG_SCALE = 1.0, 1.5
 #: Of the process: its variance is raised by this share.
 _JITTER = 1e-6
 #: Numbers in a block of rows, and the range of logarithms of inverse temperatures.
-_BLOCK, _LOGS = 1 << 17, 60.0
+_BLOCK, _LOGS = 1 << 15, 60.0
 _TOLERANCE = 1e-10
 
 
@@ -187,6 +187,7 @@ def _fit(
         scale=likelihood.weight,
         bound=1 + likelihood.weight * np.ptp(a, axis=0) ** 2 / 4,
         tolerance=_TOLERANCE,
+        foresee=True,
         xp=np,
     )
     there = likelihood(a @ mode.x)
@@ -202,7 +203,7 @@ def draw(cells: Cells, num_samples: int, seed: int) -> np.ndarray:
     noise = np.random.default_rng(seed).normal(size=(half, NODES))
     total = np.cumsum(cells.weights)
     own = np.searchsorted(total, (np.arange(half) + 0.5) / half * total[-1])
-    apart = np.einsum("sij,sj->si", cells.factors[own], noise)
+    apart = _each(cells.factors, own, noise)
     return np.concatenate([cells.modes[own] + apart, cells.modes[own] - apart])[:num_samples]
 
 
@@ -223,8 +224,16 @@ def sample_nuts(nodes: np.ndarray, rows: Rows, cells: Cells, num_samples: int, s
     total = np.cumsum(np.exp(-losses), axis=1)
     place = np.random.default_rng(seed).random((len(total), 1)) * total[:, -1:]
     own = np.sum(total < place, axis=1)
-    h = np.einsum("sij,sj->si", a[own], v.reshape(-1, NODES))
+    h = _each(a, own, v.reshape(-1, NODES))
     return drawn._replace(coefficients=h.reshape(v.shape))
+
+
+def _each(factors: np.ndarray, own: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return the product of the cell's factor, whose number is ``own`` (s,), and values (s, 25)."""
+    found = np.empty_like(values)
+    for cell, factor in enumerate(factors):
+        found[own == cell] = values[own == cell] @ factor.T
+    return found
 
 
 def _losses(

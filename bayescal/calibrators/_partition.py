@@ -1,7 +1,7 @@
 """Linear partitions of the simplex in which predictions are most wrong on average.
 
-One compiled program climbs from several random starts at once. Rows are padded, so that data sets
-of similar size share a compilation.
+One compiled program climbs from several random starts at once, by soft borders. Rows are padded, so
+that data sets of similar size share a compilation. Hard partitions start where these climbs end.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from bayescal._core.arrays import device, matmul, namespace
 from bayescal._core.numerics import softmax
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
+from bayescal.calibrators._hard_partition import hard_violation, improve
 
 #: Directions and offsets of all starts.
 Point: TypeAlias = tuple[jax.Array, jax.Array]
 
 STARTS = 8
 _CLIMB = 100
+#: Of so many starts the hard partitions are improved.
+_IMPROVED = 3
 _RATE = 0.3
 #: Directions in which predictions hardly vary are not stretched more than this.
 _STRETCH = 100.0
@@ -33,7 +36,8 @@ _NOTHING = 1e-24
 class Partition(NamedTuple):
     """Directions (d, k) and offsets (d,): a row p belongs to parts softmax(directions p + offsets).
 
-    ``violation`` is the sum of the norms of the parts' mean errors.
+    To the greatest alone, if the partition is hard. ``violation`` is the sum of the norms of the
+    parts' mean errors.
     """
 
     directions: np.ndarray
@@ -41,9 +45,14 @@ class Partition(NamedTuple):
     violation: float
 
 
-def membership(directions: Any, offsets: Any, rows: Any) -> Any:
+def membership(directions: Any, offsets: Any, rows: Any, hard: bool) -> Any:
     """Return to which share (m, d) each row (m, k) belongs to each part."""
-    return softmax(matmul(rows, directions.T) + offsets)
+    values = matmul(rows, directions.T) + offsets
+    if not hard:
+        return softmax(values)
+    xp = namespace(values)
+    parts = xp.arange(values.shape[1], device=device(values))
+    return xp.astype(xp.argmax(values, axis=1)[:, None] == parts, values.dtype)
 
 
 def violation_of(means: np.ndarray) -> float:
@@ -85,9 +94,13 @@ def _program() -> Callable[..., tuple[Point, jax.Array]]:
 
 
 def worst_partition(
-    rows: np.ndarray, errors: np.ndarray, parts: int, rng: np.random.Generator
+    rows: np.ndarray,
+    errors: np.ndarray,
+    parts: int,
+    rng: np.random.Generator,
+    hard: bool = False,
 ) -> Partition:
-    """Return the soft linear partition of predictions (n, k) with the greatest violation found.
+    """Return the linear partition of predictions (n, k) with the greatest violation found.
 
     ``errors`` (n, k) are labels minus predictions, times each row's share of all weight.
     """
@@ -102,12 +115,21 @@ def worst_partition(
     spread = np.where(spread > 0, spread, 1.0)
     start = rng.normal(size=(k, parts, STARTS)) * 2 / np.sqrt(k), rng.normal(size=(parts, STARTS))
     size = padded_length(n, 256)
-    padded = pad_axis((rows - center) / spread, size, 0)
+    unit = (rows - center) / spread
+    padded = pad_axis(unit, size, 0)
     # Errors of zero: padded rows count for nothing.
     filled = np.concatenate([errors, np.zeros((size - n, k))])
     host = jax.default_device(jax.local_devices(backend="cpu")[0])
     with float64(), host, jax.numpy_dtype_promotion("standard"):
         (directions, offsets), found = jax.device_get(_program()(start, padded, filled))
+    if hard:
+        ends = [np.column_stack([directions[..., s].T, offsets[:, s]]) for s in range(STARTS)]
+        points = np.column_stack([unit, np.ones(n)])
+        first = [hard_violation((points @ end.T).argmax(axis=1), errors, parts) for end in ends]
+        chosen = np.argsort(first, kind="stable")[::-1][:_IMPROVED]
+        moved, found = zip(*(improve(ends[s], unit, errors, rng) for s in chosen), strict=True)
+        directions, offsets = (np.stack(moved, axis=-1)[:, part] for part in (slice(k), k))
+        directions, found = directions.transpose(1, 0, 2), np.array(found)
     # Of equally good ones the first, whatever rounding says.
     best = int(np.argmax(found >= found.max() * (1 - 1e-9)))
     own = directions[:, :, best].T / spread

@@ -11,7 +11,7 @@ import numpy as np
 
 from bayescal._core.arrays import matmul
 from bayescal._core.checkpoint import Sums
-from bayescal._core.checks import check_count
+from bayescal._core.checks import check_choice, check_count
 from bayescal._core.folds import content_folds, probability_keys
 from bayescal._core.optimise import Status
 from bayescal.calibrators._base import Calibrator, State
@@ -54,8 +54,8 @@ class Decision(Calibrator):
         f \leftarrow f + \sum_i b_i(f)\, \bar E[(y - f) b_i(f)] / \bar E[b_i(f)]
 
     where :math:`b(f) = \operatorname{softmax}(V f + c)` is soft, so that it can be climbed by
-    gradients. At the end the nearest point of the simplex is taken, with probabilities of at
-    least ``crop``.
+    gradients, or all of it is in the greatest part. At the end the nearest point of the simplex is
+    taken, with probabilities of at least ``crop``.
 
     Parameters
     ----------
@@ -69,6 +69,13 @@ class Decision(Calibrator):
         :math:`\sqrt{d \cdot \mathrm{Brier} / n}` or more by chance. With 0 all steps are made.
     crop : float, optional
         Least probability, by default 0.01 / k**2.
+    partition : {"soft", "hard"}
+        Borders of parts. Those of decisions are hard, and the worst hard partition is some percent
+        worse than the worst soft one: "hard" looks for it from three soft ones, by exact searches
+        along lines. Softly corrected probabilities stay continuous. With three classes and a known
+        smooth truth they had the lower log loss (.8271 against .8316 after ten steps) and no
+        greater hard violation on other rows; with a network's ten classes both were alike. "hard"
+        takes two to six times as long.
     random_state : int, RandomState or None
         Of the starts of the searches.
 
@@ -91,7 +98,9 @@ class Decision(Calibrator):
     ``violations`` (t,), ``briers`` (t + 1,) before and after each step, of which the last is
     ``objective``; after cross-validation ``cv_briers``. ``status`` is LIMIT where a positive
     tolerance was not reached. O(n k d) for each of t x 100 x 8 gradients (8 random starts);
-    memory O(n k). Predictions take O(t k d).
+    memory O(n k). Hard partitions take another O(n (k d + log n)) for each of t x 24 k lines or
+    more, times d for d > 2. Predictions take O(t k d); those of a row on a hard border may
+    differ between libraries and precisions.
 
     Of rows that come in blocks partitions are looked for among 262,144, drawn evenly (fewer of more
     than 16 classes), with a pass for each step and three more; corrections, violations and Brier
@@ -117,6 +126,7 @@ class Decision(Calibrator):
     steps: int | Literal["cv"] = 10
     tolerance: float = 0.0
     crop: float | None = None
+    partition: Literal["soft", "hard"] = "soft"
     random_state: int | np.random.RandomState | None = field(default=None, kw_only=True)
 
     violations_: np.ndarray = field(init=False)
@@ -131,6 +141,7 @@ class Decision(Calibrator):
         if not 0 <= self.tolerance < np.inf:
             raise ValueError(f"tolerance must be finite and not negative, got {self.tolerance!r}")
         check_crop(self.crop)
+        check_choice(self.partition, "partition", ("soft", "hard"))
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         order = canonical_order(scores, y, weights)
@@ -139,6 +150,10 @@ class Decision(Calibrator):
         if self.steps == "cv":
             state["cv_briers"] = self._cross_validate(rows, seed)
         return {**state, **self._walk(InMemory(*rows), rows, order, state, seed)}
+
+    @property
+    def _hard(self) -> bool:
+        return self.partition == "hard"
 
     @property
     def _fits_blocks(self) -> bool:
@@ -154,7 +169,7 @@ class Decision(Calibrator):
     ) -> State:
         """Return what is learned in steps on rows whose classes are in a canonical order."""
         steps = int(np.argmin(chosen["cv_briers"])) if chosen else self.steps
-        path = _Walk(self.decisions, rows, sample, seed)
+        path = _Walk(self.decisions, self._hard, rows, sample, seed)
         for _ in range(int(steps)):
             if not path.advance(self.tolerance):
                 break
@@ -185,7 +200,7 @@ class Decision(Calibrator):
         )
         each = range(offsets.shape[0])
         steps = [(directions[i, ...], offsets[i, ...], adjustments[i, ...]) for i in each]
-        moved = _moved(steps, scores)
+        moved = _moved(steps, scores, self._hard)
         return nearest_probabilities(moved, state["crop"])
 
     def _cross_validate(self, rows: Rows, seed: int) -> np.ndarray:
@@ -196,7 +211,7 @@ class Decision(Calibrator):
             return np.zeros(1)
         held = [folds == fold for fold in range(folds.max() + 1)]
         kept = [rows.take(~out) for out in held]
-        walks = [_Walk(self.decisions, InMemory(*own), own, seed) for own in kept]
+        walks = [_Walk(self.decisions, self._hard, InMemory(*own), own, seed) for own in kept]
         moved, crop = scores.copy(), self._least(scores.shape[1])
         briers: list[float] = []
         while True:
@@ -206,15 +221,16 @@ class Decision(Calibrator):
                 return np.array(briers)
             for walk, out in zip(walks, held, strict=True):
                 if walk.advance(self.tolerance):
-                    moved[out] = _moved(walk.steps[-1:], moved[out])
+                    moved[out] = _moved(walk.steps[-1:], moved[out], self._hard)
 
 
 class _Walk:
     """Steps on the rows of a fit, one after the other, in directions found on some of them."""
 
-    def __init__(self, decisions: int, rows: SomeRows, sample: Rows, seed: int) -> None:
+    def __init__(self, decisions: int, hard: bool, rows: SomeRows, sample: Rows, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
-        self._decisions, self._rows, self._total = decisions, rows, rows.weight
+        self._decisions, self._hard, self._rows = decisions, hard, rows
+        self._total = rows.weight
         self._moved, self._y = sample.scores, sample.y
         self._shares = sample.weights / sample.weights.sum()
         self.steps: list[_Step] = []
@@ -227,7 +243,7 @@ class _Walk:
         if self._ended:
             return False
         errors = _errors(self._moved, self._y, self._shares)
-        found = worst_partition(self._moved, errors, self._decisions, self._rng)
+        found = worst_partition(self._moved, errors, self._decisions, self._rng, self._hard)
         sums = self._look(found)
         violated = violation_of(sums["errors"])
         self._ended = violated <= tolerance
@@ -237,7 +253,7 @@ class _Walk:
         adjustments = sums["errors"] / np.where(size > 0, size, 1.0)[:, None]
         self.steps.append((found.directions, found.offsets, adjustments))
         self.violations.append(violated)
-        self._moved = _moved(self.steps[-1:], self._moved)
+        self._moved = _moved(self.steps[-1:], self._moved, self._hard)
         return True
 
     def end(self) -> np.ndarray:
@@ -248,7 +264,7 @@ class _Walk:
 
     def _look(self, found: Partition | None) -> Sums:
         """Return sums over all rows as they are, where a partition divides them."""
-        sums = self._rows.total(partial(_sums, self.steps, found, self._total))
+        sums = self._rows.total(partial(_sums, self.steps, found, self._total, self._hard))
         self._briers.append(float(sums["brier"]))
         return sums
 
@@ -258,10 +274,10 @@ def _in_order(order: np.ndarray, rows: Rows) -> Rows:
     return rows._replace(scores=rows.scores[:, order], y=np.argsort(order)[rows.y])
 
 
-def _moved(steps: Sequence[_Step], rows: Any) -> Any:
+def _moved(steps: Sequence[_Step], rows: Any, hard: bool) -> Any:
     """Return rows (n, k) of any library after some steps."""
     for directions, offsets, adjustments in steps:
-        rows = rows + matmul(membership(directions, offsets, rows), adjustments)
+        rows = rows + matmul(membership(directions, offsets, rows, hard), adjustments)
     return rows
 
 
@@ -277,15 +293,16 @@ def _sums(
     steps: Sequence[_Step],
     found: Partition | None,
     total: float,
+    hard: bool,
     scores: np.ndarray,
     y: np.ndarray,
     weights: np.ndarray,
 ) -> Sums:
     """Return the Brier score after some steps, and sizes (d,) and mean errors (d, k) of parts."""
-    moved, shares = _moved(steps, scores), weights / total
+    moved, shares = _moved(steps, scores, hard), weights / total
     sums = {"brier": shares @ _squares(moved, y)}
     if found is not None:
-        member = membership(found.directions, found.offsets, moved)
+        member = membership(found.directions, found.offsets, moved, hard)
         errors = member.T @ _errors(moved, y, shares)
         sums |= {"size": shares @ member, "errors": errors}
     return sums

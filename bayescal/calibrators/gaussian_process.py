@@ -12,7 +12,6 @@ from bayescal._core.arrays import matmul, namespace, on_host
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.numerics import softmax
 from bayescal.calibrators._base import State
-from bayescal.calibrators._inputs import bounded
 from bayescal.calibrators._latent import (
     NODES,
     Cells,
@@ -26,6 +25,7 @@ from bayescal.calibrators._latent import (
 )
 from bayescal.calibrators._member import Rows, smooth
 from bayescal.calibrators._parametric import Inference, ParametricCalibrator
+from bayescal.calibrators._posterior import map_rows
 from bayescal.regression.tempered import Draws, one_chain
 
 __all__ = ["GaussianProcess"]
@@ -122,12 +122,11 @@ class GaussianProcess(ParametricCalibrator):
     _domain = "logits"
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        scores, total = bounded(scores), weights.sum()
-        inverse, smoothing = best_inverse(scores, y, weights), 0.1 / (total + 1)
+        inverse, smoothing = best_inverse(scores, y, weights), 0.1 / (weights.sum() + 1)
         nodes = place_nodes(smoothing, scores.shape[1])
         with np.errstate(all="ignore"), single_threaded_blas():
-            rows = Rows(smooth(scores, inverse, smoothing), y, weights)
-            cells = fit_cells(Likelihood(nodes, rows))
+            x = _smoothed(scores, inverse, smoothing)
+            cells = fit_cells(Likelihood(nodes, Rows(x, y, weights)))
         amplitude, length = np.exp(cells.weights @ np.log(cells.scales))
         mean = cells.weights @ cells.modes
         return {
@@ -151,18 +150,19 @@ class GaussianProcess(ParametricCalibrator):
         return {"deviation": theta}
 
     def _curves(self, state: State, theta: Any, scores: Any) -> Any:
-        x = smooth(bounded(scores), state["inverse"], state["smoothing"])
-        xp, (m, k) = namespace(scores), x.shape
+        x = smooth(scores, state["inverse"], state["smoothing"])
+        xp = namespace(scores)
         flat = xp.reshape(hats(state["nodes"], x), (-1, NODES))
         h = matmul(theta, xp.matrix_transpose(flat))
-        return softmax(x + xp.reshape(h, (*theta.shape[:-1], m, k)))
+        return softmax(x + xp.reshape(h, (*theta.shape[:-1], -1, x.shape[1])))
 
     def _apply_in_blocks(self, state: State, scores: Any) -> Any:
         with single_threaded_blas() if on_host(scores) else nullcontext():
             return super()._apply_in_blocks(state, scores)
 
     def _width(self, state: State, scores: Any) -> int:
-        return 2 * scores.shape[1]
+        # Hats, or for each draw logits and probabilities.
+        return (2 if "theta_draws" in state else NODES) * scores.shape[1]
 
     def _sample(
         self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
@@ -172,5 +172,9 @@ class GaussianProcess(ParametricCalibrator):
         if self.inference == "laplace":
             return one_chain(draw(cells, self.num_samples, seed), int(state["status"]))
         with np.errstate(all="ignore"):
-            x = smooth(bounded(scores), state["inverse"], state["smoothing"])
+            x = _smoothed(scores, state["inverse"], state["smoothing"])
         return sample_nuts(state["nodes"], Rows(x, y, weights), cells, self.num_samples, seed)
+
+
+def _smoothed(scores: np.ndarray, inverse: Any, smoothing: Any) -> np.ndarray:
+    return map_rows(lambda rows: smooth(rows, inverse, smoothing), scores, scores.shape[1])

@@ -100,7 +100,9 @@ def smoothed_cross_entropy(
     .. math:: t_k = (1 - \epsilon) [k = y] + \epsilon / K
 
     where :math:`\epsilon` is ``smoothing`` and K the number of classes: the targets of
-    :func:`bayescal.smoothing.constant_targets` with ``num_classes``.
+    :func:`bayescal.smoothing.constant_targets` with ``num_classes``. Those of the other convention,
+    :math:`1 - a` at the label and :math:`a / (K - 1)` elsewhere, are the same for
+    :math:`\epsilon = a K / (K - 1)`.
 
     Parameters
     ----------

@@ -71,7 +71,9 @@ def constant_targets(y: ArrayLike, smoothing: float, num_classes: int | None = N
 
     .. math:: t_k = (1 - \epsilon) [k = y] + \epsilon / K
 
-    So rows for two classes move by half as much as binary targets of the same ``smoothing``.
+    So rows for two classes move by half as much as binary targets of the same ``smoothing``. The
+    other convention, :math:`1 - a` for the true class and :math:`a / (K - 1)` for each other, is
+    that of :math:`\epsilon = a K / (K - 1)`.
 
     Parameters
     ----------
@@ -98,7 +100,9 @@ def constant_targets(y: ArrayLike, smoothing: float, num_classes: int | None = N
     References
     ----------
     C. Szegedy, V. Vanhoucke, S. Ioffe, J. Shlens and Z. Wojna (2016), Rethinking the Inception
-    architecture for computer vision.
+    architecture for computer vision; R. Müller, S. Kornblith and G. Hinton (2019), When does label
+    smoothing help?, for the same; J. Mukhoti et al. (2020), Calibrating deep neural networks using
+    focal loss, for the other convention.
 
     Examples
     --------
@@ -106,6 +110,11 @@ def constant_targets(y: ArrayLike, smoothing: float, num_classes: int | None = N
     [0.75, 0.25]
     >>> constant_targets([0, 2], 0.3, num_classes=3).round(2).tolist()
     [[0.8, 0.1, 0.1], [0.1, 0.1, 0.8]]
+
+    0.1 moved to the others alone:
+
+    >>> constant_targets([0], 0.1 * 3 / 2, num_classes=3).round(2).tolist()
+    [[0.9, 0.05, 0.05]]
     """
     eps = check_smoothing(smoothing)
     if num_classes is None:

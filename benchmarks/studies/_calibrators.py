@@ -53,6 +53,14 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "kernel_density": ("kernel", {"kernel": "dirichlet"}),
     "kernel_rbf": ("kernel", {"kernel": "rbf"}),
 }
+#: The fixed options of the published experiment with a known truth, where ours are chosen by
+#: cross-validation: K. Valk (2022), section 4.2.2. For that experiment only.
+FIXED: dict[str, tuple[str, dict[str, Any]]] = {
+    "order_preserving_fixed": ("order_preserving", {"family": "full", "hidden": (40, 40)}),
+    "knn_fixed": ("knn", {"distance": "euclidean", "k": 512}),
+    "forest_fixed": ("forest", {"bins": 32, "trees": 100}),
+    "kernel_fixed": ("kernel", {"bandwidth": 0.1}),
+}
 #: Names of the calibrators that are run after temperature scaling too, with their variants.
 COMPOSED = ("decision", "forest", "knn", "kernel")
 #: They come first, in this order.
@@ -129,19 +137,25 @@ class Outcome(NamedTuple):
         return {"status": self.status, **seconds}
 
 
-def find_methods(names: Sequence[str] | None = None) -> tuple[list[Method], list[str]]:
-    """Return methods in their own order, by default all; and the names of those not there."""
-    found, missing = _all_methods()
+def find_methods(
+    names: Sequence[str] | None = None, fixed: bool = False
+) -> tuple[list[Method], list[str]]:
+    """Return methods in their own order, by default all; and the names of those not there.
+
+    With ``fixed`` those of ``FIXED`` are among them.
+    """
+    found, missing = _all_methods(fixed)
     return [found[name] for name in choose(names, found, "map")], missing
 
 
-def _all_methods() -> tuple[dict[str, Method], list[str]]:
+def _all_methods(fixed: bool) -> tuple[dict[str, Method], list[str]]:
     classes = registered()
+    variants = VARIANTS | FIXED if fixed else VARIANTS
     made: dict[str, bc.Calibrator] = {}
     first = [name for name in _FIRST if name in classes]
     for base in dict.fromkeys([*first, *classes]):
         made[base] = classes[base]()
-        for name, (own, options) in VARIANTS.items():
+        for name, (own, options) in variants.items():
             if own == base:
                 made[name] = classes[base](**options)
     found = [Method(NONE, None), *(Method(name, each) for name, each in made.items())]
@@ -149,9 +163,9 @@ def _all_methods() -> tuple[dict[str, Method], list[str]]:
     found += [
         Method(_AFTER + name, each, True)
         for name, each in made.items()
-        if isinstance(each, composed)
+        if isinstance(each, composed) and name not in FIXED
     ]
-    missing = [name for name, (base, _) in VARIANTS.items() if base not in classes]
+    missing = [name for name, (base, _) in variants.items() if base not in classes]
     return {method.name: method for method in found}, missing
 
 

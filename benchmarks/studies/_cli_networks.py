@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from benchmarks.studies._cli_running import CommandError, running, versions
+from benchmarks.studies._cli_running import needs, running, versions
 from benchmarks.studies.printing import make_console, say, show_table
 
 #: Measure, heading, factor and decimals.
@@ -52,7 +52,7 @@ def run_networks(
     ] = False,
 ) -> None:
     """Networks trained without, with constant and with instance-based label smoothing."""
-    _check_installed(checkpoints)
+    needs("flax", *(("orbax",) if checkpoints else ()))
     with running() as progress:
         from benchmarks.studies import networks
 
@@ -78,15 +78,6 @@ def run_networks(
     _show_claims(console, found)
     names = "networks.csv", "networks.json", "logits.svg", "logits_three.svg"
     say(console, f"results: {', '.join(str(out / name) for name in names)}")
-
-
-def _check_installed(checkpoints: bool) -> None:
-    from importlib.util import find_spec
-
-    needed = {"flax": "flax", **({"orbax": "orbax-checkpoint"} if checkpoints else {})}
-    for module, package in needed.items():
-        if find_spec(module) is None:
-            raise CommandError(f"needs {package}: pip install {package}")
 
 
 def _show(console: Console, found: dict[str, Any]) -> None:

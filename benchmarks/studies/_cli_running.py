@@ -17,6 +17,8 @@ from benchmarks.studies.store import Progress
 
 PROGRAM = "python -m benchmarks.studies"
 _INTERRUPTED = 130
+#: What modules are called where they are installed from, if not by their name.
+_PACKAGES = {"orbax": "orbax-checkpoint"}
 
 
 class CommandError(Exception):
@@ -76,6 +78,16 @@ def running() -> Iterator[Progress]:
                 place = error.filename or "results"
                 reason = error.strerror or error
                 raise CommandError(f"{place}: cannot write the results: {reason}") from error
+
+
+def needs(*modules: str) -> None:
+    """Make it an error of the command if one of the modules is not installed."""
+    from importlib.util import find_spec
+
+    for module in modules:
+        if find_spec(module) is None:
+            package = _PACKAGES.get(module, module)
+            raise CommandError(f"needs {package}: pip install {package}")
 
 
 def versions(*more: str) -> dict[str, str]:

@@ -50,8 +50,11 @@ def _is_network(path: Path) -> bool:
     return held is None or ("y_test" in held and any(f"{kind}_test" in held for kind, _ in _KINDS))
 
 
-def read_network(name: str, path: Path) -> Network:
-    """Read a network; without validation part half of the test rows calibrate, class by class."""
+def read_network(name: str, path: Path, seed: int = SPLIT_SEED) -> Network:
+    """Read a network; without validation part half of the test rows calibrate, class by class.
+
+    The seed says which half.
+    """
     arrays = read_arrays(path)
     kind, inputs = next((pair for pair in _KINDS if f"{pair[0]}_test" in arrays), _KINDS[0])
     test_scores, test_y = _part(path, arrays, kind, "test")
@@ -61,11 +64,11 @@ def read_network(name: str, path: Path) -> Network:
             raise ValueError(f"{path}: both parts must have equally many classes")
         split = "validation rows"
     else:
-        random = np.random.default_rng(SPLIT_SEED)
+        random = np.random.default_rng(seed)
         test, own = split_rows(test_y, np.arange(len(test_y)), 0.5, random)
         scores, y = test_scores[own], test_y[own]
         test_scores, test_y = test_scores[test], test_y[test]
-        split = f"half of the test rows of each class, seed {SPLIT_SEED}"
+        split = f"half of the test rows of each class, seed {seed}"
     own_digest = digest(arrays[key] for key in sorted(arrays))
     return Network(name, inputs, scores, y, test_scores, test_y, split, own_digest)
 

@@ -25,6 +25,7 @@ from benchmarks.studies._cli_tables import (
     show_simplex,
     show_splines,
 )
+from benchmarks.studies._cli_weights import run_kull, run_losses, run_weight_scaling
 from benchmarks.studies.printing import make_console, say, show_table
 
 app = typer.Typer(
@@ -35,8 +36,11 @@ app = typer.Typer(
 )
 
 app.command("arena")(run_arena)
+app.command("kull")(run_kull)
+app.command("losses")(run_losses)
 app.command("networks")(run_networks)
 app.command("synthetic")(run_synthetic)
+app.command("weight_scaling")(run_weight_scaling)
 
 _Out = Annotated[Path, typer.Option(help="Folder for the results; made if it is missing.")]
 _Maps = Annotated[
@@ -171,6 +175,7 @@ def _run_simplex(
     datasets: Annotated[int, typer.Option(help="Number of calibration sets.")] = 1,
     calibration_rows: Annotated[int, typer.Option(help="Rows of each calibration set.")] = 5000,
     test_rows: Annotated[int, typer.Option(help="Rows of the test set.")] = 100_000,
+    wave: Annotated[float, typer.Option(help="Amplitude of the wave in the true map.")] = 0.15,
 ) -> None:
     """Every calibration map of several classes on three classes whose truth is known.
 
@@ -185,6 +190,7 @@ def _run_simplex(
             datasets=datasets,
             calibration_rows=calibration_rows,
             test_rows=test_rows,
+            wave=wave,
             about=versions(),
             progress=progress,
         )
@@ -228,6 +234,25 @@ def _run_multilabel(
     for title, facts in found["data"].items():
         show_labels(console, title, facts, found)
     say(console, f"results: {out / 'multilabel.csv'}, {out / 'multilabel.json'}")
+
+
+@app.command("valk")
+def _run_valk(
+    data: Annotated[Path, typer.Option(help="Folder with kull_densenet40_c10.npz.")],
+    out: _Out = Path("bayescal-study"),
+    seeds: Annotated[int, typer.Option(help="Number of seeds of maps that are random.")] = 3,
+    sets: Annotated[int, typer.Option(help="Folds and data sets to compare borders on.")] = 5,
+) -> None:
+    """One network with the options of a thesis's code, to explain its figures."""
+    with running() as progress:
+        from benchmarks.studies import valk
+
+        found = valk.run(data, out, seeds=seeds, sets=sets, about=versions(), progress=progress)
+    console = make_console()
+    keys = list(found["maps"]["temperature"])
+    rows = [(name, *(f"{own[key]:.5f}" for key in keys)) for name, own in found["maps"].items()]
+    show_table(console, "as published", ("map", *keys), rows)
+    say(console, f"results: {out / 'valk.json'}")
 
 
 def _show_experiment(console: Console, name: str, facts: dict, found: dict) -> None:

@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bayescal.datasets.simplex import SimplexData, sample
 from benchmarks.studies._calibrators import (
     FACTS,
@@ -44,6 +46,8 @@ METRICS = (
 #: The row of the true probabilities.
 TRUTH = "truth"
 _TEST_SEED = 1_000_000
+#: The amplitude of the wave in the true map of ``bayescal.datasets.simplex``.
+_WAVE = 0.15
 
 
 def run(
@@ -53,6 +57,7 @@ def run(
     datasets: int = 1,
     calibration_rows: int = 5000,
     test_rows: int = 100_000,
+    wave: float = _WAVE,
     about: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
@@ -67,13 +72,17 @@ def run(
         Folder for the results, made if it is missing: ``simplex.csv`` with a row for each map and
         data set; ``simplex.json``; and ``parts``.
     maps : sequence of str, optional
-        As in ``benchmarks.studies.cnn.run``; by default all. The true probabilities are always
-        there.
+        As in ``benchmarks.studies.cnn.run``, and with the published options "forest_fixed",
+        "knn_fixed", "kernel_fixed" and "order_preserving_fixed"; by default all. The true
+        probabilities are always there.
     datasets : int
         Number of calibration sets, drawn with seeds 0, 1, ...; the test set is the same. The seed
         is that of a map's random numbers too.
     calibration_rows, test_rows : int
         Sizes of the calibration sets and of the test set.
+    wave : float
+        Amplitude of the wave in the true map, by default that of ``bayescal.datasets.simplex``;
+        without it the truth is nearly a Dirichlet map.
     about : mapping of str to str, optional
         Versions and the like that results depend on; written to the summary.
     progress : callable, optional
@@ -84,8 +93,9 @@ def run(
     -------
     dict
         The content of ``simplex.json``. By map, "truth" the last: means over data sets, their
-        ``spread`` (least and greatest) if there are several, ``status`` of the fit and seconds.
-        ``published`` are figures for another true map.
+        ``spread`` (least and greatest) if there are several and the values of ``each`` for the
+        metrics of the published table, ``status`` of the fit and seconds. ``published`` are figures
+        for another true map.
 
     Raises
     ------
@@ -118,9 +128,9 @@ def run(
     """
     if datasets < 1:
         raise ValueError(f"datasets must be at least 1, got {datasets}")
-    methods, missing = find_methods(maps)
-    test = sample(test_rows, seed=_TEST_SEED)
-    draw = cache(lambda seed: sample(calibration_rows, seed=seed))
+    methods, missing = find_methods(maps, fixed=True)
+    test = _sample(test_rows, _TEST_SEED, wave)
+    draw = cache(lambda seed: _sample(calibration_rows, seed, wave))
     data = digest((*draw(0), *test))
     kept = Results("simplex", out, about)
     rows, answers = [], {}
@@ -134,6 +144,9 @@ def run(
         rows.append([method.name, seed, *(answer[key] for key in (*METRICS, *FACTS))])
         answers.setdefault(method.name, []).append(answer)
     found = {name: over_runs(some, METRICS) for name, some in answers.items()}
+    if datasets > 1:
+        for name, some in answers.items():
+            found[name]["each"] = {key: [one[key] for one in some] for key in SYNTHETIC[TRUTH]}
     floor = {**measure_known(test.truth, test.y, test.truth), "status": "converged"}
     found[TRUTH] = floor | dict.fromkeys(SECONDS, 0.0)
     rows.append([TRUTH, 0, *(found[TRUTH][key] for key in (*METRICS, *FACTS))])
@@ -142,11 +155,24 @@ def run(
         "eps": EPS,
         "datasets": datasets,
         "rows": {"calibration": calibration_rows, "test": test_rows},
+        "wave": wave,
         "not_registered": missing,
         "maps": found,
         "published": SYNTHETIC,
     }
     return kept.summary("simplex", summary)
+
+
+def _sample(n: int, seed: int, wave: float) -> SimplexData:
+    """Draw predictions and labels with another amplitude of the wave in the true map."""
+    data = sample(n, seed=seed)
+    if wave == _WAVE:
+        return data
+    more = (wave - _WAVE) * np.sin(2 * np.pi * np.roll(data.probs, -1, axis=1))
+    truth = data.truth * np.exp(more)
+    truth /= truth.sum(axis=1, keepdims=True)
+    place = np.random.default_rng([seed, 1]).random(n)[:, None] > np.cumsum(truth, axis=1)[:, :2]
+    return SimplexData(data.probs, place.sum(axis=1), truth)
 
 
 def _measure(method: Method, own: SimplexData, test: SimplexData, seed: int) -> dict[str, Any]:

@@ -9,8 +9,15 @@ from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
 from sphinx.util.logging import getLogger
 
-# What docutils does not know, in words that it knows. Fences grow by themselves.
-OTHER_WORDS = {r"\\dots\b": r"\\ldots", r"\\[bB]ig(?![a-z])": ""}
+# What docutils does not know, in words that it knows. Fences grow by themselves. Indices of letters
+# with accents would stand below, and names of functions without space.
+OTHER_WORDS = {
+    r"\\dots\b": r"\\ldots",
+    r"\\[bB]ig(?![a-z])": "",
+    r"(\\(?:bar|hat|overline)\s*(?:\{[^{}]*\}|\\[a-z]+|\w))(?=[_^])": r"{\1{}}",
+    r"(\\(?:exp|ln|log)\b)(?![_^])": r"\\,\1\\,",
+    r"(\\operatorname\{\w+\})(?![_^({])": r"\\,\1\\,",
+}
 
 
 def convert(node: nodes.Element, as_block: bool) -> str:

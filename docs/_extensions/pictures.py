@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +23,18 @@ import bayescal as bc
 
 ROWS = 1_000
 GRID = expit(np.linspace(-6, 6, 161))
-# Visible on white and on black: pictures have no background of their own.
-GREY, BLUE, ORANGE = "#808080", "#3a8fd0", "#e07b28"
-LOOK: Any = {"svg.fonttype": "none", "font.size": 9, "svg.hashsalt": "bayescal"}
+# On white: the site's dark theme inverts pictures, which have no background of their own.
+GREY = "#57606a"
+COLORS = BLUE, ORANGE = "#0072b2", "#d55e00"
+LOOK: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "bayescal",
+    "font.size": 9,
+    "font.family": "sans-serif",
+    **{f"{name}.color": GREY for name in ("text", "xtick", "ytick")},
+    **{name: GREY for name in ("axes.edgecolor", "axes.labelcolor", "axes.titlecolor")},
+    **{f"{name}.major.size": 2 for name in ("xtick", "ytick")},
+}
 
 MODELS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "over-confident network": lambda p: expit(0.4 * logit(p)),
@@ -63,25 +74,41 @@ def calibrators() -> dict[str, Any]:
     return {name: found[name] for name in sorted(found)}
 
 
-def draw(calibrator: Any, path: Path) -> None:
-    """Draw the curve of a calibrator that is fitted to each of the models."""
+@contextmanager
+def panels(path: Path, count: int, **options: Any) -> Iterator[Any]:
+    """Yield the axes of a picture, which is written afterwards."""
     import matplotlib
 
-    if "random_state" in calibrator.get_params():
-        calibrator.set_params(random_state=0)
     figure = Figure(figsize=(7.2, 2.5), layout="constrained")
     with matplotlib.rc_context(LOOK), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for ax, name in zip(figure.subplots(1, 3, sharey=True), MODELS, strict=True):
+        axes = figure.subplots(1, count, **options)
+        for ax in axes:
+            ax.set_facecolor("none")
+            ax.spines[["top", "right"]].set_visible(False)
+        yield axes
+        figure.savefig(path, format="svg", transparent=True, metadata={"Date": None})
+
+
+def draw(calibrator: Any, path: Path) -> None:
+    """Draw the curve of a calibrator that is fitted to each of the models."""
+    if "random_state" in calibrator.get_params():
+        calibrator.set_params(random_state=0)
+    with panels(path, 3, sharey=True) as axes:
+        for ax, name in zip(axes, MODELS, strict=True):
             p, y = sample(name)
             curve = calibrator.fit(p, y).predict_proba(GRID)[:, 1]
             ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.6)
             ax.plot(GRID, MODELS[name](GRID), color=GREY, linestyle="--", linewidth=1.5)
             ax.plot(GRID, curve, color=ORANGE, linewidth=1.8)
             ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
-            ax.set_title(name, color=GREY, fontsize=9)
-            ax.tick_params(colors=GREY, length=2)
-            ax.set_facecolor("none")
-            for side, spine in ax.spines.items():
-                spine.set(color=GREY, visible=side in ("left", "bottom"))
-        figure.savefig(path, format="svg", transparent=True, metadata={"Date": None})
+            ax.set_title(name, fontsize=9)
+
+
+def drawings() -> dict[str, tuple[Callable[[Path], None], str]]:
+    """Return what draws each calibrator, and what is said of the picture, by its public name."""
+    caption = (
+        "Calibrated probability (orange) by predicted probability, of three models with "
+        f"{ROWS:,} rows each. Dashed: the truth."
+    )
+    return {name: (partial(draw, each), caption) for name, each in calibrators().items()}

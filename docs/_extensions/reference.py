@@ -1,4 +1,4 @@
-"""Pages of the reference, one for each public name, and the pictures of calibrators.
+"""Pages of the reference, one for each public name, and pictures of what can be drawn.
 
 They are written into ``docs/reference`` before Sphinx reads the pages, and a page of all pictures
 into ``docs/gallery``. Every public name is in one group, and so has a page.
@@ -7,15 +7,18 @@ into ``docs/gallery``. Every public name is in one group, and so has a page.
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import measures
 import pictures
+import sources
 
 import bayescal as bc
 import bayescal.models
@@ -46,6 +49,15 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Judge": ("evaluate", "Evaluation"),
     "Settings and warnings": ("cache_compilations", "AccuracyWarning", "SamplingWarning"),
 }
+# What draws pictures, and what is drawn in them: where it changed they are drawn anew.
+DRAWING = tuple(f"docs/_extensions/{name}.py" for name in ("pictures", "measures"))
+BELOW = ("_core", "models", "inference", "smoothing", "regression", "metrics", "calibrators")
+DRAWN_FROM = {
+    "metrics": (*DRAWING, "bayescal/_core", "bayescal/metrics"),
+    "losses": (*DRAWING, "bayescal/_core", "bayescal/losses"),
+    "": (DRAWING[0], *(f"bayescal/{name}" for name in BELOW)),
+}
+CAPTIONS: dict[str, str] = {}
 INHERITED = ("fit", "predict_proba", "predict", "predict_interval", "as_function")
 
 
@@ -144,20 +156,37 @@ def page(name: str) -> str:
     return "\n".join([*lines, ""])
 
 
+def drawings() -> dict[str, tuple[Callable[[Path], None], str]]:
+    """Return what draws the pictures, and what is said of each, by public name."""
+    return pictures.drawings() | measures.drawings()
+
+
+def draw_pictures(folder: Path) -> None:
+    """Draw the pictures that are not there, or not from the code as it is."""
+    kept = folder / "digests.json"
+    known = json.loads(kept.read_text("utf-8")) if kept.exists() else {}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (draw, _) in drawings().items():
+        path, module = folder / f"{name}.svg", name.rpartition(".")[0]
+        digest = sources.digest(*DRAWN_FROM[module])
+        if not path.exists() or known.get(name) != digest:
+            draw(path)
+            known[name] = digest
+            kept.write_text(json.dumps(known), "utf-8")
+
+
 def show_picture(app: Sphinx, what: str, name: str, *rest: Any) -> None:
-    """Put the picture of a calibrator below the first sentence of its docstring."""
+    """Put a picture below the first sentence of a docstring."""
     lines: list[str] = rest[-1]
-    path = Path(app.srcdir) / "reference" / "pictures" / f"{name.removeprefix('bayescal.')}.svg"
-    if what != "class" or not path.exists() or "" not in lines:
+    own = name.removeprefix("bayescal.")
+    if what not in ("class", "function") or own not in CAPTIONS or "" not in lines:
         return
     place = lines.index("") + 1
     lines[place:place] = [
-        f".. figure:: /reference/pictures/{path.name}",
-        f"   :alt: Curves of {path.stem} on three models, beside the truth",
-        "   :class: dark-light",
+        f".. figure:: /reference/pictures/{own}.svg",
+        f"   :alt: What {own} does",
         "",
-        "   Calibrated probability (orange) by predicted probability, of three models with "
-        f"{pictures.ROWS:,} rows each. Dashed: the truth.",
+        f"   {CAPTIONS[own]}",
         "",
     ]
 
@@ -214,43 +243,48 @@ def write(path: Path, text: str) -> None:
         path.write_text(text, "utf-8")
 
 
-def methods(names: Iterable[str]) -> str:
-    """Return the page with the pictures of all calibrators."""
-    lines = [
-        "# Each method",
-        "",
-        f"What it makes (orange) of three models with {pictures.ROWS:,} rows to calibrate on: a "
-        "network that is too sure, a forest that is not sure enough, and a bent margin. Across: "
-        "the predicted probability; up: the calibrated one. Dashed: the truth.",
-        "",
-        "::::{grid} 1 1 2 2",
-        ":gutter: 2",
-    ]
+METHODS = (
+    f"What it makes (orange) of three models with {pictures.ROWS:,} rows to calibrate on: a "
+    "network that is too sure, a forest that is not sure enough, and a bent margin. Across: "
+    "the predicted probability; up: the calibrated one. Dashed: the truth."
+)
+
+
+def cards(names: Iterable[str]) -> list[str]:
+    """Return lines of pictures that link to pages of the reference."""
+    lines = ["::::{grid} 1 1 2 2", ":gutter: 2"]
     for name in names:
         lines += [
             "",
-            f":::{{grid-item-card}} {name}",
+            f":::{{grid-item-card}} {name.split('.')[-1]}",
             f":link: /reference/{name}",
             ":link-type: doc",
             f"```{{image}} /reference/pictures/{name}.svg",
-            f":alt: Curves of {name}",
-            ":class: dark-light",
+            f":alt: What {name} does",
             "```",
             ":::",
         ]
-    return "\n".join([*lines, "::::", ""])
+    return [*lines, "::::", ""]
+
+
+def gallery_pages() -> dict[str, str]:
+    """Return the pages with all pictures, of methods and of measures, by name."""
+    kept = list(measures.drawings())
+    metrics, losses = ([n for n in kept if n.startswith(f"{m}.")] for m in ("metrics", "losses"))
+    both = ["## Metrics", "", measures.METRIC_CAPTION, "", *cards(metrics)]
+    both += ["## Losses", "", measures.LOSS_CAPTION, "", *cards(losses)]
+    return {
+        "methods": "\n".join(["# Each method", "", METHODS, "", *cards(pictures.drawings())]),
+        "measures": "\n".join(["# Each metric and loss", "", *both]),
+    }
 
 
 def generate(app: Sphinx) -> None:
     """Write pages and pictures."""
     folder = Path(app.srcdir) / "reference"
     found = groups()
-    drawn = pictures.calibrators()
-    (folder / "pictures").mkdir(parents=True, exist_ok=True)
-    for name, calibrator in drawn.items():
-        path = folder / "pictures" / f"{name}.svg"
-        if not path.exists():
-            pictures.draw(calibrator, path)
+    draw_pictures(folder / "pictures")
+    CAPTIONS.update({name: caption for name, (_, caption) in drawings().items()})
     names = [name for group in found.values() for name in group]
     for name in names:
         write(folder / f"{name}.rst", page(name))
@@ -261,7 +295,8 @@ def generate(app: Sphinx) -> None:
     more = ["", ".. toctree::", "   :hidden:", "", "   command-line", ""]
     write(folder / "index.rst", "\n".join([*head, *index(found), *more]))
     write(folder / "command-line.md", command_line())
-    write(Path(app.srcdir) / "gallery" / "methods.md", methods(drawn))
+    for name, text in gallery_pages().items():
+        write(Path(app.srcdir) / "gallery" / f"{name}.md", text)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

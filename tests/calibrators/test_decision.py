@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -15,7 +15,12 @@ from bayescal._core.numerics import softmax
 from bayescal.calibrators import Decision, Temperature
 from bayescal.calibrators import decision as module
 from bayescal.calibrators._inputs import Inputs, convert
-from bayescal.calibrators._partition import nearest_probabilities, worst_partition
+from bayescal.calibrators._partition import (
+    membership,
+    nearest_probabilities,
+    violation_of,
+    worst_partition,
+)
 from tests.calibrators.brute import example, folds_of
 from tests.calibrators.multiclass_hostile import LOGITS, PROBABILITIES
 
@@ -114,6 +119,69 @@ def test_partition_against_many_random_planes(k: int) -> None:
     assert found.violation >= 0.9 * best
 
 
+def best_line(p: np.ndarray, errors: np.ndarray) -> float:
+    """Return the greatest violation of three classes' two parts: of all lines through two rows."""
+    flat, total, best = p[:, :2], errors.sum(axis=0), 0.0
+    for i, a in enumerate(flat):
+        for j in range(i):
+            along = flat[j] - a
+            side = (flat - a) @ np.array([-along[1], along[0]]) > 1e-13
+            # The line may be turned and shifted so that either row, both or none go along.
+            for more in (0, errors[i], errors[j], errors[i] + errors[j]):
+                one = side @ errors + more
+                both = np.linalg.norm(one) + np.linalg.norm(total - one)
+                best = max(best, float(both))
+    return best
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_hard_partition_against_all_lines(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    p, y = rng.dirichlet(np.ones(3), 90), rng.integers(0, 3, 90)
+    errors = (np.eye(3)[y] - p) / 90
+    best = best_line(p, errors)
+    soft = worst_partition(p, errors, 2, np.random.default_rng(0))
+    found = worst_partition(p, errors, 2, np.random.default_rng(0), hard=True)
+    assert 0.97 * best <= found.violation <= best + 1e-12
+    assert soft.violation < found.violation
+    own = membership(found.directions, found.offsets, p, hard=True)
+    assert set(np.unique(own)) == {0.0, 1.0} and (own.sum(axis=1) == 1).all()
+    assert violation_of(own.T @ errors) == pytest.approx(found.violation, rel=1e-9)
+
+
+def test_hard_partition_into_three_improves_and_keeps_rows() -> None:
+    p, y, weights = example(200, 4)
+    errors = (np.eye(4)[y] - p) * (weights / weights.sum())[:, None]
+    best = max(
+        float(np.linalg.norm((own[:, None] == np.arange(3)).T @ errors, axis=1).sum())
+        for functions in np.random.default_rng(1).normal(size=(5000, 5, 3))
+        for own in [(np.column_stack([p - p.mean(axis=0), np.ones(200)]) @ functions).argmax(1)]
+    )
+    found = worst_partition(p, errors, 3, np.random.default_rng(0), hard=True)
+    assert found.violation >= best
+    two = worst_partition(p, errors, 2, np.random.default_rng(0), hard=True)
+    assert found.violation >= two.violation
+
+
+def test_hard_corrections_are_the_means_of_parts() -> None:
+    p, y, weights = example(400, 3)
+    chosen = Decision(steps=4, partition="hard", crop=1e-9)
+    state, moved = chosen._fit(p, y, weights, seed=0), p
+    for v, c, a in zip(state["directions"], state["offsets"], state["adjustments"], strict=True):
+        own = (moved @ v.T + c).argmax(axis=1)
+        for part in range(2):
+            inside = own == part
+            error = np.average((np.eye(3)[y] - moved)[inside], axis=0, weights=weights[inside])
+            np.testing.assert_allclose(a[part], error, atol=1e-12)
+        moved = moved + a[own]
+        # What is right in both parts is wrong in none of them.
+        left = (own == 0) @ ((np.eye(3)[y] - moved) * weights[:, None])
+        np.testing.assert_allclose(left, 0, atol=1e-9)
+    assert (np.diff(state["briers"]) < 0).all()
+    near = nearest_probabilities(moved, 1e-9)
+    np.testing.assert_allclose(chosen.apply(state, p), near, atol=1e-12)
+
+
 @pytest.mark.parametrize("least", [0.0, 0.01, 0.2])
 def test_nearest_probabilities_against_scipy(least: float) -> None:
     rows = np.random.default_rng(0).normal(0.25, 0.5, size=(12, 4))
@@ -133,10 +201,13 @@ def test_nearest_probabilities_against_scipy(least: float) -> None:
     np.testing.assert_allclose(nearest_probabilities(rows, 0.25), 0.25, atol=1e-15)
 
 
-def test_weights_are_repetition_and_order_does_not_matter() -> None:
+@pytest.mark.parametrize("partition", ["soft", "hard"])
+def test_weights_are_repetition_and_order_does_not_matter(
+    partition: Literal["soft", "hard"],
+) -> None:
     p, y, _ = example(150, 3, digits=9)
     count = np.random.default_rng(0).integers(1, 4, 150)
-    chosen = Decision(3, 4)
+    chosen = Decision(3, 4, partition=partition)
     state = chosen._fit(p, y, count.astype(float), seed=2)
     order = np.random.default_rng(1).permutation(150)
     others = (
@@ -201,7 +272,11 @@ def test_similar_sizes_share_a_compilation(compilations: Callable[[], Any]) -> N
     assert not [name for name in names if "climb" in name]
 
 
-@pytest.mark.parametrize("chosen", [Decision(steps=3), Decision(3, 2)], ids=repr)
+@pytest.mark.parametrize(
+    "chosen",
+    [Decision(steps=3), Decision(3, 2), Decision(3, 2, partition="hard")],
+    ids=repr,
+)
 @pytest.mark.parametrize("name", [*PROBABILITIES, *LOGITS])
 def test_hostile_data(chosen: Decision, name: str) -> None:
     inputs: Inputs = "probs" if name in PROBABILITIES else "logits"
@@ -231,6 +306,8 @@ def test_options() -> None:
     for tolerance in (-1.0, np.inf, np.nan):
         with pytest.raises(ValueError, match="tolerance must be finite and not negative"):
             Decision(tolerance=tolerance).fit(*few)
+    with pytest.raises(ValueError, match="partition must"):
+        Decision(partition="firm").fit(*few)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="crop must"):
         Decision(crop=0.7).fit(*few)
 

@@ -9,7 +9,7 @@ from scipy.special import expit, logit
 
 import bayescal as bc
 
-pytestmark = [pytest.mark.usefixtures("x64"), pytest.mark.slow]
+pytestmark = [pytest.mark.usefixtures("x64"), pytest.mark.slow, pytest.mark.computes]
 
 CENTRES, WIDTH, POINT, LEVEL = np.array([-1.0, 1.0]), 0.5, 0.3, 0.8
 PRIOR = bc.GaussianPrior(dist.Normal(-1, WIDTH), dist.Normal(1, WIDTH), 1.0)

@@ -77,6 +77,13 @@ def test_two_classes_as_rows_move_by_half() -> None:
     np.testing.assert_array_equal(rows[:, 1], smoothing.constant_targets([0, 1], 0.125))
 
 
+def test_mass_moved_to_the_other_classes_alone() -> None:
+    a, k = 0.05, 10
+    q = np.eye(k)[[3, 0, 9]]
+    found = smoothing.constant_targets([3, 0, 9], a * k / (k - 1), k)
+    np.testing.assert_allclose(found, (1 - a) * q + a * (1 - q) / (k - 1), rtol=1e-14)
+
+
 @pytest.mark.parametrize("smooth", [0, 0.0, np.float32(0)])
 def test_no_smoothing_leaves_the_labels(smooth: float) -> None:
     np.testing.assert_array_equal(smoothing.constant_targets([0, 1], smooth), [0, 1])

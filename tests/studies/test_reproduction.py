@@ -1,4 +1,4 @@
-"""notebooks/reproduction.md: its snippets show what it says, its tables are the results'."""
+"""docs/papers/reproduction.md: its snippets show what it says, its tables are the results'."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "notebooks" / "reproduction.md"
+PAGE = ROOT / "docs" / "papers" / "reproduction.md"
 #: Fewer data sets and nodes: these change no loss by more than 3e-6, but where one fit is unstable.
 FEWER = {"datasets = 200\n": "datasets = 80\n", "hermgauss(80)": "hermgauss(40)"}
 
@@ -39,12 +39,14 @@ def test_tables_are_those_of_the_results(script: list[str]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.computes
 def test_no_method_reaches_two_published_entries(shown: dict[str, Any]) -> None:
     assert shown["floor"]["b"] > 0.1846 + 0.09
     assert shown["floor"]["d"] > shown["least in d"] > 0.0342 + 0.02
 
 
 @pytest.mark.slow
+@pytest.mark.computes
 def test_the_cauchy_prior_is_no_worse_than_even_odds(shown: dict[str, Any]) -> None:
     published = {"a": 0.7238, "b": 0.7722, "c": 0.7581, "d": 0.7846, "e": 0.7679}
     assert all(shown["cauchy_map"][name] < loss - 0.04 for name, loss in published.items())
@@ -53,6 +55,7 @@ def test_the_cauchy_prior_is_no_worse_than_even_odds(shown: dict[str, Any]) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.computes
 def test_the_prior_counted_twice_costs_a_little(shown: dict[str, Any]) -> None:
     mean, error = shown["prior twice"]
     assert 2 * error < mean < 0.001
@@ -61,12 +64,14 @@ def test_the_prior_counted_twice_costs_a_little(shown: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.computes
 def test_the_average_of_models_is_not_the_optimum(shown: dict[str, Any]) -> None:
     mean, error = shown["preds - predictive"]
     assert mean > 2 * error
 
 
 @pytest.mark.slow
+@pytest.mark.computes
 def test_ratios_of_log_densities_smooth_less(shown: dict[str, Any]) -> None:
     for name in "bd":
         losses = shown[name]
@@ -77,6 +82,7 @@ def test_ratios_of_log_densities_smooth_less(shown: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.computes
 def test_stopping_early_is_a_penalty(shown: dict[str, Any]) -> None:
     losses = shown["normal"]
     assert losses[1e-2] < losses[1e-1] and losses[1e-2] < losses[1e-4]

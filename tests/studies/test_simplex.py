@@ -121,6 +121,30 @@ def test_kernel_and_dirichlet_beat_temperature_by_every_metric(tmp_path: Path) -
             assert sign * maps[name][key] < sign * maps["temperature"][key], (name, key)
 
 
+def test_without_a_wave_the_truth_is_nearly_a_dirichlet_map() -> None:
+    data = simplex._sample(500, 3, 0.0)
+    mass = np.array([1.0, 1.15, 0.9]) * (data.probs + 0.003) ** 0.65
+    np.testing.assert_allclose(data.truth, mass / mass.sum(axis=1, keepdims=True), atol=1e-12)
+    many = simplex._sample(200_000, 3, 0.0)
+    share = np.bincount(many.y) / 200_000
+    np.testing.assert_allclose(share, many.truth.mean(axis=0), atol=5e-3)
+    # Labels know nothing of predictions but their truth.
+    rest = (many.y == 0) - many.truth[:, 0]
+    assert abs(np.corrcoef(rest, many.probs[:, 0])[0, 1]) < 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["table1", "wave_05"])
+def test_recorded_table_is_that_of_today(name: str, tmp_path: Path) -> None:
+    recorded = json.loads(RECORDED.with_name(f"study_simplex_{name}.json").read_text())
+    rows, maps = recorded["rows"]["test"], ["temperature", "dirichlet"]
+    wave = recorded.get("wave", 0.15)
+    found = simplex.run(tmp_path, maps=maps, datasets=2, test_rows=rows, wave=wave)["maps"]
+    for each in maps:
+        for key, values in found[each]["each"].items():
+            assert values == pytest.approx(recorded["maps"][each]["each"][key][:2], abs=1e-5)
+
+
 @pytest.mark.slow
 def test_recorded_results_are_those_of_today(tmp_path: Path) -> None:
     recorded = json.loads(RECORDED.read_text())

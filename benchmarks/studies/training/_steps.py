@@ -85,6 +85,8 @@ class Programs:
         Rows of a step.
     patience : int
         Epochs.
+    keep : {"best", "last"}
+        Parameters of which epoch.
     augment : callable or None
     """
 
@@ -96,11 +98,12 @@ class Programs:
         extras: Extras,
         batch: int,
         patience: int,
+        keep: str,
         augment: Callable[[jax.Array, jax.Array], jax.Array] | None,
     ) -> None:
         self._network, self._loss, self._optimiser = network, loss, optimiser
         self._extras, self._batch, self._patience = extras, batch, patience
-        self._augment = augment
+        self._augment, self._keep = augment, keep
 
     def begin(self, seed: jax.Array) -> State:
         """Return a run before its first epoch."""
@@ -122,7 +125,8 @@ class Programs:
         params, rest, optimiser, train_loss = self._pass(state, run, shared)
         log_loss, accuracy = self._validate(params, rest, shared)
         finite = jnp.isfinite(train_loss) & jnp.isfinite(log_loss)
-        better = finite & (log_loss < state.best_loss)
+        kept = log_loss < state.best_loss if self._keep == "best" else True
+        better = finite & kept
         best_params, best_rest, best_loss, best_epoch = _choose(
             better,
             (params, rest, log_loss, state.epoch),

@@ -22,7 +22,7 @@ _FORMAT = "bayescal trained networks"
 
 @dataclass(frozen=True)
 class Trained:
-    """Networks of one structure, one for each run, each as it was at its best epoch.
+    """Networks of one structure, one for each run, as they were at the epoch that was kept.
 
     Attributes
     ----------
@@ -36,8 +36,9 @@ class Trained:
         ``"train_loss"``, the mean of the loss over the epoch's steps; ``"validation_log_loss"``, in
         nats; ``"validation_accuracy"``. NaN once a run has ended.
     best_epoch : array of shape (runs,), int
-        The column of ``history`` with the lowest validation log loss, which the parameters are
-        from; -1 where none was finite: then the parameters are those before training.
+        The column of ``history`` which the parameters are from: that with the lowest validation
+        log loss, or the last, whichever ``train`` was to keep; -1 where none was finite: then the
+        parameters are those before training.
     status : array of shape (runs,), str
         ``"stopped"`` for want of improvement, ``"epochs"`` if all epochs were made, or
         ``"diverged"`` if a loss was not finite.

@@ -6,12 +6,12 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
 
-from bayescal._core.checks import check_count
+from bayescal._core.checks import check_choice, check_count
 from benchmarks.studies.data import digest
 from benchmarks.studies.training._groups import Group, Trainer
 from benchmarks.studies.training._optimiser import make_optimiser
@@ -51,6 +51,7 @@ def train(
     learning_rate: float = 0.1,
     schedule: Any = "cosine",
     patience: int = 10,
+    keep: Literal["best", "last"] = "best",
     augment: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
     extras: Any = None,
     vectorise: bool | None = None,
@@ -100,6 +101,9 @@ def train(
         ``learning_rate``.
     patience : int, default 10
         Epochs.
+    keep : {"best", "last"}
+        Which parameters a run keeps. Of "last" it makes all epochs, and the rows of validation have
+        no part in it: they can calibrate.
     augment : callable, optional
         ``augment(inputs, key)`` returns changed inputs; called on each normalised batch of
         training.
@@ -176,6 +180,7 @@ def train(
     """
     epochs, batch_size = check_count(epochs, "epochs"), check_count(batch_size, "batch_size")
     patience = check_count(patience, "patience")
+    check_choice(keep, "keep", ("best", "last"))
     checkpoint_every = check_count(checkpoint_every, "checkpoint_every")
     x, y, x_validation, y_validation, mean, std = check_data(data)
     table, seed = check_runs(runs, seeds)
@@ -200,7 +205,7 @@ def train(
             "patience": patience,
         }
     trainer = Trainer(
-        Programs(network, loss, optimiser, given, batch, patience, augment),
+        Programs(network, loss, optimiser, given, batch, patience, keep, augment),
         Shared(
             to_device(x),
             to_device(y),

@@ -285,6 +285,20 @@ def test_patience_and_best_epoch() -> None:
     expected[0, 4:] = expected[2, 3:] = np.nan
     found = trained.history["validation_log_loss"]
     np.testing.assert_allclose(found, expected, rtol=1e-5)
+    last = train(
+        Scripted,
+        data,
+        loss=move,
+        runs={"speed": speeds},
+        epochs=epochs,
+        optimizer=optax.sgd(1.0),
+        patience=patience,
+        keep="last",
+        progress=False,
+    )
+    assert last.status.tolist() == ["epochs"] * 3
+    assert last.best_epoch.tolist() == [6, 6, 6]
+    np.testing.assert_array_equal(last.params["place"][...], 7 * speeds)
 
 
 def test_diverged_run_keeps_its_best_epoch() -> None:

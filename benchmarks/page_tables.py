@@ -1,0 +1,209 @@
+"""Tables of pages of docs/ from the results kept in benchmarks/results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.figures import (
+    against,
+    in_units,
+    memory,
+    on_device,
+    result,
+    scale,
+    seconds,
+    share,
+    table,
+    two_digits,
+    wins,
+)
+
+
+def tables() -> str:
+    """Return how the default does on the tables that its folds and steps were chosen on."""
+    names = {
+        "uncalibrated": "uncalibrated",
+        "temperature": "temperature scaling",
+        "structured_vector": "structured vector scaling",
+        "structured_matrix": "structured matrix scaling",
+    }
+    rows = []
+    for key, name in names.items():
+        both = [
+            wins("arena_tables", "several classes", key, m) for m in ("log_loss", "brier_score")
+        ]
+        difference = in_units(against("arena_tables", "several classes", key))
+        rows.append([name, ", ".join(both), difference])
+    return table(["against", "log loss, Brier", "difference"], rows)
+
+
+def collections() -> str:
+    """Return how the default does by where fresh data come from."""
+    names = {"adult": "census", "mulan": "images and genes", "columns": "columns of four tables"}
+    rows = [
+        [name]
+        + [
+            wins("arena_fresh", f"{kind}, {key}", f"probmetrics {other}")
+            for kind in ("several classes", "binary")
+            for other in ("svs", "sms")
+        ]
+        for key, name in names.items()
+    ]
+    heads = ["data", "3 to 10 classes: SVS", "SMS", "two classes: SVS", "SMS"]
+    return table(heads, rows)
+
+
+def real_scores() -> str:
+    names = {
+        "uncalibrated": "uncalibrated (sigmoid of the score)",
+        "logistic": "logistic regression",
+        "platt": "Platt's targets",
+        "predictive": "bayescal `predictive`",
+        "preds": "bayescal `preds`",
+        "coeffs": "bayescal `coeffs`",
+        "map": "bayescal `map`",
+        "unequal": "bayescal `predictive`, unequal variances",
+    }
+    found = result("real_scores")["summary"]
+    better = found["lower_log_loss_than"]["uncalibrated"]
+    rows = [
+        [
+            name,
+            *(f"{found['mean'][m][key]:.4f}" for m in ("log_loss", "brier", "ece")),
+            str(better.get(key, "")),
+        ]
+        for key, name in names.items()
+    ]
+    last = f"better log loss than uncalibrated, of {found['tables']} tables"
+    return table(["method", "log loss", "Brier score", "ECE, 10 bins", last], rows)
+
+
+def metrics() -> str:
+    tasks = {
+        "ece 1e6 x 10": ("ECE", "1e6 x 10"),
+        "marginal 1e6 x 10": ("debiased, by class", "1e6 x 10"),
+        "smooth 1e6": ("smooth ECE", "1e6"),
+        "bootstrap 1e4 x 10, ece": ("ECE, 1,000 bootstrap replicates", "1e4 x 10"),
+        "bootstrap 1e4 x 10, smooth": ("smooth ECE, 1,000 bootstrap replicates", "1e4 x 10"),
+    }
+    rows = []
+    for task, names in tasks.items():
+        found = [row for row in result("bench_metrics")["rows"] if row["task"] == task]
+        others = sorted(
+            (r for r in found if r["library"] != "bayescal"), key=lambda row: row["warm_s"]
+        )
+        said = [
+            f"{seconds(r['warm_s'])} ({r['library']}{', float32' * (r['what'] == 'float32')})"
+            for r in others
+        ]
+        rows.append([*names, seconds(found[0]["warm_s"]), ", ".join(said)])
+    return table(["metric", "cases x classes", "bayescal", "others"], rows)
+
+
+def memories() -> str:
+    sizes = (10, 100, 1_000, 10_000, 50_000)
+    given = [
+        f"{900 * 8 * size / 1e6:,.2g} MB" if size < 1000 else f"{900 * 8 * size / 1e6:.0f} MB"
+        for size in sizes
+    ]
+    rows = [["input, float64", *given]]
+    for library, what, name in (
+        ("bayescal", "Auto()", "`Auto()`"),
+        ("probmetrics", "SVSCalibrator", "SVS"),
+    ):
+        tasks = [f"memory, {size:,} classes" for size in sizes]
+        cells = [f"{memory('bench_auto_memory', task, library, what)} MB" for task in tasks]
+        rows.append([name, *cells])
+    return table(["classes", *(f"{size:,}" for size in sizes)], rows)
+
+
+def training() -> str:
+    found: dict[str, dict[str, Any]] = {}
+    for row in result("bench_training")["rows"]:
+        found.setdefault(row["task"], {})[row["way"]] = row
+    rows = []
+    for task, ways in found.items():
+        plain, one, many = (ways.get(w) for w in ("plain loop", "train", "train, many runs"))
+        cells = [f"{each['images_per_s']:,.0f}" for each in (plain, one)]
+        cells += [f"{many['images_per_s']:,.0f} ({many['runs']} runs at once)" if many else ""]
+        rows.append([task, *cells, seconds(one["compile_s"])])
+    heads = ["network: images/s", "plain loop", "`train`, one run", "`train`, many runs"]
+    return table([*heads, "compiling"], rows)
+
+
+def study() -> str:
+    sizes = result("bench_study")["sizes"]
+    rows = []
+    for name, found in result("bench_study")["results"].items():
+        ours, plain = found["bayescal"], found["plain"]
+        count = ours["configurations"] * sizes["datasets"]
+        hours = count * sum(plain["seconds_each"].values()) / 3600
+        cells = [seconds(ours["wall_s"]), f"{ours['peak_mb'] / 1000:.1f} GB", f"{hours:.0f} hours"]
+        rows.append([name, f"{count:,}", *cells])
+    heads = ["", "data sets", "bayescal", "peak memory"]
+    return table([*heads, "NumPy and scikit-learn, extrapolated"], rows)
+
+
+def streams() -> str:
+    jobs = {
+        "read": "reading",
+        "log_loss": "`metrics.log_loss`",
+        "ece": "`metrics.ece`",
+        "ece_mass": '`metrics.ece(binning="equal_mass")`',
+        "report": "`metrics.report`",
+        "evaluate": "`evaluate`, and its page",
+        "Auto": "`Auto`",
+        "Beta": "`Beta`",
+        "Isotonic": "`Isotonic`",
+    }
+    rows = []
+    for job, name in jobs.items():
+        found = scale(job)
+        cells = [str(found["passes"]), f"{found['rate']:.0f}", share(found["of_read"])]
+        rows.append([name, two_digits(found["seconds"]), *cells, f"{found['peak_mb']:.0f}"])
+    heads = ["", "seconds", "passes", "million rows/s and pass", "of reading", "MB"]
+    return table(heads, rows)
+
+
+def agreement() -> str:
+    libraries = ("NumPy", "array-api-strict", "JAX", "PyTorch", "ONNX runtime")
+    rows = []
+    for precision in ("float64", "float32"):
+        keys = [f"{library}, {precision}" for library in libraries]
+        worst = [max(each[key] for each in result("function_agreement").values()) for key in keys]
+        rows.append([precision, *(f"{value:.0e}".replace("e-0", "e-") for value in worst)])
+    return table(["", *libraries], [[cell.replace("0e+00", "0") for cell in row] for row in rows])
+
+
+def compiled() -> str:
+    jobs = {
+        "posterior_predict 1": "`posterior_predict`",
+        "posterior_predict 1000": "the same of many",
+        "sweep": "`sweep`",
+        "instance_targets 10000": "`smoothing.instance_targets`",
+        "Temperature f 1000000 x 10": "`as_function()` of `Temperature`",
+        "StackedScaling f 1000000 x 10": "of `StackedScaling`",
+    }
+    rows = []
+    for job, name in jobs.items():
+        found = on_device(job)
+        rows.append([name, found["size"], *(seconds(found[f"{k}_s"]) for k in ("compile", "run"))])
+    return table(["", "size", "compiling", "run"], rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    f.__name__: f
+    for f in (
+        agreement,
+        collections,
+        compiled,
+        memories,
+        metrics,
+        real_scores,
+        streams,
+        study,
+        tables,
+        training,
+    )
+}

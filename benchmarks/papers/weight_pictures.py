@@ -1,0 +1,101 @@
+"""Draw figures 1 to 3 of "Network calibration by weight scaling" as far as predictions can be had.
+
+    python -m benchmarks.papers.weight_pictures
+
+From benchmarks/results/study_weight_scaling.json, into docs/papers/weight-scaling-figure-*.svg.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayescal._core.numerics import softmax
+from bayescal.plots.style import COLORS
+from benchmarks.papers._common import ROOT, read
+from benchmarks.studies.store import write_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FOLDER = ROOT / "docs" / "papers"
+#: Of 10 and of 100 classes.
+DRAWN = {
+    "kull_densenet40_c10": "DenseNet-40, CIFAR-10",
+    "cy_cifar100_vgg16_bn": "VGG-16, CIFAR-100",
+}
+#: Where the paths of figure 1 begin.
+START = np.array([0.6, 0.3, 0.1])
+
+
+def paths(start: np.ndarray, steps: int = 200) -> tuple[np.ndarray, np.ndarray]:
+    """Return probabilities (steps, k) from ``start`` to equal ones by weights and temperatures."""
+    share = np.linspace(1, 0, steps)[:, None]
+    return share * start + (1 - share) / len(start), softmax(share * np.log(start))
+
+
+def figure_1() -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4, 3), layout="constrained")
+    ax = figure.subplots()
+    for own, name, color in zip(paths(START), ("weights", "temperatures"), COLORS, strict=False):
+        ax.plot(own[:, 0], own[:, 1], color=color, label=name)
+    ax.set(xlabel="probability of class 1", ylabel="probability of class 2", ylim=(0.295, 0.35))
+    _finish(ax)
+    return figure
+
+
+def figure_2(networks: dict[str, Any]) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.5, 5), layout="constrained")
+    axes = figure.subplots(2, len(DRAWN), sharex=True)
+    for (above, below), (name, title) in zip(axes.T, DRAWN.items(), strict=True):
+        bins = {key: np.array(own) for key, own in networks[name]["bins"].items()}
+        place = np.arange(len(bins["weight"]))
+        above.bar(place - 0.2, bins["weight"], 0.4, color=COLORS[0], label="weight")
+        inverse = bins["inverse_temperature"]
+        above.bar(place + 0.2, inverse, 0.4, color=COLORS[1], label="1 / temperature")
+        above.set(title=title, ylim=(0, 1.25), yticks=np.arange(0, 1.1, 0.25))
+        below.bar(place, bins["confidence"] - bins["accuracy"], color=COLORS[2])
+        below.set(xlabel="bin", ylabel="confidence less accuracy", xticks=place[::2])
+        _finish(above)
+        _finish(below, legend=False)
+    return figure
+
+
+def figure_3(networks: dict[str, Any]) -> Figure:
+    from matplotlib.figure import Figure
+
+    name = list(DRAWN)[1]
+    figure = Figure(figsize=(8, 3), layout="constrained")
+    curves = networks[name]["reliability"]
+    for ax, (title, curve) in zip(figure.subplots(1, 3, sharey=True), curves.items(), strict=True):
+        width = 1 / len(networks[name]["bins"]["weight"])
+        left = (np.ceil(np.array(curve["predicted"]) / width) - 1) * width
+        ax.bar(left, curve["observed"], width, align="edge", color=COLORS[0], edgecolor="white")
+        ax.plot([0, 1], [0, 1], color="0.5", linestyle="--", linewidth=1)
+        ax.set(title=title, xlabel="confidence", xlim=(0, 1), ylim=(0, 1))
+        _finish(ax, legend=False)
+    figure.axes[0].set_ylabel("accuracy")
+    return figure
+
+
+def _finish(ax: Axes, legend: bool = True) -> None:
+    ax.spines[["top", "right"]].set_visible(False)
+    if legend:
+        ax.legend(frameon=False, fontsize="small", loc="upper right", ncols=2)
+
+
+def main() -> None:
+    networks = read("weight_scaling")["networks"]
+    figures = figure_1(), figure_2(networks), figure_3(networks)
+    for number, figure in enumerate(figures, 1):
+        write_figure(FOLDER / f"weight-scaling-figure-{number}.svg", figure)
+
+
+if __name__ == "__main__":
+    main()

@@ -36,12 +36,13 @@ def choose_knots(distinct: np.ndarray, most: int) -> np.ndarray:
 
 
 def make_basis(
-    knots: np.ndarray, x: np.ndarray, weights: np.ndarray, penalty: Penalty
+    knots: np.ndarray, x: np.ndarray, weights: np.ndarray, penalty: Penalty, precise: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return functions as values at the knots (k, p), and the roughness (p,) of each.
 
     On the data they are orthogonal and of mean square one; first come those without penalty, then
-    the others, smoothest first: the basis of Demmler and Reinsch.
+    the others, smoothest first: the basis of Demmler and Reinsch. Roughness is right up to 1e13
+    times the least; if ``precise``, which takes twice as long, up to 1e24.
     """
     from scipy.linalg import eigh
 
@@ -64,9 +65,13 @@ def make_basis(
     if not size:
         return plain, np.zeros(p)
     kept = min(size, FUNCTIONS - p)
-    squares, vectors = eigh(rest.T @ rest, subset_by_index=(size - kept, size - 1))
-    squares, vectors = squares[::-1], vectors[:, ::-1]
-    seen = squares > 1e-13 * max(squares[0], 1e-300)
+    if precise:
+        roots, vectors = np.linalg.svd(np.linalg.qr(rest, mode="r"))[1:]
+        squares, vectors = roots[:kept] ** 2, vectors[: len(roots)][:kept].T
+    else:
+        squares, vectors = eigh(rest.T @ rest, subset_by_index=(size - kept, size - 1))
+        squares, vectors = squares[::-1], vectors[:, ::-1]
+    seen = squares > (1e-24 if precise else 1e-13) * max(squares[0], 1e-300)
     vectors = vectors[:, seen] / np.sqrt(squares[seen])
     others = (at_knots[:, p:] - plain @ shares) @ vectors
     roughness = np.concatenate([np.zeros(p), 1 / squares[seen]])

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple
+from numbers import Integral
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from bayescal._core.arrays import namespace
-from bayescal._core.checks import check_choice, check_count, check_strength
+from bayescal._core.checks import as_numpy, check_choice, check_count, check_strength
 from bayescal.calibrators._base import State
 from bayescal.calibrators._log_odds import LogOddsCalibrator
 from bayescal.calibrators._natural_spline import (
-    FUNCTIONS,
     Penalty,
     choose_knots,
     evaluate,
@@ -21,15 +22,21 @@ from bayescal.calibrators._natural_spline import (
 )
 from bayescal.calibrators._ranking import as_rows, distinct_scores
 from bayescal.calibrators._rows import RowBlocks
-from bayescal.regression.ridge import ridge_path
+from bayescal.calibrators._spline_points import choose_strength, gather
 
 __all__ = ["Spline", "compact_logit"]
 
-_POINTS = 512
-_GRID, _MORE = 17, 8
-#: Rows of equal score and label share a fold if they are not more than this share of all: the
-#: first if that score has one label only, the second if both.
-_SHARES = 1 / 20, 1 / (1 << 20)
+#: Rows (270,) of the identity, of weight one together: densely in [.01, .99], sparsely outside.
+_TAIL = 10 ** np.linspace(-8, -2, 19)[:-1]
+_LINE = np.concatenate([_TAIL, np.arange(1, 100) / 100, 1 - _TAIL])
+_SHARE = np.repeat([1 / 18, 1.0, 1 / 18], [18, 99, 18]) / 101
+_PRIOR = (
+    np.tile(_LINE, 2),
+    np.repeat([0, 1], len(_LINE)),
+    np.concatenate([_SHARE * (1 - _LINE), _SHARE * _LINE]),
+)
+#: Of the logit, at most; and what 1 - p can be.
+_EPSILONS = 1e-16, 1e-4
 
 
 @dataclass(eq=False, repr=False)
@@ -53,10 +60,12 @@ class Spline(LogOddsCalibrator):
 
     Parameters
     ----------
-    rescale : {None, "compact_logit"}
-        What the spline is a function of: the probability itself or its :func:`compact_logit`.
-    knots : int
-        At most this many knots, quantiles of the distinct scores.
+    rescale : {None, "compact_logit", "logit"}
+        What the spline is a function of: the probability itself, its :func:`compact_logit`, or its
+        logit.
+    knots : int or sequence of float
+        At most this many knots, quantiles of the distinct scores; or the knots themselves, three
+        or more probabilities.
     penalty : {"coefficients", "curvature"}
     strength : float or "cv"
         :math:`\lambda`, in nats.
@@ -65,6 +74,17 @@ class Spline(LogOddsCalibrator):
         Of cross-validation: the greatest strength whose log loss exceeds the least by at most one
         standard error of that difference, or the one with the least, as published. The first
         overfits less where rows are few.
+    strengths : sequence of float, optional
+        The candidates of cross-validation, instead of those above.
+    epsilon : float or "auto"
+        In (0, 1/2). Of ``rescale``: the compact logit is none outside [epsilon, 1 - epsilon], and
+        for the logit probabilities are clipped to this. "auto" is :math:`10^{r-1}` with
+        :math:`r = \lfloor \log_{10} \min_{p < 1} (1 - p) \rfloor` for the compact logit, as
+        published; for the logit half the power of two next to the least distance to 0 or 1 of
+        scores between, at most 1e-4.
+    unity_prior_weight : float
+        The curve is drawn to the identity by so many rows on it: of 135 probabilities, most of
+        them in [.01, .99], and of labels 1 as often as they say. Cross-validation holds none out.
 
     Attributes
     ----------
@@ -74,12 +94,19 @@ class Spline(LogOddsCalibrator):
 
     Notes
     -----
+    As published: ``Spline(rule="best")`` is algorithm 1, with ``rescale="compact_logit"`` it is
+    algorithm 2, in ``OneVsRest`` 3 and in ``CalibratedClassifier(cv=5)`` 4. The author's package
+    splinecalib 0.0.13 is near ``Spline("logit", 30, rule="best", unity_prior_weight=20)``: with a
+    random sample of knots beside .1, .2, ..., .9, the intercept penalized too, a single fold held
+    out, and its :math:`\lambda` that times k / (2n) of k knots and n rows.
+
     O(n log n + n) time to fit, with 30 columns; O(m) to apply. Rows that come in blocks take two
     passes, which find their distinct scores, 4,194,304 at most; the rest is done with these.
 
     References
     ----------
-    B. Lucena (2018), Spline-based probability calibration.
+    B. Lucena (2018), Spline-based probability calibration, and splinecalib 0.0.13 (logit and unity
+    prior).
     P. Green and B. Silverman (1994), Nonparametric regression and generalized linear models.
 
     Examples
@@ -92,12 +119,15 @@ class Spline(LogOddsCalibrator):
     [0.28, 0.57]
     """
 
-    rescale: Literal["compact_logit"] | None = None
-    knots: int = 200
+    rescale: Literal["compact_logit", "logit"] | None = None
+    knots: int | Sequence[float] = 200
     penalty: Penalty = "coefficients"
     strength: float | Literal["cv"] = "cv"
     folds: int = 5
     rule: Literal["one_se", "best"] = "one_se"
+    strengths: Sequence[float] | None = None
+    epsilon: float | Literal["auto"] = "auto"
+    unity_prior_weight: float = 0.0
 
     strength_: float = field(init=False)
     knots_: np.ndarray = field(init=False)
@@ -106,17 +136,36 @@ class Spline(LogOddsCalibrator):
     _domain = "probability"
 
     def _check_options(self) -> None:
-        check_choice(self.rescale, "rescale", (None, "compact_logit"))
+        check_choice(self.rescale, "rescale", (None, "compact_logit", "logit"))
         check_choice(self.penalty, "penalty", ("curvature", "coefficients"))
         check_choice(self.rule, "rule", ("one_se", "best"))
-        check_count(self.knots, "knots", 3)
         check_count(self.folds, "folds", 2)
         check_strength(self.strength)
+        if isinstance(self.knots, Integral):
+            check_count(self.knots, "knots", 3)
+        else:
+            knots = np.unique(as_numpy(self.knots, "knots"))
+            if len(knots) < 3 or not ((knots >= 0) & (knots <= 1)).all():
+                raise ValueError(
+                    f"knots must be 3 or more distinct probabilities, got {self.knots}"
+                )
+        if self.strengths is not None:
+            grid = as_numpy(self.strengths, "strengths")
+            if grid.ndim != 1 or not grid.size or not ((grid > 0) & (grid < np.inf)).all():
+                raise ValueError(f"strengths must be positive numbers, got {self.strengths}")
+        if self.epsilon != "auto" and not _between(self.epsilon, 0, 0.5):
+            raise ValueError(
+                f"epsilon must be 'auto' or lie between 0 and 1/2, got {self.epsilon!r}"
+            )
+        weight = self.unity_prior_weight
+        if weight != 0 and not _between(weight, 0, np.inf):
+            raise ValueError(f"unity_prior_weight must not be negative, got {weight!r}")
 
     @property
     def symmetric(self) -> bool:
         """Not the basis of "coefficients", which begins at the left, nor a rescaling near one."""
-        return self.penalty == "curvature" and self.rescale is None
+        even = self.rescale != "compact_logit" and isinstance(self.knots, Integral)
+        return self.penalty == "curvature" and even
 
     @property
     def _fits_blocks(self) -> bool:
@@ -126,27 +175,70 @@ class Spline(LogOddsCalibrator):
         # Rows of equal score and label are one to every step of the fit.
         return self._fit(*as_rows(distinct_scores(rows, "Spline")), seed)
 
+    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+        return super()._fit(*self._with_prior(scores, y, weights), seed)
+
+    def _standardize(
+        self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
+    ) -> Any:
+        return super()._standardize(state, *self._with_prior(scores, y, weights))
+
+    def _with_prior(
+        self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return rows, and after them those of the prior."""
+        if not self.unity_prior_weight:
+            return scores, y, weights
+        share = float(self.unity_prior_weight) * _PRIOR[2]
+        return (
+            np.concatenate([scores, _PRIOR[0]]),
+            np.concatenate([y, _PRIOR[1]]),
+            np.concatenate([weights, share]),
+        )
+
     def _prepare(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> State:
+        count = len(y) - (len(_PRIOR[0]) if self.unity_prior_weight else 0)
+        scores, beyond = scores[:count], scores[count:]
         state: State = {}
         if self.rescale:
-            below = scores[scores < 1]
-            least = 1 - below.max() if below.size else 0.5
-            state["epsilon"] = np.asarray(10 ** (np.floor(np.log10(least)) - 1))
+            state["epsilon"] = np.asarray(self._epsilon_of(scores))
         x = self._rescaled(state, scores)
-        order = np.lexsort((weights, y, x))
-        points = _gather(x[order], y[order], weights[order], self.folds)
-        distinct = np.unique(x)
-        few = len(points.x) < min(self.knots, len(distinct))
-        knots = choose_knots(points.x if few else distinct, self.knots)
-        functions, roughness = make_basis(knots, points.x, points.weights.sum(axis=0), self.penalty)
+        order = np.lexsort((weights[:count], y[:count], x))
+        points = gather(x[order], y[order], weights[order], self.folds)
+        if isinstance(self.knots, Integral):
+            distinct = np.unique(x)
+            few = len(points.x) < min(int(self.knots), len(distinct))
+            knots = choose_knots(points.x if few else distinct, int(self.knots))
+        else:
+            given = np.unique(np.asarray(self.knots, float))
+            knots = choose_knots(np.unique(self._rescaled(state, given)), len(given))
+        if len(beyond):
+            points = points.with_more(self._rescaled(state, beyond), y[count:], weights[count:])
+        # Cubes of logits differ by far more than those of probabilities.
+        precise = self.rescale == "logit"
+        mass = points.weights.sum(axis=0)
+        functions, roughness = make_basis(knots, points.x, mass, self.penalty, precise)
         state |= {"knots": knots, "functions": functions, "roughness": roughness}
         state["bends"] = second_derivatives(knots, functions)
         strength = self.strength
         if strength == "cv":
             columns = evaluate(knots, functions, state["bends"], points.x)
-            strength = _choose(columns, points, roughness, self.rule)
+            strength = choose_strength(
+                columns, points, roughness, self.rule, self.folds, self.strengths
+            )
         state["strength"] = np.asarray(float(strength))
         return state
+
+    def _epsilon_of(self, scores: np.ndarray) -> float:
+        if self.epsilon != "auto":
+            return float(self.epsilon)
+        below = scores[scores < 1]
+        if self.rescale == "compact_logit":
+            least = 1 - below.max() if below.size else 0.5
+            return float(10 ** (np.floor(np.log10(least)) - 1))
+        inside = below[below > 0]
+        least = np.minimum(inside, 1 - inside).min(initial=0.5)
+        return float(np.clip(2.0 ** (np.round(np.log2(least)) - 1), *_EPSILONS))
 
     def _penalties(self, state: State, p: int) -> np.ndarray:
         return state["strength"] * state["roughness"]
@@ -162,7 +254,15 @@ class Spline(LogOddsCalibrator):
         return {"coef": theta}
 
     def _rescaled(self, state: State, scores: Any) -> Any:
-        return compact_logit(scores, state["epsilon"]) if self.rescale else scores
+        if not self.rescale:
+            return scores
+        stretch = compact_logit if self.rescale == "compact_logit" else _clipped_logit
+        return stretch(scores, state["epsilon"])
+
+
+def _between(value: Any, low: float, high: float) -> bool:
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    return number and bool(low < value < high)
 
 
 def compact_logit(p: Any, epsilon: Any) -> Any:
@@ -188,76 +288,10 @@ def compact_logit(p: Any, epsilon: Any) -> Any:
     return xp.where(inside, factor * (xp.log(safe) - xp.log1p(-safe)) + 0.5, p)
 
 
-class _Points(NamedTuple):
-    """Scores gathered in points (k,), with the weight (folds, k) of cases and of positives."""
-
-    x: np.ndarray
-    weights: np.ndarray
-    positives: np.ndarray
-
-
-def _gather(x: np.ndarray, y: np.ndarray, weights: np.ndarray, folds: int) -> _Points:
-    """Gather sorted rows in points of equal weight; equal scores go to one point."""
-    start = np.concatenate([[0.0], np.cumsum(weights)[:-1]])
-    first = np.concatenate([[True], x[1:] > x[:-1]])
-    rank = np.maximum.accumulate(np.where(first, start, 0))
-    share = np.floor(rank / weights.sum() * _POINTS).astype(int)
-    begins = np.concatenate([[False], share[1:] > share[:-1]])
-    if first.sum() <= _POINTS:
-        begins = np.concatenate([[False], first[1:]])
-    point = np.cumsum(begins)
-    count = point[-1] + 1
-    mean = np.bincount(point, weights * (x - x[0])) / np.bincount(point, weights) + x[0]
-    cell, parts, fold = _divide(x, y, weights, folds)
-    place = fold * count + point[cell]
-    total = np.bincount(place, parts, minlength=folds * count).reshape(folds, count)
-    ones = np.bincount(place, parts * y[cell], minlength=folds * count).reshape(folds, count)
-    return _Points(mean, total, ones)
-
-
-def _divide(
-    x: np.ndarray, y: np.ndarray, weights: np.ndarray, folds: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return parts of sorted rows: the row that each stands for, its weight and its fold."""
-    first = np.concatenate([[True], (np.diff(x) > 0) | (np.diff(y) != 0)])
-    rows = np.flatnonzero(first)
-    weight = np.add.reduceat(weights, rows)
-    # A score with both labels must not lose all of one with a fold.
-    same = np.diff(x[rows]) == 0
-    both = np.append(False, same) | np.append(same, False)
-    most = np.maximum(1.0, np.where(both, _SHARES[1], _SHARES[0]) * weight.sum())
-    # Sums of weights carry rounding errors.
-    pieces = np.maximum(np.ceil(weight / most - 1e-9), 1).astype(int)
-    cell = np.repeat(rows, pieces)
-    fold = np.empty(len(cell), int)
-    # Not in turn: folds that are alike in every region would not punish what is only noise.
-    random = np.random.default_rng(0)
-    for label in (0, 1):
-        own = np.flatnonzero(y[cell] == label)
-        fold[own] = random.permutation(len(own)) % folds
-    return cell, np.repeat(weight / pieces, pieces), fold
-
-
-def _choose(columns: np.ndarray, points: _Points, roughness: np.ndarray, rule: str) -> float:
-    """Return the strength that cross-validation prefers; of equals the greatest."""
-    rough = roughness[roughness > 0]
-    if not rough.size:
-        return 0.0
-    total = points.weights.sum()
-    # From where the smoothest curve is gone to where the roughest is half free; and wholly free if
-    # all functions of the space are kept, as with few distinct scores.
-    grid = np.geomspace(250 / rough[0], 0.25 / rough[-1], _GRID) * total
-    if len(roughness) < FUNCTIONS:
-        grid = np.concatenate([grid, grid[-1] * np.geomspace(1, 1e-3, _MORE + 1)[1:]])
-    path = ridge_path(columns, points.weights, points.positives, grid[:, None] * roughness)
-    held = points.weights.sum(axis=1)
-    share = held / held.sum()
-    losses = np.where(np.isnan(path.losses), np.inf, path.losses)
-    best = int(np.argmin(losses @ share))
-    if rule == "one_se" and np.isfinite(losses[best]).all():
-        # Of differences: folds that are hard are so for all strengths.
-        worse = np.minimum(losses, 1e100) - losses[best]
-        mean = worse @ share
-        error = np.sqrt((worse - mean[:, None]) ** 2 @ share / (len(held) - 1))
-        best = int(np.argmax((mean <= error) & np.isfinite(losses).all(axis=1)))
-    return float(grid[best])
+def _clipped_logit(p: Any, epsilon: Any) -> Any:
+    """Return the logit of p, clipped to [epsilon, 1 - epsilon]."""
+    xp = namespace(p)
+    epsilon = xp.asarray(epsilon, dtype=p.dtype)
+    inside = xp.clip(p, epsilon, 1 - epsilon)
+    # In single precision 1 - epsilon may be one.
+    return xp.log(inside) - xp.log(xp.maximum(1 - inside, epsilon))

@@ -38,6 +38,12 @@ _SYNTHETIC_COLUMNS = (
     ("accuracy", "accuracy"),
     ("loss_gap", "gap"),
 )
+_SPLINE_COLUMNS = (
+    ("log_loss", "log loss"),
+    ("accuracy", "accuracy"),
+    ("brier_score", "Brier"),
+    ("class_wise_ece", "class-wise ECE"),
+)
 _LABEL_COLUMNS = (
     ("ece_total", "ECE total"),
     ("ece_weighted", "ECE weighted"),
@@ -74,6 +80,25 @@ def show_network(console: Console, name: str, facts: dict, found: dict) -> None:
         show_table(console, title, ("map", *(heading for _, heading, _, _ in columns)), rows)
     for line in facts["published"]["remarks"]:
         say(console, line)
+
+
+def show_splines(console: Console, name: str, facts: dict) -> None:
+    """Print the measures of all methods on a network, and what its rows say of the claims."""
+    rows = []
+    for method, own in facts["methods"].items():
+        cells = [f"{own[key]:.4f}" for key, _ in _SPLINE_COLUMNS]
+        rows.append((method, *cells, "" if own["seconds"] is None else f"{own['seconds']:.1f}"))
+    headings = ("method", *(heading for _, heading in _SPLINE_COLUMNS), "s")
+    size = facts["rows"]
+    caption = (
+        f"{size['calibration']:,} rows to calibrate, {size['test']:,} to test: {facts['split']}."
+    )
+    show_table(console, f"{name}: {facts['classes']} classes", headings, rows, caption=caption)
+    claims = [
+        (claim, own["verdict"], f"{own['difference']:+.4f} ± {own['error']:.4f}")
+        for claim, own in facts["claims"].items()
+    ]
+    show_table(console, "claims", ("claim", "verdict", "difference"), claims, words=2)
 
 
 def _show_spread(console: Console, name: str, maps: dict) -> None:

@@ -33,8 +33,10 @@ from bayescal import (
     VennAbers,
     metrics,
 )
+from benchmarks.studies._adult_claims import judge
 from benchmarks.studies._binary_tables import read_rows, split_rows
 from benchmarks.studies._naive_bayes import ENCODINGS, MODEL, NUMBER, VARIABLES
+from benchmarks.studies.paired import row_losses
 from benchmarks.studies.store import Progress, Results, counted
 
 __all__ = ["CALIBRATORS", "ENCODINGS", "MODEL", "VARIABLES", "load", "run"]
@@ -58,7 +60,8 @@ CALIBRATORS: dict[str, tuple[Callable[[], Any], float | None]] = {
     "centred isotonic": (CenteredIsotonic, None),
     "Venn-Abers": (VennAbers, None),
 }
-# The two splines in three ways: both penalties, and the strength that explains both figures.
+# The two splines in four ways: both penalties with the default rule, the strength that explains the
+# published figures, and the one chosen as published.
 for _name, _rescale, _loss in (
     ("spline", None, 0.4032),
     ("compact spline", "compact_logit", 0.3934),
@@ -70,7 +73,12 @@ for _name, _rescale, _loss in (
             _spline(rescale=_rescale, penalty="coefficients", strength=0.002),
             _loss,
         ),
+        f"{_name}, as published": (_spline(rescale=_rescale, rule="best"), _loss),
     }
+CALIBRATORS["logit spline, unity prior"] = (
+    _spline(rescale="logit", knots=30, rule="best", unity_prior_weight=20.0),
+    None,
+)
 _UNCALIBRATED = 0.7448
 
 
@@ -159,8 +167,9 @@ def run(
         ``encodings``: uncalibrated log losses. ``methods``, by name: log losses on the test rows
         when calibrated by cross-validation (``cross_validated``) and on rows held out
         (``held_out``, a list), the ``published`` one, and for each how many test rows were said to
-        be impossible (``impossible``, ``impossible_held_out``). ``remarks``: sentences on where
-        published figures differ.
+        be impossible (``impossible``, ``impossible_held_out``). ``claims`` and
+        ``cross_validation``: differences of methods, their standard errors over test rows, and
+        what they say. ``remarks``: sentences on where published figures differ.
 
     Raises
     ------
@@ -200,6 +209,7 @@ def run(
     plain = _proba(make_model().fit(x, y), test_x)
     others = [_proba(model, test_x) for model in frozen]
     methods = {"uncalibrated": _facts(plain, others, test_y, _UNCALIBRATED)}
+    losses = {"uncalibrated": _losses(plain, others, test_y)}
     for name, (make, published) in CALIBRATORS.items():
         next(steps)
         crossed = CalibratedClassifier(make_model(), make(), cv=5).fit(x, y)
@@ -207,9 +217,9 @@ def run(
             CalibratedClassifier(model, make()).fit(x[rows], y[rows])
             for model, (_, rows) in zip(frozen, parts, strict=True)
         ]
-        methods[name] = _facts(
-            _proba(crossed, test_x), [_proba(model, test_x) for model in held], test_y, published
-        )
+        probs = _proba(crossed, test_x), [_proba(model, test_x) for model in held]
+        methods[name] = _facts(*probs, test_y, published)
+        losses[name] = _losses(*probs, test_y)
     next(steps, None)
     found = {
         "about": dict(about or {}),
@@ -218,6 +228,11 @@ def run(
         "encodings": encodings,
         "closest_encoding": chosen,
         "methods": methods,
+        **judge(
+            {name: own for name, (own, _) in losses.items()},
+            {name: own for name, (_, own) in losses.items()},
+            {name: facts["published"] for name, facts in methods.items()},
+        ),
     }
     found["remarks"] = _remarks(found)
     return found if kept is None else kept.summary("adult", found)
@@ -238,6 +253,15 @@ def _facts(
         "impossible": int(np.sum(crossed == 1 - y)),
         "impossible_held_out": [int(np.sum(probs == 1 - y)) for probs in held],
     }
+
+
+def _losses(
+    crossed: np.ndarray, held: list[np.ndarray], y: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the losses (m,) and (splits, m) of test rows, clipped as in the means."""
+    eps = float(np.finfo(float).eps)
+    every = [row_losses(np.stack([1 - p, p], axis=1), y, eps) for p in (crossed, *held)]
+    return every[0], np.stack(every[1:])
 
 
 def _remarks(found: dict[str, Any]) -> list[str]:

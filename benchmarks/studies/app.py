@@ -23,6 +23,7 @@ from benchmarks.studies._cli_tables import (
     show_labels,
     show_network,
     show_simplex,
+    show_splines,
 )
 from benchmarks.studies._cli_weights import run_kull, run_losses, run_weight_scaling
 from benchmarks.studies.printing import make_console, say, show_table
@@ -138,6 +139,33 @@ def _run_cnn(
         show_network(console, name, facts, found)
     say_missing(console, found)
     say(console, f"results: {out / 'cnn.csv'}, {out / 'cnn.json'}")
+
+
+@app.command("splines")
+def _run_splines(
+    data: Annotated[
+        Path, typer.Option(help="Folder of .npz files with logits or probabilities of networks.")
+    ],
+    out: _Out = Path("bayescal-study"),
+    network: Annotated[
+        list[str] | None, typer.Option(help="Only this network; may be given several times.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Number of seeds of small networks.")] = 5,
+) -> None:
+    """Splines and clipping on predictions of networks, and while small networks are trained.
+
+    What is finished is kept: a run that was killed goes on where it stopped.
+    """
+    with running() as progress:
+        from benchmarks.studies import splines
+
+        found = splines.run(
+            data, out, networks=network, seeds=seeds, about=versions(), progress=progress
+        )
+    console = make_console()
+    for name, facts in found["networks"].items():
+        show_splines(console, name, facts)
+    say(console, f"results: {out / 'splines.json'}")
 
 
 @app.command("simplex")

@@ -28,6 +28,7 @@ from bayescal import (
     VennAbers,
     metrics,
 )
+from benchmarks.studies._label_bins import add, calibrated_already, examine, odd_bins
 from benchmarks.studies._label_data import LabelData, Labels, find_label_data
 from benchmarks.studies._measures import EPS
 from benchmarks.studies.data import choose
@@ -39,6 +40,7 @@ __all__ = ["METHODS", "METRICS", "evaluate", "run"]
 METHODS: dict[str, Callable[[], Any] | None] = {
     "uncalibrated": None,
     "histogram": lambda: Histogram(bins=10),
+    "histogram_prior": lambda: Histogram(bins=10, prior_weight=1.0),
     "histogram_mass": lambda: Histogram(bins=10, binning="equal_mass"),
     "logistic": Logistic,
     "temperature": Temperature,
@@ -50,6 +52,8 @@ METHODS: dict[str, Callable[[], Any] | None] = {
 }
 METRICS = ("ece_total", "ece_weighted", "hamming_loss", "log_loss", "brier_score")
 _BINS = 10
+#: Of class 1 in a bin that is calibrated already.
+_SHARE = 0.4
 
 
 def run(
@@ -93,7 +97,10 @@ def run(
     dict
         The content of ``multilabel.json``: by data set and method the ``mean`` and ``deviation`` of
         the metrics over splits, and ``without_optimum``, the number of fits that did not converge:
-        scores that separate a label have no best finite parameters.
+        scores that separate a label have no best finite parameters. ``bins``: what ``examine``
+        of ``_label_bins`` says of histogram binning, added up over splits. ``exact``: what it does
+        to probabilities that are calibrated already, by the number of rows in a bin, and to two
+        rows in a bin that one half divides.
 
     Raises
     ------
@@ -137,22 +144,26 @@ def run(
     chosen = choose(methods, METHODS, "method")
     sets = find_label_data(Path(data), names)
     kept = Results("multilabel", out, about)
-    rows, answers = [], {}
+    rows, answers, looked = [], {}, {}
     runs = [(each, split) for each in sets for split in range(splits)]
     for each, split in counted(runs, lambda run: run[0].name, progress):
         answer = _part(each, split, chosen, kept)
         own = answer["methods"]
         rows += [[each.name, split, m, *(own[m][k] for k in METRICS)] for m in chosen]
         answers.setdefault(each.name, []).append(answer)
+        looked.setdefault(each.name, []).append(_look(each, split, kept))
     found = {
         name: {
             "rows": some[-1]["rows"],
             "methods": {m: _mean([answer["methods"] for answer in some], m) for m in chosen},
+            "bins": add(looked[name]),
         }
         for name, some in answers.items()
     }
     kept.table("multilabel", ("data", "split", "method", *METRICS), rows)
+    exact = {str(n): calibrated_already(n, _SHARE) for n in (5, 20, 100, 1000)}
     summary = {"eps": EPS, "bins": _BINS, "splits": splits, "data": found}
+    summary |= {"exact": {"share": _SHARE, "rows": exact, "odd_bins": odd_bins()}}
     return kept.summary("multilabel", summary)
 
 
@@ -216,6 +227,20 @@ def evaluate(
     }
 
 
+def _look(each: LabelData, split: int, kept: Results) -> dict[str, Any]:
+    """Return what the bins do, from its file if it is there."""
+    question = {"data": [each.name, each.digest], "split": split}
+    return kept.part(
+        f"{_file(each)}-{split}-bins",
+        question,
+        lambda old: old or examine(each.split(split), _BINS),
+    )
+
+
+def _file(each: LabelData) -> str:
+    return f"multilabel-{each.name.replace(', ', '-').replace(' ', '_')}"
+
+
 def _part(each: LabelData, split: int, methods: list[str], kept: Results) -> dict[str, Any]:
     """Return results by method, and numbers of rows, from their file as far as they are there."""
 
@@ -229,8 +254,9 @@ def _part(each: LabelData, split: int, methods: list[str], kept: Results) -> dic
         sizes = {"calibration": len(rows.y), "test": len(rows.test_y), "labels": rows.y.shape[1]}
         return {"methods": known | new, "rows": sizes}
 
-    name = f"multilabel-{each.name.replace(', ', '-').replace(' ', '_')}-{split}"
-    return kept.part(name, {"data": [each.name, each.digest], "split": split}, complete)
+    return kept.part(
+        f"{_file(each)}-{split}", {"data": [each.name, each.digest], "split": split}, complete
+    )
 
 
 def _mean(answers: list[dict[str, dict[str, float]]], method: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from bayescal import metrics
 from bayescal._core.binning import equal_mass_cuts
@@ -246,10 +247,31 @@ def test_equal_mass_takes_scores_of_any_size() -> None:
     assert chosen.apply(state, scores)[:, 1].tolist() == [0, 0, 0.5, 0.5, 1, 1]
 
 
+@pytest.mark.parametrize("prior", [0.5, 1.0, 20.0])
+def test_the_prior_is_a_beta_distribution_for_each_bin(prior: float) -> None:
+    rng = np.random.default_rng(0)
+    p, w = rng.beta(0.5, 2, 60), rng.uniform(0.5, 2, 60)
+    y = rng.random(60) < p
+    width = Histogram(8, prior_weight=prior)._fit(p, y, w, 0)
+    mass = Histogram(4, "equal_mass", prior_weight=prior)._fit(p, y, w, 0)
+    for state, bins, centers in ((width, 8, (np.arange(8) + 0.5) / 8), (mass, 4, [0.5] * 4)):
+        place = np.searchsorted(state["edges"], p)
+        ones, zeros = (np.bincount(place, w * own, bins) for own in (y, ~y))
+        assert (ones * zeros == 0).any() or bins == 4
+        for b, center in enumerate(centers):
+            posterior = stats.beta(prior * center + ones[b], prior * (1 - center) + zeros[b])
+            assert state["values"][b] == pytest.approx(posterior.mean(), rel=1e-12)
+
+
 def test_options() -> None:
     with pytest.raises(ValueError, match="bins must be at least 1, got 0"):
         Histogram(0)._check_options()
     with pytest.raises(ValueError, match="binning must be one of .*, got 'equal_size'"):
         Histogram(binning="equal_size")._check_options()  # pyright: ignore[reportArgumentType]
+    for value in (-1.0, np.nan, np.inf):
+        with pytest.raises(ValueError, match=f"prior_weight must not be negative, got {value}"):
+            Histogram(prior_weight=value)._check_options()
+    with pytest.raises(TypeError, match="prior_weight must be a number, got '1'"):
+        Histogram(prior_weight="1")._check_options()  # pyright: ignore[reportArgumentType]
     assert Histogram().domain == "probability"
     assert Histogram(binning="equal_mass").domain == "order"

@@ -11,7 +11,7 @@ from scipy import integrate, optimize, stats
 from scipy.special import expit, logit
 
 from bayescal._core.optimise import Status
-from bayescal.calibrators import _log_odds, spline
+from bayescal.calibrators import _log_odds, _spline_points
 from bayescal.calibrators.spline import Spline, compact_logit
 from bayescal.regression.fit import fit_single
 from bayescal.regression.objective import Regression
@@ -80,6 +80,9 @@ def reference(x: Array, y: Array, w: Array, k: Array, penalty: str, strength: fl
 
 
 def rescaled(calibration: Spline, state: Any, p: Array) -> Array:
+    if calibration.rescale == "logit":
+        epsilon = float(state["epsilon"])
+        return logit(np.clip(p, epsilon, 1 - epsilon))
     return compact_logit(p, float(state["epsilon"])) if calibration.rescale else p
 
 
@@ -89,7 +92,7 @@ def log_odds(calibration: Spline, state: Any, p: Array) -> Array:
 
 @pytest.mark.parametrize("strength", [1e-4, 0.01, 1.0, 100.0])
 @pytest.mark.parametrize("knots", [3, 4, 12, 30])
-@pytest.mark.parametrize("rescale", [None, "compact_logit"])
+@pytest.mark.parametrize("rescale", [None, "compact_logit", "logit"])
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_objective_is_scipys_optimum_over_the_raw_basis(
     penalty: Any, rescale: Any, knots: int, strength: float
@@ -249,7 +252,129 @@ def test_knots_are_quantiles_of_the_distinct_scores() -> None:
     np.testing.assert_array_equal(every, np.unique(p))
 
 
-@pytest.mark.parametrize("rescale", [None, "compact_logit"])
+@pytest.mark.parametrize("knots", [(0.1, 0.5, 0.9), [0.95, 0.02, 0.3, 0.6, 0.3]])
+@pytest.mark.parametrize("rescale", [None, "logit"])
+def test_knots_may_be_given(rescale: Any, knots: Any) -> None:
+    """As probabilities; among them and beyond is where scores lie or do not."""
+    p, y, w = make(300)
+    calibration = Spline(rescale, knots, strength=0.1, epsilon=0.03)
+    state = calibration._fit(p, y, w, 0)
+    k = rescaled(calibration, state, np.unique(knots))
+    np.testing.assert_allclose(state["knots"], k, rtol=1e-12)
+    x = rescaled(calibration, state, p)
+    best, theta = reference(x, y, w, k, "coefficients", 0.1)
+    assert float(state["objective"]) * w.sum() == pytest.approx(best, rel=1e-9)
+    expected = expit(theta @ natural(x, k))
+    np.testing.assert_allclose(calibration.apply(state, p)[:, 1], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("scores", "epsilon"),
+    [
+        # Half the power of two next to the least distance, 2 ** -7.97 and 2 ** -16.6.
+        ([0.0, 0.3, 0.004, 0.98, 1.0], 1e-4),
+        ([0.3, 1e-5, 0.9], 2.0**-18),
+        ([0.3, 1 - 1e-5, 0.9], 2.0**-18),
+        ([0.3, 1e-30, 0.9], 1e-16),
+        ([0.0, 1.0, 1.0], 1e-4),
+    ],
+)
+def test_where_the_logit_is_clipped(scores: list[float], epsilon: float) -> None:
+    p = np.array(scores)
+    calibration = Spline("logit", strength=1.0)
+    state = calibration._fit(p, np.arange(len(p)) % 2, np.ones(len(p)), 0)
+    assert float(state["epsilon"]) == pytest.approx(epsilon, rel=1e-12)
+    at = np.array([0.0, epsilon / 2, epsilon, 1 - epsilon, 1 - epsilon / 2, 1.0])
+    found = calibration.apply(state, at)[:, 1]
+    np.testing.assert_allclose(found[:3], found[0], rtol=1e-12)
+    np.testing.assert_allclose(found[3:], found[3], rtol=1e-12)
+
+
+def unity_rows() -> tuple[Array, Array]:
+    """Return probabilities (135,) of the identity, and their shares of its weight."""
+    tail = [10.0 ** (-8 + i / 3) for i in range(18)]
+    p = np.array([*tail, *(i / 100 for i in range(1, 100)), *(1 - t for t in tail)])
+    share = np.array([1 / 18] * 18 + [1.0] * 99 + [1 / 18] * 18)
+    return p, share / share.sum()
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("rescale", [None, "logit"])
+def test_the_unity_prior_is_rows_whose_labels_are_as_they_say(rescale: Any, penalty: Any) -> None:
+    p, y, w = make(100)
+    calibration = Spline(rescale, 5, penalty, 0.5, unity_prior_weight=20.0)
+    state = calibration._fit(p, y, w, 0)
+    line, share = unity_rows()
+    scores, targets = np.concatenate([p, line]), np.concatenate([y, line])
+    weights = np.concatenate([w, 20 * share])
+    x = rescaled(calibration, state, scores)
+    best, theta = reference(x, targets, weights, state["knots"], penalty, 0.5)
+    assert float(state["objective"]) * weights.sum() == pytest.approx(best, rel=1e-9)
+    at = rescaled(calibration, state, p)
+    np.testing.assert_allclose(
+        calibration.apply(state, p)[:, 1], expit(theta @ natural(at, state["knots"])), atol=1e-5
+    )
+    # Knots are of the scores.
+    np.testing.assert_allclose(state["knots"][[0, -1]], [at.min(), at.max()])
+
+
+def test_a_heavy_unity_prior_leaves_probabilities_as_they_are() -> None:
+    """In logits the identity is a line, which no curvature costs; other curves lose to the rows."""
+    p, y, w = make(200)
+    at = np.linspace(0.01, 0.99, 99)
+    for strength in (0.0, 1.0, "cv"):
+        calibration = Spline("logit", 8, "curvature", strength, unity_prior_weight=1e7)
+        state = calibration._fit(p, y, w, 0)
+        np.testing.assert_allclose(calibration.apply(state, at)[:, 1], at, atol=1e-3)
+    rng = np.random.default_rng(0)
+    own, without = [], []
+    for _ in range(40):
+        p = rng.uniform(size=40)
+        y = (rng.uniform(size=40) < p).astype(int)
+        for weight, losses in ((20.0, own), (0.0, without)):
+            calibration = Spline("logit", 10, unity_prior_weight=weight)
+            found = calibration.apply(calibration._fit(p, y, np.ones(40), 0), at)[:, 1]
+            losses.append(np.mean((found - at) ** 2))
+    # Where scores are probabilities already, it must help.
+    difference = np.array(without) - own
+    assert difference.mean() > 3 * difference.std() / np.sqrt(40)
+
+
+@pytest.mark.parametrize("rule", ["best", "one_se"])
+def test_candidates_may_be_given_and_prior_rows_are_never_held_out(
+    rule: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[tuple[Array, ...]] = []
+
+    def spy(*arguments: Array) -> RidgePath:
+        calls.append(arguments)
+        return ridge_path(*arguments)
+
+    monkeypatch.setattr(_spline_points, "ridge_path", spy)
+    p, y, w = make(150)
+    grid = [0.01, 1.0, 0.1, 100.0]
+    options: Any = {"strengths": grid, "unity_prior_weight": 5.0, "folds": 3, "rule": rule}
+    calibration = Spline("logit", 12, **options)
+    state = calibration._fit(p, y, w, 0)
+    ((columns, weights, positives, penalties),) = calls
+    line, share = unity_rows()
+    assert weights[3].sum() == pytest.approx(5) and not weights[3, :150].any()
+    assert positives[3].sum() == pytest.approx(5 * share @ line)
+    np.testing.assert_allclose(weights[:3, 150:], 0)
+    at = np.concatenate([np.sort(p), line, line])
+    np.testing.assert_allclose(columns, calibration._columns(state, at), atol=1e-9)
+    candidates = np.array([100.0, 1.0, 0.1, 0.01])
+    np.testing.assert_allclose(penalties, candidates[:, None] * state["roughness"])
+    losses, _ = one_by_one(columns, weights, positives, penalties)
+    losses, share = losses[:, :3], weights[:3].sum(axis=1) / weights[:3].sum()
+    worse = losses - losses[np.argmin(losses @ share)]
+    mean = worse @ share
+    error = np.sqrt((worse - mean[:, None]) ** 2 @ share / 2)
+    near = mean <= (error if rule == "one_se" else 1e-9)
+    assert float(state["strength"]) == candidates[np.argmax(near)]
+
+
+@pytest.mark.parametrize("rescale", [None, "compact_logit", "logit"])
 def test_neither_the_order_of_rows_nor_another_fit_matters(rescale: Any) -> None:
     p, y, w = make(700)
     p = p.round(2)
@@ -338,7 +463,8 @@ def test_ridge_path_of_hard_data_stays_finite(kind: str) -> None:
     x = np.linspace(-1, 1, 20)
     weights = np.zeros((4, 20))
     weights[np.arange(20) % 4, np.arange(20)] = 1.0
-    share = {"separable": x > 0.1, "one class": x > -9}.get(kind, np.arange(20) % 3 == 0)
+    kinds: dict[str, Array] = {"separable": x > 0.1, "one class": x > -9}
+    share = kinds.get(kind, np.arange(20) % 3 == 0)
     if kind == "all in one fold":
         weights = np.array([np.ones(20), *np.zeros((3, 20))])
     elif kind == "tiny weights":
@@ -361,7 +487,7 @@ def test_the_strength_is_that_of_the_rule(
         calls.append(arguments)
         return ridge_path(*arguments)
 
-    monkeypatch.setattr(spline, "ridge_path", spy)
+    monkeypatch.setattr(_spline_points, "ridge_path", spy)
     p, y, w = make(n)
     calibration = Spline(penalty=penalty, folds=4, rule=rule)
     state = calibration._fit(p, y, w, 0)
@@ -518,7 +644,15 @@ def test_nuts_has_the_moments_of_the_documented_posterior(penalty: Any, strength
         ({"strength": "best"}, "strength must be 'cv' or not negative, got 'best'"),
         ({"rule": "first"}, "rule must be one of 'one_se', 'best', got 'first'"),
         ({"penalty": "l2"}, "penalty must be one of 'curvature', 'coefficients', got 'l2'"),
-        ({"rescale": "logit"}, "rescale must be one of None, 'compact_logit', got 'logit'"),
+        ({"rescale": "odds"}, "rescale must be one of None, 'compact_logit', 'logit', got 'odds'"),
+        ({"knots": [0.1, 0.5]}, "knots must be 3 or more distinct probabilities, got .0.1, 0.5."),
+        ({"knots": [0.1, 0.5, 1.5]}, "knots must be 3 or more distinct probabilities, got"),
+        ({"strengths": []}, "strengths must be positive numbers, got"),
+        ({"strengths": [1.0, 0.0]}, "strengths must be positive numbers, got .1.0, 0.0."),
+        ({"epsilon": 0.5}, "epsilon must be 'auto' or lie between 0 and 1/2, got 0.5"),
+        ({"epsilon": "none"}, "epsilon must be 'auto' or lie between 0 and 1/2, got 'none'"),
+        ({"unity_prior_weight": -1.0}, "unity_prior_weight must not be negative, got -1.0"),
+        ({"unity_prior_weight": np.nan}, "unity_prior_weight must not be negative, got nan"),
     ],
 )
 def test_options_are_checked(options: dict[str, Any], message: str) -> None:

@@ -200,6 +200,69 @@ def test_splines_do_as_well_out_of_sample(module: str) -> None:
     assert regret(found, grid) < regret(expected, grid) + 1e-3
 
 
+@pytest.mark.parity("splinecalib")
+@pytest.mark.usefixtures("quiet")
+class TestSplineCalib:
+    """Its knots, clipping, prior rows and basis are ours; its search stops early."""
+
+    @pytest.mark.parametrize("unity", [True, False])
+    @pytest.mark.parametrize("logit", [True, False])
+    def test_the_same_rows_in_the_same_basis(self, logit: bool, unity: bool) -> None:
+        """The optimum in their columns, by another library, is ours."""
+        from sklearn.linear_model import LogisticRegression
+        from splinecalib import SplineCalib
+
+        q, y = make(400)
+        theirs = SplineCalib(
+            knot_sample_size=6, add_knots=None, logodds_scale=logit, unity_prior=unity
+        )
+        theirs.fit(q, y)
+        own = bc.Spline(
+            "logit" if logit else None,
+            theirs.knot_vec.tolist(),
+            strength=0.5,
+            epsilon=theirs.logodds_eps if logit else "auto",
+            unity_prior_weight=20.0 if unity else 0.0,
+        ).fit(q, y)
+        np.testing.assert_allclose(own.knots_, theirs.knot_vec_tr, rtol=1e-12)
+        columns = theirs.X_mat_used[:, 1:]
+        targets = np.concatenate([y, theirs.unity_prior_gridpts]) if unity else y.astype(float)
+        weights = theirs.final_weightvec if unity else np.ones(len(y))
+        model = LogisticRegression(C=2.0, solver="newton-cholesky", tol=1e-12, max_iter=1000)
+        model.fit(
+            np.concatenate([columns, columns]),
+            np.repeat([0, 1], len(columns)),
+            np.concatenate([weights * (1 - targets), weights * targets]),
+        )
+        expected = model.predict_proba(columns[: len(y)])[:, 1]
+        np.testing.assert_allclose(own.predict_proba(q)[:, 1], expected, atol=1e-6)
+
+    def test_the_optimum_of_their_last_fit(self) -> None:
+        """They minimize mean loss + lambda |theta|^2 / k, and leave the first fold out in the end.
+
+        The weight of the intercept is next to nothing here.
+        """
+        from splinecalib import SplineCalib
+        from splinecalib.calib_utils import get_stratified_foldnums
+
+        q, y = make(600)
+        options: Any = {"reg_param_vec": [1e-5], "knot_sample_size": 6, "add_knots": None}
+        theirs = SplineCalib(unity_prior=False, tol=1e-9, max_iter=10_000, **options)
+        theirs.fit(q, y)
+        left = get_stratified_foldnums(y, 5) != 0
+        assert left.sum() == 480
+        grid = np.linspace(0.05, 0.95, 50)
+        expected = theirs.calibrate(grid)
+        apart = []
+        for rows in (left, slice(None)):
+            strength = 2 * len(y[rows]) * 1e-5 / 6
+            own = bc.Spline("logit", theirs.knot_vec.tolist(), strength=strength)
+            own.set_params(epsilon=theirs.logodds_eps).fit(q[rows], y[rows])
+            apart.append(np.abs(own.predict_proba(grid)[:, 1] - expected).max())
+        assert apart[0] < 1e-3
+        assert apart[1] > 10 * apart[0]
+
+
 class TestScikitLearn:
     def test_platt_scaling(self) -> None:
         """The same model; their search stops earlier, ours is at the optimum."""

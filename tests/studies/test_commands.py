@@ -257,10 +257,11 @@ def test_errors_of_maps_take_one_line(network: Path, line: list[str], message: s
 def test_help_names_the_studies() -> None:
     result = CliRunner().invoke(app, ["--help"])
     assert result.exit_code == 0
-    for word in ("Usage:", "real", "adult", "cnn", "simplex", "multilabel"):
+    for word in ("Usage:", "real", "adult", "cnn", "simplex", "multilabel", "splines"):
         assert word in result.stdout
     options = {"real": "data", "adult": "data", "cnn": "maps", "simplex": "maps"}
-    for name, option in (options | {"multilabel": "splits"}).items():
+    options |= {"multilabel": "splits", "splines": "seeds"}
+    for name, option in options.items():
         result = CliRunner().invoke(app, [name, "--help"])
         assert result.exit_code == 0
         assert f"--{option}" in result.stdout

@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.studies import _label_data, multilabel
+from benchmarks.studies._label_bins import add, calibrated_already, examine
 
 QUICK = ("uncalibrated", "histogram", "logistic")
 
@@ -234,3 +235,54 @@ def test_histograms_calibrate_real_labels(shared_data: Path, tmp_path: Path) -> 
     means = {m: f["mean"] for m, f in found["data"]["ribeiro_ecg_6"]["methods"].items()}
     for key in ("ece_total", "ece_weighted"):
         assert means["histogram"][key] < means["uncalibrated"][key]
+
+
+def test_bins_are_counted_by_a_loop() -> None:
+    (probs, y), (new, new_y) = draw(10, 25), draw(11, 40)
+    found = examine(_label_data.Labels(probs, y, new, new_y), 10)
+    cells = dict.fromkeys(("empty", "pure", "mixed"), 0)
+    contradicted, after = dict(cells), dict.fromkeys(cells, 0.0)
+    for label in range(3):
+        own, test = (np.ceil(p[:, label].astype(float) * 10) for p in (probs, new))
+        for cell, truth in zip(test, new_y[:, label], strict=True):
+            rows = y[own == cell, label]
+            kind = "empty" if not len(rows) else "mixed" if 0 < rows.mean() < 1 else "pure"
+            value = rows.mean() if len(rows) else (cell - 0.5) / 10
+            chance = value if truth else 1 - value
+            cells[kind] += 1
+            contradicted[kind] += chance == 0
+            after[kind] -= np.log(max(chance, 1e-15))
+    for kind, own in found["kinds"].items():
+        assert (own["cells"], own["contradicted"]) == (cells[kind], contradicted[kind])
+        assert own["after"] == pytest.approx(after[kind])
+        assert cells[kind] > 0
+    assert found["labels"] == 3
+    twice = add([found, found])
+    assert twice["labels"] == 6 and twice["kinds"]["pure"]["cells"] == 2 * cells["pure"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_the_theorems_say_is_true_of_fitted_rows(seed: int) -> None:
+    """Whatever the scores: the error vanishes, and errors do not increase where 1/2 is a border."""
+    rng = np.random.default_rng(seed)
+    probs, y = rng.random((60, 4)), rng.integers(0, 2, (60, 4))
+    rows = _label_data.Labels(probs, y, *draw(seed, 30, 4))
+    found = examine(rows, 10)
+    assert found["fitted_ece"] < 1e-14
+    assert found["fitted"]["ece"] == found["fitted"]["hamming_loss"] == 0
+    # Not so for new rows of scores that were right.
+    new = rng.random((2000, 4))
+    truth = (rng.random((2000, 4)) < new).astype(int)
+    small = rng.random((30, 4))
+    labels = (rng.random((30, 4)) < small).astype(int)
+    found = examine(_label_data.Labels(small, labels, new, truth), 10)
+    assert found["new"]["ece"] == 4 and found["new"]["brier_score"] == 4
+
+
+@pytest.mark.parametrize(("n", "share"), [(5, 0.4), (20, 0.7)])
+def test_a_calibrated_bin_gets_the_error_of_its_share(n: int, share: float) -> None:
+    found = calibrated_already(n, share)
+    k = np.random.default_rng(0).binomial(n, share, 200_000) / n
+    away, wrong = np.abs(k - share), (k > 0.5) != (share > 0.5)
+    assert abs(found["error"] - away.mean()) < 4 * away.std() / np.sqrt(len(k))
+    assert abs(found["worse"] - wrong.mean()) < 4 * wrong.std() / np.sqrt(len(k))

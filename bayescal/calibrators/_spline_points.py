@@ -1,0 +1,115 @@
+"""Scores gathered in points, their folds, and the strength of a spline's penalty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bayescal.calibrators._natural_spline import FUNCTIONS
+from bayescal.regression.ridge import ridge_path
+
+_POINTS = 512
+_GRID, _MORE = 17, 8
+#: Rows of equal score and label share a fold if they are not more than this share of all: the
+#: first if that score has one label only, the second if both.
+_SHARES = 1 / 20, 1 / (1 << 20)
+
+
+class Points(NamedTuple):
+    """Scores gathered in points (k,), with the weight (folds, k) of cases and of positives."""
+
+    x: np.ndarray
+    weights: np.ndarray
+    positives: np.ndarray
+
+    def with_more(self, x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Points:
+        """Return these points and others (m,), which are in a fold of their own."""
+
+        def join(own: np.ndarray, more: np.ndarray) -> np.ndarray:
+            corner = np.zeros((len(own), len(more)))
+            return np.block([[own, corner], [np.zeros((1, own.shape[1])), more[None]]])
+
+        both = join(self.weights, weights), join(self.positives, weights * y)
+        return Points(np.concatenate([self.x, x]), *both)
+
+
+def gather(x: np.ndarray, y: np.ndarray, weights: np.ndarray, folds: int) -> Points:
+    """Gather sorted rows in points of equal weight; equal scores go to one point."""
+    start = np.concatenate([[0.0], np.cumsum(weights)[:-1]])
+    first = np.concatenate([[True], x[1:] > x[:-1]])
+    rank = np.maximum.accumulate(np.where(first, start, 0))
+    share = np.floor(rank / weights.sum() * _POINTS).astype(int)
+    begins = np.concatenate([[False], share[1:] > share[:-1]])
+    if first.sum() <= _POINTS:
+        begins = np.concatenate([[False], first[1:]])
+    point = np.cumsum(begins)
+    count = point[-1] + 1
+    mean = np.bincount(point, weights * (x - x[0])) / np.bincount(point, weights) + x[0]
+    cell, parts, fold = _divide(x, y, weights, folds)
+    place = fold * count + point[cell]
+    total = np.bincount(place, parts, minlength=folds * count).reshape(folds, count)
+    ones = np.bincount(place, parts * y[cell], minlength=folds * count).reshape(folds, count)
+    return Points(mean, total, ones)
+
+
+def _divide(
+    x: np.ndarray, y: np.ndarray, weights: np.ndarray, folds: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return parts of sorted rows: the row that each stands for, its weight and its fold."""
+    first = np.concatenate([[True], (np.diff(x) > 0) | (np.diff(y) != 0)])
+    rows = np.flatnonzero(first)
+    weight = np.add.reduceat(weights, rows)
+    # A score with both labels must not lose all of one with a fold.
+    same = np.diff(x[rows]) == 0
+    both = np.append(False, same) | np.append(same, False)
+    most = np.maximum(1.0, np.where(both, _SHARES[1], _SHARES[0]) * weight.sum())
+    # Sums of weights carry rounding errors.
+    pieces = np.maximum(np.ceil(weight / most - 1e-9), 1).astype(int)
+    cell = np.repeat(rows, pieces)
+    fold = np.empty(len(cell), int)
+    # Not in turn: folds that are alike in every region would not punish what is only noise.
+    random = np.random.default_rng(0)
+    for label in (0, 1):
+        own = np.flatnonzero(y[cell] == label)
+        fold[own] = random.permutation(len(own)) % folds
+    return cell, np.repeat(weight / pieces, pieces), fold
+
+
+def choose_strength(
+    columns: np.ndarray,
+    points: Points,
+    roughness: np.ndarray,
+    rule: str,
+    folds: int,
+    candidates: Sequence[float] | None,
+) -> float:
+    """Return the strength that cross-validation prefers; of equals the greatest.
+
+    Further folds than these are never held out.
+    """
+    rough = roughness[roughness > 0]
+    if not rough.size:
+        return 0.0
+    if candidates is not None:
+        grid = np.unique(np.asarray(candidates, float))[::-1]
+    else:
+        total = points.weights.sum()
+        # From where the smoothest curve is gone to where the roughest is half free; and wholly
+        # free if all functions of the space are kept, as with few distinct scores.
+        grid = np.geomspace(250 / rough[0], 0.25 / rough[-1], _GRID) * total
+        if len(roughness) < FUNCTIONS:
+            grid = np.concatenate([grid, grid[-1] * np.geomspace(1, 1e-3, _MORE + 1)[1:]])
+    path = ridge_path(columns, points.weights, points.positives, grid[:, None] * roughness)
+    held = points.weights.sum(axis=1)[:folds]
+    share = held / held.sum()
+    losses = np.where(np.isnan(path.losses), np.inf, path.losses)[:, :folds]
+    best = int(np.argmin(losses @ share))
+    if rule == "one_se" and np.isfinite(losses[best]).all():
+        # Of differences: folds that are hard are so for all strengths.
+        worse = np.minimum(losses, 1e100) - losses[best]
+        mean = worse @ share
+        error = np.sqrt((worse - mean[:, None]) ** 2 @ share / (len(held) - 1))
+        best = int(np.argmax((mean <= error) & np.isfinite(losses).all(axis=1)))
+    return float(grid[best])

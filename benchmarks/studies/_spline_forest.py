@@ -1,0 +1,59 @@
+"""Splines on the votes of a random forest, in the place of one on records that are not free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bayescal import Isotonic, Logistic, Spline
+from benchmarks.studies._binary_tables import split_rows
+from benchmarks.studies._measures import EPS
+from benchmarks.studies.data import read_arrays
+from benchmarks.studies.paired import paired, row_losses, verdict
+
+_PLACES = ("adult_randomforest.npz", "predictions/adult_randomforest.npz")
+METHODS: dict[str, Callable[[], Any]] = {
+    "isotonic": Isotonic,
+    "Platt, of probabilities": lambda: Logistic(inputs="scores"),
+    "spline": lambda: Spline(rule="best"),
+    "spline, default rule": Spline,
+    "logit spline, unity prior": lambda: Spline("logit", 30, rule="best", unity_prior_weight=20.0),
+}
+#: Claims that the first has the lesser log loss, of table 1 and section 4.1.
+CLAIMS = {
+    "spline below uncalibrated": ("spline", "uncalibrated"),
+    "spline below isotonic": ("spline", "isotonic"),
+    "spline below Platt": ("spline", "Platt, of probabilities"),
+    "uncalibrated below isotonic": ("uncalibrated", "isotonic"),
+    "uncalibrated below Platt": ("uncalibrated", "Platt, of probabilities"),
+}
+
+
+def find_forest(data: Path) -> Path | None:
+    """Return the file of the forest's predictions, if it is there."""
+    return next((data / name for name in _PLACES if (data / name).is_file()), None)
+
+
+def run_forest(path: Path) -> dict[str, Any]:
+    """Calibrate each half of the rows on the other; return log losses and claims judged."""
+    arrays = read_arrays(path, ("p", "y"))
+    p, y = arrays["p"].astype(float), arrays["y"].astype(int)
+    halves = split_rows(y, np.arange(len(y)), 0.5, np.random.default_rng(0))
+    probs = {"uncalibrated": p, **{name: np.empty(len(y)) for name in METHODS}}
+    for own, other in (halves, halves[::-1]):
+        for name, make in METHODS.items():
+            probs[name][other] = make().fit(p[own], y[own]).predict_proba(p[other])[:, 1]
+    losses = {n: row_losses(np.stack([1 - q, q], axis=1), y, EPS) for n, q in probs.items()}
+    claims = {}
+    for claim, (first, second) in CLAIMS.items():
+        own = paired(losses[first], losses[second])
+        claims[claim] = {**own, "verdict": verdict(own)}
+    return {
+        "rows": len(y),
+        "log_loss": {name: float(own.mean()) for name, own in losses.items()},
+        "impossible": {name: int(np.sum(q == 1 - y)) for name, q in probs.items()},
+        "claims": claims,
+    }

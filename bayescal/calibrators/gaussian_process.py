@@ -47,7 +47,8 @@ class GaussianProcess(ParametricCalibrator):
 
     and the covariance :math:`c(x, x') = a^2 \exp(-(x - x')^2 / (2 l^2)) + x x'`, of a smooth curve
     and a slope. So a few parameters serve any number of classes, which are exchangeable, and few
-    rows say little against a temperature; but the map may bend where a temperature cannot.
+    rows say little against a temperature; but the map may bend where a temperature cannot. What
+    differs between the classes, as a shift, no curve that they share can follow.
 
     The curve is straight between 25 nodes, evenly spaced from :math:`\ln(e / k)` to 0. The inverse
     temperature s is the most probable one, with :math:`\ln s \sim N(0, 1.5^2)`. All standard

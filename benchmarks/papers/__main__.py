@@ -19,8 +19,9 @@ FOLDER = ROOT / "docs" / "papers"
 PAPERS = (maher, valk, lucena, weight_scaling, histogram_binning, kull_jung)
 WRITTEN = "This page is written by `python -m benchmarks.papers` from `benchmarks/results`."
 AGREES = """\
-A figure *agrees* if it differs by one unit of its last printed digit at most. Reasons that
-experiments showed stand below each table; a difference without one is unexplained."""
+A figure *agrees* if it differs by one unit of its last printed digit at most; those that do not
+stand in bold, or beside their difference. Reasons that experiments showed stand below each table; a
+difference without one is unexplained."""
 
 
 def summary(pages: list[Page]) -> str:

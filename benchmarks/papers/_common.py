@@ -61,6 +61,21 @@ def compared(rows: list[Row]) -> str:
     return table(["", "published", "ours", ""], [row.cells() for row in rows])
 
 
+def crossed(rows: list[Row]) -> str:
+    """Return a table of "METHOD, METRIC" with metrics side by side."""
+    found = {tuple(row.what.split(", ", 1)): row for row in rows}
+    methods, metrics = (list(dict.fromkeys(own)) for own in zip(*found, strict=True))
+
+    def cell(row: Row | None) -> str:
+        if row is None:
+            return ""
+        _, published, ours, _ = row.cells()
+        return f"{published} / {ours}" if row.agrees else f"{published} / **{ours}**"
+
+    lines = [[name, *(cell(found.get((name, own))) for own in metrics)] for name in methods]
+    return table(["published / ours", *metrics], lines)
+
+
 def bullets(lines: list[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 

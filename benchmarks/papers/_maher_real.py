@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.papers._common import Finding, Row, bullets, compared, counted, read, table
+from benchmarks.papers._common import Finding, Row, bullets, counted, crossed, read, table
 
 EXPERIMENTS = {"svm": "scores of SVMs", "multivariate": "features"}
 METRICS = {"log_loss": "log loss", "ece": "ECE"}
@@ -49,7 +49,7 @@ def text() -> str:
 Tables 9 and 10. Published are means over 40 tables, of which {len(read("real")["tables"])} are at
 hand: means need not agree, and what they cannot both be is said.
 
-{compared(rows)}
+{crossed(rows)}
 
 {bullets(remarks)}
 
@@ -104,8 +104,12 @@ def _ranks(found: dict[str, Any]) -> str:
 def _ranks_of(title: str, own: dict[str, Any]) -> str:
     known, test = own["published_ranks"], own["friedman"]
     rows = [
-        [f"`{method}`", f"{known[method]:.2f}" if known else "", f"{rank:.2f}", p_text(p)]
-        for (method, rank), p in zip(own["ranks"].items(), own["p_best"], strict=True)
+        [f"`{method}`", f"{known[method]:.2f}" if known else "", f"{rank:.2f}", p]
+        for (method, rank), p in zip(
+            own["ranks"].items(),
+            ["", *(p_text(p).removeprefix("p ") for p in own["p_best"][1:])],
+            strict=True,
+        )
     ]
     words = f"Friedman's χ² is {test['statistic']:.1f}, {p_text(test['p_value'])}."
     return f"{title}. {words}\n\n{table(['', 'published rank', 'our rank', 'p'], rows)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from benchmarks.papers._common import Row, compared, read
+from benchmarks.papers._common import Row, crossed, read
 
 METRICS = {
     "accuracy": "accuracy",
@@ -69,7 +69,7 @@ def every(source: str) -> list[Row]:
 
 def network_tables(source: str) -> str:
     return "\n\n".join(
-        f"**{NETWORKS[network]}**\n\n{compared(rows)}" for network, rows in figures(source).items()
+        f"**{NETWORKS[network]}**\n\n{crossed(rows)}" for network, rows in figures(source).items()
     )
 
 

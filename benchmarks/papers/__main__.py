@@ -12,8 +12,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from benchmarks.figures import table
 from benchmarks.papers import histogram_binning, kull_jung, lucena, maher, valk, weight_scaling
-from benchmarks.papers._common import ROOT, Page, table
+from benchmarks.papers._common import ROOT, Page
 
 FOLDER = ROOT / "docs" / "papers"
 PAPERS = (maher, valk, lucena, weight_scaling, histogram_binning, kull_jung)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.figures import result, table
+
 ROOT = Path(__file__).resolve().parents[2]
-RESULTS = ROOT / "benchmarks" / "results"
 
 
 class Row(NamedTuple):
@@ -49,12 +49,7 @@ class Page(NamedTuple):
 
 def read(name: str) -> dict[str, Any]:
     """Return the results of a study."""
-    return json.loads((RESULTS / f"study_{name}.json").read_text(encoding="utf-8"))
-
-
-def table(heads: list[str], rows: list[list[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return result(f"study_{name}")
 
 
 def compared(rows: list[Row]) -> str:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.papers._common import Finding, table
+from benchmarks.figures import table
+from benchmarks.papers._common import Finding
 from benchmarks.studies.paired import paired, verdict
 
 VERDICTS = {"holds": "holds", "fails": "fails", "open": "not told apart"}

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from math import comb
 from typing import Any
 
-from benchmarks.papers._common import Finding, read, table
+from benchmarks.figures import table
+from benchmarks.papers._common import Finding, read
 from benchmarks.studies.published_networks import FIGURES, MEASURES, ROWS
 
 PICTURE = "maher_figure_29.svg"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.papers._common import Finding, Row, bullets, counted, crossed, read, table
+from benchmarks.figures import table
+from benchmarks.papers._common import Finding, Row, bullets, counted, crossed, read
 
 EXPERIMENTS = {"svm": "scores of SVMs", "multivariate": "features"}
 METRICS = {"log_loss": "log loss", "ece": "ECE"}

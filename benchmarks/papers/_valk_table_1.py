@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.papers._common import Finding, read, table
+from benchmarks.figures import table
+from benchmarks.papers._common import Finding, read
 from benchmarks.papers._networks import METRICS
 from benchmarks.studies._calibrators import FIXED
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from benchmarks.papers._common import Row, read, table
+from benchmarks.figures import table
+from benchmarks.papers._common import Row, read
 from benchmarks.papers._networks import every, networks
 
 #: Networks whose predictions can be had.

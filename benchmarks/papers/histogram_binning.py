@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.papers._common import Finding, Page, bullets, read, table
+from benchmarks.figures import table
+from benchmarks.papers._common import Finding, Page, bullets, read
 
 _METRICS = {
     "ece_total": "ECE, total",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from benchmarks.papers._common import Finding, Page, Row, bullets, compared, counted, read, table
+from benchmarks.figures import table
+from benchmarks.papers._common import Finding, Page, Row, bullets, compared, counted, read
 from benchmarks.papers._networks import METRICS, NETWORKS, every, network_tables, remarks
 
 _METRICS = METRICS | {

@@ -7,16 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.papers._common import (
-    Finding,
-    Page,
-    Row,
-    bullets,
-    compared,
-    counted,
-    read,
-    table,
-)
+from benchmarks.figures import table
+from benchmarks.papers._common import Finding, Page, Row, bullets, compared, counted, read
 from benchmarks.papers._lucena_epochs import (
     VERDICTS,
     difference,

@@ -10,8 +10,9 @@ study_networks_digits_weak.json that with `--smoothing 0.0011111111111111111 --o
 
 from __future__ import annotations
 
+from benchmarks.figures import table
 from benchmarks.papers import _maher_networks, _maher_real, _maher_synthetic
-from benchmarks.papers._common import ROOT, Page, table
+from benchmarks.papers._common import ROOT, Page
 
 
 def page() -> Page:

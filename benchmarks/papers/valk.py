@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmarks.figures import table
 from benchmarks.papers import _valk_table_1 as table_1
-from benchmarks.papers._common import Finding, Page, Row, bullets, compared, counted, read, table
+from benchmarks.papers._common import Finding, Page, Row, bullets, compared, counted, read
 from benchmarks.papers._networks import METRICS, every, network_tables, remarks
 
 # Tables 5 to 10 compare with other methods, 11 to 16 the thesis's own; one for each metric.

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import reference
-from docutils import nodes
-from sphinx.application import Sphinx
+
+if TYPE_CHECKING:
+    from docutils import nodes
+    from sphinx.application import Sphinx
 
 ONLY_HERE = re.compile(r"<!-- site:\s(.*?)\s*-->", re.DOTALL)
 ENTRY = re.compile(r"^- .*?\]\(([\w./-]+)\.(?:md|rst)\)", re.MULTILINE)
@@ -42,6 +44,8 @@ def show(app: Sphinx, name: str, source: list[str]) -> None:
 
 def link_names(app: Sphinx, page: nodes.document, name: str) -> None:
     """Make links of public names that stand as code, alone or in a call."""
+    from docutils import nodes
+
     if name.startswith("reference/"):
         return
     known = set(reference.public_names())

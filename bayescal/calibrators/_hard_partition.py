@@ -61,7 +61,7 @@ def _best_place(
     other = values.argmax(axis=1)
     lead = values.max(axis=1) - own
     slope = points @ line
-    moving = np.abs(slope) > 1e-12 * np.abs(slope).max(initial=0.0)
+    moving = np.abs(slope) > 1e-12 * np.abs(slope).max(initial=1.0)
     if not moving.any():
         return 0.0, 0.0
     places = lead[moving] / slope[moving]

@@ -28,6 +28,8 @@ __all__ = ["run"]
 _NETWORK = "kull_densenet40_c10"
 _KEYS = ("accuracy", "ece_mass", "class_wise_ece_mass", "brier_score", "log_loss", "loss_gap")
 _STEPS = (1, 2, 5, 10)
+#: Rows with a known truth, that are fitted and that are predicted.
+_ROWS = 5000, 20_000
 
 
 def run(
@@ -142,9 +144,9 @@ def _folds(z: np.ndarray, y: np.ndarray, count: int) -> Iterator[_Pair]:
 
 
 def _known(count: int) -> Iterator[_Pair]:
-    test = sample(20_000, seed=1_000_000)
+    test = sample(_ROWS[1], seed=1_000_000)
     for seed in range(count):
-        own = sample(5000, seed=seed)
+        own = sample(_ROWS[0], seed=seed)
         yield own.probs, own.y, test.probs, test.truth
 
 

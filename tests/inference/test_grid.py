@@ -179,11 +179,11 @@ def test_each_prior_has_a_rule_of_its_own_size() -> None:
         str(w): bc.GaussianPrior(
             dist.Uniform(-w, 0.0), dist.Uniform(0.0, w), dist.LogNormal(0.0, 0.3)
         )
-        for w in (0.4, 1.5, 5.0)
+        for w in (0.4, 5.0)
     }
     y = np.arange(50) % 2
     data = np.random.default_rng(0).normal(2.0 * y - 1), y
-    own = np.stack([POINTS, POINTS + 1, POINTS - 1])
+    own = np.stack([POINTS, POINTS - 1])
     many = np.linspace(-3, 3, 600)
     post = bc.posterior(grid, data, integrator="quadrature")
     sizes = {name: len(post.draws(name)["mu0"]) for name in grid}
@@ -195,7 +195,7 @@ def test_each_prior_has_a_rule_of_its_own_size() -> None:
         expected = single.predict(POINTS, method="preds")
         np.testing.assert_allclose(found.probs[place], expected.probs, rtol=1e-12)
         np.testing.assert_allclose(curves.probs[place], single.predict(many).probs, rtol=1e-12)
-    several = bc.posterior(list(grid.values()), [data] * 3, integrator="quadrature")
+    several = bc.posterior(list(grid.values()), [data] * 2, integrator="quadrature")
     rows = several.predict(own).probs
     np.testing.assert_allclose(rows[0], post.predict(own[0]).probs[0], rtol=1e-12)
-    np.testing.assert_allclose(rows[2], post.predict(own[2]).probs[2], rtol=1e-12)
+    np.testing.assert_allclose(rows[1], post.predict(own[1]).probs[1], rtol=1e-12)

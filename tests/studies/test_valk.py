@@ -81,7 +81,9 @@ def test_clipped_steps_do_not_push_back() -> None:
 
 
 @pytest.mark.slow
-def test_run_writes_everything(tmp_path: Path) -> None:
+def test_run_writes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(valk, "_ROWS", (300, 600))
+    monkeypatch.setattr(valk, "_STEPS", (1, 10))
     rng = np.random.default_rng(0)
     z = (3 * rng.normal(size=(600, 3))).astype(np.float32)
     y = (z / 3 + rng.gumbel(size=z.shape)).argmax(axis=1)

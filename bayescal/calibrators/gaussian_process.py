@@ -37,7 +37,7 @@ _OF_DRAWS = ("scales", "weights", "modes", "factors", "iterations")
 class GaussianProcess(ParametricCalibrator):
     r"""Logits of all classes through one curve, which a Gaussian process keeps near the identity.
 
-    .. math:: \hat p = \operatorname E \operatorname{softmax}(g(x_1), \dots, g(x_k)), \qquad
+    .. math:: \hat p = \operatorname E[\operatorname{softmax}(g(x_1), \dots, g(x_k))], \qquad
               g(x) = x + h(x), \qquad h \sim \operatorname{GP}(0, c)
 
     with the logarithms of temperature-scaled probabilities, mixed with the uniform distribution,

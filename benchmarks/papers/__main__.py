@@ -20,8 +20,8 @@ FOLDER = ROOT / "docs" / "papers"
 PAPERS = (maher, valk, lucena, weight_scaling, histogram_binning, kull_jung)
 WRITTEN = "This page is written by `python -m benchmarks.papers` from `benchmarks/results`."
 AGREES = """\
-A figure *agrees* if it differs by one unit of its last printed digit at most; those that do not
-stand in bold, or beside their difference. Reasons that experiments showed stand below each table; a
+A figure *agrees* if it differs by one unit of its last printed digit at most; where it does not, it
+is bold, or has the difference beside it. Reasons that experiments showed stand below each table; a
 difference without one is unexplained."""
 
 

@@ -37,6 +37,11 @@ def number(value: float, digits: int = 0) -> str:
     return f"{value:,.{digits}f}"
 
 
+def p_text(value: float) -> str:
+    """Return a p-value in words."""
+    return "p < 0.001" if value < 0.001 else f"p {value:.3f}"
+
+
 def two_digits(value: float) -> str:
     """Return a number with two significant digits, never in powers of ten."""
     return number(value, 0 if value >= 9.95 else 1 if value >= 0.995 else 2)

@@ -86,8 +86,9 @@ class GaussianProcess(ParametricCalibrator):
     The paper's mean is the identity without a temperature, its kernel has one length and amplitude,
     and both these and the posterior maximize a variational bound.
 
-    The temperature is taken as known. In simulations of 20 and 200 rows of 2 and 4 classes, 86 to
-    92 % of truths lay in intervals of level 0.9. Where few rows leave a skewed posterior, as of
+    The temperature is taken as known, which very few rows do not tell. Of 300 data sets each of 2
+    and 4 classes, intervals of level 0.9 held 79 and 86 % of truths after 2 rows, 86 and 90 % after
+    5, 94 and 92 % after 20, 88 and 91 % after 200. Where few rows leave a skewed posterior, as of
     labels that hardly contradict their scores, Laplace's intervals can be twice as wide as those
     by "nuts".
 

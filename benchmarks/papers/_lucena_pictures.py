@@ -1,7 +1,7 @@
 """Pictures of the page on splines: python -m benchmarks.papers._lucena_pictures writes them.
 
-From benchmarks/results/study_splines.json into docs/papers: lucena_figure_1.svg, the compact logit;
-lucena_figure_2.svg, log loss and accuracy by epoch; lucena_classes.svg, a curve for each class.
+From benchmarks/results/study_splines.json into docs/papers: lucena-figure-1.svg, the compact logit;
+lucena-figure-2.svg, log loss and accuracy by epoch; lucena-classes.svg, a curve for each class.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def draw_epochs(training: dict[str, Any]) -> Any:
                 label = _NAMES.get(name, name)
                 ax.plot(epochs, runs.mean(axis=0), color=color, label=label, linewidth=1.2)
             ax.set(xlabel="Epoch", ylabel=metric.replace("_", " ").capitalize(), title=scheme)
-    axes[0, 0].legend(frameon=False)
+    lines = axes[0, 0].get_legend_handles_labels()
+    figure.legend(*lines, loc="outside upper center", ncols=len(_LINES), frameon=False)
     return figure
 
 
@@ -86,10 +87,10 @@ def draw_classes(curves: dict[str, Any]) -> Any:
 
 def write() -> None:
     study = read("splines")
-    write_figure(FOLDER / "lucena_figure_1.svg", draw_compact_logit())
-    write_figure(FOLDER / "lucena_figure_2.svg", draw_epochs(study["training"]))
+    write_figure(FOLDER / "lucena-figure-1.svg", draw_compact_logit())
+    write_figure(FOLDER / "lucena-figure-2.svg", draw_epochs(study["training"]))
     curves = study["networks"]["kull_densenet40_c10"]["curves"]
-    write_figure(FOLDER / "lucena_classes.svg", draw_classes(curves))
+    write_figure(FOLDER / "lucena-classes.svg", draw_classes(curves))
 
 
 if __name__ == "__main__":

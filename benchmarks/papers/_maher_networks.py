@@ -10,7 +10,7 @@ from benchmarks.figures import table
 from benchmarks.papers._common import Finding, read
 from benchmarks.studies.published_networks import FIGURES, MEASURES, ROWS
 
-PICTURE = "maher_figure_29.svg"
+PICTURE = "maher-figure-29.svg"
 DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "fashion_mnist": "Fashion-MNIST"}
 SMOOTHING = {"none": "none", "constant": "constant", "instance": "instance-based"}
 #: Trainings of equal targets among which the published code chooses, for each smoothing factor.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.figures import table
+from benchmarks.figures import p_text, table
 from benchmarks.papers._common import Finding, Row, bullets, counted, crossed, read
 
 EXPERIMENTS = {"svm": "scores of SVMs", "multivariate": "features"}
 METRICS = {"log_loss": "log loss", "ece": "ECE"}
-PICTURES = {"svm": "maher_figure_26.svg", "multivariate": "maher_figure_27.svg"}
+PICTURES = {"svm": "maher-figure-26.svg", "multivariate": "maher-figure-27.svg"}
 _TABLES = {"svm": "table 9", "multivariate": "table 10"}
 _FIGURES = {"svm": "figure 26", "multivariate": "figure 27"}
 _WHERE = {**EXPERIMENTS, "both": "both"}
@@ -114,10 +114,6 @@ def _ranks_of(title: str, own: dict[str, Any]) -> str:
     ]
     words = f"Friedman's χ² is {test['statistic']:.1f}, {p_text(test['p_value'])}."
     return f"{title}. {words}\n\n{table(['', 'published rank', 'our rank', 'p'], rows)}"
-
-
-def p_text(value: float) -> str:
-    return "p < 0.001" if value < 0.001 else f"p {value:.3f}"
 
 
 def _conclusions() -> str:

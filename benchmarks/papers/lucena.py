@@ -79,7 +79,7 @@ published forest of 1,000 trees cannot have had many, or its log loss would not 
 
 ## Figure 1
 
-![The compact logit for three values of epsilon](lucena_figure_1.svg)
+![The compact logit for three values of epsilon](lucena-figure-1.svg)
 
 ## Figure 2
 
@@ -90,7 +90,7 @@ networks were trained on digits with noise, such that about as many are wrong:
 positive ones, where the paper has 1,000. Above a fifth of the training rows calibrates, below
 predictions of five folds do.
 
-![Log loss and accuracy by epoch](lucena_figure_2.svg)
+![Log loss and accuracy by epoch](lucena-figure-2.svg)
 
 {ends_table(ends)}
 
@@ -121,7 +121,7 @@ the rows that calibrate have other shares of the classes than those that test.
 The curve of each class of DenseNet-40 on CIFAR-10, in log odds; below the diagonal at the right and
 above it at the left the network is overconfident.
 
-![Calibration curves of ten classes](lucena_classes.svg)
+![Calibration curves of ten classes](lucena-classes.svg)
 
 ## The algorithm and the author's package
 

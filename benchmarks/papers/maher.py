@@ -2,7 +2,7 @@
 
 `python -m benchmarks.papers.maher` draws figures 26 and 27. Figure 29 is the picture that the study
 of networks draws: `python -m benchmarks.studies networks --data digits --out DIR`, and
-DIR/logits_three.svg copied to docs/papers/maher_figure_29.svg.
+DIR/logits_three.svg copied to docs/papers/maher-figure-29.svg.
 
 Results: study_networks_digits.json is DIR/networks.json of that command with `--seeds 10`, and
 study_networks_digits_weak.json that with `--smoothing 0.0011111111111111111 --offset 1000` besides.

@@ -68,8 +68,3 @@ def ranking(table: Mapping[str, np.ndarray]) -> Ranking:
         overall.statistic,
         overall.p_value,
     )
-
-
-def p_text(value: float) -> str:
-    """Return a p-value in words."""
-    return "p < 0.001" if value < 0.001 else f"p {value:.3f}"

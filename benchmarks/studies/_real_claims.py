@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bayescal.compare import wilcoxon
-from benchmarks.studies._rankings import LEVEL, Ranking, p_text, ranking
+from benchmarks.figures import p_text
+from benchmarks.studies._rankings import LEVEL, Ranking, ranking
 
 #: The methods that the thesis ranks.
 SEVEN = ("normal", "platt", "smoothed", "L1", "L2", "ibls", "cauchy_map")

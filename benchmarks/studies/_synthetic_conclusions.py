@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from benchmarks.studies._rankings import Ranking, p_text
+from benchmarks.figures import p_text
+from benchmarks.studies._rankings import Ranking
 from benchmarks.studies._synthetic_cells import INFORMED, TEN, UNINFORMED
 
 _TITLES = {"log_loss": "log loss", "ece": "ECE"}

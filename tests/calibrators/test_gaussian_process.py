@@ -282,10 +282,14 @@ def test_nuts_and_evidence_by_importance_sampling() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [20, 200])
+@pytest.mark.parametrize("n", [2, 20, 200])
 @pytest.mark.parametrize("k", [2, 4])
 def test_intervals_cover_truths_of_the_prior(n: int, k: int) -> None:
-    """Slopes are temperatures: the process of the truth has none of its own."""
+    """Slopes are temperatures: the process of the truth has none of its own.
+
+    Two rows do not tell the temperature, and intervals are too short: as documented.
+    """
+    least = {2: 0.79, 4: 0.86}[k] if n == 2 else 0.88
     shares = []
     for seed in range(80):
         rng = np.random.default_rng(100 * seed + n + k)
@@ -303,7 +307,7 @@ def test_intervals_cover_truths_of_the_prior(n: int, k: int) -> None:
         truth = probs[n:] if k > 2 else probs[n:, 1]
         shares.append(np.mean((lower <= truth) & (truth <= upper)))
     error = np.std(shares) / np.sqrt(len(shares))
-    assert 0.88 - 2 * error < np.mean(shares) < 0.92 + 2 * error
+    assert least - 2 * error < np.mean(shares) < 0.92 + 2 * error
 
 
 # --- data ---------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import _safe_split
 
-from bayescal._core.folds import content_folds, feature_keys
+from bayescal._core.folds import fold_features
 from bayescal._core.numerics import FLOOR
 from bayescal.calibrators._dispatch import to_host
 from bayescal.calibrators._labels import find_positions, frames_to_caller
@@ -169,16 +169,20 @@ def _losses(
     codes = find_positions(y, classes)
     inputs = getattr(calibrator, "inputs", None)
     plain = row_losses_of_scores(rows, codes, inputs) if inputs in ("probs", "logits") else None
-    folds = content_folds(feature_keys(rows), codes, _FOLDS)
-    own_weights = np.ones(len(y)) if weights is None else weights
-    if folds.max() == 0:
-        return None, plain, own_weights
-    held = np.empty(len(rows))
-    for fold in range(folds.max() + 1):
-        out = folds == fold
-        extra = None if weights is None else weights[~out]
-        own = fit_calibrator(clone(calibrator), classes, rows[~out], y[~out], extra)
+    row_weights = np.ones(len(y)) if weights is None else weights
+    folds = fold_features(rows, codes, row_weights, _FOLDS)
+    if folds.count == 1:
+        return None, plain, row_weights
+    held = np.empty(len(folds.fold))
+    for fold in range(folds.count):
+        out = folds.fold == fold
+        kept, mass = folds.index[~out], folds.weights[~out]
+        if weights is None:
+            # Rows without weights are repeated: the calibrator may be one that takes none.
+            kept, mass = np.repeat(kept, mass.astype(int)), None
+        own = fit_calibrator(clone(calibrator), classes, rows[kept], y[kept], mass)
         probs = np.full((out.sum(), len(classes)), FLOOR)
-        probs[:, np.isin(classes, own.classes_)] = own.predict_proba(rows[out])
-        held[out] = row_losses(probs, codes[out])
-    return held, plain, own_weights
+        left = folds.index[out]
+        probs[:, np.isin(classes, own.classes_)] = own.predict_proba(rows[left])
+        held[out] = row_losses(probs, codes[left])
+    return folds.of_rows(held), plain, row_weights

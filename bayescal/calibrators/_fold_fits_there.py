@@ -24,12 +24,10 @@ _ROUNDING = 1e-13
 
 
 @jax.jit
-def content_keys(scores: jax.Array, y: jax.Array) -> jax.Array:
-    """Return keys (n,) of what rows hold, which permuting classes leaves alone."""
-    logs = jnp.maximum(log_softmax(scores.astype(float)), -1e300)  # of which sums are finite
-    own = logs[jnp.arange(len(logs)), y]
-    sums = [logs.mean(axis=1), jnp.sum(logs * jnp.exp(logs), axis=1), own]
-    return score_keys(jnp.stack(sums, axis=1), jnp.full(len(own), 2))
+def content_keys(order: jax.Array, scores: jax.Array) -> jax.Array:
+    """Compute a number (n,) for each row of scores, in a canonical order of the classes."""
+    # Logarithms whose sums are finite.
+    return score_keys(jnp.maximum(log_softmax(scores.astype(float)), -1e300), order)
 
 
 @partial(jax.jit, static_argnames="rank")

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.arrays import namespace, on_host, wide
+from bayescal._core.arrays import namespace, wide
 from bayescal._core.checks import check_choice, check_level
-from bayescal._core.folds import content_folds, probability_keys
+from bayescal._core.equal_rows import distinct_rows
+from bayescal._core.folds import fold_scores
 from bayescal._core.numerics import FLOOR
 from bayescal.calibrators._base import Calibrator, State
 
 Assumption = Literal["errors", "labels"]
+#: Probabilities (n, k), labels (n,) and weights (n,).
+Rows: TypeAlias = tuple[Any, np.ndarray, np.ndarray]
 
 _FOLDS = 10
 #: Losses that differ by less, relative to them, are equal.
@@ -49,55 +50,6 @@ def merge(scores: Any, y: np.ndarray, weights: np.ndarray) -> Points:
     total = np.bincount(place, weights)
     observed = np.bincount(place * k + y, weights, len(first) * k).reshape(-1, k)
     return Points(scores[first], observed / total[:, None], total)
-
-
-def distinct_rows(rows: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the index (m,) of one of each set of equal rows, and the set (n,) of each row.
-
-    Rows are ordered by a hash of their bits: this takes O(n k + n log n), ten times less than
-    ordering by all columns, and leaves neighbors far apart, so that any part is a random sample.
-    Only hashes of JAX's rows come to the host.
-    """
-    if on_host(rows):
-        bits = np.ascontiguousarray(rows + rows.dtype.type(0))  # which makes -0 a 0
-        found = _hash(bits.view(f"u{rows.dtype.itemsize}").astype(np.uint64))
-    else:
-        found = np.asarray(_hash_there(rows))
-    _, first, place = np.unique(found, return_index=True, return_inverse=True)
-    if not on_host(rows):
-        if not _equal_there(rows, first[place]):  # with a hash for each, their sums are the same
-            first = place = np.arange(len(rows))
-    elif not (rows == rows[first[place]]).all():  # two rows with one hash
-        _, first, place = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    return first, place.reshape(-1)
-
-
-def _hash(bits: Any) -> Any:
-    """Return a hash (n,) of unsigned integers (n, k)."""
-    odd = np.random.default_rng(0).integers(0, 1 << 63, (2, bits.shape[1]), np.uint64) * 2 + 1
-    # The last digits of short fractions are zero: digits are mixed before each product.
-    for factor in odd:
-        bits ^= bits >> np.uint64(29)
-        bits *= factor
-    bits ^= bits >> np.uint64(32)
-    return bits.sum(axis=1)
-
-
-@jax.jit
-def _hash_there(rows: jax.Array) -> jax.Array:
-    # As pairs of single precision, which is what some accelerators make of doubles.
-    high = rows.astype(np.float32)
-    low = (rows - high.astype(rows.dtype)).astype(np.float32)
-    bits = jax.lax.bitcast_convert_type(jnp.concatenate([high, low], axis=1) + 0, np.uint32)
-    return _hash(bits.astype(np.uint64))
-
-
-@jax.jit
-def _equal_there(rows: jax.Array, place: jax.Array) -> jax.Array:
-    return jnp.all(rows == rows[place])
-
-
-_probability_keys_there = jax.jit(probability_keys)
 
 
 def floored_log(probabilities: Any) -> Any:
@@ -153,25 +105,24 @@ class NeighborhoodCalibrator(Calibrator):
         self,
         name: str,
         candidates: np.ndarray,
-        rows: tuple[Any, np.ndarray, np.ndarray],
-        held_out: Callable[[np.ndarray], np.ndarray],
+        rows: Rows,
+        held_out: Callable[[Rows, np.ndarray], np.ndarray],
         widest: Callable[[np.ndarray], np.number] = np.max,
     ) -> State:
-        """Return the option of that name, or of the best candidates the widest; and the crop.
+        """Return the option of that name, or the widest of the best candidates; and the crop.
 
-        ``held_out`` gives the sums of log losses (candidates,) of rows whose own fold (n,), of at
-        most ten, is left out.
+        ``held_out`` computes the sums of log losses (candidates,) of rows, each without its fold
+        (m,), of at most ten.
         """
         given, (scores, y, weights) = getattr(self, name), rows
         state: State = {"crop": np.asarray(crop_floor(self.crop, scores.shape[1]))}
         if given != "cv":
             return state | {name: np.asarray(given, candidates.dtype)}
-        keys = probability_keys if on_host(scores) else _probability_keys_there
-        folds = content_folds(np.asarray(keys(scores, y)), y, _FOLDS)
-        if folds.any():
-            losses = held_out(folds) / weights.sum()
+        folds = fold_scores(*rows, _FOLDS, probabilities=True)
+        if folds.count > 1:
+            losses = held_out(folds.take(scores, y), folds.fold) / weights.sum()
         else:
-            # No rows are left to learn from: probabilities are as given.
+            # A single row leaves none to learn from: its probabilities are as given.
             alone = scores if self.assumption == "labels" else np.zeros(scores.shape)
             losses = np.repeat(self._losses(alone[None], *rows) / weights.sum(), len(candidates))
         best = candidates[losses <= losses.min() * (1 + _ROUNDING)]

@@ -1,4 +1,4 @@
-"""How rows are put in order, tied ones merged, and borders set between them; and classes."""
+"""How rows are put in order, tied ones merged, and borders set between them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from bayescal._core.checkpoint import Sums
+from bayescal._core.class_order import class_moments, order_by_moments
 from bayescal._core.stream import add
 from bayescal.calibrators._cells import Cells, even_cells, quantile_cells
 from bayescal.calibrators._member import Rows
@@ -21,43 +22,12 @@ _FEW = 20_000
 _ROWS_PER_CELL = 16
 #: So many distinct scores of rows in blocks are held at most, and so many cells counted.
 _MOST, _CELLS = 1 << 22, 1 << 20
-#: Keys are rounded to this, since sums in another order differ in their last digits.
-_DIGITS = 10
-_FAR = 1e150
-
-
-def canonical_order(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the classes (k,) in an order that permuting them permutes alike.
-
-    Numbers that are drawn for the classes in this order make a seeded result independent of the
-    order of columns. It is by weighted moments of each class's scores and labels, so that neither
-    the order of rows matters nor whether they are repeated or weighted. Classes that agree in all
-    of them, as in small tables made by hand, keep the order of their columns.
-    """
-    bounded = np.clip(scores.astype(float), -_FAR, _FAR)
-    largest = float(np.abs(bounded).max())
-    return _order_of(_moments(weights.sum(), largest, scores, y, weights))
 
 
 def canonical_order_of_blocks(rows: RowBlocks) -> np.ndarray:
-    """Return the same of rows that come in blocks, in one pass."""
-    return _order_of(rows.total(partial(_moments, rows.weight, min(rows.largest, _FAR))))
-
-
-def _moments(
-    total: float, largest: float, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
-) -> Sums:
-    k, share = scores.shape[1], weights / total
-    bounded = np.clip(scores.astype(float), -_FAR, _FAR)
-    bounded /= max(largest, np.finfo(float).tiny)
-    own = np.bincount(y, share * bounded[np.arange(len(y)), y], k)
-    frequency = np.bincount(y, share, k)
-    return {"moments": np.stack([share @ bounded, frequency, own, share @ bounded**2])}
-
-
-def _order_of(sums: Sums) -> np.ndarray:
-    key = np.sqrt([1, 2, 3, 5]) @ sums["moments"]
-    return np.argsort(key.round(_DIGITS), kind="stable")
+    """Order the classes (k,) of rows that come in blocks, in one pass; see ``canonical_order``."""
+    moments = rows.total(partial(class_moments, rows.weight, rows.largest))["moments"]
+    return order_by_moments(moments)
 
 
 def middles(below: np.ndarray, above: np.ndarray) -> np.ndarray:

@@ -104,6 +104,11 @@ class RowBlocks:
         return self.n <= rows_of_sample(self.reader.columns)
 
     @property
+    def units(self) -> float:
+        """The number of rows; whole weights are counts."""
+        return self.weight if self.whole else self.n
+
+    @property
     def share(self) -> float:
         """The weight of the sample beside that of all rows."""
         return float(self.sample.weights.sum()) / self.weight

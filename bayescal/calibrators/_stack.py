@@ -10,6 +10,7 @@ import numpy as np
 
 from bayescal._core.arrays import namespace, on_host
 from bayescal._core.blas import single_threaded_blas
+from bayescal._core.folds import FoldedRows
 from bayescal._core.numerics import differences, softmax
 from bayescal._core.optimise import Status, newton_on_interval
 from bayescal.calibrators import _fold_fits_there as there
@@ -38,7 +39,7 @@ from bayescal.calibrators._member import (
 from bayescal.calibrators._metric import measure
 from bayescal.calibrators._mixture import mix
 from bayescal.calibrators._posterior import row_blocks
-from bayescal.calibrators._stack_rows import choose_rows, content_keys
+from bayescal.calibrators._stack_rows import fold_rows
 from bayescal.calibrators.temperature import ScaleLoss, ScaleLossThere, sample_inverse
 from bayescal.regression.posterior import Draws
 from bayescal.regression.softmax_objective import split
@@ -112,25 +113,24 @@ def find_basis(members: Sequence[Member], scores: Any, scale: Scale) -> np.ndarr
 
 def fit_stack(
     members: Sequence[Member], scores: Any, y: np.ndarray, weights: np.ndarray, count: int
-) -> tuple[Stack, np.ndarray, Any]:
+) -> tuple[Stack, FoldedRows, Any]:
     """Fit all members to the complements of so many folds; their means over folds are the stack.
 
-    Returns also the folds (n,) and, if there are more than one, log probabilities (n, members) of
-    labels by fits to the other folds: where the scores are.
+    Returns also the rows with their folds and, if there is more than one fold, log probabilities
+    (m, members) of their labels by fits to the other folds: where the scores are.
     """
-    rows = Rows(scores, y, weights)
     k, host = scores.shape[1], on_host(scores)
     with single_threaded_blas() if host else nullcontext():
-        keys = content_keys(scores, y) if host else np.asarray(there.content_keys(scores, y))
-        folds, some, counts = choose_rows(keys, k, weights, count)
-        groups = [np.flatnonzero(folds == fold) for fold in range(folds.max() + 1)]
+        folds, some, counts = fold_rows(scores, y, weights, count)
+        rows = Rows(*folds.take(scores, y))
+        groups = [np.flatnonzero(folds.fold == fold) for fold in range(folds.count)]
         sample = Rows(scores[some], y[some], counts)
         start = fit_scale(*sample).inverse
         scale = fit_scale(*rows, start)
         scales = [scale] * len(groups)
         if scores.size < SMALL and len(groups) > 1:
             # A scale that knows a label says something of it: of few rows, what matters.
-            left = [_leave_out(rows, folds == own) for own in range(len(groups))]
+            left = [_leave_out(rows, folds.fold == own) for own in range(len(groups))]
             scales = [fit_scale(*own, start) for own in left]
         basis = find_basis(members, sample.scores, scale)
         stack = Stack(scale, basis, [])
@@ -149,7 +149,7 @@ def fit_stack(
             if host:
                 data: Any = Folds(rows, groups, scales, layout, basis, each)
             else:
-                data = there.FoldsThere(rows, folds, scales, layout, basis)
+                data = there.FoldsThere(rows, folds.fold, scales, layout, basis)
             thetas, held = fit_folds(members, data, layout, *metric, each)
     return stack._replace(thetas=thetas), folds, held
 
@@ -200,7 +200,7 @@ def mixture_on_host(
 def sample_stack(
     members: Sequence[Member],
     stack: Stack,
-    held: np.ndarray | None,
+    held: tuple[np.ndarray, np.ndarray] | None,
     rows: tuple[np.ndarray, np.ndarray, np.ndarray],
     inference: str,
     num_samples: int,
@@ -212,7 +212,8 @@ def sample_stack(
     weights are those of resampled rows: a Bayesian bootstrap, with at most 200 resamples. The scale
     has the posterior of temperature scaling: as members may also scale, that says rather too much.
     The last is the place of a member, drawn by the weights: members know the same rows, so that the
-    mean of draws from each would vary too little.
+    mean of draws from each would vary too little. ``held`` are log probabilities (m, members) of
+    held-out labels, and their weights (m,).
     """
     scores, y, weights = rows
     x = smooth(scores, *stack.scale)
@@ -232,9 +233,10 @@ def sample_stack(
     share = np.ones((1, len(members)))
     if held is not None:
         rng = np.random.default_rng(seed)
-        resampled = rng.gamma(weights, size=(min(_RESAMPLES, chains * draws), len(y)))
-        best = mix(held, weights)
-        share = np.stack([mix(held, own, best) for own in resampled])
+        logs, mass = held
+        resampled = rng.gamma(mass, size=(min(_RESAMPLES, chains * draws), len(mass)))
+        best = mix(logs, mass)
+        share = np.stack([mix(logs, own, best) for own in resampled])
     share = np.resize(share, (chains * draws, len(members))).reshape(chains, draws, -1)
     scale = sample_inverse(scores, y, weights, "laplace", chains * draws, seed).coefficients
     scale = np.random.default_rng(seed).permutation(scale.ravel()).reshape(chains, draws, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,7 +11,8 @@ import numpy as np
 
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.checkpoint import Sums
-from bayescal._core.folds import hash_folds, key_hashes
+from bayescal._core.class_order import class_moments, order_by_moments
+from bayescal._core.fold_buckets import Buckets, key_hashes, with_labels
 from bayescal._core.numerics import differences
 from bayescal._core.optimise import run_together
 from bayescal.calibrators._fold_fits import (
@@ -38,7 +39,7 @@ from bayescal.calibrators._stack import (
     find_basis,
     fit_scale,
 )
-from bayescal.calibrators._stack_rows import row_keys, some_of_many
+from bayescal.calibrators._stack_rows import bucket_mass, row_keys, sample_hashes
 from bayescal.calibrators.temperature import ScaleLoss
 from bayescal.regression.softmax_objective import split
 
@@ -71,27 +72,35 @@ class Plan:
     scale: Scale
     layout: Layout
     basis: np.ndarray
-    #: The number of each fold among those that hold rows.
-    numbers: np.ndarray
+    #: A canonical order of the classes, and the folds by hashes of rows in it.
+    order: np.ndarray
+    buckets: Buckets
 
     @property
     def count(self) -> int:
-        """The number of folds that hold rows; if it is one, nothing is left out."""
-        return int(self.numbers.max()) + 1
+        """The number of folds; if it is one, nothing is left out."""
+        return self.buckets.count
 
     def blocks(
         self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
-    ) -> Iterator[tuple[int, Rows, Block]]:
-        """Yield the fold of some of the rows, these, and what they are in fits."""
-        folds = np.zeros(len(y), int)
+    ) -> Iterator[tuple[int, Rows, np.ndarray, Block]]:
+        """Yield the fold of some of the rows, these, their unit weights, and what fits use of them.
+
+        A row that weighs w and is divided between folds, or is merged with equal ones, still has
+        the variance of rows of its unit weight.
+        """
+        folds, rows, units = np.zeros(len(y), int), Rows(scores, y, weights), weights
         if self.count > 1:
-            folds = self.numbers[hash_folds(_hashes(scores, y), len(self.numbers))]
-        rows = Rows(scores, y, weights)
+            folded = self.buckets.assign(_hashes(self.order, scores), *rows)
+            folds, rows = folded.fold, Rows(*folded.take(scores, y))
+            squares = np.bincount(folded.sets, weights**2) / np.bincount(folded.sets, weights)
+            units = squares[folded.members]
         for fold in range(self.count):
             own = np.flatnonzero(folds == fold)
             for part in block_rows(len(own), self.layout.k) if len(own) else []:
                 some = rows.take(own[part])
-                yield fold, some, make_block(some, self.scale, self.layout, self.basis, np.float64)
+                block = make_block(some, self.scale, self.layout, self.basis, np.float64)
+                yield fold, some, units[own[part]], block
 
     def held_out(self, thetas: Mapping[Job, np.ndarray], fold: int, block: Block) -> np.ndarray:
         """Return log probabilities (n, members) of labels by fits without the fold."""
@@ -108,17 +117,19 @@ def fit_stack_of_blocks(
 ) -> tuple[Stack, Mixed | None]:
     """Do as :func:`fit_stack` with many rows that come in blocks, and mix what it finds.
 
-    All is in double precision, but main directions. Passes are one for folds, for some of the rows
-    and for the first of one to three steps of the scale, one for the gradients to begin with, one
-    for each step of all members and folds, of which there are four and seldom more, and one for
-    each step of the weights of all mixtures, of which there are three or a few more.
+    All is in double precision, but main directions. The passes are one for the order of classes and
+    the first step of the scale, one for folds, for some of the rows and for the second step (there
+    may be a third), one for the gradients to begin with, one for each step of all members and
+    folds, of which there are four and seldom more, and one for each step of the weights of all
+    mixtures, of which there are three or a few more.
     """
     with single_threaded_blas():
-        scale, some, mass = _survey(rows, count)
+        scale, some, order, mass = _survey(rows)
+        buckets = Buckets.deal(mass, rows.units, count)
         basis = find_basis(members, some.scores, scale)
         stack = Stack(scale, basis, [])
         layout = stack.layout(members)
-        plan = Plan(tuple(members), scale, layout, basis, np.maximum(np.cumsum(mass > 0) - 1, 0))
+        plan = Plan(tuple(members), scale, layout, basis, order, buckets)
 
         def sums(method: Any, part: slice) -> Any:
             return method.sums(make_block(some.take(part), scale, layout, basis, np.float64).design)
@@ -129,41 +140,69 @@ def fit_stack_of_blocks(
             np.mean([thetas[i, fold] for fold in range(plan.count)], axis=0)
             for i in range(len(members))
         ]
-        mixed = _mix(plan, rows, thetas, mass[mass > 0]) if plan.count > 1 else None
+        mixed = _mix(plan, rows, thetas, buckets.fold_mass(mass)) if plan.count > 1 else None
         return stack._replace(thetas=means), mixed
 
 
-def _hashes(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
-    parts = row_blocks(len(y), scores.shape[1])
-    return key_hashes(np.concatenate([row_keys(scores[part], y[part]) for part in parts]))
+def _hashes(order: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    parts = row_blocks(*scores.shape)
+    return key_hashes(np.concatenate([row_keys(order, scores[part]) for part in parts]))
 
 
-def _survey(rows: RowBlocks, count: int) -> tuple[Scale, Rows, np.ndarray]:
-    """Return the scale, rows that stand for all, and the weight (count,) of each fold."""
+def _survey(rows: RowBlocks) -> tuple[Scale, Rows, np.ndarray, np.ndarray]:
+    """Find the scale, rows that stand for all, an order of the classes, and weights of buckets."""
     start = fit_scale(*rows.sample).inverse
     far = rows.largest > FAR
-    found = rows.total(partial(_look, count, start, far), _join)
-    first = [found["terms"]]
+    first = rows.total(partial(_begin_scale, start, far, rows.weight, rows.largest))
+    order = order_by_moments(first["moments"])
+    passes = [first]
+
+    def look(s: float) -> Sums:
+        passes.append(rows.total(partial(_look, s, far, order, rows.units), _join))
+        return passes[1]
+
+    steps: Iterator[Callable[[float], Sums]] = iter([lambda s: first, look])
 
     def loss(s: float) -> tuple[float, float, float]:
-        terms = first.pop() if first else rows.total(partial(_scale_sums, s, far))["terms"]
-        value, slope, curvature = terms.tolist()
+        step = next(steps, lambda s: rows.total(partial(_scale_sums, s, far)))
+        value, slope, curvature = step(s)["terms"].tolist()
         return value, slope, curvature
 
-    counts = found["counts"] * (rows.weight / found["counts"].sum())
-    some = Rows(found["scores"], found["y"], counts)
-    return best_scale(loss, rows.weight, start), some, found["mass"]
+    scale = best_scale(loss, rows.weight, start)
+    sums = passes[1] if len(passes) > 1 else look(start)
+    counts = sums["counts"] * (rows.weight / sums["counts"].sum())
+    return scale, Rows(sums["scores"], sums["y"], counts), order, sums["mass"]
+
+
+def _begin_scale(
+    start: float,
+    far: bool,
+    total: float,
+    largest: float,
+    scores: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+) -> Sums:
+    moments = class_moments(total, largest, scores, y, weights)
+    return {**_scale_sums(start, far, scores, y, weights), **moments}
 
 
 def _look(
-    count: int, start: float, far: bool, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
+    s: float,
+    far: bool,
+    order: np.ndarray,
+    units: float,
+    scores: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
 ) -> Sums:
-    hashes = _hashes(scores, y)
-    some, counts = some_of_many(hashes, weights)
+    hashes = _hashes(order, scores)
+    both = with_labels(hashes, np.argsort(order)[y])
+    some, counts = sample_hashes(both, weights)
     return {
-        **_scale_sums(start, far, scores, y, weights),
-        "mass": np.bincount(hash_folds(hashes, count), weights, count),
-        "hashes": hashes[some],
+        **_scale_sums(s, far, scores, y, weights),
+        "mass": bucket_mass(hashes, y, weights, units, scores.shape[1]),
+        "hashes": both[some],
         "counts": counts,
         "scores": scores[some],
         "y": y[some],
@@ -172,13 +211,12 @@ def _look(
 
 def _join(first: Sums, second: Sums) -> Sums:
     """Return sums, and rows that stand for those of two parts."""
-    both = {name: np.concatenate([first[name], own]) for name, own in second.items()}
-    some, counts = some_of_many(both["hashes"], both["counts"])
     sums = {name: first[name] + second[name] for name in ("terms", "mass")}
-    return {name: own[some] for name, own in both.items() if name not in sums} | {
-        **sums,
-        "counts": counts,
+    both = {
+        name: np.concatenate([first[name], own]) for name, own in second.items() if name not in sums
     }
+    some, counts = sample_hashes(both["hashes"], both["counts"])
+    return {name: own[some] for name, own in both.items()} | {**sums, "counts": counts}
 
 
 def _scale_sums(
@@ -219,7 +257,7 @@ def _begin(plan: Plan, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -
     """Return value and gradient (1 + p,) of each fold at parameters of zero."""
     zero = np.zeros(plan.layout.length)
     sums = {str(fold): np.zeros(1 + len(zero)) for fold in range(plan.count)}
-    for fold, _, block in plan.blocks(scores, y, weights):
+    for fold, _, _, block in plan.blocks(scores, y, weights):
         sums[str(fold)] += np.append(*losses([block], zero, plan.layout.sizes, slice(None)))
     return sums
 
@@ -233,7 +271,7 @@ def _losses(
 ) -> Sums:
     """Return value and gradient (1 + p,) of each member without each fold."""
     sums = {_name(job): np.zeros(1 + len(theta)) for job, theta in points.items()}
-    for own, _, block in plan.blocks(scores, y, weights):
+    for own, _, _, block in plan.blocks(scores, y, weights):
         for (i, fold), theta in points.items():
             if fold != own or plan.count == 1:
                 member = plan.members[i]
@@ -250,7 +288,7 @@ def _mix(plan: Plan, rows: RowBlocks, thetas: dict[Job, np.ndarray], mass: np.nd
     """
     sample = [
         (plan.held_out(thetas, fold, block), block.weights / rows.share, fold)
-        for fold, _, block in plan.blocks(*rows.sample)
+        for fold, _, _, block in plan.blocks(*rows.sample)
     ]
     shares = {name: mix(*_without(sample, name)) for name in (ALL, *range(plan.count))}
     masses = {ALL: rows.weight} | {i: rows.weight - own for i, own in enumerate(mass)}
@@ -299,7 +337,7 @@ def _mix_sums(
     sums = {f"{part}/{name}": own for name in shares for part, own in empty.items()}
     sums |= {f"moments/{name}": np.zeros((4, 3)) for name in shares if name != ALL}
     sums["held"] = np.zeros(q)
-    for fold, rows, block in plan.blocks(scores, y, weights):
+    for fold, rows, units, block in plan.blocks(scores, y, weights):
         held = plan.held_out(thetas, fold, block)
         parts = np.exp(held - held.max(axis=1, keepdims=True))
         here = {"held": rows.weights @ held}
@@ -307,7 +345,7 @@ def _mix_sums(
             if name == fold:
                 logs = log_mean(held, share)
                 plain = row_losses_of_logits(rows.scores, rows.y, least)
-                squares = rows.weights if whole else rows.weights**2
+                squares = rows.weights if whole else rows.weights * units
                 here[f"moments/{name}"] = moments_of(-logs, plain, rows.weights, squares)
                 continue
             found = mix_terms(rows.weights, parts, share)

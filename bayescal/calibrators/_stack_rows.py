@@ -1,69 +1,92 @@
-"""Rows of a stack by what they hold: their folds, and some that stand for all."""
+"""Rows of a stack by their content: their folds, and a sample for the curvature."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from bayescal._core.folds import content_folds, hash_folds, key_hashes, score_keys
+from bayescal._core.arrays import on_host
+from bayescal._core.class_order import canonical_order
+from bayescal._core.fold_buckets import (
+    Buckets,
+    bucket_count,
+    bucket_of,
+    key_hashes,
+    with_labels,
+)
+from bayescal._core.folds import FoldedRows, deal_rows, score_keys
 from bayescal._core.numerics import log_softmax
+from bayescal.calibrators import _fold_fits_there as there
 from bayescal.calibrators._fold_fits import threads
 from bayescal.calibrators._posterior import row_blocks
 from bayescal.calibrators._rows import rows_of_sample
 
-#: So many rows say enough of them, and of the curvature.
-_SOME_ROWS = 1250
+#: So many rows are enough to estimate the curvature.
+_SAMPLE_ROWS = 1250
 
 
-def row_keys(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return keys (n,) of what rows hold, which permuting classes leaves alone."""
-    logs = np.maximum(log_softmax(scores), -1e300)  # of which sums are finite
-    own = logs[np.arange(len(logs)), y]
-    sums = [logs.mean(axis=1), np.einsum("ij,ij->i", logs, np.exp(logs)), own]
-    return score_keys(np.stack(sums, axis=1), np.full(len(own), 2))
+def row_keys(order: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Compute a number (n,) for each row of scores, in a canonical order of the classes."""
+    # Logarithms whose sums are finite.
+    return score_keys(np.maximum(log_softmax(scores), -1e300), order)
 
 
-def content_keys(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the same in blocks, in threads."""
+def content_keys(order: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Compute the keys of rows in blocks, in threads."""
     with threads(scores.size) as each:
-        parts = row_blocks(len(y), scores.shape[1])
-        return np.concatenate([*each(lambda part: row_keys(scores[part], y[part]), parts)])
+        parts = row_blocks(*scores.shape)
+        return np.concatenate([*each(lambda part: row_keys(order, scores[part]), parts)])
 
 
-def some_rows(keys: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return so many rows, or all, that stand for all, and their weights.
+def sample_sets(folds: FoldedRows) -> tuple[np.ndarray, np.ndarray]:
+    """Choose one row of each set of equal rows, or 1,250 spread evenly over all, and their weights.
 
-    By the order of their keys, whatever that of the rows, and whether a row is repeated, or weighs
-    as much.
+    Neither the order of rows matters, nor whether a row is repeated or weighs as much.
     """
-    order = np.argsort(keys, kind="stable")
-    starts = np.flatnonzero(np.diff(keys[order], prepend=-np.inf))
-    if len(starts) <= _SOME_ROWS:
-        return order[starts], np.add.reduceat(weights[order], starts)
-    total = np.cumsum(weights[order])
-    share = total[-1] / _SOME_ROWS
-    places = np.searchsorted(total, share * (np.arange(_SOME_ROWS) + 0.5))
-    return order[places], np.full(_SOME_ROWS, share)
+    rows, weights = folds.representatives()
+    if len(rows) <= _SAMPLE_ROWS:
+        return rows, weights
+    total = np.cumsum(weights)
+    share = total[-1] / _SAMPLE_ROWS
+    places = np.searchsorted(total, share * (np.arange(_SAMPLE_ROWS) + 0.5))
+    return rows[places], np.full(_SAMPLE_ROWS, share)
 
 
-def some_of_many(hashes: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows that differ, of the lowest hashes, and the weights of all that equal each.
+def sample_hashes(hashes: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Choose one row of each of the 1,250 lowest hashes, and the weights of all rows that share it.
 
-    Of rows in several parts they are found among those of each part.
+    The choice from several parts together is a choice from those of each part.
     """
     _, first, place = np.unique(hashes, return_index=True, return_inverse=True)
-    return first[:_SOME_ROWS], np.bincount(place, weights)[:_SOME_ROWS]
+    return first[:_SAMPLE_ROWS], np.bincount(place, weights)[:_SAMPLE_ROWS]
 
 
-def choose_rows(
-    keys: np.ndarray, k: int, weights: np.ndarray, count: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return folds (n,) of rows of k classes, and rows that stand for all, with their weights."""
-    n = len(keys)
+def fold_rows(
+    scores: Any, y: np.ndarray, weights: np.ndarray, count: int
+) -> tuple[FoldedRows, np.ndarray, np.ndarray]:
+    """Deal rows to folds; return these, and some rows that stand for all, with their weights."""
+    n, k = scores.shape
+    order = canonical_order(scores, y, weights)
+    keys = content_keys(order, scores) if on_host(scores) else there.content_keys(order, scores)
+    keys = np.asarray(keys)
     if n <= rows_of_sample(k):
-        # Of classes' shares that all folds have, held-out rows would say too much.
-        return content_folds(keys, np.zeros(n, int), count), *some_rows(keys, weights)
+        # If all folds had the classes' shares of all rows, held-out labels would be too easy.
+        folds = deal_rows(keys, scores, y, weights, count, stratify=False)
+        return folds, *sample_sets(folds)
     # As with rows that come in blocks.
     hashes = key_hashes(keys)
-    folds = np.unique(hash_folds(hashes, count), return_inverse=True)[1]
-    some, counts = some_of_many(hashes, weights)
+    units = weights.sum() if (weights == np.floor(weights)).all() else n
+    buckets = Buckets.deal(bucket_mass(hashes, y, weights, units, k), units, count)
+    some, counts = sample_hashes(with_labels(hashes, np.argsort(order)[y]), weights)
+    folds = buckets.assign(hashes, scores, y, weights)
     return folds, some, counts * (weights.sum() / counts.sum())
+
+
+def bucket_mass(
+    hashes: np.ndarray, y: np.ndarray, weights: np.ndarray, units: float, k: int
+) -> np.ndarray:
+    """Sum the weights of each label by bucket, (buckets, k), for so many units in all."""
+    count = bucket_count(units, k)
+    place = bucket_of(hashes, count) * k + y
+    return np.bincount(place, weights, count * k).reshape(count, k)

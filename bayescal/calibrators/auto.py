@@ -22,7 +22,7 @@ from bayescal._core.checks import (
     check_unmasked,
     check_weights,
 )
-from bayescal._core.folds import content_folds, feature_keys, score_keys
+from bayescal._core.folds import FoldedRows, fold_features, fold_scores
 from bayescal._core.precision import float64
 from bayescal._core.stream import Block, as_blocks
 from bayescal.calibrators._combination import Combination, State, keep_features
@@ -277,31 +277,32 @@ class Auto(ClassifierMixin, Combination):
     ) -> np.ndarray | None:
         """Return the losses (n,) of rows by calibrators fitted without their folds.
 
-        None if all rows are equal: they share a fold.
+        None for a single row.
         """
-        folds = self._content_folds(rows, codes)
-        if folds.max() == 0:
+        folds = self._folds(rows, codes, weights)
+        if folds.count == 1:
             return None
-        losses = np.empty(len(rows))
-        for fold in range(folds.max() + 1):
-            out = folds == fold
+        losses = np.empty(len(folds.fold))
+        for fold in range(folds.count):
+            out = folds.fold == fold
+            kept, left = folds.index[~out], folds.index[out]
             own: Any = clone(chosen)
             if codes.ndim == 1:
                 own.set_params(classes=tuple(self.classes_.tolist()))
-            own.fit(rows[~out], y[~out], weights[~out])
+            own.fit(rows[kept], y[kept], folds.weights[~out])
             predict = own.predict_proba if on_host(rows) else own.as_function()
-            losses[out] = row_losses(predict(rows[out]), codes[out])
-        return losses
+            losses[out] = row_losses(predict(rows[left]), codes[left])
+        return folds.of_rows(losses)
 
-    def _content_folds(self, rows: Any, codes: np.ndarray) -> np.ndarray:
-        """Return folds (n,) that depend on what rows hold, not on where they stand."""
+    def _folds(self, rows: Any, codes: np.ndarray, weights: np.ndarray) -> FoldedRows:
+        """Deal the rows to folds by what they hold, whatever their order."""
         count = self.folds or 5
         if codes.ndim == 2:
             strata = np.unique(codes, axis=0, return_inverse=True)[1].ravel()
-            return content_folds(feature_keys(rows), strata, count)
+            return fold_features(rows, strata, weights, count)
         if len(self.classes_) == 2:
             rows = convert(rows, self.inputs, "order" if self.inputs == "scores" else "log_odds")[0]
-        return content_folds(np.asarray(score_keys(rows, codes)), codes, count)
+        return fold_scores(rows, codes, weights, count)
 
 
 def _count_columns(block: Block) -> int:

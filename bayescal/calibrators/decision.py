@@ -12,7 +12,8 @@ import numpy as np
 from bayescal._core.arrays import matmul
 from bayescal._core.checkpoint import Sums
 from bayescal._core.checks import check_choice, check_count
-from bayescal._core.folds import content_folds, probability_keys
+from bayescal._core.class_order import canonical_order
+from bayescal._core.folds import fold_scores
 from bayescal._core.optimise import Status
 from bayescal.calibrators._base import Calibrator, State
 from bayescal.calibrators._member import Rows
@@ -24,12 +25,7 @@ from bayescal.calibrators._partition import (
     violation_of,
     worst_partition,
 )
-from bayescal.calibrators._ranking import (
-    InMemory,
-    SomeRows,
-    canonical_order,
-    canonical_order_of_blocks,
-)
+from bayescal.calibrators._ranking import InMemory, SomeRows, canonical_order_of_blocks
 from bayescal.calibrators._rows import RowBlocks
 
 __all__ = ["Decision"]
@@ -205,12 +201,13 @@ class Decision(Calibrator):
 
     def _cross_validate(self, rows: Rows, seed: int) -> np.ndarray:
         """Return the mean Brier score of held-out rows after each number of steps from 0."""
-        scores, y, weights = rows
-        folds = content_folds(probability_keys(scores, y), y, _FOLDS)
-        if folds.max() == 0:
+        folds = fold_scores(*rows, _FOLDS, probabilities=True)
+        if folds.count == 1:
             return np.zeros(1)
-        held = [folds == fold for fold in range(folds.max() + 1)]
-        kept = [rows.take(~out) for out in held]
+        entries = Rows(*folds.take(*rows[:2]))
+        scores, y, weights = entries
+        held = [folds.fold == fold for fold in range(folds.count)]
+        kept = [entries.take(~out) for out in held]
         walks = [_Walk(self.decisions, self._hard, InMemory(*own), own, seed) for own in kept]
         moved, crop = scores.copy(), self._least(scores.shape[1])
         briers: list[float] = []

@@ -11,16 +11,17 @@ import numpy as np
 from bayescal._core.arrays import device, namespace, on_host, take_in_rows
 from bayescal._core.blocks import slices
 from bayescal._core.checks import check_count
+from bayescal._core.class_order import canonical_order
+from bayescal._core.equal_rows import distinct_rows
 from bayescal.calibrators import _trees
 from bayescal.calibrators._base import State
 from bayescal.calibrators._neighbors import (
     Assumption,
     NeighborhoodCalibrator,
     Points,
-    distinct_rows,
+    Rows,
     merge,
 )
-from bayescal.calibrators._ranking import canonical_order
 from bayescal.calibrators._trees import Layout, Trees
 
 __all__ = ["Forest"]
@@ -119,6 +120,9 @@ class Forest(NeighborhoodCalibrator):
         rows, points = (scores, y, weights), merge(scores, y, weights)
         distinct = len(points.weights)
         candidates = _CANDIDATES[: max(1, np.count_nonzero(distinct >= _CANDIDATES))]
+        if 2 * distinct <= weights.sum() and candidates[-1] < distinct < _CANDIDATES[-1]:
+            # Rows that occur often may each have a bin.
+            candidates = np.append(candidates, distinct)
         most = int(candidates[-1]) if self.bins == "cv" else self.bins
         at_once = _trees.trees_at_once(distinct)
         order = canonical_order(scores, y, weights)
@@ -128,9 +132,9 @@ class Forest(NeighborhoodCalibrator):
             for part in slices(self.trees, at_once)
         ]
 
-        def held_out(fold: np.ndarray) -> np.ndarray:
-            averages = self._averages_held_out(grown, candidates, fold, *rows)
-            return self._losses(averages, *rows)
+        def held_out(entries: Rows, fold: np.ndarray) -> np.ndarray:
+            averages = self._averages_held_out(grown, candidates, fold, *entries)
+            return self._losses(averages, *entries)
 
         state = self._choose("bins", candidates, rows, held_out, np.min)
         bins = min(int(state["bins"]), distinct)

@@ -20,6 +20,7 @@ from bayescal.calibrators._neighbors import (
     Assumption,
     NeighborhoodCalibrator,
     Points,
+    Rows,
     crop_floor,
     floored_log,
     merge,
@@ -127,10 +128,11 @@ class Kernel(NeighborhoodCalibrator):
     def _fit(self, scores: Any, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         rows = scores, y, weights
 
-        def held_out(fold: np.ndarray) -> np.ndarray:
+        def held_out(entries: Rows, fold: np.ndarray) -> np.ndarray:
+            scores, y, weights = entries
             if not on_host(scores):
                 crop = crop_floor(self.crop, scores.shape[1])
-                found = _losses_there(self.kernel, self.assumption, *rows, fold, crop)
+                found = _losses_there(self.kernel, self.assumption, *entries, fold, crop)
                 return np.asarray(found)
             values = Points(scores, np.eye(scores.shape[1])[y], weights).values(self.assumption)
             # One pass over all pairs of rows, of which those in one fold do not see each other.

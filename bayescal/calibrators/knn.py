@@ -14,6 +14,7 @@ from bayescal.calibrators._neighbors import (
     Assumption,
     NeighborhoodCalibrator,
     Points,
+    Rows,
     floored_log,
     merge,
 )
@@ -100,11 +101,12 @@ class KNN(NeighborhoodCalibrator):
         rows = scores, y, weights
         candidates = _CANDIDATES[: max(1, np.count_nonzero(weights.sum() >= _CANDIDATES))]
 
-        def held_out(folds: np.ndarray) -> np.ndarray:
+        def held_out(entries: Rows, folds: np.ndarray) -> np.ndarray:
             total = np.zeros(len(candidates))
             for fold in range(folds.max() + 1):
-                held, index = folds == fold, self._index(merge(*(a[folds != fold] for a in rows)))
-                given, labels, mass = (a[held] for a in rows)
+                held = folds == fold
+                index = self._index(merge(*(a[~held] for a in entries)))
+                given, labels, mass = (a[held] for a in entries)
                 for part, means in neighbor_means(index, given, candidates):
                     total += self._losses(means, given[part], labels[part], mass[part])
             return total

@@ -9,7 +9,7 @@ import numpy as np
 
 from bayescal._core.arrays import namespace
 from bayescal._core.checks import check_strength
-from bayescal._core.folds import content_folds, score_keys
+from bayescal._core.folds import fold_scores
 from bayescal.calibrators._base import State
 from bayescal.calibrators._linear import LinearCalibrator
 from bayescal.calibrators._member import Rows
@@ -103,14 +103,14 @@ class Matrix(LinearCalibrator):
             (float(a), float(b)) for i, a in enumerate(off) for b in (own if i % 2 else own[::-1])
         ]
         pairs = pairs if len(own) > 1 else [(float(a), float(own[0])) for a in off]
-        folds = content_folds(score_keys(rows.scores, rows.y), rows.y, _FOLDS)
-        if folds.max() == 0 or k == 1:
+        folds = fold_scores(*rows, _FOLDS)
+        if folds.count == 1 or k == 1:
             losses = np.zeros((len(pairs), 1))
         else:
-            design = self._design(rows)
-            part = total * (1 - 1 / (folds.max() + 1))
+            design = self._design(Rows(*folds.take(rows.scores, rows.y)))
+            part = total * (1 - 1 / folds.count)
             strengths = np.stack([_strengths(*pair, k, part, unit) for pair in pairs])
-            losses = out_of_fold_losses(design, strengths, folds, self._start(rows))
+            losses = out_of_fold_losses(design, strengths, folds.fold, self._start(rows))
         mean = losses.mean(axis=1)
         best = pairs[int(np.argmin(mean))]
         order = sorted(range(len(pairs)), key=lambda i: pairs[i])

@@ -9,7 +9,8 @@ import numpy as np
 
 from bayescal._core.arrays import namespace, take_in_rows
 from bayescal._core.checks import check_choice, check_count
-from bayescal._core.folds import content_folds, score_keys
+from bayescal._core.class_order import canonical_order
+from bayescal._core.folds import fold_scores
 from bayescal._core.optimise import Status
 from bayescal.calibrators import _order_network as network
 from bayescal.calibrators._base import Calibrator, Keeps, State
@@ -17,7 +18,6 @@ from bayescal.calibrators._binwise import softmax_below
 from bayescal.calibrators._inputs import bounded
 from bayescal.calibrators._isotonic import interpolate
 from bayescal.calibrators._order_network import Family, Nets, Parameters
-from bayescal.calibrators._ranking import canonical_order
 from bayescal.calibrators.temperature import fit_inverse_temperature
 
 __all__ = ["OrderPreserving"]
@@ -118,8 +118,8 @@ class OrderPreserving(Calibrator):
                 check_count(units, "hidden")
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
-        folds = content_folds(score_keys(scores, y), y, _FOLDS)
-        return self._fit_folds(scores, y, weights, seed, folds)
+        folds = fold_scores(scores, y, weights, _FOLDS)
+        return self._fit_folds(*folds.take(scores, y), seed, folds.fold)
 
     def _fit_folds(
         self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int, folds: np.ndarray

@@ -31,9 +31,9 @@ from bayescal.regression.posterior import Draws
 
 __all__ = ["StackedScaling"]
 
-#: Of what is learned, the log probabilities (n, members) of held-out labels.
-_HELD_OUT = "held_out"
-_OF_ROWS = _HELD_OUT, "held_out_losses"
+#: Of what is learned, the log probabilities (m, members) of held-out labels, and their weights.
+_HELD_OUT, _HELD_OUT_WEIGHTS = "held_out", "held_out_weights"
+_OF_ROWS = _HELD_OUT, _HELD_OUT_WEIGHTS, "held_out_losses"
 #: The strongest penalties first.
 MEMBERS = {
     "temperature": Member(30, 30),
@@ -115,9 +115,11 @@ class StackedScaling(ParametricCalibrator):
         "single" is the member "probability" alone (of more than 300 classes "certainty", with 3, 3,
         1 and no matrix), fitted to all rows, without cross-validation.
     folds : int, optional
-        Made from the content of rows, whatever their order; of more than 262,144 rows, or 4,194,304
-        scores, by a hash of it. By default 5 if n k < 32,768, otherwise 4, 3 from 30 classes on,
-        and 2 of more than 300.
+        The number of folds. Rows are dealt to them by content, whatever their order; rows with
+        equal scores are spread over the folds, and a row of weight 2 counts as two rows. More than
+        262,144 rows, or 4,194,304 scores, are dealt by a hash of their scores: those of a score
+        that occurs seldom share a fold. By default 5 if n k < 32,768, otherwise 4; 3 from 30
+        classes on, and 2 of more than 300.
 
     Attributes
     ----------
@@ -203,13 +205,15 @@ class StackedScaling(ParametricCalibrator):
         stack, folds, held = fit_stack(members, scores, y, weights, count)
         state = _state(names, stack)
         if held is not None:
-            share = mix(held, weights)
+            mass = folds.weights
+            share = mix(held, mass)
             state["stack_weights"] = share
-            mean = matmul(namespace(held).asarray(weights), held) / weights.sum()
+            mean = matmul(namespace(held).asarray(mass), held) / mass.sum()
             state["held_out_mean_losses"] = -np.asarray(mean)
-            state["held_out_losses"] = cross_fitted_losses(held, folds, weights, share)
+            losses = cross_fitted_losses(held, folds.fold, mass, share)
+            state["held_out_losses"] = folds.of_rows(losses)
             if on_host(held):
-                state[_HELD_OUT] = held
+                state |= {_HELD_OUT: held, _HELD_OUT_WEIGHTS: mass}
         return state
 
     @property
@@ -300,7 +304,7 @@ class StackedScaling(ParametricCalibrator):
     ) -> Draws:
         members, stack = _stack(state)
         rows = scores, y, weights
-        held = state.get(_HELD_OUT)
+        held = (state[_HELD_OUT], state[_HELD_OUT_WEIGHTS]) if _HELD_OUT in state else None
         return sample_stack(members, stack, held, rows, self.inference, self.num_samples, seed)
 
     def _curves(self, state: State, theta: Any, scores: Any) -> Any:

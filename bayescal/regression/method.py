@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from bayescal._core.checks import check_choice, check_count, check_strength
-from bayescal._core.folds import content_folds, feature_keys
+from bayescal._core.folds import fold_features
 from bayescal._core.optimise import Minimum
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
@@ -144,7 +144,9 @@ class Method:
         self, x: np.ndarray, y: np.ndarray, weights: np.ndarray, grid: Grid[np.ndarray]
     ) -> tuple[int, np.ndarray]:
         """Return the best candidate, and the losses of all on the rows held out."""
-        fold = content_folds(feature_keys(x), y, self.folds)
+        folds = fold_features(x, y, weights, self.folds)
+        fold, grid = folds.fold, grid._replace(targets=np.asarray(grid.targets)[:, folds.index])
+        x, y, weights = folds.take(x, y)
         if on_host(x, newton=True):
             return choose_on_host(x, y, weights, fold, grid, self.folds)
         length = padded_length(len(x))
@@ -154,7 +156,7 @@ class Method:
                 pad_axis(y.astype(float), length, 0),
                 np.pad(weights, (0, length - len(x))),
                 pad_axis(fold, length, 0),
-                grid._replace(targets=pad_axis(np.asarray(grid.targets), length, 1)),
+                grid._replace(targets=pad_axis(grid.targets, length, 1)),
                 self.folds,
                 lasso=bool(np.any(grid.l1)),
             )

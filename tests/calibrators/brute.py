@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.folds import content_folds, probability_keys
+from bayescal._core.folds import fold_scores
 
 
 def summary(calibrator: Any, state: Any, at: np.ndarray, level: float) -> list[np.ndarray]:
@@ -45,5 +45,9 @@ def log_loss(p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
     return float(np.average(-np.log(p[np.arange(len(y)), y]), weights=weights))
 
 
-def folds_of(p: np.ndarray, y: np.ndarray, count: int = 10) -> np.ndarray:
-    return content_folds(probability_keys(p, y), y, count)
+def folded(
+    p: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int = 10
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Divide rows between folds: what fold_scores makes of them, and the fold of each part."""
+    folds = fold_scores(p, y, weights, count, probabilities=True)
+    return (*folds.take(p, y), folds.fold)

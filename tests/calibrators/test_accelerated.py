@@ -14,6 +14,7 @@ import pytest
 from sklearn.base import clone
 
 import bayescal as bc
+from bayescal._core import equal_rows
 from bayescal._core.arrays import accelerated
 from bayescal._core.precision import float64
 from bayescal.calibrators import (
@@ -21,7 +22,6 @@ from bayescal.calibrators import (
     _fold_fits,
     _fold_fits_there,
     _mixture,
-    _neighbors,
     _stack,
     auto,
     histogram,
@@ -174,8 +174,8 @@ def test_of_stacks_come_one_number_for_each_row(
 ) -> None:
     """Keys, from which folds are made, and losses; also where the default reports."""
     monkeypatch.setattr(auto, "accelerated", lambda x: x if isinstance(x, jax.Array) else None)
-    z, y, w = data(binary=False, n=20_000)
-    bc.Auto(inputs="logits", mode=mode).fit(jnp.asarray(z, jnp.float32), y, np.maximum(w, 1))
+    z, y, _ = data(binary=False, n=20_000)
+    bc.Auto(inputs="logits", mode=mode).fit(jnp.asarray(z, jnp.float32), y)
     assert largest[0] == 20_000
 
 
@@ -355,15 +355,15 @@ def test_pairs_of_rows_are_never_held() -> None:
 
 
 def test_programs_of_kernels_are_lowered(monkeypatch: pytest.MonkeyPatch, lowered: Lowered) -> None:
-    names = ("_probability_keys_there", "_hash_there", "_equal_there")
+    names = ("_hash_on_device", "_equal_on_device")
     for name in names:
-        monkeypatch.setattr(_neighbors, name, lowered(getattr(_neighbors, name)))
+        monkeypatch.setattr(equal_rows, name, lowered(getattr(equal_rows, name)))
     monkeypatch.setattr(kernel_module, "_losses_there", lowered(kernel_module._losses_there))
     p, y, w = spread(40)
     for own in KERNELS:
         bc.Kernel(own).fit(jnp.asarray(p, jnp.float32), y, w)
-    assert lowered.names == {"probability_keys", "_hash_there", "_equal_there", "_losses_there"}
-    assert len(lowered.exported) == 6
+    assert lowered.names == {*names, "_losses_there"}
+    assert len(lowered.exported) == 5
 
 
 @pytest.mark.parametrize("platform", ["cuda", "tpu"])

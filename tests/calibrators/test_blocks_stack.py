@@ -10,7 +10,7 @@ from sklearn.base import clone
 import bayescal as bc
 from bayescal.calibrators import _fold_fits, _rows, _stack, temperature
 from bayescal.calibrators._fold_fits import make_block
-from bayescal.calibrators._stack_rows import choose_rows, content_keys
+from bayescal.calibrators._stack_rows import fold_rows
 
 STACK = bc.StackedScaling(inputs="logits")
 SINGLE = bc.StackedScaling(mode="single", inputs="logits")
@@ -156,18 +156,18 @@ def test_logits_of_any_size(small, double):
 
 def test_folds_of_many_rows_depend_on_what_rows_hold(small):
     z, y, w = _several(5)
-    keys = content_keys(z, y)
-    folds, some, counts = choose_rows(keys, 5, w, 4)
-    assert np.bincount(folds).min() > 0.8 * len(y) / 4
+    folds, some, counts = fold_rows(z, y, w, 4)
+    assert np.bincount(folds.fold).min() > 0.8 * len(y) / 4
     assert counts.sum() == pytest.approx(w.sum())
     order = np.random.default_rng(0).permutation(len(y))
-    moved, others, again = choose_rows(content_keys(z[order], y[order]), 5, w[order], 4)
-    np.testing.assert_array_equal(moved, folds[order])
+    moved, others, again = fold_rows(z[order], y[order], w[order], 4)
+    np.testing.assert_array_equal(moved.fold, folds.fold[order])
     np.testing.assert_array_equal(order[others], some)
     np.testing.assert_allclose(again, counts)
     classes = np.random.default_rng(1).permutation(5)
-    permuted = content_keys(z[:, classes], np.argsort(classes)[y])
-    np.testing.assert_allclose(permuted, keys, rtol=1e-12)
+    permuted, others, _ = fold_rows(z[:, classes], np.argsort(classes)[y], w, 4)
+    np.testing.assert_array_equal(permuted.fold, folds.fold)
+    np.testing.assert_array_equal(others, some)
 
 
 @pytest.mark.parametrize("inputs", ["probs", "logits"])
@@ -183,7 +183,9 @@ def test_what_auto_expects(inputs, small, double):
     assert (cut.report_.rows, cut.report_.classes) == (np.count_nonzero(w), 4)
     for name in ("log_loss", "log_loss_error", "uncalibrated", "gain", "gain_error"):
         found, expected = getattr(cut.report_, name), getattr(whole.report_, name)
-        assert found == pytest.approx(expected, rel=1e-6)
+        # Standard errors in blocks count the parts of a row that is divided between folds apart.
+        tolerance = 1e-5 if name.endswith("error") else 1e-6
+        assert found == pytest.approx(expected, rel=tolerance)
 
 
 def test_auto_of_few_rows_and_of_a_single_fit(small):

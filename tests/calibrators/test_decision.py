@@ -21,7 +21,7 @@ from bayescal.calibrators._partition import (
     violation_of,
     worst_partition,
 )
-from tests.calibrators.brute import example, folds_of
+from tests.calibrators.brute import example, folded
 from tests.calibrators.multiclass_hostile import LOGITS, PROBABILITIES
 
 
@@ -249,7 +249,7 @@ def test_cross_validation_is_that_of_refits(monkeypatch: pytest.MonkeyPatch) -> 
     p, y, weights = example(160, 3)
     chosen = Decision(steps="cv")
     state = chosen._fit(p, y, weights, seed=4)
-    folds = folds_of(p, y, 5)
+    p, y, weights, folds = folded(p, y, weights, 5)
     expected = []
     for t in range(1, 5):
         found = np.empty_like(p)

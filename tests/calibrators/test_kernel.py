@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from bayescal.calibrators import Kernel
-from tests.calibrators.brute import example, finish, folds_of, log_loss, values
+from tests.calibrators.brute import example, finish, folded, log_loss, values
 
 Name = Literal["dirichlet", "dirichlet_mixture", "rbf"]
 KERNELS: tuple[Name, ...] = ("dirichlet", "dirichlet_mixture", "rbf")
@@ -58,7 +58,7 @@ def test_cross_validation_is_that_of_refits(kernel: Name) -> None:
     p, y, weights = example(120, 3, digits=9)
     chosen = Kernel(kernel)
     state = chosen._fit(p, y, weights, seed=5)
-    fold = folds_of(p, y)
+    p, y, weights, fold = folded(p, y, weights)
     assert len(state["candidates"]) == 16
     np.testing.assert_allclose(state["candidates"], 1.6 * 2.0 ** np.arange(6, -10, -1))
     for h, loss in list(zip(state["candidates"], state["cv_losses"], strict=True))[::3]:

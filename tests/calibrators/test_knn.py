@@ -10,7 +10,7 @@ from scipy.special import rel_entr
 from sklearn.neighbors import NearestNeighbors
 
 from bayescal.calibrators import KNN, _search
-from tests.calibrators.brute import example, finish, folds_of, log_loss, values
+from tests.calibrators.brute import example, finish, folded, log_loss, values
 
 Distance = Literal["kl", "euclidean"]
 
@@ -108,9 +108,10 @@ def test_cross_validation_is_that_of_refits(distance: Distance) -> None:
     p, y, weights = example(180, 3, digits=9)
     chosen = KNN(distance=distance)
     state = chosen._fit(p, y, weights, seed=5)
-    fold = folds_of(p, y)
+    total = weights.sum()
+    p, y, weights, fold = folded(p, y, weights)
     assert state["candidates"].tolist() == [32, 64, 128, 256]
-    assert 256 <= weights.sum() < 512
+    assert 256 <= total < 512
     for k, loss in zip(state["candidates"], state["cv_losses"], strict=True):
         found = np.empty_like(p)
         for f in range(10):

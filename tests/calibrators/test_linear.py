@@ -7,7 +7,7 @@ import pytest
 from scipy import optimize
 from scipy.special import log_softmax, softmax
 
-from bayescal._core.folds import content_folds, score_keys
+from bayescal._core.folds import fold_scores
 from bayescal._core.optimise import Status
 from bayescal.calibrators import Dirichlet, Matrix, StructuredMatrix, StructuredVector, Vector
 from bayescal.calibrators._linear import LinearCalibrator
@@ -105,7 +105,7 @@ def test_cross_validation_chooses_the_least_loss_of_separate_fits() -> None:
     z, y, w = make(120, 3)
     state = Matrix("cv", "cv")._fit(z, y, w, 3)
     assert state["cv_penalties"].shape == (49, 2) and state["cv_losses"].shape == (49, 5)
-    folds = content_folds(score_keys(z, y), y, 5)
+    folds = fold_scores(z, y, w, 5).fold
     rng = np.random.default_rng(0)
     for i in rng.choice(49, 6, replace=False):
         off, own = state["cv_penalties"][i]

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import bayescal as bc
-from bayescal._core.folds import content_folds, feature_keys
+from bayescal._core.folds import fold_features
 from bayescal.regression import method
 from bayescal.regression.method import PRESETS, SMOOTHINGS, STRENGTHS
 
@@ -92,7 +92,7 @@ def test_cross_validation_done_by_hand(preset: str) -> None:
     """The losses of all candidates on the folds, fitted one by one by scikit-learn."""
     x, y, _ = data(60)
     model = bc.LogisticRegression.preset(preset, folds=4).fit(x, y)
-    fold = content_folds(feature_keys(x), y, 4)
+    fold = fold_features(x, y, np.ones(60), 4).fold
     grid = SMOOTHINGS if preset == "smoothed" else STRENGTHS
     assert model.cv_losses_.shape == (len(grid), 4)
     # Where all coefficients are zero, saga stops before it has found the intercept.

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bayescal._core.equal_rows import distinct_rows
 from bayescal.calibrators import KNN, Calibrator, Forest, Kernel
-from bayescal.calibrators._neighbors import crop_floor, distinct_rows, merge
+from bayescal.calibrators._neighbors import crop_floor, merge
 from tests.calibrators.brute import example
 from tests.calibrators.multiclass_hostile import PROBABILITIES
 

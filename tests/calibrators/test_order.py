@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bayescal.calibrators._ranking import canonical_order
+from bayescal._core.class_order import canonical_order
 
 
 @pytest.mark.parametrize("unit", [1e-3, 1.0, 1e200])

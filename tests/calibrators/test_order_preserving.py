@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayescal import metrics
-from bayescal._core.folds import content_folds, score_keys
+from bayescal._core.folds import fold_scores
 from bayescal._core.numerics import log_softmax, softmax
 from bayescal._core.optimise import Status
 from bayescal.calibrators import OrderPreserving, Temperature
@@ -142,7 +142,7 @@ def test_the_objective_is_the_log_loss_of_predictions(family: Family) -> None:
 def test_training_starts_at_temperature_scaling(family: Family) -> None:
     z, y, weights = drawn(300)
     state = OrderPreserving(family, (3, 3))._fit(z, y, weights, seed=2)
-    folds, total = content_folds(score_keys(z, y), y, 5), 0.0
+    folds, total = fold_scores(z, y, weights, 5).fold, 0.0
     for f in range(5):
         kept = folds != f
         inverse = fit_inverse_temperature(z[kept], y[kept], weights[kept]).x
@@ -184,7 +184,7 @@ def test_a_curved_function_is_found(family: Family) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_weights_are_repetition_where_copies_share_a_fold(family: Family) -> None:
     z, y, _ = drawn(200)
-    folds = content_folds(score_keys(z, y), y, 5)
+    folds = fold_scores(z, y, np.ones(200), 5).fold
     count = np.random.default_rng(0).integers(1, 4, 200)
     chosen = OrderPreserving(family, (4, 3))
     state = chosen._fit_folds(z, y, count.astype(float), 0, folds)

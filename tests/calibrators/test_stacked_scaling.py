@@ -13,7 +13,6 @@ from scipy.special import log_softmax, softmax
 
 import bayescal.calibrators as bc
 from bayescal import metrics
-from bayescal._core.folds import content_folds
 from bayescal.calibrators import _fold_fits, _stack, _stack_rows
 from bayescal.calibrators._member import Member, confidence_rows, main_directions, penalties
 from bayescal.calibrators._mixture import mix
@@ -395,7 +394,7 @@ def test_held_out_losses_are_of_mixtures_without_the_fold(monkeypatch: pytest.Mo
     z, y = data_set(60, 3)
     model = bc.StackedScaling(inputs="logits", folds=3).fit(z, y)
     assert model.held_out_losses_.shape == (60,) and "held_out_losses" not in model.state_
-    folds = content_folds(_stack_rows.content_keys(z, y), 0 * y, 3)
+    folds = _stack_rows.fold_rows(z, y, np.ones(60), 3)[0].fold
     members = [less_shrunk(MEMBERS[name], 2 / 3) for name in model.member_names_]
     held = np.empty((60, len(members)))
     for fold in range(3):

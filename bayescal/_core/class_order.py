@@ -1,0 +1,61 @@
+"""An order of the classes that does not depend on the order of their columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bayescal._core.arrays import matmul, namespace
+
+#: Moments are rounded to so many digits, since sums in another order differ in the last ones.
+_DIGITS = 10
+#: Larger scores count as this large, so that their squares are finite.
+LARGEST = 1e150
+
+
+def canonical_order(scores: Any, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Order the classes (k,) so that permuting the columns of scores (n, k) permutes the result.
+
+    Whatever is computed or drawn for the classes in this order does not depend on the order of
+    the columns. Classes are sorted by weighted moments of their scores and labels, which neither
+    the order of rows nor the repetition of a row in place of its weight changes. Classes that agree
+    in all moments, as in small tables made by hand, keep the order of their columns. Scores are
+    NumPy's or JAX's.
+    """
+    xp = namespace(scores)
+    largest = float(xp.max(xp.abs(_bounded(scores))))
+    return order_by_moments(class_moments(weights.sum(), largest, scores, y, weights)["moments"])
+
+
+def class_moments(
+    total: float, largest: float, scores: Any, y: np.ndarray, weights: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Compute moments (4, k) of each class; those of parts of the rows add up.
+
+    ``total`` is the sum of all weights and ``largest`` the greatest size of a score.
+    """
+    xp, k, share = namespace(scores), scores.shape[1], weights / total
+    bounded = _bounded(scores) / max(min(largest, LARGEST), np.finfo(float).tiny)
+    label_scores = np.asarray(bounded[np.arange(len(y)), y])
+    on_device = xp.asarray(share)
+    return {
+        "moments": np.stack(
+            [
+                np.asarray(matmul(on_device, bounded)),
+                np.bincount(y, share, k),
+                np.bincount(y, share * label_scores, k),
+                np.asarray(matmul(on_device, bounded**2)),
+            ]
+        )
+    }
+
+
+def order_by_moments(moments: np.ndarray) -> np.ndarray:
+    """Order the classes (k,) by their moments (4, k)."""
+    key = np.sqrt([1, 2, 3, 5]) @ moments
+    return np.argsort(key.round(_DIGITS), kind="stable")
+
+
+def _bounded(scores: Any) -> Any:
+    return namespace(scores).clip(scores.astype(float), -LARGEST, LARGEST)

@@ -363,7 +363,7 @@ def test_programs_of_kernels_are_lowered(monkeypatch: pytest.MonkeyPatch, lowere
     for own in KERNELS:
         bc.Kernel(own).fit(jnp.asarray(p, jnp.float32), y, w)
     assert lowered.names == {*names, "_losses_there"}
-    assert len(lowered.exported) == 5
+    assert len(lowered.exported) == 7
 
 
 @pytest.mark.parametrize("platform", ["cuda", "tpu"])

@@ -119,8 +119,9 @@ def fold_scores(
     if scores.ndim == 1:
         scores = xp.stack([-scores, scores], axis=1) / 2
     values = xp.log(xp.maximum(scores, FLOOR)) if probabilities else scores
-    key = np.asarray(score_keys(values, canonical_order(values, y, weights)))
-    return deal_rows(key, scores, y, weights, count, stratify)
+    order = canonical_order(values, y, weights)
+    key = np.asarray(score_keys(values, order))
+    return deal_rows(key, scores, np.argsort(order)[y], weights, count, stratify)
 
 
 def fold_features(x: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int) -> FoldedRows:
@@ -128,7 +129,13 @@ def fold_features(x: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int)
     size = np.abs(x).max(axis=0, initial=0)
     scaled = _bounded(x) / np.where(size > 0, size, 1.0)
     key = scaled @ np.sqrt(np.arange(1, x.shape[1] + 1))
-    return deal_rows(key, x, y, weights, count)
+    # Classes in an order that does not depend on what they are called.
+    codes = np.unique(y, return_inverse=True)[1].reshape(-1)
+    share = weights / weights.sum()
+    size = np.bincount(codes, share)
+    center = np.bincount(codes, share * key) / size
+    rank = np.argsort(np.lexsort((size.round(10), center.round(10))))
+    return deal_rows(key, x, rank[codes], weights, count)
 
 
 def score_keys(scores: Any, order: np.ndarray) -> Any:
@@ -142,29 +149,30 @@ def score_keys(scores: Any, order: np.ndarray) -> Any:
 def deal_rows(
     key: np.ndarray,
     rows: Any,
-    y: np.ndarray,
+    label: np.ndarray,
     weights: np.ndarray,
     count: int,
     stratify: bool = True,
 ) -> FoldedRows:
     """Deal the units of each cell's weight to the folds in turn, in random order.
 
-    Rows (n, d) with equal keys (n,) are one cell. A unit is 1 if all weights are whole numbers, so
+    Rows (n, d) with equal keys (n,) are one cell. Labels (n,) are numbers whose order depends on
+    what the classes hold alone. A unit is 1 if all weights are whole numbers, so
     that a weight is a count of rows; otherwise it is the mean weight. A cell of a single unit is
     left out whole; such cells are dealt class by class if folds are to be stratified. Of any other
     cell the folds get equal numbers of units, give or take one, and the labels of these units are
     random: their counts have the multivariate hypergeometric distribution. O(n (k + log n)) time;
     O(n) memory, and an entry for each fold of rows that are repeated or weigh more than a unit.
     """
-    cells = _find_cells(key, rows, y, weights)
+    cells = _find_cells(key, rows, label, weights)
     rng = np.random.default_rng(0)
     entries = _deal(cells, rng, count, stratify)
-    if len(entries.set) == len(y) == len(cells.index):
+    if len(entries.set) == len(label) == len(cells.index):
         # A fold for each row: they keep their order.
-        fold, sets = np.empty(len(y), int), np.empty(len(y), int)
-        fold[cells.index[entries.set]], sets[cells.index] = entries.fold, np.arange(len(y))
-        return FoldedRows(np.arange(len(y)), fold, weights.astype(float), sets, sets)
-    place = np.empty(len(y), int)
+        fold, sets = np.empty(len(label), int), np.empty(len(label), int)
+        fold[cells.index[entries.set]], sets[cells.index] = entries.fold, np.arange(len(label))
+        return FoldedRows(np.arange(len(label)), fold, weights.astype(float), sets, sets)
+    place = np.empty(len(label), int)
     place[cells.order] = cells.set_of_ordered
     return FoldedRows(cells.index[entries.set], entries.fold, entries.weights, entries.set, place)
 
@@ -192,19 +200,14 @@ class _Entries(NamedTuple):
     weights: np.ndarray
 
 
-def _find_cells(key: np.ndarray, rows: Any, y: np.ndarray, weights: np.ndarray) -> _Cells:
+def _find_cells(key: np.ndarray, rows: Any, label: np.ndarray, weights: np.ndarray) -> _Cells:
     by_key = np.argsort(key, kind="stable")
     ordered = key[by_key]
     unit = min(1.0, float(np.abs(key).max(initial=0)))
     apart = ~(np.diff(ordered) <= _ROUNDING * (unit + np.abs(ordered[1:])))
-    cell = np.empty(len(y), int)
+    cell = np.empty(len(label), int)
     cell[by_key] = np.concatenate([[0], np.cumsum(apart)])
-    # Classes in an order that does not depend on what they are called.
-    codes = np.unique(y, return_inverse=True)[1].reshape(-1)
-    share = weights / weights.sum()
-    center = np.bincount(codes, share * key) / np.bincount(codes, share)
-    label = np.argsort(np.argsort(center, kind="stable"))[codes]
-    order, equal = by_key, np.zeros(len(y), int)
+    order, equal = by_key, np.zeros(len(label), int)
     if not apart.all():
         together = np.flatnonzero(np.bincount(cell)[cell] > 1)
         some = rows[together]

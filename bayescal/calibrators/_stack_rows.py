@@ -68,17 +68,18 @@ def fold_rows(
     """Deal rows to folds; return these, and some rows that stand for all, with their weights."""
     n, k = scores.shape
     order = canonical_order(scores, y, weights)
+    rank = np.argsort(order)
     keys = content_keys(order, scores) if on_host(scores) else there.content_keys(order, scores)
     keys = np.asarray(keys)
     if n <= rows_of_sample(k):
         # If all folds had the classes' shares of all rows, held-out labels would be too easy.
-        folds = deal_rows(keys, scores, y, weights, count, stratify=False)
+        folds = deal_rows(keys, scores, rank[y], weights, count, stratify=False)
         return folds, *sample_sets(folds)
     # As with rows that come in blocks.
     hashes = key_hashes(keys)
     units = weights.sum() if (weights == np.floor(weights)).all() else n
     buckets = Buckets.deal(bucket_mass(hashes, y, weights, units, k), units, count)
-    some, counts = sample_hashes(with_labels(hashes, np.argsort(order)[y]), weights)
+    some, counts = sample_hashes(with_labels(hashes, rank[y]), weights)
     folds = buckets.assign(hashes, scores, y, weights)
     return folds, some, counts * (weights.sum() / counts.sum())
 

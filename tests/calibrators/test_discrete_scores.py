@@ -1,0 +1,178 @@
+"""Scores that take few values: what is learned, chosen by cross-validation and reported of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from sklearn.dummy import DummyClassifier
+from sklearn.naive_bayes import BernoulliNB
+from sklearn.tree import DecisionTreeClassifier
+
+import bayescal as bc
+from tests.calibrators.cases import DEFAULTS, Case, each
+from tests.calibrators.discrete import BINARY, SEVERAL, Discrete, binary, several
+
+
+def check(calibrator: Any, data: Discrete, rows: Any, tolerance: float = 0.01) -> None:
+    """Compare with the best map, and the report with the loss that new rows will have."""
+    calibrator.set_params(classes=tuple(range(data.truth.shape[1])))
+    calibrator.fit(*rows)
+    loss = data.loss(calibrator.predict_proba(data.levels))
+    assert loss <= data.best + tolerance
+    report = calibrator.report_
+    if not report.in_sample:
+        assert abs(report.log_loss - loss) < 3 * report.log_loss_error + 1e-3
+
+
+@pytest.mark.parametrize("name", BINARY)
+@each(DEFAULTS)
+def test_two_classes(case: Case, name: str) -> None:
+    data = binary(name)
+    check(case(), data, data.draw(4000, 1))
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+@each([case for case in DEFAULTS if not case.binary])
+def test_several_classes(case: Case, name: str) -> None:
+    data = several(name)
+    check(case(), data, data.draw(4000, 1))
+
+
+@pytest.mark.parametrize("data", [*map(binary, BINARY), *map(several, SEVERAL)])
+def test_the_default(data: Discrete) -> None:
+    check(bc.Auto(), data, data.draw(4000, 2), 0.003)
+
+
+@pytest.mark.parametrize("data", [*map(binary, BINARY), *map(several, SEVERAL)])
+def test_the_default_with_weights(data: Discrete) -> None:
+    """Weights of cells are as good as their rows: as counts, and of any unit."""
+    cells, y = np.divmod(np.arange(data.truth.size), data.truth.shape[1])
+    counts = np.round(4000 * data.shares[cells] * data.truth.ravel())
+    used = counts > 0
+    rows = data.levels[cells][used], y[used]
+    check(bc.Auto(), data, (*rows, counts[used]), 0.003)
+    repeated = [np.repeat(own, counts[used].astype(int), axis=0) for own in rows]
+    probs = [
+        bc.Auto(classes=range(data.truth.shape[1])).fit(*own).predict_proba(data.levels)
+        for own in ((*rows, counts[used]), repeated)
+    ]
+    np.testing.assert_allclose(*probs, atol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("data", [binary("tenths"), several("two levels"), several("tenths")])
+def test_a_million_rows_in_memory_and_in_blocks(data: Discrete) -> None:
+    scores, y = data.draw(1_000_000, 3)
+    k = data.truth.shape[1]
+    blocks = [(scores[i : i + 150_000], y[i : i + 150_000]) for i in range(0, len(y), 150_000)]
+    fits = [
+        bc.Auto(classes=range(k)).fit(scores, y),
+        bc.Auto(classes=range(k)).fit(bc.Blocks(lambda: iter(blocks))),
+    ]
+    for auto in fits:
+        loss = data.loss(auto.predict_proba(data.levels))
+        assert loss <= data.best + 1e-4
+        assert abs(auto.report_.log_loss - loss) < 4 * auto.report_.log_loss_error
+    found, expected = (auto.predict_proba(data.levels) for auto in fits)
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
+def shares_of_cells() -> Discrete:
+    """One-hot scores whose labels no temperature explains."""
+    truth = np.array([[0.93, 0.05, 0.02], [0.4, 0.55, 0.05], [0.5, 0.1, 0.4]])
+    return Discrete(np.eye(3), np.array([0.6, 0.3, 0.1]), truth)
+
+
+@pytest.mark.parametrize("n", [300, 30_000, 300_000])
+def test_one_hot_scores_of_a_stack(n: int) -> None:
+    data = shares_of_cells()
+    check(bc.StackedScaling(), data, data.draw(n, 0), 0.02 if n == 300 else 0.002)
+
+
+def test_rows_that_are_permutations_of_each_other_stand_for_themselves_alone() -> None:
+    """The curvature is that of all rows: a single fit ends near the shares."""
+    data = shares_of_cells()
+    check(bc.Auto(mode="single"), data, data.draw(30_000, 0), 0.002)
+
+
+CELLS = np.array([[a, b, c] for a in (0.0, 1.0) for b in (0.0, 1.0) for c in (0.0, 1.0)])
+#: Two of three binary features count.
+REGRESSION = Discrete(
+    CELLS,
+    np.full(8, 1 / 8),
+    np.stack([expit(-(CELLS @ [2, 2, 0] - 2.5)), expit(CELLS @ [2, 2, 0] - 2.5)], axis=1),
+)
+
+
+@pytest.mark.parametrize("preset", ["L2", "L1", "smoothed"])
+@pytest.mark.parametrize("n", [200, 5000])
+def test_cross_validated_regression_of_binary_features(preset: str, n: int) -> None:
+    """With n rows four coefficients cost some 4 / (2 n)."""
+    excess = []
+    for seed in range(5):
+        x, y = REGRESSION.draw(n, seed)
+        model = bc.LogisticRegression.preset(preset).fit(x, y)
+        excess.append(REGRESSION.loss(model.predict_proba(CELLS)) - REGRESSION.best)
+    assert np.mean(excess) < 6 / (2 * n)
+
+
+@pytest.mark.parametrize("method", ["isotonic", "beta", "sigmoid", "auto"])
+@pytest.mark.parametrize(
+    "model", [DummyClassifier(), DecisionTreeClassifier(max_depth=1), BernoulliNB()]
+)
+def test_what_a_calibrated_classifier_expects(model: Any, method: str) -> None:
+    x, y = REGRESSION.draw(3000, 2)
+    new, labels = REGRESSION.draw(20_000, 3)
+    fitted = bc.CalibratedClassifier(model, method).fit(x, y)
+    loss = bc.metrics.log_loss(fitted.predict_proba(new)[:, 1], labels)
+    report = fitted.report_
+    # New rows vary, too.
+    error = np.hypot(report.log_loss_error, 0.5 / np.sqrt(len(labels)))
+    assert abs(report.log_loss - loss) < 3 * error
+
+
+def test_what_auto_expects_of_scores_and_of_several_labels() -> None:
+    rng = np.random.default_rng(3)
+    level = rng.choice([-2.0, 0.5, 2.0], 4000)
+    truth = 1 / (1 + np.exp(-0.6 * level))
+    labels = (rng.random((4000, 2)) < truth[:, None]).astype(int)
+    best = -np.mean(truth * np.log(truth) + (1 - truth) * np.log(1 - truth))
+    one = bc.Auto(inputs="scores").fit(level, labels[:, 0]).report_
+    assert abs(one.log_loss - best) < 3 * one.log_loss_error
+    p = 1 / (1 + np.exp(-1.5 * level))
+    both = bc.Auto().fit(np.c_[p, p], labels).report_
+    assert abs(both.log_loss - best) < 3 * both.log_loss_error and both.helps
+
+
+def test_a_constant_default_does_not_calibrate_for_the_worse() -> None:
+    """Constant rows of three classes get the shares of the labels."""
+    rng = np.random.default_rng(0)
+    y = rng.choice(3, 3000, p=[0.4, 0.3, 0.3])
+    auto = bc.Auto().fit(np.tile([0.3, 0.3, 0.4], (3000, 1)), y)
+    shares = np.bincount(y) / 3000
+    np.testing.assert_allclose(auto.predict_proba([[0.3, 0.3, 0.4]])[0], shares, atol=0.005)
+
+
+# Levels at which the share of positives goes up and down, which few maps can express.
+WAVE = Discrete(
+    np.array([0.1, 0.3, 0.5, 0.7, 0.9]),
+    np.full(5, 0.2),
+    np.array([[0.7, 0.3], [0.3, 0.7], [0.7, 0.3], [0.3, 0.7], [0.7, 0.3]]),
+)
+
+
+@pytest.mark.parametrize(
+    "calibrator",
+    [
+        bc.KNN(),
+        pytest.param(bc.Kernel(), marks=pytest.mark.slow),
+        bc.Spline(),
+        pytest.param(bc.Forest(random_state=0), marks=pytest.mark.slow),
+    ],
+    ids=lambda own: type(own).__name__,
+)
+def test_options_for_a_wave_are_fine_enough(calibrator: Any) -> None:
+    check(calibrator, WAVE, WAVE.draw(3000, 0))

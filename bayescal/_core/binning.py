@@ -1,6 +1,8 @@
 """Bins of equal width and of equal mass: the one definition of each.
 
-Bins of equal width are (j / bins, (j + 1) / bins], with 0 in the first.
+Bins of equal width are (j / bins, (j + 1) / bins], with 0 in the first. A score that is within the
+machine epsilon of its own type of a border lies on it, so that 0.6 is in the same bin in single and
+in double precision. Where borders are closer together than that, a score lies on the nearest one.
 
 Bins of equal mass part cases in ascending order at the masses of :func:`mass_borders`: where all
 weights are whole, hence counts, bins hold equally many, the first ones one more where the number
@@ -13,15 +15,19 @@ in a calibrator (:func:`equal_mass_cuts`), the border moves to the nearer end of
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
+from functools import lru_cache
 from types import ModuleType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.arrays import Array, ArrayT
+from bayescal._core.arrays import Array, ArrayT, namespace, on_host, search
 
+#: Machine epsilon of float64, and what only less precise types exceed.
+EPS, _DOUBLE = 2.0**-52, 2.0**-40
 #: Of more cases than this, only those near a border of bins are sorted.
 _MANY = 20_000
 #: Cells by the exponent and seven binary digits: as fine beside 0 and 1 as between.
@@ -30,30 +36,83 @@ MIDDLE = 0x3FE << 7
 _Flag: TypeAlias = Array | bool
 
 
-def equal_width_cell(predicted: ArrayT, bins: int, xp: ModuleType) -> ArrayT:
+def equal_width_cell(predicted: ArrayT, bins: int, xp: ModuleType, precision: Any = EPS) -> ArrayT:
     """Return the bin (j / bins, (j + 1) / bins] of each prediction, with 0 in the first.
 
-    The border j / bins is the quotient as it is rounded: 0.2 lies on the border 3 / 15.
+    ``precision`` is the machine epsilon of the type in which the predictions were given.
     """
-    integer = np.intp if xp is np else jnp.int32
-    product = predicted * bins
-    if xp is np and not ((above := np.ceil(product)) == product).any():
-        # None is rounded to a border, where it would have to be looked at again.
-        return (above - 1).astype(integer)  # type: ignore[return-value]
-    cell = product.astype(integer)
-    # The product may be rounded up to a border, never down past one.
-    cell = cell - (predicted <= cell.astype(predicted.dtype) / bins).astype(integer)
-    return xp.maximum(cell, 0)
+    if xp is np:
+        integer, ends = np.intp, _width_ends(bins, float(precision))
+    else:
+        dtype = predicted.dtype
+        precision = jnp.maximum(jnp.asarray(precision, dtype), jnp.finfo(dtype).eps)
+        integer, ends = jnp.int32, _all_ends(jnp.arange(1, bins).astype(dtype) / bins, precision)
+    # A product is never rounded down past the end of a bin, which lies above the border.
+    cell = (predicted * bins).astype(integer)
+    past = predicted <= ends.take(cell, mode="clip")
+    return cell - past.astype(integer)  # type: ignore[return-value]
 
 
-def bin_of(predicted: ArrayT, bins: int | np.ndarray, xp: ModuleType) -> tuple[ArrayT, int]:
+def _all_ends(borders: Any, precision: Any) -> Any:
+    """Return the ends (bins + 1,) of bins of equal width, below and above all predictions, too."""
+    xp, inner = namespace(borders), border_ends(borders, precision, relative=False)
+    outer = xp.asarray([-1.0, 2.0], dtype=inner.dtype)
+    return xp.concat([outer[:1], inner, outer[1:]])
+
+
+@lru_cache
+def _width_ends(bins: int, precision: float) -> np.ndarray:
+    return _all_ends(np.arange(1, bins) / bins, precision)
+
+
+def border_ends(borders: Any, precision: Any, *, relative: bool = True, upper: bool = True) -> Any:
+    """Return up to where (or from where) scores lie on borders (k,), which ascend.
+
+    This is the ``precision`` of scores, their machine epsilon, from the border, times its size if
+    ``relative``, but no more than half-way to the next border. Single precision, and what is less
+    precise, is compared in single precision, so that programs in it and NumPy agree on all scores.
+    """
+    xp = namespace(borders)
+    if borders.shape[0] == 0:
+        return borders
+    half = borders / 2
+    far = xp.ones_like(half[:1]) * float(xp.finfo(half.dtype).max)
+    gaps = [half[1:] - half[:-1], far] if upper else [far, half[1:] - half[:-1]]
+    slack = precision * (xp.abs(borders) if relative else xp.ones_like(borders))
+    slack = xp.minimum(slack, xp.concat(gaps))
+    ends = borders + slack if upper else borders - slack
+    if borders.dtype == xp.float32:
+        return ends
+    with np.errstate(over="ignore") if on_host(borders) else nullcontext():
+        single, move = xp.astype(borders, xp.float32), xp.astype(slack, xp.float32)
+        single = xp.astype(single + move if upper else single - move, borders.dtype)
+    return xp.where(xp.asarray(precision > _DOUBLE), single, ends)
+
+
+def find_step(edges: Any, scores: Any, precision: Any) -> Any:
+    """Return between which edges (k,) scores (m,) lie, in bins (lower, upper]; NaN in the last."""
+    return search(border_ends(edges, precision), scores)
+
+
+def take_step(values: Any, place: Any, scores: Any) -> Any:
+    """Return the values at places (m,), and NaN for scores (m,) that are NaN.
+
+    The result depends on the scores for libraries that differentiate, with a slope of zero.
+    """
+    xp = namespace(scores)
+    return xp.where(xp.isnan(scores), scores, xp.take(values, place, axis=0))
+
+
+def bin_of(
+    predicted: ArrayT, bins: int | np.ndarray, xp: ModuleType, precision: Any = EPS
+) -> tuple[ArrayT, int]:
     """Return the bin of each prediction, and how many there are: of equal width, or by borders.
 
     Between ascending borders, of NumPy alone, bins are (lower, upper].
     """
     if isinstance(bins, np.ndarray):
         return np.searchsorted(bins, predicted), len(bins) + 1  # type: ignore[return-value]
-    return equal_width_cell(predicted, bins, xp), bins
+    return equal_width_cell(predicted, bins, xp, precision), bins
 
 
 def quantile_borders(predicted: np.ndarray, cells: int) -> np.ndarray:

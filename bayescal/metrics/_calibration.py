@@ -62,7 +62,9 @@ def reliability_curve(
 ) -> ReliabilityCurve:
     r"""Mean predicted and observed frequency, bin by bin.
 
-    Bins of equal width are (lower, upper], with 0 in the first. Bins of equal mass hold equally
+    Bins of equal width are (lower, upper], with 0 in the first. A prediction within the machine
+    epsilon of its own type of a border lies on it: 0.6 is in the same bin in single and in double
+    precision, and 0.1 + 0.2 where 0.3 is. Bins of equal mass hold equally
     many cases, the first ones one more where the number does not divide; cases with the same
     prediction that lie across a border are shared between the bins in proportion, so the order of
     the cases does not matter. Weights that are whole numbers are counts: the same as repeating
@@ -239,7 +241,7 @@ class _Binned(BinMetric):
         self, data: Predictions, cells: int | np.ndarray, xp: ModuleType
     ) -> tuple[Piece, Piece, Piece]:
         events = find_events(data, self.kind, self.ranks, xp)
-        return event_pieces(events, cells, self.labels, xp)
+        return event_pieces(events, cells, self.labels, data.precision, xp)
 
     def finish(self, sums: Array, ratio: Any, xp: ModuleType) -> Array:
         return binned_error(sums, self.norm, xp)

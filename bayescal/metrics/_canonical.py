@@ -117,7 +117,7 @@ class CanonicalError(DirectMetric):
 
     def _cells(self, data: Predictions, xp: ModuleType) -> Any:
         """Return the number (n,) of the cell of each case."""
-        place = equal_width_cell(data.probs, self.bins, xp)
+        place = equal_width_cell(data.probs, self.bins, xp, data.precision)
         if place.ndim == 1:
             if xp is jnp and self.bins <= len(place):
                 return place

@@ -208,10 +208,10 @@ def event_groups(events: Events, weights: Array, labels: int, xp: ModuleType) ->
 
 
 def event_pieces(
-    events: Events, bins: int | np.ndarray, labels: int, xp: ModuleType
+    events: Events, bins: int | np.ndarray, labels: int, precision: Any, xp: ModuleType
 ) -> tuple[Piece, Piece, Piece]:
     """Return weights, predictions and outcomes by bin, part and label."""
-    cell, bins = bin_of(events.predicted, bins, xp)
+    cell, bins = bin_of(events.predicted, bins, xp, precision)
     if events.label is not None:
         cell = cell + bins * events.label.astype(cell.dtype)
     if cell.ndim == 2:

@@ -183,7 +183,7 @@ class _Labels(BinMetric):
     def by_cell(
         self, data: Predictions, cells: int | np.ndarray, xp: ModuleType
     ) -> tuple[Piece, Piece, Piece]:
-        cell, cells = bin_of(data.probs, cells, xp)
+        cell, cells = bin_of(data.probs, cells, xp, data.precision)
         cell = cell + cells * xp.arange(self.labels).astype(cell.dtype)
         happened = data.y.astype(data.probs.dtype)
         return Piece(cell, None), Piece(cell, data.probs), Piece(cell, happened)

@@ -144,7 +144,7 @@ class DirectMetric(Metric, ABC):
             else:
                 rows = np.repeat(np.arange(len(factor)), factor.astype(int))
                 weights = data.weights[rows]
-            drawn = Predictions(data.probs[rows], data.y[rows], weights, data.eps)
+            drawn = data._replace(probs=data.probs[rows], y=data.y[rows], weights=weights)
             found.append(compute(self, drawn))
         return np.array(found)
 

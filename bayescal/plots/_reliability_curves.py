@@ -10,7 +10,7 @@ import numpy as np
 from bayescal._core.checks import check_choice, check_level
 from bayescal._core.counts import as_counts
 from bayescal.metrics import ReliabilityCurve, reliability_curve, smooth_ece
-from bayescal.metrics.inputs import Predictions
+from bayescal.metrics.inputs import Predictions, as_given
 
 #: Data sets drawn for a band.
 RESAMPLES = 200
@@ -75,12 +75,18 @@ class Events(NamedTuple):
     predicted: np.ndarray
     happened: np.ndarray
     counts: np.ndarray
+    #: Machine epsilon of the type in which probabilities were given.
+    precision: float
 
     def curve(self, bins: int, binning: Literal["equal_width", "equal_mass"]) -> ReliabilityCurve:
         """Return the reliability curve."""
         happened = self.happened.astype(int)
         return reliability_curve(
-            self.predicted, happened, bins=bins, binning=binning, weights=self.counts
+            as_given(self.predicted, self.precision),
+            happened,
+            bins=bins,
+            binning=binning,
+            weights=self.counts,
         )
 
 
@@ -98,7 +104,7 @@ def read_events(data: Predictions, kind: Any) -> Events:
     happened = happened.astype(float)
     counts = as_counts(data.weights, predicted, happened)
     used = counts > 0
-    return Events(predicted[used], happened[used], counts[used])
+    return Events(predicted[used], happened[used], counts[used], data.precision)
 
 
 def estimate(events: Events, options: Options) -> Estimate:
@@ -209,7 +215,7 @@ def _smoothed(values: np.ndarray, factors: np.ndarray) -> np.ndarray:
 
 
 def _count(events: Events, index: np.ndarray, cells: int) -> _Cells:
-    predicted, happened, counts = events
+    predicted, happened, counts = events[:3]
     cases = np.bincount(index, counts, cells)
     total = np.bincount(index, counts * predicted, cells)
     place = np.clip(total / np.maximum(cases, 1), 0, 1)

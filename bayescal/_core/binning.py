@@ -8,8 +8,9 @@ Bins of equal mass part cases in ascending order at the masses of :func:`mass_bo
 weights are whole, hence counts, bins hold equally many, the first ones one more where the number
 does not divide; otherwise equal shares. A weight of 2 is the row twice. A border may fall within
 cases of one value. Where sums over bins are wanted (:func:`equal_mass_sums`), such ties are shared
-in proportion, so that the order of rows does not matter; where a value must belong to one bin, as
-in a calibrator (:func:`equal_mass_cuts`), the border moves to the nearer end of the ties.
+in proportion, so that the order of rows does not matter. Where a value must belong to one bin, as
+in a calibrator (:func:`equal_mass_cuts`) or where cases of a bin are counted (with ``least``), the
+border moves to the nearer end of the ties.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from bayescal._core.arrays import Array, ArrayT, namespace, on_host, search
 
 #: Machine epsilon of float64, and what only less precise types exceed.
 EPS, _DOUBLE = 2.0**-52, 2.0**-40
+#: Masses that differ by so much of a bin's are equal.
+SLACK = 1e-9
 #: Of more cases than this, only those near a border of bins are sorted.
 _MANY = 20_000
 #: Cells by the exponent and seven binary digits: as fine beside 0 and 1 as between.
@@ -134,23 +137,30 @@ def relative_cell(predicted: np.ndarray) -> np.ndarray:
 
 
 def equal_mass_sums(
-    predicted: Array, observed: Array, weights: Array, bins: int, whole: _Flag, xp: ModuleType
+    predicted: Array,
+    observed: Array,
+    weights: Array,
+    bins: int,
+    whole: _Flag,
+    xp: ModuleType,
+    least: Any = None,
 ) -> Array:
     """Return sums (3, bins) over bins of equal mass.
 
     Cumulative sums over distinct predictions, straight in between, are read off at the borders:
     that shares ties and the cases on a border in proportion. With ``whole`` weights the first bins
-    hold one more where the number does not divide.
+    hold one more where the number does not divide. With a ``least`` mass of bins there are no more
+    of them than hold it, the others are empty, and ties stay in one bin.
     """
     if xp is np and len(predicted) > _MANY:
         value, rows = _condense(
-            np.asarray(predicted), np.asarray(observed), np.asarray(weights), bins, whole
+            np.asarray(predicted), np.asarray(observed), np.asarray(weights), bins, whole, least
         )
     else:
         order = xp.argsort(predicted)
         value, weights = predicted[order], weights[order]
         rows = (weights, weights * value, weights * observed[order])
-    return _read_off(rows, *_ties(value, xp), bins, whole, xp)
+    return _read_off(rows, *_ties(value, xp), bins, whole, xp, least)
 
 
 def _ties(value: Array, xp: ModuleType) -> tuple[Array, Array]:
@@ -165,7 +175,12 @@ def _ties(value: Array, xp: ModuleType) -> tuple[Array, Array]:
 
 
 def _condense(
-    predicted: np.ndarray, observed: np.ndarray, weights: np.ndarray, bins: int, whole: _Flag
+    predicted: np.ndarray,
+    observed: np.ndarray,
+    weights: np.ndarray,
+    bins: int,
+    whole: _Flag,
+    least: Any,
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """Return predictions in ascending order, and weights times 1, predictions and outcomes.
 
@@ -176,7 +191,7 @@ def _condense(
     weighted, outcomes = weights * predicted, weights * observed
     sums = [np.bincount(cell, row, cells) for row in (weights, weighted, outcomes)]
     mass = np.concatenate([[0.0], np.cumsum(sums[0])])
-    borders = mass_borders(mass[-1], bins, whole, np)
+    borders = mass_borders(mass[-1], bins, whole, np, least)
     # Sums in another order differ in their last digits: the cells beside count, too.
     place = np.clip(np.searchsorted(mass, borders * (1 - 1e-12)) - 1, 0, cells - 1)
     beyond = np.clip(np.searchsorted(mass, borders * (1 + 1e-12)) - 1, 0, cells - 1)
@@ -194,10 +209,10 @@ def _condense(
     )
 
 
-def cut_cells(sums: Array, bins: int, whole: _Flag, xp: ModuleType) -> Array:
+def cut_cells(sums: Array, bins: int, whole: _Flag, xp: ModuleType, least: Any = None) -> Array:
     """Return sums (3, bins) over bins of equal mass from sums (3, cells), as if those were ties."""
     position = xp.arange(sums.shape[1])
-    return _read_off(tuple(sums), position, position, bins, whole, xp)
+    return _read_off(tuple(sums), position, position, bins, whole, xp, least)
 
 
 def shift_bound(mass: np.ndarray, bins: int, whole: bool) -> float:
@@ -213,27 +228,53 @@ def shift_bound(mass: np.ndarray, bins: int, whole: bool) -> float:
     return float(mass[cell[split]].sum())
 
 
-def mass_borders(total: ArrayT, bins: int, whole: _Flag, xp: ModuleType) -> ArrayT:
-    """Return the cumulative masses (bins + 1,) at which bins begin and end."""
+def mass_borders(
+    total: ArrayT, bins: int, whole: _Flag, xp: ModuleType, least: Any = None
+) -> ArrayT:
+    """Return the cumulative masses (bins + 1,) at which bins begin and end.
+
+    With a ``least`` mass of bins there are fewer, if need be; the last ones are empty.
+    """
     steps = xp.arange(bins + 1).astype(total.dtype)
-    size = xp.floor(total / bins)
-    counted = steps * size + xp.minimum(steps, total - bins * size)
-    return xp.where(whole, counted, steps / bins * total)
+    number: Any = bins
+    if least is not None:
+        number = xp.clip(xp.floor(total / least * (1 + 1e-12)), 1, bins)
+        steps = xp.minimum(steps, number)
+    size = xp.floor(total / number)
+    counted = steps * size + xp.minimum(steps, total - number * size)
+    return xp.where(whole, counted, steps / number * total)
+
+
+def nearer_end(below: Any, extent: Any, slack: Any) -> Any:
+    """Return 0 where a border, so far above the lower end of ties, moves there, else 1.
+
+    Sums of weights carry rounding errors, which must not decide between two ends.
+    """
+    return (below >= extent - below - slack).astype(extent.dtype)
 
 
 def _read_off(
-    rows: tuple[Array, ...], first: Array, last: Array, bins: int, whole: _Flag, xp: ModuleType
+    rows: tuple[Array, ...],
+    first: Array,
+    last: Array,
+    bins: int,
+    whole: _Flag,
+    xp: ModuleType,
+    least: Any,
 ) -> Array:
     """Return what lies between borders; rows ``first`` to ``last`` of each row are tied."""
     n = len(rows[0])
     zero = xp.zeros(1, rows[0].dtype)
     mass, *others = (xp.concatenate([zero, xp.cumsum(row)]) for row in rows)
-    borders = mass_borders(mass[-1], bins, whole, xp)
+    borders = mass_borders(mass[-1], bins, whole, xp, least)
     # The row in which a border lies; with it, all rows that predict the same.
     row = xp.clip(xp.searchsorted(mass, borders) - 1, 0, n - 1)
     low, high = first[row], last[row] + 1
     extent = mass[high] - mass[low]
     share = xp.clip((borders - mass[low]) / xp.where(extent > 0, extent, 1), 0, 1)
+    if least is not None:
+        share = nearer_end(borders - mass[low], extent, SLACK * mass[-1] / bins)
+        borders = mass[low] + share * extent
     at_border = (c[low] + share * (c[high] - c[low]) for c in others)
     return xp.stack([values[1:] - values[:-1] for values in (borders, *at_border)])
 
@@ -267,9 +308,9 @@ def equal_mass_cuts(mass: np.ndarray, bins: np.ndarray, whole: bool) -> np.ndarr
     else:
         border = step / number * total
     above = np.clip(np.searchsorted(mass, border), 1, len(mass) - 1)
-    # Sums of weights carry rounding errors, which must not decide between two ends.
-    lower = border - mass[above - 1] < (mass[above] - border) - 1e-9 * total / number
-    return np.where(step == number, len(mass) - 1, above - lower)
+    below, extent = border - mass[above - 1], mass[above] - mass[above - 1]
+    upper = nearer_end(below, extent, SLACK * total / number).astype(int)
+    return np.where(step == number, len(mass) - 1, above - 1 + upper)
 
 
 def equal_mass_cuts_of_rows(
@@ -283,8 +324,8 @@ def equal_mass_cuts_of_rows(
     border = mass_borders(mass[-1], bins, whole, jnp)[1:]
     row = jnp.clip(jnp.searchsorted(mass, border), 1, len(value)) - 1
     low, high = first[row], last[row] + 1
-    lower = border - mass[low] < (mass[high] - border) - 1e-9 * mass[-1] / bins
-    return jnp.where(lower, low, high).at[-1].set(len(value))
+    upper = nearer_end(border - mass[low], mass[high] - mass[low], SLACK * mass[-1] / bins)
+    return jnp.where(upper > 0, high, low).at[-1].set(len(value))
 
 
 def binned_error(sums: Array, norm: float, xp: ModuleType) -> Array:

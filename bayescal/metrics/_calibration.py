@@ -112,7 +112,8 @@ def reliability_curve(
     checked = check_predictions(probs, y, weights, Reading(classes, inputs))
     chosen, _ = resolve_kind(kind, None, checked.columns, SINGLE)
     metric = make_ece(checked.columns, bins=bins, binning=binning, kind=chosen)
-    sums = metric.sums(checked, np) if isinstance(metric, MassMetric) else collect(metric, checked)
+    mass = isinstance(metric, MassMetric)
+    sums = metric.sums(checked, np)[0] if mass else collect(metric, checked)
     sums = sums[:, sums[0] > 0]
     return ReliabilityCurve(sums[1] / sums[0], sums[2] / sums[0], sums[0])
 

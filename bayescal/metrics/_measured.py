@@ -105,7 +105,6 @@ class Measured:
         made = metric.metric if isinstance(metric, MassHistogram) else metric
         if isinstance(made, DebiasedError | DebiasedMassError) and made.norm == 2:
             self._square, made = True, replace(made, signed=True)
-            self._few |= bool(cases < 2 * made.bins)
             self._metric = made
             if isinstance(metric, MassHistogram):
                 assert isinstance(made, DebiasedMassError)
@@ -198,7 +197,10 @@ class Measured:
         error *= factor
         if self._unbiased:
             return Interval(value, value, *_hall(value, error, skewness, t), error, level)
-        lower, upper = self._less_chance(self._centre + t * error * np.array([-1, 1])).tolist()
+        ends = self._centre + t * error * np.array([-1, 1])
+        if self._square:
+            ends[1] = max(ends[1], _upper_square(self._again(), self.replicates.mean(), t * error))
+        lower, upper = self._less_chance(ends).tolist()
         return Interval(value, estimate, lower, upper, (upper - lower) / (2 * t), level)
 
     def less(self, other: Measured, level: float) -> Interval:
@@ -294,6 +296,19 @@ def _moments(replicates: np.ndarray) -> tuple[float, float]:
     deviation = float(replicates.std())
     cubes = float(np.mean((replicates - replicates.mean()) ** 3))
     return deviation, cubes / deviation**3 if deviation**3 > 0 else 0.0
+
+
+def _upper_square(square: float, biased: float, half: float) -> float:
+    """Return the upper end for a squared error by inverting a test, as Wilson's for a share is.
+
+    The standard error times a quantile, ``half``, is that at ``biased``, the mean of replicates:
+    the square with chance c in it. Its variance goes with u + c / 2 for an error u, if bins are
+    alike; the end is the u below which the square is as far as the quantile says.
+    """
+    chance = max(float(biased) - square, 0.0) / 2
+    size = float(biased) + chance
+    scale = half**2 / size if size > 0 else 0.0
+    return square + scale / 2 + math.sqrt(max(scale**2 / 4 + scale * (square + chance), 0))
 
 
 def _hall(value: float, error: float, skewness: float, t: float) -> tuple[float, float]:

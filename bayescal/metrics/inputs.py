@@ -86,7 +86,7 @@ class Predictions(NamedTuple):
 
 
 def as_given(probs: np.ndarray, precision: float) -> np.ndarray:
-    """Return probabilities in the floating type of this machine epsilon, in which bins are found."""
+    """Return probabilities in the floating type of this machine epsilon, for their bins."""
     kinds = (np.float32, np.float16, jnp.bfloat16)
     narrow = next((k for k in kinds if precision == float(jnp.finfo(k).eps)), np.float64)
     return probs.astype(narrow, copy=False)

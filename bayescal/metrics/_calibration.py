@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
@@ -56,6 +56,7 @@ def reliability_curve(
     bins: int = 15,
     binning: Binning = "equal_width",
     kind: Literal["binary", "confidence"] | None = None,
+    ties: Literal["shared", "together"] = "shared",
     weights: ArrayLike | None = None,
     classes: Classes = None,
     inputs: Inputs = "probs",
@@ -84,6 +85,10 @@ def reliability_curve(
         "binary" compares P(y = 1) with the frequency of y = 1 and needs two classes; "confidence"
         compares the largest probability with the frequency of being right. By default "binary"
         for shape (n,) and "confidence" for shape (n, k).
+    ties : {"shared", "together"}
+        What happens to equal predictions across a border of bins of equal mass. They are shared
+        between the bins, or they stay together in one, whose border moves to their nearer end:
+        then ``weight`` is the number of independent cases in a bin, which bands need.
     weights : array of shape (n,), optional
         Non-negative case weights.
     classes, inputs : optional
@@ -112,6 +117,8 @@ def reliability_curve(
     checked = check_predictions(probs, y, weights, Reading(classes, inputs))
     chosen, _ = resolve_kind(kind, None, checked.columns, SINGLE)
     metric = make_ece(checked.columns, bins=bins, binning=binning, kind=chosen)
+    if check_choice(ties, "ties", ("shared", "together")) == "together" and binning == "equal_mass":
+        metric = CutError(*astuple(metric))
     mass = isinstance(metric, MassMetric)
     sums = metric.sums(checked, np)[0] if mass else collect(metric, checked)
     sums = sums[:, sums[0] > 0]
@@ -259,3 +266,10 @@ class BinnedError(_Binned, WidthMetric):
 @dataclass(frozen=True)
 class EqualMassError(_Binned, MassMetric):
     """The error over bins of equal mass."""
+
+
+@dataclass(frozen=True)
+class CutError(EqualMassError):
+    """The error over bins of equal mass, where equal predictions stay in one bin."""
+
+    least_cases = 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal
@@ -96,6 +97,10 @@ class CanonicalError(DirectMetric):
 
     bins: int
     distance: str
+
+    @property
+    def range(self) -> tuple[float, float]:
+        return 0.0, 1.0 if self.distance == "total_variation" else math.sqrt(2)
 
     def compute(self, data: Predictions, xp: ModuleType) -> Array:
         weights = data.weights

@@ -164,6 +164,10 @@ class MassHistogram(SumMetric):
     rows = 6
 
     @property
+    def range(self) -> tuple[float, float]:
+        return self.metric.range
+
+    @property
     def each(self) -> int:
         """Number of cells of each group."""
         return self.width_cells if self.borders is None else len(self.borders) + 1

@@ -176,6 +176,10 @@ class _Labels(BinMetric):
     def groups(self) -> int:
         return self.labels
 
+    @property
+    def range(self) -> tuple[float, float]:
+        return 0.0, 1.0 if self.average == "mean" else float(self.labels)
+
     def split(self, data: Predictions, xp: ModuleType) -> Iterator[Group]:
         for j in range(self.labels):
             yield data.probs[:, j], data.y[:, j].astype(data.probs.dtype), data.weights

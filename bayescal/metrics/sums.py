@@ -67,6 +67,11 @@ class Piece(NamedTuple):
 class Metric:
     """A metric of checked predictions; its fields are its options."""
 
+    @property
+    def range(self) -> tuple[float, float]:
+        """The least and the greatest value that the metric can have."""
+        return 0.0, 1.0
+
 
 class SumMetric(Metric, ABC):
     """A metric that is a function of weighted sums: ``pieces``, ``value`` and ``cells``."""

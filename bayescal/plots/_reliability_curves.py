@@ -79,13 +79,14 @@ class Events(NamedTuple):
     precision: float
 
     def curve(self, bins: int, binning: Literal["equal_width", "equal_mass"]) -> ReliabilityCurve:
-        """Return the reliability curve."""
+        """Return the reliability curve; bands need the number of cases in a bin, so ties stay."""
         happened = self.happened.astype(int)
         return reliability_curve(
             as_given(self.predicted, self.precision),
             happened,
             bins=bins,
             binning=binning,
+            ties="together",
             weights=self.counts,
         )
 
@@ -122,7 +123,6 @@ def _binned(events: Events, options: Options) -> Estimate:
         return Estimate(x, observed, x, *_wilson(observed, curve.weight, options.level))
     from scipy.stats import binom
 
-    # Shared ties can leave fractions of a case.
     cases = np.maximum(np.rint(curve.weight), 1)
     lower, upper = (binom.ppf(q, cases, np.clip(x, 0, 1)) / cases for q in _tails(options.level))
     return Estimate(x, observed, x, lower, upper)

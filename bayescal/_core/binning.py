@@ -16,7 +16,6 @@ border moves to the nearer end of the ties.
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
 from functools import lru_cache
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -25,10 +24,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.arrays import Array, ArrayT, namespace, on_host, search
+from bayescal._core.arrays import Array, ArrayT, namespace, search
 
-#: Machine epsilon of float64, and what only less precise types exceed.
-EPS, _DOUBLE = 2.0**-52, 2.0**-40
+#: Machine epsilon of float64 and of float32, and what only types less precise than float64 exceed.
+EPS, SINGLE, _DOUBLE = 2.0**-52, 2.0**-23, 2.0**-40
 #: Masses that differ by so much of a bin's are equal.
 SLACK = 1e-9
 #: Of more cases than this, only those near a border of bins are sorted.
@@ -58,7 +57,7 @@ def equal_width_cell(predicted: ArrayT, bins: int, xp: ModuleType, precision: An
 
 def _all_ends(borders: Any, precision: Any) -> Any:
     """Return the ends (bins + 1,) of bins of equal width, below and above all predictions, too."""
-    xp, inner = namespace(borders), border_ends(borders, precision, relative=False)
+    xp, inner = namespace(borders), border_ends(borders, precision)
     outer = xp.asarray([-1.0, 2.0], dtype=inner.dtype)
     return xp.concat([outer[:1], inner, outer[1:]])
 
@@ -68,33 +67,71 @@ def _width_ends(bins: int, precision: float) -> np.ndarray:
     return _all_ends(np.arange(1, bins) / bins, precision)
 
 
-def border_ends(borders: Any, precision: Any, *, relative: bool = True, upper: bool = True) -> Any:
-    """Return up to where (or from where) scores lie on borders (k,), which ascend.
+def border_ends(borders: Any, precision: Any) -> Any:
+    """Return up to where scores count as on borders (k,) of bins of equal width.
 
-    This is the ``precision`` of scores, their machine epsilon, from the border, times its size if
-    ``relative``, but no more than half-way to the next border. Single precision, and what is less
-    precise, is compared in single precision, so that programs in it and NumPy agree on all scores.
+    This is the ``precision`` of scores, their machine epsilon, above the border, but no more than
+    half a bin. What is less precise than double precision is compared in single precision, so that
+    programs in it and NumPy agree on all scores.
     """
     xp = namespace(borders)
-    if borders.shape[0] == 0:
-        return borders
-    half = borders / 2
-    far = xp.ones_like(half[:1]) * float(xp.finfo(half.dtype).max)
-    gaps = [half[1:] - half[:-1], far] if upper else [far, half[1:] - half[:-1]]
-    slack = precision * (xp.abs(borders) if relative else xp.ones_like(borders))
-    slack = xp.minimum(slack, xp.concat(gaps))
-    ends = borders + slack if upper else borders - slack
+    width = borders[:1] if borders.shape[0] else borders
+    slack = xp.minimum(xp.ones_like(borders) * precision, width / 2)
     if borders.dtype == xp.float32:
-        return ends
-    with np.errstate(over="ignore") if on_host(borders) else nullcontext():
-        single, move = xp.astype(borders, xp.float32), xp.astype(slack, xp.float32)
-        single = xp.astype(single + move if upper else single - move, borders.dtype)
-    return xp.where(xp.asarray(precision > _DOUBLE), single, ends)
+        return borders + slack
+    single = xp.astype(borders, xp.float32) + xp.astype(slack, xp.float32)
+    single = xp.astype(single, borders.dtype)
+    return xp.where(xp.asarray(precision > _DOUBLE), single, borders + slack)
 
 
-def find_step(edges: Any, scores: Any, precision: Any) -> Any:
-    """Return between which edges (k,) scores (m,) lie, in bins (lower, upper]; NaN in the last."""
-    return search(border_ends(edges, precision), scores)
+def width_cell_of_any(scores: ArrayT, bins: int, xp: ModuleType) -> ArrayT:
+    """Return bins of equal width of scores (n,) in double precision, some of single precision.
+
+    These are the scores that single precision holds exactly. NaN lies in any bin.
+    """
+    if xp is np and np.isnan(scores).any():
+        scores = np.where(np.isnan(scores), 0.0, scores)  # type: ignore[assignment]
+    cell, single = equal_width_cell(scores, bins, xp), is_single(scores)
+    if xp is np and not single.any():
+        return cell
+    return xp.where(single, equal_width_cell(scores, bins, xp, SINGLE), cell)
+
+
+def width_place(borders: Any, scores: Any) -> Any:
+    """Return the same in programs, by search among the borders (k,) of bins of equal width."""
+    xp = namespace(scores)
+    found = search(border_ends(borders, SINGLE), scores)
+    if scores.dtype == xp.float32:
+        return found
+    return xp.where(is_single(scores), found, search(border_ends(borders, EPS), scores))
+
+
+def is_single(scores: Any) -> Any:
+    """Return which scores single precision holds exactly."""
+    xp = namespace(scores)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return xp.astype(xp.astype(scores, xp.float32), scores.dtype) == scores
+
+
+def single_below(values: np.ndarray) -> np.ndarray:
+    """Return the greatest number of single precision below each value, or the value if none is."""
+    with np.errstate(over="ignore"):
+        single = np.nextafter(values, -np.inf).astype(np.float32)
+    return _outward(values, single, -np.inf)
+
+
+def single_above(values: np.ndarray) -> np.ndarray:
+    """Return the least number of single precision above each value, or the value if none is."""
+    with np.errstate(over="ignore"):
+        single = np.nextafter(values, np.inf).astype(np.float32)
+    return _outward(values, single, np.inf)
+
+
+def _outward(values: np.ndarray, single: np.ndarray, end: float) -> np.ndarray:
+    with np.errstate(over="ignore", under="ignore"):
+        inside = single >= values if end < 0 else single <= values
+        moved = np.where(inside, np.nextafter(single, np.float32(end)), single).astype(float)
+    return np.where(np.isfinite(moved), moved, values)
 
 
 def take_step(values: Any, place: Any, scores: Any) -> Any:

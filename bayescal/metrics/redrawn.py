@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import Array
-from bayescal._core.binning import MIDDLE, equal_width_cell, relative_cell
+from bayescal._core.binning import MIDDLE, SINGLE, equal_width_cell, relative_cell
 from bayescal.metrics._replicates import of_factors
 from bayescal.metrics.inputs import EPS, Predictions
 from bayescal.metrics.sums import Metric, Piece, SumMetric
@@ -29,8 +29,6 @@ __all__ = ["Consistency", "Points"]
 _SIDE, _BINS = 64 << 7, 64
 #: Of fractions that are often many cases' predictions.
 _DECIMALS = 1e6
-#: Machine epsilon of single precision, in which predictions may have been given.
-_SINGLE = 2.0**-23
 #: Numbers of some draws that are held at once: 32 MiB.
 _ELEMENTS = 1 << 22
 
@@ -111,9 +109,9 @@ class Consistency(SumMetric):
         decimal = np.rint(mean * _DECIMALS) / _DECIMALS
         single = np.abs(mean - mean.astype(np.float32)) <= 1e-12 * mean
         mean = np.where(
-            np.abs(mean - decimal) <= np.where(single, _SINGLE, 1e-12) * mean, decimal, mean
+            np.abs(mean - decimal) <= np.where(single, SINGLE, 1e-12) * mean, decimal, mean
         )
-        for nudge in (-1e-12, 1e-12, -4 * _SINGLE, 4 * _SINGLE):
+        for nudge in (-1e-12, 1e-12, -4 * SINGLE, 4 * SINGLE):
             own = self._bin(mean, EPS)
             if own is not None:
                 mean = np.where(own == used % self._bins, mean, predicted / mass * (1 + nudge))

@@ -1,27 +1,35 @@
 """Bins of equal width and of equal mass: the one definition of each.
 
-Bins of equal width are (j / bins, (j + 1) / bins], with 0 in the first.
+Bins of equal width are (j / bins, (j + 1) / bins], with 0 in the first. A score that is within the
+machine epsilon of its own type of a border lies on it, so that 0.6 is in the same bin in single and
+in double precision. Where borders are closer together than that, a score lies on the nearest one.
 
 Bins of equal mass part cases in ascending order at the masses of :func:`mass_borders`: where all
 weights are whole, hence counts, bins hold equally many, the first ones one more where the number
 does not divide; otherwise equal shares. A weight of 2 is the row twice. A border may fall within
 cases of one value. Where sums over bins are wanted (:func:`equal_mass_sums`), such ties are shared
-in proportion, so that the order of rows does not matter; where a value must belong to one bin, as
-in a calibrator (:func:`equal_mass_cuts`), the border moves to the nearer end of the ties.
+in proportion, so that the order of rows does not matter. Where a value must belong to one bin, as
+in a calibrator (:func:`equal_mass_cuts`) or where cases of a bin are counted (with ``least``), the
+border moves to the nearer end of the ties.
 """
 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from types import ModuleType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.arrays import Array, ArrayT
+from bayescal._core.arrays import Array, ArrayT, namespace, search
 
+#: Machine epsilon of float64 and of float32, and what only types less precise than float64 exceed.
+EPS, SINGLE, _DOUBLE = 2.0**-52, 2.0**-23, 2.0**-40
+#: Masses that differ by so much of a bin's are equal.
+SLACK = 1e-9
 #: Of more cases than this, only those near a border of bins are sorted.
 _MANY = 20_000
 #: Cells by the exponent and seven binary digits: as fine beside 0 and 1 as between.
@@ -30,30 +38,121 @@ MIDDLE = 0x3FE << 7
 _Flag: TypeAlias = Array | bool
 
 
-def equal_width_cell(predicted: ArrayT, bins: int, xp: ModuleType) -> ArrayT:
+def equal_width_cell(predicted: ArrayT, bins: int, xp: ModuleType, precision: Any = EPS) -> ArrayT:
     """Return the bin (j / bins, (j + 1) / bins] of each prediction, with 0 in the first.
 
-    The border j / bins is the quotient as it is rounded: 0.2 lies on the border 3 / 15.
+    ``precision`` is the machine epsilon of the type in which the predictions were given.
     """
-    integer = np.intp if xp is np else jnp.int32
-    product = predicted * bins
-    if xp is np and not ((above := np.ceil(product)) == product).any():
-        # None is rounded to a border, where it would have to be looked at again.
-        return (above - 1).astype(integer)  # type: ignore[return-value]
-    cell = product.astype(integer)
-    # The product may be rounded up to a border, never down past one.
-    cell = cell - (predicted <= cell.astype(predicted.dtype) / bins).astype(integer)
-    return xp.maximum(cell, 0)
+    if xp is np:
+        integer, ends = np.intp, _width_ends(bins, float(precision))
+    else:
+        dtype = predicted.dtype
+        precision = jnp.maximum(jnp.asarray(precision, dtype), jnp.finfo(dtype).eps)
+        integer, ends = jnp.int32, _all_ends(jnp.arange(1, bins).astype(dtype) / bins, precision)
+    # A product is never rounded down past the end of a bin, which lies above the border.
+    cell = (predicted * bins).astype(integer)
+    past = predicted <= ends.take(cell, mode="clip")
+    return cell - past.astype(integer)  # type: ignore[return-value]
 
 
-def bin_of(predicted: ArrayT, bins: int | np.ndarray, xp: ModuleType) -> tuple[ArrayT, int]:
+def _all_ends(borders: Any, precision: Any) -> Any:
+    """Return the ends (bins + 1,) of bins of equal width, below and above all predictions, too."""
+    xp, inner = namespace(borders), border_ends(borders, precision)
+    outer = xp.asarray([-1.0, 2.0], dtype=inner.dtype)
+    return xp.concat([outer[:1], inner, outer[1:]])
+
+
+@lru_cache
+def _width_ends(bins: int, precision: float) -> np.ndarray:
+    return _all_ends(np.arange(1, bins) / bins, precision)
+
+
+def border_ends(borders: Any, precision: Any) -> Any:
+    """Return up to where scores count as on borders (k,) of bins of equal width.
+
+    This is the ``precision`` of scores, their machine epsilon, above the border, but no more than
+    half a bin. What is less precise than double precision is compared in single precision, so that
+    programs in it and NumPy agree on all scores.
+    """
+    xp = namespace(borders)
+    width = borders[:1] if borders.shape[0] else borders
+    slack = xp.minimum(xp.ones_like(borders) * precision, width / 2)
+    if borders.dtype == xp.float32:
+        return borders + slack
+    single = xp.astype(borders, xp.float32) + xp.astype(slack, xp.float32)
+    single = xp.astype(single, borders.dtype)
+    return xp.where(xp.asarray(precision > _DOUBLE), single, borders + slack)
+
+
+def width_cell_of_any(scores: ArrayT, bins: int, xp: ModuleType) -> ArrayT:
+    """Return bins of equal width of scores (n,) in double precision, some of single precision.
+
+    These are the scores that single precision holds exactly. NaN lies in any bin.
+    """
+    if xp is np and np.isnan(scores).any():
+        scores = np.where(np.isnan(scores), 0.0, scores)  # type: ignore[assignment]
+    cell, single = equal_width_cell(scores, bins, xp), is_single(scores)
+    if xp is np and not single.any():
+        return cell
+    return xp.where(single, equal_width_cell(scores, bins, xp, SINGLE), cell)
+
+
+def width_place(borders: Any, scores: Any) -> Any:
+    """Return the same in programs, by search among the borders (k,) of bins of equal width."""
+    xp = namespace(scores)
+    found = search(border_ends(borders, SINGLE), scores)
+    if scores.dtype == xp.float32:
+        return found
+    return xp.where(is_single(scores), found, search(border_ends(borders, EPS), scores))
+
+
+def is_single(scores: Any) -> Any:
+    """Return which scores single precision holds exactly."""
+    xp = namespace(scores)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return xp.astype(xp.astype(scores, xp.float32), scores.dtype) == scores
+
+
+def single_below(values: np.ndarray) -> np.ndarray:
+    """Return the greatest number of single precision below each value, or the value if none is."""
+    with np.errstate(over="ignore"):
+        single = np.nextafter(values, -np.inf).astype(np.float32)
+    return _outward(values, single, -np.inf)
+
+
+def single_above(values: np.ndarray) -> np.ndarray:
+    """Return the least number of single precision above each value, or the value if none is."""
+    with np.errstate(over="ignore"):
+        single = np.nextafter(values, np.inf).astype(np.float32)
+    return _outward(values, single, np.inf)
+
+
+def _outward(values: np.ndarray, single: np.ndarray, end: float) -> np.ndarray:
+    with np.errstate(over="ignore", under="ignore"):
+        inside = single >= values if end < 0 else single <= values
+        moved = np.where(inside, np.nextafter(single, np.float32(end)), single).astype(float)
+    return np.where(np.isfinite(moved), moved, values)
+
+
+def take_step(values: Any, place: Any, scores: Any) -> Any:
+    """Return the values at places (m,), and NaN for scores (m,) that are NaN.
+
+    The result depends on the scores for libraries that differentiate, with a slope of zero.
+    """
+    xp = namespace(scores)
+    return xp.where(xp.isnan(scores), scores, xp.take(values, place, axis=0))
+
+
+def bin_of(
+    predicted: ArrayT, bins: int | np.ndarray, xp: ModuleType, precision: Any = EPS
+) -> tuple[ArrayT, int]:
     """Return the bin of each prediction, and how many there are: of equal width, or by borders.
 
     Between ascending borders, of NumPy alone, bins are (lower, upper].
     """
     if isinstance(bins, np.ndarray):
         return np.searchsorted(bins, predicted), len(bins) + 1  # type: ignore[return-value]
-    return equal_width_cell(predicted, bins, xp), bins
+    return equal_width_cell(predicted, bins, xp, precision), bins
 
 
 def quantile_borders(predicted: np.ndarray, cells: int) -> np.ndarray:
@@ -75,23 +174,30 @@ def relative_cell(predicted: np.ndarray) -> np.ndarray:
 
 
 def equal_mass_sums(
-    predicted: Array, observed: Array, weights: Array, bins: int, whole: _Flag, xp: ModuleType
+    predicted: Array,
+    observed: Array,
+    weights: Array,
+    bins: int,
+    whole: _Flag,
+    xp: ModuleType,
+    least: Any = None,
 ) -> Array:
     """Return sums (3, bins) over bins of equal mass.
 
     Cumulative sums over distinct predictions, straight in between, are read off at the borders:
     that shares ties and the cases on a border in proportion. With ``whole`` weights the first bins
-    hold one more where the number does not divide.
+    hold one more where the number does not divide. With a ``least`` mass of bins there are no more
+    of them than hold it, the others are empty, and ties stay in one bin.
     """
     if xp is np and len(predicted) > _MANY:
         value, rows = _condense(
-            np.asarray(predicted), np.asarray(observed), np.asarray(weights), bins, whole
+            np.asarray(predicted), np.asarray(observed), np.asarray(weights), bins, whole, least
         )
     else:
         order = xp.argsort(predicted)
         value, weights = predicted[order], weights[order]
         rows = (weights, weights * value, weights * observed[order])
-    return _read_off(rows, *_ties(value, xp), bins, whole, xp)
+    return _read_off(rows, *_ties(value, xp), bins, whole, xp, least)
 
 
 def _ties(value: Array, xp: ModuleType) -> tuple[Array, Array]:
@@ -106,7 +212,12 @@ def _ties(value: Array, xp: ModuleType) -> tuple[Array, Array]:
 
 
 def _condense(
-    predicted: np.ndarray, observed: np.ndarray, weights: np.ndarray, bins: int, whole: _Flag
+    predicted: np.ndarray,
+    observed: np.ndarray,
+    weights: np.ndarray,
+    bins: int,
+    whole: _Flag,
+    least: Any,
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """Return predictions in ascending order, and weights times 1, predictions and outcomes.
 
@@ -117,7 +228,7 @@ def _condense(
     weighted, outcomes = weights * predicted, weights * observed
     sums = [np.bincount(cell, row, cells) for row in (weights, weighted, outcomes)]
     mass = np.concatenate([[0.0], np.cumsum(sums[0])])
-    borders = mass_borders(mass[-1], bins, whole, np)
+    borders = mass_borders(mass[-1], bins, whole, np, least)
     # Sums in another order differ in their last digits: the cells beside count, too.
     place = np.clip(np.searchsorted(mass, borders * (1 - 1e-12)) - 1, 0, cells - 1)
     beyond = np.clip(np.searchsorted(mass, borders * (1 + 1e-12)) - 1, 0, cells - 1)
@@ -135,10 +246,10 @@ def _condense(
     )
 
 
-def cut_cells(sums: Array, bins: int, whole: _Flag, xp: ModuleType) -> Array:
+def cut_cells(sums: Array, bins: int, whole: _Flag, xp: ModuleType, least: Any = None) -> Array:
     """Return sums (3, bins) over bins of equal mass from sums (3, cells), as if those were ties."""
     position = xp.arange(sums.shape[1])
-    return _read_off(tuple(sums), position, position, bins, whole, xp)
+    return _read_off(tuple(sums), position, position, bins, whole, xp, least)
 
 
 def shift_bound(mass: np.ndarray, bins: int, whole: bool) -> float:
@@ -154,27 +265,53 @@ def shift_bound(mass: np.ndarray, bins: int, whole: bool) -> float:
     return float(mass[cell[split]].sum())
 
 
-def mass_borders(total: ArrayT, bins: int, whole: _Flag, xp: ModuleType) -> ArrayT:
-    """Return the cumulative masses (bins + 1,) at which bins begin and end."""
+def mass_borders(
+    total: ArrayT, bins: int, whole: _Flag, xp: ModuleType, least: Any = None
+) -> ArrayT:
+    """Return the cumulative masses (bins + 1,) at which bins begin and end.
+
+    With a ``least`` mass of bins there are fewer, if need be; the last ones are empty.
+    """
     steps = xp.arange(bins + 1).astype(total.dtype)
-    size = xp.floor(total / bins)
-    counted = steps * size + xp.minimum(steps, total - bins * size)
-    return xp.where(whole, counted, steps / bins * total)
+    number: Any = bins
+    if least is not None:
+        number = xp.clip(xp.floor(total / least * (1 + 1e-12)), 1, bins)
+        steps = xp.minimum(steps, number)
+    size = xp.floor(total / number)
+    counted = steps * size + xp.minimum(steps, total - number * size)
+    return xp.where(whole, counted, steps / number * total)
+
+
+def nearer_end(below: Any, extent: Any, slack: Any) -> Any:
+    """Return 0 where a border, so far above the lower end of ties, moves there, else 1.
+
+    Sums of weights carry rounding errors, which must not decide between two ends.
+    """
+    return (below >= extent - below - slack).astype(extent.dtype)
 
 
 def _read_off(
-    rows: tuple[Array, ...], first: Array, last: Array, bins: int, whole: _Flag, xp: ModuleType
+    rows: tuple[Array, ...],
+    first: Array,
+    last: Array,
+    bins: int,
+    whole: _Flag,
+    xp: ModuleType,
+    least: Any,
 ) -> Array:
     """Return what lies between borders; rows ``first`` to ``last`` of each row are tied."""
     n = len(rows[0])
     zero = xp.zeros(1, rows[0].dtype)
     mass, *others = (xp.concatenate([zero, xp.cumsum(row)]) for row in rows)
-    borders = mass_borders(mass[-1], bins, whole, xp)
+    borders = mass_borders(mass[-1], bins, whole, xp, least)
     # The row in which a border lies; with it, all rows that predict the same.
     row = xp.clip(xp.searchsorted(mass, borders) - 1, 0, n - 1)
     low, high = first[row], last[row] + 1
     extent = mass[high] - mass[low]
     share = xp.clip((borders - mass[low]) / xp.where(extent > 0, extent, 1), 0, 1)
+    if least is not None:
+        share = nearer_end(borders - mass[low], extent, SLACK * mass[-1] / bins)
+        borders = mass[low] + share * extent
     at_border = (c[low] + share * (c[high] - c[low]) for c in others)
     return xp.stack([values[1:] - values[:-1] for values in (borders, *at_border)])
 
@@ -208,9 +345,9 @@ def equal_mass_cuts(mass: np.ndarray, bins: np.ndarray, whole: bool) -> np.ndarr
     else:
         border = step / number * total
     above = np.clip(np.searchsorted(mass, border), 1, len(mass) - 1)
-    # Sums of weights carry rounding errors, which must not decide between two ends.
-    lower = border - mass[above - 1] < (mass[above] - border) - 1e-9 * total / number
-    return np.where(step == number, len(mass) - 1, above - lower)
+    below, extent = border - mass[above - 1], mass[above] - mass[above - 1]
+    upper = nearer_end(below, extent, SLACK * total / number).astype(int)
+    return np.where(step == number, len(mass) - 1, above - 1 + upper)
 
 
 def equal_mass_cuts_of_rows(
@@ -224,8 +361,8 @@ def equal_mass_cuts_of_rows(
     border = mass_borders(mass[-1], bins, whole, jnp)[1:]
     row = jnp.clip(jnp.searchsorted(mass, border), 1, len(value)) - 1
     low, high = first[row], last[row] + 1
-    lower = border - mass[low] < (mass[high] - border) - 1e-9 * mass[-1] / bins
-    return jnp.where(lower, low, high).at[-1].set(len(value))
+    upper = nearer_end(border - mass[low], mass[high] - mass[low], SLACK * mass[-1] / bins)
+    return jnp.where(upper > 0, high, low).at[-1].set(len(value))
 
 
 def binned_error(sums: Array, norm: float, xp: ModuleType) -> Array:

@@ -7,10 +7,16 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import device, namespace
-from bayescal._core.binning import binned_error, equal_mass_cuts, equal_mass_sums
+from bayescal._core.arrays import device, namespace, search
+from bayescal._core.binning import (
+    SINGLE,
+    binned_error,
+    border_ends,
+    equal_mass_cuts,
+    equal_mass_sums,
+)
 from bayescal._core.numerics import differences
-from bayescal.calibrators._ranking import middles
+from bayescal.calibrators._ranking import single_middles
 
 Binning = Literal["equal_mass", "equal_width"]
 BINNINGS = ("equal_mass", "equal_width")
@@ -51,6 +57,14 @@ def top_class(shares: Any, binning: Binning) -> TopClass:
     return TopClass(top, confidence, -xp.log(xp.maximum(rest / total, tiny)))
 
 
+def find_bin(edges: Any, level: Any, binning: Binning) -> Any:
+    """Return the bin (m,) of each level.
+
+    Confidences are computed: within rounding of single precision they lie on a border.
+    """
+    return search(border_ends(edges, 4 * SINGLE) if binning == "equal_width" else edges, level)
+
+
 def bin_edges(level: np.ndarray, weights: np.ndarray, bins: int, binning: Binning) -> np.ndarray:
     """Return the borders (b - 1,) of bins (lower, upper] of the level.
 
@@ -68,7 +82,7 @@ def bin_edges(level: np.ndarray, weights: np.ndarray, bins: int, binning: Binnin
     whole = bool((weights == np.floor(weights)).all())
     cuts = np.unique(equal_mass_cuts(mass, np.array([bins]), whole))
     cuts = cuts[(cuts > 0) & (cuts < len(starts))]
-    return middles(ascending[starts[cuts] - 1], ascending[starts[cuts]])
+    return single_middles(ascending[starts[cuts] - 1], ascending[starts[cuts]])
 
 
 def equal_mass_error(confidence: np.ndarray, correct: np.ndarray, weights: np.ndarray) -> float:

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from bayescal._core.binning import is_single, single_above
 from bayescal._core.checkpoint import Sums
 from bayescal._core.class_order import class_moments, order_by_moments
 from bayescal._core.stream import add
@@ -41,6 +42,17 @@ def middles(below: np.ndarray, above: np.ndarray) -> np.ndarray:
     """
     middle = np.clip(below / 2 + above / 2, below, above)
     return np.where(middle < above, middle, below)
+
+
+def single_middles(below: np.ndarray, above: np.ndarray) -> np.ndarray:
+    """Return the same rounded up to single precision, if there is room before the upper score.
+
+    Then a score lies on the same side of a border in programs in single precision and elsewhere.
+    """
+    middle = middles(below, above)
+    single = single_above(middle)
+    lowest = np.where(is_single(below) & is_single(above), below, middle)
+    return np.where(is_single(middle), middle, np.where(single < above, single, lowest))
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import namespace, search
-from bayescal._core.binning import equal_mass_cuts
+from bayescal._core.arrays import search
+from bayescal._core.binning import equal_mass_cuts, take_step
 from bayescal.calibrators._base import State, two_columns
 from bayescal.calibrators._ordered import OrderCalibrator
-from bayescal.calibrators._ranking import SomeRows, distinct_scores, middles
+from bayescal.calibrators._ranking import SomeRows, distinct_scores, middles, single_middles
 
 __all__ = ["BBQ"]
 
@@ -132,7 +132,7 @@ class BBQ(OrderCalibrator):
         relative /= relative.sum()
         cuts, average = _average(relative, bins, upper, values)
         return {
-            "edges": edges[cuts[:-1] - 1],
+            "edges": single_middles(groups.lowest[cuts[:-1] - 1], groups.lowest[cuts[:-1]]),
             "values": average,
             "bins": bins,
             "model_weights": relative,
@@ -140,7 +140,7 @@ class BBQ(OrderCalibrator):
 
     def _apply(self, state: State, scores: Any) -> Any:
         place = search(state["edges"], scores)
-        return two_columns(namespace(scores).take(state["values"], place, axis=0))
+        return two_columns(take_step(state["values"], place, scores))
 
 
 def _average(

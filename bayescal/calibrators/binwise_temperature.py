@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from bayescal._core.arrays import namespace, search
+from bayescal._core.arrays import namespace
 from bayescal._core.checks import check_choice, check_count
 from bayescal._core.numerics import differences
 from bayescal._core.optimise import Status
@@ -19,6 +19,7 @@ from bayescal.calibrators._binwise import (
     TRACE,
     Binning,
     bin_edges,
+    find_bin,
     softmax_below,
     top_class,
 )
@@ -109,7 +110,7 @@ class BinwiseTemperature(Calibrator):
         below = differences(scores)
         level = top_class(np.exp(below), self.binning).level
         edges = bin_edges(level, weights, self.bins, self.binning)
-        place = np.searchsorted(edges, level)
+        place = find_bin(edges, level, self.binning)
         count = len(edges) + 1
         bin_weights = np.bincount(place, weights, count)
         fit_bin = self._by_loss if self.objective == "log_loss" else self._by_confidence
@@ -139,7 +140,7 @@ class BinwiseTemperature(Calibrator):
 
     def _apply(self, state: State, scores: Any) -> Any:
         xp, below = namespace(scores), differences(scores)
-        place = search(state["edges"], top_class(xp.exp(below), self.binning).level)
+        place = find_bin(state["edges"], top_class(xp.exp(below), self.binning).level, self.binning)
         most = float(xp.finfo(below.dtype).max)
         inverse = xp.take(xp.minimum(state["inverse"], most), place, axis=0)
         return softmax_below(below * inverse[:, None], below)

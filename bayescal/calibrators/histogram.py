@@ -10,14 +10,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.arrays import namespace, on_host, search
-from bayescal._core.binning import equal_mass_cuts, equal_mass_cuts_of_rows, equal_width_cell
+from bayescal._core.arrays import on_host, search
+from bayescal._core.binning import (
+    equal_mass_cuts,
+    equal_mass_cuts_of_rows,
+    take_step,
+    width_cell_of_any,
+    width_place,
+)
 from bayescal._core.checkpoint import Sums
 from bayescal._core.checks import check_choice, check_count, check_real
 from bayescal.calibrators._base import State, two_columns
 from bayescal.calibrators._inputs import Domain
 from bayescal.calibrators._ordered import OrderCalibrator
-from bayescal.calibrators._ranking import InMemory, Ranking, SomeRows, middles
+from bayescal.calibrators._ranking import InMemory, Ranking, SomeRows, single_middles
 
 __all__ = ["Histogram"]
 
@@ -33,8 +39,9 @@ class Histogram(OrderCalibrator):
     A bin of equal width that no row fell into predicts its own center, which moves a probability
     by half a bin at most. Bins of equal mass are those of :func:`equal_mass_cuts`; tied scores
     stay together, so that ties make bins unequal and may leave fewer of them. Their borders lie
-    half-way between the scores on either side. As bins own their upper border, and the first are
-    the fuller ones, exchanging the classes may move single rows to the next bin.
+    half-way between the scores on either side, rounded to single precision. As bins own their upper
+    border, and the first are the fuller ones, exchanging the classes may move single rows to the
+    next bin.
 
     Parameters
     ----------
@@ -119,7 +126,7 @@ class Histogram(OrderCalibrator):
             cuts, bins = np.unique(found[0], return_index=True)
             below, above, *sums = found[1:, bins[cuts > 0]]
             weight, positive = np.diff(sums, prepend=0)
-            edges = middles(below[:-1], above[:-1])
+            edges = single_middles(below[:-1], above[:-1])
             values = self._shares(positive, weight, np.full(len(weight), 0.5))
             return {"edges": edges, "values": values, "bin_weights": weight}
         ranking = Ranking(rows)
@@ -137,7 +144,7 @@ class Histogram(OrderCalibrator):
         starts = np.concatenate([[0], cuts])
         weight, positive = (np.add.reduceat(s, starts) for s in (groups.weight, groups.positive))
         return {
-            "edges": middles(groups.highest[cuts - 1], groups.lowest[cuts]),
+            "edges": single_middles(groups.highest[cuts - 1], groups.lowest[cuts]),
             "values": self._shares(positive, weight, np.full(len(weight), 0.5)),
             "bin_weights": weight,
         }
@@ -149,11 +156,14 @@ class Histogram(OrderCalibrator):
         return np.divide(positive + prior * center, total, out=center, where=weight > 0)
 
     def _apply(self, state: State, scores: Any) -> Any:
-        if on_host(scores) and self.binning == "equal_width":
-            place = equal_width_cell(scores, self.bins, np)
+        edges = state["edges"]
+        if self.binning == "equal_mass":
+            place = search(edges, scores)
+        elif on_host(scores):
+            place = width_cell_of_any(scores, len(edges) + 1, np)
         else:
-            place = search(state["edges"], scores)
-        return two_columns(namespace(scores).take(state["values"], place, axis=0))
+            place = width_place(edges, scores)
+        return two_columns(take_step(state["values"], place, scores))
 
 
 @partial(jax.jit, static_argnums=3)
@@ -176,7 +186,7 @@ def _cut_there(
 
 def _sums_of_equal_width(bins: int, scores: Any, y: np.ndarray, weights: np.ndarray) -> Sums:
     xp = np if on_host(scores) else jnp
-    place = equal_width_cell(scores, bins, xp)
+    place: Any = width_cell_of_any(scores, bins, xp)
     each = {"weight": weights, "positive": weights * y}
     return {
         name: np.asarray(xp.bincount(place, xp.asarray(own), bins)) for name, own in each.items()

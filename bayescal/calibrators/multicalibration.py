@@ -201,7 +201,7 @@ class Multicalibration(BaseEstimator):
         # Weights that are no counts are shares of so many rows as they are worth.
         w = w if data.whole else w * (effective_size(w) / w.sum())
         self.tolerance_ = self.tolerance or _noise(float(w.sum()), members.shape[1] * (bins + 1))
-        walk = _Walk(p, target, w, members, bins)
+        walk = _Walk(p, target, w, members, bins, data.precision)
         patches, losses = [], [walk.loss()]
         while (found := walk.worst())[0] > self.tolerance_ and len(patches) < most:
             patches.append(walk.patch(*found[1:]))
@@ -228,12 +228,14 @@ class Multicalibration(BaseEstimator):
         """
         check_is_fitted(self)
         labels = np.full(_count(probs), self.classes_[0])
-        p = self._read(probs, labels, None).probs.copy()
+        data = self._read(probs, labels, None)
+        p, precision = data.probs.copy(), data.precision
         names = self.groups_ if self.named_ else None
         members = check_same_groups(groups, len(p), names, len(self.groups_))
         members = _with_all(members)
         for group, cell, shift in self.patches_:
-            rows = _rows(members[:, group], equal_width_cell(p, self.bins, np), cell, self.bins)
+            place = equal_width_cell(p, self.bins, np, precision)
+            rows = _rows(members[:, group], place, cell, self.bins)
             p[rows] = _moved(p[rows], shift)
         return np.stack([1 - p, p], axis=1)
 
@@ -249,11 +251,18 @@ class _Walk:
     """Probabilities of the rows of a fit on their way, and sums over cells."""
 
     def __init__(
-        self, p: np.ndarray, y: np.ndarray, w: np.ndarray, members: np.ndarray, bins: int
+        self,
+        p: np.ndarray,
+        y: np.ndarray,
+        w: np.ndarray,
+        members: np.ndarray,
+        bins: int,
+        precision: float,
     ) -> None:
+        self.precision = precision
         self.p, self.y, self.w, self.members, self.bins = p.copy(), y, w, members, bins
         self.total = w.sum()
-        self.cell = equal_width_cell(p, bins, np)
+        self.cell = equal_width_cell(p, bins, np, precision)
         self.sums = self._sums_of(slice(None))
         #: Groups by what they hold.
         content = (members.T @ values for values in (w * p, w * y, w))
@@ -278,7 +287,7 @@ class _Walk:
         shift = _best_shift(self.p[rows], self.y[rows], self.w[rows])
         before = self.cell[rows]
         self.p[rows] = _moved(self.p[rows], shift)
-        self.cell[rows] = equal_width_cell(self.p[rows], self.bins, np)
+        self.cell[rows] = equal_width_cell(self.p[rows], self.bins, np, self.precision)
         touched = np.zeros(self.bins, bool)
         touched[before] = touched[self.cell[rows]] = True
         found = self._sums_of(np.flatnonzero(touched[self.cell]))

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import namespace, search
+from bayescal._core.arrays import search
+from bayescal._core.binning import take_step
 from bayescal._core.checkpoint import Sums
 from bayescal._core.checks import check_count
 from bayescal.calibrators._base import State, two_columns
@@ -84,7 +85,7 @@ class ScalingBinning(OrderCalibrator):
 
     def _apply(self, state: State, scores: Any) -> Any:
         place = search(state["edges"], scores)
-        return two_columns(namespace(scores).take(state["values"], place, axis=0))
+        return two_columns(take_step(state["values"], place, scores))
 
 
 def _scaled_sums(

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike, namespace, search
+from bayescal._core.arrays import ArrayLike, search
+from bayescal._core.binning import single_above, single_below, take_step
 from bayescal.calibrators._base import State, two_columns
 from bayescal.calibrators._isotonic import pool_ranking
 from bayescal.calibrators._ordered import OrderCalibrator
@@ -51,7 +52,9 @@ class VennAbers(OrderCalibrator):
 
     The state is ``thresholds`` (k,), the scores at which a value changes, ``lower`` (k + 1,) and
     ``upper`` (k + 1,), the values of :math:`p_0` and :math:`p_1` between them. At a threshold
-    itself :math:`p_0` is already the next value and :math:`p_1` still the previous one.
+    itself :math:`p_0` is already the next value and :math:`p_1` still the previous one. Scores
+    between its neighbors in single precision count as equal to it, unless thresholds are about as
+    close, so that predictions are the same for scores in single and in double precision.
     Fitting n rows takes O(n log n), predicting O(log k) for each score.
 
     Of up to 4,194,304 rows that come in blocks all distinct scores are held, after two passes, and
@@ -94,6 +97,10 @@ class VennAbers(OrderCalibrator):
         kept = np.append(changes, len(lower) - 1)
         return {"thresholds": groups.lowest[changes], "lower": lower[kept], "upper": upper[kept]}
 
+    def _precompute(self, state: State) -> State:
+        first, last = _equal_scores(state["thresholds"])
+        return state | {"first": first, "last": last}
+
     def _apply(self, state: State, scores: Any) -> Any:
         low, high = self._ends(state, scores)
         # The same fraction, in a form that no rounding makes decrease.
@@ -117,14 +124,13 @@ class VennAbers(OrderCalibrator):
 
     def _ends(self, state: State, scores: Any) -> tuple[Any, Any]:
         """Return p_0 and p_1 (m,); the former is less than the latter."""
-        xp, thresholds = namespace(scores), state["thresholds"]
-        # A score at a threshold is below or above it, whichever class it is added to.
-        below = up_to = search(thresholds, scores)
-        last = thresholds.shape[0] - 1
-        if last >= 0:
-            nearest = xp.take(thresholds, xp.clip(below, 0, last), axis=0)
-            up_to = xp.where(nearest == scores, below + 1, below)
-        return xp.take(state["lower"], up_to, axis=0), xp.take(state["upper"], below, axis=0)
+        if "first" not in state:
+            state = self._precompute(state)
+        # A score at a threshold is below or above it, whichever class it is added to. NaN counts
+        # as greater than all.
+        up_to = search(state["first"], scores, "right")
+        below = search(state["last"], scores)
+        return take_step(state["lower"], up_to, scores), take_step(state["upper"], below, scores)
 
     @staticmethod
     def combine(calibrators: list[Any], scores: list[np.ndarray]) -> np.ndarray:
@@ -144,6 +150,19 @@ class VennAbers(OrderCalibrator):
             one = np.exp(np.log(upper).mean(axis=0))
             zero = np.exp(np.log1p(-lower).mean(axis=0))
         return np.stack([zero, one], axis=1) / (zero + one)[:, None]
+
+
+def _equal_scores(thresholds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the least and the greatest score that count as equal to each threshold.
+
+    These are its neighbors in single precision, so that a score in it and in double precision ties
+    with the same rows; but where thresholds are nearly as close, nothing else is equal.
+    """
+    gap = np.diff(thresholds / 1024)
+    before, after = np.append(np.inf, gap), np.append(gap, np.inf)
+    first, last = single_below(thresholds), single_above(thresholds)
+    first = np.where(thresholds - first <= before, first, thresholds)
+    return first, np.where(last - thresholds <= after, last, thresholds)
 
 
 def _two_values(groups: Groups, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

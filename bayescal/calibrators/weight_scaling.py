@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import namespace, search
+from bayescal._core.arrays import namespace
 from bayescal._core.checks import check_choice, check_count
 from bayescal.calibrators._base import Calibrator, Keeps, State
 from bayescal.calibrators._binwise import (
@@ -17,6 +17,7 @@ from bayescal.calibrators._binwise import (
     Binning,
     bin_edges,
     confidence_sums,
+    find_bin,
     top_class,
 )
 
@@ -126,7 +127,7 @@ class WeightScaling(Calibrator):
             alpha = np.array([(_one_weight if self.norm == 1 else _square_weight)(sums, k)])
         else:
             edges = bin_edges(level, weights, self.bins, self.binning)
-            place = np.searchsorted(edges, level)
+            place = find_bin(edges, level, self.binning)
             each = weights, weights * confidence, weights * correct
             every = np.stack([np.bincount(place, own, len(edges) + 1) for own in each])
             sums, whole = _means(every), _means(every.sum(axis=1, keepdims=True))
@@ -144,7 +145,7 @@ class WeightScaling(Calibrator):
 
     def _apply(self, state: State, scores: Any) -> Any:
         xp = namespace(scores)
-        place = search(state["edges"], top_class(scores, self.binning).level)
+        place = find_bin(state["edges"], top_class(scores, self.binning).level, self.binning)
         alpha = xp.take(state["alpha"], place, axis=0)[:, None]
         mixed = alpha * scores + (1 - alpha) / scores.shape[1]
         return mixed / xp.sum(mixed, axis=1, keepdims=True)

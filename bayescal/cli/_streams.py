@@ -324,7 +324,9 @@ def _labels(column: Any) -> tuple[list[str], np.ndarray, int | None]:
 
 
 def _numbers(column: Any) -> np.ndarray:
-    """Return numbers (n,), NaN where there is nothing."""
+    """Return numbers (n,), NaN where there is nothing; single precision stays what it is."""
+    if str(column.type) == "float":
+        return column.to_numpy(zero_copy_only=False)
     return column.cast("float64", safe=False).to_numpy(zero_copy_only=False)
 
 

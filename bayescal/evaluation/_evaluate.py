@@ -245,15 +245,12 @@ def evaluate(
     for own in arrays.values():
         if not (np.array_equal(own.y, first.y) and np.array_equal(own.weights, first.weights)):
             raise ValueError("models must have the same cases in the same order")
-    given = models if first is None else {name: own.probs for name, own in arrays.items()}
     measured = report(
-        given,
-        None if first is None else first.y,
+        models,
         metrics=usual_metrics(k, bins=bins),
         level=level,
         replicates=replicates,
         seed=seed,
-        weights=None if first is None else first.weights,
     )
     progress("tests", steps, steps)
     findings = {

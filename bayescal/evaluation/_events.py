@@ -11,7 +11,7 @@ import numpy as np
 from bayescal._core.checkpoint import Sums
 from bayescal._core.counts import as_counts, effective_size
 from bayescal.metrics import consistency_test, reliability_curve
-from bayescal.metrics.inputs import PredictionBlocks, Predictions
+from bayescal.metrics.inputs import EPS, PredictionBlocks, Predictions, as_given
 from bayescal.metrics.redrawn import Consistency
 from bayescal.metrics.registry import METRICS
 from bayescal.metrics.sums import SumMetric, collect
@@ -54,6 +54,8 @@ class Events:
         The p-value of the consistency test of the expected calibration error.
     excess, variance : float
         The sum of predictions less outcomes, and its variance if predictions are calibrated.
+    precision : float
+        Machine epsilon of the type in which probabilities were given.
     """
 
     cases: Cases
@@ -65,6 +67,7 @@ class Events:
     consistency: float
     excess: float
     variance: float
+    precision: float = EPS
 
     def mean(self, values: np.ndarray) -> float:
         """Return the weighted mean over cases."""
@@ -73,6 +76,7 @@ class Events:
     def curve(self, bins: int) -> list[tuple[float, ...]]:
         """Return mean prediction, frequency and weight of each bin that holds cases."""
         predicted, happened, weights = self.cases
+        predicted = as_given(predicted, self.precision)
         curve = reliability_curve(predicted, happened, bins=bins, weights=weights)
         return [*zip(*curve, strict=True)]
 
@@ -98,9 +102,7 @@ def events_of(data: Predictions, bins: int, replicates: int, seed: int) -> Event
     predicted, happened, weights = event[:3]
     plain = bool((weights == 1).all())
     cases = Cases(predicted, happened, None if plain else weights)
-    test = consistency_test(
-        "ece", *cases[:2], bins=bins, resamples=replicates, seed=seed, weights=cases.weights
-    )
+    test = consistency_test("ece", event, None, bins=bins, resamples=replicates, seed=seed)
     metric = _by_class(data.columns, bins)
     spread = event.weights if data.whole else weights**2
     return Events(
@@ -113,6 +115,7 @@ def events_of(data: Predictions, bins: int, replicates: int, seed: int) -> Event
         test.p_value,
         float(weights @ (predicted - happened)),
         float(spread @ np.maximum(predicted * (1 - predicted), 0)),
+        data.precision,
     )
 
 

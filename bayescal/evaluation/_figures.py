@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bayescal import plots
+from bayescal._core.binning import equal_width_cell
 from bayescal.evaluation._events import STRIPS, Events
 from bayescal.evaluation._measured import Measured
 from bayescal.evaluation._svg import to_svg
 from bayescal.metrics import reliability_curve
+from bayescal.metrics.inputs import as_given
 from bayescal.plots.style import label_axes, next_style, style_of, tidy
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ def overview(found: Measured) -> Picture:
     single = len(found.events) == 1
     for events in found.events.values():
         probs, happened, weights = events.drawn
+        probs = as_given(probs, events.precision)
         how: dict[str, Any] = {"bins": found.bins, "level": found.report.level if single else None}
         plots.reliability(probs, happened, weights=weights, ax=ax, **how)
         _name_axes(ax, events, "Mean confidence")
@@ -59,6 +62,7 @@ def diagrams(found: Measured, name: str, place: int) -> list[Picture]:
     """Return reliability diagrams and the distribution of the confidence of one model."""
     events, facts = found.events[name], found.findings[name]
     probs, happened, weights = events.drawn
+    probs = as_given(probs, events.precision)
     binary = events.classes is None
     curve = reliability_curve(probs, happened, bins=found.bins, weights=weights)
     trend = (
@@ -81,7 +85,8 @@ def diagrams(found: Measured, name: str, place: int) -> list[Picture]:
     figure, ax = _new(_DIAGRAM)
     probs, _, weights = events.cases
     confidence = np.maximum(probs, 1 - probs) if binary else probs
-    _histogram(ax, confidence, weights, facts.confidence, facts.accuracy)
+    strip = equal_width_cell(confidence, STRIPS, np, events.precision)
+    _histogram(ax, strip, weights, facts.confidence, facts.accuracy)
     above = np.average(confidence > 0.95, weights=weights)
     described = (
         f"Histogram of the confidence of {name}: mean {facts.confidence:.3f}, accuracy "
@@ -96,11 +101,10 @@ def diagrams(found: Measured, name: str, place: int) -> list[Picture]:
 
 
 def _histogram(
-    ax: Axes, values: np.ndarray, weights: np.ndarray | None, mean: float, accuracy: float
+    ax: Axes, place: np.ndarray, weights: np.ndarray | None, mean: float, accuracy: float
 ) -> None:
-    """Draw the shares of cases in bins of the confidence, its mean, and the accuracy."""
+    """Draw the shares of cases in bins (n,) of the confidence, its mean, and the accuracy."""
     edges = np.arange(STRIPS + 1) / STRIPS
-    place = np.clip(np.ceil(values * STRIPS) - 1, 0, STRIPS - 1).astype(int)
     share = np.bincount(place, weights, STRIPS)
     share = share / share.sum()
     color = style_of(0).color

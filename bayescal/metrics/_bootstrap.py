@@ -148,9 +148,11 @@ def interval(
     :math:`g(\max(e, b) \mp t s)`. Of "debiased_ece" with norm 2 e is the mean square before its
     root is taken, and g the root, or 0 where there is none.
 
-    Fewer than ten cases tell nothing, nor do debiased errors of fewer than two for each bin: their
-    intervals are infinite. Of 90 % intervals, simulated for 12 metrics, 81 % or more cover the true
-    value with ten cases, and 85 % or more with 30 or 100, of errors mostly more
+    Its upper end also inverts a test, since the variance of the square grows with the error.
+
+    Intervals end where the metric does, at 0 and 1 for most. Fewer than ten cases tell nothing:
+    their intervals are the whole range. Of 90 % intervals, simulated for 12 metrics, 81 % or more
+    cover the true value with ten cases, and 85 % or more with 30 or 100, of errors mostly more
     (``benchmarks/bench_intervals.py``). To ask whether an error is zero use
     :func:`consistency_test`.
 

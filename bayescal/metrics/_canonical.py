@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal
@@ -97,6 +98,10 @@ class CanonicalError(DirectMetric):
     bins: int
     distance: str
 
+    @property
+    def range(self) -> tuple[float, float]:
+        return 0.0, 1.0 if self.distance == "total_variation" else math.sqrt(2)
+
     def compute(self, data: Predictions, xp: ModuleType) -> Array:
         weights = data.weights
         gaps = residuals(data, xp)
@@ -117,7 +122,7 @@ class CanonicalError(DirectMetric):
 
     def _cells(self, data: Predictions, xp: ModuleType) -> Any:
         """Return the number (n,) of the cell of each case."""
-        place = equal_width_cell(data.probs, self.bins, xp)
+        place = equal_width_cell(data.probs, self.bins, xp, data.precision)
         if place.ndim == 1:
             if xp is jnp and self.bins <= len(place):
                 return place

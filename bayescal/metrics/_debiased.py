@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.binning import SLACK
 from bayescal._core.checks import check_choice
 from bayescal._core.stream import Blocks
 from bayescal.metrics._calibration import BinnedError, Binning, EqualMassError, make_ece
@@ -33,22 +34,26 @@ def debiased_ece(
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> float:
-    r"""Return the calibration error over bins, corrected for the chance that is in bins.
+    r"""Compute the calibration error over bins, corrected for the chance that is in bins.
 
     With ``norm=2`` the square root of
 
     .. math:: \sum_b \frac{n_b}{n}
         \Big( (\bar p_b - \bar y_b)^2 - \frac{\bar y_b (1 - \bar y_b)}{n_b - 1} \Big)
 
-    or 0 where that is negative; bins with a single case count as 0. With ``norm=1``, or 0 where it
-    is negative,
+    or 0 where that is negative. With ``norm=1``, or 0 where it is negative,
 
     .. math:: \sum_b \frac{n_b}{n} \big( 2 |\bar p_b - \bar y_b| - E |\bar p_b - N_b| \big),
         \qquad N_b \sim N\big(\bar y_b, \bar y_b (1 - \bar y_b) / n_b\big)
 
-    where the expectation is the mean of a folded normal distribution. What p and y are, and over
-    which bins the sum runs, is said at :func:`ece`; of several classes or ranks the sum is the
-    mean over them.
+    where the expectation is the mean of a folded normal distribution. What p and y are is said at
+    :func:`ece`; of several classes or ranks the sum is the mean over them.
+
+    The correction needs the number of independent cases in a bin, so bins of equal mass differ
+    from those of :func:`ece`: equal predictions stay in one bin, whose border moves to their nearer
+    end, and there are at most n / 2 bins. A bin that holds a single case all the same has no
+    variance of its own; :math:`\bar p_b (1 - \bar p_b)`, which is right if predictions are
+    calibrated, takes its place.
 
     Parameters
     ----------
@@ -131,9 +136,10 @@ class DebiasedError(BinnedError):
 
 @dataclass(frozen=True)
 class DebiasedMassError(EqualMassError):
-    """The debiased error over bins of equal mass."""
+    """The debiased error over bins of equal mass, of which each holds two cases if that can be."""
 
     signed: bool = False
+    least_cases = 2
 
     def finish(self, sums: Array, ratio: Any, xp: ModuleType) -> Array:
         return debiased_error(sums, sums[0] * ratio, int(self.norm), self.signed, xp)
@@ -144,22 +150,23 @@ def debiased_error(sums: Array, size: Array, norm: int, signed: bool, xp: Module
 
     With norm 2 the variance of the mean outcome is taken off each squared gap, of which the mean
     itself is returned if ``signed``; with norm 1 twice the mean gap less its mean if outcomes were
-    normal around what was observed.
+    normal around what was observed. A single case has the variance that its prediction implies.
     """
     mass = sums[0]
     safe = xp.where(mass > 0, mass, 1)
-    observed = xp.clip(sums[2] / safe, 0, 1)
+    predicted, observed = (xp.clip(own / safe, 0, 1) for own in (sums[1], sums[2]))
     gap = sums[1] / safe - sums[2] / safe
     share = mass / mass.sum()
+    several = size > 1 + SLACK
+    alone = predicted * (1 - predicted)
     variance = observed * (1 - observed)
     if norm == 2:
-        several = size > 1
-        error = gap**2 - variance / xp.where(several, size - 1, 1)
-        mean = (share * xp.where(several, error, 0)).sum()
+        spread = xp.where(several, variance / xp.where(several, size - 1, 1), alone)
+        mean = (share * (gap**2 - spread)).sum()
         if signed:
             return mean
         return xp.where(mean > 0, xp.sqrt(xp.where(mean > 0, mean, 1)), 0)
-    spread = variance / xp.where(size > 0, size, 1)
+    spread = xp.where(several, variance / xp.where(several, size, 1), alone)
     deviation = xp.sqrt(xp.where(spread > 0, spread, 1))
     z = xp.abs(gap) / deviation
     erf = np.vectorize(math.erf, otypes=[float]) if xp is np else jax.scipy.special.erf

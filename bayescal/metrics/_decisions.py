@@ -214,6 +214,11 @@ class LossGap(SumMetric):
     rows = 2
 
     @property
+    def range(self) -> tuple[float, float]:
+        spread = self.losses.max(axis=1) - self.losses.min(axis=1)
+        return 0.0, float(spread.max(axis=1).mean())
+
+    @property
     def cells(self) -> int:
         return len(self.losses)
 

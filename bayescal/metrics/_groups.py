@@ -50,7 +50,7 @@ def grouped(metric: Metric, data: Predictions | None = None) -> SumMetric | None
         return MassHistogram(metric, max(metric.bins, min(MassHistogram.width_cells, room)))
     cells = max(metric.bins, min(_FINE * metric.bins, room))
     step = -(-data.probs.size // _SAMPLE)
-    some = Predictions(data.probs[::step], data.y[::step], data.weights[::step], data.eps)
+    some = data.part(slice(None, None, step))
     predicted = np.concatenate([each for each, *_ in metric.split(some, np)])
     return MassHistogram(metric, cells, quantile_borders(predicted, cells))
 

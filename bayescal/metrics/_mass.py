@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -95,44 +95,60 @@ class WidthMetric(BinMetric, SumMetric):
 class MassMetric(BinMetric, DirectMetric):
     """Such a function, over bins of equal mass."""
 
-    def sums(self, data: Predictions, xp: ModuleType) -> Any:
-        """Return the sums over bins."""
-        whole = (data.weights == xp.floor(data.weights)).all()
-        one = partial(equal_mass_sums, xp=np) if xp is np else mass_sums
-        groups = (group for group in self.split(data, xp) if len(group[0]))
-        found = [one(*group, self.bins, whole) for group in groups]
-        return xp.concatenate(found, axis=1)
+    #: The number of cases that bins should hold at least, if their cases are counted: then equal
+    #: predictions stay in one bin. None shares them.
+    least_cases: ClassVar[int | None] = None
 
-    def compute(self, data: Predictions, xp: ModuleType) -> Array:
+    def least(self, ratio: Any) -> Any:
+        """Return the least mass of bins, for so many cases for a weight of one."""
+        return None if self.least_cases is None else self.least_cases / ratio
+
+    def sums(self, data: Predictions, xp: ModuleType) -> tuple[Any, Any]:
+        """Return the sums over bins, and the number of cases for a weight of one."""
         weights = data.weights
         whole = (weights == xp.floor(weights)).all()
         # Effective sizes of bins, if weights are spread over bins as over all cases.
         ratio = xp.where(whole, 1, weights.sum() / (weights**2).sum())
-        return self.finish(self.sums(data, xp), ratio, xp)
+        least = self.least(ratio)
+        one = partial(equal_mass_sums, xp=np, least=least)
+        if xp is not np:
+            one = partial(mass_sums, least=least)
+        groups = (group for group in self.split(data, xp) if len(group[0]))
+        found = [one(*group, self.bins, whole) for group in groups]
+        return xp.concatenate(found, axis=1), ratio
+
+    def compute(self, data: Predictions, xp: ModuleType) -> Array:
+        return self.finish(*self.sums(data, xp), xp)
 
     def compute_in_blocks(self, data: PredictionBlocks) -> float:
-        sums, ratio = mass_sums_of_blocks(self.split, self.groups, self.bins, data)
-        return float(self.finish(sums, ratio, np))
+        found = mass_sums_of_blocks(self.split, self.groups, self.bins, data, self.least)
+        return float(self.finish(*found, np))
 
     def compute_many(self, data: Predictions, factors: np.ndarray) -> np.ndarray:
         weights = factors if data.whole else factors * data.weights[:, None]
         # Groups of rows, instead of their weights.
         numbered = data._replace(weights=np.arange(len(data.y)))
         groups = [group for group in self.split(numbered, np) if len(group[0])]
-        found = [mass_sums_many(*group, weights, self.bins, data.whole) for group in groups]
         ratios = np.ones(factors.shape[1])
         if not data.whole:
             ratios = weights.sum(axis=0) / (data.weights**2 @ factors)
+        least = self.least(ratios)
+        found = [mass_sums_many(*group, weights, self.bins, data.whole, least) for group in groups]
         sums = np.concatenate(found, axis=2)
         return np.array([self.finish(s, r, np) for s, r in zip(sums, ratios, strict=True)])
 
 
 @partial(jax.jit, static_argnums=3)
 def mass_sums(
-    predicted: jax.Array, observed: jax.Array, weights: jax.Array, bins: int, whole: jax.Array
+    predicted: jax.Array,
+    observed: jax.Array,
+    weights: jax.Array,
+    bins: int,
+    whole: jax.Array,
+    least: Any = None,
 ) -> jax.Array:
     """Return sums (3, bins) over bins of equal mass in one program, the same for all groups."""
-    return jnp.asarray(equal_mass_sums(predicted, observed, weights, bins, whole, jnp))
+    return jnp.asarray(equal_mass_sums(predicted, observed, weights, bins, whole, jnp, least))
 
 
 @dataclass(frozen=True)
@@ -146,6 +162,10 @@ class MassHistogram(SumMetric):
     width_cells: int = 4096
     borders: np.ndarray | None = field(default=None, compare=False)
     rows = 6
+
+    @property
+    def range(self) -> tuple[float, float]:
+        return self.metric.range
 
     @property
     def each(self) -> int:
@@ -168,8 +188,9 @@ class MassHistogram(SumMetric):
         groups, bins = self.metric.groups, self.metric.bins
         by_group = sums[:3].reshape(3, groups, self.each)
         whole = sums[4, 0] == 0
-        found = [cut_cells(by_group[:, g], bins, whole, xp) for g in range(groups)]
         ratio = xp.where(whole, 1, sums[5, 0] / sums[3, 0])
+        least = self.metric.least(ratio)
+        found = [cut_cells(by_group[:, g], bins, whole, xp, least) for g in range(groups)]
         return self.metric.finish(xp.concatenate(found, axis=1), ratio, xp)
 
     def bound(self, sums: np.ndarray) -> float:
@@ -208,10 +229,10 @@ def event_groups(events: Events, weights: Array, labels: int, xp: ModuleType) ->
 
 
 def event_pieces(
-    events: Events, bins: int | np.ndarray, labels: int, xp: ModuleType
+    events: Events, bins: int | np.ndarray, labels: int, precision: Any, xp: ModuleType
 ) -> tuple[Piece, Piece, Piece]:
     """Return weights, predictions and outcomes by bin, part and label."""
-    cell, bins = bin_of(events.predicted, bins, xp)
+    cell, bins = bin_of(events.predicted, bins, xp, precision)
     if events.label is not None:
         cell = cell + bins * events.label.astype(cell.dtype)
     if cell.ndim == 2:

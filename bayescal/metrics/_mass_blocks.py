@@ -37,9 +37,15 @@ class _Items(NamedTuple):
 
 
 def mass_sums_of_blocks(
-    split: Split, groups: int, bins: int, data: PredictionBlocks
+    split: Split,
+    groups: int,
+    bins: int,
+    data: PredictionBlocks,
+    least: Callable[[float], float | None],
 ) -> tuple[np.ndarray, float]:
     """Return sums (3, groups * bins), and the number of cases for a weight of one.
+
+    Of this ``least`` makes the least mass of bins.
 
     A pass counts cases in cells that are fine beside 0 and 1 as between; another looks at the cells
     in which borders lie, so that the sums are those of all cases at once. If these cells hold very
@@ -48,12 +54,13 @@ def mass_sums_of_blocks(
     shift = _SHIFT + max(0, int(np.ceil(np.log2(groups / _GROUPS))))
     found = data.total(partial(_count, split, groups, shift))
     whole = bool(found["fractions"] == 0)
+    ratio = 1.0 if whole else float(found["weight"] / found["squares"])
     every = []
     for sums in found["sums"].reshape(4, groups, -1).swapaxes(0, 1):
         used = np.flatnonzero(sums[3])
         every.append(_Items(used, sums[:, used]))
     while shift:
-        cut = [_cut(own, bins, whole) for own in every]
+        cut = [_cut(own, bins, whole, least(ratio)) for own in every]
         rows = sum(int(own.sums[3, place].sum()) for own, place in zip(every, cut, strict=True))
         finer = 0 if rows <= _ROWS else max(0, shift - _DIGITS)
         keys = [own.keys[place] for own, place in zip(every, cut, strict=True)]
@@ -65,8 +72,8 @@ def mass_sums_of_blocks(
             for g, (own, place) in enumerate(zip(every, cut, strict=True))
         ]
         shift = finer
-    sums = [cut_cells(own.sums[:3], bins, whole, np) for own in every if len(own.keys)]
-    ratio = 1.0 if whole else float(found["weight"] / found["squares"])
+    filled = (own.sums[:3] for own in every if len(own.keys))
+    sums = [cut_cells(own, bins, whole, np, least(ratio)) for own in filled]
     return np.concatenate(sums, axis=1), ratio
 
 
@@ -98,12 +105,12 @@ def _count(split: Split, groups: int, shift: int, data: Predictions) -> Sums:
     }
 
 
-def _cut(items: _Items, bins: int, whole: bool) -> np.ndarray:
+def _cut(items: _Items, bins: int, whole: bool, least: float | None) -> np.ndarray:
     """Return the places of the cells in which a border lies."""
     if not len(items.keys):
         return np.zeros(0, int)
     mass = np.concatenate([[0.0], np.cumsum(items.sums[0])])
-    borders = mass_borders(mass[-1], bins, whole, np)
+    borders = mass_borders(mass[-1], bins, whole, np, least)
     # Sums in another order differ in their last digits: the cells beside count, too.
     near = np.concatenate([borders * (1 - 1e-12), borders * (1 + 1e-12)])
     return np.unique(np.clip(np.searchsorted(mass, near) - 1, 0, len(items.keys) - 1))

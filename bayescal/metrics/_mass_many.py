@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.binning import mass_borders
+from bayescal._core.binning import SLACK, mass_borders, nearer_end
 
 #: Rows of a bucket, ties apart.
 _BUCKET = 32
@@ -32,8 +32,11 @@ def mass_sums_many(
     weights: np.ndarray,
     bins: int,
     whole: bool,
+    least: np.ndarray | None = None,
 ) -> np.ndarray:
     """Return sums (b, 3, bins) over bins of equal mass, for weights (n, b) of all cases.
+
+    With the ``least`` mass (b,) of bins, equal predictions stay in one bin.
 
     Predictions and outcomes are those of some ``rows``. Sums over buckets of some neighbours find
     the bucket in which a border lies; single cases are looked at only there.
@@ -49,17 +52,30 @@ def mass_sums_many(
     before = np.zeros((3, len(flat) + 1, weights.shape[1]))
     np.cumsum(totals, axis=1, out=before[:, 1:])
     mass = np.ascontiguousarray(before[0].T)
-    borders = np.stack([mass_borders(total, bins, whole, np) for total in mass[:, -1]])
+    smallest = [None] * len(mass) if least is None else least
+    borders = np.stack(
+        [mass_borders(m[-1], bins, whole, np, own) for m, own in zip(mass, smallest, strict=True)]
+    )
     place = np.stack([np.searchsorted(m, cut) for m, cut in zip(mass, borders, strict=True)]) - 1
     place = np.clip(place, 0, len(flat) - 1)
     replicate = np.arange(len(mass))[:, None]
     need = borders - mass[replicate, place]
-    inside = _inside(buckets, weights, place, need)
+    slack = None if least is None else SLACK / bins * mass[:, -1:]
+    inside = _inside(buckets, weights, place, need, slack)
     extent = totals[:, place, replicate]
-    share = np.clip(need / np.where(extent[0] > 0, extent[0], 1), 0, 1)
-    inside = np.where(flat[place], share * extent[1:], inside)
-    at_border = before[1:, place, replicate] + inside
-    return np.diff(np.stack([borders, *at_border], axis=1), axis=2)
+    share = _share(need, extent[0], slack)
+    inside = np.where(flat[place], share * extent, inside)
+    at_border = before[:, place, replicate] + inside
+    if least is None:
+        at_border[0] = borders
+    return np.diff(np.swapaxes(at_border, 0, 1), axis=2)
+
+
+def _share(need: np.ndarray, extent: np.ndarray, slack: np.ndarray | None) -> np.ndarray:
+    """Return which share of ties with so much mass lies below borders; all or none, with slack."""
+    if slack is not None:
+        return nearer_end(need, extent, slack)
+    return np.clip(need / np.where(extent > 0, extent, 1), 0, 1)
 
 
 def _divide(predicted: np.ndarray, observed: np.ndarray, rows: np.ndarray) -> _Buckets:
@@ -76,9 +92,13 @@ def _divide(predicted: np.ndarray, observed: np.ndarray, rows: np.ndarray) -> _B
 
 
 def _inside(
-    buckets: _Buckets, weights: np.ndarray, place: np.ndarray, need: np.ndarray
+    buckets: _Buckets,
+    weights: np.ndarray,
+    place: np.ndarray,
+    need: np.ndarray,
+    slack: np.ndarray | None,
 ) -> np.ndarray:
-    """Return sums (2, b, borders) of predictions and outcomes up to a mass within a bucket."""
+    """Return sums (3, b, borders) of weights, predictions and outcomes up to a border."""
     predicted, observed, rows, start, flat = buckets
     first, last, many = start[place], start[place + 1], flat[place]
     width = int(np.where(many, 1, last - first).max())
@@ -98,9 +118,11 @@ def _inside(
     low = np.argmax(same, axis=2)[..., None]
     high = low + same.sum(axis=2)[..., None]
     begin, end = (np.take_along_axis(mass, edge, axis=2) for edge in (low, high))
-    share = np.clip((need[..., None] - begin) / np.where(end > begin, end - begin, 1), 0, 1)
+    share = _share(
+        need[..., None] - begin, end - begin, None if slack is None else slack[..., None]
+    )
     found = []
-    for values in (value, outcome):
+    for values in (np.ones_like(value), value, outcome):
         sums = np.concatenate([zero, np.cumsum(own * values, axis=2)], axis=2)
         begin, end = (np.take_along_axis(sums, edge, axis=2) for edge in (low, high))
         found.append((begin + share * (end - begin))[..., 0])

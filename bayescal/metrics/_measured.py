@@ -94,6 +94,7 @@ class Measured:
         replicates: int,
     ) -> None:
         self._name, self._metric, self.value = name, metric, value
+        self._range = metric.range
         rows, mass, squares = sizes.tolist()
         self._cases = cases = mass if whole else rows
         #: The variance of a weighted mean, for a variance of one.
@@ -105,7 +106,6 @@ class Measured:
         made = metric.metric if isinstance(metric, MassHistogram) else metric
         if isinstance(made, DebiasedError | DebiasedMassError) and made.norm == 2:
             self._square, made = True, replace(made, signed=True)
-            self._few |= bool(cases < 2 * made.bins)
             self._metric = made
             if isinstance(metric, MassHistogram):
                 assert isinstance(made, DebiasedMassError)
@@ -173,6 +173,10 @@ class Measured:
         free = float(size - 1)
         return float(stdtrit(free, (1 + level) / 2)), math.sqrt(size / free), free
 
+    def _within(self, lower: float, upper: float) -> tuple[float, float]:
+        """Return ends that the metric can have: cutting loses no coverage."""
+        return max(lower, self._range[0]), min(upper, self._range[1])
+
     def interval(self, level: float, method: str = "auto") -> Interval:
         """Return its confidence interval."""
         analytic = self._means if method == "auto" else method == "analytic"
@@ -182,7 +186,8 @@ class Measured:
             share = z**2 * self._spread
             middle = (value + share / 2) / (1 + share)
             half = math.sqrt(value * (1 - value) * share + share**2 / 4) / (1 + share)
-            return Interval(value, value, middle - half, middle + half, half / z, level)
+            ends = self._within(middle - half, middle + half)
+            return Interval(value, value, *ends, half / z, level)
         if not analytic:
             error, skewness = _moments(self.replicates)
         elif isinstance(self._metric, SumMetric):
@@ -192,13 +197,16 @@ class Measured:
                 f"method must be 'bootstrap' for {self._name}, which is no sum over cases"
             )
         if self._few or not math.isfinite(error):
-            lower = -math.inf if self._unbiased else 0.0
-            return Interval(value, estimate, lower, math.inf, math.inf, level)
+            return Interval(value, estimate, *self._range, math.inf, level)
         t, factor, _ = self._student(level, not analytic)
         error *= factor
         if self._unbiased:
-            return Interval(value, value, *_hall(value, error, skewness, t), error, level)
-        lower, upper = self._less_chance(self._centre + t * error * np.array([-1, 1])).tolist()
+            ends = self._within(*_hall(value, error, skewness, t))
+            return Interval(value, value, *ends, error, level)
+        ends = self._centre + t * error * np.array([-1, 1])
+        if self._square:
+            ends[1] = max(ends[1], _upper_square(self._again(), self.replicates.mean(), t * error))
+        lower, upper = self._within(*self._less_chance(ends).tolist())
         return Interval(value, estimate, lower, upper, (upper - lower) / (2 * t), level)
 
     def less(self, other: Measured, level: float) -> Interval:
@@ -216,15 +224,17 @@ class Measured:
                 error, skewness = self._deviation(mean, other)
             else:
                 error, skewness = _moments(self.replicates - other.replicates)
+        widest = self._range[1] - self._range[0]
         if self._few or not math.isfinite(error):
-            return Interval(value, estimate, -math.inf, math.inf, math.inf, level, 1.0)
+            return Interval(value, estimate, -widest, widest, math.inf, level, 1.0)
         t, factor, free = self._student(level, mean is None)
         if self._unbiased:
             error *= factor
             x = value / error if error > 0 else math.copysign(1e9, value) * (value != 0)
             moved = x + skewness * (x**2 / 3 + 1 / 6) + skewness**2 * x**3 / 27
             p_value = 2 * float(stdtr(free, -min(abs(x), abs(moved))))
-            ends = _hall(value, error, skewness, t)
+            lower, upper = _hall(value, error, skewness, t)
+            ends = max(lower, -widest), min(upper, widest)
             return Interval(value, value, *ends, error, level, p_value)
         moments = factor**2 * np.cov(self.replicates, other.replicates, ddof=0)
         first, second = np.sqrt(np.diag(moments))
@@ -247,6 +257,7 @@ class Measured:
             inside, outside = (inside, middle) if lower <= 0 <= upper else (middle, outside)
         p_value = 2 * float(stdtr(free, -inside / (1 - inside)))
         lower, upper = ends_at(t)
+        lower, upper = max(lower, -widest), min(upper, widest)
         error = (upper - lower) / (2 * t)
         return Interval(value, estimate, lower, upper, error, level, p_value)
 
@@ -294,6 +305,19 @@ def _moments(replicates: np.ndarray) -> tuple[float, float]:
     deviation = float(replicates.std())
     cubes = float(np.mean((replicates - replicates.mean()) ** 3))
     return deviation, cubes / deviation**3 if deviation**3 > 0 else 0.0
+
+
+def _upper_square(square: float, biased: float, half: float) -> float:
+    """Return the upper end for a squared error by inverting a test, as Wilson's for a share is.
+
+    The standard error times a quantile, ``half``, is that at ``biased``, the mean of replicates:
+    the square with chance c in it. Its variance goes with u + c / 2 for an error u, if bins are
+    alike; the end is the u below which the square is as far as the quantile says.
+    """
+    chance = max(float(biased) - square, 0.0) / 2
+    size = float(biased) + chance
+    scale = half**2 / size if size > 0 else 0.0
+    return square + scale / 2 + math.sqrt(max(scale**2 / 4 + scale * (square + chance), 0))
 
 
 def _hall(value: float, error: float, skewness: float, t: float) -> tuple[float, float]:

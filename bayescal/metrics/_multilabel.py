@@ -176,6 +176,10 @@ class _Labels(BinMetric):
     def groups(self) -> int:
         return self.labels
 
+    @property
+    def range(self) -> tuple[float, float]:
+        return 0.0, 1.0 if self.average == "mean" else float(self.labels)
+
     def split(self, data: Predictions, xp: ModuleType) -> Iterator[Group]:
         for j in range(self.labels):
             yield data.probs[:, j], data.y[:, j].astype(data.probs.dtype), data.weights
@@ -183,7 +187,7 @@ class _Labels(BinMetric):
     def by_cell(
         self, data: Predictions, cells: int | np.ndarray, xp: ModuleType
     ) -> tuple[Piece, Piece, Piece]:
-        cell, cells = bin_of(data.probs, cells, xp)
+        cell, cells = bin_of(data.probs, cells, xp, data.precision)
         cell = cell + cells * xp.arange(self.labels).astype(cell.dtype)
         happened = data.y.astype(data.probs.dtype)
         return Piece(cell, None), Piece(cell, data.probs), Piece(cell, happened)

@@ -74,7 +74,7 @@ def error_by_chance(metric: Metric, data: Predictions, seed: int) -> float:
         copies = np.minimum(data.weights, most).astype(int)
         cases = np.repeat(np.arange(len(copies)), copies)
         shares = (data.weights / copies)[cases]
-        data = Predictions(data.probs[cases], data.y[cases], shares, data.eps)
+        data = data._replace(probs=data.probs[cases], y=data.y[cases], weights=shares)
     rng = np.random.default_rng(seed)
     drawn = [compute(metric, data._replace(y=draw_labels(data, rng))) for _ in range(_SETS)]
     probs, y = data.probs, data.y
@@ -98,7 +98,8 @@ def redraw(data: Predictions, rng: np.random.Generator) -> Predictions:
     shares = rows / rows.sum(axis=1, keepdims=True)
     counts = rng.multinomial(data.weights.astype(int), shares)
     case, labels = np.nonzero(counts)
-    return Predictions(data.probs[case], labels, counts[case, labels].astype(float), data.eps)
+    weights = counts[case, labels].astype(float)
+    return data._replace(probs=data.probs[case], y=labels, weights=weights)
 
 
 def draw_labels(data: Predictions, rng: np.random.Generator) -> np.ndarray:

@@ -165,7 +165,7 @@ def report(
                 title: Measured(metric, checked, y, weights, options, replicates, seed)
                 for title, (metric, options) in chosen.items()
             }
-            test, cases = spiegelhalter_of(checked), len(np.asarray(own))
+            test, cases = spiegelhalter_of(checked), len(np.asarray(getattr(own, "probs", own)))
         intervals[str(name)] = {title: each.interval(level) for title, each in measured.items()}
         tests[str(name)] = test
         if base:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -127,7 +128,8 @@ def brier_score(
     >>> brier_score([[0.25, 0.75], [0.5, 0.5]], [1, 0])
     0.3125
     """
-    return compute(BrierScore(), check_anywhere(probs, y, weights, Reading(classes, inputs)))
+    checked = check_anywhere(probs, y, weights, Reading(classes, inputs))
+    return compute(BrierScore(checked.columns), checked)
 
 
 def accuracy(
@@ -181,6 +183,10 @@ class LogLoss(MeanMetric):
 
     eps: float | None = None
 
+    @property
+    def range(self) -> tuple[float, float]:
+        return 0.0, math.inf
+
     def cost(self, data: Predictions, xp: ModuleType) -> Array:
         eps = data.eps if self.eps is None else self.eps
         probs, y = data.probs, data.y
@@ -202,7 +208,13 @@ class LogLoss(MeanMetric):
 
 @dataclass(frozen=True)
 class BrierScore(MeanMetric):
-    """The Brier score."""
+    """The Brier score, of probabilities with so many columns."""
+
+    columns: int | None = None
+
+    @property
+    def range(self) -> tuple[float, float]:
+        return 0.0, 1.0 if self.columns is None else 2.0
 
     def cost(self, data: Predictions, xp: ModuleType) -> Array:
         probs, y = data.probs, data.y

@@ -135,8 +135,8 @@ class Spiegelhalter(SumMetric):
 
 def consistency_test(
     metric: str,
-    probs: ArrayLike,
-    y: ArrayLike,
+    probs: ArrayLike | Predictions,
+    y: ArrayLike | None,
     *,
     resamples: int = 1000,
     seed: int = 0,

@@ -137,6 +137,10 @@ class KernelError(DirectMetric):
     distance: str
     bandwidth: float
 
+    @property
+    def range(self) -> tuple[float, float]:
+        return 0.0 if self.estimator == "biased" else -2.0, 2.0
+
     def compute(self, data: Predictions, xp: ModuleType) -> Array:
         weights, residual = data.weights, residuals(data, xp)
         if self.estimator == "linear":

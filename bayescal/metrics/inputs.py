@@ -35,6 +35,7 @@ __all__ = [
     "PredictionBlocks",
     "Predictions",
     "Reading",
+    "as_given",
     "check_anywhere",
     "check_arrays",
     "check_label_rows",
@@ -63,10 +64,14 @@ class Predictions(NamedTuple):
     eps: float
     #: Of which ``y`` are places, where these were given.
     classes: Any = None
+    #: Machine epsilon of the type in which probabilities were given.
+    precision: Any = EPS
 
     def part(self, rows: slice) -> Predictions:
         """Return some of the cases."""
-        return Predictions(self.probs[rows], self.y[rows], self.weights[rows], self.eps)
+        return self._replace(
+            probs=self.probs[rows], y=self.y[rows], weights=self.weights[rows], classes=None
+        )
 
     @property
     def columns(self) -> int | None:
@@ -78,6 +83,13 @@ class Predictions(NamedTuple):
         """Whether weights are whole numbers that can be counted, hence counts."""
         total = float(self.weights.sum())
         return total < 2**53 and bool((self.weights == np.floor(self.weights)).all())
+
+
+def as_given(probs: np.ndarray, precision: float) -> np.ndarray:
+    """Return probabilities in the floating type of this machine epsilon, for their bins."""
+    kinds = (np.float32, np.float16, jnp.bfloat16)
+    narrow = next((k for k in kinds if precision == float(jnp.finfo(k).eps)), np.float64)
+    return probs.astype(narrow, copy=False)
 
 
 class PredictionBlocks:
@@ -127,7 +139,8 @@ class PredictionBlocks:
     def gather(self) -> Predictions:
         """Return all cases at once."""
         found = self.total(_as_arrays, _behind)
-        return Predictions(found["probs"], found["y"], lightened(found["weights"]), self.eps)
+        weights, precision = lightened(found["weights"]), float(found["precision"].max())
+        return Predictions(found["probs"], found["y"], weights, self.eps, None, precision)
 
     @property
     def probs(self) -> NoReturn:
@@ -188,7 +201,8 @@ def _of_numbered(
 
 
 def _as_arrays(data: Predictions) -> Sums:
-    return {"probs": data.probs, "y": data.y, "weights": data.weights}
+    precision = np.asarray([data.precision])
+    return {"probs": data.probs, "y": data.y, "weights": data.weights, "precision": precision}
 
 
 def _behind(first: Sums, second: Sums) -> Sums:
@@ -201,8 +215,11 @@ def check_predictions(
     weights: ArrayLike | None = None,
     reading: Reading = PLAIN,
 ) -> Any:
-    """Return checked :class:`Predictions`, of arrays, or else :class:`PredictionBlocks`."""
-    if isinstance(probs, PredictionBlocks):
+    """Return checked :class:`Predictions`, of arrays, or else :class:`PredictionBlocks`.
+
+    Predictions that have been checked come back as they are.
+    """
+    if isinstance(probs, PredictionBlocks | Predictions):
         return probs
     blocks = as_blocks(probs, y, weights)
     if blocks is not None:
@@ -250,7 +267,7 @@ def check_arrays(
     probs, y, weights = count(probs, y, weights)
     classes, codes = reading.codes(y, 2 if probs.ndim == 1 else probs.shape[1])
     probs = _check_probs(_read(in_order(probs, names, classes), reading), eps)
-    return Predictions(probs, codes, weights, EPS, classes)
+    return Predictions(probs, codes, weights, EPS, classes, eps)
 
 
 def check_second(
@@ -287,7 +304,8 @@ def check_anywhere(
         k = 2 if found.ndim == 1 else found.shape[1]
         labels = reading.codes(reading.labels(y), k)[1]
         own = check_weights(weights, len(labels), "weights", match="probs")
-        return Predictions(found, jnp.asarray(labels), jnp.asarray(own), EPS)
+        eps = precision(there.dtype)
+        return Predictions(found, jnp.asarray(labels), jnp.asarray(own), EPS, None, eps)
 
 
 def check_label_rows(
@@ -330,9 +348,10 @@ def check_many_labels(
         probs, y = in_order(probs, names, classes), in_order(y, labels, classes, "y")
     elif labels is not None:
         probs = in_order(probs, names, labels)
+    eps = precision(probs.dtype)
     probs, y, weights = count(probs, y, weights)
     probs = _check_range(_read(probs, reading, many=True))
-    return Predictions(probs, check_labels(y, 2, "y"), weights, EPS)
+    return Predictions(probs, check_labels(y, 2, "y"), weights, EPS, None, eps)
 
 
 def _read(given: np.ndarray, reading: Reading, many: bool = False) -> np.ndarray:

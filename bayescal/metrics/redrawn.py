@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import Array
-from bayescal._core.binning import MIDDLE, bin_of, relative_cell
+from bayescal._core.binning import MIDDLE, SINGLE, equal_width_cell, relative_cell
 from bayescal.metrics._replicates import of_factors
 from bayescal.metrics.inputs import EPS, Predictions
 from bayescal.metrics.sums import Metric, Piece, SumMetric
@@ -66,26 +66,32 @@ class Consistency(SumMetric):
 
     @property
     def _bins(self) -> int:
-        return getattr(self.metric, "cells", 1) if self._bin(np.array([0.5])) is not None else 1
+        return (
+            getattr(self.metric, "cells", 1) if self._bin(np.array([0.5]), EPS) is not None else 1
+        )
 
     @property
     def cells(self) -> int:
         return (2 * (_SIDE + self.strips) - 1) * self._bins
 
-    def _bin(self, predicted: np.ndarray) -> np.ndarray | None:
+    def _bin(self, predicted: np.ndarray, precision: float) -> np.ndarray | None:
         """Return the one bin (n,) of each prediction; None for metrics that do not have few."""
         if not isinstance(self.metric, SumMetric) or self.metric.cells > _BINS:
             return None
         ones = np.ones(len(predicted))
-        cell = self.metric.pieces(Predictions(predicted, ones.astype(int), ones, EPS), np)[0].cell
+        data = Predictions(predicted, ones.astype(int), ones, EPS, None, precision)
+        cell = self.metric.pieces(data, np)[0].cell
         return cell if isinstance(cell, np.ndarray) and cell.ndim == 1 else None
 
     def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
         cell = np.clip(relative_cell(data.probs) - MIDDLE, -_SIDE, _SIDE) + _SIDE
         if self.strips > 1:
-            cell = cell + bin_of(data.probs, self.strips, np)[0] + self.strips - 1
-            cell = cell - bin_of(1 - data.probs, self.strips, np)[0]
-        own = self._bin(data.probs)
+            lower, upper = (
+                equal_width_cell(p, self.strips, np, data.precision)
+                for p in (data.probs, 1 - data.probs)
+            )
+            cell = cell + lower + self.strips - 1 - upper
+        own = self._bin(data.probs, data.precision)
         if own is not None:
             cell = cell * self._bins + own
         values = None, data.probs, data.y.astype(float), data.weights
@@ -101,11 +107,14 @@ class Consistency(SumMetric):
         mean = np.minimum(predicted / mass, 1)
         # Rounding must not change the mean of one decimal fraction, nor take it out of its bin.
         decimal = np.rint(mean * _DECIMALS) / _DECIMALS
-        mean = np.where(np.abs(mean - decimal) <= 1e-12 * mean, decimal, mean)
-        for nudge in (1 - 1e-12, 1 + 1e-12):
-            own = self._bin(mean)
+        single = np.abs(mean - mean.astype(np.float32)) <= 1e-12 * mean
+        mean = np.where(
+            np.abs(mean - decimal) <= np.where(single, SINGLE, 1e-12) * mean, decimal, mean
+        )
+        for nudge in (-1e-12, 1e-12, -4 * SINGLE, 4 * SINGLE):
+            own = self._bin(mean, EPS)
             if own is not None:
-                mean = np.where(own == used % self._bins, mean, predicted / mass * nudge)
+                mean = np.where(own == used % self._bins, mean, predicted / mass * (1 + nudge))
         return Points(np.clip(mean, 0, 1), mass, happened, mass if self.whole else squares)
 
     def value(self, sums: Array, xp: ModuleType) -> Array:

@@ -58,7 +58,7 @@ def _make_log_loss(columns: int | None, *, eps: float | None = None) -> LogLoss:
 
 METRICS: dict[str, Entry] = {
     "log_loss": Entry(log_loss, make=_make_log_loss, best="low"),
-    "brier_score": Entry(brier_score, make=lambda columns: BrierScore(), best="low"),
+    "brier_score": Entry(brier_score, make=BrierScore, best="low"),
     "accuracy": Entry(accuracy, make=lambda columns: Accuracy(), best="high"),
     "ece": Entry(ece, make=make_ece),
     "debiased_ece": Entry(debiased_ece, make=make_debiased, counts=True),

@@ -67,6 +67,11 @@ class Piece(NamedTuple):
 class Metric:
     """A metric of checked predictions; its fields are its options."""
 
+    @property
+    def range(self) -> tuple[float, float]:
+        """The least and the greatest value that the metric can have."""
+        return 0.0, 1.0
+
 
 class SumMetric(Metric, ABC):
     """A metric that is a function of weighted sums: ``pieces``, ``value`` and ``cells``."""
@@ -144,7 +149,7 @@ class DirectMetric(Metric, ABC):
             else:
                 rows = np.repeat(np.arange(len(factor)), factor.astype(int))
                 weights = data.weights[rows]
-            drawn = Predictions(data.probs[rows], data.y[rows], weights, data.eps)
+            drawn = data._replace(probs=data.probs[rows], y=data.y[rows], weights=weights)
             found.append(compute(self, drawn))
         return np.array(found)
 

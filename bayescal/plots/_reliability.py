@@ -100,7 +100,8 @@ def reliability(
     bins : int, default 10
         Number of bins, for the method "binned".
     binning : {"equal_width", "equal_mass"}
-        How the bins are laid out, see :func:`bayescal.metrics.reliability_curve`.
+        How the bins are laid out, see :func:`bayescal.metrics.reliability_curve`. Equal
+        predictions stay in one bin.
     kind : {"binary", "confidence"}, optional
         What is predicted: P(y = 1), or the largest probability. By default "binary" for shape
         (n,) and "confidence" for shape (n, k).

@@ -10,7 +10,7 @@ import numpy as np
 from bayescal._core.checks import check_choice, check_level
 from bayescal._core.counts import as_counts
 from bayescal.metrics import ReliabilityCurve, reliability_curve, smooth_ece
-from bayescal.metrics.inputs import Predictions
+from bayescal.metrics.inputs import Predictions, as_given
 
 #: Data sets drawn for a band.
 RESAMPLES = 200
@@ -75,12 +75,19 @@ class Events(NamedTuple):
     predicted: np.ndarray
     happened: np.ndarray
     counts: np.ndarray
+    #: Machine epsilon of the type in which probabilities were given.
+    precision: float
 
     def curve(self, bins: int, binning: Literal["equal_width", "equal_mass"]) -> ReliabilityCurve:
-        """Return the reliability curve."""
+        """Return the reliability curve; bands need the number of cases in a bin, so ties stay."""
         happened = self.happened.astype(int)
         return reliability_curve(
-            self.predicted, happened, bins=bins, binning=binning, weights=self.counts
+            as_given(self.predicted, self.precision),
+            happened,
+            bins=bins,
+            binning=binning,
+            ties="together",
+            weights=self.counts,
         )
 
 
@@ -98,7 +105,7 @@ def read_events(data: Predictions, kind: Any) -> Events:
     happened = happened.astype(float)
     counts = as_counts(data.weights, predicted, happened)
     used = counts > 0
-    return Events(predicted[used], happened[used], counts[used])
+    return Events(predicted[used], happened[used], counts[used], data.precision)
 
 
 def estimate(events: Events, options: Options) -> Estimate:
@@ -116,7 +123,6 @@ def _binned(events: Events, options: Options) -> Estimate:
         return Estimate(x, observed, x, *_wilson(observed, curve.weight, options.level))
     from scipy.stats import binom
 
-    # Shared ties can leave fractions of a case.
     cases = np.maximum(np.rint(curve.weight), 1)
     lower, upper = (binom.ppf(q, cases, np.clip(x, 0, 1)) / cases for q in _tails(options.level))
     return Estimate(x, observed, x, lower, upper)
@@ -209,7 +215,7 @@ def _smoothed(values: np.ndarray, factors: np.ndarray) -> np.ndarray:
 
 
 def _count(events: Events, index: np.ndarray, cells: int) -> _Cells:
-    predicted, happened, counts = events
+    predicted, happened, counts = events[:3]
     cases = np.bincount(index, counts, cells)
     total = np.bincount(index, counts * predicted, cells)
     place = np.clip(total / np.maximum(cases, 1), 0, 1)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -284,3 +285,14 @@ def test_columns_are_matched_by_name() -> None:
     assert by_name(["b", "a"], ["a", "b"]) == ["a", "b"]
     assert by_name(["x", "y"], ["a", "b"]) is None
     assert by_name(["pa", "qb"], ["a", "b"]) is None
+
+
+def test_columns_in_single_precision_have_the_same_numbers(folder: Path) -> None:
+    pytest.importorskip("pyarrow")
+    p, y = np.repeat([0.6, 0.7], 100), np.repeat([1, 0, 1, 0], [80, 20, 50, 50])
+    found = []
+    for kind in ("float64", "float32"):
+        pd.DataFrame({"p": p.astype(kind), "y": y}).to_parquet(folder / f"{kind}.parquet")
+        told = numbers(f"{kind}.parquet", "--label", "y", "--bins", "10")
+        found.append(told["models"]["p"]["metrics"]["ECE"]["value"])
+    assert found == pytest.approx([0.2, 0.2], abs=1e-6)

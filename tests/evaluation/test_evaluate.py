@@ -279,3 +279,17 @@ def test_exchanged_arguments_are_answered_with_the_call() -> None:
     p, y = forecasts()
     with pytest.raises(ValueError, match="probs must come first"):
         bayescal.evaluate(np.array(["no", "yes"])[y], p)
+
+
+def test_single_precision_changes_no_verdict() -> None:
+    p, y = np.repeat([0.6, 0.7], 100), np.repeat([1, 0, 1, 0], [80, 20, 50, 50])
+    single = p.astype(np.float32)
+    blocks = [(single, y)] * 600
+    few, same, many = (
+        bayescal.evaluate(*given, bins=10, replicates=50)
+        for given in ((p, y), (single, y), (bayescal.Blocks(lambda: blocks),))
+    )
+    assert few.summary() == same.summary()
+    assert "Strongly miscalibrated, by 0.198" in few.summary()["model"]
+    assert many.findings["model"].consistency.p_value < 0.05
+    assert len(many.events["model"].curve(10)) == len(same.events["model"].curve(10)) == 2

@@ -197,10 +197,49 @@ def test_few_cases_tell_nothing() -> None:
         for n in (9, 10):
             own = metrics.interval(name, p[:n], y[:n])
             gap = metrics.difference(name, p[:n], p[:n] ** 2, y[:n])
-            assert np.isinf(own.upper) == np.isinf(gap.upper) == np.isinf(gap.lower) == (n < 10)
+            low, high = RANGES.get(name, (0, 1))
+            assert ((own.lower, own.upper) == (low, high)) == (n < 10)
+            assert ((gap.lower, gap.upper) == (low - high, high - low)) == (n < 10)
             assert (gap.p_value == 1) == (n < 10)
-    assert metrics.interval("debiased_ece", p, y).upper == np.inf
-    assert metrics.interval("debiased_ece", p, y, bins=14).upper < 1
+    assert metrics.interval("debiased_ece", p, y).upper < 1
+
+
+#: What metrics can be, of two classes where it matters.
+RANGES = {"log_loss": (0, np.inf), "skce": (-2, 2), "multilabel_ece": (0, 3), "loss_gap": (0, 9)}
+
+
+@pytest.mark.parametrize("n", [1, 2, 9, 12])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in ("kde_ece", "smooth_ece") else ())
+        for name, entry in METRICS.items()
+        if entry.best and (entry.make or name == "skce")
+    ],
+)
+def test_intervals_end_within_the_range(name: str, n: int) -> None:
+    if name == "skce" and n == 1:
+        pytest.skip("needs two cases")
+    low, high = RANGES.get(name, (0, 1))
+    p, y = np.full(n, 0.99), (np.arange(n) > 0).astype(int)
+    pairs = [(p, p / 2, y), (np.linspace(0, 1, n), np.full(n, 0.5), 1 - y)]
+    if "multilabel" in METRICS[name].shapes:
+        pairs = [tuple(np.stack([own] * 3, axis=1) for own in pair) for pair in pairs]  # type: ignore[misc]
+    for first, second, labels in pairs:
+        own = metrics.interval(name, first, labels, replicates=50)
+        gap = metrics.difference(name, first, second, labels, replicates=50)
+        assert low <= own.lower <= own.upper <= high
+        assert low - high <= gap.lower <= gap.upper <= high - low
+        if high < 9:
+            assert np.isfinite([own.lower, own.upper, gap.lower, gap.upper]).all()
+
+
+def test_scores_of_rows_end_at_two() -> None:
+    rows = np.tile([[0.01, 0.99]], (9, 1))
+    found = metrics.interval("brier_score", rows, np.zeros(9, int))
+    assert (found.lower, found.upper) == (0, 2)
+    p = rows[:, 1]
+    assert metrics.interval("brier_score", p, np.zeros(9, int)).upper == 1
 
 
 @pytest.mark.parametrize("name", ["brier_score", "ece", "smooth_ece", "debiased_ece", "loss_gap"])

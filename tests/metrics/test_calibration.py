@@ -118,3 +118,15 @@ def test_bad_options_are_errors(options: dict, error: type[Exception], message: 
 def test_binary_kind_needs_two_classes() -> None:
     with pytest.raises(ValueError, match="kind must be 'confidence' for 3 classes"):
         metrics.ece([[0.2, 0.3, 0.5]], [1], kind="binary")
+
+
+def test_ties_that_stay_together() -> None:
+    p, y = np.repeat([0.2, 0.5, 0.9], [4, 1, 7]), np.arange(12) % 2
+    curve = metrics.reliability_curve(p, y, bins=3, binning="equal_mass", ties="together")
+    # The border after 8 rows lies within the last seven, nearer to where they begin.
+    assert curve.weight.tolist() == [4, 1, 7]
+    np.testing.assert_allclose(curve.predicted, [0.2, 0.5, 0.9])
+    shared = metrics.reliability_curve(p, y, bins=3, binning="equal_mass")
+    assert shared.weight.tolist() == [4, 4, 4]
+    with pytest.raises(ValueError, match="ties must be one of 'shared', 'together'"):
+        metrics.reliability_curve(p, y, ties="apart")  # type: ignore[arg-type]

@@ -1,15 +1,21 @@
 """Calibration errors of all kinds, and debiased, against double loops and simulations."""
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
 
-from bayescal import metrics
+from bayescal import Blocks, metrics
 from bayescal._core import binning as bins_of
+from bayescal._core.precision import float64
+from bayescal.metrics._debiased import make_debiased
+from bayescal.metrics.inputs import check_predictions
+from bayescal.metrics.sums import compute
 
 KINDS = "confidence", "classwise", "top_label", "top_k_confidence", "top_k_label"
 BINNINGS = "equal_width", "equal_mass"
@@ -156,11 +162,70 @@ def test_debiased_squares_equal_double_loops(kind: str, binning: str) -> None:
     total = 0.0
     for group in loop_groups(probs, y, kind, 5):
         for size, p, o in loop_bins(*group, 6, binning):
-            if size > 1:
-                total += size / len(y) * ((p - o) ** 2 - o * (1 - o) / (size - 1))
+            variance = o * (1 - o) / (size - 1) if size > 1 else p * (1 - p)
+            total += size / len(y) * ((p - o) ** 2 - variance)
     expected = math.sqrt(max(total / parts, 0))
     value = metrics.debiased_ece(probs, y, kind=kind, binning=binning, bins=6)
     assert value == pytest.approx(expected, rel=1e-10)
+
+
+def loop_debiased(p: np.ndarray, y: np.ndarray, bins: int) -> float:
+    """Return the debiased root mean square: at most n / 2 bins, no value of which is in two."""
+    n, order = len(p), np.argsort(p, kind="stable")
+    p, y = p[order], y[order]
+    sizes = [len(part) for part in np.array_split(p, min(bins, max(n // 2, 1)))]
+    cuts = {0, n}
+    for border in np.cumsum(sizes)[:-1]:
+        low, high = np.searchsorted(p, p[border - 1]), np.searchsorted(p, p[border - 1], "right")
+        cuts.add(int(low if border - low < high - border else high))
+    total = 0.0
+    for first, last in itertools.pairwise(sorted(cuts)):
+        size, q, o = last - first, p[first:last].mean(), y[first:last].mean()
+        variance = o * (1 - o) / (size - 1) if size > 1 else q * (1 - q)
+        total += size / n * ((q - o) ** 2 - variance)
+    return math.sqrt(max(total, 0))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 15, 31, 200, 30_000])
+@pytest.mark.parametrize("values", [1, 3, 10, 40, 10**9])
+def test_ties_are_not_counted_as_independent(n: int, values: int) -> None:
+    rng = np.random.default_rng(n + values)
+    p = np.ceil(rng.beta(2, 1, n) * values) / values
+    y = (rng.random(n) < 0.8 * p).astype(int)
+    expected = pytest.approx(loop_debiased(p, y, 15), abs=1e-7)
+    assert metrics.debiased_ece(p, y) == expected
+    half = n // 2
+    parts = [part for part in ((p[:half], y[:half]), (p[half:], y[half:])) if len(part[0])]
+    assert metrics.debiased_ece(Blocks(lambda: parts)) == expected
+    assert metrics.debiased_ece(p, y, weights=np.ones(n)) == expected
+    checked = check_predictions(p, y)
+    metric = make_debiased(None)
+    with float64():
+        on_device = compute(metric, checked._replace(probs=jnp.asarray(p), y=jnp.asarray(y)), jnp)
+    assert float(on_device) == expected
+    if n <= 200:
+        drawn = rng.multinomial(n, np.full(n, 1 / n), 3).T.astype(float)
+        many = [loop_debiased(np.repeat(p, w), np.repeat(y, w), 15) for w in drawn.T.astype(int)]
+        assert metric.compute_many(checked, drawn) == pytest.approx(many, abs=1e-7)
+
+
+def test_debiased_errors_of_few_values_in_closed_form() -> None:
+    p = np.repeat([0.5, 0.6, 0.9], [21, 13, 166])
+    y = np.repeat([1, 0, 1, 0, 1, 0], [14, 7, 9, 4, 135, 31])
+    assert metrics.debiased_ece(p, y) == pytest.approx(0.0814, abs=5e-5)
+    p, y = np.full(100, 0.3), np.repeat([1, 0], [60, 40])
+    assert metrics.debiased_ece(p, y) == pytest.approx(math.sqrt(0.09 - 0.24 / 99), rel=1e-12)
+
+
+@pytest.mark.parametrize("binning", BINNINGS)
+@pytest.mark.parametrize("norm", [1, 2])
+@pytest.mark.parametrize("n", [1, 2, 14, 15, 16, 30])
+def test_few_predictions_that_are_all_wrong_are_no_small_error(
+    n: int, norm: int, binning: str
+) -> None:
+    for p in (np.full(n, 0.99), np.linspace(0.9, 0.99, n)):
+        found = metrics.debiased_ece(p, np.zeros(n), norm=norm, binning=binning, bins=15)
+        assert found > 0.8
 
 
 def test_debiased_mean_equals_folded_normals() -> None:

@@ -115,6 +115,18 @@ def test_uncertainty_calibration(binning: str, kind: str, norm: int, debias: boo
     assert found == pytest.approx(expected, abs=tolerance)
 
 
+@pytest.mark.parity("calibration")
+@pytest.mark.parametrize("n", [300, 1000, 5000])
+def test_debiased_errors_of_ties(n: int) -> None:
+    import calibration
+
+    rng = np.random.default_rng(n)
+    p = rng.choice(np.arange(0.05, 1, 0.1), n)
+    y = (rng.random(n) < p - 0.1 * np.sign(p - 0.5)).astype(int)
+    expected = calibration.lower_bound_scaling_ce(p, y, p=2, debias=True, num_bins=15)
+    assert metrics.debiased_ece(p, y) == pytest.approx(expected, rel=1e-10)
+
+
 @pytest.mark.parity("relplot")
 @pytest.mark.parametrize("sigma", [0.02, 0.05, 0.15])
 def test_relplot(sigma: float) -> None:

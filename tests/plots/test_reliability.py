@@ -6,6 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import scipy.special
+import scipy.stats
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
@@ -49,6 +50,20 @@ def test_bins_of_equal_mass(forecasts: Any) -> None:
     parts = np.array_split(np.argsort(probs), 4)
     np.testing.assert_allclose(line.get_xdata(), [probs[part].mean() for part in parts])
     np.testing.assert_allclose(line.get_ydata(), [y[part].mean() for part in parts])
+
+
+def test_equal_predictions_are_one_bin_of_as_many_cases() -> None:
+    y = np.repeat([1, 0], [36, 64])
+    ax = plots.reliability(np.full(100, 0.3), y, binning="equal_mass", bins=15, level=0.9)
+    (line,) = series(ax)
+    assert (line.get_xdata(), line.get_ydata()) == (pytest.approx([0.3]), pytest.approx([0.36]))
+    (segments,) = bars(ax)
+    expected = scipy.stats.binom.ppf([0.05, 0.95], 100, 0.3) / 100
+    np.testing.assert_allclose(segments[0][:, 1], expected)
+    display = plots.ReliabilityDisplay.from_predictions(
+        y, np.full(100, 0.3), strategy="quantile", n_bins=15
+    )
+    assert display.prob_true == pytest.approx([0.36])
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.99])

@@ -18,6 +18,7 @@ from bayescal._core.counts import effective_size
 from bayescal._core.membership import check_groups, check_same_groups
 from bayescal._core.numerics import sigmoid
 from bayescal._core.optimise import Status
+from bayescal.calibrators._dispatch import published_at_once
 from bayescal.calibrators._labels import Classes, read_labels
 from bayescal.calibrators._status import keep_status
 from bayescal.metrics.inputs import Predictions, Reading, check_second
@@ -146,6 +147,7 @@ class Multicalibration(BaseEstimator):
     status_: str = field(init=False)
     n_iter_: int = field(init=False)
 
+    @published_at_once
     def fit(
         self,
         probs: ArrayLike,

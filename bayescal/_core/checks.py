@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.labels import label_text
 from bayescal._core.padding import pad_axis
 
 Choice = TypeVar("Choice")
@@ -131,7 +132,7 @@ def check_labels(
         check_finite(labels, name)
     wrong = (labels != np.floor(labels)) | (labels < 0) | (labels >= classes)
     if wrong.any():
-        found = ", ".join(f"{v:g}" for v in np.unique(labels[wrong])[:5])
+        found = ", ".join(label_text(v) for v in np.unique(labels[wrong])[:5])
         advice = f"; {advice}" if advice else ""
         raise ValueError(f"{name} must be in {allowed}, got {found}{advice}")
     return labels.astype(np.int64)
@@ -329,49 +330,3 @@ def check_points(x: ArrayLike, data: Batch, univariate: bool) -> np.ndarray:
         raise ValueError("x must not be empty")
     check_finite(array, "x")
     return array
-
-
-def column_names(scores: object) -> list[object] | None:
-    """Return the names of a data frame's columns, or that of a series; None where there are none.
-
-    A range of numbers, which pandas gives to columns without names, is none.
-    """
-    shape = getattr(scores, "shape", ())
-    columns = getattr(scores, "columns", None) if len(shape) == 2 else None
-    if columns is not None and type(columns).__name__ != "RangeIndex":
-        return list(columns)
-    name = getattr(scores, "name", None) if len(shape) == 1 else None
-    return None if name is None or callable(name) else [name]
-
-
-def in_order(
-    rows: np.ndarray,
-    names: list[object] | None,
-    classes: Sequence[object] | np.ndarray,
-    what: str = "probs",
-) -> np.ndarray:
-    """Return rows (n, k) with their columns in the order of the classes that they are named like.
-
-    Names that are no classes say nothing: the columns are in order. One column alone is that of
-    the second of two classes. Names, from :func:`column_names`, and classes are compared as text;
-    it is an error if some of the names are classes and others not, if classes are lacking, or if a
-    column alone has the name of the first class. ``what`` they hold is said then.
-    """
-    if names is None:
-        return rows
-    place = {str(label): position for position, label in enumerate(np.asarray(classes).tolist())}
-    found = [place.get(str(name), -1) for name in names]
-    if max(found, default=-1) < 0:
-        return rows
-    alone = len(found) == 1 < len(place)
-    if alone and (found == [1] or not isinstance(names[0], str)):
-        return rows
-    if alone or sorted(found) != [*range(len(place))]:
-        raise ValueError(
-            f"{what} must have columns named like all of the classes, {[*place]}, or like none of "
-            f"them, got {[str(name) for name in names]}"
-            + ("; give the column of the second class" if alone else "")
-        )
-    if found == [*range(len(place))]:
-        return rows
-    return rows[:, [found.index(position) for position in range(len(place))]]

@@ -12,9 +12,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bayescal._core.arrays import ArrayLike, accelerated, namespace, on_host
-from bayescal._core.checks import as_numpy, column_names, in_order
+from bayescal._core.arrays import ArrayLike, accelerated, on_host
+from bayescal._core.checks import as_numpy
 from bayescal._core.keys import seed_of
+from bayescal._core.labels import class_places, column_names, in_order
 from bayescal._core.optimise import Status
 from bayescal._core.precision import float64
 from bayescal._core.stream import Blocks, as_blocks
@@ -356,7 +357,8 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         names = column_names(scores)
         fitted = getattr(self, "feature_names_in_", None)
         if names is not None and fitted is not None and len(scores.shape) == 2:
-            if set(fitted) == set(names) == {str(label) for label in self.classes_}:
+            alike = set(fitted) == set(names) and len(names) > 1
+            if alike and class_places(names, self.classes_, "scores") is not None:
                 # scikit-learn wants the order of the fit.
                 names = list(fitted)
                 scores = scores[names]
@@ -390,10 +392,3 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "state_")
-
-
-def two_columns(positive: Any) -> Any:
-    """Return the probabilities (m, 2) of both classes, from those (m,) of the second."""
-    xp = namespace(positive)
-    positive = xp.clip(positive, 0.0, 1.0)
-    return xp.stack([1 - positive, positive], axis=1)

@@ -16,6 +16,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import _safe_split
 
 from bayescal._core.folds import content_folds, feature_keys
+from bayescal._core.labels import label_list
 from bayescal._core.numerics import FLOOR
 from bayescal.calibrators._dispatch import to_host
 from bayescal.calibrators._labels import find_positions, frames_to_caller
@@ -59,7 +60,7 @@ def make_folds(
         missing = labels[~np.isin(labels, y[train])]
         if len(missing):
             _warn(
-                f"cv leaves out all rows of class {missing.tolist()[0]!r} at once, so that a "
+                f"cv leaves out all rows of class {label_list(missing)[0]!r} at once, so that a "
                 "classifier does not know it; take a stratified splitter"
             )
             break
@@ -77,11 +78,11 @@ def _stratified(count: int, y: np.ndarray, ensemble: bool) -> tuple[list[Fold], 
         )
     rarest = int(sizes[sizes > 1].min())
     if rarest < count:
-        label = labels[sizes == rarest].tolist()[0]
+        label = label_list(labels[sizes == rarest])[0]
         _warn(f"y has {rarest} rows of class {label!r}: {rarest} folds in place of cv={count}")
     if len(lone):
         _warn(
-            f"y has one row of class {y[lone].tolist()[0]!r}: it is never left out, and calibrates "
+            f"y has one row of class {label_list(y[lone])[0]!r}: it is never left out, and calibrates "
             "with the score of a classifier that has seen it"
         )
     folds = []
@@ -124,7 +125,7 @@ def fit_calibrator(
 ) -> Any:
     """Return a calibrator, fitted; it is told the classes, which rows may lack."""
     if "classes" in calibrator.get_params() and calibrator.classes is None:
-        calibrator.set_params(classes=tuple(classes.tolist()))
+        calibrator.set_params(classes=tuple(label_list(classes)))
     extra = {} if weights is None else {"sample_weight": weights}
     return calibrator.fit(scores, y, **extra)
 

@@ -233,3 +233,10 @@ def bounded(scores: Any) -> Any:
     scores = wide(scores)
     most = FAR if float(xp.finfo(scores.dtype).max) > 1e100 else 1e15
     return xp.clip(scores, -most, most)
+
+
+def two_columns(positive: Any) -> Any:
+    """Return the probabilities (m, 2) of both classes, from those (m,) of the second."""
+    xp = namespace(positive)
+    positive = xp.clip(positive, 0.0, 1.0)
+    return xp.stack([1 - positive, positive], axis=1)

@@ -12,13 +12,8 @@ import numpy as np
 from bayescal._core.arrays import on_host
 from bayescal._core.blocks import slices
 from bayescal._core.checkpoint import Sums
-from bayescal._core.checks import (
-    as_numpy,
-    check_weights_of,
-    column_names,
-    in_order,
-)
-from bayescal._core.labels import find_positions, of_one_kind
+from bayescal._core.checks import as_numpy, check_weights_of
+from bayescal._core.labels import column_names, find_positions, in_order, of_one_kind
 from bayescal._core.stream import Block, Blocks, add
 from bayescal.calibrators._inputs import (
     Domain,

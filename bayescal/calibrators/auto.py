@@ -23,6 +23,7 @@ from bayescal._core.checks import (
     check_weights,
 )
 from bayescal._core.folds import content_folds, feature_keys, score_keys
+from bayescal._core.labels import label_list
 from bayescal._core.precision import float64
 from bayescal._core.stream import Block, as_blocks
 from bayescal.calibrators._combination import Combination, State, keep_features
@@ -287,7 +288,7 @@ class Auto(ClassifierMixin, Combination):
             out = folds == fold
             own: Any = clone(chosen)
             if codes.ndim == 1:
-                own.set_params(classes=tuple(self.classes_.tolist()))
+                own.set_params(classes=tuple(label_list(self.classes_)))
             own.fit(rows[~out], y[~out], weights[~out])
             predict = own.predict_proba if on_host(rows) else own.as_function()
             losses[out] = row_losses(predict(rows[out]), codes[out])

@@ -14,8 +14,8 @@ from bayescal._core.arrays import namespace, on_host, search
 from bayescal._core.binning import equal_mass_cuts, equal_mass_cuts_of_rows, equal_width_cell
 from bayescal._core.checkpoint import Sums
 from bayescal._core.checks import check_choice, check_count, check_real
-from bayescal.calibrators._base import State, two_columns
-from bayescal.calibrators._inputs import Domain
+from bayescal.calibrators._base import State
+from bayescal.calibrators._inputs import Domain, two_columns
 from bayescal.calibrators._ordered import OrderCalibrator
 from bayescal.calibrators._ranking import InMemory, Ranking, SomeRows, middles
 

@@ -11,7 +11,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import ArrayLike, namespace
-from bayescal._core.checks import as_numpy, check_weights, column_names, in_order
+from bayescal._core.checks import as_numpy, check_weights
+from bayescal._core.labels import column_names, in_order, matched_names
 from bayescal.calibrators._combination import Combination, State, has_intervals
 from bayescal.calibrators._dispatch import dispatched
 from bayescal.calibrators._reported import see
@@ -160,8 +161,9 @@ class MultiLabel(Combination):
 
     @staticmethod
     def _rows(scores: ArrayLike, labels: Any) -> np.ndarray:
-        names = column_names(scores)
+        names = matched_names(scores, labels)
         rows = as_numpy(scores, "scores")
         if rows.ndim != 2:
             raise ValueError(f"scores must have shape (n, labels), got {rows.shape}")
-        return rows if labels is None else in_order(rows, names, labels, "scores")
+        labels = range(rows.shape[1]) if labels is None else labels
+        return in_order(rows, names, labels, "scores")

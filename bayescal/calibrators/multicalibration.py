@@ -15,6 +15,7 @@ from bayescal._core.arrays import ArrayLike
 from bayescal._core.binning import equal_width_cell
 from bayescal._core.checks import check_count, check_real, check_weights
 from bayescal._core.counts import effective_size
+from bayescal._core.labels import label_list
 from bayescal._core.membership import check_groups, check_same_groups
 from bayescal._core.numerics import sigmoid
 from bayescal._core.optimise import Status
@@ -244,7 +245,7 @@ class Multicalibration(BaseEstimator):
         return self.classes_[self.predict_proba(probs, groups).argmax(axis=1)]
 
     def _read(self, probs: ArrayLike, y: np.ndarray, weights: np.ndarray | None) -> Predictions:
-        return check_second(probs, y, weights, Reading(tuple(self.classes_.tolist())))
+        return check_second(probs, y, weights, Reading(tuple(label_list(self.classes_))))
 
 
 class _Walk:

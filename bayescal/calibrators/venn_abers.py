@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike, namespace, search
-from bayescal.calibrators._base import State, two_columns
+from bayescal.calibrators._base import State
+from bayescal.calibrators._inputs import two_columns
 from bayescal.calibrators._isotonic import pool_ranking
 from bayescal.calibrators._ordered import OrderCalibrator
 from bayescal.calibrators._ranking import Groups, Ranking, SomeRows

@@ -14,6 +14,7 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_count, check_level
 from bayescal._core.fitted import is_fitted, predictions
+from bayescal._core.labels import label_name
 from bayescal._core.progress import Progress
 from bayescal._core.stream import as_blocks
 from bayescal.evaluation import _page
@@ -226,7 +227,7 @@ def evaluate(
     if len(columns) > 1:
         raise ValueError("probs must have one number of classes for all models")
     k = columns.pop() or 2
-    names = [str(name) for name in next(iter(models.values())).classes]
+    names = [label_name(name) for name in next(iter(models.values())).classes]
     if len(set(names)) < k:
         raise ValueError(f"classes must be {k} names that differ as text, got {names}")
     steps, events = 1 + len(models), {}

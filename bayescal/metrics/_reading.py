@@ -21,6 +21,7 @@ from bayescal._core.labels import (
     find_positions,
     has_text,
     is_count,
+    label_list,
     of_one_kind,
 )
 from bayescal._core.numerics import sigmoid, softmax
@@ -29,7 +30,8 @@ __all__ = ["PLAIN", "Classes", "Inputs", "Reading", "in_right_order"]
 
 Inputs = Literal["probs", "logits"]
 Checked = TypeVar("Checked")
-_TEXT = "OSTU"
+#: Kinds of labels that are no numbers: texts, objects and dates.
+_TEXT = "OSTUM"
 _ADVICE = "say classes=(label of each column, ...) for other labels"
 _MORE = "give a row of probabilities for each case"
 
@@ -63,22 +65,26 @@ class Reading:
         if found.ndim != 1:
             return found
         check_present(found, weights)
-        return as_numpy(found, "y") if found.dtype == object and not has_text(found) else found
+        if found.dtype == object and not has_text(found):
+            found = as_numpy(of_one_kind(found), "y")
+        return found
 
     def codes(self, y: np.ndarray, k: int) -> tuple[Any, np.ndarray]:
         """Return the classes (k,), and labels (n,) as their places among them."""
         given = None if self.classes is None else class_array(self.classes)
         if y.dtype.kind not in _TEXT:
             if given is None or is_count(given) or given.dtype.kind in _TEXT:
-                classes = range(k) if given is None else check_classes(_NONE, given, k, _MORE)
-                return classes, self._numbers(y, k)
+                known = None if given is None else check_classes(_NONE, given, k, _MORE)
+                codes = self._numbers(y, k)
+                return self._named(y, k) if known is None else known, codes
         else:
             y = self.texts(y)
             numbers = range(k) if given is None and not self.whole else given
             if numbers is not None and np.asarray(numbers).dtype.kind not in _TEXT:
                 wanted = np.asarray(numbers).tolist()
+                kind = "date" if y.dtype.kind == "M" else "text"
                 raise ValueError(
-                    f"y must be in {wanted}, got the text {y.tolist()[0]!r}; {_ADVICE}"
+                    f"y must be in {wanted}, got the {kind} {label_list(y)[0]!r}; {_ADVICE}"
                 )
         found, place = np.unique(y, return_inverse=True)
         classes = check_classes(found, self.classes, k, _MORE)
@@ -108,6 +114,12 @@ class Reading:
             if pair and np.array_equal(np.unique(y), [-1, 1]):
                 return (y > 0).astype(np.int64)
             raise
+
+    def _named(self, y: np.ndarray, k: int) -> Any:
+        """Return the classes (k,) of numbers, as columns may be named."""
+        if k == 2 and y.dtype.kind == "b":
+            return np.array([False, True])
+        return np.array([-1, 1]) if k == 2 and y.min(initial=0) < 0 else range(k)
 
     def probs(self, given: Any, many: bool = False) -> Any:
         """Return probabilities, of each number if they are of many labels, of float64 (n[, k])."""

@@ -19,11 +19,9 @@ from bayescal._core.checks import (
     check_labels,
     check_row_sums,
     check_weights,
-    column_names,
-    in_order,
     precision,
 )
-from bayescal._core.labels import check_classes
+from bayescal._core.labels import check_classes, column_names, in_order, matched_names
 from bayescal._core.precision import float64
 from bayescal._core.stream import Block, Blocks, add, as_blocks
 from bayescal.metrics._reading import PLAIN, Reading, in_right_order
@@ -317,7 +315,7 @@ def check_many_labels(
 
     Columns of two data frames are matched by their names, if these are equal, or by the classes.
     """
-    names, labels = column_names(probs) or names, column_names(y)
+    given, names, labels = probs, column_names(probs) or names, column_names(y)
     probs, y = as_numpy(probs, "probs"), as_numpy(y, "y")
     if probs.ndim != 2:
         raise ValueError(f"probs must have shape (n, labels), got {probs.shape}")
@@ -328,8 +326,9 @@ def check_many_labels(
     if reading.classes is not None:
         classes = check_classes(np.empty(0, int), reading.classes, probs.shape[1])
         probs, y = in_order(probs, names, classes), in_order(y, labels, classes, "y")
-    elif labels is not None:
-        probs = in_order(probs, names, labels)
+    else:
+        names = matched_names(given, labels) if hasattr(given, "columns") else names
+        probs = in_order(probs, names, labels or range(probs.shape[1]))
     probs, y, weights = count(probs, y, weights)
     probs = _check_range(_read(probs, reading, many=True))
     return Predictions(probs, check_labels(y, 2, "y"), weights, EPS)

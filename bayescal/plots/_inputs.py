@@ -10,7 +10,7 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_finite
 from bayescal._core.fitted import is_fitted, predictions
-from bayescal._core.labels import Classes
+from bayescal._core.labels import Classes, label_name
 from bayescal.metrics.inputs import Predictions, Reading, check_arrays
 
 #: One array, or several by name.
@@ -80,4 +80,4 @@ def read_vector(value: ArrayLike, name: str, size: str = "n") -> np.ndarray:
 
 def class_names(classes: Iterable[object]) -> list[str]:
     """Return what figures call classes: texts as they are, "class 0" what are numbers."""
-    return [str(c) if isinstance(c, str) else f"class {c}" for c in classes]
+    return [str(c) if isinstance(c, str) else f"class {label_name(c)}" for c in classes]

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import brier_score_loss
 from sklearn.metrics import log_loss as sklearn_log_loss
+from sklearn.naive_bayes import GaussianNB
 
 import bayescal as bc
 from bayescal import metrics
@@ -174,6 +175,150 @@ def test_columns_named_like_classes_stand_in_any_order(function):
             np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
     with pytest.raises(ValueError, match="columns named like all of the classes"):
         function(frame.rename(columns={"fig": "plum"}), labels, classes=classes)
+
+
+def _in_turn(labels):
+    """Return names of two columns, the second first, for labels of two kinds."""
+    return {name: p for name, p in zip(labels, (PROBS[2], 1 - PROBS[2]), strict=True)}
+
+
+@pytest.mark.parametrize(
+    ("names", "dtype"),
+    [
+        ((1, 0), int),
+        ((1, 0), float),
+        ((1.0, 0.0), float),
+        ((True, False), bool),
+        (("True", "False"), bool),
+        (("p_1", "p_0"), int),
+        (("p_True", "p_False"), bool),
+        (("1 (model)", "0 (model)"), int),
+        ((1, -1), "minus"),
+        (("yes", "no"), "text"),
+        (("p_yes", "p_no"), "text"),
+        (("yes.prob", "no.prob"), "text"),
+        (("2021-01-01", "2020-01-01"), "M8[ns]"),
+        ((pd.Timestamp("2021-01-01"), pd.Timestamp("2020-01-01")), "M8[ns]"),
+        ((900000000000207009, 900000000000207008), "long"),
+    ],
+)
+def test_metrics_and_fits_read_one_name_alike(names, dtype):
+    kinds = {
+        "text": ["no", "yes"],
+        "minus": [-1, 1],
+        "M8[ns]": np.array(["2020-01-01", "2021-01-01"], "M8[ns]"),
+        "long": [900000000000207008, 900000000000207009],
+    }
+    pair = np.asarray(kinds[dtype]) if dtype in kinds else np.arange(2).astype(dtype)
+    y, frame = pair[CODES[2]], pd.DataFrame(_in_turn(names))
+    expected = metrics.log_loss(PROBS[2], CODES[2])
+    known = [{"classes": pair}] if dtype == "long" else [{}, {"classes": pair}]
+    for options in known:
+        assert metrics.log_loss(frame, y, **options) == pytest.approx(expected, rel=1e-12)
+    fitted = bc.Beta().fit(PROBS[2], CODES[2]).predict_proba(PROBS[2])
+    named = bc.Beta().fit(frame, y)
+    for given in (frame, frame.iloc[:, ::-1]):
+        np.testing.assert_allclose(named.predict_proba(given), fitted, rtol=1e-12)
+    auto = bc.Auto().fit(frame, y).predict_proba(frame)
+    np.testing.assert_allclose(
+        auto, bc.Auto().fit(PROBS[2], CODES[2]).predict_proba(PROBS[2]), rtol=1e-9
+    )
+
+
+DAYS = np.array(["2020-01-01", "2021-01-01"], "M8[D]")
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        DAYS[CODES[2]],
+        DAYS[CODES[2]].astype("M8[ns]"),
+        DAYS[CODES[2]].tolist(),
+        pd.Series(DAYS[CODES[2]]),
+        list(pd.Series(DAYS[CODES[2]])),
+    ],
+    ids=["days", "nanoseconds", "dates", "series", "timestamps"],
+)
+def test_dates_are_labels_as_all_others(dates, tmp_path):
+    p, y = PROBS[2], CODES[2]
+    expected = metrics.log_loss(p, y)
+    for classes in (None, [*DAYS], DAYS.tolist(), DAYS.astype("M8[ns]")):
+        assert metrics.log_loss(p, dates, classes=classes) == expected
+    total = metrics.Accumulator(["log_loss"], classes=DAYS)
+    total.add(p, dates)
+    assert total.result()["log_loss"] == pytest.approx(expected, rel=1e-12)
+    blocks = bc.Blocks(lambda: iter([(p, dates), (p, dates)]))
+    assert metrics.log_loss(blocks) == pytest.approx(expected, rel=1e-12)
+    fitted = bc.Isotonic().fit(p, dates)
+    q = fitted.predict_proba(p)
+    np.testing.assert_array_equal(q, bc.Isotonic().fit(p, y).predict_proba(p))
+    assert metrics.scorer("neg_brier_score")(fitted, p, dates) == pytest.approx(
+        -metrics.brier_score(q[:, 1], y), rel=1e-12
+    )
+    bc.save(fitted, tmp_path / "dates")
+    again = bc.load(tmp_path / "dates").classes_
+    assert again.dtype == fitted.classes_.dtype
+    np.testing.assert_array_equal(again, fitted.classes_)
+    named = bc.evaluate({"model": fitted}, p, dates, replicates=20)
+    assert named.classes == ("2020-01-01", "2021-01-01")
+    line = bc.plots.reliability(fitted, p, dates).lines[-1]
+    plain = bc.plots.reliability(q[:, 1], y).lines[-1]
+    np.testing.assert_array_equal(line.get_xydata(), plain.get_xydata())
+
+
+def test_dates_in_what_is_made_of_others(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 2))
+    y = DAYS.astype("M8[ns]")[(x[:, 0] + rng.normal(size=200) > 0).astype(int)]
+    model = bc.CalibratedClassifier(GaussianNB(), "isotonic", cv=2).fit(x, y)
+    assert model.report_.rows == 200
+    bc.save(model, tmp_path / "model")
+    again = bc.load(tmp_path / "model", estimators=model.estimators_)
+    assert again.predict(x).tolist() == model.predict(x).tolist()
+    assert bc.Auto(inputs="scores").fit(x[:, 0], y).report_.rows == 200
+    with pytest.raises(ValueError, match="missing labels, got NaT in row 0"):
+        metrics.log_loss([0.5, 0.5, 0.5], np.append(np.datetime64("NaT"), DAYS))
+
+
+def test_columns_that_pandas_counts_down():
+    frame = pd.DataFrame(PROBS[3], columns=[1, 2, 3])
+    down = pd.DataFrame({label: frame[label] for label in (3, 2, 1)})
+    assert isinstance(down.columns, pd.RangeIndex)
+    for given in (down, frame, frame.iloc[:, ::-1]):
+        found = metrics.log_loss(given, CODES[3] + 1, classes=[1, 2, 3])
+        assert found == metrics.log_loss(PROBS[3], CODES[3])
+    # Slices of a frame without names have other names: no guess is made.
+    with pytest.raises(ValueError, match="in the order of the classes pass an array"):
+        metrics.log_loss(frame, CODES[3])
+
+
+def test_labels_in_columns_that_pandas_counts_down():
+    probs, y = MANY
+    frame, labels = pd.DataFrame(probs), pd.DataFrame(y)
+    expected = metrics.multilabel_ece(probs, y)
+    fitted = bc.MultiLabel(bc.Isotonic()).fit(probs, y).predict_proba(probs)
+    for one in (frame, frame.iloc[:, ::-1]):
+        for other in (labels, labels.iloc[:, ::-1]):
+            assert metrics.multilabel_ece(one, other) == pytest.approx(expected, rel=1e-12)
+            fit = bc.MultiLabel(bc.Isotonic()).fit(one, other)
+            order = [*other.columns]
+            for new in (frame, frame.iloc[:, ::-1]):
+                np.testing.assert_array_equal(fit.predict_proba(new), fitted[:, order])
+
+
+@pytest.mark.parametrize("kind", ["i8", "u8", "list", "object", "Int64", "UInt64"])
+def test_labels_of_eighteen_digits(kind):
+    codes = np.array([900000000000207008, 900000000000207009])
+    y = codes[CODES[2]]
+    if kind in ("Int64", "UInt64"):
+        y = pd.Series(y).astype(kind)
+    else:
+        y = y.tolist() if kind == "list" else y.astype(kind)
+    expected = metrics.log_loss(PROBS[2], CODES[2])
+    assert metrics.log_loss(PROBS[2], y, classes=codes.tolist()) == expected
+    fitted = bc.Isotonic().fit(PROBS[2], y)
+    assert fitted.classes_.tolist() == codes.tolist()
+    np.testing.assert_array_equal(fitted.predict([0.0, 1.0]), codes)
 
 
 @every

@@ -26,6 +26,8 @@ Data: TypeAlias = (
 
 #: By how much the sum of a row of probabilities may differ from one.
 SUM_TOLERANCE = 1e-3
+#: By how much rounding may put a probability below zero or above one.
+RANGE_TOLERANCE = 1e-6
 
 
 class Batch(NamedTuple):
@@ -98,6 +100,37 @@ def check_finite(array: np.ndarray, name: str) -> None:
         raise ValueError(
             f"{name} must be finite, got {what} at position {position} ({int(bad.sum())} in all)"
         )
+
+
+def check_logits(array: np.ndarray, name: str) -> None:
+    """Raise if rows (n, k) hold NaN, infinity, or no number but minus infinity.
+
+    Minus infinity is the logit of an option that is not there.
+    """
+    if not array.size or (np.isfinite(array.min()) and np.isfinite(array.max())):
+        return
+    check_finite(np.where(np.isneginf(array), 0.0, array), name)
+    none = np.isneginf(array).all(axis=1)
+    if none.any():
+        raise ValueError(
+            f"{name} must have a finite logit in each row, got only -infinity in row "
+            f"{int(np.argmax(none))} ({int(none.sum())} in all)"
+        )
+
+
+def check_range(
+    probs: np.ndarray, name: str, advice: str = "pass probabilities, not scores", when: str = ""
+) -> np.ndarray:
+    """Return probabilities in [0, 1], or raise if one lies outside by more than rounding does."""
+    low, high = probs.min(initial=1), probs.max(initial=0)
+    # NaN is neither below nor above: it comes out of both.
+    if not (np.isfinite(low) and np.isfinite(high)):
+        check_finite(probs, name)
+    if low < -RANGE_TOLERANCE or high > 1 + RANGE_TOLERANCE:
+        wrong = float(low if low < -RANGE_TOLERANCE else high)
+        said = f"{wrong:g}" if float(f"{wrong:g}") == wrong else repr(wrong)
+        raise ValueError(f"{name} must lie in [0, 1]{when}, got {said}; {advice}")
+    return probs if low >= 0 and high <= 1 else np.clip(probs, 0.0, 1.0)
 
 
 def check_row_sums(

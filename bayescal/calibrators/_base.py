@@ -10,10 +10,9 @@ import jax
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import ArrayLike, accelerated, on_host
-from bayescal._core.checks import as_numpy
 from bayescal._core.keys import seed_of
 from bayescal._core.labels import class_places, column_names, in_order
 from bayescal._core.optimise import Status
@@ -26,10 +25,12 @@ from bayescal.calibrators._inputs import (
     Domain,
     Inputs,
     check_inputs,
+    check_options,
+    check_rows,
     convert,
     plausible,
     transform,
-    widen,
+    without_absent,
 )
 from bayescal.calibrators._labels import Classes, read_rows
 from bayescal.calibrators._posterior import map_rows
@@ -233,6 +234,7 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
             rows = in_order(rows, names, self.classes_, "scores")
         self._seen = see(rows, labels, weights)
         values, least = convert(rows, self.inputs, self.domain)
+        check_options(rows, labels, weights, self.inputs)
         return values, labels, weights, least
 
     def _class_count(self, rows: Any) -> int:
@@ -263,7 +265,8 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
             return None  # there are none of most classes
         least = self.state_.get("least_probabilities")
         with np.errstate(over="ignore", under="ignore"):
-            return self.apply(self.state_, convert(seen.rows, self.inputs, self.domain, least)[0])
+            found = self.apply(self.state_, convert(seen.rows, self.inputs, self.domain, least)[0])
+        return without_absent(found, seen.rows, self.inputs)
 
     def predict_proba(self, scores: ArrayLike | Blocks) -> Any:
         """Return the calibrated probabilities of all classes.
@@ -282,9 +285,10 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         check_is_fitted(self)
         if (blocks := as_blocks(scores)) is not None:
             return self._predict_in_blocks(blocks, scores)
-        values = self._values(scores)
+        rows = self._new_rows(scores)
+        values = self._converted(rows)
         with np.errstate(over="ignore", under="ignore"):
-            return self.apply(self.state_, values)
+            return without_absent(self.apply(self.state_, values), rows, self.inputs)
 
     def as_function(self) -> PredictFunction:
         """Return the fitted map as a pure function of arrays of JAX, PyTorch, NumPy and others.
@@ -313,7 +317,8 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
     def _map(self, state: State, scores: Any) -> Any:
         """Return probabilities at scores of any library, as users give them."""
         least = state.get("least_probabilities")
-        return self._apply_in_blocks(state, transform(scores, self.inputs, self.domain, least))
+        values = transform(scores, self.inputs, self.domain, least)
+        return without_absent(self._apply_in_blocks(state, values), scores, self.inputs)
 
     def _has_ends(self, state: State) -> bool:
         """Return whether there are credible intervals."""
@@ -351,8 +356,8 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         parts = [c.predict_proba(s) for c, s in zip(calibrators, scores, strict=True)]
         return np.mean(parts, axis=0)
 
-    def _values(self, scores: Any) -> np.ndarray:
-        """Return new scores in the domain of the fitted calibrator."""
+    def _new_rows(self, scores: Any) -> np.ndarray:
+        """Return new scores (n, 1) or (n, k), checked, in the order of the classes."""
         check_is_fitted(self)
         names = column_names(scores)
         fitted = getattr(self, "feature_names_in_", None)
@@ -362,26 +367,18 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
                 # scikit-learn wants the order of the fit.
                 names = list(fitted)
                 scores = scores[names]
-        rows = in_order(self._check_rows(scores, reset=False), names, self.classes_, "scores")
+        return in_order(self._check_rows(scores, reset=False), names, self.classes_, "scores")
+
+    def _values(self, scores: Any) -> np.ndarray:
+        """Return new scores in the domain of the fitted calibrator."""
+        return self._converted(self._new_rows(scores))
+
+    def _converted(self, rows: np.ndarray) -> np.ndarray:
         return convert(rows, self.inputs, self.domain, self.state_.get("least_probabilities"))[0]
 
     def _check_rows(self, scores: Any, reset: bool) -> np.ndarray:
         """Return (n, 1) or (n, k) numbers, and keep or compare number and names of features."""
-        scores = widen(scores, self.inputs)
-        if not hasattr(scores, "shape"):
-            scores = as_numpy(scores, "scores")
-        if len(scores.shape) == 1:
-            scores = np.asarray(scores).reshape(-1, 1)
-        rows: Any = validate_data(
-            self,
-            scores,
-            reset=reset,
-            dtype="numeric",
-            ensure_min_samples=1,
-            force_writeable=False,
-            ensure_all_finite=False,  # so that the message names the row
-        )
-        return rows
+        return check_rows(self, scores, self.inputs, reset)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

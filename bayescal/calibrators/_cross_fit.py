@@ -82,8 +82,8 @@ def _stratified(count: int, y: np.ndarray, ensemble: bool) -> tuple[list[Fold], 
         _warn(f"y has {rarest} rows of class {label!r}: {rarest} folds in place of cv={count}")
     if len(lone):
         _warn(
-            f"y has one row of class {label_list(y[lone])[0]!r}: it is never left out, and calibrates "
-            "with the score of a classifier that has seen it"
+            f"y has one row of class {label_list(y[lone])[0]!r}: it is never left out, and "
+            "calibrates with the score of a classifier that has seen it"
         )
     folds = []
     splitter: Any = check_cv(min(count, rarest), y[others], classifier=True)

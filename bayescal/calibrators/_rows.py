@@ -18,6 +18,7 @@ from bayescal._core.stream import Block, Blocks, add
 from bayescal.calibrators._inputs import (
     Domain,
     Inputs,
+    check_options,
     convert,
     widen,
 )
@@ -60,6 +61,7 @@ class Reader:
         if block.weights is not None:
             weights = check_weights_of(block.weights, len(given), "sample_weight")
             weights = np.ldexp(weights, self.power) if self.power else weights
+        check_options(given, y, weights, self.inputs)
         for part in slices(len(given), max(1, numbers // self.columns)):
             scores = convert(given[part], self.inputs, self.domain, self.least)[0]
             rows = Rows(scores, y[part], weights[part])

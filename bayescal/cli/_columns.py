@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bayescal._core.checks import RANGE_TOLERANCE
 from bayescal._core.labels import by_affixes
 from bayescal.cli._errors import CommandError, say
 from bayescal.cli._files import Table, enumerate_names, find_column, is_number
@@ -171,7 +172,7 @@ def as_probabilities(
             values = np.concatenate([np.zeros_like(values), values], axis=1)
         probs = softmax(values)
         return probs[:, 1] if len(order) == 1 else probs
-    outside = np.argwhere((values < -1e-6) | (values > 1 + 1e-6))
+    outside = np.argwhere((values < -RANGE_TOLERANCE) | (values > 1 + RANGE_TOLERANCE))
     if len(outside):
         i, j = map(int, outside[0])
         raise wrong(

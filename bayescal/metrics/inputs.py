@@ -13,10 +13,13 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike, accelerated
 from bayescal._core.checkpoint import Sums
 from bayescal._core.checks import (
+    RANGE_TOLERANCE,
     SUM_TOLERANCE,
     as_numpy,
     check_finite,
     check_labels,
+    check_logits,
+    check_range,
     check_row_sums,
     check_weights,
     precision,
@@ -44,8 +47,6 @@ __all__ = [
 
 #: Clipping distance of probabilities of any type: a copy in another costs the same.
 EPS = 2.0**-52
-# Rounding that is forgiven of one probability outside [0, 1].
-_RANGE_TOLERANCE = 1e-6
 
 
 class Predictions(NamedTuple):
@@ -275,7 +276,8 @@ def check_anywhere(
         return check_predictions(probs, y, weights, reading)
     with float64():
         found = reading.probs(there.astype(float))
-        good = jnp.all((found >= 0) & (found <= 1) & jnp.isfinite(there))
+        within = (found >= -RANGE_TOLERANCE) & (found <= 1 + RANGE_TOLERANCE)
+        good = jnp.all(within & jnp.isfinite(there))
         if found.ndim == 2:
             most = max(SUM_TOLERANCE, found.shape[1] * precision(there.dtype))
             good &= jnp.all(jnp.abs(found.sum(axis=1) - 1.0) <= most)
@@ -285,6 +287,7 @@ def check_anywhere(
         k = 2 if found.ndim == 1 else found.shape[1]
         labels = reading.codes(reading.labels(y), k)[1]
         own = check_weights(weights, len(labels), "weights", match="probs")
+        found = jnp.clip(found, 0.0, 1.0)
         return Predictions(found, jnp.asarray(labels), jnp.asarray(own), EPS)
 
 
@@ -330,13 +333,14 @@ def check_many_labels(
         names = matched_names(given, labels) if hasattr(given, "columns") else names
         probs = in_order(probs, names, labels or range(probs.shape[1]))
     probs, y, weights = count(probs, y, weights)
-    probs = _check_range(_read(probs, reading, many=True))
+    probs = check_range(_read(probs, reading, many=True), "probs")
     return Predictions(probs, check_labels(y, 2, "y"), weights, EPS)
 
 
 def _read(given: np.ndarray, reading: Reading, many: bool = False) -> np.ndarray:
     if reading.inputs != "probs":
-        check_finite(given, "probs")
+        options = given.ndim == 2 and not many
+        (check_logits if options else check_finite)(given, "probs")
     return reading.probs(given, many)
 
 
@@ -357,21 +361,8 @@ def check_truth(
     return _check_probs(truth.astype(np.float64), precision(truth.dtype), name)
 
 
-def _check_range(probs: np.ndarray, name: str = "probs") -> np.ndarray:
-    low, high = probs.min(initial=1), probs.max(initial=0)
-    # NaN is neither below nor above: it comes out of both.
-    if not (np.isfinite(low) and np.isfinite(high)):
-        check_finite(probs, name)
-    if low < -_RANGE_TOLERANCE or high > 1 + _RANGE_TOLERANCE:
-        wrong = low if low < -_RANGE_TOLERANCE else high
-        raise ValueError(
-            f"{name} must lie in [0, 1], got {wrong:g}; pass probabilities, not scores"
-        )
-    return probs if low >= 0 and high <= 1 else np.clip(probs, 0.0, 1.0)
-
-
 def _check_probs(probs: np.ndarray, eps: float, name: str = "probs") -> np.ndarray:
-    clipped = _check_range(probs, name)
+    clipped = check_range(probs, name)
     if probs.ndim == 2:
         check_row_sums(probs, name, eps=eps)
     return clipped

@@ -366,7 +366,7 @@ def test_labels_that_say_no_classes(function, labels, options, error, message):
 
 
 @every
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_logits_must_be_finite(function, bad):
     for k, first in ((2, bad), (3, [0, bad, 1])):
         logits = np.log(PROBS[k])

@@ -6,7 +6,7 @@ Messages have the form ``<argument> must ..., got ...``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias, TypeVar
 
 import jax.numpy as jnp
@@ -169,6 +169,15 @@ def check_labels(
         advice = f"; {advice}" if advice else ""
         raise ValueError(f"{name} must be in {allowed}, got {found}{advice}")
     return labels.astype(np.int64)
+
+
+def check_names(names: Iterable[object], what: str) -> list[str]:
+    """Return names as texts, which must differ: tables have one place for each."""
+    given = list(names)
+    texts = [str(name) for name in given]
+    if len(set(texts)) < len(texts):
+        raise ValueError(f"{what} must have names that differ as text, got {given}")
+    return texts
 
 
 def check_count(value: object, name: str, least: int = 1) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, TypeAlias
@@ -20,7 +20,7 @@ from bayescal._core.labels import label_list
 from bayescal._core.numerics import FLOOR
 from bayescal.calibrators._dispatch import to_host
 from bayescal.calibrators._labels import find_positions, frames_to_caller
-from bayescal.calibrators._pair import score
+from bayescal.calibrators._pair import check_meaning, score
 from bayescal.calibrators._report import Report, make_report, row_losses, row_losses_of_scores
 from bayescal.calibrators._reported import Reported
 
@@ -45,9 +45,19 @@ def make_folds(
     if cv is None or isinstance(cv, Integral):
         return _stratified(5 if cv is None else int(cv), y, ensemble)
     splitter: Any = check_cv(cv, y, classifier=True)
-    splits: Iterable[Any] = splitter.split(X, y, **options)
     every = np.arange(len(y))
-    folds = [(every[train], every[test]) for train, test in splits]
+    try:
+        splits: Iterable[Any] = splitter.split(X, y, **options)
+        folds = [(every[train], every[test]) for train, test in splits]
+    except ValueError as error:
+        if "groups" not in str(error) or "groups" in options:
+            raise
+        name = type(splitter).__name__
+        raise ValueError(
+            f"cv must be given the groups that {name} needs: pass cv=list({name}(...).split(X, y, "
+            "groups)), or call sklearn.set_config(enable_metadata_routing=True) and pass groups to "
+            "fit"
+        ) from error
     times = np.bincount(np.concatenate([test for _, test in folds]), minlength=len(y))
     if not ensemble and not (times == 1).all():
         worst = times.min() if times.min() != 1 else times.max()
@@ -111,13 +121,23 @@ def fit_fold(
     """
     (X, y, params), (train, test) = data, fold
     own = {
-        name: _safe_indexing(value, train) if np.shape(value)[:1] == (len(y),) else value
+        name: _safe_indexing(value, train) if _is_of_rows(value, len(y)) else value
         for name, value in params.items()
     }
     fitted: Any = clone(estimator)
     fitted.fit(*_safe_split(fitted, X, y, train), **own)
-    scores = score(fitted, calibrator, classes, _safe_split(fitted, X, None, test, train)[0])
+    new = _safe_split(fitted, X, None, test, train)[0]
+    scores = score(fitted, calibrator, classes, new)
+    check_meaning(fitted, calibrator, scores, new)
     return (fitted if keep else None), scores
+
+
+def _is_of_rows(value: Any, n: int) -> bool:
+    """Return whether an argument of a fit has an entry for each row; of others nothing is known."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple):
+        return shape[:1] == (n,)
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes) and len(value) == n
 
 
 def fit_calibrator(

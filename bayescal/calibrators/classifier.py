@@ -26,7 +26,7 @@ from bayescal.calibrators._combination import has_intervals, keep_features
 from bayescal.calibrators._cross_fit import Part, cross_fitted, fit_calibrator, fit_fold, make_folds
 from bayescal.calibrators._dispatch import Dispatched, dispatched, most_probable, to_host
 from bayescal.calibrators._labels import as_labels, check_present, frames_to_caller, of_one_kind
-from bayescal.calibrators._pair import CalibratedPair, score
+from bayescal.calibrators._pair import CalibratedPair, check_meaning, score
 from bayescal.calibrators._report import Report
 from bayescal.calibrators._reported import Reported
 from bayescal.calibrators.names import make_calibrator, make_for
@@ -212,6 +212,7 @@ class CalibratedClassifier(
             show("calibrator", 0, 1)
             self.estimators_ = [self.estimator]
             scores = score(self.estimator, self._calibrator(), self.classes_, X)
+            check_meaning(self.estimator, self._calibrator(), scores, X)
             self._fit_calibrators([(scores, y, weights)])
             show("fitted", 1, 1)
             return

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import check_count, check_level
+from bayescal._core.checks import check_count, check_level, check_names
 from bayescal._core.fitted import is_fitted, predictions
 from bayescal._core.labels import label_name
 from bayescal._core.progress import Progress
@@ -217,12 +217,11 @@ def evaluate(
         raise ValueError("probs must not be an empty mapping")
     fitted = [name for name, own in given.items() if is_fitted(own)]
     given, y, classes = predictions(given, data, y, classes, "evaluate")
+    check_names(given, "probs")
     models = {}
     for name, own in given.items():
         reading = Reading(classes, "probs" if name in fitted else inputs)
         models[str(name)] = _read(own, y, weights, reading)
-    if len(models) < len(given):
-        raise ValueError("probs must have names that differ as text")
     columns = {own.columns for own in models.values()}
     if len(columns) > 1:
         raise ValueError("probs must have one number of classes for all models")

@@ -107,8 +107,11 @@ class Reading:
 
     def _numbers(self, y: np.ndarray, k: int) -> np.ndarray:
         pair = self.whole and self.classes is None and k == 2
+        advice = _ADVICE
+        if k == 2 and self.classes is None and y.min(initial=0) == -1:
+            advice = "say classes=(-1, 1) for labels -1 and 1"
         try:
-            return check_labels(y, k, "y", _ADVICE)
+            return check_labels(y, k, "y", advice)
         except ValueError:
             # No codes can be meant; calibrators sort these, too.
             if pair and np.array_equal(np.unique(y), [-1, 1]):

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import as_numpy, check_finite
+from bayescal._core.checks import as_numpy, check_finite, check_names
 from bayescal._core.fitted import is_fitted, predictions
 from bayescal._core.labels import Classes, label_name
 from bayescal.metrics.inputs import Predictions, Reading, check_arrays
@@ -60,6 +60,7 @@ def read_models(
     arrays, labels, classes = predictions(given, data, y, cast("Any", classes), called)
     if labels is None:
         raise TypeError(f"y must be given: {called}(probs, y) or {called}(model, X, y)")
+    check_names(arrays, "probs")
     models = []
     for name, array in arrays.items():
         fitted = is_fitted(given[name])

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier, VotingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression as Plain
 from sklearn.model_selection import GroupKFold, KFold
@@ -311,3 +312,106 @@ def test_intervals_of_ensembles_cover_the_mean_of_the_true_curves(estimator: Any
         target = np.mean([true_curve(pair) for pair in model.calibrated_classifiers_], axis=0)
         shares.append(((lower <= target) & (target <= upper)).mean())
     assert np.mean(shares) > level - 2 * np.std(shares) / 5
+
+
+# --- what else a classifier's fit takes ---------------------------------------------------------
+
+
+class Boosted(Plain):
+    """Takes what LightGBM, XGBoost and CatBoost take, and keeps what it got."""
+
+    got: ClassVar[list[Any]] = []
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        eval_set: Any = None,
+        vocabulary: Any = None,
+        notes: Any = None,
+        verbose: Any = None,
+    ) -> Any:
+        self.got.append((len(y), eval_set, vocabulary, notes, verbose))
+        return super().fit(X, y, sample_weight)
+
+
+@pytest.mark.parametrize("ensemble", [False, True])
+@pytest.mark.parametrize("how", ["plain", "pipeline", "routed"])
+def test_arguments_that_are_not_of_rows_reach_the_fit_as_they_are(
+    how: str, ensemble: bool, table: Any
+) -> None:
+    X, y = table
+    Boosted.got.clear()
+    given = {
+        "eval_set": [(X[:50], y[:50]), (X[50:70], y[50:70])],
+        "vocabulary": [["a"], ["b", "c"]],
+        "notes": [[i] * (i % 3) for i in range(len(y))],
+        "verbose": False,
+    }
+    model: Any = Boosted()
+    context = sklearn.config_context(enable_metadata_routing=how == "routed")
+    with context:
+        options = given
+        if how == "routed":
+            model = model.set_fit_request(**dict.fromkeys(given, True))
+        elif how == "pipeline":
+            model = make_pipeline(StandardScaler(), model)
+            options = {f"boosted__{name}": value for name, value in given.items()}
+        fitted = bc.CalibratedClassifier(model, "isotonic", cv=3, ensemble=ensemble)
+        fitted.fit(X, y, **options)
+    assert len(Boosted.got) == 3 + (not ensemble)
+    for n, eval_set, vocabulary, notes, verbose in Boosted.got:
+        assert [len(part) for part, _ in eval_set] == [50, 20]
+        assert eval_set[0][0] is given["eval_set"][0][0]
+        # A list with an entry for each row is cut with the rows.
+        assert vocabulary == given["vocabulary"] and len(notes) == n and verbose is False
+
+
+def test_groups_without_routing_are_answered(table: Any) -> None:
+    X, y = table
+    groups = np.arange(240) % 6
+    model = bc.CalibratedClassifier(GaussianNB(), "beta", cv=GroupKFold(3))
+    for options in ({"groups": groups}, {}):
+        with pytest.raises(ValueError, match=r"cv=list\(GroupKFold\(...\).*enable_metadata_rout"):
+            model.fit(X, y, **options)
+    splits = list(GroupKFold(3).split(X, y, groups))
+    assert bc.CalibratedClassifier(GaussianNB(), "beta", cv=splits).fit(X, y).report_.rows == 240
+
+
+def test_a_classifier_without_scores_is_answered(table: Any) -> None:
+    hard = VotingClassifier([("a", GaussianNB()), ("b", Plain())])
+    for calibrator in (None, bc.Logistic(inputs="scores"), bc.Beta(inputs="logits")):
+        with pytest.raises(ValueError, match=r"VotingClassifier, .*voting='soft'"):
+            bc.CalibratedClassifier(hard, calibrator).fit(*table)
+
+
+# --- decision functions of pairs of classes -----------------------------------------------------
+
+
+class _Pairs(SVC):
+    """Gives decisions of pairs, and does not say so."""
+
+    def decision_function(self, X: Any) -> Array:
+        plain = SVC(decision_function_shape="ovo")
+        plain.__dict__ = {**vars(self), "decision_function_shape": "ovo"}
+        return plain.decision_function(X)
+
+
+@pytest.mark.parametrize("calibrator", ["temperature", "sigmoid", "isotonic", None])
+def test_decisions_of_pairs_are_refused(calibrator: Any, three: Any) -> None:
+    X, y = three
+    pairs = SVC(decision_function_shape="ovo")
+    frozen = FrozenEstimator(SVC(decision_function_shape="ovo").fit(X, y))
+    piped = make_pipeline(StandardScaler(), pairs)
+    for model in (pairs, frozen, piped, _Pairs(), FrozenEstimator(piped.fit(X, y))):
+        with pytest.raises(ValueError, match="pass decision_function_shape='ovr'"):
+            bc.CalibratedClassifier(model, calibrator).fit(X, y)
+    five = np.digitize(X[:, 0], [-1, 0, 0.5, 1.2])
+    with pytest.raises(ValueError, match="5 classes, got 10 columns of pairs"):
+        bc.CalibratedClassifier(pairs, calibrator).fit(X, five)
+    good = bc.CalibratedClassifier(SVC(), calibrator).fit(X, y)
+    assert (good.predict(X) == y).mean() > 0.5
+    # Two classes have one column, whatever its shape is called.
+    two = bc.CalibratedClassifier(pairs, calibrator).fit(X[y < 2], y[y < 2])
+    assert two.classes_.tolist() == [0, 1]

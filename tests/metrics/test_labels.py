@@ -225,6 +225,35 @@ def test_metrics_and_fits_read_one_name_alike(names, dtype):
     )
 
 
+def test_a_batch_of_minus_one_alone():
+    p, y = PROBS[2], np.array([-1, 1])[CODES[2]]
+    expected = metrics.log_loss(p, y)
+    total = metrics.Accumulator(["log_loss"], classes=(-1, 1))
+    for label in (-1, 1):
+        total.add(p[y == label], y[y == label])
+    assert total.result()["log_loss"] == pytest.approx(expected, rel=1e-12)
+    alone = metrics.log_loss(p[y == -1], y[y == -1], classes=(-1, 1))
+    assert alone == metrics.log_loss(p[y == -1], np.zeros((y == -1).sum(), int))
+    for wrong in (
+        lambda: metrics.log_loss(p[y == -1], y[y == -1]),
+        lambda: metrics.Accumulator(["log_loss"]).add(p[y == -1], y[y == -1]),
+        lambda: metrics.Accumulator(["log_loss"]).add(p, y),
+    ):
+        with pytest.raises(ValueError, match=r"got -1; say classes=\(-1, 1\) for labels -1 and 1"):
+            wrong()
+
+
+def test_names_that_are_equal_as_text_are_refused():
+    given = {1: PROBS[2], "1": 1 - PROBS[2]}
+    for function in (
+        lambda: metrics.report(given, CODES[2]),
+        lambda: bc.evaluate(given, CODES[2]),
+        lambda: bc.plots.reliability(given, CODES[2]),
+    ):
+        with pytest.raises(ValueError, match="probs must have names that differ as text"):
+            function()
+
+
 DAYS = np.array(["2020-01-01", "2021-01-01"], "M8[D]")
 
 

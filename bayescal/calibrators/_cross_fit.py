@@ -42,6 +42,8 @@ def make_folds(
     These are always of training, where ``cv`` is a number: and of the first test, or of all tests
     of an ensemble.
     """
+    if y.ndim == 2 and (cv is None or isinstance(cv, Integral)):
+        return _of_label_sets(5 if cv is None else int(cv), y), np.empty(0, int)
     if cv is None or isinstance(cv, Integral):
         return _stratified(5 if cv is None else int(cv), y, ensemble)
     splitter: Any = check_cv(cv, y, classifier=True)
@@ -65,7 +67,7 @@ def make_folds(
             f"cv must leave each row out once, got splits that leave one out {worst} times; say "
             "ensemble=True"
         )
-    labels = np.unique(y)
+    labels = np.unique(y) if y.ndim == 1 else np.empty(0)
     for train, _ in folds:
         missing = labels[~np.isin(labels, y[train])]
         if len(missing):
@@ -103,6 +105,15 @@ def _stratified(count: int, y: np.ndarray, ensemble: bool) -> tuple[list[Fold], 
     return folds, lone
 
 
+def _of_label_sets(count: int, y: np.ndarray) -> list[Fold]:
+    """Return folds of labels (n, labels): rows with the same labels are dealt out in turn."""
+    if not 2 <= count <= len(y):
+        raise ValueError(f"cv must be at least 2, and no more than the {len(y)} rows, got {count}")
+    fold = np.empty(len(y), int)
+    fold[np.lexsort(y.T)] = np.arange(len(y)) % count
+    return [(np.flatnonzero(fold != own), np.flatnonzero(fold == own)) for own in range(count)]
+
+
 def _warn(message: str) -> None:
     warnings.warn(message, UserWarning, stacklevel=frames_to_caller())
 
@@ -128,7 +139,7 @@ def fit_fold(
     fitted.fit(*_safe_split(fitted, X, y, train), **own)
     new = _safe_split(fitted, X, None, test, train)[0]
     scores = score(fitted, calibrator, classes, new)
-    check_meaning(fitted, calibrator, scores, new)
+    check_meaning(fitted, calibrator, classes, scores, new)
     return (fitted if keep else None), scores
 
 
@@ -141,18 +152,17 @@ def _is_of_rows(value: Any, n: int) -> bool:
 
 
 def fit_calibrator(
-    calibrator: Any, classes: np.ndarray, scores: Any, y: np.ndarray, weights: np.ndarray | None
+    calibrator: Any, classes: Any, scores: Any, y: np.ndarray, weights: np.ndarray | None
 ) -> Any:
     """Return a calibrator, fitted; it is told the classes, which rows may lack."""
-    if "classes" in calibrator.get_params() and calibrator.classes is None:
+    several = isinstance(classes, list)
+    if not several and "classes" in calibrator.get_params() and calibrator.classes is None:
         calibrator.set_params(classes=tuple(label_list(classes)))
     extra = {} if weights is None else {"sample_weight": weights}
     return calibrator.fit(scores, y, **extra)
 
 
-def cross_fitted(
-    calibrator: Any, fitted: list[Any], classes: np.ndarray, parts: list[Part]
-) -> Report:
+def cross_fitted(calibrator: Any, fitted: list[Any], classes: Any, parts: list[Part]) -> Report:
     """Return what calibrators gain on scores that they have not seen: five more fits for each.
 
     Of an ensemble this is the mean over its pairs: no row is new to all.
@@ -163,7 +173,8 @@ def cross_fitted(
         for scores, y, weights in parts:
             used = np.ones(len(y), bool) if weights is None else weights > 0
             own = None if weights is None else weights[used]
-            found.append(_losses(calibrator, classes, to_host(scores)[used], y[used], own))
+            judge = _losses_of_labels if y.ndim == 2 else _losses
+            found.append(judge(calibrator, classes, to_host(scores)[used], y[used], own))
     held, plain, own = zip(*found, strict=True)
     held, plain = (
         None if any(each is None for each in every) else np.concatenate(every)
@@ -172,11 +183,26 @@ def cross_fitted(
     own = np.concatenate(own)
     k = len(classes)
     title = fitted[0]._title() if isinstance(fitted[0], Reported) else type(fitted[0]).__name__
-    names = title, "two classes" if k == 2 else f"{k} classes"
+    reason = "two classes" if k == 2 else f"{k} classes"
+    names = title, f"{k} labels" if isinstance(classes, list) else reason
     squares = own if (own == np.floor(own)).all() else own**2
     report = make_report(names, (len(own), k), {}, held, plain, own, squares)
     statuses = [getattr(each, "status_", "converged") for each in fitted]
     return replace(report, status=next((s for s in statuses if s != "converged"), "converged"))
+
+
+def _losses_of_labels(
+    calibrator: Any, classes: Any, rows: np.ndarray, y: np.ndarray, weights: np.ndarray | None
+) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray]:
+    """Return means over labels of what :func:`_losses` returns of each."""
+    one = getattr(calibrator, "calibrator", calibrator)
+    labels = zip(classes, rows.T, y.T, strict=True)
+    found = [_losses(clone(one), own, z[:, None], own_y, weights) for own, z, own_y in labels]
+    held, plain = (
+        None if any(own[j] is None for own in found) else np.mean([own[j] for own in found], axis=0)
+        for j in (0, 1)
+    )
+    return held, plain, found[0][2]
 
 
 def _losses(

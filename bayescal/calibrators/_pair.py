@@ -29,12 +29,12 @@ class CalibratedPair:
     ----------
     estimator : fitted classifier
     calibrator : fitted calibrator
-    classes : array of shape (k,)
+    classes : array of shape (k,), or a list of these of several labels
     """
 
     estimator: Any
     calibrator: Any
-    classes: np.ndarray
+    classes: Any
 
     @property
     def calibrators(self) -> list[Any]:
@@ -72,14 +72,17 @@ def find_response(calibrator: Any, estimator: Any) -> str:
     return response
 
 
-def score(estimator: Any, calibrator: Any, classes: np.ndarray, X: Any) -> Any:
+def score(estimator: Any, calibrator: Any, classes: Any, X: Any) -> Any:
     """Return the scores (m, 1) or (m, k) of a classifier that a calibrator takes.
 
-    A class that the classifier has not seen gets no probability.
+    A class that the classifier has not seen gets no probability. Of several labels, whose classes
+    are in a list, the scores are those of each label (m, labels).
     """
     check_unmasked(X, "X")
     response = find_response(calibrator, estimator)
     scores = getattr(estimator, response)(X)
+    if isinstance(classes, list):
+        return _of_labels(scores, estimator, len(classes), response)
     scores = scores if place_of(scores) else np.asarray(scores)
     known = to_host(getattr(estimator, "classes_", classes))
     columns = scores.shape[1] if scores.ndim == 2 else 2
@@ -97,12 +100,35 @@ def score(estimator: Any, calibrator: Any, classes: np.ndarray, X: Any) -> Any:
     return scores if both else scores[:, 1:]
 
 
-def check_meaning(estimator: Any, calibrator: Any, scores: Any, X: Any) -> None:
+def _of_labels(scores: Any, estimator: Any, count: int, response: str) -> np.ndarray:
+    """Return scores (m, labels), also of a list of probabilities (m, 2); (m, 1) of one class."""
+    if isinstance(scores, list):
+        known = getattr(estimator, "classes_", [[1]] * len(scores))
+        parts = [to_host(own) for own in scores]
+        scores = np.stack(
+            [
+                own[:, 1] if own.shape[1] == 2 else np.full(len(own), float(seen[0] == 1))
+                for own, seen in zip(parts, known, strict=True)
+            ],
+            axis=1,
+        )
+    scores = np.asarray(to_host(scores))
+    if scores.ndim != 2 or scores.shape[1] != count:
+        raise ValueError(
+            f"estimator must give a score for each of {count} labels, got shape {scores.shape} of "
+            f"{response}; scikit-learn's MultiOutputClassifier(classifier) fits one to each label"
+        )
+    return scores
+
+
+def check_meaning(estimator: Any, calibrator: Any, classes: Any, scores: Any, X: Any) -> None:
     """Raise if three decision values (m, 3) are those of pairs of classes.
 
     Only three classes have as many pairs. Those of pairs agree with what is predicted as votes.
     """
-    if scores.shape[1:] != (3,) or find_response(calibrator, estimator) == "predict_proba":
+    if isinstance(classes, list) or scores.shape[1:] != (3,):
+        return
+    if find_response(calibrator, estimator) == "predict_proba":
         return
     rows = np.arange(min(_LOOKED_AT, len(scores)))
     predicted = to_host(estimator.predict(_safe_indexing(X, rows)))

@@ -17,13 +17,13 @@ from bayescal._core.checks import (
     SUM_TOLERANCE,
     as_numpy,
     check_finite,
-    check_labels,
     check_logits,
     check_range,
     check_row_sums,
     check_weights,
     precision,
 )
+from bayescal._core.fitted import of_pairs, read_label_rows
 from bayescal._core.labels import check_classes, column_names, in_order, matched_names
 from bayescal._core.precision import float64
 from bayescal._core.stream import Block, Blocks, add, as_blocks
@@ -319,7 +319,7 @@ def check_many_labels(
     Columns of two data frames are matched by their names, if these are equal, or by the classes.
     """
     given, names, labels = probs, column_names(probs) or names, column_names(y)
-    probs, y = as_numpy(probs, "probs"), as_numpy(y, "y")
+    probs, y = as_numpy(of_pairs(probs), "probs"), read_label_rows(y)
     if probs.ndim != 2:
         raise ValueError(f"probs must have shape (n, labels), got {probs.shape}")
     if probs.size == 0:
@@ -334,7 +334,7 @@ def check_many_labels(
         probs = in_order(probs, names, labels or range(probs.shape[1]))
     probs, y, weights = count(probs, y, weights)
     probs = check_range(_read(probs, reading, many=True), "probs")
-    return Predictions(probs, check_labels(y, 2, "y"), weights, EPS)
+    return Predictions(probs, y, weights, EPS)
 
 
 def _read(given: np.ndarray, reading: Reading, many: bool = False) -> np.ndarray:

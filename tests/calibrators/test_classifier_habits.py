@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 import sklearn
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
@@ -15,7 +16,10 @@ from sklearn.ensemble import RandomForestClassifier, VotingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression as Plain
 from sklearn.model_selection import GroupKFold, KFold
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.multioutput import MultiOutputClassifier
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
@@ -415,3 +419,121 @@ def test_decisions_of_pairs_are_refused(calibrator: Any, three: Any) -> None:
     # Two classes have one column, whatever its shape is called.
     two = bc.CalibratedClassifier(pairs, calibrator).fit(X[y < 2], y[y < 2])
     assert two.classes_.tolist() == [0, 1]
+
+
+# --- several labels -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def many() -> tuple[Array, Array]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(240, 4))
+    return X, (X[:, :3] + rng.normal(size=(240, 3)) > 0).astype(int)
+
+
+def _of_labels(Y: Array) -> dict[str, Any]:
+    return {
+        "boolean": Y == 1,
+        "float32": Y.astype(np.float32),
+        "objects": Y.astype(object),
+        "lists": Y.tolist(),
+        "frame": pd.DataFrame(Y),
+        "Int64": pd.DataFrame(Y).astype("Int64"),
+        "nullable booleans": pd.DataFrame(Y == 1).astype("boolean"),
+        "Float64": pd.DataFrame(Y).astype("Float64"),
+        "sparse": scipy.sparse.csr_matrix(Y),
+        "sparse array": scipy.sparse.csc_array(Y),
+    }
+
+
+@pytest.mark.parametrize("calibrator", ["isotonic", bc.MultiLabel(bc.Isotonic()), bc.Isotonic()])
+def test_several_labels_are_calibrated_each_for_itself(calibrator: Any, many: Any) -> None:
+    X, Y = many
+    splits = list(KFold(4).split(X))
+    model = MultiOutputClassifier(GaussianNB())
+    fitted = bc.CalibratedClassifier(model, calibrator, cv=splits).fit(X, Y)
+    name = "isotonic" if calibrator == "isotonic" else bc.Isotonic()
+    each = [bc.CalibratedClassifier(GaussianNB(), name, cv=splits).fit(X, y) for y in Y.T]
+    expected = np.stack([own.predict_proba(X)[:, 1] for own in each], axis=1)
+    np.testing.assert_allclose(fitted.predict_proba(X), expected, rtol=1e-12)
+    np.testing.assert_array_equal(fitted.predict(X), expected > 0.5)
+    assert fitted.report_.rows == 240 and fitted.report_.classes == 3
+    losses = [own.report_.log_loss for own in each]
+    assert fitted.report_.log_loss == pytest.approx(np.mean(losses), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        RandomForestClassifier(10, random_state=0),
+        OneVsRestClassifier(Plain()),
+        OneVsRestClassifier(LinearSVC()),
+        FrozenEstimator(KNeighborsClassifier()),
+    ],
+)
+@pytest.mark.parametrize("ensemble", [False, True])
+def test_classifiers_of_several_labels(
+    model: Any, ensemble: bool, many: Any, tmp_path: Any
+) -> None:
+    X, Y = many
+    if isinstance(model, FrozenEstimator):
+        model = FrozenEstimator(model.estimator.fit(X, Y))
+    fitted = bc.CalibratedClassifier(model, ensemble=ensemble, cv=3).fit(X, Y)
+    probs = fitted.predict_proba(X)
+    assert probs.shape == (240, 3) and ((probs > 0) & (probs < 1)).all()
+    assert bc.metrics.hamming_loss(probs, Y) < 0.35
+    if hasattr(model, "predict_proba"):  # what Auto does with raw scores has no intervals
+        assert fitted.predict_interval(X)[0].shape == (240, 3)
+    assert fitted.report_.classes == 3
+    bc.save(fitted, tmp_path / "model")
+    again = bc.load(tmp_path / "model", estimators=fitted.estimators_)
+    np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+
+
+def test_label_matrices_of_every_type(many: Any) -> None:
+    X, Y = many
+    P = 1 / (1 + np.exp(-2 * X[:, :3]))
+    pairs = [np.stack([1 - p, p], axis=1) for p in P.T]
+    auto, single = bc.Auto().fit(P, Y), bc.MultiLabel(bc.Isotonic()).fit(P, Y)
+    model = bc.CalibratedClassifier(MultiOutputClassifier(GaussianNB()), "beta", cv=3)
+    expected, error = model.fit(X, Y).predict_proba(X), bc.metrics.multilabel_ece(P, Y)
+    for name, given in _of_labels(Y).items():
+        for scores in (P, pairs):
+            own = bc.Auto().fit(scores, given)
+            np.testing.assert_array_equal(own.predict_proba(scores), auto.predict_proba(P), name)
+            assert str(own.report_) == str(auto.report_)
+            found = bc.MultiLabel(bc.Isotonic()).fit(scores, given)
+            np.testing.assert_array_equal(found.predict_proba(scores), single.predict_proba(P))
+            assert str(found.report_) == str(single.report_)
+            assert bc.metrics.multilabel_ece(scores, given) == error
+        np.testing.assert_array_equal(model.fit(X, given).predict_proba(X), expected)
+    for wrong in (Y * 2, np.where(Y == 1, np.nan, 0), np.where(Y == 1, 0.5, 0)):
+        for fit in (bc.Auto().fit, bc.MultiLabel(bc.Beta()).fit, bc.metrics.hamming_loss):
+            with pytest.raises(ValueError, match="must hold zeros and ones, a column for each"):
+                fit(P, wrong)
+    with pytest.raises(ValueError, match=r"list with an array \(n, 2\) for each label"):
+        bc.Auto().fit([pairs[0], pairs[1][:, :1], pairs[2]], Y)
+
+
+def test_reports_of_named_columns_in_another_order(many: Any, three: Any) -> None:
+    X, Y = many
+    P = pd.DataFrame(1 / (1 + np.exp(-2 * X[:, :3])), columns=list("abc"))
+    labels = pd.DataFrame(Y, columns=list("abc"))
+    plain = bc.Auto().fit(P, labels)
+    for given in (P[["c", "a", "b"]], P):
+        report = bc.Auto().fit(given, labels).report_
+        assert report == plain.report_
+    rng = np.random.default_rng(0)
+    probs = pd.DataFrame(rng.dirichlet(np.ones(3), 240), columns=list("abc"))
+    y = np.array([*"abc"])[three[1]]
+    named = bc.Auto().fit(probs[["b", "c", "a"]], y).report_
+    assert named.uncalibrated == pytest.approx(bc.metrics.log_loss(probs, y), rel=1e-9)
+
+
+def test_exclusive_classes_in_columns_get_a_hint() -> None:
+    rng = np.random.default_rng(0)
+    probs = rng.dirichlet(np.ones(3), 100)
+    y = rng.integers(0, 3, 100)
+    for onehot in (np.eye(3)[y], np.eye(3, dtype=int)[y]):
+        with pytest.warns(UserWarning, match=r"for classes pass y.argmax\(axis=1\)"):
+            bc.Auto().fit(probs, onehot)

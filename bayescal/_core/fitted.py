@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import as_numpy
+from bayescal._core.checks import as_numpy, check_range, check_row_sums
 from bayescal._core.labels import label_text
 
-__all__ = ["is_fitted", "of_pairs", "predictions", "read_label_rows"]
+__all__ = ["is_fitted", "of_pairs", "predictions", "read_label_rows", "read_shares"]
 
 
 def is_fitted(value: Any) -> bool:
@@ -60,11 +60,33 @@ def read_label_rows(y: ArrayLike, name: str = "y") -> np.ndarray:
         raise ValueError(f"{name} must have shape (n, labels), got {rows.shape}")
     strange = (rows != 0) & (rows != 1)
     if strange.any():
+        shares = rows.min() >= 0 and np.allclose(rows.sum(axis=1), 1)
         raise ValueError(
             f"{name} must hold zeros and ones, a column for each label, got "
             f"{label_text(rows[strange][0])} in row {int(np.argwhere(strange)[0, 0])}"
+            + (
+                "; shares of outcomes are for calibrators of classes, as AveragedBeta and "
+                "StackedScaling"
+                if shares
+                else ""
+            )
         )
     return rows.astype(np.int64)
+
+
+def read_shares(y: ArrayLike, n: int, k: int, name: str = "y") -> np.ndarray:
+    """Return the shares (n, k) of outcomes, a row of which adds up to one, in float64."""
+    dense = getattr(y, "toarray", None)  # of scipy's sparse matrices
+    shares = as_numpy(y if dense is None else dense(), name).astype(np.float64)
+    if shares.shape != (n, k):
+        raise ValueError(
+            f"{name} must have shape ({n},), or ({n}, {k}) with the share of each outcome, got "
+            f"{shares.shape}"
+        )
+    advice = "pass labels, or shares of outcomes"
+    shares = check_range(shares, name, advice)
+    check_row_sums(shares, name, advice="for labels that do not exclude each other use MultiLabel")
+    return shares
 
 
 def of_pairs(probs: Any, name: str = "probs") -> Any:

@@ -32,7 +32,7 @@ from bayescal.calibrators._inputs import (
     transform,
     without_absent,
 )
-from bayescal.calibrators._labels import Classes, read_rows
+from bayescal.calibrators._labels import Classes, of_shares, read_rows
 from bayescal.calibrators._posterior import map_rows
 from bayescal.calibrators._reported import Reported, Seen, see
 from bayescal.calibrators._status import keep_status, remedies
@@ -149,8 +149,10 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
             in any order. :class:`Blocks`, which hold labels and weights, too, and whatever they
             read of themselves (arrays and data frames of Dask, data sets of Arrow, arrays in
             files), are read block by block, as often as needed.
-        y : array-like of shape (n,)
+        y : array-like of shape (n,) or (n, k)
             Labels, of any k values; of data sets and Dask's data frames also the name of a column.
+            Or shares of outcomes, rows that sum to one: a row counts as one of each outcome with
+            that share as weight, so that (0.5, 0.5) is a tie of a game.
         sample_weight : array-like of shape (n,), optional
             Non-negative; a whole weight is the same as repeating the row.
 
@@ -174,6 +176,8 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         """
         self._check_inputs()
         self._check_options()
+        if np.ndim(y) == 2 and np.shape(y)[1] > 1 and self.inputs != "top_logits":
+            scores, y, sample_weight = of_shares(scores, y, sample_weight, self.classes)
         blocks = as_blocks(scores, y, sample_weight)
         if isinstance(scores, np.memmap) and not self._fits_blocks:
             blocks = None

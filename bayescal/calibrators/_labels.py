@@ -8,17 +8,20 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import DataConversionWarning
-from sklearn.utils import assert_all_finite, column_or_1d
+from sklearn.utils import _safe_indexing, assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _num_samples
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_unmasked, check_weights
-from bayescal._core.fitted import of_pairs, read_label_rows
+from bayescal._core.fitted import of_pairs, read_label_rows, read_shares
 from bayescal._core.labels import (
     Classes,
     as_labels,
     check_classes,
     check_present,
+    class_array,
+    class_places,
     column_names,
     find_positions,
     in_order,
@@ -119,6 +122,32 @@ def distinct(y: np.ndarray, whole: bool = True) -> tuple[np.ndarray, np.ndarray]
     if whole or y.dtype.kind not in "biuSU":
         check_classification_targets(y)
     return np.unique(y, return_inverse=True)
+
+
+def of_shares(
+    scores: Any, y: Any, sample_weight: Any, classes: Classes
+) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Return a row for each outcome that has a share (n, k) in one, and that share as weight.
+
+    Outcomes that happened in no row get one of weight zero.
+    """
+    (n, k), rows = np.shape(y), _num_samples(scores)
+    if n != rows:
+        raise ValueError(f"y must have {rows} labels to match the scores, got {n}")
+    shares, names = read_shares(y, n, k), column_names(y)
+    labels = np.arange(k) if classes is None else class_array(classes)
+    if names is not None:
+        known = labels if len(labels) == k else np.arange(k)
+        own = column_names(scores)
+        alike = own is not None and len(own) == k and {*map(str, own)} == {*map(str, names)}
+        if alike and classes is None and class_places(names, known, "y") is None:
+            known = own
+        shares = in_order(shares, names, known, "y")
+    weights = check_weights(sample_weight, n)
+    row, code = np.nonzero(shares)
+    lacking = np.flatnonzero(~shares.any(axis=0))
+    row, code = np.append(row, 0 * lacking), np.append(code, lacking)
+    return _safe_indexing(scores, row), labels[code], weights[row] * shares[row, code]
 
 
 def read_many(scores: Any, Y: Any) -> tuple[np.ndarray, np.ndarray, list[object] | None]:

@@ -11,24 +11,30 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from bayescal._core.checks import as_numpy, check_choice, check_labels, check_unmasked
+from bayescal._core.checks import as_numpy, check_choice, check_labels, check_range, check_unmasked
+from bayescal._core.fitted import read_shares
 from bayescal._core.labels import (
     Classes,
     as_labels,
     check_classes,
     check_present,
     class_array,
+    class_places,
+    column_names,
     find_positions,
     has_text,
+    in_order,
     is_count,
     label_list,
     of_one_kind,
 )
 from bayescal._core.numerics import sigmoid, softmax
 
-__all__ = ["PLAIN", "Classes", "Inputs", "Reading", "in_right_order"]
+__all__ = ["PLAIN", "Classes", "Inputs", "Outcomes", "Reading", "in_right_order"]
 
 Inputs = Literal["probs", "logits"]
+#: Whether each row has one outcome, or a share of each.
+Outcomes = Literal["labels", "fractional"]
 Checked = TypeVar("Checked")
 #: Kinds of labels that are no numbers: texts, objects and dates.
 _TEXT = "OSTUM"
@@ -44,8 +50,10 @@ class Reading:
     inputs: Inputs = "probs"
     #: Whether all labels are seen at once; else their values are no classes.
     whole: bool = True
+    outcomes: Outcomes = "labels"
 
     def __post_init__(self) -> None:
+        check_choice(self.outcomes, "outcomes", ("labels", "fractional"))
         if self.inputs == "scores":
             raise ValueError(
                 "inputs must be 'probs' or 'logits', got 'scores', which are no probabilities: "
@@ -90,6 +98,37 @@ class Reading:
         classes = check_classes(found, self.classes, k, _MORE)
         return classes, find_positions(found, classes)[place]
 
+    def shares(self, y: Any, n: int, k: int) -> np.ndarray | None:
+        """Return shares of outcomes (n, k) where y holds them, and not labels."""
+        fractional = self.outcomes == "fractional"
+        if np.ndim(y) == 2 and (fractional or np.shape(y)[1] > 1):
+            shares = read_shares(y, n, k)
+        elif fractional and k == 2:
+            second = check_range(as_numpy(y, "y").astype(np.float64), "y", "pass shares of class 1")
+            shares = read_shares(np.stack([1 - second, second], axis=-1), n, 2)
+        elif fractional:
+            raise ValueError(
+                f"y must have shape ({n}, {k}) for outcomes='fractional', got {np.shape(y)}"
+            )
+        else:
+            return None
+        if np.ndim(y) == 2:
+            classes = range(k) if self.classes is None else class_array(self.classes)
+            shares = in_order(shares, column_names(y), classes, "y")
+        if not fractional and not ((shares == 0) | (shares == 1)).all():
+            raise ValueError(
+                "y must hold labels, or a 1 in one column of each row, got shares of outcomes; say "
+                "outcomes='fractional', which log_loss, brier_score and ece have"
+            )
+        return shares
+
+    def classes_of_shares(self, y: Any, k: int) -> Any:
+        """Return the classes (k,) of shares: those given, or names of columns, or 0, ..., k - 1."""
+        if self.classes is not None:
+            return check_classes(_NONE, class_array(self.classes), k)
+        names = column_names(y) if np.ndim(y) == 2 else None
+        return range(k) if names is None or class_places(names, range(k), "y") else names
+
     def any_labels(self, probs: Any) -> np.ndarray:
         """Return some labels (n,) of probabilities that have none."""
         n = sum(as_numpy(probs, "probs").shape[:1])
@@ -108,6 +147,8 @@ class Reading:
     def _numbers(self, y: np.ndarray, k: int) -> np.ndarray:
         pair = self.whole and self.classes is None and k == 2
         advice = _ADVICE
+        if y.dtype.kind == "f" and y.min(initial=0) >= 0 and y.max(initial=0) <= 1:
+            advice = "for shares of outcomes say outcomes='fractional'"
         if k == 2 and self.classes is None and y.min(initial=0) == -1:
             advice = "say classes=(-1, 1) for labels -1 and 1"
         try:

@@ -14,7 +14,7 @@ from bayescal.metrics.registry import METRICS
 
 __all__ = ["Scorer", "make"]
 
-_OWN = ("probs", "y", "weights", "classes", "inputs")
+_OWN = ("probs", "y", "weights", "classes", "inputs", "outcomes")
 
 
 class Scorer(BaseEstimator):

@@ -24,7 +24,12 @@ from bayescal._core.checks import (
     precision,
 )
 from bayescal._core.fitted import of_pairs, read_label_rows
-from bayescal._core.labels import check_classes, column_names, in_order, matched_names
+from bayescal._core.labels import (
+    check_classes,
+    column_names,
+    in_order,
+    matched_names,
+)
 from bayescal._core.precision import float64
 from bayescal._core.stream import Block, Blocks, add, as_blocks
 from bayescal.metrics._reading import PLAIN, Reading, in_right_order
@@ -62,6 +67,9 @@ class Predictions(NamedTuple):
     eps: float
     #: Of which ``y`` are places, where these were given.
     classes: Any = None
+    #: By how much the Brier score of each exceeds that of fractional outcomes, (n,), where these
+    #: were given.
+    excess: Any = None
 
     def part(self, rows: slice) -> Predictions:
         """Return some of the cases."""
@@ -205,6 +213,8 @@ def check_predictions(
         return probs
     blocks = as_blocks(probs, y, weights)
     if blocks is not None:
+        if reading.outcomes != "labels":
+            raise TypeError("outcomes must be 'labels' for blocks, got 'fractional'")
         return PredictionBlocks(blocks, reading=reading)
     return check_arrays(probs, _given(y), weights, reading)
 
@@ -232,7 +242,7 @@ def check_arrays(
     Columns of a data frame that are named like the classes may stand in any order.
     """
     names = column_names(probs) or names
-    probs, y = as_numpy(probs, "probs"), reading.labels(y, weights)
+    probs, given = as_numpy(probs, "probs"), y
     if probs.ndim not in (1, 2):
         more = "; bayescal.tokens makes rows of those of tokens" if probs.ndim > 2 else ""
         raise ValueError(f"probs must have shape (n,) or (n, k), got {probs.shape}{more}")
@@ -243,13 +253,29 @@ def check_arrays(
         )
     if len(probs) == 0:
         raise ValueError("probs must not be empty")
-    if y.shape != probs.shape[:1]:
+    k = 2 if probs.ndim == 1 else probs.shape[1]
+    shares = reading.shares(given, len(probs), k)
+    y = reading.labels(given, weights) if shares is None else shares
+    if shares is None and y.shape != probs.shape[:1]:
         raise ValueError(f"y must have shape ({len(probs)},) to match probs, got {y.shape}")
     eps = precision(probs.dtype)
     probs, y, weights = count(probs, y, weights)
-    classes, codes = reading.codes(y, 2 if probs.ndim == 1 else probs.shape[1])
+    if shares is None:
+        classes, codes = reading.codes(y, k)
+    else:
+        classes, codes = reading.classes_of_shares(given, k), y.argmax(axis=1)
     probs = _check_probs(_read(in_order(probs, names, classes), reading), eps)
-    return Predictions(probs, codes, weights, EPS, classes)
+    data = Predictions(probs, codes, weights, EPS, classes)
+    return data if reading.outcomes == "labels" else _by_share(data, y)
+
+
+def _by_share(data: Predictions, shares: np.ndarray) -> Predictions:
+    """Return a case for each outcome that has a share (n, k) in one, and that share as weight."""
+    row, codes = np.nonzero(shares)
+    spread = 1 - (shares**2).sum(axis=1)
+    own = data.weights[row] * shares[row, codes]
+    excess = (spread / 2 if data.probs.ndim == 1 else spread)[row]
+    return Predictions(data.probs[row], codes, own, data.eps, data.classes, excess)
 
 
 def check_second(
@@ -282,7 +308,8 @@ def check_anywhere(
             most = max(SUM_TOLERANCE, found.shape[1] * precision(there.dtype))
             good &= jnp.all(jnp.abs(found.sum(axis=1) - 1.0) <= most)
         y = _given(y)
-        if not good or np.shape(y) != found.shape[:1]:
+        fractional = reading.outcomes != "labels"
+        if not good or np.shape(y) != found.shape[:1] or fractional:
             return check_arrays(np.asarray(there), y, weights, reading)
         k = 2 if found.ndim == 1 else found.shape[1]
         labels = reading.codes(reading.labels(y), k)[1]

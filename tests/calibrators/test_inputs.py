@@ -7,7 +7,10 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse
+from scipy.optimize import minimize
 from scipy.special import expit, logit, softmax
 
 import bayescal as bc
@@ -338,3 +341,56 @@ def test_one_column_stands_for_two_classes(domain: Any) -> None:
     assert z.shape == (4, 2)
     if domain != "probabilities":
         np.testing.assert_allclose(z[:, 1] - z[:, 0], Z, rtol=1e-12)
+
+
+# --- shares of outcomes -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [bc.Beta, bc.Isotonic, bc.AveragedBeta, bc.VennAbers, bc.Spline])
+def test_a_share_of_an_outcome_is_a_weight(make: Any) -> None:
+    rng = np.random.default_rng(0)
+    p, y, w = rng.uniform(0.05, 0.95, 200), rng.choice([0, 0.5, 1], 200), rng.integers(1, 3, 200)
+    shares = np.stack([1 - y, y], axis=1)
+    labels, weights = np.repeat([0, 1], 200), np.concatenate([(1 - y) * w, y * w])
+    expected = make().fit(np.tile(p, 2), labels, weights).predict_proba(p)
+    np.testing.assert_allclose(make().fit(p, shares, w).predict_proba(p), expected, rtol=1e-9)
+
+
+def test_shares_of_outcomes_have_the_likelihood_of_fractions() -> None:
+    rng = np.random.default_rng(0)
+    z, y = rng.normal(size=300), rng.choice([0, 0.5, 1], 300)
+    fitted = bc.Logistic(inputs="logits").fit(z, np.stack([1 - y, y], axis=1))
+
+    def loss(t: Array) -> float:
+        line = t[0] * z + t[1]
+        return float(np.mean(np.logaddexp(0, line) - y * line))
+
+    best = minimize(loss, [1, 0], tol=1e-12).x
+    found = fitted.predict_proba(z)[:, 1]
+    np.testing.assert_allclose(found, expit(best[0] * z + best[1]), atol=1e-6)
+
+
+def test_outcomes_in_columns_by_place_and_by_name() -> None:
+    rng = np.random.default_rng(0)
+    probs, codes = rng.dirichlet(np.ones(3), 200), rng.integers(0, 3, 200)
+    expected = bc.Vector().fit(probs, codes).predict_proba(probs)
+    frame = pd.DataFrame(probs, columns=list("abc"))
+    outcomes = pd.DataFrame(np.eye(3)[codes], columns=list("abc"))
+    for y in (np.eye(3)[codes], np.eye(3, dtype=bool)[codes], scipy.sparse.csr_matrix(outcomes)):
+        fitted = bc.Vector().fit(probs, y)
+        np.testing.assert_allclose(fitted.predict_proba(probs), expected, rtol=1e-9)
+        assert fitted.classes_.tolist() == [0, 1, 2]
+    for order in ("abc", "cab"):
+        named = bc.Vector(classes=list("abc")).fit(frame[[*order]], outcomes[[*order[::-1]]])
+        np.testing.assert_allclose(named.predict_proba(frame[[*order]]), expected, rtol=1e-9)
+        alike = bc.Vector().fit(frame, outcomes[[*order]])
+        np.testing.assert_allclose(alike.predict_proba(frame), expected, rtol=1e-9)
+    assert bc.Beta().fit([0.2, 0.7, 0.8], [[0, 1], [0.5, 0.5], [0, 1]]).classes_.tolist() == [0, 1]
+    for wrong, said in (
+        (np.ones((200, 3)), "rows that sum to one, got a sum of 3"),
+        (np.eye(3)[codes][:50], "200 labels to match the scores, got 50"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            bc.Vector().fit(probs, wrong)
+    with pytest.raises(ValueError, match="for calibrators of classes, as AveragedBeta"):
+        bc.Auto().fit(probs, np.full((200, 3), 1 / 3))

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 from sklearn.metrics import brier_score_loss
 from sklearn.metrics import log_loss as sklearn_log_loss
 from sklearn.naive_bayes import GaussianNB
@@ -630,3 +631,77 @@ def test_every_public_function_has_the_options():
             assert {"classes", "inputs"} <= set(options), name
             known = {*FUNCTIONS, *METRICS}
             assert name in known, name
+
+
+# --- outcomes in columns, and shares of them ----------------------------------------------------
+
+ONE_HOT = {k: np.eye(k)[CODES[k]] for k in CODES}
+
+
+@every
+@of_classes
+def test_a_one_in_the_column_of_the_class(function, k):
+    if function is FUNCTIONS.get("loss_gap"):
+        return  # Its columns are true probabilities.
+    expected = _numbers(function(PROBS[k], CODES[k]))
+    for y in (ONE_HOT[k], ONE_HOT[k].astype(bool), scipy.sparse.csr_matrix(ONE_HOT[k])):
+        np.testing.assert_array_equal(_numbers(function(PROBS[k], y)), expected)
+        if function is FUNCTIONS["Accumulator"]:
+            break  # It cuts rows.
+
+
+def test_columns_of_outcomes_go_by_names():
+    names, codes = NAMES[3], CODES[3]
+    probs = pd.DataFrame(PROBS[3], columns=names)
+    y = pd.DataFrame(ONE_HOT[3], columns=names)
+    expected = metrics.log_loss(PROBS[3], codes)
+    for order in (names, names[::-1], [names[1], names[0], names[2]]):
+        for options in ({}, {"classes": names}, {"classes": names[::-1]}):
+            found = metrics.log_loss(probs, y[order], **options)
+            assert found == pytest.approx(expected, rel=1e-12)
+    numbered = pd.DataFrame(ONE_HOT[3]).iloc[:, ::-1]
+    assert metrics.log_loss(PROBS[3], numbered) == expected
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_shares_of_outcomes(weighted):
+    rng = np.random.default_rng(1)
+    p, y = PROBS[2], rng.choice([0, 0.5, 1], N)
+    probs, shares = PROBS[3], rng.dirichlet(np.ones(3), N)
+    w = rng.integers(0, 3, N) + 0.5 if weighted else np.ones(N)
+    how = {"weights": w if weighted else None, "outcomes": "fractional"}
+
+    def mean(values):
+        return np.average(values, weights=w)
+
+    square, entropy = (p - y) ** 2, -(y * np.log(p) + (1 - y) * np.log1p(-p))
+    for given in (y, np.stack([1 - y, y], axis=1)):
+        assert metrics.brier_score(p, given, **how) == pytest.approx(mean(square), rel=1e-12)
+        assert metrics.log_loss(p, given, **how) == pytest.approx(mean(entropy), rel=1e-12)
+        place = np.ceil(p * 15)
+        gaps = [abs((w * (p - y))[place == b].sum()) for b in range(1, 16)]
+        assert metrics.ece(p, given, **how) == pytest.approx(sum(gaps) / w.sum(), rel=1e-9)
+        pair = np.stack([1 - p, p], axis=1)
+        assert metrics.brier_score(pair, given, **how) == pytest.approx(2 * mean(square))
+    square = ((probs - shares) ** 2).sum(axis=1)
+    assert metrics.brier_score(probs, shares, **how) == pytest.approx(mean(square), rel=1e-12)
+    entropy = -(shares * np.log(probs)).sum(axis=1)
+    assert metrics.log_loss(probs, shares, **how) == pytest.approx(mean(entropy), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda p, y, P, S: metrics.log_loss(p, y), "for shares of outcomes say outcomes='frac"),
+        (lambda p, y, P, S: metrics.log_loss(P, S), "say outcomes='fractional', which log_loss"),
+        (lambda p, y, P, S: metrics.interval("log_loss", P, S), "say outcomes='fractional'"),
+        (lambda p, y, P, S: metrics.log_loss(P, 2 * S), "must lie in|must have rows that sum"),
+        (lambda p, y, P, S: metrics.log_loss(P, y, outcomes="fractional"), "must have shape"),
+        (lambda p, y, P, S: metrics.log_loss(p, 3 * y, outcomes="fractional"), "must lie in"),
+        (lambda p, y, P, S: metrics.log_loss(p, y, outcomes="halves"), "outcomes must be one of"),
+    ],
+)
+def test_shares_must_be_asked_for(call, message):
+    y = np.tile([0, 0.5, 1], N // 3)
+    with pytest.raises(ValueError, match=message):
+        call(PROBS[2], y, PROBS[3], PROBS[3][::-1])

@@ -145,10 +145,11 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         scores : array-like of shape (n,), (n, 1) or (n, k), or Blocks
             As ``inputs`` says: probabilities or logits, a column for each class in sorted order, or
             in that of ``classes``; of two classes also the probability or log odds of the second
-            alone; or raw scores. Columns of a data frame that are named like the classes may stand
-            in any order. :class:`Blocks`, which hold labels and weights, too, and whatever they
-            read of themselves (arrays and data frames of Dask, data sets of Arrow, arrays in
-            files), are read block by block, as often as needed.
+            alone; or raw scores. A logit of minus infinity is that of an option which is not there:
+            its probability is zero. Columns of a data frame that are named like the classes, as
+            "yes" or "p_yes", may stand in any order. :class:`Blocks`, which hold labels and
+            weights, too, and whatever they read of themselves (arrays and data frames of Dask, data
+            sets of Arrow, arrays in files), are read block by block, as often as needed.
         y : array-like of shape (n,) or (n, k)
             Labels, of any k values; of data sets and Dask's data frames also the name of a column.
             Or shares of outcomes, rows that sum to one: a row counts as one of each outcome with
@@ -163,9 +164,9 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         Raises
         ------
         ValueError
-            If scores contradict ``inputs``, are not finite, or have columns named like some of the
-            classes only; or if labels hold another number of classes than the scores, without
-            ``classes``.
+            If scores contradict ``inputs`` by more than 1e-6, are not finite, or have columns named
+            like some of the classes only; or if labels hold another number of classes than the
+            scores, without ``classes``.
         TypeError
             If data come in blocks, and the calibrator, or one of its options, needs them at once.
 

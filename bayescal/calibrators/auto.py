@@ -133,15 +133,21 @@ class Auto(ClassifierMixin, Combination):
         Parameters
         ----------
         scores : array-like of shape (n,), (n, 1) or (n, k), or Blocks
-            As ``inputs`` says; of several labels a column for each. Blocks, which hold their
+            As ``inputs`` says; of several labels a column for each, or a list with an array (n, 2)
+            for each. Blocks, which hold their
             labels, and what is read in blocks (see :meth:`Calibrator.fit`), are of classes.
         y : array-like of shape (n,) or (n, labels)
-            Labels of any kind; or zeros and ones, a column for each of several labels.
+            Labels of any kind; or zeros and ones of any type, a column for each of several labels.
         sample_weight : array-like of shape (n,), optional
 
         Returns
         -------
         self
+
+        Warns
+        -----
+        UserWarning
+            If each row of several labels holds one 1, as for classes that exclude each other.
         """
         check_inputs(self.inputs)
         check_choice(self.mode, "mode", ("stack", "single"))

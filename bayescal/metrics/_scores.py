@@ -47,10 +47,11 @@ def log_loss(
         The labels of the columns, in their order; k stands for 0, ..., k - 1. Without it numbers
         are 0, ..., k - 1 (of arrays in memory -1 and 1 are two classes, too), and texts are sorted,
         if all k are there. Numbers are places among classes that are texts. Columns of a data frame
-        that are named like the classes may stand in any order.
+        that are named like the classes, as "yes" or "p_yes", may stand in any order.
     inputs : {"probs", "logits"}
         Whether ``probs`` are probabilities; or logits, of shape (n,) the log odds of the second
-        class, whose probabilities are computed in float64.
+        class, whose probabilities are computed in float64. A logit of minus infinity is that of an
+        option which is not there: its probability is zero.
     outcomes : {"labels", "fractional"}
         With "fractional", ``y`` holds shares of outcomes: (n, k) with rows that sum to one, or (n,)
         numbers in [0, 1], as .5 for a tie of a game. A row counts as one of each outcome, with its

@@ -150,7 +150,7 @@ def posterior(
     rule = INTEGRATORS[checks.check_choice(integrator, "integrator", tuple(INTEGRATORS))]
     num_samples = rule.sample_size(checks.check_count(num_samples, "num_samples"))
     priors, stacked = _check_prior(prior)
-    names = tuple(str(name) for name in prior) if isinstance(prior, Mapping) else None
+    names = tuple(checks.check_names(prior, "prior")) if isinstance(prior, Mapping) else None
     family = priors[0].family
     given = checks.check_data(data, family.univariate, family.classes)
     family.check_support(given.x[given.mask], "x")

@@ -6,13 +6,14 @@ Messages have the form ``<argument> must ..., got ...``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.labels import label_text
 from bayescal._core.padding import pad_axis
 
 Choice = TypeVar("Choice")
@@ -25,6 +26,8 @@ Data: TypeAlias = (
 
 #: By how much the sum of a row of probabilities may differ from one.
 SUM_TOLERANCE = 1e-3
+#: By how much rounding may put a probability below zero or above one.
+RANGE_TOLERANCE = 1e-6
 
 
 class Batch(NamedTuple):
@@ -99,6 +102,37 @@ def check_finite(array: np.ndarray, name: str) -> None:
         )
 
 
+def check_logits(array: np.ndarray, name: str) -> None:
+    """Raise if rows (n, k) hold NaN, infinity, or no number but minus infinity.
+
+    Minus infinity is the logit of an option that is not there.
+    """
+    if not array.size or (np.isfinite(array.min()) and np.isfinite(array.max())):
+        return
+    check_finite(np.where(np.isneginf(array), 0.0, array), name)
+    none = np.isneginf(array).all(axis=1)
+    if none.any():
+        raise ValueError(
+            f"{name} must have a finite logit in each row, got only -infinity in row "
+            f"{int(np.argmax(none))} ({int(none.sum())} in all)"
+        )
+
+
+def check_range(
+    probs: np.ndarray, name: str, advice: str = "pass probabilities, not scores", when: str = ""
+) -> np.ndarray:
+    """Return probabilities in [0, 1], or raise if one lies outside by more than rounding does."""
+    low, high = probs.min(initial=1), probs.max(initial=0)
+    # NaN is neither below nor above: it comes out of both.
+    if not (np.isfinite(low) and np.isfinite(high)):
+        check_finite(probs, name)
+    if low < -RANGE_TOLERANCE or high > 1 + RANGE_TOLERANCE:
+        wrong = float(low if low < -RANGE_TOLERANCE else high)
+        said = f"{wrong:g}" if float(f"{wrong:g}") == wrong else repr(wrong)
+        raise ValueError(f"{name} must lie in [0, 1]{when}, got {said}; {advice}")
+    return probs if low >= 0 and high <= 1 else np.clip(probs, 0.0, 1.0)
+
+
 def check_row_sums(
     probs: np.ndarray, name: str, *, eps: float = 2.0**-52, advice: str = ""
 ) -> None:
@@ -131,10 +165,19 @@ def check_labels(
         check_finite(labels, name)
     wrong = (labels != np.floor(labels)) | (labels < 0) | (labels >= classes)
     if wrong.any():
-        found = ", ".join(f"{v:g}" for v in np.unique(labels[wrong])[:5])
+        found = ", ".join(label_text(v) for v in np.unique(labels[wrong])[:5])
         advice = f"; {advice}" if advice else ""
         raise ValueError(f"{name} must be in {allowed}, got {found}{advice}")
     return labels.astype(np.int64)
+
+
+def check_names(names: Iterable[object], what: str) -> list[str]:
+    """Return names as texts, which must differ: tables have one place for each."""
+    given = list(names)
+    texts = [str(name) for name in given]
+    if len(set(texts)) < len(texts):
+        raise ValueError(f"{what} must have names that differ as text, got {given}")
+    return texts
 
 
 def check_count(value: object, name: str, least: int = 1) -> int:
@@ -329,49 +372,3 @@ def check_points(x: ArrayLike, data: Batch, univariate: bool) -> np.ndarray:
         raise ValueError("x must not be empty")
     check_finite(array, "x")
     return array
-
-
-def column_names(scores: object) -> list[object] | None:
-    """Return the names of a data frame's columns, or that of a series; None where there are none.
-
-    A range of numbers, which pandas gives to columns without names, is none.
-    """
-    shape = getattr(scores, "shape", ())
-    columns = getattr(scores, "columns", None) if len(shape) == 2 else None
-    if columns is not None and type(columns).__name__ != "RangeIndex":
-        return list(columns)
-    name = getattr(scores, "name", None) if len(shape) == 1 else None
-    return None if name is None or callable(name) else [name]
-
-
-def in_order(
-    rows: np.ndarray,
-    names: list[object] | None,
-    classes: Sequence[object] | np.ndarray,
-    what: str = "probs",
-) -> np.ndarray:
-    """Return rows (n, k) with their columns in the order of the classes that they are named like.
-
-    Names that are no classes say nothing: the columns are in order. One column alone is that of
-    the second of two classes. Names, from :func:`column_names`, and classes are compared as text;
-    it is an error if some of the names are classes and others not, if classes are lacking, or if a
-    column alone has the name of the first class. ``what`` they hold is said then.
-    """
-    if names is None:
-        return rows
-    place = {str(label): position for position, label in enumerate(np.asarray(classes).tolist())}
-    found = [place.get(str(name), -1) for name in names]
-    if max(found, default=-1) < 0:
-        return rows
-    alone = len(found) == 1 < len(place)
-    if alone and (found == [1] or not isinstance(names[0], str)):
-        return rows
-    if alone or sorted(found) != [*range(len(place))]:
-        raise ValueError(
-            f"{what} must have columns named like all of the classes, {[*place]}, or like none of "
-            f"them, got {[str(name) for name in names]}"
-            + ("; give the column of the second class" if alone else "")
-        )
-    if found == [*range(len(place))]:
-        return rows
-    return rows[:, [found.index(position) for position in range(len(place))]]

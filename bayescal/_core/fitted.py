@@ -1,4 +1,4 @@
-"""Predictions of fitted classifiers, where these are given in the place of arrays."""
+"""Predictions of fitted classifiers: in the place of arrays, and of several labels at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["is_fitted", "predictions"]
+from bayescal._core.arrays import ArrayLike
+from bayescal._core.checks import as_numpy, check_range, check_row_sums
+from bayescal._core.labels import label_text
+
+__all__ = ["is_fitted", "of_pairs", "predictions", "read_label_rows", "read_shares"]
 
 
 def is_fitted(value: Any) -> bool:
@@ -46,3 +50,57 @@ def predictions(
             raise ValueError(f"fitted classifiers must have the classes {one}, got {other}")
     classes = fitted[0].classes_ if fitted and classes is None else classes
     return found, rest[-1] if rest else None, classes
+
+
+def read_label_rows(y: ArrayLike, name: str = "y") -> np.ndarray:
+    """Return labels that do not exclude each other, of whatever type, as integers (n, labels)."""
+    dense = getattr(y, "toarray", None)  # of scipy's sparse matrices
+    rows = as_numpy(y if dense is None else dense(), name)
+    if rows.ndim != 2:
+        raise ValueError(f"{name} must have shape (n, labels), got {rows.shape}")
+    strange = (rows != 0) & (rows != 1)
+    if strange.any():
+        shares = rows.min() >= 0 and np.allclose(rows.sum(axis=1), 1)
+        raise ValueError(
+            f"{name} must hold zeros and ones, a column for each label, got "
+            f"{label_text(rows[strange][0])} in row {int(np.argwhere(strange)[0, 0])}"
+            + (
+                "; shares of outcomes are for calibrators of classes, as AveragedBeta and "
+                "StackedScaling"
+                if shares
+                else ""
+            )
+        )
+    return rows.astype(np.int64)
+
+
+def read_shares(y: ArrayLike, n: int, k: int, name: str = "y") -> np.ndarray:
+    """Return the shares (n, k) of outcomes, a row of which adds up to one, in float64."""
+    dense = getattr(y, "toarray", None)  # of scipy's sparse matrices
+    shares = as_numpy(y if dense is None else dense(), name).astype(np.float64)
+    if shares.shape != (n, k):
+        raise ValueError(
+            f"{name} must have shape ({n},), or ({n}, {k}) with the share of each outcome, got "
+            f"{shares.shape}"
+        )
+    advice = "pass labels, or shares of outcomes"
+    shares = check_range(shares, name, advice)
+    check_row_sums(shares, name, advice="for labels that do not exclude each other use MultiLabel")
+    return shares
+
+
+def of_pairs(probs: Any, name: str = "probs") -> Any:
+    """Return probabilities (n, labels) from scikit-learn's of several labels: a list of (n, 2).
+
+    Whatever else is given comes back as it is.
+    """
+    if not isinstance(probs, list | tuple) or not probs or np.ndim(probs[0]) != 2:
+        return probs
+    parts = [as_numpy(own, name) for own in probs]
+    shapes = [own.shape for own in parts]
+    if any(shape != (len(parts[0]), 2) for shape in shapes):
+        raise ValueError(
+            f"{name} must be of shape (n, labels), or a list with an array (n, 2) for each label, "
+            f"got a list of shapes {shapes}"
+        )
+    return np.stack([own[:, 1] for own in parts], axis=1)

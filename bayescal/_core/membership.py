@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import as_numpy, check_finite, column_names
+from bayescal._core.checks import as_numpy, check_finite
+from bayescal._core.labels import column_names, matched_names
 
 __all__ = ["check_groups", "check_same_groups"]
 
@@ -38,11 +39,13 @@ def check_groups(groups: ArrayLike, n: int) -> tuple[np.ndarray, list[object] | 
 
 def check_same_groups(groups: ArrayLike, n: int, names: list[object] | None, g: int) -> np.ndarray:
     """Return the same of the g groups of before, in whose order named columns are put."""
-    array, found = check_groups(groups, n)
+    array, _ = check_groups(groups, n)
     if array.shape[1] != g:
         raise ValueError(f"groups must have {g} columns as in the fit, got {array.shape[1]}")
-    if names is None or found is None:
+    found = matched_names(groups, names)
+    if found is None:
         return array
+    names = [*range(g)] if names is None else names
     place = {str(name): position for position, name in enumerate(found)}
     if place.keys() != set(map(str, names)):
         raise ValueError(f"groups must have the columns {names} of the fit, got {found}")

@@ -17,7 +17,7 @@ from bayescal.metrics.inputs import Reading, check_anywhere, check_label_rows
 from bayescal.metrics.registry import METRICS
 from bayescal.metrics.sums import SumMetric, collect, collect_there
 
-_OWN = ("probs", "y", "weights", "classes", "inputs")
+_OWN = ("probs", "y", "weights", "classes", "inputs", "outcomes")
 
 
 @cache

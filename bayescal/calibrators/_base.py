@@ -10,11 +10,11 @@ import jax
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import ArrayLike, accelerated, namespace, on_host
-from bayescal._core.checks import as_numpy, column_names, in_order
+from bayescal._core.arrays import ArrayLike, accelerated, on_host
 from bayescal._core.keys import seed_of
+from bayescal._core.labels import class_places, column_names, in_order
 from bayescal._core.optimise import Status
 from bayescal._core.precision import float64
 from bayescal._core.stream import Blocks, as_blocks
@@ -25,12 +25,14 @@ from bayescal.calibrators._inputs import (
     Domain,
     Inputs,
     check_inputs,
+    check_options,
+    check_rows,
     convert,
     plausible,
     transform,
-    widen,
+    without_absent,
 )
-from bayescal.calibrators._labels import Classes, read_rows
+from bayescal.calibrators._labels import Classes, of_shares, read_rows
 from bayescal.calibrators._posterior import map_rows
 from bayescal.calibrators._reported import Reported, Seen, see
 from bayescal.calibrators._status import keep_status, remedies
@@ -143,12 +145,15 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         scores : array-like of shape (n,), (n, 1) or (n, k), or Blocks
             As ``inputs`` says: probabilities or logits, a column for each class in sorted order, or
             in that of ``classes``; of two classes also the probability or log odds of the second
-            alone; or raw scores. Columns of a data frame that are named like the classes may stand
-            in any order. :class:`Blocks`, which hold labels and weights, too, and whatever they
-            read of themselves (arrays and data frames of Dask, data sets of Arrow, arrays in
-            files), are read block by block, as often as needed.
-        y : array-like of shape (n,)
+            alone; or raw scores. A logit of minus infinity is that of an option which is not there:
+            its probability is zero. Columns of a data frame that are named like the classes, as
+            "yes" or "p_yes", may stand in any order. :class:`Blocks`, which hold labels and
+            weights, too, and whatever they read of themselves (arrays and data frames of Dask, data
+            sets of Arrow, arrays in files), are read block by block, as often as needed.
+        y : array-like of shape (n,) or (n, k)
             Labels, of any k values; of data sets and Dask's data frames also the name of a column.
+            Or shares of outcomes, rows that sum to one: a row counts as one of each outcome with
+            that share as weight, so that (0.5, 0.5) is a tie of a game.
         sample_weight : array-like of shape (n,), optional
             Non-negative; a whole weight is the same as repeating the row.
 
@@ -159,9 +164,9 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         Raises
         ------
         ValueError
-            If scores contradict ``inputs``, are not finite, or have columns named like some of the
-            classes only; or if labels hold another number of classes than the scores, without
-            ``classes``.
+            If scores contradict ``inputs`` by more than 1e-6, are not finite, or have columns named
+            like some of the classes only; or if labels hold another number of classes than the
+            scores, without ``classes``.
         TypeError
             If data come in blocks, and the calibrator, or one of its options, needs them at once.
 
@@ -172,6 +177,8 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         """
         self._check_inputs()
         self._check_options()
+        if np.ndim(y) == 2 and np.shape(y)[1] > 1 and self.inputs != "top_logits":
+            scores, y, sample_weight = of_shares(scores, y, sample_weight, self.classes)
         blocks = as_blocks(scores, y, sample_weight)
         if isinstance(scores, np.memmap) and not self._fits_blocks:
             blocks = None
@@ -232,6 +239,7 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
             rows = in_order(rows, names, self.classes_, "scores")
         self._seen = see(rows, labels, weights)
         values, least = convert(rows, self.inputs, self.domain)
+        check_options(rows, labels, weights, self.inputs)
         return values, labels, weights, least
 
     def _class_count(self, rows: Any) -> int:
@@ -262,7 +270,8 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
             return None  # there are none of most classes
         least = self.state_.get("least_probabilities")
         with np.errstate(over="ignore", under="ignore"):
-            return self.apply(self.state_, convert(seen.rows, self.inputs, self.domain, least)[0])
+            found = self.apply(self.state_, convert(seen.rows, self.inputs, self.domain, least)[0])
+        return without_absent(found, seen.rows, self.inputs)
 
     def predict_proba(self, scores: ArrayLike | Blocks) -> Any:
         """Return the calibrated probabilities of all classes.
@@ -281,9 +290,10 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         check_is_fitted(self)
         if (blocks := as_blocks(scores)) is not None:
             return self._predict_in_blocks(blocks, scores)
-        values = self._values(scores)
+        rows = self._new_rows(scores)
+        values = self._converted(rows)
         with np.errstate(over="ignore", under="ignore"):
-            return self.apply(self.state_, values)
+            return without_absent(self.apply(self.state_, values), rows, self.inputs)
 
     def as_function(self) -> PredictFunction:
         """Return the fitted map as a pure function of arrays of JAX, PyTorch, NumPy and others.
@@ -312,7 +322,8 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
     def _map(self, state: State, scores: Any) -> Any:
         """Return probabilities at scores of any library, as users give them."""
         least = state.get("least_probabilities")
-        return self._apply_in_blocks(state, transform(scores, self.inputs, self.domain, least))
+        values = transform(scores, self.inputs, self.domain, least)
+        return without_absent(self._apply_in_blocks(state, values), scores, self.inputs)
 
     def _has_ends(self, state: State) -> bool:
         """Return whether there are credible intervals."""
@@ -350,36 +361,29 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         parts = [c.predict_proba(s) for c, s in zip(calibrators, scores, strict=True)]
         return np.mean(parts, axis=0)
 
-    def _values(self, scores: Any) -> np.ndarray:
-        """Return new scores in the domain of the fitted calibrator."""
+    def _new_rows(self, scores: Any) -> np.ndarray:
+        """Return new scores (n, 1) or (n, k), checked, in the order of the classes."""
         check_is_fitted(self)
         names = column_names(scores)
         fitted = getattr(self, "feature_names_in_", None)
         if names is not None and fitted is not None and len(scores.shape) == 2:
-            if set(fitted) == set(names) == {str(label) for label in self.classes_}:
+            alike = set(fitted) == set(names) and len(names) > 1
+            if alike and class_places(names, self.classes_, "scores") is not None:
                 # scikit-learn wants the order of the fit.
                 names = list(fitted)
                 scores = scores[names]
-        rows = in_order(self._check_rows(scores, reset=False), names, self.classes_, "scores")
+        return in_order(self._check_rows(scores, reset=False), names, self.classes_, "scores")
+
+    def _values(self, scores: Any) -> np.ndarray:
+        """Return new scores in the domain of the fitted calibrator."""
+        return self._converted(self._new_rows(scores))
+
+    def _converted(self, rows: np.ndarray) -> np.ndarray:
         return convert(rows, self.inputs, self.domain, self.state_.get("least_probabilities"))[0]
 
     def _check_rows(self, scores: Any, reset: bool) -> np.ndarray:
         """Return (n, 1) or (n, k) numbers, and keep or compare number and names of features."""
-        scores = widen(scores, self.inputs)
-        if not hasattr(scores, "shape"):
-            scores = as_numpy(scores, "scores")
-        if len(scores.shape) == 1:
-            scores = np.asarray(scores).reshape(-1, 1)
-        rows: Any = validate_data(
-            self,
-            scores,
-            reset=reset,
-            dtype="numeric",
-            ensure_min_samples=1,
-            force_writeable=False,
-            ensure_all_finite=False,  # so that the message names the row
-        )
-        return rows
+        return check_rows(self, scores, self.inputs, reset)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -390,10 +394,3 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "state_")
-
-
-def two_columns(positive: Any) -> Any:
-    """Return the probabilities (m, 2) of both classes, from those (m,) of the second."""
-    xp = namespace(positive)
-    positive = xp.clip(positive, 0.0, 1.0)
-    return xp.stack([1 - positive, positive], axis=1)

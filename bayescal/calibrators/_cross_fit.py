@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, TypeAlias
@@ -16,10 +16,11 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import _safe_split
 
 from bayescal._core.folds import fold_features
+from bayescal._core.labels import label_list
 from bayescal._core.numerics import FLOOR
 from bayescal.calibrators._dispatch import to_host
 from bayescal.calibrators._labels import find_positions, frames_to_caller
-from bayescal.calibrators._pair import score
+from bayescal.calibrators._pair import check_meaning, score
 from bayescal.calibrators._report import Report, make_report, row_losses, row_losses_of_scores
 from bayescal.calibrators._reported import Reported
 
@@ -41,12 +42,24 @@ def make_folds(
     These are always of training, where ``cv`` is a number: and of the first test, or of all tests
     of an ensemble.
     """
+    if y.ndim == 2 and (cv is None or isinstance(cv, Integral)):
+        return _of_label_sets(5 if cv is None else int(cv), y), np.empty(0, int)
     if cv is None or isinstance(cv, Integral):
         return _stratified(5 if cv is None else int(cv), y, ensemble)
     splitter: Any = check_cv(cv, y, classifier=True)
-    splits: Iterable[Any] = splitter.split(X, y, **options)
     every = np.arange(len(y))
-    folds = [(every[train], every[test]) for train, test in splits]
+    try:
+        splits: Iterable[Any] = splitter.split(X, y, **options)
+        folds = [(every[train], every[test]) for train, test in splits]
+    except ValueError as error:
+        if "groups" not in str(error) or "groups" in options:
+            raise
+        name = type(splitter).__name__
+        raise ValueError(
+            f"cv must be given the groups that {name} needs: pass cv=list({name}(...).split(X, y, "
+            "groups)), or call sklearn.set_config(enable_metadata_routing=True) and pass groups to "
+            "fit"
+        ) from error
     times = np.bincount(np.concatenate([test for _, test in folds]), minlength=len(y))
     if not ensemble and not (times == 1).all():
         worst = times.min() if times.min() != 1 else times.max()
@@ -54,12 +67,12 @@ def make_folds(
             f"cv must leave each row out once, got splits that leave one out {worst} times; say "
             "ensemble=True"
         )
-    labels = np.unique(y)
+    labels = np.unique(y) if y.ndim == 1 else np.empty(0)
     for train, _ in folds:
         missing = labels[~np.isin(labels, y[train])]
         if len(missing):
             _warn(
-                f"cv leaves out all rows of class {missing.tolist()[0]!r} at once, so that a "
+                f"cv leaves out all rows of class {label_list(missing)[0]!r} at once, so that a "
                 "classifier does not know it; take a stratified splitter"
             )
             break
@@ -77,12 +90,12 @@ def _stratified(count: int, y: np.ndarray, ensemble: bool) -> tuple[list[Fold], 
         )
     rarest = int(sizes[sizes > 1].min())
     if rarest < count:
-        label = labels[sizes == rarest].tolist()[0]
+        label = label_list(labels[sizes == rarest])[0]
         _warn(f"y has {rarest} rows of class {label!r}: {rarest} folds in place of cv={count}")
     if len(lone):
         _warn(
-            f"y has one row of class {y[lone].tolist()[0]!r}: it is never left out, and calibrates "
-            "with the score of a classifier that has seen it"
+            f"y has one row of class {label_list(y[lone])[0]!r}: it is never left out, and "
+            "calibrates with the score of a classifier that has seen it"
         )
     folds = []
     splitter: Any = check_cv(min(count, rarest), y[others], classifier=True)
@@ -90,6 +103,15 @@ def _stratified(count: int, y: np.ndarray, ensemble: bool) -> tuple[list[Fold], 
         tested = others[test] if folds and not ensemble else np.append(others[test], lone)
         folds.append((np.sort(np.append(others[train], lone)), np.sort(tested)))
     return folds, lone
+
+
+def _of_label_sets(count: int, y: np.ndarray) -> list[Fold]:
+    """Return folds of labels (n, labels): rows with the same labels are dealt out in turn."""
+    if not 2 <= count <= len(y):
+        raise ValueError(f"cv must be at least 2, and no more than the {len(y)} rows, got {count}")
+    fold = np.empty(len(y), int)
+    fold[np.lexsort(y.T)] = np.arange(len(y)) % count
+    return [(np.flatnonzero(fold != own), np.flatnonzero(fold == own)) for own in range(count)]
 
 
 def _warn(message: str) -> None:
@@ -110,28 +132,37 @@ def fit_fold(
     """
     (X, y, params), (train, test) = data, fold
     own = {
-        name: _safe_indexing(value, train) if np.shape(value)[:1] == (len(y),) else value
+        name: _safe_indexing(value, train) if _is_of_rows(value, len(y)) else value
         for name, value in params.items()
     }
     fitted: Any = clone(estimator)
     fitted.fit(*_safe_split(fitted, X, y, train), **own)
-    scores = score(fitted, calibrator, classes, _safe_split(fitted, X, None, test, train)[0])
+    new = _safe_split(fitted, X, None, test, train)[0]
+    scores = score(fitted, calibrator, classes, new)
+    check_meaning(fitted, calibrator, classes, scores, new)
     return (fitted if keep else None), scores
 
 
+def _is_of_rows(value: Any, n: int) -> bool:
+    """Return whether an argument of a fit has an entry for each row; of others nothing is known."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple):
+        return shape[:1] == (n,)
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes) and len(value) == n
+
+
 def fit_calibrator(
-    calibrator: Any, classes: np.ndarray, scores: Any, y: np.ndarray, weights: np.ndarray | None
+    calibrator: Any, classes: Any, scores: Any, y: np.ndarray, weights: np.ndarray | None
 ) -> Any:
     """Return a calibrator, fitted; it is told the classes, which rows may lack."""
-    if "classes" in calibrator.get_params() and calibrator.classes is None:
-        calibrator.set_params(classes=tuple(classes.tolist()))
+    several = isinstance(classes, list)
+    if not several and "classes" in calibrator.get_params() and calibrator.classes is None:
+        calibrator.set_params(classes=tuple(label_list(classes)))
     extra = {} if weights is None else {"sample_weight": weights}
     return calibrator.fit(scores, y, **extra)
 
 
-def cross_fitted(
-    calibrator: Any, fitted: list[Any], classes: np.ndarray, parts: list[Part]
-) -> Report:
+def cross_fitted(calibrator: Any, fitted: list[Any], classes: Any, parts: list[Part]) -> Report:
     """Return what calibrators gain on scores that they have not seen: five more fits for each.
 
     Of an ensemble this is the mean over its pairs: no row is new to all.
@@ -142,7 +173,8 @@ def cross_fitted(
         for scores, y, weights in parts:
             used = np.ones(len(y), bool) if weights is None else weights > 0
             own = None if weights is None else weights[used]
-            found.append(_losses(calibrator, classes, to_host(scores)[used], y[used], own))
+            judge = _losses_of_labels if y.ndim == 2 else _losses
+            found.append(judge(calibrator, classes, to_host(scores)[used], y[used], own))
     held, plain, own = zip(*found, strict=True)
     held, plain = (
         None if any(each is None for each in every) else np.concatenate(every)
@@ -151,11 +183,26 @@ def cross_fitted(
     own = np.concatenate(own)
     k = len(classes)
     title = fitted[0]._title() if isinstance(fitted[0], Reported) else type(fitted[0]).__name__
-    names = title, "two classes" if k == 2 else f"{k} classes"
+    reason = "two classes" if k == 2 else f"{k} classes"
+    names = title, f"{k} labels" if isinstance(classes, list) else reason
     squares = own if (own == np.floor(own)).all() else own**2
     report = make_report(names, (len(own), k), {}, held, plain, own, squares)
     statuses = [getattr(each, "status_", "converged") for each in fitted]
     return replace(report, status=next((s for s in statuses if s != "converged"), "converged"))
+
+
+def _losses_of_labels(
+    calibrator: Any, classes: Any, rows: np.ndarray, y: np.ndarray, weights: np.ndarray | None
+) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray]:
+    """Return means over labels of what :func:`_losses` returns of each."""
+    one = getattr(calibrator, "calibrator", calibrator)
+    labels = zip(classes, rows.T, y.T, strict=True)
+    found = [_losses(clone(one), own, z[:, None], own_y, weights) for own, z, own_y in labels]
+    held, plain = (
+        None if any(own[j] is None for own in found) else np.mean([own[j] for own in found], axis=0)
+        for j in (0, 1)
+    )
+    return held, plain, found[0][2]
 
 
 def _losses(

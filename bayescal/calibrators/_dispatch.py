@@ -92,11 +92,30 @@ class Dispatched:
         for name in _METHODS:
             own = vars(cls).get(name)
             if inspect.isfunction(own) and not hasattr(own, "__isabstractmethod__"):
-                setattr(cls, name, dispatched(own))
+                run = dispatched(own)
+                setattr(cls, name, published_at_once(run) if name == "fit" else run)
 
     def _takes_arrays(self) -> bool:
         """Return whether arrays of all libraries go through all methods but by themselves."""
         return False
+
+
+def published_at_once(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that fits a copy, whose attributes the estimator takes over at the end.
+
+    A fit that raises leaves the estimator as it was, with all of an earlier fit.
+    """
+
+    @wraps(fit)
+    def run(self: Any, *args: Any, **options: Any) -> Any:
+        draft = object.__new__(type(self))
+        vars(draft).update(vars(self))
+        result = fit(draft, *args, **options)
+        _functions.pop(self, None)
+        self.__dict__ = vars(draft)
+        return self if result is draft else result
+
+    return run
 
 
 def dispatched(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -138,7 +157,6 @@ def _fit(
     args: tuple[Any, ...],
     options: dict[str, Any],
 ) -> Any:
-    _functions.pop(estimator, None)
     vars(estimator).pop("_fitted_in", None)
     if sklearn.get_config()["array_api_dispatch"]:
         args = tuple(to_host(own) for own in args)

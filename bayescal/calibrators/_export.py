@@ -14,6 +14,7 @@ import numpy as np
 
 from bayescal._core.checks import check_choice
 from bayescal._core.files import write_atomically
+from bayescal._core.labels import label_list
 from bayescal._core.precision import float64
 from bayescal.calibrators._function import PredictFunction
 
@@ -107,7 +108,7 @@ def _onnx(f: PredictFunction, calibrator: Any, dtype: str) -> bytes:
 
     scores = ndonnx.argument(shape=("m", f.columns), dtype=getattr(ndonnx, dtype))
     model = ndonnx.build({"scores": scores}, {"probabilities": f(scores)})
-    labels = np.asarray(getattr(calibrator, "classes_", [])).tolist()
+    labels = label_list(np.asarray(getattr(calibrator, "classes_", [])))
     for key, value in (
         ("classes", json.dumps(labels, default=str)),
         ("inputs", _inputs(calibrator)),

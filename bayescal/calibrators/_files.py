@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,8 @@ class _Writer:
     def encode(self, value: Any, name: str) -> Any:
         if value is None or type(value) in (bool, int, float, str):
             return value
+        if isinstance(value, date | np.datetime64):
+            return {"date": self._encode_array(np.array(value, "M8"), name)}
         if isinstance(value, np.generic):
             return self.encode(value.item(), name)
         if isinstance(value, np.ndarray):
@@ -217,8 +220,10 @@ class _Writer:
             key = self._known.setdefault(id(value), (f"array{len(self._known)}", value))[0]
             self.arrays[key] = np.asarray(value, value.dtype.newbyteorder("="), order="C")
             return {"array": key}
+        if value.dtype.kind == "M":
+            return {"dates": [value.dtype.name, np.datetime_as_string(value).tolist()]}
         if not all(isinstance(entry, str) for entry in value.flat):
-            raise TypeError(f"{name} must hold numbers or strings to be saved")
+            raise TypeError(f"{name} must hold numbers, strings or dates to be saved")
         kind = "objects" if value.dtype == object else "strings"
         return {kind: value.tolist()}
 
@@ -241,6 +246,10 @@ def _decode(content: Any, arrays: dict[str, np.ndarray]) -> Any:
         return arrays[inner]
     if kind in ("strings", "objects"):
         return np.array(inner, object if kind == "objects" else str)
+    if kind == "dates":
+        return np.array(inner[1], inner[0])
+    if kind == "date":
+        return _decode(inner, arrays)[()]
     if kind == "dict":
         return {name: _decode(own, arrays) for name, own in inner.items()}
     if kind in ("list", "tuple"):

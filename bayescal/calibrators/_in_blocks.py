@@ -9,7 +9,7 @@ import numpy as np
 
 from bayescal._core.arrays import on_host
 from bayescal._core.stream import Block, Blocks, map_chunks
-from bayescal.calibrators._inputs import convert
+from bayescal.calibrators._inputs import convert, without_absent
 from bayescal.calibrators._rows import RowBlocks, block_rows
 from bayescal.calibrators._survey import survey
 
@@ -64,4 +64,4 @@ class TakesBlocks:
         rows = block_rows(block, names, self.inputs, self.n_features_in_, self.classes_)
         values = convert(rows, self.inputs, self.domain, self.state_.get("least_probabilities"))[0]
         with np.errstate(over="ignore", under="ignore"):
-            return self.apply(self.state_, values)
+            return without_absent(self.apply(self.state_, values), rows, self.inputs)

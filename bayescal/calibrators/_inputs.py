@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
+from sklearn.utils.validation import validate_data
 
 from bayescal._core.arrays import namespace, on_host, wide
 from bayescal._core.checks import (
+    RANGE_TOLERANCE,
     SUM_TOLERANCE,
     as_numpy,
     check_choice,
     check_finite,
+    check_logits,
+    check_range,
     check_row_sums,
     check_unmasked,
     precision,
@@ -39,6 +43,9 @@ _COLUMN = ("probability", "log_odds", "real", "order")
 LOGARITHMIC = ("log_odds", "real", "log_probabilities", "logits")
 #: No other score as further from zero.
 FAR = 1e50
+#: So far below all others of its row is the logit of an option that is not there; less far than
+#: what maps of all logits at once could not bear.
+_FAR_BELOW = 1000.0
 #: And a probability of zero never as more than this.
 _MOST_OF_ZERO = 0.01
 
@@ -81,6 +88,27 @@ def widen(scores: Any, inputs: Inputs) -> Any:
     return scores
 
 
+def check_rows(estimator: Any, scores: Any, inputs: Inputs, reset: bool) -> Any:
+    """Return scores as (n, 1) or (n, k) numbers, as scikit-learn checks them for an estimator.
+
+    It keeps, or compares with those of the fit, the number and names of features.
+    """
+    scores = widen(scores, inputs)
+    if not hasattr(scores, "shape"):
+        scores = as_numpy(scores, "scores")
+    if len(scores.shape) == 1:
+        scores = np.asarray(scores).reshape(-1, 1)
+    return validate_data(
+        estimator,
+        scores,
+        reset=reset,
+        dtype="numeric",
+        ensure_min_samples=1,
+        force_writeable=False,
+        ensure_all_finite=False,  # so that the message names the row
+    )
+
+
 def convert(
     scores: np.ndarray, inputs: Inputs, domain: Domain, least: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray | None]:
@@ -97,7 +125,9 @@ def convert(
             "Isotonic"
         )
     if on_host(scores):
-        check_finite(scores[:, 0] if scores.shape[1:] == (1,) else scores, "scores")
+        options = inputs == "logits" and scores.ndim == 2 and scores.shape[1] > 1
+        one = scores[:, 0] if scores.shape[1:] == (1,) else scores
+        (check_logits if options else check_finite)(one, "scores")
     columns = scores.shape[1] if scores.ndim == 2 else 1
     if domain in _COLUMN and columns > 2:
         raise ValueError(
@@ -127,6 +157,10 @@ def transform(scores: Any, inputs: Inputs, domain: Domain, least: Any) -> Any:
         return scores
     xp = namespace(scores)
     columns = scores.shape[1] if scores.ndim == 2 else 1
+    if inputs == "probs":
+        scores = _within(scores)
+    elif inputs == "logits" and columns > 1:
+        scores = _finite(scores)
     if domain in _COLUMN:
         pair = columns == 2
         if inputs == "logits":
@@ -153,6 +187,51 @@ def transform(scores: Any, inputs: Inputs, domain: Domain, least: Any) -> Any:
         return probs / xp.sum(probs, axis=1, keepdims=True)
     logs = xp.log(xp.maximum(probs, least))
     return log_softmax(logs) if domain == "log_probabilities" else logs
+
+
+def _within(probs: Any) -> Any:
+    """Return probabilities without what rounding put beyond 0 and 1."""
+    if on_host(probs):
+        beyond = probs.size and (probs.min() < 0 or probs.max() > 1)
+        return np.clip(probs, 0.0, 1.0) if beyond else probs
+    return namespace(probs).clip(probs, 0.0, 1.0)
+
+
+def _finite(logits: Any) -> Any:
+    """Return logits (n, k) in which minus infinity is far below all others of the row."""
+    xp = namespace(logits)
+    absent = logits == -xp.inf
+    if on_host(logits) and not absent.any():
+        return logits
+    top = xp.max(logits, axis=1, keepdims=True)
+    spread = top - xp.min(xp.where(absent, top, logits), axis=1, keepdims=True)
+    return xp.where(absent, top - (_FAR_BELOW + 100 * spread), logits)
+
+
+def without_absent(probs: Any, scores: Any, inputs: str) -> Any:
+    """Return probabilities (n, k) that are zero where the logit is minus infinity."""
+    if inputs != "logits" or scores.ndim < 2 or scores.shape[1] < 2:
+        return probs
+    xp = namespace(scores)
+    absent = scores == -xp.inf
+    if on_host(scores) and not absent.any():
+        return probs
+    left = xp.where(absent, xp.zeros_like(probs), probs)
+    some = xp.any(absent, axis=1, keepdims=True)
+    return xp.where(some, left / xp.sum(left, axis=1, keepdims=True), probs)
+
+
+def check_options(scores: Any, y: np.ndarray, weights: np.ndarray, inputs: str) -> None:
+    """Raise if a label (n,) is that of an option whose logit (n, k) is minus infinity."""
+    if inputs != "logits" or not on_host(scores) or scores.shape[1] < 2:
+        return
+    wrong = np.isneginf(scores[np.arange(len(y)), y]) & (weights > 0)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(
+            f"y must be an option that is there, got class {y[row]} in row {row}, whose logit is "
+            f"-infinity ({int(wrong.sum())} in all)"
+        )
 
 
 def _contiguous(logits: Any) -> Any:
@@ -186,13 +265,12 @@ def floors(lowest: np.ndarray, positive: np.ndarray) -> np.ndarray:
 
 def check_probabilities(scores: np.ndarray, eps: float = 2.0**-52) -> None:
     """Raise unless scores lie in [0, 1], and rows of some columns sum to one, up to ``eps``."""
-    low, high = scores.min(), scores.max()
-    if low < 0 or high > 1:
-        worst = low if low < 0 else high
-        raise ValueError(
-            f"scores must lie in [0, 1] for inputs='probs', got {worst:g}; say inputs='logits' for "
-            "logits or log odds, or inputs='scores' for other numbers"
-        )
+    check_range(
+        scores,
+        "scores",
+        "say inputs='logits' for logits or log odds, or inputs='scores' for other numbers",
+        " for inputs='probs'",
+    )
     if scores.ndim < 2 or scores.shape[1] == 1:
         return
     check_row_sums(
@@ -209,9 +287,12 @@ def plausible(scores: Any, inputs: Inputs) -> bool:
     xp = namespace(scores)
     if scores.ndim != 2 or not scores.shape[0] or not xp.isdtype(scores.dtype, "real floating"):
         return False
-    good = xp.all(xp.isfinite(scores))
+    there = xp.isfinite(scores)
+    good = xp.all(there)
+    if inputs == "logits" and scores.shape[1] > 1:
+        good = xp.all(there | (scores == -xp.inf)) & xp.all(xp.any(there, axis=1))
     if inputs == "probs":
-        good = good & xp.all((scores >= 0) & (scores <= 1))
+        good = good & xp.all((scores >= -RANGE_TOLERANCE) & (scores <= 1 + RANGE_TOLERANCE))
         if scores.shape[1] > 1:
             most = max(SUM_TOLERANCE, scores.shape[1] * float(xp.finfo(scores.dtype).eps))
             good = good & xp.all(xp.abs(xp.sum(scores, axis=1) - 1) <= most)
@@ -233,3 +314,10 @@ def bounded(scores: Any) -> Any:
     scores = wide(scores)
     most = FAR if float(xp.finfo(scores.dtype).max) > 1e100 else 1e15
     return xp.clip(scores, -most, most)
+
+
+def two_columns(positive: Any) -> Any:
+    """Return the probabilities (m, 2) of both classes, from those (m,) of the second."""
+    xp = namespace(positive)
+    positive = xp.clip(positive, 0.0, 1.0)
+    return xp.stack([1 - positive, positive], axis=1)

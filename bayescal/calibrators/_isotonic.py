@@ -9,7 +9,8 @@ import numpy as np
 
 from bayescal._core.arrays import namespace, on_host, search
 from bayescal._core.checks import check_choice
-from bayescal.calibrators._base import State, two_columns
+from bayescal.calibrators._base import State
+from bayescal.calibrators._inputs import two_columns
 from bayescal.calibrators._ordered import OrderCalibrator
 from bayescal.calibrators._ranking import Groups, Ranking
 

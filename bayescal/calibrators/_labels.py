@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import sys
 import warnings
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import DataConversionWarning
-from sklearn.utils import assert_all_finite
+from sklearn.utils import _safe_indexing, assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _num_samples
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_unmasked, check_weights
+from bayescal._core.fitted import of_pairs, read_label_rows, read_shares
 from bayescal._core.labels import (
     Classes,
     as_labels,
     check_classes,
     check_present,
+    class_array,
+    class_places,
+    column_names,
     find_positions,
+    in_order,
+    matched_names,
     of_one_kind,
 )
 
@@ -72,6 +80,17 @@ def label_array(y: ArrayLike, n: int) -> np.ndarray:
     return y
 
 
+def class_labels(y: Any) -> np.ndarray:
+    """Return labels (n,) of a classifier's fit, checked as scikit-learn does."""
+    label = np.asarray(column_or_1d(as_labels(y), warn=True))
+    check_present(label)
+    label = of_one_kind(label)
+    if label.dtype.kind == "f":
+        assert_all_finite(label, input_name="y")
+    check_classification_targets(label)
+    return label
+
+
 def frames_to_caller() -> int:
     """Return the ``stacklevel`` of the first frame that is not of this package."""
     level, frame = 1, sys._getframe(1)
@@ -103,3 +122,47 @@ def distinct(y: np.ndarray, whole: bool = True) -> tuple[np.ndarray, np.ndarray]
     if whole or y.dtype.kind not in "biuSU":
         check_classification_targets(y)
     return np.unique(y, return_inverse=True)
+
+
+def of_shares(
+    scores: Any, y: Any, sample_weight: Any, classes: Classes
+) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Return a row for each outcome that has a share (n, k) in one, and that share as weight.
+
+    Outcomes that happened in no row get one of weight zero.
+    """
+    (n, k), rows = np.shape(y), _num_samples(scores)
+    if n != rows:
+        raise ValueError(f"y must have {rows} labels to match the scores, got {n}")
+    shares, names = read_shares(y, n, k), column_names(y)
+    labels = np.arange(k) if classes is None else class_array(classes)
+    if names is not None:
+        known = labels if len(labels) == k else np.arange(k)
+        own = column_names(scores)
+        alike = own is not None and len(own) == k and {*map(str, own)} == {*map(str, names)}
+        if alike and classes is None and class_places(names, known, "y") is None:
+            known = own
+        shares = in_order(shares, names, known, "y")
+    weights = check_weights(sample_weight, n)
+    row, code = np.nonzero(shares)
+    lacking = np.flatnonzero(~shares.any(axis=0))
+    row, code = np.append(row, 0 * lacking), np.append(code, lacking)
+    return _safe_indexing(scores, row), labels[code], weights[row] * shares[row, code]
+
+
+def read_many(scores: Any, Y: Any) -> tuple[np.ndarray, np.ndarray, list[object] | None]:
+    """Return scores (n, labels) and labels as integers in one order, and the names of labels."""
+    names = column_names(Y)
+    rows, present = score_rows(scores, names), read_label_rows(Y, "Y")
+    if present.shape != rows.shape:
+        raise ValueError(f"Y must have the shape of the scores, {rows.shape}, got {present.shape}")
+    return rows, present, names
+
+
+def score_rows(scores: Any, labels: Any) -> np.ndarray:
+    """Return scores (n, labels) in the order of labels, whose names are given, or None."""
+    names = matched_names(scores, labels)
+    rows = as_numpy(of_pairs(scores, "scores"), "scores")
+    if rows.ndim != 2:
+        raise ValueError(f"scores must have shape (n, labels), got {rows.shape}")
+    return in_order(rows, names, range(rows.shape[1]) if labels is None else labels, "scores")

@@ -13,7 +13,8 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import ArrayLike, namespace
-from bayescal._core.checks import check_choice, check_count, check_level, column_names
+from bayescal._core.checks import check_choice, check_count, check_level
+from bayescal._core.labels import column_names
 from bayescal._core.warnings import SamplingWarning
 from bayescal.calibrators._base import Calibrator, State
 from bayescal.calibrators._inputs import transform

@@ -12,17 +12,13 @@ import numpy as np
 from bayescal._core.arrays import on_host
 from bayescal._core.blocks import slices
 from bayescal._core.checkpoint import Sums
-from bayescal._core.checks import (
-    as_numpy,
-    check_weights_of,
-    column_names,
-    in_order,
-)
-from bayescal._core.labels import find_positions, of_one_kind
+from bayescal._core.checks import as_numpy, check_weights_of
+from bayescal._core.labels import column_names, find_positions, in_order, of_one_kind
 from bayescal._core.stream import Block, Blocks, add
 from bayescal.calibrators._inputs import (
     Domain,
     Inputs,
+    check_options,
     convert,
     widen,
 )
@@ -65,6 +61,7 @@ class Reader:
         if block.weights is not None:
             weights = check_weights_of(block.weights, len(given), "sample_weight")
             weights = np.ldexp(weights, self.power) if self.power else weights
+        check_options(given, y, weights, self.inputs)
         for part in slices(len(given), max(1, numbers // self.columns)):
             scores = convert(given[part], self.inputs, self.domain, self.least)[0]
             rows = Rows(scores, y[part], weights[part])

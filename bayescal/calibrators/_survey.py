@@ -8,12 +8,14 @@ from functools import partial
 import numpy as np
 
 from bayescal._core.checkpoint import Sums
-from bayescal._core.checks import check_weights_of, column_names, in_order, power_of_weights
+from bayescal._core.checks import check_weights_of, power_of_weights
 from bayescal._core.labels import (
     Classes,
     check_classes,
     class_array,
+    column_names,
     find_positions,
+    in_order,
     of_one_kind,
 )
 from bayescal._core.numerics import FLOOR

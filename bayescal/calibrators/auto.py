@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -16,19 +17,22 @@ from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import accelerated, on_host
 from bayescal._core.checks import (
+    SUM_TOLERANCE,
     as_numpy,
     check_choice,
     check_count,
     check_unmasked,
     check_weights,
 )
+from bayescal._core.fitted import of_pairs
 from bayescal._core.folds import FoldedRows, fold_features, fold_scores
+from bayescal._core.labels import column_names, in_order, label_list
 from bayescal._core.precision import float64
 from bayescal._core.stream import Block, as_blocks
 from bayescal.calibrators._combination import Combination, State, keep_features
 from bayescal.calibrators._dispatch import dispatched
 from bayescal.calibrators._inputs import Inputs, check_inputs, convert, widen
-from bayescal.calibrators._labels import read_labels
+from bayescal.calibrators._labels import frames_to_caller, read_labels, read_many
 from bayescal.calibrators._report import (
     Report,
     make_report,
@@ -129,15 +133,21 @@ class Auto(ClassifierMixin, Combination):
         Parameters
         ----------
         scores : array-like of shape (n,), (n, 1) or (n, k), or Blocks
-            As ``inputs`` says; of several labels a column for each. Blocks, which hold their
+            As ``inputs`` says; of several labels a column for each, or a list with an array (n, 2)
+            for each. Blocks, which hold their
             labels, and what is read in blocks (see :meth:`Calibrator.fit`), are of classes.
         y : array-like of shape (n,) or (n, labels)
-            Labels of any kind; or zeros and ones, a column for each of several labels.
+            Labels of any kind; or zeros and ones of any type, a column for each of several labels.
         sample_weight : array-like of shape (n,), optional
 
         Returns
         -------
         self
+
+        Warns
+        -----
+        UserWarning
+            If each row of several labels holds one 1, as for classes that exclude each other.
         """
         check_inputs(self.inputs)
         check_choice(self.mode, "mode", ("stack", "single"))
@@ -154,14 +164,23 @@ class Auto(ClassifierMixin, Combination):
         check_unmasked(y, "y")
         labels = y if not hasattr(y, "detach") else as_numpy(y, "y")
         several = np.ndim(labels) == 2 and np.shape(labels)[1] > 1
+        scores = of_pairs(scores, "scores") if several else scores
         chosen, reason = self._choose(np.shape(scores)[1] if np.ndim(scores) == 2 else 1, several)
         self._hold(chosen, reason, scores, y, sample_weight)
         if not isinstance(chosen, AveragedBeta):
             fits_there = there is not None and isinstance(chosen, StackedScaling)
-            rows = scores if fits_there else as_numpy(scores, "scores")
+            if several:
+                rows, labels, _ = read_many(scores, labels)
+                _hint(rows, labels, self.inputs)
+            else:
+                rows = scores if fits_there else self._in_order(scores)
             with float64() if fits_there else nullcontext():
                 self.report_ = self._judge(chosen, reason, rows, labels, sample_weight, several)
         return self
+
+    def _in_order(self, scores: Any) -> np.ndarray:
+        names, rows = column_names(scores), as_numpy(scores, "scores")
+        return in_order(rows.reshape(len(rows), -1), names, self.classes_, "scores")
 
     def _hold(self, chosen: Any, reason: str, scores: Any, y: Any, sample_weight: Any) -> Self:
         """Fit what is chosen and keep it, without a report."""
@@ -288,7 +307,7 @@ class Auto(ClassifierMixin, Combination):
             kept, left = folds.index[~out], folds.index[out]
             own: Any = clone(chosen)
             if codes.ndim == 1:
-                own.set_params(classes=tuple(self.classes_.tolist()))
+                own.set_params(classes=tuple(label_list(self.classes_)))
             own.fit(rows[kept], y[kept], folds.weights[~out])
             predict = own.predict_proba if on_host(rows) else own.as_function()
             losses[out] = row_losses(predict(rows[left]), codes[left])
@@ -303,6 +322,18 @@ class Auto(ClassifierMixin, Combination):
         if len(self.classes_) == 2:
             rows = convert(rows, self.inputs, "order" if self.inputs == "scores" else "log_odds")[0]
         return fold_scores(rows, codes, weights, count)
+
+
+def _hint(rows: np.ndarray, labels: np.ndarray, inputs: str) -> None:
+    """Warn if labels exclude each other, and probabilities as well, though they come in columns."""
+    exclusive = bool((labels.sum(axis=1) == 1).all())
+    if exclusive and (inputs != "probs" or np.abs(rows.sum(axis=1) - 1).max() < SUM_TOLERANCE):
+        warnings.warn(
+            "each row of y holds one 1, as for classes that exclude each other, and is read as "
+            "several labels, each calibrated for itself; for classes pass y.argmax(axis=1)",
+            UserWarning,
+            stacklevel=frames_to_caller(),
+        )
 
 
 def _count_columns(block: Block) -> int:

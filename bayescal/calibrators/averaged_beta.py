@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from bayescal._core.arrays import ArrayLike, matmul, namespace, on_host
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.checkpoint import Sums
-from bayescal._core.checks import check_level, check_weights, in_order
+from bayescal._core.checks import check_level, check_weights
+from bayescal._core.labels import in_order
 from bayescal._core.numerics import FLOOR, sigmoid
 from bayescal._core.optimise import Status
 from bayescal._core.stream import add
@@ -28,8 +29,8 @@ from bayescal.calibrators._averaging import (
     fit,
     make_columns,
 )
-from bayescal.calibrators._base import Calibrator, State, two_columns
-from bayescal.calibrators._inputs import convert, least_probabilities, transform
+from bayescal.calibrators._base import Calibrator, State
+from bayescal.calibrators._inputs import convert, least_probabilities, transform, two_columns
 from bayescal.calibrators._labels import read_labels
 from bayescal.calibrators._member import Rows
 from bayescal.calibrators._points import (

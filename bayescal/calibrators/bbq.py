@@ -9,7 +9,8 @@ import numpy as np
 
 from bayescal._core.arrays import search
 from bayescal._core.binning import equal_mass_cuts, take_step
-from bayescal.calibrators._base import State, two_columns
+from bayescal.calibrators._base import State
+from bayescal.calibrators._inputs import two_columns
 from bayescal.calibrators._ordered import OrderCalibrator
 from bayescal.calibrators._ranking import SomeRows, distinct_scores, middles, single_middles
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from bayescal._core.arrays import namespace, search
 from bayescal._core.checks import check_count
-from bayescal.calibrators._base import State, two_columns
+from bayescal.calibrators._base import State
+from bayescal.calibrators._inputs import two_columns
 from bayescal.calibrators._isotonic import interpolate
 from bayescal.calibrators._ordered import OrderCalibrator
 from bayescal.calibrators._ranking import Groups, SomeRows, distinct_scores

@@ -11,24 +11,26 @@ import numpy as np
 import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import Bunch, Tags, assert_all_finite, column_or_1d, get_tags, indexable
+from sklearn.utils import Bunch, Tags, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from bayescal._core.arrays import ArrayLike, namespace
 from bayescal._core.checks import check_choice, check_unmasked, check_weights
+from bayescal._core.fitted import read_label_rows
 from bayescal._core.progress import Progress, showing
 from bayescal.calibrators._base import Calibrator
 from bayescal.calibrators._combination import has_intervals, keep_features
 from bayescal.calibrators._cross_fit import Part, cross_fitted, fit_calibrator, fit_fold, make_folds
 from bayescal.calibrators._dispatch import Dispatched, dispatched, most_probable, to_host
-from bayescal.calibrators._labels import as_labels, check_present, frames_to_caller, of_one_kind
-from bayescal.calibrators._pair import CalibratedPair, score
+from bayescal.calibrators._labels import class_labels, frames_to_caller
+from bayescal.calibrators._pair import CalibratedPair, check_meaning, score
 from bayescal.calibrators._report import Report
 from bayescal.calibrators._reported import Reported
+from bayescal.calibrators.auto import Auto
+from bayescal.calibrators.multi_label import MultiLabel
 from bayescal.calibrators.names import make_calibrator, make_for
 
 __all__ = ["CalibratedClassifier"]
@@ -83,6 +85,7 @@ class CalibratedClassifier(
     Attributes
     ----------
     classes_ : array of shape (k,)
+        Of several labels a list with that of each, 0 and 1.
     estimators_, calibrators_ : lists
         Fitted: one of each, or one for each fold of an ensemble.
     calibrated_classifiers_ : list of pairs
@@ -121,7 +124,7 @@ class CalibratedClassifier(
     n_jobs: int | None = field(default=None, kw_only=True)
     progress: bool | Progress = field(default=False, kw_only=True)
 
-    classes_: np.ndarray = field(init=False)
+    classes_: Any = field(init=False)
     estimators_: list[Any] = field(init=False)
     calibrators_: list[Any] = field(init=False)
 
@@ -136,8 +139,10 @@ class CalibratedClassifier(
         ----------
         X : array-like
             Whatever the classifier takes.
-        y : array-like of shape (n,)
-            Labels, of any k values; more than two for calibrators of several classes.
+        y : array-like of shape (n,) or (n, labels)
+            Labels, of any k values; more than two for calibrators of several classes. Or zeros and
+            ones, a column for each of several labels that do not exclude each other, for a
+            classifier that takes these: each is calibrated for itself.
         sample_weight : array-like of shape (n,), optional
             Given to the calibrator, and to the classifier if it takes weights.
         **fit_params : arrays
@@ -157,8 +162,7 @@ class CalibratedClassifier(
         -----
         UserWarning
             If weights do not reach the classifier, as with a ``Pipeline`` without metadata routing;
-            if a class has fewer rows than there are folds; and if all its rows are left out at
-            once.
+            if a class has fewer rows than folds; and if all its rows are left out at once.
         """
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
@@ -171,12 +175,8 @@ class CalibratedClassifier(
             check_choice(self.ensemble, "ensemble", ("auto",))
         check_unmasked(X, "X")
         check_unmasked(y, "y")
-        label = np.asarray(column_or_1d(as_labels(y), warn=True))
-        check_present(label)
-        label = of_one_kind(label)
-        if label.dtype.kind == "f":
-            assert_all_finite(label, input_name="y")
-        check_classification_targets(label)
+        several = len(shape := np.shape(y)) == 2 and shape[1] > 1
+        label = read_label_rows(y) if several else class_labels(y)
         X = indexable(X, label)[0]
         weights, seen = None, label
         if sample_weight is not None:
@@ -184,13 +184,17 @@ class CalibratedClassifier(
             seen = label[weights > 0]
         routed = self._route(weights, fit_params)
         frozen = isinstance(self.estimator, FrozenEstimator)
-        self.classes_ = to_host(self.estimator.classes_) if frozen else np.unique(seen)
-        if len(self.classes_) == 1:
+        if several:
+            self.classes_ = [np.array([0, 1]) for _ in range(label.shape[1])]
+        else:
+            self.classes_ = to_host(self.estimator.classes_) if frozen else np.unique(seen)
+        k = 2 if several else len(self.classes_)
+        if k == 1:
             raise ValueError("y must hold two classes or more, got one class")
-        if len(self.classes_) > 2 and getattr(self.calibrator, "binary", False):
+        if k > 2 and getattr(self.calibrator, "binary", False):
             raise ValueError(
                 "Only binary classification is supported by this calibrator. y must hold two "
-                f"classes, got {len(self.classes_)} classes; use Temperature, StructuredVector or "
+                f"classes, got {k} classes; use Temperature, StructuredVector or "
                 f"OneVsRest({type(self.calibrator).__name__}())"
             )
         self._forget_report()
@@ -200,18 +204,14 @@ class CalibratedClassifier(
         return self
 
     def _fit(
-        self,
-        X: Any,
-        y: np.ndarray,
-        weights: np.ndarray | None,
-        routed: Bunch,
-        show: Progress,
+        self, X: Any, y: np.ndarray, weights: np.ndarray | None, routed: Bunch, show: Progress
     ) -> None:
         """Fit all classifiers and calibrators."""
         if isinstance(self.estimator, FrozenEstimator):
             show("calibrator", 0, 1)
             self.estimators_ = [self.estimator]
             scores = score(self.estimator, self._calibrator(), self.classes_, X)
+            check_meaning(self.estimator, self._calibrator(), self.classes_, scores, X)
             self._fit_calibrators([(scores, y, weights)])
             show("fitted", 1, 1)
             return
@@ -257,10 +257,13 @@ class CalibratedClassifier(
 
     def _calibrator(self) -> Any:
         """Return the calibrator, not fitted."""
+        several = isinstance(self.classes_, list)
         if self.calibrator is not None and not isinstance(self.calibrator, str):
-            return clone(self.calibrator)
-        name = "auto" if self.calibrator is None else self.calibrator
-        return make_for(name, self.estimator, len(self.classes_))
+            made: Any = clone(self.calibrator)
+        else:
+            name = "auto" if self.calibrator is None else self.calibrator
+            made = make_for(name, self.estimator, 2 if several else len(self.classes_))
+        return MultiLabel(made) if several and not isinstance(made, Auto | MultiLabel) else made
 
     def __getstate__(self) -> dict[str, Any]:
         state: Any = super().__getstate__()
@@ -295,7 +298,10 @@ class CalibratedClassifier(
         return frozen and getattr(get_tags(self.estimator), "array_api_support", False)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return calibrated probabilities (m, k) of the classes in the order of ``classes_``."""
+        """Return calibrated probabilities (m, k) of the classes in the order of ``classes_``.
+
+        Of several labels the probability (m, labels) that each is present.
+        """
         pairs = self.calibrated_classifiers_
         if len(pairs) == 1:
             return pairs[0].predict_proba(X)
@@ -310,8 +316,10 @@ class CalibratedClassifier(
             return namespace(probs).log(probs)
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the more probable class (m,) for each row, by calibrated probabilities."""
+        """Return the more probable class (m,), or one (m, labels) where a label is present."""
         probs = self.predict_proba(X)
+        if isinstance(self.classes_, list):
+            return (probs > 0.5).astype(int)
         return most_probable(self.classes_, probs)
 
     @available_if(_has_interval)

@@ -20,8 +20,8 @@ from bayescal._core.binning import (
 )
 from bayescal._core.checkpoint import Sums
 from bayescal._core.checks import check_choice, check_count, check_real
-from bayescal.calibrators._base import State, two_columns
-from bayescal.calibrators._inputs import Domain
+from bayescal.calibrators._base import State
+from bayescal.calibrators._inputs import Domain, two_columns
 from bayescal.calibrators._ordered import OrderCalibrator
 from bayescal.calibrators._ranking import InMemory, Ranking, SomeRows, single_middles
 

@@ -11,9 +11,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import ArrayLike, namespace
-from bayescal._core.checks import as_numpy, check_weights, column_names, in_order
+from bayescal._core.checks import check_weights
 from bayescal.calibrators._combination import Combination, State, has_intervals
 from bayescal.calibrators._dispatch import dispatched
+from bayescal.calibrators._labels import read_many, score_rows
 from bayescal.calibrators._reported import see
 
 __all__ = ["MultiLabel"]
@@ -71,9 +72,10 @@ class MultiLabel(Combination):
         ----------
         scores : array-like of shape (n, labels)
             A column for each label, as the ``inputs`` of the calibrator says. Columns of two data
-            frames are matched by their names, if these are equal.
-        Y : array-like of shape (n, labels)
-            One where the label is present, zero where it is not.
+            frames are matched by their names, if these are equal. Or a list of arrays (n, 2), as
+            scikit-learn's ``predict_proba`` gives it for several labels.
+        Y : array-like or sparse matrix of shape (n, labels)
+            One where the label is present, zero where it is not, of any type.
         sample_weight : array-like of shape (n,), optional
 
         Returns
@@ -85,20 +87,11 @@ class MultiLabel(Combination):
         ValueError
             If shapes differ, or ``Y`` holds anything but zeros and ones.
         """
-        names = column_names(Y)
-        rows = self._rows(scores, names)
-        present = as_numpy(Y, "Y")
-        if present.shape != rows.shape:
-            raise ValueError(
-                f"Y must have the shape of the scores, {rows.shape}, got {present.shape}"
-            )
-        strange = ~np.isin(present, (0, 1))
-        if strange.any():
-            raise ValueError(f"Y must hold zeros and ones, got {present[strange][0]}")
+        rows, present, names = read_many(scores, Y)
         weights = check_weights(sample_weight, len(rows))
         self.label_names_ = None if names is None else np.asarray(names, object)
         self.n_features_in_ = rows.shape[1]
-        labels = present.astype(int).T
+        labels = present.T
         parts: list[Any] = [clone(self.calibrator) for _ in labels]
         for part in parts:
             part.set_params(classes=(0, 1))
@@ -151,17 +144,9 @@ class MultiLabel(Combination):
 
     def _fitted_rows(self, scores: ArrayLike) -> np.ndarray:
         check_is_fitted(self)
-        rows = self._rows(scores, self.label_names_)
+        rows = score_rows(scores, self.label_names_)
         if rows.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"scores must have {self.n_features_in_} columns as at the fit, got {rows.shape[1]}"
             )
         return rows
-
-    @staticmethod
-    def _rows(scores: ArrayLike, labels: Any) -> np.ndarray:
-        names = column_names(scores)
-        rows = as_numpy(scores, "scores")
-        if rows.ndim != 2:
-            raise ValueError(f"scores must have shape (n, labels), got {rows.shape}")
-        return rows if labels is None else in_order(rows, names, labels, "scores")

@@ -15,9 +15,11 @@ from bayescal._core.arrays import ArrayLike
 from bayescal._core.binning import equal_width_cell
 from bayescal._core.checks import check_count, check_real, check_weights
 from bayescal._core.counts import effective_size
+from bayescal._core.labels import label_list
 from bayescal._core.membership import check_groups, check_same_groups
 from bayescal._core.numerics import sigmoid
 from bayescal._core.optimise import Status
+from bayescal.calibrators._dispatch import published_at_once
 from bayescal.calibrators._labels import Classes, read_labels
 from bayescal.calibrators._status import keep_status
 from bayescal.metrics.inputs import Predictions, Reading, check_second
@@ -146,6 +148,7 @@ class Multicalibration(BaseEstimator):
     status_: str = field(init=False)
     n_iter_: int = field(init=False)
 
+    @published_at_once
     def fit(
         self,
         probs: ArrayLike,
@@ -244,7 +247,7 @@ class Multicalibration(BaseEstimator):
         return self.classes_[self.predict_proba(probs, groups).argmax(axis=1)]
 
     def _read(self, probs: ArrayLike, y: np.ndarray, weights: np.ndarray | None) -> Predictions:
-        return check_second(probs, y, weights, Reading(tuple(self.classes_.tolist())))
+        return check_second(probs, y, weights, Reading(tuple(label_list(self.classes_))))
 
 
 class _Walk:

@@ -10,7 +10,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from bayescal.calibrators._base import State, two_columns
+from bayescal.calibrators._base import State
+from bayescal.calibrators._inputs import two_columns
 from bayescal.calibrators._isotonic import distinct_points, interpolate
 from bayescal.calibrators._ordered import OrderCalibrator
 from bayescal.calibrators._ranking import Groups, SomeRows, distinct_scores

@@ -12,7 +12,8 @@ from bayescal._core.arrays import search
 from bayescal._core.binning import take_step
 from bayescal._core.checkpoint import Sums
 from bayescal._core.checks import check_count
-from bayescal.calibrators._base import State, two_columns
+from bayescal.calibrators._base import State
+from bayescal.calibrators._inputs import two_columns
 from bayescal.calibrators._ordered import OrderCalibrator
 from bayescal.calibrators._ranking import InMemory, SomeRows
 from bayescal.calibrators.histogram import Histogram

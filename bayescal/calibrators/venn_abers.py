@@ -9,7 +9,8 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike, search
 from bayescal._core.binning import single_above, single_below, take_step
-from bayescal.calibrators._base import State, two_columns
+from bayescal.calibrators._base import State
+from bayescal.calibrators._inputs import two_columns
 from bayescal.calibrators._isotonic import pool_ranking
 from bayescal.calibrators._ordered import OrderCalibrator
 from bayescal.calibrators._ranking import Groups, Ranking, SomeRows

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Collection, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from bayescal._core.checks import RANGE_TOLERANCE
+from bayescal._core.labels import by_affixes
 from bayescal.cli._errors import CommandError, say
 from bayescal.cli._files import Table, enumerate_names, find_column, is_number
 
@@ -77,7 +80,7 @@ def find_classes(
     texts = {*cells, *(listed or [])}
     numeric = all(map(is_number, texts))
     values = {text: _plain(text) if numeric else text for text in texts}
-    found = sorted({values[cell] for cell in cells}, key=float if numeric else None)
+    found = sorted({values[cell] for cell in cells}, key=Decimal if numeric else None)
     order = found if listed is None else [values[cell] for cell in listed]
     if len(set(order)) < len(order):
         raise CommandError(f"--classes must be different labels, got {classes!r}")
@@ -144,13 +147,9 @@ def find_columns(
 
 
 def by_name(columns: Sequence[str], classes: Sequence[str]) -> list[str] | None:
-    """Return the columns in the order of the classes, if each is a class after a common prefix."""
-    for label in classes:
-        if columns[0].endswith(label):
-            wanted = [columns[0].removesuffix(label) + other for other in classes]
-            if sorted(wanted) == sorted(columns):
-                return wanted
-    return None
+    """Return the columns in the order of the classes, if each is one between the same texts."""
+    place = by_affixes(columns, classes)
+    return None if place is None else [columns[j] for j in place]
 
 
 def as_probabilities(
@@ -173,7 +172,7 @@ def as_probabilities(
             values = np.concatenate([np.zeros_like(values), values], axis=1)
         probs = softmax(values)
         return probs[:, 1] if len(order) == 1 else probs
-    outside = np.argwhere((values < -1e-6) | (values > 1 + 1e-6))
+    outside = np.argwhere((values < -RANGE_TOLERANCE) | (values > 1 + RANGE_TOLERANCE))
     if len(outside):
         i, j = map(int, outside[0])
         raise wrong(
@@ -209,5 +208,8 @@ def split_names(text: str, option: str) -> list[str]:
 
 def _plain(cell: str) -> str:
     """Return the text of a number; equal numbers have one text."""
-    value = float(cell)
+    try:
+        return str(int(cell))  # of any length
+    except ValueError:
+        value = float(cell)
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)

@@ -69,9 +69,7 @@ def true_probabilities(probs: ArrayLike) -> np.ndarray:
     if given.ndim != 2 or given.shape[1] != 3:
         raise ValueError(f"probs must have shape (n, 3), got {given.shape}")
     rows = given.astype(float)
-    checks.check_finite(rows, "probs")
-    if (rows < 0).any():
-        raise ValueError(f"probs must lie in [0, 1], got {rows.min():g}")
+    rows = checks.check_range(rows, "probs")
     checks.check_row_sums(rows, "probs")
     wave = np.exp(_WAVE * np.sin(2 * np.pi * np.roll(rows, -1, axis=1)))
     mass = _WEIGHTS * (rows + _SHIFT) ** _POWER * wave

@@ -12,8 +12,9 @@ from typing import Any, Literal
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import check_count, check_level
+from bayescal._core.checks import check_count, check_level, check_names
 from bayescal._core.fitted import is_fitted, predictions
+from bayescal._core.labels import label_name
 from bayescal._core.progress import Progress
 from bayescal._core.stream import as_blocks
 from bayescal.evaluation import _page
@@ -216,17 +217,16 @@ def evaluate(
         raise ValueError("probs must not be an empty mapping")
     fitted = [name for name, own in given.items() if is_fitted(own)]
     given, y, classes = predictions(given, data, y, classes, "evaluate")
+    check_names(given, "probs")
     models = {}
     for name, own in given.items():
         reading = Reading(classes, "probs" if name in fitted else inputs)
         models[str(name)] = _read(own, y, weights, reading)
-    if len(models) < len(given):
-        raise ValueError("probs must have names that differ as text")
     columns = {own.columns for own in models.values()}
     if len(columns) > 1:
         raise ValueError("probs must have one number of classes for all models")
     k = columns.pop() or 2
-    names = [str(name) for name in next(iter(models.values())).classes]
+    names = [label_name(name) for name in next(iter(models.values())).classes]
     if len(set(names)) < k:
         raise ValueError(f"classes must be {k} names that differ as text, got {names}")
     steps, events = 1 + len(models), {}

@@ -32,9 +32,10 @@ def cross_entropy(
         soft targets, floating-point, rows that sum to one. The number of dimensions decides.
     weights : array of shape (...), optional
         Non-negative weights of the rows. A whole weight is the same as repeating the row.
-    mask : boolean array of shape (...), optional
-        False leaves a row out, as a weight of zero does: neither its loss nor its gradient is used,
-        even if its logits, targets or weight are NaN or infinite, or its label is no class.
+    mask : array of shape (...), optional
+        False, or 0 of integers 0 and 1 as tokenizers give them, leaves a row out, as a weight of
+        zero does: neither its loss nor its gradient is used, even if its logits, targets or weight
+        are NaN or infinite, or its label is no class.
     reduction : {"mean", "sum", "none"}
         The sum of weight times loss divided by the total weight, which is 0 with zero gradient if
         the total weight is 0; that sum itself; or weight times loss for each row.
@@ -49,7 +50,8 @@ def cross_entropy(
     ------
     TypeError
         If logits or soft targets are not floating-point, labels not integers, weights not real, or
-        the mask is not boolean. Like all errors here, when the function is called or traced.
+        the mask is neither boolean nor of integers. Like all errors here, when the function is
+        called or traced.
     ValueError
         If shapes do not match, or the reduction is unknown.
 

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.checks import check_choice, check_real
@@ -61,9 +62,7 @@ def read_rows(
         )
     kept = jnp.ones(shape, bool)
     if mask is not None:
-        kept = jnp.asarray(mask)
-        if kept.dtype != bool:
-            raise TypeError(f"mask must be boolean, got dtype {kept.dtype}")
+        kept = _read_mask(mask)
         _check_shape(kept, "mask", shape)
     factor = jnp.ones(shape, logits.dtype)
     if weights is not None:
@@ -85,6 +84,18 @@ def read_rows(
         targets = hot.astype(logits.dtype)
         targets = jnp.where(hot.any(axis=-1, keepdims=True), targets, jnp.nan)
     return Rows(logits, targets, factor, kept)
+
+
+def _read_mask(mask: ArrayLike) -> jax.Array:
+    """Return a mask of booleans, or of integers 0 and 1 as tokenizers give it, as booleans."""
+    given = jnp.asarray(mask)
+    if given.dtype == bool:
+        return given
+    if not jnp.issubdtype(given.dtype, jnp.integer):
+        raise TypeError(f"mask must be boolean, or integers 0 and 1, got dtype {given.dtype}")
+    if not isinstance(given, Tracer) and not ((given == 0) | (given == 1)).all():
+        raise ValueError("mask must be 1 where a row counts and 0 elsewhere, got other numbers")
+    return given != 0
 
 
 def read_logits(value: ArrayLike, name: str) -> jax.Array:

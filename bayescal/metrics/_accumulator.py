@@ -111,8 +111,8 @@ class Accumulator:
             As the metrics; nothing is added then.
         """
         checked = self._check(probs, y, weights)
-        for name, metric in self._metrics.items():
-            self._sums[name] += collect(metric, checked)
+        added = {name: collect(metric, checked) for name, metric in self._metrics.items()}
+        self._sums = {name: own + added[name] for name, own in self._sums.items()}
         self.cases += len(checked.y)
 
     def merge(self, other: Accumulator) -> Accumulator:

@@ -23,7 +23,7 @@ from bayescal.metrics._mass import (
     event_pieces,
 )
 from bayescal.metrics._options import check_norm
-from bayescal.metrics._reading import Classes, Inputs, Reading
+from bayescal.metrics._reading import Classes, Inputs, Outcomes, Reading
 from bayescal.metrics.inputs import Predictions, check_anywhere, check_predictions
 from bayescal.metrics.sums import Piece, collect, compute
 
@@ -137,6 +137,7 @@ def ece(
     weights: ArrayLike | None = None,
     classes: Classes = None,
     inputs: Inputs = "probs",
+    outcomes: Outcomes = "labels",
 ) -> float:
     r"""Return the expected calibration error: the mean gap of predicted and observed frequency.
 
@@ -159,8 +160,8 @@ def ece(
     ----------
     probs : array of shape (n,) or (n, k), or Blocks
         P(y = 1) for two classes, or one row of class probabilities per case.
-    y : array of shape (n,)
-        Labels: 0, ..., k - 1, or any others (``classes``).
+    y : array of shape (n,) or (n, k)
+        Labels: 0, ..., k - 1, or any others (``classes``); or a 1 in the column of the class.
     bins : int, default 15
         Number of bins, for each class, rank or label that has its own.
     binning : {"equal_width", "equal_mass"}
@@ -175,6 +176,8 @@ def ece(
         Non-negative case weights.
     classes, inputs : optional
         What labels and ``probs`` stand for, as in :func:`log_loss`.
+    outcomes : {"labels", "fractional"}
+        Whether ``y`` holds labels or shares of outcomes, as in :func:`log_loss`.
 
     Returns
     -------
@@ -205,7 +208,7 @@ def ece(
     >>> ece(probs, y, bins=1), ece(probs, y, bins=1, kind="top_label")
     (0.23333..., 0.56666...)
     """
-    checked = check_anywhere(probs, y, weights, Reading(classes, inputs))
+    checked = check_anywhere(probs, y, weights, Reading(classes, inputs, outcomes=outcomes))
     metric = make_ece(checked.columns, bins=bins, binning=binning, kind=kind, k=k, norm=norm)
     return compute(metric, checked)
 

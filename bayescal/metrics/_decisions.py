@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
-from bayescal._core.checks import as_numpy, check_count, check_finite, column_names, in_order
+from bayescal._core.checks import as_numpy, check_count, check_finite
+from bayescal._core.labels import column_names, in_order
 from bayescal._core.stream import Blocks
 from bayescal.metrics._distances import as_rows
 from bayescal.metrics._reading import Classes, Inputs, Reading, in_right_order

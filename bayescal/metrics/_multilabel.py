@@ -43,10 +43,11 @@ def multilabel_ece(
 
     Parameters
     ----------
-    probs : array of shape (n, l), or Blocks
-        Probability of each label for each row.
-    y : array of shape (n, l)
-        1 where a row has the label, else 0.
+    probs : array of shape (n, l), or list of l arrays of shape (n, 2), or Blocks
+        Probability of each label for each row; or of its absence and presence, as scikit-learn
+        gives it.
+    y : array or sparse matrix of shape (n, l)
+        1 where a row has the label, else 0, of any type.
     average : {"total", "weighted", "mean"}
         One of the sums above, or the total divided by the number of labels.
     bins : int, default 10
@@ -108,10 +109,11 @@ def hamming_loss(
 
     Parameters
     ----------
-    probs : array of shape (n, l), or Blocks
-        Probability of each label for each row.
-    y : array of shape (n, l)
-        1 where a row has the label, else 0.
+    probs : array of shape (n, l), or list of l arrays of shape (n, 2), or Blocks
+        Probability of each label for each row; or of its absence and presence, as scikit-learn
+        gives it.
+    y : array or sparse matrix of shape (n, l)
+        1 where a row has the label, else 0, of any type.
     threshold : float, default 0.5
         t above, strictly between 0 and 1: a label is predicted where its probability is larger.
     weights : array of shape (n,), optional

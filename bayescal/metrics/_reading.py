@@ -11,25 +11,33 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from bayescal._core.checks import as_numpy, check_choice, check_labels, check_unmasked
+from bayescal._core.checks import as_numpy, check_choice, check_labels, check_range, check_unmasked
+from bayescal._core.fitted import read_shares
 from bayescal._core.labels import (
     Classes,
     as_labels,
     check_classes,
     check_present,
     class_array,
+    class_places,
+    column_names,
     find_positions,
     has_text,
+    in_order,
     is_count,
+    label_list,
     of_one_kind,
 )
 from bayescal._core.numerics import sigmoid, softmax
 
-__all__ = ["PLAIN", "Classes", "Inputs", "Reading", "in_right_order"]
+__all__ = ["PLAIN", "Classes", "Inputs", "Outcomes", "Reading", "in_right_order"]
 
 Inputs = Literal["probs", "logits"]
+#: Whether each row has one outcome, or a share of each.
+Outcomes = Literal["labels", "fractional"]
 Checked = TypeVar("Checked")
-_TEXT = "OSTU"
+#: Kinds of labels that are no numbers: texts, objects and dates.
+_TEXT = "OSTUM"
 _ADVICE = "say classes=(label of each column, ...) for other labels"
 _MORE = "give a row of probabilities for each case"
 
@@ -42,8 +50,10 @@ class Reading:
     inputs: Inputs = "probs"
     #: Whether all labels are seen at once; else their values are no classes.
     whole: bool = True
+    outcomes: Outcomes = "labels"
 
     def __post_init__(self) -> None:
+        check_choice(self.outcomes, "outcomes", ("labels", "fractional"))
         if self.inputs == "scores":
             raise ValueError(
                 "inputs must be 'probs' or 'logits', got 'scores', which are no probabilities: "
@@ -63,26 +73,61 @@ class Reading:
         if found.ndim != 1:
             return found
         check_present(found, weights)
-        return as_numpy(found, "y") if found.dtype == object and not has_text(found) else found
+        if found.dtype == object and not has_text(found):
+            found = as_numpy(of_one_kind(found), "y")
+        return found
 
     def codes(self, y: np.ndarray, k: int) -> tuple[Any, np.ndarray]:
         """Return the classes (k,), and labels (n,) as their places among them."""
         given = None if self.classes is None else class_array(self.classes)
         if y.dtype.kind not in _TEXT:
             if given is None or is_count(given) or given.dtype.kind in _TEXT:
-                classes = range(k) if given is None else check_classes(_NONE, given, k, _MORE)
-                return classes, self._numbers(y, k)
+                known = None if given is None else check_classes(_NONE, given, k, _MORE)
+                codes = self._numbers(y, k)
+                return self._named(y, k) if known is None else known, codes
         else:
             y = self.texts(y)
             numbers = range(k) if given is None and not self.whole else given
             if numbers is not None and np.asarray(numbers).dtype.kind not in _TEXT:
                 wanted = np.asarray(numbers).tolist()
+                kind = "date" if y.dtype.kind == "M" else "text"
                 raise ValueError(
-                    f"y must be in {wanted}, got the text {y.tolist()[0]!r}; {_ADVICE}"
+                    f"y must be in {wanted}, got the {kind} {label_list(y)[0]!r}; {_ADVICE}"
                 )
         found, place = np.unique(y, return_inverse=True)
         classes = check_classes(found, self.classes, k, _MORE)
         return classes, find_positions(found, classes)[place]
+
+    def shares(self, y: Any, n: int, k: int) -> np.ndarray | None:
+        """Return shares of outcomes (n, k) where y holds them, and not labels."""
+        fractional = self.outcomes == "fractional"
+        if np.ndim(y) == 2 and (fractional or np.shape(y)[1] > 1):
+            shares = read_shares(y, n, k)
+        elif fractional and k == 2:
+            second = check_range(as_numpy(y, "y").astype(np.float64), "y", "pass shares of class 1")
+            shares = read_shares(np.stack([1 - second, second], axis=-1), n, 2)
+        elif fractional:
+            raise ValueError(
+                f"y must have shape ({n}, {k}) for outcomes='fractional', got {np.shape(y)}"
+            )
+        else:
+            return None
+        if np.ndim(y) == 2:
+            classes = range(k) if self.classes is None else class_array(self.classes)
+            shares = in_order(shares, column_names(y), classes, "y")
+        if not fractional and not ((shares == 0) | (shares == 1)).all():
+            raise ValueError(
+                "y must hold labels, or a 1 in one column of each row, got shares of outcomes; say "
+                "outcomes='fractional', which log_loss, brier_score and ece have"
+            )
+        return shares
+
+    def classes_of_shares(self, y: Any, k: int) -> Any:
+        """Return the classes (k,) of shares: those given, or names of columns, or 0, ..., k - 1."""
+        if self.classes is not None:
+            return check_classes(_NONE, class_array(self.classes), k)
+        names = column_names(y) if np.ndim(y) == 2 else None
+        return range(k) if names is None or class_places(names, range(k), "y") else names
 
     def any_labels(self, probs: Any) -> np.ndarray:
         """Return some labels (n,) of probabilities that have none."""
@@ -101,13 +146,24 @@ class Reading:
 
     def _numbers(self, y: np.ndarray, k: int) -> np.ndarray:
         pair = self.whole and self.classes is None and k == 2
+        advice = _ADVICE
+        if y.dtype.kind == "f" and y.min(initial=0) >= 0 and y.max(initial=0) <= 1:
+            advice = "for shares of outcomes say outcomes='fractional'"
+        if k == 2 and self.classes is None and y.min(initial=0) == -1:
+            advice = "say classes=(-1, 1) for labels -1 and 1"
         try:
-            return check_labels(y, k, "y", _ADVICE)
+            return check_labels(y, k, "y", advice)
         except ValueError:
             # No codes can be meant; calibrators sort these, too.
             if pair and np.array_equal(np.unique(y), [-1, 1]):
                 return (y > 0).astype(np.int64)
             raise
+
+    def _named(self, y: np.ndarray, k: int) -> Any:
+        """Return the classes (k,) of numbers, as columns may be named."""
+        if k == 2 and y.dtype.kind == "b":
+            return np.array([False, True])
+        return np.array([-1, 1]) if k == 2 and y.min(initial=0) < 0 else range(k)
 
     def probs(self, given: Any, many: bool = False) -> Any:
         """Return probabilities, of each number if they are of many labels, of float64 (n[, k])."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import check_count, check_level
+from bayescal._core.checks import check_count, check_level, check_names
 from bayescal._core.stream import Blocks
 from bayescal._core.tables import TextTable, p_value
 from bayescal.metrics._measured import Interval, Measured
@@ -140,6 +140,7 @@ def report(
     models = dict(probs) if isinstance(probs, Mapping) else {"model": probs}
     if not models:
         raise ValueError("probs must not be an empty mapping")
+    check_names(models, "probs")
     if isinstance(metrics, str):
         raise TypeError(f"metrics must be names in a sequence, got the text {metrics!r}")
     reading = Reading(classes, inputs)

@@ -12,7 +12,7 @@ from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.stream import Blocks
 from bayescal.metrics._events import largest, of_class
 from bayescal.metrics._options import check_eps
-from bayescal.metrics._reading import Classes, Inputs, Reading
+from bayescal.metrics._reading import Classes, Inputs, Outcomes, Reading
 from bayescal.metrics.inputs import Predictions, check_anywhere
 from bayescal.metrics.sums import MeanMetric, compute
 
@@ -25,6 +25,7 @@ def log_loss(
     eps: float | None = None,
     classes: Classes = None,
     inputs: Inputs = "probs",
+    outcomes: Outcomes = "labels",
 ) -> float:
     r"""Logarithmic loss, the mean negative log probability of what happened.
 
@@ -36,8 +37,8 @@ def log_loss(
     ----------
     probs : array of shape (n,) or (n, k), or Blocks
         P(y = 1) for two classes, or one row of class probabilities per case.
-    y : array of shape (n,)
-        Labels: 0, ..., k - 1, or any others (``classes``).
+    y : array of shape (n,) or (n, k)
+        Labels: 0, ..., k - 1, or any others (``classes``); or a 1 in the column of the class.
     weights : array of shape (n,), optional
         Non-negative case weights; only their ratios matter.
     eps : float, optional
@@ -47,10 +48,15 @@ def log_loss(
         The labels of the columns, in their order; k stands for 0, ..., k - 1. Without it numbers
         are 0, ..., k - 1 (of arrays in memory -1 and 1 are two classes, too), and texts are sorted,
         if all k are there. Numbers are places among classes that are texts. Columns of a data frame
-        that are named like the classes may stand in any order.
+        that are named like the classes, as "yes" or "p_yes", may stand in any order.
     inputs : {"probs", "logits"}
         Whether ``probs`` are probabilities; or logits, of shape (n,) the log odds of the second
-        class, whose probabilities are computed in float64.
+        class, whose probabilities are computed in float64. A logit of minus infinity is that of an
+        option which is not there: its probability is zero.
+    outcomes : {"labels", "fractional"}
+        With "fractional", ``y`` holds shares of outcomes: (n, k) with rows that sum to one, or (n,)
+        numbers in [0, 1], as .5 for a tie of a game. A row counts as one of each outcome, with its
+        share as weight.
 
     Returns
     -------
@@ -76,7 +82,7 @@ def log_loss(
     >>> log_loss([[0.8, 0.1, 0.1], [0.3, 0.3, 0.4]], ["a", "c"], classes=["a", "b", "c"])
     0.56971...
     """
-    checked = check_anywhere(probs, y, weights, Reading(classes, inputs))
+    checked = check_anywhere(probs, y, weights, Reading(classes, inputs, outcomes=outcomes))
     return compute(LogLoss(check_eps(eps, checked.eps)), checked)
 
 
@@ -87,6 +93,7 @@ def brier_score(
     weights: ArrayLike | None = None,
     classes: Classes = None,
     inputs: Inputs = "probs",
+    outcomes: Outcomes = "labels",
 ) -> float:
     r"""Brier score, the mean squared distance between probability and outcome.
 
@@ -94,18 +101,21 @@ def brier_score(
        \quad\text{or}\quad
        \frac{\sum_i w_i \sum_j (p_{ij} - [y_i = j])^2}{\sum_i w_i}
 
-    With rows for two classes the second form is twice the first.
+    With rows for two classes the second form is twice the first. Of fractional outcomes y is the
+    share itself.
 
     Parameters
     ----------
     probs : array of shape (n,) or (n, k), or Blocks
         P(y = 1) for two classes, or one row of class probabilities per case.
-    y : array of shape (n,)
-        Labels: 0, ..., k - 1, or any others (``classes``).
+    y : array of shape (n,) or (n, k)
+        Labels: 0, ..., k - 1, or any others (``classes``); or a 1 in the column of the class.
     weights : array of shape (n,), optional
         Non-negative case weights; only their ratios matter.
     classes, inputs : optional
         What labels and ``probs`` stand for, as in :func:`log_loss`.
+    outcomes : {"labels", "fractional"}
+        Whether ``y`` holds labels or shares of outcomes, as in :func:`log_loss`.
 
     Returns
     -------
@@ -128,8 +138,12 @@ def brier_score(
     >>> brier_score([[0.25, 0.75], [0.5, 0.5]], [1, 0])
     0.3125
     """
-    checked = check_anywhere(probs, y, weights, Reading(classes, inputs))
-    return compute(BrierScore(checked.columns), checked)
+    checked = check_anywhere(probs, y, weights, Reading(classes, inputs, outcomes=outcomes))
+    score = compute(BrierScore(checked.columns), checked)
+    if outcomes == "labels":
+        return score
+    # That of labels drawn with these shares, less their own spread.
+    return score - float(checked.weights @ checked.excess / checked.weights.sum())
 
 
 def accuracy(

@@ -9,11 +9,12 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.metadata_routing import UNUSED
 
+from bayescal._core.labels import label_list
 from bayescal.metrics.registry import METRICS
 
 __all__ = ["Scorer", "make"]
 
-_OWN = ("probs", "y", "weights", "classes", "inputs")
+_OWN = ("probs", "y", "weights", "classes", "inputs", "outcomes")
 
 
 class Scorer(BaseEstimator):
@@ -49,7 +50,7 @@ class Scorer(BaseEstimator):
 
     def _judged(self, probs: Any, classes: np.ndarray) -> tuple[Any, list[Any]]:
         """Return probabilities, and the classes in their order; of two the positive one last."""
-        labels = classes.tolist()
+        labels = label_list(classes)
         if self.pos_label is None:
             return (probs[:, 1] if len(labels) == 2 else probs), labels
         if len(labels) != 2 or self.pos_label not in labels:

@@ -13,17 +13,23 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike, accelerated
 from bayescal._core.checkpoint import Sums
 from bayescal._core.checks import (
+    RANGE_TOLERANCE,
     SUM_TOLERANCE,
     as_numpy,
     check_finite,
-    check_labels,
+    check_logits,
+    check_range,
     check_row_sums,
     check_weights,
-    column_names,
-    in_order,
     precision,
 )
-from bayescal._core.labels import check_classes
+from bayescal._core.fitted import of_pairs, read_label_rows
+from bayescal._core.labels import (
+    check_classes,
+    column_names,
+    in_order,
+    matched_names,
+)
 from bayescal._core.precision import float64
 from bayescal._core.stream import Block, Blocks, add, as_blocks
 from bayescal.metrics._reading import PLAIN, Reading, in_right_order
@@ -47,8 +53,6 @@ __all__ = [
 
 #: Clipping distance of probabilities of any type: a copy in another costs the same.
 EPS = 2.0**-52
-# Rounding that is forgiven of one probability outside [0, 1].
-_RANGE_TOLERANCE = 1e-6
 
 
 class Predictions(NamedTuple):
@@ -66,6 +70,9 @@ class Predictions(NamedTuple):
     classes: Any = None
     #: Machine epsilon of the type in which probabilities were given.
     precision: Any = EPS
+    #: By how much the Brier score of each exceeds that of fractional outcomes, (n,), where these
+    #: were given.
+    excess: Any = None
 
     def part(self, rows: slice) -> Predictions:
         """Return some of the cases."""
@@ -223,6 +230,8 @@ def check_predictions(
         return probs
     blocks = as_blocks(probs, y, weights)
     if blocks is not None:
+        if reading.outcomes != "labels":
+            raise TypeError("outcomes must be 'labels' for blocks, got 'fractional'")
         return PredictionBlocks(blocks, reading=reading)
     return check_arrays(probs, _given(y), weights, reading)
 
@@ -250,7 +259,7 @@ def check_arrays(
     Columns of a data frame that are named like the classes may stand in any order.
     """
     names = column_names(probs) or names
-    probs, y = as_numpy(probs, "probs"), reading.labels(y, weights)
+    probs, given = as_numpy(probs, "probs"), y
     if probs.ndim not in (1, 2):
         more = "; bayescal.tokens makes rows of those of tokens" if probs.ndim > 2 else ""
         raise ValueError(f"probs must have shape (n,) or (n, k), got {probs.shape}{more}")
@@ -261,13 +270,29 @@ def check_arrays(
         )
     if len(probs) == 0:
         raise ValueError("probs must not be empty")
-    if y.shape != probs.shape[:1]:
+    k = 2 if probs.ndim == 1 else probs.shape[1]
+    shares = reading.shares(given, len(probs), k)
+    y = reading.labels(given, weights) if shares is None else shares
+    if shares is None and y.shape != probs.shape[:1]:
         raise ValueError(f"y must have shape ({len(probs)},) to match probs, got {y.shape}")
     eps = precision(probs.dtype)
     probs, y, weights = count(probs, y, weights)
-    classes, codes = reading.codes(y, 2 if probs.ndim == 1 else probs.shape[1])
+    if shares is None:
+        classes, codes = reading.codes(y, k)
+    else:
+        classes, codes = reading.classes_of_shares(given, k), y.argmax(axis=1)
     probs = _check_probs(_read(in_order(probs, names, classes), reading), eps)
-    return Predictions(probs, codes, weights, EPS, classes, eps)
+    data = Predictions(probs, codes, weights, EPS, classes, eps)
+    return data if reading.outcomes == "labels" else _by_share(data, y)
+
+
+def _by_share(data: Predictions, shares: np.ndarray) -> Predictions:
+    """Return a case for each outcome that has a share (n, k) in one, and that share as weight."""
+    row, codes = np.nonzero(shares)
+    spread = 1 - (shares**2).sum(axis=1)
+    own = data.weights[row] * shares[row, codes]
+    excess = (spread / 2 if data.probs.ndim == 1 else spread)[row]
+    return data._replace(probs=data.probs[row], y=codes, weights=own, excess=excess)
 
 
 def check_second(
@@ -294,16 +319,19 @@ def check_anywhere(
         return check_predictions(probs, y, weights, reading)
     with float64():
         found = reading.probs(there.astype(float))
-        good = jnp.all((found >= 0) & (found <= 1) & jnp.isfinite(there))
+        within = (found >= -RANGE_TOLERANCE) & (found <= 1 + RANGE_TOLERANCE)
+        good = jnp.all(within & jnp.isfinite(there))
         if found.ndim == 2:
             most = max(SUM_TOLERANCE, found.shape[1] * precision(there.dtype))
             good &= jnp.all(jnp.abs(found.sum(axis=1) - 1.0) <= most)
         y = _given(y)
-        if not good or np.shape(y) != found.shape[:1]:
+        fractional = reading.outcomes != "labels"
+        if not good or np.shape(y) != found.shape[:1] or fractional:
             return check_arrays(np.asarray(there), y, weights, reading)
         k = 2 if found.ndim == 1 else found.shape[1]
         labels = reading.codes(reading.labels(y), k)[1]
         own = check_weights(weights, len(labels), "weights", match="probs")
+        found = jnp.clip(found, 0.0, 1.0)
         eps = precision(there.dtype)
         return Predictions(found, jnp.asarray(labels), jnp.asarray(own), EPS, None, eps)
 
@@ -335,8 +363,8 @@ def check_many_labels(
 
     Columns of two data frames are matched by their names, if these are equal, or by the classes.
     """
-    names, labels = column_names(probs) or names, column_names(y)
-    probs, y = as_numpy(probs, "probs"), as_numpy(y, "y")
+    given, names, labels = probs, column_names(probs) or names, column_names(y)
+    probs, y = as_numpy(of_pairs(probs), "probs"), read_label_rows(y)
     if probs.ndim != 2:
         raise ValueError(f"probs must have shape (n, labels), got {probs.shape}")
     if probs.size == 0:
@@ -346,17 +374,19 @@ def check_many_labels(
     if reading.classes is not None:
         classes = check_classes(np.empty(0, int), reading.classes, probs.shape[1])
         probs, y = in_order(probs, names, classes), in_order(y, labels, classes, "y")
-    elif labels is not None:
-        probs = in_order(probs, names, labels)
+    else:
+        names = matched_names(given, labels) if hasattr(given, "columns") else names
+        probs = in_order(probs, names, labels or range(probs.shape[1]))
     eps = precision(probs.dtype)
     probs, y, weights = count(probs, y, weights)
-    probs = _check_range(_read(probs, reading, many=True))
-    return Predictions(probs, check_labels(y, 2, "y"), weights, EPS, None, eps)
+    probs = check_range(_read(probs, reading, many=True), "probs")
+    return Predictions(probs, y, weights, EPS, None, eps)
 
 
 def _read(given: np.ndarray, reading: Reading, many: bool = False) -> np.ndarray:
     if reading.inputs != "probs":
-        check_finite(given, "probs")
+        options = given.ndim == 2 and not many
+        (check_logits if options else check_finite)(given, "probs")
     return reading.probs(given, many)
 
 
@@ -377,21 +407,8 @@ def check_truth(
     return _check_probs(truth.astype(np.float64), precision(truth.dtype), name)
 
 
-def _check_range(probs: np.ndarray, name: str = "probs") -> np.ndarray:
-    low, high = probs.min(initial=1), probs.max(initial=0)
-    # NaN is neither below nor above: it comes out of both.
-    if not (np.isfinite(low) and np.isfinite(high)):
-        check_finite(probs, name)
-    if low < -_RANGE_TOLERANCE or high > 1 + _RANGE_TOLERANCE:
-        wrong = low if low < -_RANGE_TOLERANCE else high
-        raise ValueError(
-            f"{name} must lie in [0, 1], got {wrong:g}; pass probabilities, not scores"
-        )
-    return probs if low >= 0 and high <= 1 else np.clip(probs, 0.0, 1.0)
-
-
 def _check_probs(probs: np.ndarray, eps: float, name: str = "probs") -> np.ndarray:
-    clipped = _check_range(probs, name)
+    clipped = check_range(probs, name)
     if probs.ndim == 2:
         check_row_sums(probs, name, eps=eps)
     return clipped

@@ -8,6 +8,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_choice
+from bayescal._core.labels import label_list
 from bayescal.plots._reliability import reliability
 
 if TYPE_CHECKING:
@@ -239,5 +240,5 @@ class ReliabilityDisplay:
             raise ValueError("pos_label must be left out where y_prob has shape (n, k)")
         positive = y == self.pos_label
         if not positive.any() and len(known := np.unique(y)) > 1:
-            raise ValueError(f"pos_label must be in {known.tolist()}, got {self.pos_label!r}")
+            raise ValueError(f"pos_label must be in {label_list(known)}, got {self.pos_label!r}")
         return positive

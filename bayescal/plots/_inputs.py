@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import as_numpy, check_finite
+from bayescal._core.checks import as_numpy, check_finite, check_names
 from bayescal._core.fitted import is_fitted, predictions
-from bayescal._core.labels import Classes
+from bayescal._core.labels import Classes, label_name
 from bayescal.metrics.inputs import Predictions, Reading, check_arrays
 
 #: One array, or several by name.
@@ -60,6 +60,7 @@ def read_models(
     arrays, labels, classes = predictions(given, data, y, cast("Any", classes), called)
     if labels is None:
         raise TypeError(f"y must be given: {called}(probs, y) or {called}(model, X, y)")
+    check_names(arrays, "probs")
     models = []
     for name, array in arrays.items():
         fitted = is_fitted(given[name])
@@ -80,4 +81,4 @@ def read_vector(value: ArrayLike, name: str, size: str = "n") -> np.ndarray:
 
 def class_names(classes: Iterable[object]) -> list[str]:
     """Return what figures call classes: texts as they are, "class 0" what are numbers."""
-    return [str(c) if isinstance(c, str) else f"class {c}" for c in classes]
+    return [str(c) if isinstance(c, str) else f"class {label_name(c)}" for c in classes]

@@ -175,9 +175,11 @@ def reliability(
     reading: Any = {"y": y, "weights": weights, "classes": classes, "inputs": inputs}
     models = read_models(probs, data, "reliability", label=label, **reading)
     cases = [own.second_of_fitted for own in models]
+    if kind is None and {own.columns for own in cases} == {None, 2}:
+        cases = [c if c.columns is None else c._replace(probs=c.probs[:, 1]) for c in cases]
     kinds = {kind or ("binary" if own.columns is None else "confidence") for own in cases}
     if len(kinds) > 1:
-        raise ValueError("probs must be all of shape (n,) or all of shape (n, k), or pass kind")
+        raise ValueError("probs must be all of shape (n,) or all of shape (n, k), got both")
     # All curves before any drawing: bad input leaves the axes as they were.
     (kind,) = kinds
     events = [read_events(own, kind) for own in cases]

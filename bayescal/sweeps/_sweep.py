@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import check_count
+from bayescal._core.checks import check_count, check_names
 from bayescal._core.keys import as_key
 from bayescal._core.progress import Progress, showing
 from bayescal.metrics.registry import Choices, choose_metrics
@@ -226,7 +226,7 @@ def _priors(priors: object) -> dict[str, Prior]:
         if not prior.family.univariate or prior.family.classes != 2:
             raise ValueError(f"priors must be of one feature and two classes, {name!r} is not")
         digest_of(prior)
-    return {str(name): prior for name, prior in named.items()}
+    return dict(zip(check_names(named, "priors"), named.values(), strict=True))
 
 
 def _settings(value: ArrayLike, name: str, number: type) -> list[Any]:

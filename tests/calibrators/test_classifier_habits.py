@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
+import sklearn
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier, VotingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression as Plain
 from sklearn.model_selection import GroupKFold, KFold
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.multioutput import MultiOutputClassifier
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
@@ -311,3 +316,224 @@ def test_intervals_of_ensembles_cover_the_mean_of_the_true_curves(estimator: Any
         target = np.mean([true_curve(pair) for pair in model.calibrated_classifiers_], axis=0)
         shares.append(((lower <= target) & (target <= upper)).mean())
     assert np.mean(shares) > level - 2 * np.std(shares) / 5
+
+
+# --- what else a classifier's fit takes ---------------------------------------------------------
+
+
+class Boosted(Plain):
+    """Takes what LightGBM, XGBoost and CatBoost take, and keeps what it got."""
+
+    got: ClassVar[list[Any]] = []
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        eval_set: Any = None,
+        vocabulary: Any = None,
+        notes: Any = None,
+        verbose: Any = None,
+    ) -> Any:
+        self.got.append((len(y), eval_set, vocabulary, notes, verbose))
+        return super().fit(X, y, sample_weight)
+
+
+@pytest.mark.parametrize("ensemble", [False, True])
+@pytest.mark.parametrize("how", ["plain", "pipeline", "routed"])
+def test_arguments_that_are_not_of_rows_reach_the_fit_as_they_are(
+    how: str, ensemble: bool, table: Any
+) -> None:
+    X, y = table
+    Boosted.got.clear()
+    given = {
+        "eval_set": [(X[:50], y[:50]), (X[50:70], y[50:70])],
+        "vocabulary": [["a"], ["b", "c"]],
+        "notes": [[i] * (i % 3) for i in range(len(y))],
+        "verbose": False,
+    }
+    model: Any = Boosted()
+    context = sklearn.config_context(enable_metadata_routing=how == "routed")
+    with context:
+        options = given
+        if how == "routed":
+            model = model.set_fit_request(**dict.fromkeys(given, True))
+        elif how == "pipeline":
+            model = make_pipeline(StandardScaler(), model)
+            options = {f"boosted__{name}": value for name, value in given.items()}
+        fitted = bc.CalibratedClassifier(model, "isotonic", cv=3, ensemble=ensemble)
+        fitted.fit(X, y, **options)
+    assert len(Boosted.got) == 3 + (not ensemble)
+    for n, eval_set, vocabulary, notes, verbose in Boosted.got:
+        assert [len(part) for part, _ in eval_set] == [50, 20]
+        assert eval_set[0][0] is given["eval_set"][0][0]
+        # A list with an entry for each row is cut with the rows.
+        assert vocabulary == given["vocabulary"] and len(notes) == n and verbose is False
+
+
+def test_groups_without_routing_are_answered(table: Any) -> None:
+    X, y = table
+    groups = np.arange(240) % 6
+    model = bc.CalibratedClassifier(GaussianNB(), "beta", cv=GroupKFold(3))
+    for options in ({"groups": groups}, {}):
+        with pytest.raises(ValueError, match=r"cv=list\(GroupKFold\(...\).*enable_metadata_rout"):
+            model.fit(X, y, **options)
+    splits = list(GroupKFold(3).split(X, y, groups))
+    assert bc.CalibratedClassifier(GaussianNB(), "beta", cv=splits).fit(X, y).report_.rows == 240
+
+
+def test_a_classifier_without_scores_is_answered(table: Any) -> None:
+    hard = VotingClassifier([("a", GaussianNB()), ("b", Plain())])
+    for calibrator in (None, bc.Logistic(inputs="scores"), bc.Beta(inputs="logits")):
+        with pytest.raises(ValueError, match=r"VotingClassifier, .*voting='soft'"):
+            bc.CalibratedClassifier(hard, calibrator).fit(*table)
+
+
+# --- decision functions of pairs of classes -----------------------------------------------------
+
+
+class _Pairs(SVC):
+    """Gives decisions of pairs, and does not say so."""
+
+    def decision_function(self, X: Any) -> Array:
+        plain = SVC(decision_function_shape="ovo")
+        plain.__dict__ = {**vars(self), "decision_function_shape": "ovo"}
+        return plain.decision_function(X)
+
+
+@pytest.mark.parametrize("calibrator", ["temperature", "sigmoid", "isotonic", None])
+def test_decisions_of_pairs_are_refused(calibrator: Any, three: Any) -> None:
+    X, y = three
+    pairs = SVC(decision_function_shape="ovo")
+    frozen = FrozenEstimator(SVC(decision_function_shape="ovo").fit(X, y))
+    piped = make_pipeline(StandardScaler(), pairs)
+    for model in (pairs, frozen, piped, _Pairs(), FrozenEstimator(piped.fit(X, y))):
+        with pytest.raises(ValueError, match="pass decision_function_shape='ovr'"):
+            bc.CalibratedClassifier(model, calibrator).fit(X, y)
+    five = np.digitize(X[:, 0], [-1, 0, 0.5, 1.2])
+    with pytest.raises(ValueError, match="5 classes, got 10 columns of pairs"):
+        bc.CalibratedClassifier(pairs, calibrator).fit(X, five)
+    good = bc.CalibratedClassifier(SVC(), calibrator).fit(X, y)
+    assert (good.predict(X) == y).mean() > 0.5
+    # Two classes have one column, whatever its shape is called.
+    two = bc.CalibratedClassifier(pairs, calibrator).fit(X[y < 2], y[y < 2])
+    assert two.classes_.tolist() == [0, 1]
+
+
+# --- several labels -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def many() -> tuple[Array, Array]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(240, 4))
+    return X, (X[:, :3] + rng.normal(size=(240, 3)) > 0).astype(int)
+
+
+def _of_labels(Y: Array) -> dict[str, Any]:
+    return {
+        "boolean": Y == 1,
+        "float32": Y.astype(np.float32),
+        "objects": Y.astype(object),
+        "lists": Y.tolist(),
+        "frame": pd.DataFrame(Y),
+        "Int64": pd.DataFrame(Y).astype("Int64"),
+        "nullable booleans": pd.DataFrame(Y == 1).astype("boolean"),
+        "Float64": pd.DataFrame(Y).astype("Float64"),
+        "sparse": scipy.sparse.csr_matrix(Y),
+        "sparse array": scipy.sparse.csc_array(Y),
+    }
+
+
+@pytest.mark.parametrize("calibrator", ["isotonic", bc.MultiLabel(bc.Isotonic()), bc.Isotonic()])
+def test_several_labels_are_calibrated_each_for_itself(calibrator: Any, many: Any) -> None:
+    X, Y = many
+    splits = list(KFold(4).split(X))
+    model = MultiOutputClassifier(GaussianNB())
+    fitted = bc.CalibratedClassifier(model, calibrator, cv=splits).fit(X, Y)
+    name = "isotonic" if calibrator == "isotonic" else bc.Isotonic()
+    each = [bc.CalibratedClassifier(GaussianNB(), name, cv=splits).fit(X, y) for y in Y.T]
+    expected = np.stack([own.predict_proba(X)[:, 1] for own in each], axis=1)
+    np.testing.assert_allclose(fitted.predict_proba(X), expected, rtol=1e-12)
+    np.testing.assert_array_equal(fitted.predict(X), expected > 0.5)
+    assert fitted.report_.rows == 240 and fitted.report_.classes == 3
+    losses = [own.report_.log_loss for own in each]
+    assert fitted.report_.log_loss == pytest.approx(np.mean(losses), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        RandomForestClassifier(10, random_state=0),
+        OneVsRestClassifier(Plain()),
+        OneVsRestClassifier(LinearSVC()),
+        FrozenEstimator(KNeighborsClassifier()),
+    ],
+)
+@pytest.mark.parametrize("ensemble", [False, True])
+def test_classifiers_of_several_labels(
+    model: Any, ensemble: bool, many: Any, tmp_path: Any
+) -> None:
+    X, Y = many
+    if isinstance(model, FrozenEstimator):
+        model = FrozenEstimator(model.estimator.fit(X, Y))
+    fitted = bc.CalibratedClassifier(model, ensemble=ensemble, cv=3).fit(X, Y)
+    probs = fitted.predict_proba(X)
+    assert probs.shape == (240, 3) and ((probs > 0) & (probs < 1)).all()
+    assert bc.metrics.hamming_loss(probs, Y) < 0.35
+    if hasattr(model, "predict_proba"):  # what Auto does with raw scores has no intervals
+        assert fitted.predict_interval(X)[0].shape == (240, 3)
+    assert fitted.report_.classes == 3
+    bc.save(fitted, tmp_path / "model")
+    again = bc.load(tmp_path / "model", estimators=fitted.estimators_)
+    np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+
+
+def test_label_matrices_of_every_type(many: Any) -> None:
+    X, Y = many
+    P = 1 / (1 + np.exp(-2 * X[:, :3]))
+    pairs = [np.stack([1 - p, p], axis=1) for p in P.T]
+    auto, single = bc.Auto().fit(P, Y), bc.MultiLabel(bc.Isotonic()).fit(P, Y)
+    model = bc.CalibratedClassifier(MultiOutputClassifier(GaussianNB()), "beta", cv=3)
+    expected, error = model.fit(X, Y).predict_proba(X), bc.metrics.multilabel_ece(P, Y)
+    for name, given in _of_labels(Y).items():
+        for scores in (P, pairs):
+            own = bc.Auto().fit(scores, given)
+            np.testing.assert_array_equal(own.predict_proba(scores), auto.predict_proba(P), name)
+            assert str(own.report_) == str(auto.report_)
+            found = bc.MultiLabel(bc.Isotonic()).fit(scores, given)
+            np.testing.assert_array_equal(found.predict_proba(scores), single.predict_proba(P))
+            assert str(found.report_) == str(single.report_)
+            assert bc.metrics.multilabel_ece(scores, given) == error
+        np.testing.assert_array_equal(model.fit(X, given).predict_proba(X), expected)
+    for wrong in (Y * 2, np.where(Y == 1, np.nan, 0), np.where(Y == 1, 0.5, 0)):
+        for fit in (bc.Auto().fit, bc.MultiLabel(bc.Beta()).fit, bc.metrics.hamming_loss):
+            with pytest.raises(ValueError, match="must hold zeros and ones, a column for each"):
+                fit(P, wrong)
+    with pytest.raises(ValueError, match=r"list with an array \(n, 2\) for each label"):
+        bc.Auto().fit([pairs[0], pairs[1][:, :1], pairs[2]], Y)
+
+
+def test_reports_of_named_columns_in_another_order(many: Any, three: Any) -> None:
+    X, Y = many
+    P = pd.DataFrame(1 / (1 + np.exp(-2 * X[:, :3])), columns=list("abc"))
+    labels = pd.DataFrame(Y, columns=list("abc"))
+    plain = bc.Auto().fit(P, labels)
+    for given in (P[["c", "a", "b"]], P):
+        report = bc.Auto().fit(given, labels).report_
+        assert report == plain.report_
+    rng = np.random.default_rng(0)
+    probs = pd.DataFrame(rng.dirichlet(np.ones(3), 240), columns=list("abc"))
+    y = np.array([*"abc"])[three[1]]
+    named = bc.Auto().fit(probs[["b", "c", "a"]], y).report_
+    assert named.uncalibrated == pytest.approx(bc.metrics.log_loss(probs, y), rel=1e-9)
+
+
+def test_exclusive_classes_in_columns_get_a_hint() -> None:
+    rng = np.random.default_rng(0)
+    probs = rng.dirichlet(np.ones(3), 100)
+    y = rng.integers(0, 3, 100)
+    for onehot in (np.eye(3)[y], np.eye(3, dtype=int)[y]):
+        with pytest.warns(UserWarning, match=r"for classes pass y.argmax\(axis=1\)"):
+            bc.Auto().fit(probs, onehot)

@@ -21,13 +21,14 @@ import sklearn
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning, NotFittedError
 from sklearn.model_selection import cross_validate
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import check_random_state
 
 import bayescal as bc
 from bayescal.calibrators import Calibrator
-from tests.calibrators.cases import CASES, DEFAULTS, Array, Case, Data, each, find, make
+from tests.calibrators.cases import CASES, DEFAULTS, SLOW, Array, Case, Data, each, find, make
 
 each_case = each(CASES)
 each_default = each(DEFAULTS)
@@ -515,3 +516,107 @@ def test_the_global_generator_is_left_alone(case: Case) -> None:
     case().set_params(random_state=None).fit(p, y, w)
     after = check_random_state(None).get_state(legacy=False)
     assert str(before) == str(after)
+
+
+# --- what remains of a fit when a later one fails -----------------------------------------------
+
+
+class _FailsAtTheEnd:
+    """Raises in the last step of a fit."""
+
+    def _publish(self, state: Any) -> None:
+        super()._publish(state)  # type: ignore[misc]
+        raise RuntimeError("the disk is full")
+
+
+def _estimators() -> dict[str, tuple[Any, tuple[Any, ...]]]:
+    """Return every public estimator with data that suit it, all with names of columns."""
+    binary, several = data_of(True), data_of(False)
+    frames = {
+        True: pd.DataFrame({"no": 1 - binary[0], "yes": binary[0]}),
+        False: pd.DataFrame(several[0], columns=["a", "b", "c"]),
+    }
+    labels = {True: np.array(["no", "yes"])[binary[1]], False: np.array([*"abc"])[several[1]]}
+    found = {case.name: (case(), (frames[case.binary], labels[case.binary])) for case in DEFAULTS}
+    pair = frames[True], labels[True]
+    combined = (
+        bc.Auto(),
+        bc.Average([bc.Beta(), bc.Isotonic()]),
+        bc.Composition([bc.Beta(), bc.Isotonic()]),
+        bc.CalibratedClassifier(GaussianNB(), bc.Isotonic(), cv=2),
+        bc.CalibratedClassifier(GaussianNB(), bc.Isotonic(), cv=2, ensemble=True),
+        bc.LogisticRegression.preset("platt"),
+    )
+    found |= {f"{type(own).__name__} {i}": (own, pair) for i, own in enumerate(combined)}
+    many = pd.DataFrame(several[0], columns=["a", "b", "c"])
+    present = pd.DataFrame(several[0] > 0.4, columns=["a", "b", "c"]).astype(int)
+    found["MultiLabel"] = bc.MultiLabel(bc.Isotonic()), (many, present)
+    groups = pd.DataFrame({"first": binary[0] > 0.5, "second": binary[0] <= 0.5})
+    found["Multicalibration"] = bc.Multicalibration(), (*pair, groups)
+    return found
+
+
+def _failures(data: tuple[Any, ...]) -> dict[str, tuple[Any, ...]]:
+    scores, y, *rest = data
+    broken = scores.iloc[:, ::-1].copy()
+    broken.iloc[0, 0] = np.nan
+    wider = pd.concat([scores, scores.set_axis([f"{n}2" for n in scores], axis=1)], axis=1)
+    others = y == y.iloc[0, 0] if isinstance(y, pd.DataFrame) else np.arange(len(y)) % 7
+    return {
+        "NaN and other columns": (broken, 1 - y if isinstance(y, pd.DataFrame) else y, *rest),
+        "negative weights": (scores, y, *rest, np.full(len(y), -1.0)),
+        "other labels": (scores, others + 3, *rest),
+        "more columns": (wider, y[:-1], *rest),
+        "fewer labels": (scores[::-1], y[:-1], *rest),
+    }
+
+
+@pytest.mark.parametrize("name", _estimators())
+def test_a_fit_that_fails_leaves_the_earlier_one(name: str) -> None:
+    """Names of classes and columns, maps and reports, all of one fit."""
+    if name.startswith(SLOW):
+        pytest.skip("long searches, of the same base")
+    estimator, data = _estimators()[name]
+    at = (data[0], data[2]) if name == "Multicalibration" else data[:1]
+    quietly_fit(estimator, *data)
+    expected, kept = estimator.predict_proba(*at), dict(vars(estimator))
+    for what, wrong in _failures(data).items():
+        with pytest.raises((ValueError, TypeError)), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            estimator.fit(*wrong)
+        now = vars(estimator)
+        assert now.keys() == kept.keys() and all(now[own] is kept[own] for own in kept), what
+        np.testing.assert_array_equal(estimator.predict_proba(*at), expected)
+    if hasattr(estimator, "report_"):
+        assert estimator.report_.rows == len(data[1])
+
+
+@each_default
+def test_a_fit_that_fails_at_its_end_leaves_the_earlier_one(case: Case) -> None:
+    p, y, w, new = data_of(case.binary)
+    fitted = copy.copy(fitted_of(case))
+    expected, names = fitted.predict_proba(new), np.array([*"zyx"])[y]
+    fitted.__class__ = type(case.calibrator.__name__, (_FailsAtTheEnd, case.calibrator), {})
+    with pytest.raises(RuntimeError, match="disk"):
+        quietly_fit(fitted, p, names, w)
+    fitted.__class__ = case.calibrator
+    assert fitted.classes_.tolist() == list(range(len(fitted.classes_)))
+    np.testing.assert_array_equal(fitted.predict_proba(new), expected)
+
+
+def test_a_pass_over_blocks_that_fails_leaves_the_earlier_fit() -> None:
+    """After the pass that finds classes and columns."""
+
+    class Failing(bc.Beta):
+        def _fit_blocks(self, rows: Any, seed: int) -> Any:
+            super()._fit_blocks(rows, seed)
+            raise OSError("the disk is gone")
+
+    p, y, w, new = data_of(True)
+    fitted = Failing().fit(p, y)
+    kept, expected = dict(vars(fitted)), fitted.predict_proba(new)
+    block = np.stack([1 - p, p], axis=1), np.array(["no", "yes"])[y], w
+    with pytest.raises(OSError, match="disk"):
+        fitted.fit(bc.Blocks(lambda: iter([block, block])))
+    assert vars(fitted).keys() == kept.keys() and fitted.classes_.tolist() == [0, 1]
+    np.testing.assert_array_equal(fitted.predict_proba(new), expected)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse
+from scipy.optimize import minimize
 from scipy.special import expit, logit, softmax
 
+import bayescal as bc
 from bayescal.calibrators import _inputs
 
 DOMAINS = ("probability", "log_odds", "real", "order")
@@ -203,6 +209,99 @@ def test_sums_next_to_one_are_taken_for_rounding() -> None:
     np.testing.assert_allclose(convert(pair, "probs", "order"), [0.6009, 0.5991])
 
 
+@pytest.mark.parametrize("domain", ["probability", "log_odds", "real", "order"])
+def test_rounding_beyond_zero_and_one_is_clipped(domain: Any) -> None:
+    inside = np.array([0.0, 0.3, 1.0])
+    for beyond in ([-1e-17, 0.3, 1 + 6.7e-16], [-1e-6, 0.3, 1.000001]):
+        np.testing.assert_array_equal(
+            convert(np.array(beyond), "probs", domain), convert(inside, "probs", domain)
+        )
+    for wrong, said in ((1.00001, "1.00001"), (1.0000012, "1.0000012"), (-2e-6, "-2e-06")):
+        with pytest.raises(ValueError, match=f"got {re.escape(said)};"):
+            convert(np.array([0.5, wrong]), "probs", domain)
+
+
+def test_rounding_beyond_zero_and_one_is_forgiven_by_all() -> None:
+    """Fits, predictions and functions of any library, and metrics."""
+    p, y = np.array([0.1, 0.4, 0.6, 0.2, 0.9, 1.0]), [0, 0, 1, 1, 0, 1]
+    beyond = np.where(p == 1, 1 + 6.7e-16, p)
+    given = beyond.copy()
+    for make in (bc.Beta, bc.Isotonic, bc.Auto, bc.Spline):
+        expected = make().fit(p, y).predict_proba(p)
+        pairs = beyond, np.stack([1 - beyond, beyond], axis=1)
+        for scores in pairs:
+            fitted = make().fit(scores, y)
+            np.testing.assert_allclose(fitted.predict_proba(scores), expected, rtol=1e-12)
+            np.testing.assert_allclose(fitted.as_function()(scores), expected, rtol=1e-12)
+    single = np.nextafter(np.float32(1), np.float32(2))
+    probs = bc.Beta().fit(p, y).as_function()(jnp.array([single, -1e-7]))
+    np.testing.assert_array_equal(probs, bc.Beta().fit(p, y).as_function()(jnp.array([1.0, 0.0])))
+    assert bc.metrics.log_loss(beyond, y) == bc.metrics.log_loss(p, y)
+    np.testing.assert_array_equal(beyond, given)
+
+
+# --- logits of options that are not there -------------------------------------------------------
+
+
+def _questions(n: int) -> tuple[Array, Array, Array]:
+    """Return logits of two to five options, labels, and the logits of the truth: half as large."""
+    rng = np.random.default_rng(0)
+    logits = 2 * rng.normal(size=(n, 5))
+    logits[np.arange(5) >= rng.integers(2, 6, n)[:, None]] = -np.inf
+    return logits, np.argmax(logits / 2 + rng.gumbel(size=logits.shape), axis=1), logits / 2
+
+
+@pytest.mark.parametrize(
+    "make",
+    [bc.Temperature, bc.Vector, bc.StructuredMatrix, bc.Dirichlet, bc.WeightScaling, bc.Auto],
+)
+def test_options_that_are_not_there_get_no_probability(make: Any) -> None:
+    logits, y, truth = _questions(2000)
+    absent = np.isneginf(logits)
+    fitted = make(inputs="logits").fit(logits, y)
+    probs = fitted.predict_proba(logits)
+    assert (probs[absent] == 0).all() and (probs[~absent] > 0).all()
+    np.testing.assert_allclose(probs.sum(axis=1), 1, rtol=1e-12)
+    np.testing.assert_allclose(fitted.as_function()(logits), probs, atol=1e-12)
+    near = np.asarray(fitted.as_function()(jnp.asarray(logits[:100])))
+    assert (near[absent[:100]] == 0).all()
+    np.testing.assert_allclose(near, probs[:100], atol=1e-4)
+    best = bc.metrics.log_loss(softmax(truth, axis=1), y)
+    assert best - 0.02 < bc.metrics.log_loss(probs, y) < best + 0.025
+    assert fitted.report_.rows == 2000
+
+
+def test_an_absent_option_is_one_of_a_huge_negative_logit() -> None:
+    logits, y, _ = _questions(2000)
+    finite = np.where(np.isneginf(logits), -1e9, logits)
+    one, other = (bc.Temperature(inputs="logits").fit(z, y) for z in (logits, finite))
+    assert one.temperature_ == pytest.approx(other.temperature_, rel=1e-6)
+    for name in ("log_loss", "brier_score", "ece", "accuracy"):
+        metric = getattr(bc.metrics, name)
+        assert metric(logits, y, inputs="logits") == metric(finite, y, inputs="logits")
+    blocks = bc.Blocks(lambda: iter([(logits[:900], y[:900]), (logits[900:], y[900:])]))
+    found = bc.Temperature(inputs="logits").fit(blocks)
+    assert found.temperature_ == pytest.approx(one.temperature_, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ([0, np.inf, 1], "finite, got infinity"),
+        ([0, np.nan, 1], "finite, got NaN"),
+        ([-np.inf, -np.inf, -np.inf], "finite logit in each row, got only -infinity in row 3"),
+    ],
+)
+def test_no_other_logit_may_be_infinite(row: list[float], message: str) -> None:
+    logits, y = np.array([[0, 1, 2.0], [1, 0, 0.5], [0, 0, 1], row]), [0, 1, 2, 0]
+    with pytest.raises(ValueError, match=message):
+        bc.Temperature(inputs="logits").fit(logits, y)
+    with pytest.raises(ValueError, match=message):
+        bc.metrics.log_loss(logits, y, inputs="logits")
+    with pytest.raises(ValueError, match="option that is there, got class 2 in row 0"):
+        bc.Temperature(inputs="logits").fit([[0, 1, -np.inf], [0, 1, 2], [1, 0, 2]], [2, 1, 0])
+
+
 L = np.array([[2.0, -1.0, 0.5], [800.0, 0.0, -800.0]])
 
 
@@ -242,3 +341,56 @@ def test_one_column_stands_for_two_classes(domain: Any) -> None:
     assert z.shape == (4, 2)
     if domain != "probabilities":
         np.testing.assert_allclose(z[:, 1] - z[:, 0], Z, rtol=1e-12)
+
+
+# --- shares of outcomes -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [bc.Beta, bc.Isotonic, bc.AveragedBeta, bc.VennAbers, bc.Spline])
+def test_a_share_of_an_outcome_is_a_weight(make: Any) -> None:
+    rng = np.random.default_rng(0)
+    p, y, w = rng.uniform(0.05, 0.95, 200), rng.choice([0, 0.5, 1], 200), rng.integers(1, 3, 200)
+    shares = np.stack([1 - y, y], axis=1)
+    labels, weights = np.repeat([0, 1], 200), np.concatenate([(1 - y) * w, y * w])
+    expected = make().fit(np.tile(p, 2), labels, weights).predict_proba(p)
+    np.testing.assert_allclose(make().fit(p, shares, w).predict_proba(p), expected, rtol=1e-9)
+
+
+def test_shares_of_outcomes_have_the_likelihood_of_fractions() -> None:
+    rng = np.random.default_rng(0)
+    z, y = rng.normal(size=300), rng.choice([0, 0.5, 1], 300)
+    fitted = bc.Logistic(inputs="logits").fit(z, np.stack([1 - y, y], axis=1))
+
+    def loss(t: Array) -> float:
+        line = t[0] * z + t[1]
+        return float(np.mean(np.logaddexp(0, line) - y * line))
+
+    best = minimize(loss, [1, 0], tol=1e-12).x
+    found = fitted.predict_proba(z)[:, 1]
+    np.testing.assert_allclose(found, expit(best[0] * z + best[1]), atol=1e-6)
+
+
+def test_outcomes_in_columns_by_place_and_by_name() -> None:
+    rng = np.random.default_rng(0)
+    probs, codes = rng.dirichlet(np.ones(3), 200), rng.integers(0, 3, 200)
+    expected = bc.Vector().fit(probs, codes).predict_proba(probs)
+    frame = pd.DataFrame(probs, columns=list("abc"))
+    outcomes = pd.DataFrame(np.eye(3)[codes], columns=list("abc"))
+    for y in (np.eye(3)[codes], np.eye(3, dtype=bool)[codes], scipy.sparse.csr_matrix(outcomes)):
+        fitted = bc.Vector().fit(probs, y)
+        np.testing.assert_allclose(fitted.predict_proba(probs), expected, rtol=1e-9)
+        assert fitted.classes_.tolist() == [0, 1, 2]
+    for order in ("abc", "cab"):
+        named = bc.Vector(classes=list("abc")).fit(frame[[*order]], outcomes[[*order[::-1]]])
+        np.testing.assert_allclose(named.predict_proba(frame[[*order]]), expected, rtol=1e-9)
+        alike = bc.Vector().fit(frame, outcomes[[*order]])
+        np.testing.assert_allclose(alike.predict_proba(frame), expected, rtol=1e-9)
+    assert bc.Beta().fit([0.2, 0.7, 0.8], [[0, 1], [0.5, 0.5], [0, 1]]).classes_.tolist() == [0, 1]
+    for wrong, said in (
+        (np.ones((200, 3)), "rows that sum to one, got a sum of 3"),
+        (np.eye(3)[codes][:50], "200 labels to match the scores, got 50"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            bc.Vector().fit(probs, wrong)
+    with pytest.raises(ValueError, match="for calibrators of classes, as AveragedBeta"):
+        bc.Auto().fit(probs, np.full((200, 3), 1 / 3))

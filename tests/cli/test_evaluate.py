@@ -166,6 +166,23 @@ def test_numbers_as_labels_are_sorted_as_numbers(folder: Path) -> None:
     assert found == numbers("probs.csv", "--label", "y")
 
 
+def test_labels_of_eighteen_digits_differ(folder: Path) -> None:
+    p, y = binary()
+    codes = np.array([900000000000207009, 900000000000207008])
+    write(folder / "probs.csv", ["p", "code"], [p, codes[1 - y]])
+    found = numbers("probs.csv", "--label", "code")
+    assert [*found["classes"]] == ["900000000000207008", "900000000000207009"]
+    assert losses(found) == {"p": bayescal.metrics.log_loss(p, y)}
+
+
+def test_classes_before_a_common_suffix(folder: Path) -> None:
+    probs, codes = several()
+    labels = np.array(["ash", "elm", "oak"])[codes]
+    write(folder / "probs.csv", ["elm_p", "oak_p", "ash_p", "y"], [*probs.T[[1, 2, 0]], labels])
+    found = numbers("probs.csv", "--label", "y")
+    assert losses(found) == {"model": bayescal.metrics.log_loss(probs, codes)}
+
+
 def test_two_columns_of_two_classes(folder: Path) -> None:
     p, y = binary()
     write(folder / "probs.csv", ["p_1", "p_0", "y"], [p, 1 - p, y])

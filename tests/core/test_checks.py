@@ -6,12 +6,13 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from bayescal._core import checks
+from bayescal._core import checks, labels
 
 
 def says(text: str) -> str:
@@ -452,18 +453,67 @@ def test_columns_by_their_names() -> None:
     rows = np.arange(6.0).reshape(2, 3)
     turned = rows[:, [2, 0, 1]]
     frame = pd.DataFrame(rows)
-    assert checks.column_names(frame) is None  # a range is no name
-    assert checks.column_names(rows) is None
-    assert checks.column_names(frame[[2, 0, 1]]) == [2, 0, 1]
+    assert labels.column_names(frame) is None  # a range is no name
+    assert labels.column_names(rows) is None
+    assert labels.column_names(frame[[2, 0, 1]]) == [2, 0, 1]
     for names in ([2, 0, 1], ["2", "0", "1"]):
-        np.testing.assert_array_equal(checks.in_order(turned, names, range(3)), rows)
+        np.testing.assert_array_equal(labels.in_order(turned, names, range(3)), rows)
     for names in (["x", "y", "z"], None, [0, 1, 2]):
-        np.testing.assert_array_equal(checks.in_order(rows, names, range(3)), rows)
+        np.testing.assert_array_equal(labels.in_order(rows, names, range(3)), rows)
     for names in ([0, 1, 3], [0, 1, 1], ["0", "x", "y"], [0, 1]):
         with pytest.raises(ValueError, match="probs must have columns named like all"):
-            checks.in_order(rows, names, range(3))
+            labels.in_order(rows, names, range(3))
     one = np.ones((4, 1))
     for name in ("b", "p", 0, 1):
-        assert checks.in_order(one, [name], ["a", "b"]) is one
+        assert labels.in_order(one, [name], ["a", "b"]) is one
     with pytest.raises(ValueError, match="give the column of the second class"):
-        checks.in_order(one, ["a"], ["a", "b"])
+        labels.in_order(one, ["a"], ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("names", "classes"),
+    [
+        ([2, 0, 1], [0, 1, 2]),
+        ([2.0, 0.0, 1.0], np.arange(3)),
+        (["2.0", "0.0", "1.0"], np.arange(3.0)),
+        (["2", "0", "1"], np.arange(3.0)),
+        (["p_c", "p_a", "p_b"], ["a", "b", "c"]),
+        (["c_prob", "a_prob", "b_prob"], ["a", "b", "c"]),
+        (["is-ab?", "is-a?", "is-aa?"], ["a", "aa", "ab"]),
+        ([pd.Timestamp(day) for day in ("2021-03-01", "2020-01-01", "2021-02-01 12:30")], None),
+        (["2021-03-01 00:00:00", "2020-01-01", "2021-02-01T12:30:00.000"], None),
+        ([902, 900, 901], [900, 901, 902]),
+        ([900000000000207002, 900000000000207000, 900000000000207001], None),
+    ],
+)
+def test_names_in_whatever_form_labels_have(names: list[Any], classes: Any) -> None:
+    rows = np.arange(6.0).reshape(2, 3)
+    if classes is None:
+        kind = np.int64 if isinstance(names[0], int) else "M8[ns]"
+        classes = np.sort(np.array(names).astype(kind))
+        assert len(np.unique(classes)) == 3
+    np.testing.assert_array_equal(labels.in_order(rows, names, classes), rows[:, [1, 2, 0]])
+
+
+def test_names_of_true_and_false() -> None:
+    rows = np.array([[0.1, 0.9]])
+    for names in ([True, False], ["True", "False"], [np.True_, np.False_], ["p_True", "p_False"]):
+        np.testing.assert_array_equal(labels.in_order(rows, names, [False, True]), rows[:, ::-1])
+    np.testing.assert_array_equal(labels.in_order(rows, [True, False], range(2)), rows[:, ::-1])
+    # Texts that differ are different labels.
+    np.testing.assert_array_equal(labels.in_order(rows, ["1.0", "1"], ["1", "1.0"]), rows[:, ::-1])
+
+
+def test_a_range_is_a_name_unless_it_counts_from_zero() -> None:
+    frame = pd.DataFrame({1: [0.9], 0: [0.1]})
+    assert labels.column_names(frame) == [1, 0]
+    assert labels.column_names(frame.iloc[:, ::-1]) is None
+    assert labels.column_names(pd.DataFrame(np.ones((1, 4))).iloc[:, 1:]) == [1, 2, 3]
+    assert labels.column_names(pl.DataFrame(np.ones((1, 2)))) is None
+
+
+def test_two_places_between_the_same_texts_say_nothing() -> None:
+    assert labels.by_affixes(["xa", "xb"], ["a", "b"]) == [0, 1]
+    assert labels.by_affixes(["aa", "aaa"], ["aa", "a"]) == [1, 0]
+    assert labels.by_affixes(["xa", "yb"], ["a", "b"]) is None
+    assert labels.by_affixes(["xa", "xb", "xc"], ["a", "b"]) is None

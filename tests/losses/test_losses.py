@@ -578,7 +578,7 @@ LOGITS, LABELS = jnp.zeros((2, 3)), jnp.array([0, 2])
         (
             lambda: brier(LOGITS, LABELS, mask=jnp.ones(2)),
             TypeError,
-            "mask must be boolean, got dtype float32",
+            "mask must be boolean, or integers 0 and 1, got dtype float32",
         ),
         (
             lambda: brier(LOGITS, LABELS, mask=jnp.ones((2, 3), bool)),
@@ -681,3 +681,18 @@ def test_wrong_numbers(call: Any, bad: tuple[Any, ...], message: str) -> None:
         call(jnp.array(True))
     with pytest.raises(ValueError, match=rf"{name} must be a scalar, got shape \(2,\)"):
         call(jnp.array([0.1, 0.2]))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint8, jnp.int32])
+def test_masks_of_zeros_and_ones_are_those_of_tokenizers(dtype: Any) -> None:
+    logits = jnp.asarray(np.random.default_rng(0).normal(size=(2, 5, 3)), jnp.float32)
+    labels = jnp.zeros((2, 5), int)
+    mask = np.array([[1, 1, 1, 0, 0], [1, 0, 1, 1, 1]])
+    expected = cross_entropy(logits, labels, mask=mask == 1)
+    given = mask.astype(dtype)
+    assert cross_entropy(logits, labels, mask=given) == expected
+    compiled = jax.jit(lambda m: cross_entropy(logits, labels, mask=m))(given)
+    assert float(compiled) == pytest.approx(float(expected), rel=1e-6)
+    assert brier(logits, labels, mask=given) == brier(logits, labels, mask=mask == 1)
+    with pytest.raises(ValueError, match="1 where a row counts and 0 elsewhere"):
+        cross_entropy(logits, labels, mask=given + 1)

@@ -7,8 +7,10 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 from sklearn.metrics import brier_score_loss
 from sklearn.metrics import log_loss as sklearn_log_loss
+from sklearn.naive_bayes import GaussianNB
 
 import bayescal as bc
 from bayescal import metrics
@@ -176,6 +178,179 @@ def test_columns_named_like_classes_stand_in_any_order(function):
         function(frame.rename(columns={"fig": "plum"}), labels, classes=classes)
 
 
+def _in_turn(labels):
+    """Return names of two columns, the second first, for labels of two kinds."""
+    return {name: p for name, p in zip(labels, (PROBS[2], 1 - PROBS[2]), strict=True)}
+
+
+@pytest.mark.parametrize(
+    ("names", "dtype"),
+    [
+        ((1, 0), int),
+        ((1, 0), float),
+        ((1.0, 0.0), float),
+        ((True, False), bool),
+        (("True", "False"), bool),
+        (("p_1", "p_0"), int),
+        (("p_True", "p_False"), bool),
+        (("1 (model)", "0 (model)"), int),
+        ((1, -1), "minus"),
+        (("yes", "no"), "text"),
+        (("p_yes", "p_no"), "text"),
+        (("yes.prob", "no.prob"), "text"),
+        (("2021-01-01", "2020-01-01"), "M8[ns]"),
+        ((pd.Timestamp("2021-01-01"), pd.Timestamp("2020-01-01")), "M8[ns]"),
+        ((900000000000207009, 900000000000207008), "long"),
+    ],
+)
+def test_metrics_and_fits_read_one_name_alike(names, dtype):
+    kinds = {
+        "text": ["no", "yes"],
+        "minus": [-1, 1],
+        "M8[ns]": np.array(["2020-01-01", "2021-01-01"], "M8[ns]"),
+        "long": [900000000000207008, 900000000000207009],
+    }
+    pair = np.asarray(kinds[dtype]) if dtype in kinds else np.arange(2).astype(dtype)
+    y, frame = pair[CODES[2]], pd.DataFrame(_in_turn(names))
+    expected = metrics.log_loss(PROBS[2], CODES[2])
+    known = [{"classes": pair}] if dtype == "long" else [{}, {"classes": pair}]
+    for options in known:
+        assert metrics.log_loss(frame, y, **options) == pytest.approx(expected, rel=1e-12)
+    fitted = bc.Beta().fit(PROBS[2], CODES[2]).predict_proba(PROBS[2])
+    named = bc.Beta().fit(frame, y)
+    for given in (frame, frame.iloc[:, ::-1]):
+        np.testing.assert_allclose(named.predict_proba(given), fitted, rtol=1e-12)
+    auto = bc.Auto().fit(frame, y).predict_proba(frame)
+    np.testing.assert_allclose(
+        auto, bc.Auto().fit(PROBS[2], CODES[2]).predict_proba(PROBS[2]), rtol=1e-9
+    )
+
+
+def test_a_batch_of_minus_one_alone():
+    p, y = PROBS[2], np.array([-1, 1])[CODES[2]]
+    expected = metrics.log_loss(p, y)
+    total = metrics.Accumulator(["log_loss"], classes=(-1, 1))
+    for label in (-1, 1):
+        total.add(p[y == label], y[y == label])
+    assert total.result()["log_loss"] == pytest.approx(expected, rel=1e-12)
+    alone = metrics.log_loss(p[y == -1], y[y == -1], classes=(-1, 1))
+    assert alone == metrics.log_loss(p[y == -1], np.zeros((y == -1).sum(), int))
+    for wrong in (
+        lambda: metrics.log_loss(p[y == -1], y[y == -1]),
+        lambda: metrics.Accumulator(["log_loss"]).add(p[y == -1], y[y == -1]),
+        lambda: metrics.Accumulator(["log_loss"]).add(p, y),
+    ):
+        with pytest.raises(ValueError, match=r"got -1; say classes=\(-1, 1\) for labels -1 and 1"):
+            wrong()
+
+
+def test_names_that_are_equal_as_text_are_refused():
+    given = {1: PROBS[2], "1": 1 - PROBS[2]}
+    for function in (
+        lambda: metrics.report(given, CODES[2]),
+        lambda: bc.evaluate(given, CODES[2]),
+        lambda: bc.plots.reliability(given, CODES[2]),
+    ):
+        with pytest.raises(ValueError, match="probs must have names that differ as text"):
+            function()
+
+
+DAYS = np.array(["2020-01-01", "2021-01-01"], "M8[D]")
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        DAYS[CODES[2]],
+        DAYS[CODES[2]].astype("M8[ns]"),
+        DAYS[CODES[2]].tolist(),
+        pd.Series(DAYS[CODES[2]]),
+        list(pd.Series(DAYS[CODES[2]])),
+    ],
+    ids=["days", "nanoseconds", "dates", "series", "timestamps"],
+)
+def test_dates_are_labels_as_all_others(dates, tmp_path):
+    p, y = PROBS[2], CODES[2]
+    expected = metrics.log_loss(p, y)
+    for classes in (None, [*DAYS], DAYS.tolist(), DAYS.astype("M8[ns]")):
+        assert metrics.log_loss(p, dates, classes=classes) == expected
+    total = metrics.Accumulator(["log_loss"], classes=DAYS)
+    total.add(p, dates)
+    assert total.result()["log_loss"] == pytest.approx(expected, rel=1e-12)
+    blocks = bc.Blocks(lambda: iter([(p, dates), (p, dates)]))
+    assert metrics.log_loss(blocks) == pytest.approx(expected, rel=1e-12)
+    fitted = bc.Isotonic().fit(p, dates)
+    q = fitted.predict_proba(p)
+    np.testing.assert_array_equal(q, bc.Isotonic().fit(p, y).predict_proba(p))
+    assert metrics.scorer("neg_brier_score")(fitted, p, dates) == pytest.approx(
+        -metrics.brier_score(q[:, 1], y), rel=1e-12
+    )
+    bc.save(fitted, tmp_path / "dates")
+    again = bc.load(tmp_path / "dates").classes_
+    assert again.dtype == fitted.classes_.dtype
+    np.testing.assert_array_equal(again, fitted.classes_)
+    named = bc.evaluate({"model": fitted}, p, dates, replicates=20)
+    assert named.classes == ("2020-01-01", "2021-01-01")
+    line = bc.plots.reliability(fitted, p, dates).lines[-1]
+    plain = bc.plots.reliability(q[:, 1], y).lines[-1]
+    np.testing.assert_array_equal(line.get_xydata(), plain.get_xydata())
+
+
+def test_dates_in_what_is_made_of_others(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 2))
+    y = DAYS.astype("M8[ns]")[(x[:, 0] + rng.normal(size=200) > 0).astype(int)]
+    model = bc.CalibratedClassifier(GaussianNB(), "isotonic", cv=2).fit(x, y)
+    assert model.report_.rows == 200
+    bc.save(model, tmp_path / "model")
+    again = bc.load(tmp_path / "model", estimators=model.estimators_)
+    assert again.predict(x).tolist() == model.predict(x).tolist()
+    assert bc.Auto(inputs="scores").fit(x[:, 0], y).report_.rows == 200
+    with pytest.raises(ValueError, match="missing labels, got NaT in row 0"):
+        metrics.log_loss([0.5, 0.5, 0.5], np.append(np.datetime64("NaT"), DAYS))
+
+
+def test_columns_that_pandas_counts_down():
+    frame = pd.DataFrame(PROBS[3], columns=[1, 2, 3])
+    down = pd.DataFrame({label: frame[label] for label in (3, 2, 1)})
+    assert isinstance(down.columns, pd.RangeIndex)
+    for given in (down, frame, frame.iloc[:, ::-1]):
+        found = metrics.log_loss(given, CODES[3] + 1, classes=[1, 2, 3])
+        assert found == metrics.log_loss(PROBS[3], CODES[3])
+    # Slices of a frame without names have other names: no guess is made.
+    with pytest.raises(ValueError, match="in the order of the classes pass an array"):
+        metrics.log_loss(frame, CODES[3])
+
+
+def test_labels_in_columns_that_pandas_counts_down():
+    probs, y = MANY
+    frame, labels = pd.DataFrame(probs), pd.DataFrame(y)
+    expected = metrics.multilabel_ece(probs, y)
+    fitted = bc.MultiLabel(bc.Isotonic()).fit(probs, y).predict_proba(probs)
+    for one in (frame, frame.iloc[:, ::-1]):
+        for other in (labels, labels.iloc[:, ::-1]):
+            assert metrics.multilabel_ece(one, other) == pytest.approx(expected, rel=1e-12)
+            fit = bc.MultiLabel(bc.Isotonic()).fit(one, other)
+            order = [*other.columns]
+            for new in (frame, frame.iloc[:, ::-1]):
+                np.testing.assert_array_equal(fit.predict_proba(new), fitted[:, order])
+
+
+@pytest.mark.parametrize("kind", ["i8", "u8", "list", "object", "Int64", "UInt64"])
+def test_labels_of_eighteen_digits(kind):
+    codes = np.array([900000000000207008, 900000000000207009])
+    y = codes[CODES[2]]
+    if kind in ("Int64", "UInt64"):
+        y = pd.Series(y).astype(kind)
+    else:
+        y = y.tolist() if kind == "list" else y.astype(kind)
+    expected = metrics.log_loss(PROBS[2], CODES[2])
+    assert metrics.log_loss(PROBS[2], y, classes=codes.tolist()) == expected
+    fitted = bc.Isotonic().fit(PROBS[2], y)
+    assert fitted.classes_.tolist() == codes.tolist()
+    np.testing.assert_array_equal(fitted.predict([0.0, 1.0]), codes)
+
+
 @every
 @of_classes
 def test_cases_of_weight_zero_may_lack_labels(function, k):
@@ -221,7 +396,7 @@ def test_labels_that_say_no_classes(function, labels, options, error, message):
 
 
 @every
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_logits_must_be_finite(function, bad):
     for k, first in ((2, bad), (3, [0, bad, 1])):
         logits = np.log(PROBS[k])
@@ -457,3 +632,77 @@ def test_every_public_function_has_the_options():
             assert {"classes", "inputs"} <= set(options), name
             known = {*FUNCTIONS, *METRICS}
             assert name in known, name
+
+
+# --- outcomes in columns, and shares of them ----------------------------------------------------
+
+ONE_HOT = {k: np.eye(k)[CODES[k]] for k in CODES}
+
+
+@every
+@of_classes
+def test_a_one_in_the_column_of_the_class(function, k):
+    if function is FUNCTIONS.get("loss_gap"):
+        return  # Its columns are true probabilities.
+    expected = _numbers(function(PROBS[k], CODES[k]))
+    for y in (ONE_HOT[k], ONE_HOT[k].astype(bool), scipy.sparse.csr_matrix(ONE_HOT[k])):
+        np.testing.assert_array_equal(_numbers(function(PROBS[k], y)), expected)
+        if function is FUNCTIONS["Accumulator"]:
+            break  # It cuts rows.
+
+
+def test_columns_of_outcomes_go_by_names():
+    names, codes = NAMES[3], CODES[3]
+    probs = pd.DataFrame(PROBS[3], columns=names)
+    y = pd.DataFrame(ONE_HOT[3], columns=names)
+    expected = metrics.log_loss(PROBS[3], codes)
+    for order in (names, names[::-1], [names[1], names[0], names[2]]):
+        for options in ({}, {"classes": names}, {"classes": names[::-1]}):
+            found = metrics.log_loss(probs, y[order], **options)
+            assert found == pytest.approx(expected, rel=1e-12)
+    numbered = pd.DataFrame(ONE_HOT[3]).iloc[:, ::-1]
+    assert metrics.log_loss(PROBS[3], numbered) == expected
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_shares_of_outcomes(weighted):
+    rng = np.random.default_rng(1)
+    p, y = PROBS[2], rng.choice([0, 0.5, 1], N)
+    probs, shares = PROBS[3], rng.dirichlet(np.ones(3), N)
+    w = rng.integers(0, 3, N) + 0.5 if weighted else np.ones(N)
+    how = {"weights": w if weighted else None, "outcomes": "fractional"}
+
+    def mean(values):
+        return np.average(values, weights=w)
+
+    square, entropy = (p - y) ** 2, -(y * np.log(p) + (1 - y) * np.log1p(-p))
+    for given in (y, np.stack([1 - y, y], axis=1)):
+        assert metrics.brier_score(p, given, **how) == pytest.approx(mean(square), rel=1e-12)
+        assert metrics.log_loss(p, given, **how) == pytest.approx(mean(entropy), rel=1e-12)
+        place = np.ceil(p * 15)
+        gaps = [abs((w * (p - y))[place == b].sum()) for b in range(1, 16)]
+        assert metrics.ece(p, given, **how) == pytest.approx(sum(gaps) / w.sum(), rel=1e-9)
+        pair = np.stack([1 - p, p], axis=1)
+        assert metrics.brier_score(pair, given, **how) == pytest.approx(2 * mean(square))
+    square = ((probs - shares) ** 2).sum(axis=1)
+    assert metrics.brier_score(probs, shares, **how) == pytest.approx(mean(square), rel=1e-12)
+    entropy = -(shares * np.log(probs)).sum(axis=1)
+    assert metrics.log_loss(probs, shares, **how) == pytest.approx(mean(entropy), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda p, y, P, S: metrics.log_loss(p, y), "for shares of outcomes say outcomes='frac"),
+        (lambda p, y, P, S: metrics.log_loss(P, S), "say outcomes='fractional', which log_loss"),
+        (lambda p, y, P, S: metrics.interval("log_loss", P, S), "say outcomes='fractional'"),
+        (lambda p, y, P, S: metrics.log_loss(P, 2 * S), "must lie in|must have rows that sum"),
+        (lambda p, y, P, S: metrics.log_loss(P, y, outcomes="fractional"), "must have shape"),
+        (lambda p, y, P, S: metrics.log_loss(p, 3 * y, outcomes="fractional"), "must lie in"),
+        (lambda p, y, P, S: metrics.log_loss(p, y, outcomes="halves"), "outcomes must be one of"),
+    ],
+)
+def test_shares_must_be_asked_for(call, message):
+    y = np.tile([0, 0.5, 1], N // 3)
+    with pytest.raises(ValueError, match=message):
+        call(PROBS[2], y, PROBS[3], PROBS[3][::-1])

@@ -181,7 +181,11 @@ def test_everything_lies_inside_the_figure(forecasts: Any, layout: str | None) -
         (([0.5, 0.5], [0, 1]), {"legend": "auc"}, "legend must be one of"),
         (({}, [0, 1]), {}, "probs must not be an empty mapping"),
         (({"a": [0.5, 0.5]}, [0, 1]), {"label": "b"}, "label must be left out"),
-        (({"a": [0.5], "b": [[0.5, 0.5]]}, [0]), {}, r"probs must be all of shape \(n,\) or"),
+        (
+            ({"a": [0.5], "b": [[0.5, 0.25, 0.25]]}, [0]),
+            {},
+            r"probs must be all of shape \(n,\) or",
+        ),
     ],
 )
 def test_bad_input_is_an_error_and_draws_nothing(
@@ -260,3 +264,12 @@ def test_many_names_stand_beside_the_diagram(forecasts: Any) -> None:
 def legend_of(ax: Axes) -> list[str]:
     legend: Any = ax.get_legend()
     return [text.get_text() for text in legend.get_texts()]
+
+
+def test_one_column_and_two_are_drawn_together() -> None:
+    p, y = np.array([0.1, 0.4, 0.6, 0.9]), [0, 1, 0, 1]
+    ax = plots.reliability({"one": p, "two": np.stack([1 - p, p], axis=1)}, y, bins=2)
+    lines = [line for line in ax.lines if line.get_label() in ("one", "two")]
+    assert len(lines) == 2
+    np.testing.assert_array_equal(lines[0].get_xydata(), lines[1].get_xydata())
+    plt.close(ax.figure)

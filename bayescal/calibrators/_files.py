@@ -48,7 +48,7 @@ def save(calibrator: Any, path: str | os.PathLike[str]) -> None:
     TypeError
         For other objects, and for parameters that JSON cannot hold, as distributions.
     OSError
-        If the file cannot be written.
+        If the file cannot be written, or the path is a folder, device, pipe or socket.
     sklearn.exceptions.NotFittedError
 
     See Also

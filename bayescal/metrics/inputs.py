@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike, accelerated
-from bayescal._core.checkpoint import Sums
+from bayescal._core.checkpoint import Sums, rows_of
 from bayescal._core.checks import (
     SUM_TOLERANCE,
     as_numpy,
@@ -19,6 +19,7 @@ from bayescal._core.checks import (
     check_labels,
     check_row_sums,
     check_weights,
+    check_weights_of,
     column_names,
     in_order,
     precision,
@@ -27,7 +28,7 @@ from bayescal._core.labels import check_classes
 from bayescal._core.precision import float64
 from bayescal._core.stream import Block, Blocks, add, as_blocks
 from bayescal.metrics._reading import PLAIN, Reading, in_right_order
-from bayescal.metrics._weights import Counted, counted, counted_of_block, lightened
+from bayescal.metrics._weights import counted, counted_of_block, lightened
 
 __all__ = [
     "EPS",
@@ -100,16 +101,20 @@ class PredictionBlocks:
         check = check_many_labels if many else check_second if second else check_arrays
         read = partial(_read_block, check, blocks.names)
         reading = replace(reading, whole=False)
-        first = next(iter(blocks.each(partial(_look, read, reading))), None)
+        looked = blocks.each(partial(_look, read, reading))
+        first = next((own for own in looked if own is not None), None)
+        looked.close()
+        if first is None:
+            raise ValueError("blocks must hold rows, got none")
         if isinstance(first, int):
             labels = blocks.total(partial(_texts_of, reading), _either)["labels"]
             reading = replace(reading, classes=check_classes(labels, None, first))
-            first = next(iter(blocks.each(partial(read, reading))))
-        self._read = partial(read, reading)
-        if first is None:
-            raise ValueError("blocks must hold rows, got none")
+            looked = blocks.each(partial(_look, read, reading))
+            first = next(own for own in looked if isinstance(own, _Look))
+            looked.close()
         self.columns = first.columns
-        #: Of the first block.
+        self._read = partial(_read_alike, partial(read, reading), first.shape, first.text)
+        #: Of the first block that has rows.
         self.whole, self.classes = first.whole, first.classes
 
     def total(
@@ -141,15 +146,54 @@ class PredictionBlocks:
     y = weights = probs
 
 
+class _Look(NamedTuple):
+    """What is known from the first block that has rows."""
+
+    columns: int | None
+    classes: Any
+    whole: bool
+    #: Shape of a row of probabilities, and whether labels are texts.
+    shape: tuple[int, ...]
+    text: bool
+
+
 def _look(
     read: Callable[[Reading, Block], Predictions], reading: Reading, block: Block
-) -> Predictions | int:
-    """Return predictions of the first block; if all texts must be known for that, the columns."""
-    if reading.classes is None and block.y is not None:
-        if reading.is_text(block.y, block.weights):
-            shape = np.shape(block.scores)
-            return shape[1] if len(shape) == 2 else 2
-    return read(reading, block)
+) -> _Look | int | None:
+    """Look at a block with rows; if all texts must be known for that, return the columns."""
+    shape = np.shape(block.scores)
+    if not rows_of(block.scores):
+        return None
+    text = _is_text(block)
+    if text and reading.classes is None:
+        return shape[1] if len(shape) == 2 else 2
+    data = read(reading, block)
+    return _Look(data.columns, data.classes, data.whole, shape[1:], text)
+
+
+def _is_text(block: Block) -> bool:
+    y = block.y
+    return y is not None and len(np.shape(y)) == 1 and PLAIN.is_text(y, block.weights)
+
+
+def _read_alike(
+    read: Callable[[Block], Predictions], shape: tuple[int, ...], text: bool, block: Block
+) -> Predictions:
+    """Read a block that must be of the same kind as the first."""
+    found = np.shape(block.scores)[1:]
+    if found != shape:
+        raise ValueError(
+            f"probs must have the same columns in all blocks, got {_columns(found)} after "
+            f"{_columns(shape)}"
+        )
+    data = read(block)
+    if _is_text(block) != text:
+        raise TypeError("y must hold labels of one kind in all blocks, got text and numbers")
+    return data
+
+
+def _columns(shape: tuple[int, ...]) -> str:
+    return str(shape[0]) if shape else "one dimension"
 
 
 def _texts_of(reading: Reading, block: Block) -> Sums:
@@ -168,7 +212,7 @@ def _read_block(
 ) -> Predictions:
     labels = _given(block.y, "blocks must hold labels: tuples (probs, y) or (probs, y, weights)")
     own = block.scores, labels, block.weights
-    return check(*own, reading, names=names, count=counted_of_block)
+    return check(*own, reading, names=names)
 
 
 def _of_predictions(
@@ -226,7 +270,6 @@ def check_arrays(
     reading: Reading = PLAIN,
     *,
     names: list[object] | None = None,
-    count: Counted = counted,
 ) -> Predictions:
     """Check probabilities, labels and weights; leave out the cases of weight zero.
 
@@ -242,11 +285,12 @@ def check_arrays(
             f"probs must have a column for each class, got shape {probs.shape}; "
             "for two classes pass P(y = 1) with shape (n,)"
         )
-    if len(probs) == 0:
+    if reading.whole and len(probs) == 0:
         raise ValueError("probs must not be empty")
     if y.shape != probs.shape[:1]:
         raise ValueError(f"y must have shape ({len(probs)},) to match probs, got {y.shape}")
     eps = precision(probs.dtype)
+    count = counted if reading.whole else counted_of_block
     probs, y, weights = count(probs, y, weights)
     classes, codes = reading.codes(y, 2 if probs.ndim == 1 else probs.shape[1])
     probs = _check_probs(_read(in_order(probs, names, classes), reading), eps)
@@ -286,7 +330,8 @@ def check_anywhere(
             return check_arrays(np.asarray(there), y, weights, reading)
         k = 2 if found.ndim == 1 else found.shape[1]
         labels = reading.codes(reading.labels(y), k)[1]
-        own = check_weights(weights, len(labels), "weights", match="probs")
+        check = check_weights if reading.whole or weights is None else check_weights_of
+        own = check(weights, len(labels), "weights", match="probs")
         return Predictions(found, jnp.asarray(labels), jnp.asarray(own), EPS)
 
 
@@ -311,7 +356,6 @@ def check_many_labels(
     reading: Reading = PLAIN,
     *,
     names: list[object] | None = None,
-    count: Counted = counted,
 ) -> Predictions:
     """Check probabilities (n, l) and labels (n, l) that do not exclude each other, and weights.
 
@@ -321,7 +365,7 @@ def check_many_labels(
     probs, y = as_numpy(probs, "probs"), as_numpy(y, "y")
     if probs.ndim != 2:
         raise ValueError(f"probs must have shape (n, labels), got {probs.shape}")
-    if probs.size == 0:
+    if reading.whole and probs.size == 0:
         raise ValueError("probs must not be empty")
     if y.shape != probs.shape:
         raise ValueError(f"y must have shape {probs.shape} to match probs, got {y.shape}")
@@ -330,6 +374,7 @@ def check_many_labels(
         probs, y = in_order(probs, names, classes), in_order(y, labels, classes, "y")
     elif labels is not None:
         probs = in_order(probs, names, labels)
+    count = counted if reading.whole else counted_of_block
     probs, y, weights = count(probs, y, weights)
     probs = _check_range(_read(probs, reading, many=True))
     return Predictions(probs, check_labels(y, 2, "y"), weights, EPS)

@@ -254,9 +254,9 @@ class TestCheckpoint:
     def test_another_fit_or_other_data_are_an_error(self, tmp_path):
         path = tmp_path / "kept"
         bc.Blocks(_make, checkpoint=path).total(partial(_times, 2.0))
-        with pytest.raises(ValueError, match="of another fit"):
+        with pytest.raises(ValueError, match="by a different fit"):
             bc.Blocks(_make, checkpoint=path).total(partial(_times, 3.0))
-        with pytest.raises(ValueError, match="of other data"):
+        with pytest.raises(ValueError, match="for other data"):
             bc.Blocks([(ROWS,)], checkpoint=path).total(partial(_times, 2.0))
 
     def test_damage_is_an_error_and_the_end_deletes_it(self, tmp_path):

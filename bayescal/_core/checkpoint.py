@@ -70,9 +70,9 @@ class Checkpoint:
         except _DAMAGED as error:
             raise ValueError(
                 f"checkpoint must be a file that an interrupted fit has written, or absent, got "
-                f"{self.path}, which is damaged or another file ({error}); give another path, or "
-                "delete the file if it is a checkpoint"
-            ) from None
+                f"{self.path}, which is damaged or another file; give another path, or delete the "
+                "file if it is a checkpoint"
+            ) from error
         self._made = list(zip(digests, parts, strict=True))
         return prints
 
@@ -158,17 +158,26 @@ def _sums(values: Any) -> tuple[list[float], float]:
     if array.dtype.kind in "OSUT":
         some = array[:: max(1, len(array) // _TEXTS)].ravel().tolist()
         return [float(zlib.crc32("\0".join(map(str, some)).encode(errors="replace"))), 0, 0, 0], 0.0
-    if array.dtype.kind not in "iuf":
-        # Booleans and dates are whole numbers, too; the small floats of JAX are not NumPy's.
-        small = array.dtype.kind not in "bMm"
-        array = array.astype(np.float32) if small else array.view(f"i{array.dtype.itemsize}")
-    wide = np.float32 if array.dtype == np.float16 else None
-    ends = (len(array) * np.arange(5) // 4).tolist()
-    sums = [float(array[i:j].sum(dtype=wide)) for i, j in pairwise(ends)]
-    if array.dtype.kind != "f":
-        return sums, 0.0
+    if array.dtype.kind in "biuMm":
+        # Sums of eight bytes at a time take a tenth of the time of those of booleans.
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        rest = len(data) % 8
+        words = [int(own) for own in _quarters(data[: len(data) - rest].view(np.uint64))]
+        # A float holds no 64 bits.
+        first, *more = (float(3 * (own >> 32) + (own & 0xFFFFFFFF)) for own in words)
+        last = data[len(data) - rest :] @ np.arange(1, rest + 1)
+        return [first + float(last), *more], 0.0
+    if array.dtype.kind != "f" or array.dtype.itemsize == 2:
+        array = array.astype(np.float32)  # half precision of NumPy and JAX, whose sums overflow
+    sums = [float(own) for own in _quarters(array)]
     some = array[:: max(1, len(array) // 64)]
     return sums, _ROUNDING * array.size * float(np.abs(some, dtype=float).mean())
+
+
+def _quarters(array: np.ndarray) -> list[Any]:
+    """Return the sums of the four quarters of an array."""
+    ends = [len(array) * quarter // 4 for quarter in range(5)]
+    return [array[first:last].sum() for first, last in pairwise(ends)]
 
 
 def _digest(value: Any) -> str:

@@ -108,6 +108,8 @@ def _matched(own: Any, scores: Any, name: str) -> Any:
         own = own if hasattr(own, "shape") else np.asarray(own)
         check_beside(own, name, rows)
         return [own[first:last] for first, last in pairwise(np.cumsum([0, *sizes]).tolist())]
+    if not own.shape:
+        raise ValueError(f"{name} must have a value for each row of scores, got one for all")
     chunks = own.chunks[0] if hasattr(own, "chunks") else (math.nan,)
     if known and chunks != sizes and not any(math.isnan(size) for size in chunks):
         if sum(chunks) != rows:

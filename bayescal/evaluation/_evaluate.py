@@ -229,6 +229,7 @@ def evaluate(
     names = [str(name) for name in next(iter(models.values())).classes]
     if len(set(names)) < k:
         raise ValueError(f"classes must be {k} names that differ as text, got {names}")
+    read = [own.blocks for own in models.values() if isinstance(own, PredictionBlocks)]
     steps, events = 1 + len(models), {}
     for done, (name, own) in enumerate(models.items()):
         progress(f"tests: {name}", done, steps)
@@ -255,6 +256,8 @@ def evaluate(
         seed=seed,
         weights=None if first is None else first.weights,
     )
+    for blocks in read:
+        blocks.finish()
     progress("tests", steps, steps)
     findings = {
         name: find(own, measured.intervals[name], measured.tests[name])

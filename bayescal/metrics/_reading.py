@@ -11,7 +11,14 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from bayescal._core.checks import as_numpy, check_choice, check_labels, check_unmasked
+from bayescal._core.checks import (
+    as_numpy,
+    check_choice,
+    check_finite,
+    check_labels,
+    check_row_sums,
+    check_unmasked,
+)
 from bayescal._core.labels import (
     Classes,
     as_labels,
@@ -25,12 +32,14 @@ from bayescal._core.labels import (
 )
 from bayescal._core.numerics import sigmoid, softmax
 
-__all__ = ["PLAIN", "Classes", "Inputs", "Reading", "in_right_order"]
+__all__ = ["PLAIN", "Classes", "Inputs", "Reading", "check_probs", "check_range", "in_right_order"]
 
 Inputs = Literal["probs", "logits"]
 Checked = TypeVar("Checked")
 _TEXT = "OSTU"
 _ADVICE = "say classes=(label of each column, ...) for other labels"
+#: Rounding that is forgiven of one probability outside [0, 1].
+_RANGE_TOLERANCE = 1e-6
 _MORE = "give a row of probabilities for each case"
 
 
@@ -114,6 +123,26 @@ class Reading:
         if self.inputs == "probs":
             return given
         return softmax(given) if given.ndim == 2 and not many else sigmoid(given)
+
+
+def check_range(probs: np.ndarray, name: str = "probs") -> np.ndarray:
+    low, high = probs.min(initial=1), probs.max(initial=0)
+    # NaN is neither below nor above: it comes out of both.
+    if not (np.isfinite(low) and np.isfinite(high)):
+        check_finite(probs, name)
+    if low < -_RANGE_TOLERANCE or high > 1 + _RANGE_TOLERANCE:
+        wrong = low if low < -_RANGE_TOLERANCE else high
+        raise ValueError(
+            f"{name} must lie in [0, 1], got {wrong:g}; pass probabilities, not scores"
+        )
+    return probs if low >= 0 and high <= 1 else np.clip(probs, 0.0, 1.0)
+
+
+def check_probs(probs: np.ndarray, eps: float, name: str = "probs") -> np.ndarray:
+    clipped = check_range(probs, name)
+    if probs.ndim == 2:
+        check_row_sums(probs, name, eps=eps)
+    return clipped
 
 
 PLAIN = Reading()

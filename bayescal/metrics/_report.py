@@ -151,7 +151,7 @@ def report(
     differences: dict[str, dict[str, Interval]] = {}
     tests = {}
     base: Mapping[str, Measured] = {}
-    cases, cuts = 0, []
+    cases, cuts, read = 0, [], []
     for name, own in models.items():
         checked = check_predictions(own, y, weights, reading)
         measured: Mapping[str, Measured]
@@ -159,6 +159,7 @@ def report(
             found = measure_blocks(chosen, checked, replicates, seed)
             measured, test, cases = found.metrics, as_test(found.z), found.cases
             cuts.append(found.cut)
+            read.append(checked.blocks)
             check_cuts(cuts)
         else:
             measured = {
@@ -174,4 +175,6 @@ def report(
             }
         else:
             base = measured
+    for blocks in read:
+        blocks.finish()
     return Report(intervals, differences, tests, cases, level)

@@ -17,7 +17,6 @@ from bayescal._core.checks import (
     as_numpy,
     check_finite,
     check_labels,
-    check_row_sums,
     check_weights,
     check_weights_of,
     column_names,
@@ -27,7 +26,7 @@ from bayescal._core.checks import (
 from bayescal._core.labels import check_classes
 from bayescal._core.precision import float64
 from bayescal._core.stream import Block, Blocks, add, as_blocks
-from bayescal.metrics._reading import PLAIN, Reading, in_right_order
+from bayescal.metrics._reading import PLAIN, Reading, check_probs, check_range, in_right_order
 from bayescal.metrics._weights import counted, counted_of_block, lightened
 
 __all__ = [
@@ -47,8 +46,6 @@ __all__ = [
 
 #: Clipping distance of probabilities of any type: a copy in another costs the same.
 EPS = 2.0**-52
-# Rounding that is forgiven of one probability outside [0, 1].
-_RANGE_TOLERANCE = 1e-6
 
 
 class Predictions(NamedTuple):
@@ -182,18 +179,12 @@ def _read_alike(
     """Read a block that must be of the same kind as the first."""
     found = np.shape(block.scores)[1:]
     if found != shape:
-        raise ValueError(
-            f"probs must have the same columns in all blocks, got {_columns(found)} after "
-            f"{_columns(shape)}"
-        )
+        got = " after ".join(str(own[0]) if own else "one dimension" for own in (found, shape))
+        raise ValueError(f"probs must have the same columns in all blocks, got {got}")
     data = read(block)
     if _is_text(block) != text:
         raise TypeError("y must hold labels of one kind in all blocks, got text and numbers")
     return data
-
-
-def _columns(shape: tuple[int, ...]) -> str:
-    return str(shape[0]) if shape else "one dimension"
 
 
 def _texts_of(reading: Reading, block: Block) -> Sums:
@@ -293,7 +284,7 @@ def check_arrays(
     count = counted if reading.whole else counted_of_block
     probs, y, weights = count(probs, y, weights)
     classes, codes = reading.codes(y, 2 if probs.ndim == 1 else probs.shape[1])
-    probs = _check_probs(_read(in_order(probs, names, classes), reading), eps)
+    probs = check_probs(_read(in_order(probs, names, classes), reading), eps)
     return Predictions(probs, codes, weights, EPS, classes)
 
 
@@ -376,7 +367,7 @@ def check_many_labels(
         probs = in_order(probs, names, labels)
     count = counted if reading.whole else counted_of_block
     probs, y, weights = count(probs, y, weights)
-    probs = _check_range(_read(probs, reading, many=True))
+    probs = check_range(_read(probs, reading, many=True))
     return Predictions(probs, check_labels(y, 2, "y"), weights, EPS)
 
 
@@ -400,24 +391,4 @@ def check_truth(
         truth = truth[as_numpy(weights, "weights") > 0]
     if truth.shape != probs.shape:
         raise ValueError(f"{name} must have shape {probs.shape}, got {truth.shape}")
-    return _check_probs(truth.astype(np.float64), precision(truth.dtype), name)
-
-
-def _check_range(probs: np.ndarray, name: str = "probs") -> np.ndarray:
-    low, high = probs.min(initial=1), probs.max(initial=0)
-    # NaN is neither below nor above: it comes out of both.
-    if not (np.isfinite(low) and np.isfinite(high)):
-        check_finite(probs, name)
-    if low < -_RANGE_TOLERANCE or high > 1 + _RANGE_TOLERANCE:
-        wrong = low if low < -_RANGE_TOLERANCE else high
-        raise ValueError(
-            f"{name} must lie in [0, 1], got {wrong:g}; pass probabilities, not scores"
-        )
-    return probs if low >= 0 and high <= 1 else np.clip(probs, 0.0, 1.0)
-
-
-def _check_probs(probs: np.ndarray, eps: float, name: str = "probs") -> np.ndarray:
-    clipped = _check_range(probs, name)
-    if probs.ndim == 2:
-        check_row_sums(probs, name, eps=eps)
-    return clipped
+    return check_probs(truth.astype(np.float64), precision(truth.dtype), name)

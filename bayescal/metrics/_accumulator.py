@@ -177,7 +177,7 @@ class Accumulator:
     def _check(self, probs: ArrayLike, y: ArrayLike, weights: ArrayLike | None) -> Predictions:
         check = check_many_labels if self._many else check_arrays
         checked = check(probs, y, weights, self._reading)
-        if checked.columns != self._columns:
+        if checked.columns != self._columns and np.size(y):
             wanted = "(n,)" if self._columns is None else f"(n, {self._columns})"
             second = self._columns is None and checked.columns == 2
             raise ValueError(

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bayescal._core.arrays import ArrayLike, accelerated, namespace, on_host
 from bayescal._core.checks import as_numpy, column_names, in_order
 from bayescal._core.keys import seed_of
+from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.optimise import Status
 from bayescal._core.precision import float64
 from bayescal._core.stream import Blocks, as_blocks
@@ -130,6 +131,7 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
     def _check_options(self) -> None:
         """Raise where an option is not allowed."""
 
+    @ignoring_underflow
     def fit(
         self,
         scores: ArrayLike | Blocks,
@@ -259,11 +261,12 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
 
     def _probabilities_of(self, seen: Seen) -> np.ndarray | None:
         if self.inputs == "top_logits":
-            return None  # there are none of most classes
+            return None  # most classes have no logit
         least = self.state_.get("least_probabilities")
-        with np.errstate(over="ignore", under="ignore"):
+        with np.errstate(over="ignore"):
             return self.apply(self.state_, convert(seen.rows, self.inputs, self.domain, least)[0])
 
+    @ignoring_underflow
     def predict_proba(self, scores: ArrayLike | Blocks) -> Any:
         """Return the calibrated probabilities of all classes.
 
@@ -281,10 +284,10 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         check_is_fitted(self)
         if (blocks := as_blocks(scores)) is not None:
             return self._predict_in_blocks(blocks, scores)
-        values = self._values(scores)
-        with np.errstate(over="ignore", under="ignore"):
-            return self.apply(self.state_, values)
+        with np.errstate(over="ignore"):
+            return self.apply(self.state_, self._values(scores))
 
+    @ignoring_underflow
     def as_function(self) -> PredictFunction:
         """Return the fitted map as a pure function of arrays of JAX, PyTorch, NumPy and others.
 
@@ -292,10 +295,6 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         -------
         PredictFunction
             ``f(scores)`` gives what ``predict_proba`` does, where the scores are.
-
-        Examples
-        --------
-        See :class:`PredictFunction`.
         """
         check_is_fitted(self)
         return self._function_kind(*self._as_parts(), vars(self)["n_features_in_"])

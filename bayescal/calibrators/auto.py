@@ -23,6 +23,7 @@ from bayescal._core.checks import (
     check_weights,
 )
 from bayescal._core.folds import content_folds, feature_keys, score_keys
+from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.precision import float64
 from bayescal._core.stream import Block, as_blocks
 from bayescal.calibrators._combination import Combination, State, keep_features
@@ -174,6 +175,7 @@ class Auto(ClassifierMixin, Combination):
         return self
 
     @cached_property
+    @ignoring_underflow
     def report_(self) -> Report:
         """Of two classes, from the points that the calibrator keeps; of blocks, from moments."""
         check_is_fitted(self)

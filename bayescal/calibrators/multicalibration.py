@@ -16,7 +16,7 @@ from bayescal._core.binning import equal_width_cell
 from bayescal._core.checks import check_count, check_real, check_weights
 from bayescal._core.counts import effective_size
 from bayescal._core.membership import check_groups, check_same_groups
-from bayescal._core.numerics import sigmoid
+from bayescal._core.numerics import ignoring_underflow, sigmoid
 from bayescal._core.optimise import Status
 from bayescal.calibrators._labels import Classes, read_labels
 from bayescal.calibrators._status import keep_status
@@ -146,6 +146,7 @@ class Multicalibration(BaseEstimator):
     status_: str = field(init=False)
     n_iter_: int = field(init=False)
 
+    @ignoring_underflow
     def fit(
         self,
         probs: ArrayLike,
@@ -212,6 +213,7 @@ class Multicalibration(BaseEstimator):
         keep_status(self, Status.CONVERGED if reached else Status.LIMIT, _REMEDY)
         return self
 
+    @ignoring_underflow
     def predict_proba(self, probs: ArrayLike, groups: ArrayLike) -> np.ndarray:
         """Return multicalibrated probabilities (m, 2).
 

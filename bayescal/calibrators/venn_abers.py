@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike, namespace, search
+from bayescal._core.numerics import ignoring_underflow
 from bayescal.calibrators._base import State, two_columns
 from bayescal.calibrators._isotonic import pool_ranking
 from bayescal.calibrators._ordered import OrderCalibrator
@@ -99,6 +100,7 @@ class VennAbers(OrderCalibrator):
         # The same fraction, in a form that no rounding makes decrease.
         return two_columns(1 / (1 + (1 - low) / high))
 
+    @ignoring_underflow
     def predict_interval(self, scores: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Return the two probabilities of the second class, of which one is calibrated.
 

@@ -14,6 +14,7 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_count, check_level
 from bayescal._core.fitted import is_fitted, predictions
+from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.progress import Progress
 from bayescal._core.stream import as_blocks
 from bayescal.evaluation import _page
@@ -83,6 +84,7 @@ class Evaluation(Measured):
             "models": models,
         }
 
+    @ignoring_underflow
     def to_html(
         self,
         *,
@@ -120,6 +122,7 @@ class Evaluation(Measured):
         Path(path).write_text(self.to_html(**options), encoding="utf-8")
 
 
+@ignoring_underflow
 def evaluate(
     probs: Any,
     *data: Any,

@@ -10,6 +10,7 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_count
 from bayescal._core.labels import check_classes, class_array
+from bayescal._core.numerics import ignoring_underflow
 from bayescal.metrics._reading import Classes, Inputs, Reading
 from bayescal.metrics.inputs import Predictions, check_arrays, check_many_labels
 from bayescal.metrics.registry import METRICS, Choice, choose_metrics, streamed
@@ -95,6 +96,7 @@ class Accumulator:
             for name, (metric, options) in choices.items()
         }
 
+    @ignoring_underflow
     def add(self, probs: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None) -> None:
         """Add a batch; one without rows, or with weights of zero only, adds nothing.
 

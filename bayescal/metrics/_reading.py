@@ -187,7 +187,9 @@ def _right_call() -> str:
     """Return how the package's function that was called is called."""
     frame, called = sys._getframe(1), None
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("bayescal."):
-        called, frame = frame.f_code, frame.f_back
+        if frame.f_code.co_name != "ignored":  # of a function that ignores underflow
+            called = frame.f_code
+        frame = frame.f_back
     if called is None or called.co_name.startswith(("_", "<")):
         return "(y_prob, y_true)"  # of blocks, which are read elsewhere
     names = [n for n in called.co_varnames[: called.co_argcount] if n not in ("self", "cls")]

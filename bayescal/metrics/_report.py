@@ -10,6 +10,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_count, check_level
+from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.stream import Blocks
 from bayescal._core.tables import TextTable, p_value
 from bayescal.metrics._measured import Interval, Measured
@@ -83,6 +84,7 @@ class Report:
         return TextTable(f"{self.cases:,} cases", heads, rows, caption)
 
 
+@ignoring_underflow
 def report(
     probs: ArrayLike | Blocks | Mapping[str, ArrayLike | Blocks],
     y: ArrayLike | None = None,

@@ -8,6 +8,7 @@ from types import ModuleType
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.stream import Blocks
 from bayescal.metrics._events import largest, of_class
 from bayescal.metrics._options import check_eps
@@ -16,6 +17,7 @@ from bayescal.metrics.inputs import Predictions, check_anywhere
 from bayescal.metrics.sums import MeanMetric, compute
 
 
+@ignoring_underflow
 def log_loss(
     probs: ArrayLike | Blocks,
     y: ArrayLike | None = None,
@@ -79,6 +81,7 @@ def log_loss(
     return compute(LogLoss(check_eps(eps, checked.eps)), checked)
 
 
+@ignoring_underflow
 def brier_score(
     probs: ArrayLike | Blocks,
     y: ArrayLike | None = None,
@@ -130,6 +133,7 @@ def brier_score(
     return compute(BrierScore(), check_anywhere(probs, y, weights, Reading(classes, inputs)))
 
 
+@ignoring_underflow
 def accuracy(
     probs: ArrayLike | Blocks,
     y: ArrayLike | None = None,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import _num_samples
 
 from bayescal._core.checks import check_unmasked
 from bayescal._core.numerics import FLOOR
@@ -69,12 +70,26 @@ def score(estimator: Any, calibrator: Any, classes: np.ndarray, X: Any) -> Any:
     scores = getattr(estimator, response)(X)
     scores = scores if place_of(scores) else np.asarray(scores)
     known = to_host(getattr(estimator, "classes_", classes))
+    _check_shape(tuple(scores.shape), response, _num_samples(X), len(known))
     if len(known) < len(classes):
         scores = _widened(np.asarray(scores), known, classes, response)
     if scores.ndim == 1:
         return scores[:, None]
     both = scores.shape[1] > 2 or getattr(calibrator, "inputs", "probs") == "probs"
     return scores if both else scores[:, 1:]
+
+
+def _check_shape(shape: tuple[int, ...], response: str, n: int, k: int) -> None:
+    """Raise unless a classifier has given scores (n, k), or (n,) for its decisions."""
+    wanted = f"({n}, {k})"
+    if response == "predict_proba":
+        right = shape == (n, k)
+    else:
+        wanted, right = f"({n},) or {wanted}", len(shape) in (1, 2) and shape[0] == n
+    if not right:
+        raise ValueError(
+            f"estimator must return an array of shape {wanted} from {response}, got {shape}"
+        )
 
 
 def _widened(

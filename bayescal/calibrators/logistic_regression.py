@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils import Tags
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayescal._core.arrays import ArrayLike, matmul
@@ -177,6 +177,7 @@ class LogisticRegression(Dispatched, WithPosterior, Reported, ClassifierMixin, B
         ConvergenceWarning
             If there is no finite optimum or it was not reached; ``status_`` says which.
         """
+        check_random_state(self.random_state)
         method, X, weights, settled = self._settle(X, y, sample_weight)
         found = method.fit(X, weights, settled)
         theta = np.asarray(found.x)

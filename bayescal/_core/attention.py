@@ -11,6 +11,7 @@ of them, exponentials and averages, may be float32.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -26,6 +27,8 @@ from bayescal._core.numerics import subtract_maximum
 from bayescal._core.padding import padded_length
 from bayescal._core.precision import float64
 
+#: Of the process in which JAX may have threads, which a forked child lacks: programs hang there.
+_PROCESS = os.getpid()
 #: So many blocks of queries are one call of the compiled program.
 _BLOCKS_PER_CALL = 8
 
@@ -37,11 +40,11 @@ class Keys(NamedTuple):
     (blocks, block) or None; ``used`` is the number of blocks that are not all padding.
     """
 
-    keys: jax.Array
-    bias: jax.Array
-    values: jax.Array
-    groups: jax.Array | None
-    used: jax.Array
+    keys: Array
+    bias: Array
+    values: Array
+    groups: Array | None
+    used: Array
 
 
 def prepare_keys(
@@ -53,6 +56,8 @@ def prepare_keys(
 ) -> Keys:
     """Copy keys (n, d) and values (n, v) to the device, if they are NumPy's; split into blocks.
 
+    In a forked child of the process they stay NumPy's.
+
     ``bias`` (g, n) is added to the scores for each bandwidth: the place for logarithms of weights.
     ``groups`` are integers (n,). Exponentials and averages are of ``dtype``, float64 or float32.
     """
@@ -61,20 +66,26 @@ def prepare_keys(
     block = even_block(padded, block_elements() // POINTS_PER_CHUNK)
     count = -(-padded // block)
 
-    def blocks(array: Any, fill: float, dtype: npt.DTypeLike) -> jax.Array:
+    to_device: Callable[..., Any] = np.asarray if _is_forked() else jnp.asarray
+
+    def blocks(array: Any, fill: float, dtype: npt.DTypeLike) -> Array:
         """Return the rows in blocks, the last one filled up."""
         widths = [(0, count * block - n)] + [(0, 0)] * (array.ndim - 1)
         whole = namespace(array).pad(array.astype(dtype), widths, constant_values=fill)
-        return jnp.asarray(whole.reshape(count, block, *array.shape[1:]))
+        return to_device(whole.reshape(count, block, *array.shape[1:]))
 
     with float64():
         return Keys(
             blocks(keys, 0, np.float64),
-            jnp.swapaxes(blocks(bias.T, -np.inf, np.float64), 1, 2),
+            blocks(bias.T, -np.inf, np.float64).swapaxes(1, 2),
             blocks(_with_ones(values), 0, dtype),
             None if groups is None else blocks(groups, -1, np.int32),
-            jnp.asarray(-(-n // block), np.int32),
+            to_device(-(-n // block), np.int32),
         )
+
+
+def _is_forked() -> bool:
+    return os.getpid() != _PROCESS
 
 
 def _with_ones(values: Any) -> Any:
@@ -93,6 +104,8 @@ def attend(
     Scores must be numbers. With ``groups`` (m,) a query sees no key of its own group, which the
     keys must then have; where it sees none the average is zero.
     """
+    if _is_forked():
+        return _attend_with_numpy(queries, keys, bandwidths, groups)
     m = len(queries)
     rows = even_block(m, _BLOCKS_PER_CALL * POINTS_PER_CHUNK)
     length = padded_length(rows)
@@ -113,6 +126,25 @@ def attend(
             averages = _attention(jnp.array(padded), own, keys, inverse, width=width)
             found[:, part] = np.asarray(averages)[:, :size]
     return found
+
+
+def _attend_with_numpy(
+    queries: np.ndarray, keys: Keys, bandwidths: np.ndarray, groups: np.ndarray | None
+) -> np.ndarray:
+    """Return what :func:`attend` does, without JAX."""
+    top = np.full((len(bandwidths), len(queries), 1), np.finfo(float).min)
+    sums = np.zeros((*top.shape[:2], keys.values.shape[2]))
+    for block in range(int(keys.used)):
+        products = queries @ np.asarray(keys.keys[block]).T
+        if groups is not None and keys.groups is not None:
+            products[groups[:, None] == np.asarray(keys.groups[block])] = -np.inf
+        for level, h in enumerate(bandwidths):
+            scores = products / h + np.asarray(keys.bias[block, level])
+            new = np.maximum(top[level], scores.max(axis=1, keepdims=True))
+            sums[level] *= np.exp(top[level] - new)
+            sums[level] += np.exp(scores - new) @ np.asarray(keys.values[block])
+            top[level] = new
+    return sums[..., :-1] / np.where(sums[..., -1:] > 0, sums[..., -1:], 1)
 
 
 @partial(jax.jit, static_argnames=("width",))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import nullcontext
+from functools import wraps
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import array_api_compat
 import jax
@@ -17,7 +19,19 @@ from bayescal._core.arrays import namespace, on_host, torch_of, wide
 #: No probability counts as less where logarithms are taken: the least normal number of float32, of
 #: logarithm -87.3.
 FLOOR = float(np.finfo(np.float32).tiny)
+F = TypeVar("F", bound=Callable[..., Any])
 _MOST = float(np.finfo(float).max)
+
+
+def ignoring_underflow(function: F) -> F:
+    """Let a public function round numbers next to zero to zero, whatever ``np.errstate`` is set."""
+
+    @wraps(function)
+    def ignored(*given: Any, **options: Any) -> Any:
+        with np.errstate(under="ignore"):
+            return function(*given, **options)
+
+    return cast(F, ignored)
 
 
 def two_class_probabilities(

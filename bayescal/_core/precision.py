@@ -8,15 +8,29 @@ JAX's default dtype: float32, or float64 where the user has enabled it.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+#: Whether transfers that users do not ask for are errors, or logged: most of them are ours.
+_GUARDS = tuple(
+    f"jax_transfer_guard_{way}" for way in ("host_to_device", "device_to_device", "device_to_host")
+)
+
 
 def float64() -> contextlib.AbstractContextManager[None]:
-    """Return a context in which JAX has 64-bit types."""
+    """Return a context in which JAX has 64-bit types, and may move arrays to and from devices."""
+    if any(getattr(jax.config, name, None) for name in _GUARDS):
+        return _unguarded()
     return jax.enable_x64(True)
+
+
+@contextlib.contextmanager
+def _unguarded() -> Iterator[None]:
+    with jax.transfer_guard("allow"), jax.enable_x64(True):
+        yield
 
 
 def default_dtype() -> np.dtype:

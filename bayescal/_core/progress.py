@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+import numpy as np
+
 #: Called with what was done, and the numbers of steps done and in all.
 Progress: TypeAlias = Callable[[str, int, int], None]
 
@@ -16,6 +18,8 @@ def showing(progress: bool | Progress) -> Iterator[Progress | None]:
     if callable(progress):
         yield progress
         return
+    if not isinstance(progress, (bool, np.bool_)) and progress is not None:
+        raise TypeError(f"progress must be True, False or a function, got {progress!r}")
     if not progress:
         yield None
         return

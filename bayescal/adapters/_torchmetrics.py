@@ -98,7 +98,7 @@ def make() -> type:
             return None if entry.signed else entry.best == "high"
 
         def update(self, preds: Any, target: Any, weights: Any = None) -> None:
-            """Add cases.
+            """Add cases; a batch without rows, or with weights of zero only, adds nothing.
 
             Parameters
             ----------
@@ -119,6 +119,8 @@ def make() -> type:
             check = check_label_rows if self.many else check_anywhere
             rows, weights = given[0], given[1] if len(given) > 1 else None
             checked = check(rows, target, weights, self.reading)
+            if not len(checked.y):
+                return
             if self.metric is None:
                 ones = torch.ones(len(rows), device=rows.device) if weights is None else weights
                 for state, value in zip(self.states, (rows, target, ones), strict=True):

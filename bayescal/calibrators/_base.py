@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from bayescal._core.arrays import ArrayLike, accelerated, on_host
 from bayescal._core.keys import seed_of
 from bayescal._core.labels import class_places, column_names, in_order
+from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.optimise import Status
 from bayescal._core.precision import float64
 from bayescal._core.stream import Blocks, as_blocks
@@ -132,6 +133,7 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
     def _check_options(self) -> None:
         """Raise where an option is not allowed."""
 
+    @ignoring_underflow
     def fit(
         self,
         scores: ArrayLike | Blocks,
@@ -267,12 +269,13 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
 
     def _probabilities_of(self, seen: Seen) -> np.ndarray | None:
         if self.inputs == "top_logits":
-            return None  # there are none of most classes
+            return None  # most classes have no logit
         least = self.state_.get("least_probabilities")
-        with np.errstate(over="ignore", under="ignore"):
+        with np.errstate(over="ignore"):
             found = self.apply(self.state_, convert(seen.rows, self.inputs, self.domain, least)[0])
         return without_absent(found, seen.rows, self.inputs)
 
+    @ignoring_underflow
     def predict_proba(self, scores: ArrayLike | Blocks) -> Any:
         """Return the calibrated probabilities of all classes.
 
@@ -292,9 +295,10 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
             return self._predict_in_blocks(blocks, scores)
         rows = self._new_rows(scores)
         values = self._converted(rows)
-        with np.errstate(over="ignore", under="ignore"):
+        with np.errstate(over="ignore"):
             return without_absent(self.apply(self.state_, values), rows, self.inputs)
 
+    @ignoring_underflow
     def as_function(self) -> PredictFunction:
         """Return the fitted map as a pure function of arrays of JAX, PyTorch, NumPy and others.
 
@@ -302,10 +306,6 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         -------
         PredictFunction
             ``f(scores)`` gives what ``predict_proba`` does, where the scores are.
-
-        Examples
-        --------
-        See :class:`PredictFunction`.
         """
         check_is_fitted(self)
         return self._function_kind(*self._as_parts(), vars(self)["n_features_in_"])

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.labels import Classes
+from bayescal._core.numerics import ignoring_underflow
 from bayescal.calibrators._dispatch import Dispatched
 from bayescal.calibrators._function import PredictFunction
 from bayescal.calibrators._reported import Reported
@@ -54,6 +55,7 @@ class Combination(Dispatched, Reported, MetaEstimatorMixin, BaseEstimator, ABC):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "calibrators_")
 
+    @ignoring_underflow
     def as_function(self) -> PredictFunction:
         """Return the fitted map as a pure function of arrays of JAX, PyTorch, NumPy and others.
 
@@ -129,6 +131,7 @@ class Several(ClassifierMixin, Combination):
         keep_features(self, fitted[0])
         self.classes_ = fitted[0].classes_
 
+    @ignoring_underflow
     def fit(self, scores: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit all calibrators to the same rows.
 
@@ -159,6 +162,7 @@ class Several(ClassifierMixin, Combination):
         """Return fitted clones of the calibrators."""
 
     @abstractmethod
+    @ignoring_underflow
     def predict_proba(self, scores: ArrayLike) -> np.ndarray:
         """Return the calibrated probabilities (m, k), columns in the order of ``classes_``."""
 

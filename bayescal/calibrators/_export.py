@@ -56,6 +56,8 @@ def export(
     ------
     ImportError
         Where a library that writes the format is absent: ndonnx, flatbuffers or PyTorch.
+    OSError
+        If the file cannot be written, or the path is a folder, device, pipe or socket.
     TypeError
         If the calibrator has no ``as_function``.
     ValueError

@@ -25,7 +25,7 @@ __all__ = ["load", "save"]
 _FORMAT = "bayescal calibrator"
 _VERSION = 3
 #: What reading what a header describes may raise.
-_DAMAGED = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+_DAMAGED = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 #: Of a ``CalibratedClassifier``: what belongs to another library, or may be a function.
 _LEFT_OUT = "estimator", "estimators_", "progress"
 #: Kinds of arrays that are kept as they are: booleans, integers and real numbers.
@@ -49,7 +49,7 @@ def save(calibrator: Any, path: str | os.PathLike[str]) -> None:
     TypeError
         For other objects, and for parameters that JSON cannot hold, as distributions.
     OSError
-        If the file cannot be written.
+        If the file cannot be written, or the path is a folder, device, pipe or socket.
     sklearn.exceptions.NotFittedError
 
     See Also
@@ -148,6 +148,7 @@ def load(path: str | os.PathLike[str], *, estimators: Sequence[Any] | None = Non
             raise ValueError("another digest")
         calibrator = _decode(json.loads(metadata["calibrator"]), arrays)
         check_is_fitted(calibrator)
+        _check_predicts(calibrator)
         without = isinstance(calibrator, CalibratedClassifier)
         lacking = len(calibrator.calibrators_) if without else 0
     except _DAMAGED as error:
@@ -162,6 +163,23 @@ def load(path: str | os.PathLike[str], *, estimators: Sequence[Any] | None = Non
         calibrator.set_params(estimator=clone(given[0]))
         calibrator.estimators_ = given
     return calibrator
+
+
+def _check_predicts(calibrator: Any) -> None:
+    """Raise unless a calibrator predicts one row: arrays of a forged file may not fit together."""
+    if isinstance(calibrator, CalibratedClassifier):
+        for own in calibrator.calibrators_:
+            _check_predicts(own)
+    inputs = getattr(calibrator, "inputs", "features")
+    if not hasattr(calibrator, "as_function") or inputs == "top_logits":
+        return
+    with np.errstate(all="ignore"):
+        function = calibrator.as_function()
+        one = 1 / max(function.columns, 2) if inputs == "probs" else 0.0
+        found = function(np.full((1, function.columns), one))
+    k = len(calibrator.classes_) if hasattr(calibrator, "classes_") else function.columns
+    if found.shape != (1, k) or not np.isfinite(found).all():
+        raise ValueError(f"probabilities {found}")
 
 
 def _digest(described: str, arrays: dict[str, np.ndarray]) -> str:

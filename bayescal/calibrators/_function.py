@@ -167,9 +167,9 @@ class PredictFunction:
             raise ValueError(f"scores must have shape {wanted} as at the fit, got {shape}")
         # Programs for any number of rows are traced, which reshaping hinders: only where it must.
         rows = xp.reshape(scores, (-1, self.columns)) if len(shape) > 2 else scores
-        found = xp.astype(
-            self.with_state(function, at_least_single(rows)), scores.dtype, copy=False
-        )
+        with np.errstate(over="ignore", under="ignore") if on_host(rows) else nullcontext():
+            found = self.with_state(function, at_least_single(rows))
+            found = xp.astype(found, scores.dtype, copy=False)
         return xp.reshape(found, (*shape[:-1], *found.shape[1:])) if len(shape) > 2 else found
 
     def _at(self, xp: Any, values: Any) -> Tree:

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples
 
 from bayescal._core.checks import check_unmasked
 from bayescal._core.numerics import FLOOR
@@ -87,11 +88,12 @@ def score(estimator: Any, calibrator: Any, classes: Any, X: Any) -> Any:
     known = to_host(getattr(estimator, "classes_", classes))
     columns = scores.shape[1] if scores.ndim == 2 else 2
     pairs = response == "decision_function" and len(known) > 2 and _counts_pairs(estimator)
-    if pairs or columns not in (1, len(known)):
+    if pairs or (columns != len(known) and columns == len(known) * (len(known) - 1) // 2 > 1):
         raise ValueError(
             f"estimator must give a score for each of {len(known)} classes, got {columns} columns "
-            + (_PAIRS if columns == len(known) * (len(known) - 1) // 2 else f"of {response}")
+            + _PAIRS
         )
+    _check_shape(tuple(scores.shape), response, _num_samples(X), len(known))
     if len(known) < len(classes):
         scores = _widened(np.asarray(scores), known, classes, response)
     if scores.ndim == 1:
@@ -160,6 +162,19 @@ def _counts_pairs(estimator: Any) -> bool:
             estimator = estimator.best_estimator_
         else:
             return getattr(estimator, "decision_function_shape", None) == "ovo"
+
+
+def _check_shape(shape: tuple[int, ...], response: str, n: int, k: int) -> None:
+    """Raise unless a classifier has given scores (n, k), or (n,) for its decisions."""
+    wanted = f"({n}, {k})"
+    if response == "predict_proba":
+        right = shape == (n, k)
+    else:
+        wanted, right = f"({n},) or {wanted}", len(shape) in (1, 2) and shape[0] == n
+    if not right:
+        raise ValueError(
+            f"estimator must return an array of shape {wanted} from {response}, got {shape}"
+        )
 
 
 def _widened(

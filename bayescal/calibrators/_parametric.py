@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from bayescal._core.arrays import ArrayLike, namespace
 from bayescal._core.checks import check_choice, check_count, check_level
 from bayescal._core.labels import column_names
+from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.warnings import SamplingWarning
 from bayescal.calibrators._base import Calibrator, State
 from bayescal.calibrators._inputs import transform
@@ -189,6 +190,7 @@ class ParametricCalibrator(Calibrator, WithPosterior):
         ends = self._ends(state, transform(scores, self.inputs, self.domain, least), level)
         return ends if ends.shape[2] > 2 else ends[:, :, 1]
 
+    @ignoring_underflow
     def predict_interval(
         self, scores: ArrayLike, level: float = 0.9
     ) -> tuple[np.ndarray, np.ndarray]:

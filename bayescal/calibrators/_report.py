@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bayescal._core.arrays import on_host
-from bayescal._core.numerics import FLOOR, log_softmax
+from bayescal._core.numerics import FLOOR, ignoring_underflow, log_softmax
 from bayescal.calibrators._inputs import Inputs, convert
 
 
@@ -96,6 +96,7 @@ class Report:
         return "\n".join(lines)
 
 
+@ignoring_underflow
 def row_losses(probs: Any, codes: np.ndarray) -> np.ndarray:
     """Return log losses (n,), of several labels (n, labels) their means."""
     if codes.ndim == 1:
@@ -104,6 +105,7 @@ def row_losses(probs: Any, codes: np.ndarray) -> np.ndarray:
     return -np.log(np.maximum(own, FLOOR)).mean(axis=1)
 
 
+@ignoring_underflow
 def row_losses_of_scores(rows: Any, codes: np.ndarray, inputs: Inputs) -> np.ndarray:
     """Return the log losses (n,) of scores (n, k) or (n, labels) as they are."""
     if codes.ndim == 2:
@@ -115,6 +117,7 @@ def row_losses_of_scores(rows: Any, codes: np.ndarray, inputs: Inputs) -> np.nda
     return np.minimum(-np.asarray(logs[np.arange(len(codes)), codes]), -np.log(FLOOR))
 
 
+@ignoring_underflow
 def row_losses_of_logits(z: np.ndarray, y: np.ndarray, least: np.ndarray | None) -> np.ndarray:
     """Return the same of logits, or logarithms of probabilities that were raised to the least."""
     logs = np.clip(z.astype(float), -1e300, 1e300)

@@ -11,6 +11,7 @@ import numpy as np
 import sklearn
 from sklearn.utils.validation import check_is_fitted
 
+from bayescal._core.numerics import ignoring_underflow
 from bayescal.calibrators._report import Report, make_report, row_losses, row_losses_of_scores
 
 #: Rows, and numbers at most, that are kept of a fit.
@@ -102,6 +103,7 @@ class Reported:
     _report_of_rows: ClassVar[bool] = True
 
     @cached_property
+    @ignoring_underflow
     def report_(self) -> Report:
         """What the fit gains in log loss, computed when it is first asked for: ``print`` it.
 

@@ -164,6 +164,9 @@ def _join(first: Sums, second: Sums) -> Sums:
                 f"{second[name].tolist()}"
             )
     pair = first, second
+    kinds = ["numbers" if own["labels"].dtype.kind in "biuf" else "text" for own in pair]
+    if kinds[0] != kinds[1]:
+        raise TypeError("y must hold labels of one kind in all blocks, got text and numbers")
     labels, place = distinct(np.concatenate([own["labels"] for own in pair]), whole=False)
     exponent = max(int(own["exponent"]) for own in pair)
     scales = [np.ldexp(1.0, int(own["exponent"]) - exponent) for own in pair]

@@ -11,6 +11,7 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike, namespace
 from bayescal._core.checks import as_numpy, check_choice
 from bayescal._core.labels import class_array
+from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.stream import Block, Blocks
 from bayescal.calibrators._base import State
 from bayescal.calibrators._function import PredictFunction, at_least_single, register
@@ -113,6 +114,7 @@ class TopLogitsCalibrator(ParametricCalibrator):
     def _fit_blocks(self, rows: RowBlocks, seed: int) -> State:
         return self._fit_top(rows, rows.k) if self._truncated else super()._fit_blocks(rows, seed)
 
+    @ignoring_underflow
     def predict_proba(self, scores: Any) -> Any:
         """Return the calibrated probabilities of all classes.
 

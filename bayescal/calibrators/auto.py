@@ -27,6 +27,7 @@ from bayescal._core.checks import (
 from bayescal._core.fitted import of_pairs
 from bayescal._core.folds import FoldedRows, fold_features, fold_scores
 from bayescal._core.labels import column_names, in_order, label_list
+from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.precision import float64
 from bayescal._core.stream import Block, as_blocks
 from bayescal.calibrators._combination import Combination, State, keep_features
@@ -193,6 +194,7 @@ class Auto(ClassifierMixin, Combination):
         return self
 
     @cached_property
+    @ignoring_underflow
     def report_(self) -> Report:
         """Of two classes, from the points that the calibrator keeps; of blocks, from moments."""
         check_is_fitted(self)

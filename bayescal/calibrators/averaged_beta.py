@@ -16,7 +16,7 @@ from bayescal._core.blas import single_threaded_blas
 from bayescal._core.checkpoint import Sums
 from bayescal._core.checks import check_level, check_weights
 from bayescal._core.labels import in_order
-from bayescal._core.numerics import FLOOR, sigmoid
+from bayescal._core.numerics import FLOOR, ignoring_underflow, sigmoid
 from bayescal._core.optimise import Status
 from bayescal._core.stream import add
 from bayescal.calibrators._averaging import (
@@ -247,6 +247,7 @@ class AveragedBeta(Calibrator):
         share = xp.reshape(state["cell_weights"], (-1,))
         return two_columns(matmul(share, xp.reshape(sigmoid(line), (share.shape[0], -1))))
 
+    @ignoring_underflow
     def predict_interval(self, scores: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Return central credible intervals of the calibrated probability of the second class.
 
@@ -307,6 +308,7 @@ class AveragedBeta(Calibrator):
         return _between_knots(blocks, state, scores)
 
     @cached_property
+    @ignoring_underflow
     def report_(self) -> Report:
         """What to expect of new rows, from the points that stand for those of the fit."""
         check_is_fitted(self)

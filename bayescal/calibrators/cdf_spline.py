@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +14,6 @@ from bayescal.calibrators._inputs import two_columns
 from bayescal.calibrators._isotonic import interpolate
 from bayescal.calibrators._ordered import OrderCalibrator
 from bayescal.calibrators._ranking import Groups, SomeRows, distinct_scores
-
-if TYPE_CHECKING:
-    from scipy.interpolate import CubicSpline
 
 __all__ = ["CDFSpline"]
 
@@ -62,7 +59,7 @@ class CDFSpline(OrderCalibrator):
 
     The state is ``floor``, ``scores`` (d,) and ``ranks`` (d,) of the distinct ones, ``knots`` (k,),
     ``coefficients`` (3, k - 1), those of the square, the linear and the constant term of the slope
-    in each interval, from its left knot. Fitting n rows takes O(n log n + n k), predicting O(log d)
+    in each interval, from its left knot. Fitting n rows takes O(n log n + k), predicting O(log d)
     for each score. Rows that come in blocks take two passes, which find their distinct scores,
     4,194,304 at most.
 
@@ -98,14 +95,7 @@ class CDFSpline(OrderCalibrator):
         if self.knots > 2 and _most_between(knots, t, groups) > _CROWDED:
             while _most_between(knots, t, groups) > _CROWDED / 2 and 10 * len(knots) < len(t):
                 knots = np.linspace(0, 1, 2 * len(knots) - 1)
-        # One spline for each knot, with the value one there and zero at the others.
-        basis = CubicSpline(knots, np.eye(len(knots)), bc_type="natural")
-        gram = _products(basis, knots)
-        total = float(rates @ np.diff(t))
-        # From the straight line between the ends, which are known, to the best values inside.
-        values = total * knots
-        rest = _against_steps(basis, knots, t, rates, total) - gram @ values
-        values[1:-1] += np.linalg.solve(gram[1:-1, 1:-1], rest[1:-1])
+        values = _least_squares(knots, t, rates)
         slope = CubicSpline(knots, values, bc_type="natural").derivative()
         # The latter is greater only if some weights are below one.
         count = max(rows.weight, rows.weight * (rows.weight / rows.squares))
@@ -138,29 +128,77 @@ def _most_between(knots: np.ndarray, t: np.ndarray, groups: Groups) -> float:
     return most
 
 
-def _products(basis: CubicSpline, knots: np.ndarray) -> np.ndarray:
-    """Return the integrals of the products of all pairs of splines, by Gauss's rule: exact."""
-    nodes, node_weights = np.polynomial.legendre.leggauss(4)
-    half = np.diff(knots)[:, None] / 2
-    values = basis((knots[:-1, None] + half * (1 + nodes)).ravel())
-    return values.T @ ((half * node_weights).ravel()[:, None] * values)
+def _least_squares(knots: np.ndarray, t: np.ndarray, rates: np.ndarray) -> np.ndarray:
+    """Compute the values at the knots of the natural spline that is nearest to h.
 
-
-def _against_steps(
-    basis: CubicSpline, knots: np.ndarray, t: np.ndarray, rates: np.ndarray, total: float
-) -> np.ndarray:
-    """Return the integrals of the splines times h, which rises at ``rates`` between the t.
-
-    By parts, twice: what is left is a sum over the changes of the rates, of polynomials of degree
-    five that are the same for all t between two knots, so that only their moments are needed.
+    Between two knots, with u from 0 to 1 and v = 1 - u, a spline of values a and b there is
+    a v + b u + c (v**3 - v) + d (u**3 - u). The spline is smooth where each three neighboring
+    c, d, e satisfy c + 4 d + e = (second difference of the values). Each value, each c and each
+    multiplier of such an equation meets those of neighboring knots only: the system is banded.
     """
-    once, twice = basis.antiderivative(1), basis.antiderivative(2)
+    from scipy.linalg import solve_banded
+
+    size, width = len(knots), knots[1]
+    # Integrals of products of (v, u, v**3 - v, u**3 - u), in pieces of width 1.
+    product = np.array(
+        [
+            [1 / 3, 1 / 6, -2 / 15, -7 / 60],
+            [1 / 6, 1 / 3, -7 / 60, -2 / 15],
+            [-2 / 15, -7 / 60, 8 / 105, 31 / 420],
+            [-7 / 60, -2 / 15, 31 / 420, 8 / 105],
+        ]
+    )
+    integrals = _moments(knots, t, rates) / width
+    right = np.zeros((size, 3))
+    right[:-1, 0] += integrals[0] - integrals[1]
+    right[1:, 0] += integrals[1]
+    # (1 - u)**3 - (1 - u) = -2 u + 3 u**2 - u**3
+    right[:-1, 1] += 3 * integrals[2] - 2 * integrals[1] - integrals[3]
+    right[1:, 1] += integrals[3] - integrals[1]
+    # Row 5 + i - j of the bands holds entry (i, j); three unknowns for each knot.
+    bands = np.zeros((11, 3 * size))
+
+    def put(row: int, column: int, pieces: slice, entry: float) -> None:
+        """Add an entry of the piece from each knot to the next, or about each inner knot."""
+        at = np.arange(size)[pieces] * 3
+        bands[5 + row - column, at + column] += entry
+
+    corner = [0, 3, 1, 4]
+    for i, row in enumerate(corner):
+        for j, column in enumerate(corner):
+            put(row, column, slice(0, -1), product[i, j])
+    for column, entry in zip((-3, 0, 3, -2, 1, 4), (-1, 2, -1, 1, 4, 1), strict=True):
+        put(2, column, slice(1, -1), entry)
+        put(column, 2, slice(1, -1), entry)
+    # At both ends the values are known, the second derivative is zero, and no equation is needed.
+    for unknown in (0, 1, 2, 3 * size - 3, 3 * size - 2, 3 * size - 1):
+        for column in range(max(0, unknown - 5), min(3 * size, unknown + 6)):
+            bands[5 + unknown - column, column] = float(column == unknown)
+    right[[0, -1]] = 0.0
+    right[-1, 0] = rates @ np.diff(t)
+    return solve_banded((5, 5), bands, right.ravel()).reshape(size, 3)[:, 0]
+
+
+def _moments(knots: np.ndarray, t: np.ndarray, rates: np.ndarray) -> np.ndarray:
+    """Compute the integrals (4, k - 1) of h, which rises at ``rates`` between the t, times u**p.
+
+    u goes from 0 to 1 between two knots. From its left knot h is a line whose slope changes at the
+    t that lie between.
+    """
+    h = np.concatenate([[0.0], np.cumsum(rates * np.diff(t))])
+    start = np.interp(knots[:-1], t, h)
+    slope = rates[np.maximum(np.searchsorted(t, knots[:-1], side="left") - 1, 0)]
     at, change = t[1:-1], np.diff(rates)
     piece = np.minimum(np.searchsorted(knots, at, side="right") - 1, len(knots) - 2)
-    along = at - knots[piece]
-    moments = [np.bincount(piece, change, len(knots) - 1)]
-    for _ in range(5):
-        change = change * along
-        moments.append(np.bincount(piece, change, len(knots) - 1))
-    inner = np.einsum("pi,pik->k", np.stack(moments[::-1]), twice.c)
-    return total * once(1.0) - rates[-1] * twice(1.0) + inner
+    width = np.diff(knots)
+    along = (at - knots[piece]) / width[piece]
+    power = [np.bincount(piece, change * along**p, len(width)) for p in range(6)]
+    return np.stack(
+        [
+            width * start / (p + 1)
+            + width**2 * (slope + power[0]) / (p + 2)
+            - width**2 * power[1] / (p + 1)
+            + width**2 * power[p + 2] / ((p + 1) * (p + 2))
+            for p in range(4)
+        ]
+    )

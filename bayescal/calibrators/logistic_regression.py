@@ -8,13 +8,13 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils import Tags
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayescal._core.arrays import ArrayLike, matmul
 from bayescal._core.checks import as_numpy, check_choice, check_level, check_unmasked
 from bayescal._core.keys import seed_of
-from bayescal._core.numerics import sigmoids
+from bayescal._core.numerics import ignoring_underflow, sigmoids
 from bayescal._core.optimise import Status
 from bayescal.calibrators._base import State
 from bayescal.calibrators._dispatch import Dispatched
@@ -151,6 +151,7 @@ class LogisticRegression(Dispatched, WithPosterior, Reported, ClassifierMixin, B
         check_choice(name, "name", tuple(PRESETS))
         return cls(**{**PRESETS[name], **changes})
 
+    @ignoring_underflow
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the regression.
 
@@ -176,6 +177,7 @@ class LogisticRegression(Dispatched, WithPosterior, Reported, ClassifierMixin, B
         ConvergenceWarning
             If there is no finite optimum or it was not reached; ``status_`` says which.
         """
+        check_random_state(self.random_state)
         method, X, weights, settled = self._settle(X, y, sample_weight)
         found = method.fit(X, weights, settled)
         theta = np.asarray(found.x)
@@ -251,6 +253,7 @@ class LogisticRegression(Dispatched, WithPosterior, Reported, ClassifierMixin, B
         theta = self.state_["theta"]
         return self._check_features(X, reset=False) @ theta[1:] + theta[0]
 
+    @ignoring_underflow
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Return probabilities (m, 2) of the classes in the order of ``classes_``."""
         check_is_fitted(self)
@@ -270,6 +273,7 @@ class LogisticRegression(Dispatched, WithPosterior, Reported, ClassifierMixin, B
         most = np.argmax(self.predict_proba(X), axis=1)
         return self.classes_[most]
 
+    @ignoring_underflow
     def predict_interval(self, X: ArrayLike, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Return central credible intervals of the probability of the second class.
 
@@ -293,6 +297,7 @@ class LogisticRegression(Dispatched, WithPosterior, Reported, ClassifierMixin, B
         lower, upper = self._map_ends(self.state_, rows, level).T
         return lower, upper
 
+    @ignoring_underflow
     def as_function(self) -> PredictFunction:
         """Return predictions as a pure function of arrays of JAX, PyTorch, NumPy and others.
 

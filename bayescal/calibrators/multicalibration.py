@@ -17,7 +17,7 @@ from bayescal._core.checks import check_count, check_real, check_weights
 from bayescal._core.counts import effective_size
 from bayescal._core.labels import label_list
 from bayescal._core.membership import check_groups, check_same_groups
-from bayescal._core.numerics import sigmoid
+from bayescal._core.numerics import ignoring_underflow, sigmoid
 from bayescal._core.optimise import Status
 from bayescal.calibrators._dispatch import published_at_once
 from bayescal.calibrators._labels import Classes, read_labels
@@ -149,6 +149,7 @@ class Multicalibration(BaseEstimator):
     n_iter_: int = field(init=False)
 
     @published_at_once
+    @ignoring_underflow
     def fit(
         self,
         probs: ArrayLike,
@@ -215,6 +216,7 @@ class Multicalibration(BaseEstimator):
         keep_status(self, Status.CONVERGED if reached else Status.LIMIT, _REMEDY)
         return self
 
+    @ignoring_underflow
     def predict_proba(self, probs: ArrayLike, groups: ArrayLike) -> np.ndarray:
         """Return multicalibrated probabilities (m, 2).
 

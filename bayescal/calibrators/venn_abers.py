@@ -9,6 +9,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike, search
 from bayescal._core.binning import single_above, single_below, take_step
+from bayescal._core.numerics import ignoring_underflow
 from bayescal.calibrators._base import State
 from bayescal.calibrators._inputs import two_columns
 from bayescal.calibrators._isotonic import pool_ranking
@@ -107,6 +108,7 @@ class VennAbers(OrderCalibrator):
         # The same fraction, in a form that no rounding makes decrease.
         return two_columns(1 / (1 + (1 - low) / high))
 
+    @ignoring_underflow
     def predict_interval(self, scores: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Return the two probabilities of the second class, of which one is calibrated.
 

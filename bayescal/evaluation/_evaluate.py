@@ -15,6 +15,7 @@ from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_count, check_level, check_names
 from bayescal._core.fitted import is_fitted, predictions
 from bayescal._core.labels import label_name
+from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.progress import Progress
 from bayescal._core.stream import as_blocks
 from bayescal.evaluation import _page
@@ -84,6 +85,7 @@ class Evaluation(Measured):
             "models": models,
         }
 
+    @ignoring_underflow
     def to_html(
         self,
         *,
@@ -121,6 +123,7 @@ class Evaluation(Measured):
         Path(path).write_text(self.to_html(**options), encoding="utf-8")
 
 
+@ignoring_underflow
 def evaluate(
     probs: Any,
     *data: Any,
@@ -229,6 +232,7 @@ def evaluate(
     names = [label_name(name) for name in next(iter(models.values())).classes]
     if len(set(names)) < k:
         raise ValueError(f"classes must be {k} names that differ as text, got {names}")
+    read = [own.blocks for own in models.values() if isinstance(own, PredictionBlocks)]
     steps, events = 1 + len(models), {}
     for done, (name, own) in enumerate(models.items()):
         progress(f"tests: {name}", done, steps)
@@ -252,6 +256,8 @@ def evaluate(
         replicates=replicates,
         seed=seed,
     )
+    for blocks in read:
+        blocks.finish()
     progress("tests", steps, steps)
     findings = {
         name: find(own, measured.intervals[name], measured.tests[name])

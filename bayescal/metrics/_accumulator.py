@@ -10,8 +10,9 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_count
 from bayescal._core.labels import check_classes, class_array
+from bayescal._core.numerics import ignoring_underflow
 from bayescal.metrics._reading import Classes, Inputs, Reading
-from bayescal.metrics.inputs import Predictions, check_many_labels, check_predictions
+from bayescal.metrics.inputs import Predictions, check_arrays, check_many_labels
 from bayescal.metrics.registry import METRICS, Choice, choose_metrics, streamed
 from bayescal.metrics.sums import collect
 
@@ -95,8 +96,9 @@ class Accumulator:
             for name, (metric, options) in choices.items()
         }
 
+    @ignoring_underflow
     def add(self, probs: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None) -> None:
-        """Add a batch.
+        """Add a batch; one without rows, or with weights of zero only, adds nothing.
 
         Parameters
         ----------
@@ -111,6 +113,8 @@ class Accumulator:
             As the metrics; nothing is added then.
         """
         checked = self._check(probs, y, weights)
+        if not len(checked.y):
+            return
         added = {name: collect(metric, checked) for name, metric in self._metrics.items()}
         self._sums = {name: own + added[name] for name, own in self._sums.items()}
         self.cases += len(checked.y)
@@ -173,9 +177,9 @@ class Accumulator:
             raise ValueError("an accumulator must have cases before it has results: call add")
 
     def _check(self, probs: ArrayLike, y: ArrayLike, weights: ArrayLike | None) -> Predictions:
-        check = check_many_labels if self._many else check_predictions
+        check = check_many_labels if self._many else check_arrays
         checked = check(probs, y, weights, self._reading)
-        if checked.columns != self._columns:
+        if checked.columns != self._columns and np.size(y):
             wanted = "(n,)" if self._columns is None else f"(n, {self._columns})"
             second = self._columns is None and checked.columns == 2
             raise ValueError(

@@ -8,6 +8,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_choice, check_count, check_level
+from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.stream import Blocks
 from bayescal.metrics._groups import MANY, GroupedSums, grouped
 from bayescal.metrics._measured import Interval, prepare
@@ -16,6 +17,7 @@ from bayescal.metrics._reading import Classes, Inputs, Reading
 from bayescal.metrics._replicates import replicate
 
 
+@ignoring_underflow
 def bootstrap(
     metric: str,
     probs: ArrayLike,
@@ -88,6 +90,7 @@ def bootstrap(
     return replicate(made, data, replicates, seed)
 
 
+@ignoring_underflow
 def interval(
     metric: str,
     probs: ArrayLike | Blocks,
@@ -181,6 +184,7 @@ def interval(
     return found.interval(level, method)
 
 
+@ignoring_underflow
 def difference(
     metric: str,
     first: ArrayLike | Blocks,

@@ -12,6 +12,7 @@ import numpy as np
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.binning import binned_error
 from bayescal._core.checks import check_choice, check_count
+from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.stream import Blocks
 from bayescal.metrics._events import SINGLE, Kind, find_events, number_of_groups, resolve_kind
 from bayescal.metrics._mass import (
@@ -49,6 +50,7 @@ class ReliabilityCurve(NamedTuple):
     weight: np.ndarray
 
 
+@ignoring_underflow
 def reliability_curve(
     probs: ArrayLike,
     y: ArrayLike,
@@ -125,6 +127,7 @@ def reliability_curve(
     return ReliabilityCurve(sums[1] / sums[0], sums[2] / sums[0], sums[0])
 
 
+@ignoring_underflow
 def ece(
     probs: ArrayLike | Blocks,
     y: ArrayLike | None = None,

@@ -14,12 +14,14 @@ import numpy as np
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.binning import equal_width_cell
 from bayescal._core.checks import check_choice, check_count
+from bayescal._core.numerics import ignoring_underflow
 from bayescal.metrics._distances import lengths, residuals
 from bayescal.metrics._reading import Classes, Inputs, Reading
 from bayescal.metrics.inputs import Predictions, check_predictions
 from bayescal.metrics.sums import DirectMetric, compute, sum_matrix
 
 
+@ignoring_underflow
 def canonical_ece(
     probs: ArrayLike,
     y: ArrayLike,

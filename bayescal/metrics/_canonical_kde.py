@@ -11,7 +11,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_choice
-from bayescal._core.numerics import FLOOR
+from bayescal._core.numerics import FLOOR, ignoring_underflow
 from bayescal._core.precision import float64
 from bayescal.metrics._distances import as_rows, lengths
 from bayescal.metrics._options import check_positive
@@ -23,6 +23,7 @@ _BANDWIDTHS = 2.0 ** np.arange(-10, 1)
 _CASES_PER_STEP = 32
 
 
+@ignoring_underflow
 def canonical_kde_ece(
     probs: ArrayLike,
     y: ArrayLike,

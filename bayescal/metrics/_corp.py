@@ -8,6 +8,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_choice
+from bayescal._core.numerics import ignoring_underflow
 from bayescal.metrics._events import SINGLE, find_events, resolve_kind
 from bayescal.metrics._options import check_eps
 from bayescal.metrics._reading import Classes, Inputs, Reading
@@ -44,6 +45,7 @@ class Corp(NamedTuple):
     weight: np.ndarray
 
 
+@ignoring_underflow
 def corp(
     probs: ArrayLike,
     y: ArrayLike,

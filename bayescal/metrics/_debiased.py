@@ -13,6 +13,7 @@ import numpy as np
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.binning import SLACK
 from bayescal._core.checks import check_choice
+from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.stream import Blocks
 from bayescal.metrics._calibration import BinnedError, Binning, EqualMassError, make_ece
 from bayescal.metrics._events import Kind
@@ -21,6 +22,7 @@ from bayescal.metrics.inputs import Predictions, check_anywhere
 from bayescal.metrics.sums import Piece, compute, size_pieces, sizes
 
 
+@ignoring_underflow
 def debiased_ece(
     probs: ArrayLike | Blocks,
     y: ArrayLike | None = None,

@@ -11,6 +11,7 @@ import numpy as np
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.checks import as_numpy, check_count, check_finite
 from bayescal._core.labels import column_names, in_order
+from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.stream import Blocks
 from bayescal.metrics._distances import as_rows
 from bayescal.metrics._reading import Classes, Inputs, Reading, in_right_order
@@ -39,6 +40,7 @@ class DecisionCost(NamedTuple):
     realised: float | None
 
 
+@ignoring_underflow
 def decision_cost(
     probs: ArrayLike,
     y: ArrayLike | None = None,
@@ -108,6 +110,7 @@ def decision_cost(
     return DecisionCost(expected, decision, predicted, realised)
 
 
+@ignoring_underflow
 def loss_gap(
     probs: ArrayLike | Blocks,
     y: ArrayLike | None = None,

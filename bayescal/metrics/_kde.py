@@ -10,6 +10,7 @@ import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.checks import check_choice
+from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.stream import Blocks
 from bayescal.metrics._events import SINGLE, find_events, resolve_kind
 from bayescal.metrics._fourier import GRID, gaussian, integral, smooth, split_nodes, transform
@@ -24,6 +25,7 @@ _NARROWEST = 4
 _HIGHEST = 700.0
 
 
+@ignoring_underflow
 def kde_ece(
     probs: ArrayLike | Blocks,
     y: ArrayLike | None = None,

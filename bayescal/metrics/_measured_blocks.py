@@ -86,7 +86,7 @@ def measure_each(
 ) -> list[Measured]:
     """Measure a metric of models of the same cases, which may come in blocks."""
     found: list[Measured] = []
-    cuts = []
+    cuts, read = [], []
     for probs in models:
         blocks = as_blocks(probs, y, weights)
         if blocks is None:
@@ -97,8 +97,11 @@ def measure_each(
         data = PredictionBlocks(blocks, many, reading=reading)
         own = measure_blocks({metric: (metric, options)}, data, replicates, seed)
         cuts.append(own.cut)
+        read.append(blocks)
         found.append(own.metrics[metric])
     check_cuts(cuts)
+    for blocks in read:
+        blocks.finish()
     return found
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy
 from bayescal._core.membership import check_groups
+from bayescal._core.numerics import ignoring_underflow
 from bayescal.metrics._calibration import Binning, make_ece
 from bayescal.metrics._events import Kind
 from bayescal.metrics._reading import Classes, Inputs, Reading
@@ -43,6 +44,7 @@ class MulticalibrationError(NamedTuple):
     within: np.ndarray
 
 
+@ignoring_underflow
 def multicalibration_error(
     probs: ArrayLike,
     y: ArrayLike,

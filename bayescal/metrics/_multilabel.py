@@ -12,6 +12,7 @@ import numpy as np
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.binning import bin_of, binned_error
 from bayescal._core.checks import check_choice, check_count, check_level
+from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.stream import Blocks
 from bayescal.metrics._calibration import BINNINGS, Binning
 from bayescal.metrics._mass import BinMetric, Group, MassMetric, WidthMetric
@@ -21,6 +22,7 @@ from bayescal.metrics.inputs import Predictions, check_label_rows
 from bayescal.metrics.sums import MeanMetric, Piece, compute
 
 
+@ignoring_underflow
 def multilabel_ece(
     probs: ArrayLike | Blocks,
     y: ArrayLike | None = None,
@@ -94,6 +96,7 @@ def multilabel_ece(
     return compute(metric, checked)
 
 
+@ignoring_underflow
 def hamming_loss(
     probs: ArrayLike | Blocks,
     y: ArrayLike | None = None,

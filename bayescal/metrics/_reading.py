@@ -11,7 +11,14 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from bayescal._core.checks import as_numpy, check_choice, check_labels, check_range, check_unmasked
+from bayescal._core.checks import (
+    as_numpy,
+    check_choice,
+    check_labels,
+    check_range,
+    check_row_sums,
+    check_unmasked,
+)
 from bayescal._core.fitted import read_shares
 from bayescal._core.labels import (
     Classes,
@@ -30,7 +37,7 @@ from bayescal._core.labels import (
 )
 from bayescal._core.numerics import sigmoid, softmax
 
-__all__ = ["PLAIN", "Classes", "Inputs", "Outcomes", "Reading", "in_right_order"]
+__all__ = ["PLAIN", "Classes", "Inputs", "Outcomes", "Reading", "check_probs", "in_right_order"]
 
 Inputs = Literal["probs", "logits"]
 #: Whether each row has one outcome, or a share of each.
@@ -39,6 +46,8 @@ Checked = TypeVar("Checked")
 #: Kinds of labels that are no numbers: texts, objects and dates.
 _TEXT = "OSTUM"
 _ADVICE = "say classes=(label of each column, ...) for other labels"
+#: Rounding that is forgiven of one probability outside [0, 1].
+_RANGE_TOLERANCE = 1e-6
 _MORE = "give a row of probabilities for each case"
 
 
@@ -172,6 +181,13 @@ class Reading:
         return softmax(given) if given.ndim == 2 and not many else sigmoid(given)
 
 
+def check_probs(probs: np.ndarray, eps: float, name: str = "probs") -> np.ndarray:
+    clipped = check_range(probs, name)
+    if probs.ndim == 2:
+        check_row_sums(probs, name, eps=eps)
+    return clipped
+
+
 PLAIN = Reading()
 _NONE = np.empty(0, np.int64)
 
@@ -214,7 +230,9 @@ def _right_call() -> str:
     """Return how the package's function that was called is called."""
     frame, called = sys._getframe(1), None
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("bayescal."):
-        called, frame = frame.f_code, frame.f_back
+        if frame.f_code.co_name != "ignored":  # of a function that ignores underflow
+            called = frame.f_code
+        frame = frame.f_back
     if called is None or called.co_name.startswith(("_", "<")):
         return "(y_prob, y_true)"  # of blocks, which are read elsewhere
     names = [n for n in called.co_varnames[: called.co_argcount] if n not in ("self", "cls")]

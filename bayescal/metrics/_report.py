@@ -10,6 +10,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_count, check_level, check_names
+from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.stream import Blocks
 from bayescal._core.tables import TextTable, p_value
 from bayescal.metrics._measured import Interval, Measured
@@ -83,6 +84,7 @@ class Report:
         return TextTable(f"{self.cases:,} cases", heads, rows, caption)
 
 
+@ignoring_underflow
 def report(
     probs: ArrayLike | Blocks | Mapping[str, ArrayLike | Blocks],
     y: ArrayLike | None = None,
@@ -152,7 +154,7 @@ def report(
     differences: dict[str, dict[str, Interval]] = {}
     tests = {}
     base: Mapping[str, Measured] = {}
-    cases, cuts = 0, []
+    cases, cuts, read = 0, [], []
     for name, own in models.items():
         checked = check_predictions(own, y, weights, reading)
         measured: Mapping[str, Measured]
@@ -160,6 +162,7 @@ def report(
             found = measure_blocks(chosen, checked, replicates, seed)
             measured, test, cases = found.metrics, as_test(found.z), found.cases
             cuts.append(found.cut)
+            read.append(checked.blocks)
             check_cuts(cuts)
         else:
             measured = {
@@ -175,4 +178,6 @@ def report(
             }
         else:
             base = measured
+    for blocks in read:
+        blocks.finish()
     return Report(intervals, differences, tests, cases, level)

@@ -9,6 +9,7 @@ from types import ModuleType
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.stream import Blocks
 from bayescal.metrics._events import largest, of_class
 from bayescal.metrics._options import check_eps
@@ -17,6 +18,7 @@ from bayescal.metrics.inputs import Predictions, check_anywhere
 from bayescal.metrics.sums import MeanMetric, compute
 
 
+@ignoring_underflow
 def log_loss(
     probs: ArrayLike | Blocks,
     y: ArrayLike | None = None,
@@ -86,6 +88,7 @@ def log_loss(
     return compute(LogLoss(check_eps(eps, checked.eps)), checked)
 
 
+@ignoring_underflow
 def brier_score(
     probs: ArrayLike | Blocks,
     y: ArrayLike | None = None,
@@ -146,6 +149,7 @@ def brier_score(
     return score - float(checked.weights @ checked.excess / checked.weights.sum())
 
 
+@ignoring_underflow
 def accuracy(
     probs: ArrayLike | Blocks,
     y: ArrayLike | None = None,

@@ -11,6 +11,7 @@ import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.checks import check_count
+from bayescal._core.numerics import ignoring_underflow
 from bayescal.metrics._distances import as_rows
 from bayescal.metrics._events import of_class
 from bayescal.metrics._groups import MANY
@@ -38,6 +39,7 @@ class CalibrationTest(NamedTuple):
     p_value: float
 
 
+@ignoring_underflow
 def spiegelhalter_test(
     probs: ArrayLike,
     y: ArrayLike,
@@ -133,6 +135,7 @@ class Spiegelhalter(SumMetric):
         return np.where(abs(excess) <= 1e-12 * mass, 0.0, np.copysign(np.inf, excess))
 
 
+@ignoring_underflow
 def consistency_test(
     metric: str,
     probs: ArrayLike | Predictions,

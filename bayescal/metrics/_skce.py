@@ -12,6 +12,7 @@ import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.checks import check_choice
+from bayescal._core.numerics import ignoring_underflow
 from bayescal.metrics._distances import as_rows, lengths, median_distance, over_pairs, residuals
 from bayescal.metrics._options import check_positive
 from bayescal.metrics._reading import Classes, Inputs, Reading
@@ -23,6 +24,7 @@ A = TypeVar("A", bound=Array)
 _TALL = 1 << 21
 
 
+@ignoring_underflow
 def skce(
     probs: ArrayLike,
     y: ArrayLike,

@@ -10,6 +10,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_choice, check_count
+from bayescal._core.numerics import ignoring_underflow
 from bayescal.metrics._reading import Classes, Inputs, Reading
 from bayescal.metrics._significance import CalibrationTest
 from bayescal.metrics._skce import KernelError, make_skce
@@ -22,6 +23,7 @@ _ELEMENTS = 1 << 24
 _BOUND = 2.0
 
 
+@ignoring_underflow
 def skce_test(
     probs: ArrayLike,
     y: ArrayLike,

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.stream import Blocks
 from bayescal.metrics._events import SINGLE, find_events, resolve_kind
 from bayescal.metrics._fourier import GRID, gaussian, integral, smooth, split_nodes, transform
@@ -27,6 +28,7 @@ _TOLERANCE = 1e-12
 _STEPS = 60
 
 
+@ignoring_underflow
 def smooth_ece(
     probs: ArrayLike | Blocks,
     y: ArrayLike | None = None,

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.numerics import ignoring_underflow
 from bayescal.metrics._distances import as_rows
 from bayescal.metrics._events import SINGLE, largest, of_class, resolve_kind
 from bayescal.metrics._options import check_norm
@@ -15,6 +16,7 @@ from bayescal.metrics._reading import Classes, Inputs, Reading
 from bayescal.metrics.inputs import Predictions, check_predictions, check_truth
 
 
+@ignoring_underflow
 def true_calibration_error(
     probs: ArrayLike,
     true_probs: ArrayLike,

@@ -8,12 +8,14 @@ from typing import Literal
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.numerics import ignoring_underflow
 from bayescal.metrics._options import check_norm
 from bayescal.metrics._reading import Classes, Inputs, Reading
 from bayescal.metrics._truth import matched
 from bayescal.metrics.inputs import check_predictions
 
 
+@ignoring_underflow
 def variational_ece(
     probs: ArrayLike,
     y: ArrayLike,

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
-
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_weights, check_weights_of
-
-#: Checks weights, and leaves out the cases that have none.
-Counted: TypeAlias = Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
 def counted(

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike, accelerated
-from bayescal._core.checkpoint import Sums
+from bayescal._core.checkpoint import Sums, rows_of
 from bayescal._core.checks import (
     RANGE_TOLERANCE,
     SUM_TOLERANCE,
@@ -19,8 +19,8 @@ from bayescal._core.checks import (
     check_finite,
     check_logits,
     check_range,
-    check_row_sums,
     check_weights,
+    check_weights_of,
     precision,
 )
 from bayescal._core.fitted import of_pairs, read_label_rows
@@ -32,8 +32,8 @@ from bayescal._core.labels import (
 )
 from bayescal._core.precision import float64
 from bayescal._core.stream import Block, Blocks, add, as_blocks
-from bayescal.metrics._reading import PLAIN, Reading, in_right_order
-from bayescal.metrics._weights import Counted, counted, counted_of_block, lightened
+from bayescal.metrics._reading import PLAIN, Reading, check_probs, in_right_order
+from bayescal.metrics._weights import counted, counted_of_block, lightened
 
 __all__ = [
     "EPS",
@@ -119,16 +119,20 @@ class PredictionBlocks:
         check = check_many_labels if many else check_second if second else check_arrays
         read = partial(_read_block, check, blocks.names)
         reading = replace(reading, whole=False)
-        first = next(iter(blocks.each(partial(_look, read, reading))), None)
+        looked = blocks.each(partial(_look, read, reading))
+        first = next((own for own in looked if own is not None), None)
+        looked.close()
+        if first is None:
+            raise ValueError("blocks must hold rows, got none")
         if isinstance(first, int):
             labels = blocks.total(partial(_texts_of, reading), _either)["labels"]
             reading = replace(reading, classes=check_classes(labels, None, first))
-            first = next(iter(blocks.each(partial(read, reading))))
-        self._read = partial(read, reading)
-        if first is None:
-            raise ValueError("blocks must hold rows, got none")
+            looked = blocks.each(partial(_look, read, reading))
+            first = next(own for own in looked if isinstance(own, _Look))
+            looked.close()
         self.columns = first.columns
-        #: Of the first block.
+        self._read = partial(_read_alike, partial(read, reading), first.shape, first.text)
+        #: Of the first block that has rows.
         self.whole, self.classes = first.whole, first.classes
 
     def total(
@@ -161,15 +165,48 @@ class PredictionBlocks:
     y = weights = probs
 
 
+class _Look(NamedTuple):
+    """What is known from the first block that has rows."""
+
+    columns: int | None
+    classes: Any
+    whole: bool
+    #: Shape of a row of probabilities, and whether labels are texts.
+    shape: tuple[int, ...]
+    text: bool
+
+
 def _look(
     read: Callable[[Reading, Block], Predictions], reading: Reading, block: Block
-) -> Predictions | int:
-    """Return predictions of the first block; if all texts must be known for that, the columns."""
-    if reading.classes is None and block.y is not None:
-        if reading.is_text(block.y, block.weights):
-            shape = np.shape(block.scores)
-            return shape[1] if len(shape) == 2 else 2
-    return read(reading, block)
+) -> _Look | int | None:
+    """Look at a block with rows; if all texts must be known for that, return the columns."""
+    shape = np.shape(block.scores)
+    if not rows_of(block.scores):
+        return None
+    text = _is_text(block)
+    if text and reading.classes is None:
+        return shape[1] if len(shape) == 2 else 2
+    data = read(reading, block)
+    return _Look(data.columns, data.classes, data.whole, shape[1:], text)
+
+
+def _is_text(block: Block) -> bool:
+    y = block.y
+    return y is not None and len(np.shape(y)) == 1 and PLAIN.is_text(y, block.weights)
+
+
+def _read_alike(
+    read: Callable[[Block], Predictions], shape: tuple[int, ...], text: bool, block: Block
+) -> Predictions:
+    """Read a block that must be of the same kind as the first."""
+    found = np.shape(block.scores)[1:]
+    if found != shape:
+        got = " after ".join(str(own[0]) if own else "one dimension" for own in (found, shape))
+        raise ValueError(f"probs must have the same columns in all blocks, got {got}")
+    data = read(block)
+    if _is_text(block) != text:
+        raise TypeError("y must hold labels of one kind in all blocks, got text and numbers")
+    return data
 
 
 def _texts_of(reading: Reading, block: Block) -> Sums:
@@ -188,7 +225,7 @@ def _read_block(
 ) -> Predictions:
     labels = _given(block.y, "blocks must hold labels: tuples (probs, y) or (probs, y, weights)")
     own = block.scores, labels, block.weights
-    return check(*own, reading, names=names, count=counted_of_block)
+    return check(*own, reading, names=names)
 
 
 def _of_predictions(
@@ -252,7 +289,6 @@ def check_arrays(
     reading: Reading = PLAIN,
     *,
     names: list[object] | None = None,
-    count: Counted = counted,
 ) -> Predictions:
     """Check probabilities, labels and weights; leave out the cases of weight zero.
 
@@ -268,7 +304,7 @@ def check_arrays(
             f"probs must have a column for each class, got shape {probs.shape}; "
             "for two classes pass P(y = 1) with shape (n,)"
         )
-    if len(probs) == 0:
+    if reading.whole and len(probs) == 0:
         raise ValueError("probs must not be empty")
     k = 2 if probs.ndim == 1 else probs.shape[1]
     shares = reading.shares(given, len(probs), k)
@@ -276,12 +312,13 @@ def check_arrays(
     if shares is None and y.shape != probs.shape[:1]:
         raise ValueError(f"y must have shape ({len(probs)},) to match probs, got {y.shape}")
     eps = precision(probs.dtype)
+    count = counted if reading.whole else counted_of_block
     probs, y, weights = count(probs, y, weights)
     if shares is None:
         classes, codes = reading.codes(y, k)
     else:
         classes, codes = reading.classes_of_shares(given, k), y.argmax(axis=1)
-    probs = _check_probs(_read(in_order(probs, names, classes), reading), eps)
+    probs = check_probs(_read(in_order(probs, names, classes), reading), eps)
     data = Predictions(probs, codes, weights, EPS, classes, eps)
     return data if reading.outcomes == "labels" else _by_share(data, y)
 
@@ -330,7 +367,8 @@ def check_anywhere(
             return check_arrays(np.asarray(there), y, weights, reading)
         k = 2 if found.ndim == 1 else found.shape[1]
         labels = reading.codes(reading.labels(y), k)[1]
-        own = check_weights(weights, len(labels), "weights", match="probs")
+        check = check_weights if reading.whole or weights is None else check_weights_of
+        own = check(weights, len(labels), "weights", match="probs")
         found = jnp.clip(found, 0.0, 1.0)
         eps = precision(there.dtype)
         return Predictions(found, jnp.asarray(labels), jnp.asarray(own), EPS, None, eps)
@@ -357,7 +395,6 @@ def check_many_labels(
     reading: Reading = PLAIN,
     *,
     names: list[object] | None = None,
-    count: Counted = counted,
 ) -> Predictions:
     """Check probabilities (n, l) and labels (n, l) that do not exclude each other, and weights.
 
@@ -367,7 +404,7 @@ def check_many_labels(
     probs, y = as_numpy(of_pairs(probs), "probs"), read_label_rows(y)
     if probs.ndim != 2:
         raise ValueError(f"probs must have shape (n, labels), got {probs.shape}")
-    if probs.size == 0:
+    if reading.whole and probs.size == 0:
         raise ValueError("probs must not be empty")
     if y.shape != probs.shape:
         raise ValueError(f"y must have shape {probs.shape} to match probs, got {y.shape}")
@@ -378,6 +415,7 @@ def check_many_labels(
         names = matched_names(given, labels) if hasattr(given, "columns") else names
         probs = in_order(probs, names, labels or range(probs.shape[1]))
     eps = precision(probs.dtype)
+    count = counted if reading.whole else counted_of_block
     probs, y, weights = count(probs, y, weights)
     probs = check_range(_read(probs, reading, many=True), "probs")
     return Predictions(probs, y, weights, EPS, None, eps)
@@ -404,11 +442,4 @@ def check_truth(
         truth = truth[as_numpy(weights, "weights") > 0]
     if truth.shape != probs.shape:
         raise ValueError(f"{name} must have shape {probs.shape}, got {truth.shape}")
-    return _check_probs(truth.astype(np.float64), precision(truth.dtype), name)
-
-
-def _check_probs(probs: np.ndarray, eps: float, name: str = "probs") -> np.ndarray:
-    clipped = check_range(probs, name)
-    if probs.ndim == 2:
-        check_row_sums(probs, name, eps=eps)
-    return clipped
+    return check_probs(truth.astype(np.float64), precision(truth.dtype), name)

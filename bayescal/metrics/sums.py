@@ -163,7 +163,9 @@ def compute(
 ) -> Array | float:
     """Return a metric: a float with NumPy, and with jax.numpy a scalar that can be mapped."""
     if isinstance(data, PredictionBlocks):
-        return compute_in_blocks({"": metric}, data)[""]
+        found = compute_in_blocks({"": metric}, data)[""]
+        data.blocks.finish()
+        return found
     if xp is np and isinstance(data.probs, jax.Array):
         return _compute_there(metric, data)
     if isinstance(metric, SumMetric):

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from bayescal._core.checks import check_choice, check_count, check_strength
+from bayescal._core.checks import check_choice, check_count, check_real, check_strength
 from bayescal._core.folds import fold_features
 from bayescal._core.optimise import Minimum
 from bayescal._core.padding import pad_axis, padded_length
@@ -87,13 +87,20 @@ class Method:
         check_count(self.folds, "folds", 2)
         if isinstance(self.smoothing, str):
             check_choice(self.smoothing, "smoothing", ("platt", "cv", "instance"))
-        elif self.smoothing is not None and not 0 <= self.smoothing < 0.5:
-            raise ValueError(f"smoothing must lie in [0, 0.5), got {self.smoothing}")
+        elif self.smoothing is not None:
+            check_real(self.smoothing, "smoothing", "a number, 'platt', 'cv' or 'instance'")
+            if not 0 <= self.smoothing < 0.5:
+                raise ValueError(f"smoothing must lie in [0, 0.5), got {self.smoothing}")
         check_strength(self.strength)
+        check_real(self.l1_ratio, "l1_ratio")
         if not 0 <= self.l1_ratio <= 1:
             raise ValueError(f"l1_ratio must lie in [0, 1], got {self.l1_ratio}")
         if isinstance(self.coef_prior, str):
             check_choice(self.coef_prior, "coef_prior", ("cauchy",))
+        elif self.coef_prior is not None and not hasattr(self.coef_prior, "log_prob"):
+            raise TypeError(
+                f"coef_prior must be 'cauchy' or a distribution of NumPyro, got {self.coef_prior!r}"
+            )
         if self.coef_prior is not None and self.penalty is not None:
             raise ValueError("penalty must be None beside coef_prior, got both")
         if self.smoothing == "cv" and self.penalty is not None and self.strength == "cv":

@@ -168,6 +168,11 @@ def sweep(
         raise ValueError(f"n_train must be at least 2, got {min(sizes)}")
     if not all(0 < ratio < 1 for ratio in ratios):
         raise ValueError(f"class_ratio must lie in (0, 1), got {ratios}")
+    if executor is not None and not hasattr(executor, "submit"):
+        raise TypeError(
+            "executor must be an executor of concurrent.futures, or an object with its submit, got "
+            f"{executor!r}"
+        )
     recipes, chosen = as_recipes(methods), choose_metrics(metrics)
     for name, options in chosen.values():
         make_metric(name, options)

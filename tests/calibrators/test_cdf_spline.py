@@ -1,5 +1,7 @@
 """The spline through the cumulative share against least squares by other means, and by hand."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -179,6 +181,24 @@ def test_many_knots() -> None:
     assert slope.integrate(0, 1) == pytest.approx(y.mean())
     expected = least_squares(scores, y, np.ones(3000), 40)
     few = CDFSpline(40)._fit(scores, y, np.ones(3000), 0)
+    at = np.linspace(0, 1, 300)
+    np.testing.assert_allclose(
+        PPoly(few["coefficients"], few["knots"])(at), expected(at, 1), atol=1e-7
+    )
+
+
+def test_one_row_of_a_class_takes_memory_and_time_linear_in_the_knots() -> None:
+    rng = np.random.default_rng(0)
+    scores, y = np.r_[rng.beta(1, 30, 19_999), 0.2], np.arange(20_000) == 19_999
+    tracemalloc.start()
+    fitted = CDFSpline().fit(scores, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(fitted.state_["knots"]) == 2561 and peak < 3e7
+    slope = PPoly(fitted.state_["coefficients"], fitted.state_["knots"])
+    assert slope.integrate(0, 1) == pytest.approx(1 / 20_000)
+    expected = least_squares(scores[-300:], y[-300:], np.ones(300), 31)
+    few = CDFSpline(31)._fit(scores[-300:], y[-300:], np.ones(300), 0)
     at = np.linspace(0, 1, 300)
     np.testing.assert_allclose(
         PPoly(few["coefficients"], few["knots"])(at), expected(at, 1), atol=1e-7

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import sklearn
 from scipy.stats import gmean
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_digits, make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
@@ -230,3 +231,42 @@ def test_over_confident_forests_become_honest() -> None:
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_scikit_learns_checks(model: Any) -> None:
     check_estimator(model, on_skip=None)
+
+
+class _Wrong(ClassifierMixin, BaseEstimator):
+    """A classifier whose scores have another shape than they must."""
+
+    def __init__(self, response: str = "predict_proba", change: Any = None) -> None:
+        self.response, self.change = response, change
+
+    def fit(self, X: Any, y: Any) -> _Wrong:
+        self.classes_ = np.unique(y)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name != self.__dict__.get("response"):
+            raise AttributeError(name)
+        return lambda X: self.change(np.full((len(X), len(self.classes_)), 1 / len(self.classes_)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda p: p[:-1], lambda p: p[:, 1], lambda p: p[:, :1], lambda p: p[0], lambda p: p[None]],
+)
+@pytest.mark.parametrize("cv", [3, None])
+def test_probabilities_of_other_shapes_are_an_error(change: Any, cv: int | None) -> None:
+    X, y = np.arange(60.0)[:, None], np.arange(60) % 3
+    estimator: Any = _Wrong(change=change)
+    estimator = FrozenEstimator(estimator.fit(X, y)) if cv is None else estimator
+    with pytest.raises(ValueError, match=r"estimator must return an array of shape \(\d+, 3\)"):
+        bc.CalibratedClassifier(estimator, bc.Temperature(), cv=cv).fit(X, y)
+
+
+@pytest.mark.parametrize("change", [lambda z: z[:-1, 0], lambda z: z[:-1], lambda z: z[0, 0]])
+def test_decisions_of_other_rows_are_an_error(change: Any) -> None:
+    X, y = np.arange(60.0)[:, None], np.arange(60) % 2
+    model = bc.CalibratedClassifier(
+        _Wrong("decision_function", change), bc.Isotonic(inputs="scores")
+    )
+    with pytest.raises(ValueError, match="estimator must return an array .* decision_function"):
+        model.fit(X, y)

@@ -18,6 +18,7 @@ import pandas as pd
 import polars
 import pytest
 import sklearn
+from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning, NotFittedError
 from sklearn.model_selection import cross_validate
@@ -620,3 +621,29 @@ def test_a_pass_over_blocks_that_fails_leaves_the_earlier_fit() -> None:
         fitted.fit(bc.Blocks(lambda: iter([block, block])))
     assert vars(fitted).keys() == kept.keys() and fitted.classes_.tolist() == [0, 1]
     np.testing.assert_array_equal(fitted.predict_proba(new), expected)
+
+
+@each_default
+@pytest.mark.parametrize("inputs", ["probs", "logits"])
+def test_errors_of_floating_point_that_the_caller_asks_for_change_nothing(
+    case: Case, inputs: str
+) -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(120, 2 if case.binary else 3)) * np.repeat([1, 30, 1e3], 40)[:, None]
+    if inputs == "probs":
+        scores = softmax(10 * scores, axis=1)
+        scores[:20] = 1e-300 * rng.uniform(size=scores[:20].shape)
+        scores[:20, 1] = 1 - scores[:20].sum(axis=1)
+    y, single = np.arange(120) % scores.shape[1], scores.astype(np.float32)
+
+    def use() -> list[Array]:
+        fitted = quietly_fit(case(inputs=inputs), scores, y)
+        function = fitted.as_function()
+        reported = np.array([fitted.report_.log_loss], float)
+        return [fitted.predict_proba(scores), function(scores), function(single), reported]
+
+    wanted = use()
+    with np.errstate(all="raise"):
+        found = use()
+    for own, other in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(own, other)

@@ -232,6 +232,30 @@ def test_what_is_forged_without_its_digest(tmp_path: Path) -> None:
         bc.load(path)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda own: own[..., None],
+        lambda own: np.full_like(own, np.nan) if own.dtype.kind == "f" else own,
+        lambda own: own[:0] if own.ndim else own,
+    ],
+    ids=["an axis more", "nan", "none"],
+)
+@pytest.mark.parametrize("fitted", [bc.Beta(), bc.Histogram(), bc.Isotonic(), bc.KNN(), bc.Auto()])
+def test_states_that_do_not_predict_are_refused(change: Any, fitted: Any, tmp_path: Path) -> None:
+    """A forger can write the digest, too."""
+    path = tmp_path / "x.npz"
+    bc.save(fitted.fit(*data()), path)
+    arrays = load_arrays(path)
+    with safe_open(path, framework="numpy") as file:
+        metadata = file.metadata()
+    forged = {name: np.ascontiguousarray(change(own)) for name, own in arrays.items()}
+    metadata["sha256"] = _files._digest(metadata["calibrator"], forged)
+    path.write_bytes(save_arrays(forged, metadata))
+    with pytest.raises(ValueError, match=WRONG):
+        bc.load(path)
+
+
 @pytest.mark.parametrize("size", [1 << 45, 1 << 63, -1])
 def test_sizes_are_checked_before_anything_is_read(size: int, tmp_path: Path) -> None:
     path = tmp_path / "x.npz"

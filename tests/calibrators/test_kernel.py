@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 from typing import Any, Literal
 
 import numpy as np
@@ -139,3 +141,26 @@ def test_options() -> None:
         Kernel(crop=0.0).fit(*few)
     with pytest.raises(ValueError, match="assumption must be one of"):
         Kernel(assumption="none").fit(*few)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore")
+def test_a_forked_child_fits_and_predicts() -> None:
+    """It has none of JAX's threads, for which its programs would wait for ever."""
+    rng = np.random.default_rng(0)
+    p, y = rng.dirichlet([1, 1, 1], 200), rng.integers(0, 3, 200)
+    wanted = Kernel().fit(p, y).predict_proba(p)
+
+    def work(found: Any) -> None:
+        found.put(Kernel().fit(p, y).predict_proba(p))
+
+    context = multiprocessing.get_context("fork")
+    found = context.SimpleQueue()
+    process = context.Process(target=work, args=(found,))
+    process.start()
+    process.join(60)
+    hangs = process.is_alive()
+    process.kill()
+    assert not hangs
+    np.testing.assert_allclose(found.get(), wanted, atol=1e-12)

@@ -325,3 +325,16 @@ def test_a_mode_that_is_not_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     assert model.status_ == "limit"
     with pytest.warns(ConvergenceWarning, match="stopped before its optimum"):
         bc.Logistic(inputs="scores", inference="laplace", random_state=0).fit(x[:, 0], y)
+
+
+def test_options_of_no_kind_are_errors_of_their_own() -> None:
+    X, y = np.arange(20.0)[:, None], np.arange(20) % 2
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"coef_prior": 3}, "coef_prior must be 'cauchy' or a distribution of NumPyro, got 3"),
+        ({"random_state": "a"}, "'a' cannot be used to seed"),
+        ({"smoothing": [0.1]}, "smoothing must be a number"),
+        ({"l1_ratio": "a"}, "l1_ratio must be a number"),
+    ]
+    for options, message in wrong:
+        with pytest.raises((TypeError, ValueError), match=message):
+            bc.LogisticRegression(**options).fit(X, y)

@@ -127,3 +127,21 @@ def test_nearby_sizes_share_a_compilation(compilations: Any) -> None:
         run(1020, 630)
         run(900, 577)
     assert names == []
+
+
+@pytest.mark.parametrize("with_groups", [False, True])
+def test_numpy_gives_the_same_in_forked_children(
+    monkeypatch: pytest.MonkeyPatch, with_groups: bool
+) -> None:
+    queries, keys, _, values, _ = example(30, 700)
+    bandwidths = np.array([0.3, 2.0])
+    bias = np.stack([-np.arange(700) / 300, np.arange(700) / 500])
+    groups = (np.arange(700) % 3, np.arange(30) % 4) if with_groups else (None, None)
+
+    def find() -> np.ndarray:
+        ready = prepare_keys(keys, bias, values, np.float64, groups[0])
+        return attend(queries, ready, bandwidths, groups[1])
+
+    wanted = find()
+    monkeypatch.setattr(attention, "_PROCESS", -1)
+    np.testing.assert_allclose(find(), wanted, rtol=1e-12)

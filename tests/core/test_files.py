@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bayescal._core.files import write_atomically
+from bayescal._core.files import delete_partials, partial_path, write_atomically
 
 
 def write(path: Path, text: str) -> None:
@@ -79,3 +79,48 @@ def test_links_permissions_and_long_names_are_kept(tmp_path: Path) -> None:
     write(link, "after")
     assert link.is_symlink() and path.read_text() == "after"
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o640
+
+
+def test_names_of_255_bytes_are_written(tmp_path: Path) -> None:
+    path = tmp_path / ("文" * 85)
+    write(path, "text")
+    assert path.read_text() == "text" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_what_is_no_regular_file_is_refused_and_stays(tmp_path: Path) -> None:
+    pipe, folder = tmp_path / "pipe", tmp_path / "folder"
+    os.mkfifo(pipe)
+    folder.mkdir()
+    with pytest.raises(OSError, match="device, pipe or socket"):
+        write(pipe, "text")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    with pytest.raises(IsADirectoryError, match="give the path of a file"):
+        write(folder, "text")
+    if os.geteuid() == 0:
+        device = tmp_path / "null"
+        try:
+            os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        except PermissionError:
+            return
+        with pytest.raises(OSError, match="device, pipe or socket"):
+            write(device, "text")
+        assert stat.S_ISCHR(device.stat().st_mode)
+
+
+def test_loops_of_links_and_absent_folders_are_errors(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(OSError, match="symbolic links"):
+        write(tmp_path / "a", "text")
+    with pytest.raises(FileNotFoundError, match="create it first"):
+        write(tmp_path / "absent" / "file", "text")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_only_what_is_unfinished_of_a_file_is_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "a[1]"
+    kept = [path, tmp_path / ".a[1].partial", partial_path(tmp_path / "a1"), tmp_path / ".a[1].x"]
+    for own in (*kept, partial_path(path), partial_path(path)):
+        own.write_text("half")
+    delete_partials(path)
+    assert sorted(tmp_path.iterdir()) == sorted(kept)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import bayescal as bc
+from bayescal._core.files import partial_path
 from bayescal._core.stream import Block, add, as_blocks, map_chunks
 
 ROWS = np.arange(10.0)
@@ -28,6 +29,19 @@ def _number(block: Block) -> dict[str, np.ndarray]:
 
 def _append(first: dict, second: dict) -> dict:
     return {"numbers": np.concatenate([first["numbers"], second["numbers"]])}
+
+
+class _Own:
+    """An iterator of the user's."""
+
+    def __init__(self, rows):
+        self._rows = rows
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self._rows)
 
 
 def _make():
@@ -94,6 +108,84 @@ def test_blocks_that_change_between_passes_are_an_error():
     blocks.total(_sum)
     with pytest.raises(ValueError, match="same blocks for each pass, got 3 after 4"):
         blocks.total(_sum)
+
+
+@pytest.mark.parametrize("wrap", [lambda rows: rows, lambda rows: map(tuple, rows), _Own])
+@pytest.mark.parametrize("threads", [1, 4])
+def test_an_iterator_that_is_returned_twice_is_an_error(wrap, threads):
+    """It would lose the blocks that are looked at, or all of them."""
+    rows = iter([(ROWS / 10 + number / 100, ROWS > 4) for number in range(8)])
+    once = wrap(rows)
+    with pytest.raises((TypeError, ValueError), match="return a new iterator"):
+        bc.metrics.log_loss(bc.Blocks(lambda: once, threads=threads))
+    one = _make()
+    blocks = bc.Blocks(lambda: one)
+    blocks.total(_sum)
+    with pytest.raises(TypeError, match="got the same generator again; create it inside"):
+        blocks.total(_sum)
+
+
+CHANGES = {
+    "a row less": lambda s, y, w: (s[1:], y[1:], w[1:]),
+    "a score": lambda s, y, w: (s + (np.arange(len(s)) == 3), y, w),
+    "another order of scores": lambda s, y, w: (s[::-1], y, w),
+    "a label": lambda s, y, w: (s, y ^ (np.arange(len(y)) == 999), w),
+    "a weight": lambda s, y, w: (s, y, w + (np.arange(len(w)) == 500)),
+    "no weights": lambda s, y, w: (s, y),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("kind", [bool, np.int8, int, float, str, object])
+def test_rows_that_change_between_passes_are_an_error(change, kind):
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(size=1000), rng.integers(0, 2, 1000), rng.uniform(size=1000)
+
+    def make():
+        passes.append(1)
+        s, y, *w = rows if len(passes) == 1 else change(*rows)
+        yield from [(s, y.astype(kind), *w)] * 3
+
+    passes = []
+    blocks = bc.Blocks(make, threads=1)
+    blocks.total(_sum)
+    with pytest.raises(ValueError, match="block 0 must hold the same rows in each pass"):
+        blocks.total(_sum)
+    # What is read anew may be other data: the next pass is the first.
+    assert blocks.total(_sum)["n"] == 3 * len(change(*rows)[0])
+
+
+@pytest.mark.parametrize("kind", ["f2", "f4", "f8"])
+def test_scores_that_are_rounded_otherwise_are_the_same(kind):
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(1000, 3)).astype(kind)
+    blocks = bc.Blocks(lambda: [(logits * (1 + 1e-7 * rng.normal(size=logits.shape)),)])
+    blocks.total(_sum)
+    blocks.total(_sum)
+
+
+def test_changes_are_noticed_by_calibrated_blocks_and_workers_of_dask():
+    array, dask = pytest.importorskip("dask.array"), pytest.importorskip("dask")
+    rows = [np.linspace(0, 1, 5), np.linspace(0, 1, 5)]
+    parts = [
+        array.from_delayed(dask.delayed(lambda j=j: rows[j].copy(), pure=False)(), (5,), float)
+        for j in range(2)
+    ]
+    blocks = bc.Blocks([(own,) for own in rows]), as_blocks(array.concatenate(parts))
+    for own in blocks:
+        own.mapped(partial(_half, np.ones(2))).total(_sum)
+    rows[1] += 1
+    for own in blocks:
+        with pytest.raises(ValueError, match="block 1 must hold the same rows"):
+            own.total(_sum)
+
+
+def test_arguments_that_cannot_be_are_an_error():
+    for threads in (-1, 0, "a", 2.5):
+        with pytest.raises((TypeError, ValueError), match="threads must be"):
+            bc.Blocks(_make, threads=threads)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match="progress must be a function, got int"):
+        bc.Blocks.of(ROWS, progress=3)  # pyright: ignore[reportArgumentType]
 
 
 def test_an_error_says_in_which_block():
@@ -219,6 +311,50 @@ def test_arrays_in_memory_are_no_blocks():
     assert as_blocks(ROWS.tolist(), ROWS) is None
 
 
+def test_labels_and_weights_of_zarr():
+    zarr = pytest.importorskip("zarr")
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(size=300), rng.integers(0, 2, 300), rng.uniform(size=300)
+    stored = [zarr.array(own) for own in rows]
+    for scores in (stored[0], rows[0]):
+        for function in (bc.metrics.log_loss, bc.metrics.ece):
+            assert function(scores, stored[1], weights=stored[2]) == pytest.approx(
+                function(rows[0], rows[1], weights=rows[2])
+            )
+    theta = bc.Beta().fit(*rows).state_["theta"]
+    np.testing.assert_allclose(bc.Beta().fit(*stored).state_["theta"], theta, atol=1e-8)
+
+
+def test_what_is_no_array_is_an_error(tmp_path):
+    zarr, h5py = pytest.importorskip("zarr"), pytest.importorskip("h5py")
+    array, pa = pytest.importorskip("dask.array"), pytest.importorskip("pyarrow")
+    with h5py.File(tmp_path / "s.h5", "w") as file:
+        for own in (file, zarr.group()):
+            with pytest.raises(TypeError, match="must be an array, got a (File|Group) of"):
+                bc.Blocks.of(own, ROWS)
+            with pytest.raises(TypeError, match="y must be an array, got (File|Group)"):
+                bc.Blocks.of(ROWS, own)
+    for own in (zarr.array(0.5), array.from_array(np.array(0.5)), np.array(0.5)):
+        with pytest.raises(ValueError, match=r"scores must have shape \(n,\) or \(n, k\)"):
+            bc.Blocks.of(own, ROWS)
+        for scores in (ROWS, array.from_array(ROWS, chunks=5)):
+            with pytest.raises(ValueError, match="y must have"):
+                bc.Blocks.of(scores, own)
+    table = pa.table({"p": ROWS, "y": ROWS, "w": ROWS})
+    frame = pytest.importorskip("dask.dataframe").from_pandas(table.to_pandas(), npartitions=2)
+    with pytest.raises(TypeError, match="y must be the name of a column, got ndarray"):
+        bc.Blocks.of(table, ROWS)
+    with pytest.raises(TypeError, match="sample_weight must be the name of a column, got list"):
+        bc.Blocks.of(table, "y", ROWS.tolist())
+    twice = pa.table([pa.array(ROWS)] * 3, names=["p", "p", "y"])
+    for own in (table, frame):
+        with pytest.raises(ValueError, match="must be different columns, got 'y' for both"):
+            bc.Blocks.of(own, "y", "y")
+    for own in (twice, frame[["p", "p", "y"]]):
+        with pytest.raises(ValueError, match="names that differ, got 'p' twice"):
+            bc.Blocks.of(own, "y")
+
+
 def test_sources_of_different_length_are_an_error(tmp_path):
     array = pytest.importorskip("dask.array")
     with pytest.raises(ValueError, match="y must have 10 rows to match scores, got 9"):
@@ -254,10 +390,72 @@ class TestCheckpoint:
     def test_another_fit_or_other_data_are_an_error(self, tmp_path):
         path = tmp_path / "kept"
         bc.Blocks(_make, checkpoint=path).total(partial(_times, 2.0))
-        with pytest.raises(ValueError, match="of another fit"):
+        with pytest.raises(ValueError, match="by a different fit"):
             bc.Blocks(_make, checkpoint=path).total(partial(_times, 3.0))
-        with pytest.raises(ValueError, match="of other data"):
+        with pytest.raises(ValueError, match="for other data"):
             bc.Blocks([(ROWS,)], checkpoint=path).total(partial(_times, 2.0))
+
+    def test_rows_of_any_block_are_compared(self, tmp_path):
+        path = tmp_path / "kept"
+        rows = [(ROWS, ROWS > 4)] * 4
+        bc.Blocks(rows, checkpoint=path).total(_sum)
+        rows[2] = ROWS, ROWS > 5
+        others = bc.Blocks(rows, checkpoint=path)
+        assert others.total(_sum)["n"] == 40
+        # In the next pass, or at the end if there is none.
+        for end in (others.finish, lambda: others.total(partial(_times, 2.0))):
+            with pytest.raises(ValueError, match="for other data .block 2 .*delete the file"):
+                end()
+        assert path.exists()
+        fewer = bc.Blocks(rows[:2], checkpoint=path)
+        fewer.total(_sum)
+        with pytest.raises(ValueError, match="for other data"):
+            fewer.finish()
+
+    def test_where_no_file_can_be_is_said_at_once(self, tmp_path):
+        with pytest.raises(ValueError, match="checkpoint must be the path of a file, got ''"):
+            bc.Blocks(_make, checkpoint="")
+        with pytest.raises(IsADirectoryError, match="give the path of a file"):
+            bc.Blocks(_make, checkpoint=tmp_path)
+        with pytest.raises(FileNotFoundError, match="create it first"):
+            bc.Blocks(_make, checkpoint=tmp_path / "absent" / "file")
+
+    def test_a_file_of_the_user_stays(self, tmp_path):
+        path = tmp_path / "scores.csv"
+        path.write_text("a,b")
+        blocks = bc.Blocks(_make, checkpoint=path)
+        blocks.finish()
+        with pytest.raises(ValueError, match="damaged or another file"):
+            blocks.total(_sum)
+        assert path.read_text() == "a,b"
+
+    def test_what_killed_runs_left_is_deleted(self, tmp_path):
+        path = tmp_path / "kept"
+        partial_path(path).write_bytes(b"half")
+        blocks = bc.Blocks(_make, checkpoint=path)
+        blocks.total(_sum)
+        assert [*tmp_path.iterdir()] == [path]
+
+    @pytest.mark.parametrize(
+        "use",
+        [
+            bc.metrics.log_loss,
+            partial(bc.metrics.ece, binning="equal_mass"),
+            partial(bc.metrics.interval, "ece", replicates=10),
+            partial(bc.metrics.report, metrics=["log_loss"], replicates=10),
+            bc.Beta().fit,
+        ],
+    )
+    def test_metrics_reports_and_fits_delete_it_at_the_end(self, tmp_path, use):
+        rng, path = np.random.default_rng(0), tmp_path / "kept"
+        p = rng.uniform(size=200)
+        rows = [(p[i : i + 50], rng.uniform(size=50) < p[i : i + 50]) for i in (0, 50, 100)]
+        blocks = bc.Blocks(rows, checkpoint=path)
+        use(blocks)
+        assert not path.exists()
+        # The same blocks, with another fit after it.
+        bc.metrics.brier_score(blocks)
+        assert not path.exists()
 
     def test_damage_is_an_error_and_the_end_deletes_it(self, tmp_path):
         path = tmp_path / "kept"

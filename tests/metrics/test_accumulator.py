@@ -190,3 +190,29 @@ def test_ten_million_cases() -> None:
     probs, y = (np.concatenate(arrays) for arrays in zip(*every, strict=True))
     expected = {name: getattr(metrics, name)(probs, y) for name in total.result()}
     assert total.result() == pytest.approx(expected, rel=1e-11)
+
+
+def test_batches_without_rows_or_of_zero_weight_add_nothing() -> None:
+    rng = np.random.default_rng(0)
+    p, y = rng.dirichlet([1, 1, 1], 50), rng.integers(0, 3, 50)
+    total = Accumulator(["log_loss", "ece"], classes=3)
+    total.add(p[:9], y[:9], np.zeros(9))
+    total.add(p[:0], y[:0])
+    total.add([], [])
+    with pytest.raises(ValueError, match="must have cases"):
+        total.result()
+    total.add(p, y)
+    total.add(p[:9], y[:9], np.zeros(9))
+    wanted = [metrics.log_loss(p, y), metrics.ece(p, y)]
+    assert list(total.result().values()) == pytest.approx(wanted)
+    labels = Accumulator(["hamming_loss"], classes=3)
+    labels.add(p[:0], p[:0])
+    labels.add(p, p > 0.4, np.zeros(50))
+    assert labels.cases == 0
+
+
+def test_weights_of_any_size_are_comparable_between_batches() -> None:
+    total = Accumulator(["brier_score"])
+    total.add([0.5], [1], [1e60])
+    total.add([0.0], [1], [3e60])
+    assert total.result()["brier_score"] == pytest.approx((0.25 + 3) / 4)

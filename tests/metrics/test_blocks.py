@@ -183,3 +183,64 @@ class TestIntervals:
                 )
         with pytest.raises(TypeError, match="needs all cases at once"):
             metrics.report(blocks, metrics=["skce"])
+
+
+def _cut(*rows, size=500):
+    return [tuple(own[i : i + size] for own in rows) for i in range(0, len(rows[0]), size)]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [metrics.log_loss, metrics.ece, metrics.report, bc.evaluate, bc.Auto().fit],
+    ids=["log_loss", "ece", "report", "evaluate", "fit"],
+)
+def test_blocks_of_other_columns_or_other_kinds_of_labels_are_an_error(use):
+    p, y = _cases("classes", 1000)
+    three = np.full((500, 3), 1 / 3)
+    with pytest.raises(ValueError, match="columns in all blocks, got (3|4) (after|and) (3|4)"):
+        use(bc.Blocks([(p[:500], y[:500]), (three, y[500:] % 3)]))
+    p, y = _cases("two", 1000)
+    for pair in ((y[:500], y[500:].astype(str)), (y[:500].astype(str), y[500:])):
+        for kind in (str, object):
+            pair = [own.astype(kind) if own.dtype.kind == "U" else own for own in pair]
+            blocks = bc.Blocks([(p[:500], pair[0]), (p[500:], pair[1])])
+            with pytest.raises((TypeError, ValueError), match="y must (hold|be)"):
+                use(blocks)
+
+
+def test_names_of_classes_and_codes_do_not_mix():
+    p, y = _cases("two", 1000)
+    names = np.array(["no", "yes"])
+    blocks = bc.Blocks([(p[:500], y[:500]), (p[500:], names[y[500:]])])
+    with pytest.raises(TypeError, match="block 1: y must hold labels of one kind in all blocks"):
+        metrics.log_loss(blocks, classes=["no", "yes"])
+
+
+@pytest.mark.parametrize("label", [int, str])
+def test_blocks_without_rows_or_of_zero_weight_add_nothing(label):
+    p, y = _cases("two", 2000)
+    y, weights = y.astype(label), np.ones(2000)
+    some = _cut(p, y, weights)
+    nothing = [(p[:0], y[:0], weights[:0]), (p[:9], y[:9], np.zeros(9)), ([], [], [])]
+    blocks = bc.Blocks([*nothing, *some[:2], *nothing, *some[2:], *nothing])
+    for use in (metrics.log_loss, metrics.ece, lambda *x: metrics.ece(*x, binning="equal_mass")):
+        assert use(blocks) == pytest.approx(use(p, y), rel=1e-12)
+    found, wanted = (bc.evaluate(own, replicates=20) for own in (blocks, bc.Blocks(some)))
+    assert found.report.intervals == wanted.report.intervals
+    theta = [bc.Beta().fit(rows).state_["theta"] for rows in (blocks, bc.Blocks(some))]
+    np.testing.assert_allclose(*theta, rtol=1e-9)
+    for none in ([(p[:0], y[:0])], [(p, y, np.zeros(2000))]):
+        for use in (metrics.log_loss, metrics.report, bc.evaluate, bc.Beta().fit):
+            with pytest.raises(ValueError, match="must"):
+                use(bc.Blocks(none))
+
+
+def test_one_column_of_scores_of_a_data_frame_of_dask():
+    frames = pytest.importorskip("dask.dataframe")
+    pandas = pytest.importorskip("pandas")
+    p, y = _cases("two", 1000)
+    frame = frames.from_pandas(pandas.DataFrame({"p": p, "y": y, "w": y + 1.0}), npartitions=3)
+    assert metrics.ece(frame, "y", weights="w") == pytest.approx(metrics.ece(p, y, weights=y + 1.0))
+    found = bc.evaluate(frame, "y", weights="w", replicates=20).report.intervals["model"]
+    wanted = bc.evaluate(p, y, weights=y + 1.0, replicates=20).report.intervals["model"]
+    assert [own.value for own in found.values()] == [own.value for own in wanted.values()]

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import bayescal as bc
 from bayescal import metrics
 from bayescal.metrics.registry import METRICS
 
@@ -220,3 +221,36 @@ def test_right_and_wrong_predictions(name: str) -> None:
             assert right < wrong
             # A kernel of some width, or one loss function in all, leaves something.
             assert right == pytest.approx(0, abs=0.2 if name == "kde_ece" else 1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("inputs", ["probs", "logits"])
+@pytest.mark.parametrize("columns", [1, 3])
+def test_errors_of_floating_point_that_the_caller_asks_for_change_nothing(
+    inputs: str, columns: int
+) -> None:
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(90, columns)) * np.repeat([1, 30, 1e3], 30)[:, None]
+    if inputs == "logits":
+        given = logits
+    else:
+        given = np.where(logits > 0, 1 - 1e-16, 1e-300) if columns == 1 else _shares(logits)
+    given, y = (given[:, 0], np.arange(90) % 2) if columns == 1 else (given, np.arange(90) % 3)
+    functions = [partial(own, inputs=inputs) for own in FUNCTIONS.values()]
+    functions += [
+        partial(metrics.report, inputs=inputs, replicates=20),
+        partial(bc.evaluate, inputs=inputs, replicates=20),
+    ]
+    if columns > 1:
+        functions = [own for own in functions if own.func is not metrics.loss_gap]
+    wanted = [own(given, y) for own in functions]
+    with np.errstate(all="raise"):
+        found = [own(given, y) for own in functions]
+        assert found[-1].to_html() == wanted[-1].to_html()
+    assert found[:-2] == wanted[:-2]
+    assert str(found[-2]) == str(wanted[-2])
+
+
+def _shares(logits: np.ndarray) -> np.ndarray:
+    shares = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return shares / shares.sum(axis=1, keepdims=True)

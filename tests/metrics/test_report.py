@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import pytest
 
@@ -62,3 +63,13 @@ def test_metrics_with_options_and_errors() -> None:
         metrics.report({}, y)
     with pytest.raises(ValueError, match="no metric named"):
         metrics.report(probs, y, metrics=["eco"])
+
+
+def test_guards_of_transfers_are_for_the_callers_own() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.uniform(size=60)
+    y = rng.uniform(size=60) < p
+    wanted = str(metrics.report(p, y, replicates=20))
+    with jax.transfer_guard("disallow"):
+        assert str(metrics.report(p, y, replicates=20)) == wanted
+        assert jax.config.jax_transfer_guard == "disallow"  # pyright: ignore

@@ -178,6 +178,22 @@ def test_tokens_and_logits() -> None:
     assert float(metric.compute()) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize("name", ["log_loss", "skce"])
+def test_batches_without_rows_or_of_zero_weight_add_nothing(name: str) -> None:
+    preds, target, weights = make(60)
+    preds = preds.softmax(dim=1)
+    metric = bc.adapters.TorchMetric(name, classes=5)
+    metric.update(preds[:9], target[:9], 0 * weights[:9])
+    metric.update(preds[:0], target[:0])
+    with pytest.raises(ValueError, match="must have cases"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        metric.compute()
+    metric.update(preds, target, weights)
+    metric.update(preds[:9], target[:9], 0 * weights[:9])
+    wanted = METRICS[name].function(preds, target, weights=weights)
+    assert float(metric.compute()) == pytest.approx(wanted)
+
+
 def test_many_labels() -> None:
     import torch
     from torchmetrics.classification import MultilabelHammingDistance

@@ -288,6 +288,10 @@ def test_separable_data_are_said_to_have_no_optimum() -> None:
 
 
 def test_what_is_refused() -> None:
+    with pytest.raises(TypeError, match="executor must be an executor of .*, got 'x'"):
+        bc.sweep(WIDE, n_train=[10], executor="x")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match="progress must be True, False or a function, got 3"):
+        bc.sweep(WIDE, n_train=[10], progress=3)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="methods must be among"):
         bc.sweep(WIDE, methods=["plat"], **SMALL)
     with pytest.raises(ValueError, match="metrics must be among"):

@@ -9,8 +9,9 @@ from typing import BinaryIO
 
 import numpy as np
 
+from bayescal.cli._cells import numeric_column
 from bayescal.cli._errors import CommandError
-from bayescal.cli._files import Format, Show, numeric_column, write_atomically, write_table
+from bayescal.cli._files import Show, write_atomically, write_table
 from bayescal.cli._streams import ParquetFile, RowFile
 
 #: Makes of numbers (n, k) those of the new columns (n, added).
@@ -30,7 +31,6 @@ def append(
     names: Sequence[str],
     added: Sequence[str],
     compute: Compute,
-    sep: str | None,
     show: Show,
     option: str,
 ) -> int:
@@ -47,16 +47,16 @@ def append(
         nonlocal count
         for table in source.tables(show):
             read = [numeric_column(table, name, option) for name in names]
-            new = compute(np.stack(read, axis=1)).tolist()
+            new = compute(source.stack(read, len(table.rows))).tolist()
             count += len(new)
             for row, own in zip(table.rows, new, strict=True):
-                yield [*row, *map(repr, own)]
+                yield [*row, *map(source.form.print, own)]
 
     made = rows()
     # What is wrong with the first block is said before anything is printed.
     first = next(made)
-    between = Format(sep).between(out)
-    write_table(out, [*source.head.header, *added], chain([first], made), between)
+    header, sep = [*source.head.header, *added], source.form.between(out)
+    write_table(out, header, chain([first], made), sep)
     return count
 
 
@@ -82,7 +82,7 @@ def _append_in_arrow(
         with new(stream, schema) as writer:
             for batch in source.batches(None, show):
                 read = [source.numbers(batch, name, count, option) for name in names]
-                probs = compute(np.stack(read, axis=1))
+                probs = compute(source.stack(read, batch.num_rows))
                 columns = [*batch.columns, *map(pyarrow.array, probs.T)]
                 writer.write_batch(pyarrow.RecordBatch.from_arrays(columns, schema=schema))
                 count += batch.num_rows

@@ -9,9 +9,16 @@ from typing import Any, TypeVar
 import numpy as np
 
 import bayescal as bc
-from bayescal.cli._columns import Columns, as_probabilities, choose_models, find_classes
+from bayescal._core.tables import shorten
+from bayescal.cli._cells import check_values
+from bayescal.cli._columns import (
+    Columns,
+    as_probabilities,
+    check_probabilities,
+    choose_models,
+    find_classes,
+)
 from bayescal.cli._errors import CommandError
-from bayescal.cli._files import check_values
 from bayescal.cli._streams import RowFile, Rows, UnreadableError
 
 Result = TypeVar("Result")
@@ -56,8 +63,8 @@ class LabelledFile:
             texts.update(dict.fromkeys(rows.labels))
             if source.large and len(texts) > _MOST_LABELS:
                 raise CommandError(
-                    f"{source.path}: column {self._label!r} must hold labels, got more than "
-                    f"{_MOST_LABELS:,} different ones"
+                    f"{source.path}: column {shorten(self._label)!r} must hold labels, got more "
+                    f"than {_MOST_LABELS:,} different ones"
                 )
             self.count += len(rows.place)
             self._blocks += 1
@@ -76,6 +83,13 @@ class LabelledFile:
         own = None if self._weights is None else np.concatenate(weights)
         self.passes += 1
         return np.concatenate(scores), np.concatenate(y), own
+
+    def _wrong(self, rows: Rows, row: int, problem: str, advice: str) -> Exception:
+        """Return the error of a row; a reader that does not know its line is given up."""
+        if rows.where is None:
+            return UnreadableError()
+        place = rows.where.place(row)
+        return CommandError(f"{self._source.path}: {problem} in {place}; {advice}")
 
     def _watch(self, passed: int, done: int, count: int | None) -> None:
         # The labels were the first.
@@ -101,8 +115,9 @@ class Training(LabelledFile):
         self._read(partial(self._fit, calibrator))
 
     def _fit(self, calibrator: Any) -> None:
+        read = partial(self._rows, calibrator)
         if self._source.large:
-            blocks = self._in_blocks(self._rows)
+            blocks = self._in_blocks(read)
             try:
                 calibrator.fit(blocks)
             except TypeError:
@@ -112,11 +127,14 @@ class Training(LabelledFile):
             else:
                 self.passes += blocks.passes
                 return
-        calibrator.fit(*self._at_once(self._rows))
+        calibrator.fit(*self._at_once(read))
 
-    def _rows(self) -> Iterator[Read]:
+    def _rows(self, calibrator: Any) -> Iterator[Read]:
         classes = np.asarray(self.classes)
         for rows in self._source.rows(self._label, self.names, self._weights):
+            if getattr(calibrator, "inputs", None) == "probs":
+                wrong = partial(self._wrong, rows)
+                check_probabilities(rows.scores, self.names, wrong, "", self._option)
             yield rows.scores, classes[self._codes(rows)], rows.weights
 
 
@@ -146,16 +164,10 @@ class Judged(LabelledFile):
         return bc.evaluate(probs, y, weights=weights, **options)
 
     def _rows(self, model: Columns, inputs: str, normalise: bool) -> Iterator[Read]:
-        path, order = self._source.path, model.ordered(self.classes)
+        order = model.ordered(self.classes)
         given = self._source.rows(self._label, order, self._weights, option="--model")
         for rows in given:
-
-            def wrong(row: int, message: str, table: Any = rows.where) -> Exception:
-                if table is None:
-                    return UnreadableError()
-                return CommandError(f"{path}: {message.format(table.place(row))}")
-
-            own = rows.weights
+            own, wrong = rows.weights, partial(self._wrong, rows)
             if own is not None and self._weights is not None and (own < 0).any():
                 if rows.where is None:
                     raise UnreadableError

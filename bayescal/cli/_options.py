@@ -18,6 +18,9 @@ Sep = Annotated[
 Encoding = Annotated[
     str | None, typer.Option(help="Of text, as latin-1 or utf-16; by default UTF-8.")
 ]
+Decimal = Annotated[
+    str, typer.Option(help="Decimal point of numbers in text: . or , (a comma), read and written.")
+]
 Weights = Annotated[str | None, typer.Option(help="Column of FILE with case weights.")]
 Integrator = Annotated[str, typer.Option(help="montecarlo, sobol, importance, quadrature or nuts.")]
 NumSamples = Annotated[int, typer.Option(help="Number of draws from the prior.")]

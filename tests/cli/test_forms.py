@@ -80,7 +80,7 @@ def test_every_form_is_read(
     tmp_path: Path, form: str, large: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if large:
-        for name, value in {"LARGE": 0, "ZIPPED": 0, "ROWS": 64, "BYTES": 4096}.items():
+        for name, value in {"LARGE": 0, "ROWS": 64, "BYTES": 4096}.items():
             monkeypatch.setattr(_streams, name, value)
     file, more = put(tmp_path, form)
     data = frame()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import uuid
@@ -39,7 +40,9 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
     ...     path.read_text(), len(list(path.parent.iterdir()))
     ('42', 1)
     """
-    target = Path(path).resolve()
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
     partial = partial_path(target)
     try:
         yield partial

@@ -20,6 +20,7 @@ from bayescal._core.warnings import AccuracyWarning, SamplingWarning
 SECONDS = 5.0
 #: Characters of one line on a terminal.
 _MAX_LINE = 2000
+_MAX_NAME = 80
 
 
 class CommandError(Exception):
@@ -54,6 +55,11 @@ def show(*parts: object, wrap: bool = False) -> None:
             console.print("\n".join(lines), soft_wrap=not wrap)
     with _output():
         _print(sys.stdout, capture.get())
+
+
+def plain(name: str) -> str:
+    """Return a name in one line, abbreviated if it is very long."""
+    return shorten(printable(" ".join(name.split())), _MAX_NAME)
 
 
 def write_rows(lines: Iterable[str]) -> None:
@@ -92,6 +98,8 @@ def describe(error: Exception) -> str | None:
         return parser()
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
         return "out of memory; use a smaller file or a machine with more memory"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
     if isinstance(error, (OSError, UnicodeError)):
         return str(error)
     return None

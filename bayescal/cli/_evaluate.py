@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bayescal._core.tables import shorten
-from bayescal.cli._errors import CommandError, library_call, say, show, watched, write_rows
+from bayescal.cli._errors import CommandError, library_call, plain, say, show, watched, write_rows
 from bayescal.cli._files import Format, check_target, is_standard_output, write_atomically
 from bayescal.cli._labelled import Judged
 from bayescal.cli._options import Decimal, Encoding, Label, Seed, Sep, Weights
@@ -103,9 +102,9 @@ def evaluate_file(
     if json_file is not None:
         values = {"file": str(file), "columns": columns, **found.to_dict()}
         # What is printed is read in any encoding, and controls no terminal.
-        plain = is_standard_output(json_file)
-        text = json.dumps(values, indent=2, allow_nan=False, ensure_ascii=plain) + "\n"
-        if plain:
+        printed = is_standard_output(json_file)
+        text = json.dumps(values, indent=2, allow_nan=False, ensure_ascii=printed) + "\n"
+        if printed:
             write_rows([text])
         else:
             write_atomically(json_file, lambda stream: stream.write(text.encode()))
@@ -130,13 +129,13 @@ def _describe(
     for name, own in columns.items():
         if len(own) == 1:
             what = "P" if inputs == "probs" else "log odds of P"
-            said = f"{shorten(own[0])} is {what}({shorten(label)} = {shorten(classes[1])})"
+            said = f"{plain(own[0])} is {what}({plain(label)} = {plain(classes[1])})"
         else:
-            pairs = [f"{shorten(c)} = {shorten(k)}" for c, k in zip(own, classes, strict=True)]
+            pairs = [f"{plain(c)} = {plain(k)}" for c, k in zip(own, classes, strict=True)]
             more = f" and {len(pairs) - _LISTED} more" if len(pairs) > _LISTED else ""
             what = "probabilities" if inputs == "probs" else inputs
             said = f"{what} of classes: {', '.join(pairs[:_LISTED])}{more}"
-        about[f"Model {shorten(name)}" if len(columns) > 1 else "Columns"] = said
+        about[f"Model {plain(name)}" if len(columns) > 1 else "Columns"] = said
     if weights is not None:
         about["Weight column"] = weights
     return about
@@ -144,7 +143,7 @@ def _describe(
 
 def _show(found: Evaluation, about: dict[str, str]) -> None:
     """Print what was read, the findings and the table, wide enough for all its columns."""
-    lines = [f"{shorten(name)}: {said}" for name, said in about.items()]
-    findings = [f"{shorten(name)}: {said}" for name, said in found.summary().items()]
+    lines = [f"{plain(name)}: {said}" for name, said in about.items()]
+    findings = [f"{plain(name)}: {said}" for name, said in found.summary().items()]
     show("\n".join(lines), "")
     show(*findings, "", found.report.table(), wrap=True)

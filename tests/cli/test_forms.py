@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,9 @@ from typer.testing import CliRunner
 
 import bayescal as bc
 from bayescal.calibrators.names import calibrator_names
-from bayescal.cli import _streams, app
+from bayescal.cli import _files, _streams, app
+from bayescal.cli._columns import find_classes
+from bayescal.cli._streams import open_rows
 
 pyarrow = pytest.importorskip("pyarrow")
 feather = pytest.importorskip("pyarrow.feather")
@@ -241,3 +245,233 @@ def test_completion_is_offered() -> None:
     result = invoke("--help")
     assert "--install-completion" in result.stdout
     assert sys.modules["bayescal.cli"] is not None
+
+
+def in_blocks(monkeypatch: pytest.MonkeyPatch, arrow: bool = True) -> None:
+    """Have files read in blocks, by Arrow or by Python."""
+    for name, value in {"LARGE": 0, "ROWS": 64, "BYTES": 4096}.items():
+        monkeypatch.setattr(_streams, name, value)
+    if not arrow:
+        monkeypatch.setattr(_streams, "_arrow", lambda: None)
+
+
+@pytest.fixture(params=["at once", "Arrow", "Python"])
+def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param != "at once":
+        in_blocks(monkeypatch, request.param == "Arrow")
+    return request.param
+
+
+def loss(*line: object) -> float:
+    found = json.loads(run("evaluate", *line, "--replicates", 20, "--json", "-").stdout)
+    (model,) = found["models"].values()
+    return model["metrics"]["log loss"]["value"]
+
+
+@pytest.mark.parametrize("sep", [";", ","])
+def test_decimal_commas(tmp_path: Path, reader: str, sep: str) -> None:
+    data = frame().assign(w=np.linspace(0.5, 2.5, N))
+    file, model, out = tmp_path / "in.csv", tmp_path / "m.safetensors", tmp_path / "out.csv"
+    written = data.assign(p=data["p"].map(repr).str.replace(".", ","))
+    written.to_csv(file, sep=sep, index=False, decimal=",", quoting=csv.QUOTE_NONNUMERIC)
+    form = ["--sep", sep, "--decimal", ","]
+    p, y, w = data["p"].to_numpy(), data["truth"].to_numpy(), data["w"].to_numpy()
+    expected = bc.metrics.log_loss(p, y, weights=w)
+    line = ["--label", "truth", "--weights", "w", *form]
+    assert loss(file, "--model", "p", *line) == pytest.approx(expected, rel=1e-9)
+    run("fit", file, *line, "--columns", "p", "--method", "beta", "--out", model)
+    run("apply", model, file, "--out", out, *form)
+    found = pd.read_csv(out, sep=sep, decimal=",")
+    np.testing.assert_array_equal(found["p"], p)
+    expected = bc.Beta().fit(p, y, w).predict_proba(p)
+    np.testing.assert_allclose(found[[*found.columns[-2:]]], expected, atol=1e-9)
+    # What was written is read in the same form.
+    column = "calibrated_wéi"
+    assert loss(out, "--label", "truth", "--model", column, *form) == pytest.approx(
+        bc.metrics.log_loss(expected[:, 1], y), abs=1e-9
+    )
+    # Points would be separators of thousands.
+    file.write_text(file.read_text("utf-8").replace("0,", "0."), "utf-8")
+    check_error("for decimal points leave out --decimal", "evaluate", file, "--model", "p", *line)
+
+
+def test_decimal_commas_of_other_files(tmp_path: Path) -> None:
+    data = frame()
+    data.to_parquet(file := tmp_path / "in.parquet")
+    model, out = tmp_path / "m.safetensors", tmp_path / "out.csv"
+    run("fit", file, "--label", "truth", "--columns", "p", "--method", "beta", "--out", model)
+    run("apply", model, file, "--out", out, "--sep", ";", "--decimal", ",")
+    found = pd.read_csv(out, sep=";", decimal=",")
+    np.testing.assert_array_equal(found["p"], data["p"])
+    assert found["calibrated_wéi"].dtype == float
+    text = data.assign(p=data["p"].map(repr).str.replace(".", ","))
+    text.to_parquet(file)
+    expected = bc.metrics.log_loss(data["p"].to_numpy(), data["truth"].to_numpy())
+    line = [file, "--label", "truth", "--model", "p"]
+    assert loss(*line, "--decimal", ",") == pytest.approx(expected, rel=1e-12)
+    check_error("for decimal commas pass --decimal ,", "evaluate", *line)
+    check_error("--decimal must be . or ,", "evaluate", *line, "--decimal", ";")
+    y = np.arange(60) % 2
+    s = np.random.default_rng(1).normal(2 * y - 1)
+    scores = pd.DataFrame({"s": s, "y": y})
+    said = ["--label", "y", "--score", "s", "--integrator", "quadrature", "--out", "-", "--prior"]
+    said.append("gaussian:mu0=uniform(-3,0),mu1=uniform(0,3),sigma=1")
+    found = []
+    for sep, point in ((",", "."), (";", ",")):
+        scores.to_csv(known := tmp_path / "known.csv", sep=sep, decimal=point, index=False)
+        printed = run("predict", known, *said, "--sep", sep, "--decimal", point).stdout
+        found.append(pd.read_csv(io.StringIO(printed), sep=sep, decimal=point))
+    pd.testing.assert_frame_equal(*found)
+
+
+@pytest.mark.parametrize("sign", ["%", " %", ""])
+def test_percentages(tmp_path: Path, reader: str, sign: str) -> None:
+    data = frame()
+    percent = 100 * data["p"]
+    file, model = tmp_path / "in.csv", tmp_path / "m.safetensors"
+    data.assign(p=percent.map(repr) + sign).to_csv(file, index=False)
+    p, y = percent.to_numpy() / 100, data["truth"].to_numpy()
+    line, more = [file, "--label", "truth"], ["--inputs", "percent"]
+    advice = "for percentages pass --inputs percent"
+    fit = ["fit", *line, "--columns", "p", "--method", "beta", "--out", model]
+    check_error(advice, "evaluate", *line, "--model", "p")
+    check_error(advice, *fit)
+    expected = bc.metrics.log_loss(p, y)
+    assert loss(*line, "--model", "p", *more) == pytest.approx(expected, rel=1e-9)
+    run(*fit, *more)
+    apply = ["apply", model, file, "--out", tmp_path / "out.csv"]
+    check_error(advice, *apply)
+    check_error("--inputs must be percent or left out", *apply, "--inputs", "probs")
+    run(*apply, *more)
+    found = pd.read_csv(tmp_path / "out.csv")["calibrated_wéi"]
+    np.testing.assert_allclose(found, bc.Beta().fit(p, y).predict_proba(p)[:, 1], atol=1e-9)
+
+
+def test_logits_are_not_taken_for_percentages(tmp_path: Path) -> None:
+    file = tmp_path / "in.csv"
+    for cells, advice in (
+        ("90,2,70", "for percentages pass --inputs percent"),
+        ("0.5,0.2,100", "for percentages pass --inputs percent"),
+        ("3.2,-0.1,1", "for logits pass --inputs logits"),
+        ("3.2,0.1,101", "for logits pass --inputs logits"),
+    ):
+        rows = [f"{cell},{j % 2}\n" for j, cell in enumerate(cells.split(","))]
+        file.write_text("p,y\n" + "".join(rows))
+        check_error(advice, "evaluate", file, "--label", "y")
+        check_error(advice, "fit", file, "--label", "y", "--out", tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("0,9", "column 'p' holds '0,9', which is no number; for decimal commas pass --decimal ,"),
+        ("4,327", "commas between thousands must be removed"),
+        ("90%", "column 'p' holds '90%', which is no number; for percentages pass --inputs perc"),
+        ("90,5%", "for percentages pass --inputs percent and --decimal ,"),
+        ("[0.1 0.9]", "holds '[0.1 0.9]', which is no number; write one number in each cell"),
+        ("high", "column 'p' holds 'high', which is no number; there must be probabilities"),
+    ],
+)
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_cells_in_another_notation_are_named(
+    tmp_path: Path, ending: str, cell: str, message: str
+) -> None:
+    data = pd.DataFrame({"id": ["a", "b"], "y": [0, 1], "p": [cell, cell]})
+    file = tmp_path / f"in.{ending}"
+    data.to_csv(file, index=False) if ending == "csv" else data.to_parquet(file)
+    check_error(message, "evaluate", file, "--label", "y")
+    check_error(message, "fit", file, "--label", "y", "--out", tmp_path / "m")
+    # Beside a column of numbers it is left out with the same advice.
+    data.assign(q=0.5).to_csv(file := tmp_path / "two.csv", index=False)
+    said = run("evaluate", file, "--label", "y", "--replicates", 20).stderr
+    assert (message.partition("which")[0] in said) == (cell != "high")
+    named = invoke("evaluate", file, "--label", "y", "--model", "p").stderr
+    assert f"column 'p' must hold finite numbers, got {cell!r} in row 1 (line 2)" in named
+
+
+LONG = [900000000000207008, 900000000000207009, 900000000000207011]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_long_numbers_as_labels_stay_apart(tmp_path: Path, reader: str, ending: str) -> None:
+    """As text, and as integers of 64 bits."""
+    if reader == "Python" and ending == "parquet":
+        pytest.skip("needs Arrow")
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(N, 3))
+    y = rng.integers(0, 3, N)
+    data = pd.DataFrame(logits, columns=[str(label) for label in LONG])
+    data = data.assign(y=np.array(LONG)[y])[["y", *map(str, LONG[::-1])]]
+    file = tmp_path / f"in.{ending}"
+    data.to_csv(file, index=False) if ending == "csv" else data.to_parquet(file)
+    line = [file, "--label", "y", "--inputs", "logits"]
+    expected = bc.metrics.log_loss(logits, y, inputs="logits")
+    assert loss(*line) == pytest.approx(expected, rel=1e-9)
+    model = tmp_path / "m.safetensors"
+    run("fit", *line, "--method", "temperature", "--out", model)
+    assert bc.load(model).classes_.tolist() == [str(label) for label in LONG]
+
+
+def test_equal_numbers_are_one_label_and_others_are_not() -> None:
+    def classes(*cells: str) -> list[str]:
+        return find_classes(Path("f"), "y", cells, None)[0]
+
+    assert classes("1", "1.0", "10", "+1e1", "2.50", "2.5", "-0", "0E500") == [
+        "0",
+        "1",
+        "2.5",
+        "10",
+    ]
+    assert classes("9007199254740993", "9007199254740992.0", "9007199254740993.5") == [
+        "9007199254740992",
+        "9007199254740993",
+        "90071992547409935e-1",
+    ]
+    assert classes("0.1", "0.1000000000000000055511151231257827") == [
+        "0.1",
+        "1000000000000000055511151231257827e-34",
+    ]
+    assert classes("1e-99999999999999999999", "1") == ["1", "1e-99999999999999999999"]
+
+
+@pytest.mark.parametrize("ending", ["gz", "zst"])
+def test_what_unpacks_to_much_is_read_in_blocks(
+    tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "p,y,t\n" + "".join(f"0.{1 + j % 9},{j % 2},{80 * 'x'}\n" for j in range(5000))
+    with pyarrow.CompressedOutputStream(
+        file := tmp_path / f"in.csv.{ending}", {"gz": "gzip"}.get(ending, "zstd")
+    ) as stream:
+        stream.write(text.encode())
+    assert not open_rows(file).large
+    packed = file.read_bytes()
+    assert len(packed) < 1 << 16 < len(text)
+    line = ["evaluate", file, "--label", "y", "--model", "p", "--replicates", 20]
+    expected = run(*line).stdout
+    monkeypatch.setattr(_streams, "LARGE", 1 << 16)
+    assert open_rows(file).large
+    assert run(*line).stdout == expected
+    # What can be read only once is refused.
+    monkeypatch.setattr(_streams, "PIPED", 1 << 16)
+    result = invoke("evaluate", "-", "--label", "y", input=packed)
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert "-: what is no regular file must hold at most" in result.stderr
+
+
+def test_lines_and_blocks_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "in.csv"
+    monkeypatch.setattr(_files, "LINE", 1000)
+    for lines in (["p,y", "0" * 1001], ["p" * 2000 + ",y", "0.5,1"]):
+        file.write_text("\n".join(lines))
+        number = 1 + (len(lines[0]) < 1000)
+        check_error(f"line {number} has more than 1,000 char", "evaluate", file, "--label", "y")
+        in_blocks(monkeypatch)
+        check_error(f"line {number} has more than 1,000 char", "evaluate", file, "--label", "y")
+        monkeypatch.setattr(_streams, "LARGE", 1 << 20)
+    monkeypatch.setattr(_files, "CELLS", 100)
+    columns = {f"c{j}": np.arange(90) for j in range(30)}
+    pd.DataFrame(columns).to_csv(file, index=False)
+    pd.DataFrame(columns).to_parquet(other := tmp_path / "in.parquet")
+    in_blocks(monkeypatch)
+    for each in (file, other):
+        assert [len(table.rows) for table in open_rows(each).tables()] == 30 * [3]

@@ -149,12 +149,12 @@ def find_columns(
         return Columns("model", columns), left_out
     if not columns:
         described = [describe_text(table, name, option) for name in left_out[:_DESCRIBED]]
-        # Numbers in another notation are told first.
-        held, advice = max(described, key=lambda each: bool(each[1]), default=("", ""))
+        told = [each for each in described if each[1]][:1] or described[:3]
+        held = ", ".join(held for held, _ in told)
+        advice = next((advice for _, advice in told if advice), "there must be probabilities")
         raise CommandError(
-            f"{table.path}: no column of numbers beside the label"
-            + (f": {held}" if held else "")
-            + f"; {advice or 'there must be probabilities'}{advise_sep(names)}"
+            f"{table.path}: no column of numbers beside the label{held and f': {held}'}; {advice}"
+            f"{advise_sep(names)}"
         )
     raise CommandError(
         f"{table.path}: {len(columns)} columns of numbers, {enumerate_names(columns)}, and {k} "

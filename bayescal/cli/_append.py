@@ -11,7 +11,15 @@ import numpy as np
 
 from bayescal.cli._cells import numeric_column
 from bayescal.cli._errors import CommandError
-from bayescal.cli._files import Show, write_atomically, write_table
+from bayescal.cli._files import (
+    Show,
+    Table,
+    is_standard_output,
+    write_atomically,
+    write_lines,
+    write_table,
+)
+from bayescal.cli._json_lines import is_json, with_members
 from bayescal.cli._streams import ParquetFile, RowFile
 
 #: Makes of numbers (n, k) those of the new columns (n, added).
@@ -22,7 +30,9 @@ _ARROW = (".parquet", ".feather")
 def check_form(source: RowFile, out: Path) -> None:
     """Raise if the rows of a file cannot be written in the form that a name asks for."""
     if out.suffix.lower() in _ARROW and not isinstance(source, ParquetFile):
-        raise CommandError(f"{out}: rows of text are written as text, CSV or TSV")
+        raise CommandError(f"{out}: rows of text are written as text, CSV, TSV or JSON lines")
+    if is_json(out) and not source.head.objects:
+        raise CommandError(f"{out}: only JSON lines are written as JSON lines")
 
 
 def append(
@@ -43,20 +53,33 @@ def append(
         return _append_in_arrow(source, out, names, added, compute, show, option)
     count = 0
 
-    def rows() -> Iterator[list[str]]:
+    def blocks() -> Iterator[tuple[Table, list[list[float]]]]:
         nonlocal count
         for table in source.tables(show):
             read = [numeric_column(table, name, option) for name in names]
             new = compute(source.stack(read, len(table.rows))).tolist()
             count += len(new)
-            for row, own in zip(table.rows, new, strict=True):
-                yield [*row, *map(source.form.print, own)]
+            yield table, new
 
-    made = rows()
     # What is wrong with the first block is said before anything is printed.
-    first = next(made)
-    header, sep = [*source.head.header, *added], source.form.between(out)
-    write_table(out, header, chain([first], made), sep)
+    made = blocks()
+    made = chain([next(made)], made)
+    if is_json(out) or (is_standard_output(out) and source.head.objects):
+        write_lines(
+            out,
+            (
+                with_members(line, added, own)
+                for table, new in made
+                for line, own in zip(table.objects, new, strict=True)
+            ),
+        )
+        return count
+    rows = (
+        [*row, *map(source.form.print, own)]
+        for table, new in made
+        for row, own in zip(table.rows, new, strict=True)
+    )
+    write_table(out, [*source.head.header, *added], rows, source.form.between(out))
     return count
 
 

@@ -42,8 +42,8 @@ def fit_file(
     file: Annotated[
         Path,
         typer.Argument(
-            help="File with scores and labels: CSV, TSV, Parquet or Feather, .gz or .zst too; - is "
-            "standard input. Large ones are read in blocks, several times.",
+            help="File with scores and labels: CSV, TSV, JSON lines, Parquet or Feather, .gz or "
+            ".zst too; - is standard input. Large ones are read in blocks, several times.",
             show_default=False,
         ),
     ],
@@ -120,8 +120,8 @@ def apply_file(
     out: Annotated[
         Path,
         typer.Option(
-            help="File to write: the rows and their probabilities, as Parquet or Feather if it "
-            "ends in .parquet or .feather, else as text; - prints."
+            help="File to write: the rows and their probabilities, as Parquet, Feather or JSON "
+            "lines if it ends in .parquet, .feather or .jsonl, else as text; - prints."
         ),
     ],
     prefix: Annotated[

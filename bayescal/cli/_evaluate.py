@@ -25,8 +25,8 @@ def evaluate_file(
     file: Annotated[
         Path,
         typer.Argument(
-            help="File with probabilities and labels: CSV, TSV, Parquet or Feather, .gz or .zst "
-            "too; - is standard input. Large ones are read in blocks, several times.",
+            help="File with probabilities and labels: CSV, TSV, JSON lines, Parquet or Feather, "
+            ".gz or .zst too; - is standard input. Large ones are read in blocks, several times.",
             show_default=False,
         ),
     ],

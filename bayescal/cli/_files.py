@@ -11,15 +11,16 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TextIO
 
 from bayescal._core import files
 from bayescal.cli._errors import CommandError, write_rows
+from bayescal.cli._json_lines import is_json, parse_objects
 
 _GZIP_MAGIC, _ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _QUOTE = '"'
@@ -106,6 +107,8 @@ class Table(NamedTuple):
     lines: list[int]
     first: int = 0
     form: Format = PLAIN
+    #: The lines of rows that are JSON objects, as they stand in the file.
+    objects: Sequence[str] = ()
 
     def place(self, row: int) -> str:
         """Return which row it is, for messages."""
@@ -196,7 +199,13 @@ def rows_of_block(size: int, columns: int) -> int:
 
 def _tables(path: Path, text: TextIO, form: Format, size: int | None = None) -> Iterator[Table]:
     """Yield at most so many rows at a time, or all at once."""
-    reader = csv.reader(_lines(path, text), strict=True, delimiter=form.between(path))
+    lines_of_text = _lines(path, text)
+    start = next(lines_of_text, "")
+    lines_of_text = chain([start], lines_of_text)
+    if is_json(path, start):
+        yield from _object_tables(path, lines_of_text, form, size)
+        return
+    reader = csv.reader(lines_of_text, strict=True, delimiter=form.between(path))
     rows, lines, first = [], [], 0
     try:
         full = filter(None, reader)
@@ -222,6 +231,23 @@ def _tables(path: Path, text: TextIO, form: Format, size: int | None = None) -> 
         yield Table(path, header, rows, lines, first, form)
     elif not first:
         raise CommandError(f"{path}: the file must have rows below its header")
+
+
+def _object_tables(
+    path: Path, lines: Iterable[str], form: Format, size: int | None
+) -> Iterator[Table]:
+    """Yield rows of JSON lines. Those of the first block have all names of columns."""
+    header: list[str] | None = None
+    found, first = parse_objects(path, lines, form.decimal), 0
+    for start in found:
+        count = None if size is None else rows_of_block(size, len(start[2])) - 1
+        numbers, objects, values = zip(start, *islice(found, count), strict=True)
+        header = [*dict.fromkeys(chain(*values))] if header is None else header
+        rows = [[own.get(name, "") for name in header] for own in values]
+        yield Table(path, header, rows, list(numbers), first, form, objects)
+        first += len(rows)
+    if header is None:
+        raise CommandError(f"{path}: the file must not be empty")
 
 
 def is_standard_output(path: Path) -> bool:
@@ -260,9 +286,13 @@ def check_new_columns(table: Table, advice: Mapping[str, str]) -> None:
 def write_table(
     path: Path, header: Sequence[str], rows: Iterator[Sequence[str]], sep: str = ","
 ) -> None:
-    """Write text in columns atomically, compressed where the name ends in .gz or .zst; - prints."""
+    """Write text in columns, as :func:`write_lines` does."""
     line = partial(_line, sep, re.compile(rf'[{re.escape(sep)}"\r\n]'))
-    lines = map(line, chain([header], rows))
+    write_lines(path, map(line, chain([header], rows)))
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write lines atomically, compressed where the name ends in .gz or .zst; - prints."""
     if is_standard_output(path):
         write_rows(lines)
         return

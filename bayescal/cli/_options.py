@@ -8,7 +8,10 @@ from typing import Annotated
 import typer
 
 Scores = Annotated[
-    Path, typer.Argument(help="CSV file with scores and labels; .gz too.", show_default=False)
+    Path,
+    typer.Argument(
+        help="File with scores and labels, in any form that fit takes.", show_default=False
+    ),
 ]
 Label = Annotated[str, typer.Option(help="Column of FILE with the labels, of any kind.")]
 Sep = Annotated[

@@ -40,8 +40,8 @@ def predict(
     out: Annotated[
         Path,
         typer.Option(
-            help="File to write: the rows of --new and their probabilities, as Parquet or Feather "
-            "if it ends in .parquet or .feather, else as text; - prints."
+            help="File to write: the rows of --new and their probabilities, as Parquet, Feather or "
+            "JSON lines if it ends in .parquet, .feather or .jsonl, else as text; - prints."
         ),
     ],
     new: Annotated[

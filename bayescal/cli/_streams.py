@@ -100,7 +100,7 @@ def open_rows(path: Path, form: Format = PLAIN) -> RowFile:
 
 
 class CsvFile(RowFile):
-    """Text, plain or compressed with gzip; large ones are read by Arrow where it is installed."""
+    """Text, plain or compressed; large CSV files are read by Arrow where it is installed."""
 
     def __init__(self, path: Path, form: Format) -> None:
         self.path, self.form = path, form
@@ -114,6 +114,8 @@ class CsvFile(RowFile):
             )
         self.large = table is None
         self.head = next(self._stream()) if table is None else table
+        # Arrow reads objects in another way.
+        self.fast = not self.head.objects
 
     def rows(
         self,

@@ -20,6 +20,7 @@ import bayescal as bc
 from bayescal.calibrators.names import calibrator_names
 from bayescal.cli import _files, _streams, app
 from bayescal.cli._columns import find_classes
+from bayescal.cli._json_lines import with_members
 from bayescal.cli._streams import open_rows
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -60,6 +61,10 @@ def put(folder: Path, form: str) -> tuple[Path, list[str]]:
     if form == "feather":
         feather.write_feather(data, file, chunksize=100)
         return file, []
+    if form.startswith("jsonl"):
+        text = "".join(f"{json.dumps(row)}\n" for row in data.to_dict("records"))
+        file.write_bytes(gzip.compress(text.encode()) if form.endswith(".gz") else text.encode())
+        return file, []
     sep = {"tsv": "\t", "tsv.gz": "\t", "csv:;": ";"}.get(form, ",")
     encoding = {"csv:latin-1": "latin-1", "csv:utf-16": "utf-16"}.get(form, "utf-8")
     text = data.to_csv(index=False, sep=sep).encode(encoding)
@@ -76,6 +81,7 @@ def put(folder: Path, form: str) -> tuple[Path, list[str]]:
 
 
 FORMS = ["csv", "tsv", "tsv.gz", "csv.zst", "csv:;", "csv:latin-1", "csv:utf-16", "feather"]
+FORMS += ["jsonl", "jsonl.gz"]
 
 
 @pytest.mark.parametrize("large", [False, True])
@@ -475,3 +481,73 @@ def test_lines_and_blocks_are_bounded(tmp_path: Path, monkeypatch: pytest.Monkey
     in_blocks(monkeypatch)
     for each in (file, other):
         assert [len(table.rows) for table in open_rows(each).tables()] == 30 * [3]
+
+
+OBJECTS = [
+    '{"id": 900000000000207008, "p": 0.10, "y": false, "tags": ["a", {"b": 1.50}], "note": "ü\\n"}',
+    '{"y": true, "p": 9e-1, "extra": null}',
+    "",
+    '{"p": 0.75, "y": true, "id": 7 }',
+    '{"p": "0.25", "y": false}',
+]
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_json_lines(tmp_path: Path, large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects keep what they hold, and get new members."""
+    if large:
+        in_blocks(monkeypatch)
+    file, model, out = tmp_path / "in.jsonl", tmp_path / "m.safetensors", tmp_path / "out.jsonl"
+    file.write_text("\n".join(OBJECTS), "utf-8")
+    p, y = np.array([0.1, 0.9, 0.75, 0.25]), np.array([0, 1, 1, 0])
+    line = ["--label", "y", "--model", "p"]
+    assert loss(file, *line) == pytest.approx(bc.metrics.log_loss(p, y), rel=1e-12)
+    fit = ["--label", "y", "--columns", "p", "--method", "isotonic", "--out", model]
+    run("fit", file, *fit)
+    assert bc.load(model).classes_.tolist() == ["false", "true"]
+    expected = bc.Isotonic().fit(p, y).predict_proba(p)
+    run("apply", model, file, "--out", out)
+    lines = out.read_text("utf-8").splitlines()
+    given = [text for text in OBJECTS if text]
+    assert [text.partition(', "calibrated')[0] for text in lines] == [
+        text[:-1].rstrip() for text in given
+    ]
+    added = [[*json.loads(text).items()][-2:] for text in lines]
+    assert [[name for name, _ in own] for own in added] == 4 * [
+        ["calibrated_false", "calibrated_true"]
+    ]
+    np.testing.assert_allclose([[q for _, q in own] for own in added], expected, atol=1e-9)
+    # By its first line, too, and printed in the form that was read.
+    text = file.read_text("utf-8")
+    assert run("apply", model, "-", "--out", "-", input=text).stdout.splitlines() == lines
+    run("apply", model, file, "--out", tmp_path / "out.csv")
+    found = pd.read_csv(tmp_path / "out.csv", dtype=str, keep_default_na=False)
+    assert [*found.columns] == ["id", "p", "y", "tags", "note", "extra", *dict(added[0])]
+    assert [*found.iloc[0, :5]] == ["900000000000207008", "0.10", "false", "[a, {b: 1.50}]", "ü\n"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "the file must not be empty"),
+        ('{"p": 0.5, "y": 1}\n{"p": 0.5,', "line 2 is no JSON: "),
+        ("[1]", "line 1 must be a JSON object"),
+        ('{"p": 0.5, "y": 1}\n{"y": 0}', "must hold finite numbers, got '' in row 2 (line 2)"),
+        ('{"p": [0.5, 0.5], "y": 1}\n{"p": [1, 0], "y": 0}', "write one number in each cell"),
+        ('{"p": 0.5, "y": ' + 100_000 * "[", "line 1 is no JSON: "),
+        ('{"p": NaN, "y": 1}\n{"p": 1, "y": 0}', "finite numbers, got 'NaN' in row 1"),
+    ],
+)
+def test_wrong_json_lines(tmp_path: Path, content: str, message: str) -> None:
+    file = tmp_path / "in.jsonl"
+    file.write_text(content)
+    check_error(message, "evaluate", file, "--label", "y")
+
+
+def test_json_lines_are_made_of_json_lines(tmp_path: Path) -> None:
+    file, _ = put(tmp_path, "csv")
+    model = tmp_path / "m.safetensors"
+    run("fit", file, "--label", "truth", "--columns", "p", "--method", "beta", "--out", model)
+    apply = ["apply", model, file, "--out"]
+    check_error("only JSON lines are written as JSON lines", *apply, tmp_path / "out.jsonl")
+    assert with_members("{}", ["a"], [0.5]) == '{"a": 0.5}\n'

@@ -57,7 +57,7 @@ def append(
         nonlocal count
         for table in source.tables(show):
             read = [numeric_column(table, name, option) for name in names]
-            new = compute(source.stack(read, len(table.rows))).tolist()
+            new = _computed(compute, source.stack(read, len(table.rows)), len(added)).tolist()
             count += len(new)
             yield table, new
 
@@ -83,6 +83,17 @@ def append(
     return count
 
 
+def _computed(compute: Compute, scores: np.ndarray, added: int) -> np.ndarray:
+    """Return what is computed of rows (n, k), and NaN of those that miss a number."""
+    known = ~np.isnan(scores).any(axis=1)
+    if known.all():
+        return compute(scores)
+    computed = np.full((len(scores), added), np.nan)
+    if known.any():
+        computed[known] = compute(scores[known])
+    return computed
+
+
 def _append_in_arrow(
     source: ParquetFile,
     out: Path,
@@ -104,9 +115,10 @@ def _append_in_arrow(
         new = parquet.ParquetWriter if out.suffix.lower() == ".parquet" else ipc.new_file
         with new(stream, schema) as writer:
             for batch in source.batches(None, show):
-                read = [source.numbers(batch, name, count, option) for name in names]
-                probs = compute(source.stack(read, batch.num_rows))
-                columns = [*batch.columns, *map(pyarrow.array, probs.T)]
+                read = [source.numbers(batch, name, option, count) for name in names]
+                probs = _computed(compute, source.stack(read, batch.num_rows), len(added))
+                made = [pyarrow.array(own, from_pandas=True) for own in probs.T]
+                columns = [*batch.columns, *made]
                 writer.write_batch(pyarrow.RecordBatch.from_arrays(columns, schema=schema))
                 count += batch.num_rows
 

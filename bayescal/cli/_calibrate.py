@@ -28,7 +28,7 @@ from bayescal.cli._files import (
     is_standard_output,
 )
 from bayescal.cli._labelled import Training
-from bayescal.cli._options import Decimal, Encoding, Label, Seed, Sep, Weights
+from bayescal.cli._options import Decimal, Encoding, Label, Seed, Sep, SkipMissing, Weights
 from bayescal.cli._streams import open_rows
 
 #: Files of calibrators beside those that are made by their name alone, and of no calibrator.
@@ -78,11 +78,12 @@ def fit_file(
     sep: Sep = None,
     encoding: Encoding = None,
     decimal: Decimal = ".",
+    skip_missing: SkipMissing = False,
 ) -> None:
     """Learn to calibrate scores from a file, and say what to expect."""
     if inputs not in ("probs", "percent", "logits", "scores"):
         raise CommandError(f"--inputs must be probs, percent, logits or scores, got {inputs!r}")
-    form = Format(sep, encoding, decimal, inputs == "percent")
+    form = Format(sep, encoding, decimal, inputs == "percent", skip_missing)
     inputs = "probs" if form.percent else inputs
     if is_standard_output(out):
         raise CommandError("--out must be a file, got -")
@@ -100,8 +101,10 @@ def fit_file(
             bc.save(calibrator, out)
     seconds = time.perf_counter() - start
     show(getattr(calibrator, "report_", f"{method}: {calibrator.status_}"))
+    training.say_skipped()
     say(
-        f"{training.count:,} rows of {enumerate_names(training.names, str)}, {training.passes} "
+        f"{training.count - training.skipped:,} rows of {enumerate_names(training.names, str)}, "
+        f"{training.passes} "
         f"{'pass' if training.passes == 1 else 'passes'} over the file, {seconds:.1f} s; "
         f"written: {out}"
     )
@@ -143,6 +146,7 @@ def apply_file(
     sep: Sep = None,
     encoding: Encoding = None,
     decimal: Decimal = ".",
+    skip_missing: SkipMissing = False,
 ) -> None:
     """Calibrate the scores in a file."""
     check_target(out)
@@ -151,7 +155,7 @@ def apply_file(
     if interval is not None and not 0 < interval < 1:
         raise CommandError(f"--interval must lie strictly between 0 and 1, got {interval:g}")
     check_source(calibrator)
-    source = open_rows(file, Format(sep, encoding, decimal, inputs == "percent"))
+    source = open_rows(file, Format(sep, encoding, decimal, inputs == "percent", skip_missing))
     check_form(source, out)
     with library_call():
         fitted = bc.load(calibrator)
@@ -164,12 +168,20 @@ def apply_file(
         # Of two classes the ends are those of the second.
         bounded = added if len(added) > 2 else added[1:]
         added += [f"{name}_{end}" for end in ("lower", "upper") for name in bounded]
-    predict = partial(_predict, fitted, interval)
+    predicted = 0
+
+    def predict(scores: np.ndarray) -> np.ndarray:
+        nonlocal predicted
+        predicted += len(scores)
+        return _predict(fitted, interval, scores)
+
     check_new_columns(source.head, dict.fromkeys(added, "choose another --prefix"))
     with watched() as watch:
         show = partial(watch, file.name)
         count = append(source, out, names, added, predict, show, "--columns")
     say(f"{count:,} rows with columns {enumerate_names(added)}")
+    if predicted < count:
+        say(f"{count - predicted:,} rows without scores got empty cells")
 
 
 def _predict(fitted: Any, interval: float | None, scores: np.ndarray) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -32,8 +33,14 @@ def find_column(table: Table, name: str, option: str) -> int:
 
 
 def numeric_column(table: Table, name: str, option: str) -> np.ndarray:
-    """Return one column as finite numbers (n,); ``option`` is the option that named it."""
-    index, parse = find_column(table, name, option), table.form.parse
+    """Return one column as finite numbers (n,); ``option`` is the option that named it.
+
+    Scores are NaN where they are missing, if such rows are to be skipped.
+    """
+    index = find_column(table, name, option)
+    parse = replace(
+        table.form, skip_missing=table.form.skip_missing and option != "--weights"
+    ).parse
     cells = [row[index] for row in table.rows]
     if table.form.parse_as_python:
         with contextlib.suppress(ValueError):
@@ -56,10 +63,9 @@ def numeric_column(table: Table, name: str, option: str) -> np.ndarray:
 def is_number(cell: str, form: Format = PLAIN) -> bool:
     """Whether a cell is a finite number."""
     try:
-        form.parse(cell)
+        return np.isfinite(form.parse(cell)).item()
     except ValueError:
         return False
-    return True
 
 
 def describe_text(table: Table, name: str, option: str) -> tuple[str, str]:

@@ -196,7 +196,7 @@ def as_probabilities(
     if len(order) == 1:
         return values[:, 0]
     sums = values.sum(axis=1)
-    if normalise and (sums > 0).all():
+    if normalise and not (sums <= 0).any():
         return values / sums[:, None]
     off = np.flatnonzero(np.abs(sums - 1) > 1e-4)
     if off.size:
@@ -212,7 +212,8 @@ def as_probabilities(
 
 def are_percentages(values: np.ndarray) -> bool:
     """Whether numbers look like percentages: within [0, 100], and not all within [0, 1]."""
-    return bool(values.min(initial=0) >= 0 and 1 < values.max(initial=0) <= 100)
+    known = values[~np.isnan(values)]
+    return bool(known.min(initial=0) >= 0 and 1 < known.max(initial=0) <= 100)
 
 
 def check_probabilities(

@@ -82,12 +82,14 @@ def write_rows(lines: Iterable[str]) -> None:
 
 def end_output() -> None:
     """Flush standard output, and give up what it does not take, without a traceback at the end."""
+    stream = sys.stdout
+    if stream is None:
+        return
     try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        stream.flush()
     except (OSError, ValueError):
         with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def describe(error: Exception) -> str | None:

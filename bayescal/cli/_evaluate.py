@@ -11,7 +11,7 @@ import typer
 from bayescal.cli._errors import CommandError, library_call, plain, say, show, watched, write_rows
 from bayescal.cli._files import Format, check_target, is_standard_output, write_atomically
 from bayescal.cli._labelled import Judged
-from bayescal.cli._options import Decimal, Encoding, Label, Seed, Sep, Weights
+from bayescal.cli._options import Decimal, Encoding, Label, Seed, Sep, SkipMissing, Weights
 from bayescal.cli._streams import open_rows
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def evaluate_file(
     sep: Sep = None,
     encoding: Encoding = None,
     decimal: Decimal = ".",
+    skip_missing: SkipMissing = False,
     html: Annotated[
         Path | None, typer.Option(help="Write a page with figures, tables and explanations.")
     ] = None,
@@ -71,7 +72,7 @@ def evaluate_file(
     """Judge probabilities: metrics with intervals, tests, and a self-contained HTML page."""
     if inputs not in ("probs", "percent", "logits"):
         raise CommandError(f"--inputs must be probs, percent or logits, got {inputs!r}")
-    form = Format(sep, encoding, decimal, inputs == "percent")
+    form = Format(sep, encoding, decimal, inputs == "percent", skip_missing)
     inputs = "probs" if form.percent else inputs
     if html is not None and is_standard_output(html):
         raise CommandError("--html must be a file, got -")
@@ -95,6 +96,7 @@ def evaluate_file(
                 seed=seed,
                 progress=None if source.large else watch,
             )
+        data.say_skipped()
         about = _describe(data, file.name, label, columns, inputs, weights)
         if html is not None:
             page = found.to_html(about=about, progress=watch).encode()
@@ -125,7 +127,7 @@ def _describe(
 ) -> dict[str, str]:
     """Return what was read, by what it is called."""
     classes = data.classes
-    about = {"File": name, "Rows": f"{data.count:,}", "Label column": label}
+    about = {"File": name, "Rows": f"{data.count - data.skipped:,}", "Label column": label}
     for name, own in columns.items():
         if len(own) == 1:
             what = "P" if inputs == "probs" else "log odds of P"

@@ -25,6 +25,8 @@ from bayescal.cli._json_lines import is_json, parse_objects
 _GZIP_MAGIC, _ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _QUOTE = '"'
 _PIECE = 1 << 20
+#: Cells without a number, in small letters.
+_MISSING = {"", "na", "n/a", "nan", "null", "none"}
 #: Bytes of what is no regular file, and can be read only once.
 PIPED = 1 << 28
 #: Characters of a line, and cells of a block.
@@ -43,6 +45,8 @@ class Format:
     decimal: str = "."
     #: Whether scores are percentages, with or without a percent sign.
     percent: bool = False
+    #: Whether cells without a number, empty or NA, are read as NaN.
+    skip_missing: bool = False
 
     def __post_init__(self) -> None:
         if self.sep is not None and (len(self.sep) != 1 or self.sep in '\r\n"\0'):
@@ -67,7 +71,12 @@ class Format:
         return self.encoding or "utf-8-sig"
 
     def parse(self, cell: str) -> float:
-        """Return the finite number in a cell; raise ValueError if there is none."""
+        """Return the finite number in a cell; raise ValueError if there is none.
+
+        Where missing numbers are skipped, they are NaN.
+        """
+        if self.skip_missing and cell.strip().lower() in _MISSING:
+            return math.nan
         if self.percent:
             cell = cell.strip().removesuffix("%")
         if self.decimal == ",":
@@ -84,8 +93,8 @@ class Format:
         return self.decimal == "." and not self.percent
 
     def print(self, value: float) -> str:
-        """Return a cell with a number."""
-        return repr(value).replace(".", self.decimal)
+        """Return a cell with a number, or an empty one for NaN."""
+        return "" if math.isnan(value) else repr(value).replace(".", self.decimal)
 
 
 PLAIN = Format()

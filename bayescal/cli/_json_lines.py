@@ -57,7 +57,7 @@ def with_members(line: str, names: Sequence[str], values: Sequence[float]) -> st
     """Return a line with an object, with more members after its own."""
     body = line[:-1].rstrip()
     added = ", ".join(
-        f"{json.dumps(name, ensure_ascii=False)}: {value!r}"
+        f"{json.dumps(name, ensure_ascii=False)}: {'null' if value != value else repr(value)}"
         for name, value in zip(names, values, strict=True)
     )
     return f"{body}{'' if body == '{' else ', '}{added}}}\n"

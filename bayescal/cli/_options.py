@@ -21,6 +21,10 @@ Sep = Annotated[
 Encoding = Annotated[
     str | None, typer.Option(help="Of text, as latin-1 or utf-16; by default UTF-8.")
 ]
+SkipMissing = Annotated[
+    bool,
+    typer.Option("--skip-missing", help="Leave out rows whose scores are missing: empty or NA."),
+]
 Decimal = Annotated[
     str, typer.Option(help="Decimal point of numbers in text: . or , (a comma), read and written.")
 ]

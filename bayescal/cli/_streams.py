@@ -234,16 +234,17 @@ class ParquetFile(RowFile):
         show: Show = ignore,
         option: str = "--columns",
     ) -> Iterator[Rows]:
-        columns = {name: self._named(name, option) for name in scores}
+        options = dict.fromkeys(scores, option)
         if weights is not None:
-            columns[weights] = self._named(weights, "--weights")
+            options[weights] = "--weights"
+        columns = {name: self._named(name, own) for name, own in options.items()}
         first, marks = 0, self._named(label, "--label")
         for batch in self.batches(list(dict.fromkeys([marks, *columns.values()])), show):
             labels, place, empty = _labels(batch.column(marks))
             where = self.head._replace(first=first)
             if empty is not None:
                 raise CommandError(empty_label(where, label, empty))
-            read = [self.numbers(batch, name, first, "") for name in columns.values()]
+            read = [self.numbers(batch, *own, first) for own in options.items()]
             own = None if weights is None else read[list(columns).index(weights)]
             read = [read[list(columns).index(name)] for name in scores]
             yield Rows(labels, place, self.stack(read, len(place)), own, where)
@@ -268,8 +269,8 @@ class ParquetFile(RowFile):
         rows = rows_of_block(ROWS, len(self.schema.names if columns is None else columns))
         return file.iter_batches(rows, columns=columns)
 
-    def numbers(self, batch: Any, name: str, first: int, option: str) -> np.ndarray:
-        """Return a column as finite numbers (n,); ``first`` is the number of rows before it."""
+    def numbers(self, batch: Any, name: str, option: str, first: int) -> np.ndarray:
+        """Return a column as numbers (n,); ``first`` is the number of rows before it."""
         own = batch.select([self._named(name, option)])
         found = own.column(0)
         try:
@@ -279,8 +280,10 @@ class ParquetFile(RowFile):
         if values is None:
             # Read as text, which may have another notation, or shows what it holds.
             return numeric_column(self._text(own, first), name, option)
-        if not np.isfinite(values).all():
-            row = int(np.argmin(np.isfinite(values)))
+        skips = self.form.skip_missing and option != "--weights"
+        good = np.isfinite(values) | (np.isnan(values) & skips)
+        if not good.all():
+            row = int(np.argmin(good))
             place = self.head._replace(first=first).place(row)
             raise CommandError(
                 f"{self.path}: column {shorten(name)!r} must hold finite numbers, got "

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -551,3 +552,58 @@ def test_json_lines_are_made_of_json_lines(tmp_path: Path) -> None:
     apply = ["apply", model, file, "--out"]
     check_error("only JSON lines are written as JSON lines", *apply, tmp_path / "out.jsonl")
     assert with_members("{}", ["a"], [0.5]) == '{"a": 0.5}\n'
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "jsonl"])
+def test_missing_predictions_are_skipped(tmp_path: Path, reader: str, form: str) -> None:
+    if reader == "Python" and form == "parquet":
+        pytest.skip("needs Arrow")
+    data = frame().assign(q=lambda own: own["p"] ** 1.1, w=1.0)
+    data.loc[[3, 70, 71, N - 1], "p"] = np.nan
+    data.loc[[5, 71], "q"] = np.nan
+    file = tmp_path / f"in.{form}"
+    if form == "csv":
+        data.to_csv(file, index=False, na_rep="NA")
+    elif form == "jsonl":
+        rows = data.astype(object).where(data.notna(), None).to_dict("records")
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    else:
+        data.to_parquet(file)
+    line, skip = [file, "--label", "truth", "--weights", "w"], "--skip-missing"
+    models = ["--model", "p", "--model", "q"]
+    check_error("in row 4", "evaluate", *line, *models)
+    known = data.dropna()
+    result = run("evaluate", *line, *models, skip, "--replicates", 20, "--json", "-")
+    assert "5 of 400 rows lack predictions and are left out" in result.stderr
+    found = json.loads(result.stdout)
+    for name in ("p", "q"):
+        expected = bc.metrics.log_loss(known[name].to_numpy(), known["truth"].to_numpy())
+        value = found["models"][name]["metrics"]["log loss"]["value"]
+        assert value == pytest.approx(expected, rel=1e-9)
+    model, out = tmp_path / "m.safetensors", tmp_path / f"out.{form}"
+    fit = ["fit", *line, "--columns", "p", "--method", "beta", "--out", model]
+    assert "4 of 400 rows lack predictions" in run(*fit, skip).stderr
+    apply = ["apply", model, file, "--out", out]
+    check_error("in row 4", *apply)
+    assert "4 rows without scores got empty cells" in run(*apply, skip).stderr
+    read = {"csv": pd.read_csv, "jsonl": partial(pd.read_json, lines=True)}
+    probs = read.get(form, pd.read_parquet)(out)["calibrated_wéi"].to_numpy(float)
+    p, y = data["p"].to_numpy(), data["truth"].to_numpy()
+    given = ~np.isnan(p)
+    expected = bc.Beta().fit(p[given], y[given]).predict_proba(p[given])[:, 1]
+    np.testing.assert_allclose(probs[given], expected, atol=1e-9)
+    assert np.isnan(probs[~given]).all()
+
+
+def test_what_is_not_skipped(tmp_path: Path) -> None:
+    file = tmp_path / "in.csv"
+    line = ["evaluate", file, "--label", "y", "--model", "p", "--skip-missing"]
+    for rows, more, message in (
+        ("0.5,1,\n0.4,0,1\n", ["--weights", "w"], "column 'w' must hold finite numbers, got ''"),
+        ("0.5,,1\n0.4,0,1\n", [], "must hold labels, got an empty cell in row 1"),
+        ("high,1,1\n0.4,0,1\n", [], "column 'p' must hold finite numbers, got 'high'"),
+        ("inf,1,1\n0.4,0,1\n", [], "column 'p' must hold finite numbers, got 'inf'"),
+        (",1,1\nNA,0,1\n", [], "every row lacks a prediction"),
+    ):
+        file.write_text(f"p,y,w\n{rows}")
+        check_error(message, *line, *more)

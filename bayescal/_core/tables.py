@@ -5,9 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
+from unicodedata import category
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+#: Characters of a name in a table.
+_MAX_NAME = 80
+
+
+def printable(text: str) -> str:
+    """Return text in which characters that control a terminal are escaped, but for line ends."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c in "\n\t" or category(c) == "Zs" else repr(c)[1:-1] for c in text
+    )
+
+
+def shorten(text: str, length: int = 40) -> str:
+    """Return a text of at most that length: what is longer loses its middle."""
+    if len(text) <= length:
+        return text
+    end = length // 4
+    return f"{text[: length - end - 3]}...{text[-end:]}"
 
 
 def html_table(
@@ -49,19 +70,19 @@ class TextTable(NamedTuple):
     caption: str
 
     def for_terminal(self) -> Table:
-        """Return a rich Table."""
+        """Return a rich Table, whose names control no terminal."""
         from rich.table import Table
         from rich.text import Text
 
         table = Table(title=Text(self.title), caption=Text(self.caption), caption_justify="left")
         for place, head in enumerate(self.heads):
             table.add_column(
-                Text(head),
+                Text(shorten(printable(head), _MAX_NAME)),
                 justify="right" if place else "left",
                 overflow="ellipsis" if place else "fold",
             )
         for cells in self.rows:
-            table.add_row(*(Text(cell) for cell in cells))
+            table.add_row(*(Text(printable(cell)) for cell in cells))
         return table
 
     def for_print(self, width: int) -> str:

@@ -74,11 +74,10 @@ class _Group(TyperGroup):
         except typer.Abort:
             code = _INTERRUPTED
         except Exception as error:
-            # The errors of the command line's parser have no public base class.
-            describe = getattr(error, "format_message", None)
-            if describe is None:
+            message = _errors.describe(error)
+            if message is None:
                 raise
-            _errors.say(describe(), "error")
+            _errors.say(message, "error")
             code = 2
         code = code if isinstance(code, int) else 0
         if code == _INTERRUPTED:
@@ -100,7 +99,7 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from bayescal import __version__
 
-        print(f"bayescal {__version__}")
+        _errors.show(f"bayescal {__version__}")
         raise typer.Exit
 
 
@@ -115,7 +114,7 @@ def _start(
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
-        print(context.get_help())
+        _errors.show(context.get_help())
 
 
 for _name, (_, _line) in _COMMANDS.items():
@@ -128,7 +127,7 @@ def main() -> None:
     Raises
     ------
     SystemExit
-        Always: with 0 on success, 2 on wrong input and 130 if interrupted.
+        Always: with 0 on success, 2 on an error in one line and 130 if interrupted.
 
     Examples
     --------
@@ -148,3 +147,5 @@ def main() -> None:
                 sys.stderr.flush()
             os._exit(_INTERRUPTED)
         raise
+    finally:
+        _errors.end_output()

@@ -9,8 +9,17 @@ from typing import BinaryIO
 
 import numpy as np
 
+from bayescal.cli._cells import numeric_column
 from bayescal.cli._errors import CommandError
-from bayescal.cli._files import Format, Show, numeric_column, write_atomically, write_table
+from bayescal.cli._files import (
+    Show,
+    Table,
+    is_standard_output,
+    write_atomically,
+    write_lines,
+    write_table,
+)
+from bayescal.cli._json_lines import is_json, with_members
 from bayescal.cli._streams import ParquetFile, RowFile
 
 #: Makes of numbers (n, k) those of the new columns (n, added).
@@ -21,7 +30,9 @@ _ARROW = (".parquet", ".feather")
 def check_form(source: RowFile, out: Path) -> None:
     """Raise if the rows of a file cannot be written in the form that a name asks for."""
     if out.suffix.lower() in _ARROW and not isinstance(source, ParquetFile):
-        raise CommandError(f"{out}: rows of text are written as text, CSV or TSV")
+        raise CommandError(f"{out}: rows of text are written as text, CSV, TSV or JSON lines")
+    if is_json(out) and not source.head.objects:
+        raise CommandError(f"{out}: only JSON lines are written as JSON lines")
 
 
 def append(
@@ -30,7 +41,6 @@ def append(
     names: Sequence[str],
     added: Sequence[str],
     compute: Compute,
-    sep: str | None,
     show: Show,
     option: str,
 ) -> int:
@@ -43,21 +53,45 @@ def append(
         return _append_in_arrow(source, out, names, added, compute, show, option)
     count = 0
 
-    def rows() -> Iterator[list[str]]:
+    def blocks() -> Iterator[tuple[Table, list[list[float]]]]:
         nonlocal count
         for table in source.tables(show):
             read = [numeric_column(table, name, option) for name in names]
-            new = compute(np.stack(read, axis=1)).tolist()
+            new = _computed(compute, source.stack(read, len(table.rows)), len(added)).tolist()
             count += len(new)
-            for row, own in zip(table.rows, new, strict=True):
-                yield [*row, *map(repr, own)]
+            yield table, new
 
-    made = rows()
     # What is wrong with the first block is said before anything is printed.
-    first = next(made)
-    between = Format(sep).between(out)
-    write_table(out, [*source.head.header, *added], chain([first], made), between)
+    made = blocks()
+    made = chain([next(made)], made)
+    if is_json(out) or (is_standard_output(out) and source.head.objects):
+        write_lines(
+            out,
+            (
+                with_members(line, added, own)
+                for table, new in made
+                for line, own in zip(table.objects, new, strict=True)
+            ),
+        )
+        return count
+    rows = (
+        [*row, *map(source.form.print, own)]
+        for table, new in made
+        for row, own in zip(table.rows, new, strict=True)
+    )
+    write_table(out, [*source.head.header, *added], rows, source.form.between(out))
     return count
+
+
+def _computed(compute: Compute, scores: np.ndarray, added: int) -> np.ndarray:
+    """Return what is computed of rows (n, k), and NaN of those that miss a number."""
+    known = ~np.isnan(scores).any(axis=1)
+    if known.all():
+        return compute(scores)
+    computed = np.full((len(scores), added), np.nan)
+    if known.any():
+        computed[known] = compute(scores[known])
+    return computed
 
 
 def _append_in_arrow(
@@ -81,9 +115,10 @@ def _append_in_arrow(
         new = parquet.ParquetWriter if out.suffix.lower() == ".parquet" else ipc.new_file
         with new(stream, schema) as writer:
             for batch in source.batches(None, show):
-                read = [source.numbers(batch, name, count, option) for name in names]
-                probs = compute(np.stack(read, axis=1))
-                columns = [*batch.columns, *map(pyarrow.array, probs.T)]
+                read = [source.numbers(batch, name, option, count) for name in names]
+                probs = _computed(compute, source.stack(read, batch.num_rows), len(added))
+                made = [pyarrow.array(own, from_pandas=True) for own in probs.T]
+                columns = [*batch.columns, *made]
                 writer.write_batch(pyarrow.RecordBatch.from_arrays(columns, schema=schema))
                 count += batch.num_rows
 

@@ -17,17 +17,18 @@ import typer
 
 import bayescal as bc
 from bayescal.cli._append import append, check_form
-from bayescal.cli._errors import CommandError, library_call, say, watched
+from bayescal.cli._cells import enumerate_names
+from bayescal.cli._columns import are_percentages
+from bayescal.cli._errors import CommandError, library_call, say, show, watched
 from bayescal.cli._files import (
     Format,
     check_new_columns,
     check_source,
     check_target,
-    enumerate_names,
     is_standard_output,
 )
 from bayescal.cli._labelled import Training
-from bayescal.cli._options import Encoding, Label, Seed, Sep, Weights
+from bayescal.cli._options import Decimal, Encoding, Label, Seed, Sep, SkipMissing, Weights
 from bayescal.cli._streams import open_rows
 
 #: Files of calibrators beside those that are made by their name alone, and of no calibrator.
@@ -41,8 +42,8 @@ def fit_file(
     file: Annotated[
         Path,
         typer.Argument(
-            help="File with scores and labels: CSV, TSV, Parquet or Feather, .gz or .zst too; - is "
-            "standard input. Large ones are read in blocks, several times.",
+            help="File with scores and labels: CSV, TSV, JSON lines, Parquet or Feather, .gz or "
+            ".zst too; - is standard input. Large ones are read in blocks, several times.",
             show_default=False,
         ),
     ],
@@ -61,7 +62,7 @@ def fit_file(
         typer.Option(help="Labels with commas between, in the order of the columns."),
     ] = None,
     inputs: Annotated[
-        str, typer.Option(help="What the columns hold: probs, logits or scores.")
+        str, typer.Option(help="What the columns hold: probs, percent, logits or scores.")
     ] = "probs",
     weights: Weights = None,
     method: Annotated[
@@ -76,17 +77,21 @@ def fit_file(
     seed: Seed = 0,
     sep: Sep = None,
     encoding: Encoding = None,
+    decimal: Decimal = ".",
+    skip_missing: SkipMissing = False,
 ) -> None:
     """Learn to calibrate scores from a file, and say what to expect."""
-    if inputs not in ("probs", "logits", "scores"):
-        raise CommandError(f"--inputs must be probs, logits or scores, got {inputs!r}")
+    if inputs not in ("probs", "percent", "logits", "scores"):
+        raise CommandError(f"--inputs must be probs, percent, logits or scores, got {inputs!r}")
+    form = Format(sep, encoding, decimal, inputs == "percent", skip_missing)
+    inputs = "probs" if form.percent else inputs
     if is_standard_output(out):
         raise CommandError("--out must be a file, got -")
     check_target(out)
     _check_method(method)
     start = time.perf_counter()
-    with watched() as show:
-        training = Training(open_rows(file, Format(sep, encoding)), label, weights, show)
+    with watched() as watch:
+        training = Training(open_rows(file, form), label, weights, watch)
         (model,) = training.choose([] if columns is None else [columns], classes)
         training.names = model.ordered(training.classes)
         with library_call():
@@ -95,9 +100,11 @@ def fit_file(
             calibrator.feature_names_in_ = np.array(training.names, object)
             bc.save(calibrator, out)
     seconds = time.perf_counter() - start
-    print(getattr(calibrator, "report_", f"{method}: {calibrator.status_}"))
+    show(getattr(calibrator, "report_", f"{method}: {calibrator.status_}"))
+    training.say_skipped()
     say(
-        f"{training.count:,} rows of {', '.join(training.names)}, {training.passes} "
+        f"{training.count - training.skipped:,} rows of {enumerate_names(training.names, str)}, "
+        f"{training.passes} "
         f"{'pass' if training.passes == 1 else 'passes'} over the file, {seconds:.1f} s; "
         f"written: {out}"
     )
@@ -116,8 +123,8 @@ def apply_file(
     out: Annotated[
         Path,
         typer.Option(
-            help="File to write: the rows and their probabilities, as Parquet or Feather if it "
-            "ends in .parquet or .feather, else as text; - prints."
+            help="File to write: the rows and their probabilities, as Parquet, Feather or JSON "
+            "lines if it ends in .parquet, .feather or .jsonl, else as text; - prints."
         ),
     ],
     prefix: Annotated[
@@ -130,15 +137,25 @@ def apply_file(
             "that have a posterior."
         ),
     ] = None,
+    inputs: Annotated[
+        str | None,
+        typer.Option(
+            help="percent if the columns hold percentages; by default what fit was told they hold."
+        ),
+    ] = None,
     sep: Sep = None,
     encoding: Encoding = None,
+    decimal: Decimal = ".",
+    skip_missing: SkipMissing = False,
 ) -> None:
     """Calibrate the scores in a file."""
     check_target(out)
+    if inputs not in (None, "percent"):
+        raise CommandError(f"--inputs must be percent or left out, got {inputs!r}")
     if interval is not None and not 0 < interval < 1:
         raise CommandError(f"--interval must lie strictly between 0 and 1, got {interval:g}")
     check_source(calibrator)
-    source = open_rows(file, Format(sep, encoding))
+    source = open_rows(file, Format(sep, encoding, decimal, inputs == "percent", skip_missing))
     check_form(source, out)
     with library_call():
         fitted = bc.load(calibrator)
@@ -151,15 +168,28 @@ def apply_file(
         # Of two classes the ends are those of the second.
         bounded = added if len(added) > 2 else added[1:]
         added += [f"{name}_{end}" for end in ("lower", "upper") for name in bounded]
-    predict = partial(_predict, fitted, interval)
+    predicted = 0
+
+    def predict(scores: np.ndarray) -> np.ndarray:
+        nonlocal predicted
+        predicted += len(scores)
+        return _predict(fitted, interval, scores)
+
     check_new_columns(source.head, dict.fromkeys(added, "choose another --prefix"))
     with watched() as watch:
         show = partial(watch, file.name)
-        count = append(source, out, names, added, predict, sep, show, "--columns")
+        count = append(source, out, names, added, predict, show, "--columns")
     say(f"{count:,} rows with columns {enumerate_names(added)}")
+    if predicted < count:
+        say(f"{count - predicted:,} rows without scores got empty cells")
 
 
 def _predict(fitted: Any, interval: float | None, scores: np.ndarray) -> np.ndarray:
+    if getattr(fitted, "inputs", None) == "probs" and are_percentages(scores):
+        raise CommandError(
+            f"scores must be probabilities, got {scores.max():g}; for percentages pass --inputs "
+            "percent"
+        )
     with library_call():
         probs = fitted.predict_proba(scores)
         if interval is None:
@@ -190,11 +220,12 @@ def list_methods() -> None:
     from bayescal.calibrators.names import calibrator_names
 
     names = calibrator_names()
-    width = max(map(len, names))
+    width, lines = max(map(len, names)), []
     for name in names:
         own = getattr(bc, name)
         kind = "two classes" if getattr(own, "binary", False) else "any classes"
-        print(f"{name:{width}}  {kind}  {(own.__doc__ or '').strip().splitlines()[0]}")
+        lines.append(f"{name:{width}}  {kind}  {(own.__doc__ or '').strip().splitlines()[0]}")
+    show(*lines)
 
 
 def export_file(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 from collections.abc import Callable, Collection, Sequence
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,8 +13,10 @@ import numpy as np
 
 from bayescal._core.checks import RANGE_TOLERANCE
 from bayescal._core.labels import by_affixes
+from bayescal._core.tables import shorten
+from bayescal.cli._cells import describe_text, enumerate_names, find_column, is_number
 from bayescal.cli._errors import CommandError, say
-from bayescal.cli._files import Table, enumerate_names, find_column, is_number
+from bayescal.cli._files import Table, advise_sep
 
 #: What is to be said which columns are meant, by the option that says it.
 ADVICE = {
@@ -22,6 +25,10 @@ ADVICE = {
     "--columns": "say which with --columns COLUMN for the score of the second class, or --columns "
     "COLUMN,COLUMN,... with a column for each class",
 }
+#: Makes an error of the place of a row, of what is wrong with it and of what to do.
+Wrong = Callable[[int, str, str], Exception]
+#: Columns of text that are looked at, at most, for numbers in another notation.
+_DESCRIBED = 20
 
 
 class Columns(NamedTuple):
@@ -50,6 +57,9 @@ def choose_models(
     found, left_out = find_columns(table, apart, classes, option)
     if left_out:
         say(f"columns without numbers are left out: {enumerate_names(left_out)}")
+        for held, advice in (describe_text(table, name, option) for name in left_out[:_DESCRIBED]):
+            if advice:
+                say(f"{held}; {advice}")
     return [found]
 
 
@@ -68,7 +78,8 @@ def label_texts(table: Table, name: str) -> tuple[list[str], np.ndarray]:
 def empty_label(table: Table, name: str, row: int) -> str:
     """Return what is said of a label that is not there."""
     return (
-        f"{table.path}: column {name!r} must hold labels, got an empty cell in {table.place(row)}"
+        f"{table.path}: column {shorten(name)!r} must hold labels, got an empty cell in "
+        f"{table.place(row)}"
     )
 
 
@@ -78,8 +89,9 @@ def find_classes(
     """Return names of the classes, and the code of each of the texts in a column of labels."""
     listed = None if classes is None else split_names(classes, "--classes")
     texts = {*cells, *(listed or [])}
-    numeric = all(map(is_number, texts))
-    values = {text: _plain(text) if numeric else text for text in texts}
+    numbers = {text: value for text in texts if (value := _exact(text)) is not None}
+    numeric = len(numbers) == len(texts)
+    values = {text: _plain(numbers[text]) if numeric else text for text in texts}
     found = sorted({values[cell] for cell in cells}, key=Decimal if numeric else None)
     order = found if listed is None else [values[cell] for cell in listed]
     if len(set(order)) < len(order):
@@ -87,12 +99,13 @@ def find_classes(
     strange = [label for label in found if label not in set(order)]
     if strange:
         raise CommandError(
-            f"{path}: column {name!r} must hold only the classes {enumerate_names(order)} "
-            f"(--classes), got {strange[0]!r}"
+            f"{path}: column {shorten(name)!r} must hold only the classes {enumerate_names(order)} "
+            f"(--classes), got {shorten(strange[0])!r}"
         )
     if len(order) < 2:
         raise CommandError(
-            f"{path}: column {name!r} must hold two classes or more, got only {order[0]!r}; "
+            f"{path}: column {shorten(name)!r} must hold two classes or more, got only "
+            f"{shorten(order[0])!r}; "
             "where the data lack one, name all with --classes"
         )
     code = {label: j for j, label in enumerate(order)}
@@ -128,7 +141,7 @@ def find_columns(
     """
     names = [column.strip() for column in table.header]
     rest = [j for j, name in enumerate(names) if name not in apart]
-    numeric = [j for j in rest if any(is_number(row[j]) for row in table.rows)]
+    numeric = [j for j in rest if any(is_number(row[j], table.form) for row in table.rows)]
     left_out = [names[j] for j in rest if j not in numeric]
     columns = [names[j] for j in numeric]
     k = len(classes)
@@ -137,8 +150,13 @@ def find_columns(
     if len(columns) == k and (k > 2 or by_name(columns, classes) is not None):
         return Columns("model", columns), left_out
     if not columns:
+        described = [describe_text(table, name, option) for name in left_out[:_DESCRIBED]]
+        told = [each for each in described if each[1]][:1] or described[:3]
+        held = ", ".join(held for held, _ in told)
+        advice = next((advice for _, advice in told if advice), "there must be probabilities")
         raise CommandError(
-            f"{table.path}: no column of numbers beside the label; there must be probabilities"
+            f"{table.path}: no column of numbers beside the label{held and f': {held}'}; {advice}"
+            f"{advise_sep(names)}"
         )
     raise CommandError(
         f"{table.path}: {len(columns)} columns of numbers, {enumerate_names(columns)}, and {k} "
@@ -158,11 +176,11 @@ def as_probabilities(
     classes: Sequence[str],
     inputs: str,
     normalise: bool,
-    wrong: Callable[[int, str], Exception],
+    wrong: Wrong,
 ) -> np.ndarray:
     """Return probabilities (n,) or (n, k) of columns (n, c) in the order of the classes.
 
-    ``wrong`` makes an error of a row and of what is wrong with it.
+    ``wrong`` makes an error of a row, of what is wrong with it and of what to do.
     """
     order = model.ordered(classes)
     if inputs == "logits":
@@ -172,29 +190,48 @@ def as_probabilities(
             values = np.concatenate([np.zeros_like(values), values], axis=1)
         probs = softmax(values)
         return probs[:, 1] if len(order) == 1 else probs
-    outside = np.argwhere((values < -RANGE_TOLERANCE) | (values > 1 + RANGE_TOLERANCE))
-    if len(outside):
-        i, j = map(int, outside[0])
-        raise wrong(
-            i,
-            f"column {order[j]!r} of model {model.name!r} must hold probabilities, got "
-            f"{values[i, j]:g} in {{}}; for logits pass --inputs logits, and if the column is "
-            f"something else, {ADVICE['--model']}",
-        )
+    check_probabilities(values, order, wrong, f" of model {shorten(model.name)!r}", "--model")
     if len(order) == 1:
         return values[:, 0]
     sums = values.sum(axis=1)
-    if normalise and (sums > 0).all():
+    if normalise and not (sums <= 0).any():
         return values / sums[:, None]
     off = np.flatnonzero(np.abs(sums - 1) > 1e-4)
     if off.size:
         i = int(off[0])
         raise wrong(
             i,
-            f"the probabilities of model {model.name!r} must add up to one, got {sums[i]:g} in "
-            "{}; where they were rounded, pass --normalise",
+            f"the probabilities of model {shorten(model.name)!r} must add up to one, got "
+            f"{sums[i]:g}",
+            "where they were rounded, pass --normalise",
         )
     return values
+
+
+def are_percentages(values: np.ndarray) -> bool:
+    """Whether numbers look like percentages: within [0, 100], and not all within [0, 1]."""
+    known = values[~np.isnan(values)]
+    return bool(known.min(initial=0) >= 0 and 1 < known.max(initial=0) <= 100)
+
+
+def check_probabilities(
+    values: np.ndarray,
+    columns: Sequence[str],
+    wrong: Wrong,
+    owner: str,
+    option: str,
+) -> None:
+    """Raise if columns (n, c) hold other numbers than probabilities; ``owner`` is their model."""
+    outside = np.argwhere((values < -RANGE_TOLERANCE) | (values > 1 + RANGE_TOLERANCE))
+    if len(outside):
+        i, j = map(int, outside[0])
+        likely = "percentages" if are_percentages(values) else "logits"
+        raise wrong(
+            i,
+            f"column {shorten(columns[j])!r}{owner} must hold probabilities, got {values[i, j]:g}",
+            f"for {likely} pass --inputs {likely.removesuffix('ages')}, and if the column is "
+            f"something else, {ADVICE[option]}",
+        )
 
 
 def split_names(text: str, option: str) -> list[str]:
@@ -206,10 +243,22 @@ def split_names(text: str, option: str) -> list[str]:
     return [name.strip() for name in names]
 
 
-def _plain(cell: str) -> str:
-    """Return the text of a number; equal numbers have one text."""
-    try:
-        return str(int(cell))  # of any length
-    except ValueError:
-        value = float(cell)
-    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
+def _exact(text: str) -> Decimal | None:
+    """Return a number that is not rounded, or None if the text is no number."""
+    if is_number(text):
+        with contextlib.suppress(InvalidOperation):
+            return Decimal(text)
+    return None
+
+
+def _plain(value: Decimal) -> str:
+    """Return the text of a number; numbers that are exactly equal have one text."""
+    if value == value.to_integral_value():
+        return str(int(value))
+    short = repr(float(value))
+    if Decimal(short) == value:
+        return short
+    # Without trailing zeros; the methods of Decimal would round.
+    sign, digits, exponent = value.as_tuple()
+    text = "".join(map(str, digits)).rstrip("0")
+    return f"{'-' * sign}{text}e{int(exponent) + len(digits) - len(text)}"

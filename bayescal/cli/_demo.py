@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 import bayescal as bc
-from bayescal.cli._errors import CommandError, library_call, quality, running
+from bayescal.cli._errors import CommandError, library_call, quality, running, show
 from bayescal.cli._files import write_atomically
 from bayescal.cli._options import Integrator, NumSamples, Seed
 from bayescal.cli._prior_syntax import parse_prior
@@ -42,8 +42,6 @@ def demo(
     integrator: Integrator = "importance",
 ) -> None:
     """Calibrate a linear SVM on a built-in data set: a table and a reliability diagram."""
-    from rich.console import Console
-
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -78,11 +76,9 @@ def demo(
         progress("drawing", steps - 1, steps)
         figure = out / "reliability.png"
         _draw(figure, {n: probs[n] for n in ("uncalibrated", "predictive")}, raw.test_labels)
-    console = Console(highlight=False, markup=False)
-    console.print(_explain(raw, base_rate))
-    console.print(_table(probs, raw.test_labels, seconds))
-    console.print(f"{integrator}{quality(post)}, {seconds['conditioning']:.1f} s to condition")
-    console.print(f"reliability diagram: {figure}", soft_wrap=True)
+    how = f"{integrator}{quality(post)}, {seconds['conditioning']:.1f} s to condition"
+    show(_explain(raw, base_rate), _table(probs, raw.test_labels, seconds), how, wrap=True)
+    show(f"reliability diagram: {figure}")
 
 
 def _svm_scores(seed: int) -> Scores:

@@ -1,18 +1,26 @@
-"""What goes to standard error: progress, and errors and warnings in one line each."""
+"""What is printed: results, progress, and errors and warnings in one line each.
+
+All text goes through :func:`show` and :func:`say`, and rows through :func:`write_rows`.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from bayescal._core.tables import printable, shorten
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning
 
 #: Between lines of progress.
 SECONDS = 5.0
+#: Characters of one line on a terminal.
+_MAX_LINE = 2000
+_MAX_NAME = 80
 
 
 class CommandError(Exception):
@@ -20,9 +28,108 @@ class CommandError(Exception):
 
 
 def say(message: object, severity: str = "") -> None:
-    """Print one line to standard error."""
+    """Print one line to standard error, where that is open."""
     prefix = f"bayescal: {severity}: " if severity else "bayescal: "
-    print(prefix + " ".join(str(message).split()), file=sys.stderr)
+    line = shorten(printable(" ".join(str(message).split())), _MAX_LINE)
+    with contextlib.suppress(OSError):
+        _print(sys.stderr, f"{prefix}{line}\n")
+
+
+def show(*parts: object, wrap: bool = False) -> None:
+    """Print text, whose lines may be wrapped, and rich tables to standard output."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(color_system=None, highlight=False, markup=False, emoji=False)
+    # A table that is cut loses figures.
+    wide = console.options.update(width=10_000)
+    tables = [part for part in parts if isinstance(part, Table)]
+    widths = [console.measure(table, options=wide).maximum for table in tables]
+    console.width = max(console.width, *widths, 0)
+    with console.capture() as capture:
+        for part in parts:
+            if isinstance(part, Table):
+                console.print(part)
+                continue
+            lines = (shorten(line, _MAX_LINE) for line in printable(str(part)).split("\n"))
+            console.print("\n".join(lines), soft_wrap=not wrap)
+    with _output():
+        _print(sys.stdout, capture.get())
+
+
+def plain(name: str) -> str:
+    """Return a name in one line, abbreviated if it is very long."""
+    return shorten(printable(" ".join(name.split())), _MAX_NAME)
+
+
+def write_rows(lines: Iterable[str]) -> None:
+    """Write lines to standard output: in UTF-8, as files are, but escaped on a terminal."""
+    stream = sys.stdout
+    if stream is None:
+        raise CommandError("standard output is closed; write to a file")
+    with _output():
+        terminal = stream.isatty()
+    raw = None if terminal else getattr(stream, "buffer", None)
+    for line in lines:
+        with _output():
+            if raw is None:
+                _print(stream, printable(line) if terminal else line)
+            else:
+                raw.write(line.encode())
+    with _output():
+        stream.flush()
+
+
+def end_output() -> None:
+    """Flush standard output, and give up what it does not take, without a traceback at the end."""
+    stream = sys.stdout
+    if stream is None:
+        return
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def describe(error: Exception) -> str | None:
+    """Return what an error of the user, the system or the command line's parser says, or None."""
+    # The parser's errors have no public base class.
+    parser: Any = getattr(error, "format_message", None)
+    if parser is not None:
+        return parser()
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+        return "out of memory; use a smaller file or a machine with more memory"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    if isinstance(error, (OSError, UnicodeError)):
+        return str(error)
+    return None
+
+
+@contextlib.contextmanager
+def _output() -> Iterator[None]:
+    """Make it an error of the command that standard output takes nothing."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # whoever reads it has seen enough
+    except OSError as error:
+        problem = error.strerror or error
+        raise CommandError(f"cannot write to standard output: {problem}") from error
+
+
+def _print(stream: Any, text: str) -> None:
+    """Write text to a stream, if that is open, with characters that its encoding has."""
+    if stream is None:
+        return
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeError:
+        text = text.replace("±", "+/-").encode(encoding, "replace").decode(encoding)
+    stream.write(text)
+    stream.flush()
 
 
 @contextlib.contextmanager
@@ -61,7 +168,8 @@ def running() -> Iterator[Callable[[str, int, int], None]]:
 
         def show(name: str, done: int, total: int) -> None:
             # The resamples are one long step: until it ends nothing is known of its length.
-            progress.update(task, description=name, completed=done, total=total if done else None)
+            length = total if done else None
+            progress.update(task, description=printable(name), completed=done, total=length)
 
         yield show
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bayescal.cli._errors import CommandError, library_call, say, watched
+from bayescal.cli._errors import CommandError, library_call, plain, say, show, watched, write_rows
 from bayescal.cli._files import Format, check_target, is_standard_output, write_atomically
 from bayescal.cli._labelled import Judged
-from bayescal.cli._options import Encoding, Label, Seed, Sep, Weights
+from bayescal.cli._options import Decimal, Encoding, Label, Seed, Sep, SkipMissing, Weights
 from bayescal.cli._streams import open_rows
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ def evaluate_file(
     file: Annotated[
         Path,
         typer.Argument(
-            help="File with probabilities and labels: CSV, TSV, Parquet or Feather, .gz or .zst "
-            "too; - is standard input. Large ones are read in blocks, several times.",
+            help="File with probabilities and labels: CSV, TSV, JSON lines, Parquet or Feather, "
+            ".gz or .zst too; - is standard input. Large ones are read in blocks, several times.",
             show_default=False,
         ),
     ],
@@ -47,7 +47,9 @@ def evaluate_file(
             "Columns that are named like the classes go by their names."
         ),
     ] = None,
-    inputs: Annotated[str, typer.Option(help="What the columns hold: probs or logits.")] = "probs",
+    inputs: Annotated[
+        str, typer.Option(help="What the columns hold: probs, percent or logits.")
+    ] = "probs",
     normalise: Annotated[
         bool, typer.Option("--normalise", help="Divide the columns of each row by their sum.")
     ] = False,
@@ -58,6 +60,8 @@ def evaluate_file(
     seed: Seed = 0,
     sep: Sep = None,
     encoding: Encoding = None,
+    decimal: Decimal = ".",
+    skip_missing: SkipMissing = False,
     html: Annotated[
         Path | None, typer.Option(help="Write a page with figures, tables and explanations.")
     ] = None,
@@ -66,16 +70,18 @@ def evaluate_file(
     ] = None,
 ) -> None:
     """Judge probabilities: metrics with intervals, tests, and a self-contained HTML page."""
-    if inputs not in ("probs", "logits"):
-        raise CommandError(f"--inputs must be probs or logits, got {inputs!r}")
+    if inputs not in ("probs", "percent", "logits"):
+        raise CommandError(f"--inputs must be probs, percent or logits, got {inputs!r}")
+    form = Format(sep, encoding, decimal, inputs == "percent", skip_missing)
+    inputs = "probs" if form.percent else inputs
     if html is not None and is_standard_output(html):
         raise CommandError("--html must be a file, got -")
     for target in (html, json_file):
         if target is not None:
             check_target(target)
-    with watched() as show:
-        source = open_rows(file, Format(sep, encoding))
-        data = Judged(source, label, weights, show)
+    with watched() as watch:
+        source = open_rows(file, form)
+        data = Judged(source, label, weights, watch)
         models = data.choose(model or [], classes)
         columns = {each.name: each.ordered(data.classes) for each in models}
         with library_call():
@@ -88,17 +94,20 @@ def evaluate_file(
                 replicates=replicates,
                 bins=bins,
                 seed=seed,
-                progress=None if source.large else show,
+                progress=None if source.large else watch,
             )
+        data.say_skipped()
         about = _describe(data, file.name, label, columns, inputs, weights)
         if html is not None:
-            page = found.to_html(about=about, progress=show).encode()
+            page = found.to_html(about=about, progress=watch).encode()
             write_atomically(html, lambda stream: stream.write(page))
     if json_file is not None:
         values = {"file": str(file), "columns": columns, **found.to_dict()}
-        text = json.dumps(values, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-        if is_standard_output(json_file):
-            print(text, end="")
+        # What is printed is read in any encoding, and controls no terminal.
+        printed = is_standard_output(json_file)
+        text = json.dumps(values, indent=2, allow_nan=False, ensure_ascii=printed) + "\n"
+        if printed:
+            write_rows([text])
         else:
             write_atomically(json_file, lambda stream: stream.write(text.encode()))
     if json_file is None or not is_standard_output(json_file):
@@ -118,17 +127,17 @@ def _describe(
 ) -> dict[str, str]:
     """Return what was read, by what it is called."""
     classes = data.classes
-    about = {"File": name, "Rows": f"{data.count:,}", "Label column": label}
+    about = {"File": name, "Rows": f"{data.count - data.skipped:,}", "Label column": label}
     for name, own in columns.items():
         if len(own) == 1:
             what = "P" if inputs == "probs" else "log odds of P"
-            said = f"{own[0]} is {what}({label} = {classes[1]})"
+            said = f"{plain(own[0])} is {what}({plain(label)} = {plain(classes[1])})"
         else:
-            pairs = [f"{c} = {k}" for c, k in zip(own, classes, strict=True)]
+            pairs = [f"{plain(c)} = {plain(k)}" for c, k in zip(own, classes, strict=True)]
             more = f" and {len(pairs) - _LISTED} more" if len(pairs) > _LISTED else ""
             what = "probabilities" if inputs == "probs" else inputs
             said = f"{what} of classes: {', '.join(pairs[:_LISTED])}{more}"
-        about[f"Model {name}" if len(columns) > 1 else "Columns"] = said
+        about[f"Model {plain(name)}" if len(columns) > 1 else "Columns"] = said
     if weights is not None:
         about["Weight column"] = weights
     return about
@@ -136,17 +145,7 @@ def _describe(
 
 def _show(found: Evaluation, about: dict[str, str]) -> None:
     """Print what was read, the findings and the table, wide enough for all its columns."""
-    from rich.console import Console
-
-    console = Console()
-    table = found.report.table()
-    width = console.measure(table, options=console.options.update(width=10_000)).maximum
-    # A terminal wraps lines that are too long; a table that is cut loses figures.
-    console = Console(width=max(console.width, width), highlight=False, markup=False)
-    for name, said in about.items():
-        console.print(f"{name}: {said}", soft_wrap=True)
-    console.print()
-    for name, said in found.summary().items():
-        console.print(f"{name}: {said}")
-    console.print()
-    console.print(table)
+    lines = [f"{plain(name)}: {said}" for name, said in about.items()]
+    findings = [f"{plain(name)}: {said}" for name, said in found.summary().items()]
+    show("\n".join(lines), "")
+    show(*findings, "", found.report.table(), wrap=True)

@@ -1,4 +1,4 @@
-"""Files of text in columns: read with errors that name the row, written whole or not at all."""
+"""Files of text in columns: read in bounded memory, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -6,22 +6,31 @@ import contextlib
 import csv
 import gzip
 import io
+import math
+import os
 import re
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
-
-import numpy as np
+from typing import Any, BinaryIO, NamedTuple, TextIO
 
 from bayescal._core import files
-from bayescal.cli._errors import CommandError
+from bayescal.cli._errors import CommandError, write_rows
+from bayescal.cli._json_lines import is_json, parse_objects
 
 _GZIP_MAGIC, _ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _QUOTE = '"'
+_PIECE = 1 << 20
+#: Cells without a number, in small letters.
+_MISSING = {"", "na", "n/a", "nan", "null", "none"}
+#: Bytes of what is no regular file, and can be read only once.
+PIPED = 1 << 28
+#: Characters of a line, and cells of a block.
+LINE, CELLS = 1 << 26, 1 << 22
 
 #: Called with how much of a file was read, and with all that there is.
 Show = Callable[[int, int], object]
@@ -29,14 +38,21 @@ Show = Callable[[int, int], object]
 
 @dataclass(frozen=True)
 class Format:
-    """How text is laid out: between cells by default a tab in files .tsv, and else a comma."""
+    """How text is laid out: by default a tab separates cells in .tsv files, and else a comma."""
 
     sep: str | None = None
     encoding: str | None = None
+    decimal: str = "."
+    #: Whether scores are percentages, with or without a percent sign.
+    percent: bool = False
+    #: Whether cells without a number, empty or NA, are read as NaN.
+    skip_missing: bool = False
 
     def __post_init__(self) -> None:
         if self.sep is not None and (len(self.sep) != 1 or self.sep in '\r\n"\0'):
             raise CommandError(f"--sep must be one character, got {self.sep!r}")
+        if self.decimal not in (".", ","):
+            raise CommandError(f"--decimal must be . or , (a comma), got {self.decimal!r}")
         try:
             "".encode(self.encoding or "utf-8")
         except LookupError:
@@ -45,7 +61,7 @@ class Format:
             ) from None
 
     def between(self, path: Path) -> str:
-        """Return what stands between cells."""
+        """Return the separator of cells."""
         tabbed = ".tsv" in [suffix.lower() for suffix in path.suffixes[-2:]]
         return self.sep or ("\t" if tabbed else ",")
 
@@ -53,6 +69,32 @@ class Format:
     def text(self) -> str:
         """The encoding; a byte order mark is no text."""
         return self.encoding or "utf-8-sig"
+
+    def parse(self, cell: str) -> float:
+        """Return the finite number in a cell; raise ValueError if there is none.
+
+        Where missing numbers are skipped, they are NaN.
+        """
+        if self.skip_missing and cell.strip().lower() in _MISSING:
+            return math.nan
+        if self.percent:
+            cell = cell.strip().removesuffix("%")
+        if self.decimal == ",":
+            # A point would be a separator of thousands.
+            cell = cell.replace(".", "_").replace(",", ".")
+        value = float(cell)
+        if "_" in cell or not math.isfinite(value):  # Python reads 1_000, CSV files do not
+            raise ValueError(cell)
+        return value
+
+    @property
+    def parse_as_python(self) -> bool:
+        """Whether Python reads numbers alike, but for underscores and infinities."""
+        return self.decimal == "." and not self.percent
+
+    def print(self, value: float) -> str:
+        """Return a cell with a number, or an empty one for NaN."""
+        return "" if math.isnan(value) else repr(value).replace(".", self.decimal)
 
 
 PLAIN = Format()
@@ -65,7 +107,7 @@ def ignore(done: int, total: int) -> None:
 class Table(NamedTuple):
     """Rows of a file: its name, column names, rows of text, and the line on which each row ends.
 
-    ``first`` is the number of rows before them; of files without lines these are left out.
+    ``first`` is the number of rows before them; ``lines`` is empty for files without lines.
     """
 
     path: Path
@@ -73,8 +115,9 @@ class Table(NamedTuple):
     rows: list[list[str]]
     lines: list[int]
     first: int = 0
-    #: What stands between cells.
-    sep: str = ","
+    form: Format = PLAIN
+    #: The lines of rows that are JSON objects, as they stand in the file.
+    objects: Sequence[str] = ()
 
     def place(self, row: int) -> str:
         """Return which row it is, for messages."""
@@ -82,15 +125,19 @@ class Table(NamedTuple):
         return f"row {self.first + row + 1}{line}"
 
 
-def read_table(path: Path, form: Format = PLAIN) -> Table:
-    """Read text in columns with a header, plain or compressed with gzip or zstd; - is the input."""
-    return next(_tables(path, io.StringIO(_read_text(path, form), newline=""), form))
+def read_table(path: Path, form: Format = PLAIN, limit: int = PIPED) -> Table | None:
+    """Read text in columns with a header, plain or compressed with gzip or zstd; - is the input.
+
+    Returns None if there are more bytes than the limit, packed or unpacked.
+    """
+    text = _read_text(path, form, limit)
+    return None if text is None else next(_tables(path, io.StringIO(text, newline=""), form))
 
 
 def stream_tables(
     path: Path, size: int, show: Show = ignore, form: Format = PLAIN
 ) -> Iterator[Table]:
-    """Yield so many rows at a time of a CSV file that may be larger than memory.
+    """Yield at most so many rows at a time of a CSV file that may be larger than memory.
 
     Calls ``show`` with the bytes that were read, and with all that there are.
     """
@@ -99,7 +146,7 @@ def stream_tables(
             file = stack.enter_context(path.open("rb"))
             total, stream = path.stat().st_size, unpacked(path, file)
             text = io.TextIOWrapper(stream, encoding=form.text, newline="")
-            for table in _tables(path, _without_zeros(path, text), form, size):
+            for table in _tables(path, text, form, size):
                 show(file.tell(), total)
                 yield table
         except UnicodeError as error:
@@ -109,11 +156,6 @@ def stream_tables(
         except OSError as error:
             problem = error.strerror or error
             raise CommandError(f"{path}: cannot read the file: {problem}") from error
-
-
-def is_zipped(path: Path) -> bool:
-    """Whether a file is compressed with gzip or zstd."""
-    return begins_with(path, _GZIP_MAGIC) or begins_with(path, _ZSTD_MAGIC)
 
 
 def unpacked(path: Path, file: BinaryIO) -> Any:
@@ -145,88 +187,76 @@ def begins_with(path: Path, magic: bytes) -> bool:
     return False
 
 
-def _without_zeros(path: Path, lines: Iterable[str]) -> Iterator[str]:
-    for line in lines:
+def _lines(path: Path, text: TextIO) -> Iterator[str]:
+    """Yield lines, of bounded length."""
+    number = 0
+    while line := text.readline(LINE):
+        number += 1
         if "\0" in line:
             raise CommandError(f"{path}: not a CSV file: it holds zero bytes")
+        if len(line) == LINE and line[-1] not in "\r\n":
+            raise CommandError(
+                f"{path}: not a CSV file: line {number} has more than {LINE:,} characters"
+            )
         yield line
 
 
-def _tables(
-    path: Path, text: Iterable[str], form: Format, size: int = sys.maxsize
-) -> Iterator[Table]:
-    """Yield so many rows at a time, or all at once."""
-    sep = form.between(path)
-    reader = csv.reader(text, strict=True, delimiter=sep)
+def rows_of_block(size: int, columns: int) -> int:
+    """Return how many rows fit into a block of at most ``size`` rows."""
+    return max(1, min(size, CELLS // max(columns, 1)))
+
+
+def _tables(path: Path, text: TextIO, form: Format, size: int | None = None) -> Iterator[Table]:
+    """Yield at most so many rows at a time, or all at once."""
+    lines_of_text = _lines(path, text)
+    start = next(lines_of_text, "")
+    lines_of_text = chain([start], lines_of_text)
+    if is_json(path, start):
+        yield from _object_tables(path, lines_of_text, form, size)
+        return
+    reader = csv.reader(lines_of_text, strict=True, delimiter=form.between(path))
     rows, lines, first = [], [], 0
     try:
         full = filter(None, reader)
         header = next(full, [])
+        size = sys.maxsize if size is None else rows_of_block(size, len(header))
         for row in full:
             if len(row) != len(header):
                 raise CommandError(
                     f"{path}: every row must have {len(header)} cells as the header has, got "
                     f"{len(row)} in row {first + len(rows) + 1} (line {reader.line_num})"
-                    f"{_advice(header)}"
+                    f"{advise_sep(header)}"
                 )
             rows.append(row)
             lines.append(reader.line_num)
             if len(rows) == size:
-                yield Table(path, header, rows, lines, first, sep)
+                yield Table(path, header, rows, lines, first, form)
                 rows, lines, first = [], [], first + size
     except csv.Error as error:
         raise CommandError(f"{path}: not a CSV file: {error} (line {reader.line_num})") from error
     if not header:
         raise CommandError(f"{path}: the file must not be empty")
     if rows:
-        yield Table(path, header, rows, lines, first, sep)
+        yield Table(path, header, rows, lines, first, form)
     elif not first:
         raise CommandError(f"{path}: the file must have rows below its header")
 
 
-def numeric_column(table: Table, name: str, option: str) -> np.ndarray:
-    """Return one column as finite numbers (n,); ``option`` is the option that named it."""
-    index = find_column(table, name, option)
-    cells = [row[index] for row in table.rows]
-    with contextlib.suppress(ValueError):
-        values = np.array([*map(float, cells)])
-        if np.isfinite(values).all() and not any("_" in cell for cell in cells):
-            return values
-    values = np.empty(len(table.rows))
-    for i, row in enumerate(table.rows):
-        try:
-            values[i] = _number(row[index])
-        except ValueError:
-            raise CommandError(
-                f"{table.path}: column {name!r} must hold finite numbers, got "
-                f"{_shorten(row[index])!r} in {table.place(i)}"
-            ) from None
-    return values
-
-
-def is_number(cell: str) -> bool:
-    """Whether a cell is a finite number."""
-    try:
-        _number(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def label_column(table: Table, name: str, option: str) -> np.ndarray:
-    """Return one column as labels (n,), integers 0 or 1."""
-    values = numeric_column(table, name, option)
-    check_values(table, name, values, (values == 0) | (values == 1), "labels 0 or 1")
-    return values.astype(np.int64)
-
-
-def check_values(table: Table, name: str, values: np.ndarray, good: np.ndarray, what: str) -> None:
-    """Raise if not all numbers (n,) of a column are good; ``what`` it must hold."""
-    if not good.all():
-        i = int(np.argmin(good))
-        raise CommandError(
-            f"{table.path}: column {name!r} must hold {what}, got {values[i]:g} in {table.place(i)}"
-        )
+def _object_tables(
+    path: Path, lines: Iterable[str], form: Format, size: int | None
+) -> Iterator[Table]:
+    """Yield rows of JSON lines. Those of the first block have all names of columns."""
+    header: list[str] | None = None
+    found, first = parse_objects(path, lines, form.decimal), 0
+    for start in found:
+        count = None if size is None else rows_of_block(size, len(start[2])) - 1
+        numbers, objects, values = zip(start, *islice(found, count), strict=True)
+        header = [*dict.fromkeys(chain(*values))] if header is None else header
+        rows = [[own.get(name, "") for name in header] for own in values]
+        yield Table(path, header, rows, list(numbers), first, form, objects)
+        first += len(rows)
+    if header is None:
+        raise CommandError(f"{path}: the file must not be empty")
 
 
 def is_standard_output(path: Path) -> bool:
@@ -246,7 +276,10 @@ def check_target(path: Path) -> None:
         return
     if path.exists() and not path.is_file():
         raise CommandError(f"{path}: the output must be a file, not a folder or device")
-    folder = path.resolve().parent
+    target = os.path.realpath(path)
+    if os.path.islink(target):
+        raise CommandError(f"{path}: the symbolic links lead in a circle")
+    folder = Path(target).parent
     if not folder.is_dir():
         raise CommandError(f"{path}: the folder {folder} does not exist")
 
@@ -262,15 +295,15 @@ def check_new_columns(table: Table, advice: Mapping[str, str]) -> None:
 def write_table(
     path: Path, header: Sequence[str], rows: Iterator[Sequence[str]], sep: str = ","
 ) -> None:
-    """Write text in columns atomically, compressed where the name ends in .gz or .zst; - prints."""
+    """Write text in columns, as :func:`write_lines` does."""
     line = partial(_line, sep, re.compile(rf'[{re.escape(sep)}"\r\n]'))
+    write_lines(path, map(line, chain([header], rows)))
 
-    def write_rows(stream: io.TextIOBase) -> None:
-        stream.write(line(header))
-        stream.writelines(map(line, rows))
 
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write lines atomically, compressed where the name ends in .gz or .zst; - prints."""
     if is_standard_output(path):
-        write_rows(sys.stdout)  # type: ignore[arg-type]
+        write_rows(lines)
         return
 
     def write(stream: BinaryIO) -> None:
@@ -282,7 +315,7 @@ def write_table(
             elif path.suffix.lower() == ".zst":
                 stream = stack.enter_context(_zstd(path).CompressedOutputStream(stream, "zstd"))
             text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
-            write_rows(text)
+            text.writelines(lines)
             text.flush()
             text.detach()
 
@@ -298,8 +331,9 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     try:
         with files.write_atomically(path) as unfinished, open(unfinished, "xb") as stream:
             write(stream)
-    except OSError as error:
-        raise CommandError(f"{path}: cannot write the file: {error.strerror or error}") from error
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CommandError(f"{path}: cannot write the file: {reason}") from error
 
 
 def _line(sep: str, special: re.Pattern[str], cells: Sequence[str]) -> str:
@@ -312,60 +346,45 @@ def _line(sep: str, special: re.Pattern[str], cells: Sequence[str]) -> str:
     return (sep.join(quoted) or '""') + "\n"
 
 
-def _read_text(path: Path, form: Format) -> str:
+def _read_text(path: Path, form: Format, limit: int) -> str | None:
+    """Return a text, or None if it has more bytes than the limit, packed or unpacked."""
     try:
-        whole = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-        content = unpacked(path, io.BytesIO(whole)).read()
+        if str(path) == "-":
+            if sys.stdin is None:
+                raise CommandError("-: standard input is closed")
+            packed = _read_bytes(sys.stdin.buffer, limit)
+        else:
+            with path.open("rb") as file:
+                packed = _read_bytes(file, limit)
+        content = packed and _read_bytes(unpacked(path, io.BytesIO(packed)), limit)
     except FileNotFoundError:
         raise CommandError(f"{path}: no such file") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise CommandError(f"{path}: damaged gzip file: {error}") from error
     except OSError as error:
         raise CommandError(f"{path}: cannot read the file: {error.strerror or error}") from error
+    if content is None:
+        return None
     try:
-        text = content.decode(form.text)
+        return content.decode(form.text)
     except UnicodeError as error:
         place = getattr(error, "start", None)
         reason = error if place is None else f"byte {place + 1} is no text"
         raise _no_text(path, form, reason) from None
-    if "\0" in text:
-        raise CommandError(f"{path}: not a CSV file: it holds zero bytes")
-    return text
 
 
-def find_column(table: Table, name: str, option: str) -> int:
-    """Return the place of a column; ``option`` is the option that named it."""
-    names = [column.strip() for column in table.header]
-    count = names.count(name.strip())
-    if count != 1:
-        problem = "no column" if count == 0 else f"{count} columns"
-        raise CommandError(
-            f"{table.path}: {problem} named {name!r} ({option}); the columns are "
-            f"{enumerate_names(names)}{_advice(names)}"
-        )
-    return names.index(name.strip())
+def _read_bytes(stream: BinaryIO, limit: int) -> bytes | None:
+    """Return all bytes of a stream, or None if there are more than the limit."""
+    # In pieces, as a buffered stream reserves memory for all that it is asked for.
+    content = bytearray()
+    while piece := stream.read(_PIECE):
+        content += piece
+        if len(content) > limit:
+            return None
+    return bytes(content)
 
 
-def _advice(header: Sequence[str]) -> str:
+def advise_sep(header: Sequence[str]) -> str:
     """Return what is to be added where one cell may hold all names."""
     other = [own for own in ";\t|," if own in header[0]] if len(header) == 1 else []
     return f"; if {other[0]!r} stands between cells, pass --sep" if other else ""
-
-
-def _number(cell: str) -> float:
-    if "_" in cell:  # Python reads 1_000, CSV files do not
-        raise ValueError(cell)
-    value = float(cell)
-    if not np.isfinite(value):
-        raise ValueError(cell)
-    return value
-
-
-def _shorten(text: str, length: int = 40) -> str:
-    return text if len(text) <= length else f"{text[: length - 3]}..."
-
-
-def enumerate_names(names: Sequence[str], most: int = 20) -> str:
-    """Return names in quotes, the first of them if they are many."""
-    shown = ", ".join(repr(_shorten(name)) for name in names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -9,9 +9,16 @@ from typing import Any, TypeVar
 import numpy as np
 
 import bayescal as bc
-from bayescal.cli._columns import Columns, as_probabilities, choose_models, find_classes
-from bayescal.cli._errors import CommandError
-from bayescal.cli._files import check_values
+from bayescal._core.tables import shorten
+from bayescal.cli._cells import check_values
+from bayescal.cli._columns import (
+    Columns,
+    as_probabilities,
+    check_probabilities,
+    choose_models,
+    find_classes,
+)
+from bayescal.cli._errors import CommandError, say
 from bayescal.cli._streams import RowFile, Rows, UnreadableError
 
 Result = TypeVar("Result")
@@ -37,6 +44,8 @@ class LabelledFile:
         self.classes: list[str] = []
         self.count = self.passes = 0
         self._blocks = 0
+        #: Rows without predictions, in the last pass.
+        self.skipped = 0
 
     def choose(self, columns: Sequence[str], classes: str | None) -> list[Columns]:
         """Return models and their columns; find classes in the labels of all rows."""
@@ -56,8 +65,8 @@ class LabelledFile:
             texts.update(dict.fromkeys(rows.labels))
             if source.large and len(texts) > _MOST_LABELS:
                 raise CommandError(
-                    f"{source.path}: column {self._label!r} must hold labels, got more than "
-                    f"{_MOST_LABELS:,} different ones"
+                    f"{source.path}: column {shorten(self._label)!r} must hold labels, got more "
+                    f"than {_MOST_LABELS:,} different ones"
                 )
             self.count += len(rows.place)
             self._blocks += 1
@@ -71,11 +80,35 @@ class LabelledFile:
     def _in_blocks(self, rows: Callable[[], Iterator[Read]]) -> bc.Blocks:
         return bc.Blocks(rows, progress=self._watch)
 
+    def _known(self, rows: Iterator[tuple[np.ndarray, Read]]) -> Iterator[Read]:
+        """Yield blocks without the rows that miss any of some scores (n, m)."""
+        skipped = 0
+        for scores, (own, y, weights) in rows:
+            keep = ~np.isnan(scores).any(axis=1)
+            skipped += len(keep) - int(keep.sum())
+            if keep.any():
+                yield own[keep], y[keep], None if weights is None else weights[keep]
+        self.skipped = skipped
+        if skipped == self.count:
+            raise CommandError(f"{self._source.path}: every row lacks a prediction")
+
+    def say_skipped(self) -> None:
+        """Say how many rows were left out."""
+        if self.skipped:
+            say(f"{self.skipped:,} of {self.count:,} rows lack predictions and are left out")
+
     def _at_once(self, rows: Callable[[], Iterator[Read]]) -> Read:
         scores, y, weights = zip(*rows(), strict=True)
         own = None if self._weights is None else np.concatenate(weights)
         self.passes += 1
         return np.concatenate(scores), np.concatenate(y), own
+
+    def _wrong(self, rows: Rows, row: int, problem: str, advice: str) -> Exception:
+        """Return the error of a row; a reader that does not know its line is given up."""
+        if rows.where is None:
+            return UnreadableError()
+        place = rows.where.place(row)
+        return CommandError(f"{self._source.path}: {problem} in {place}; {advice}")
 
     def _watch(self, passed: int, done: int, count: int | None) -> None:
         # The labels were the first.
@@ -101,8 +134,9 @@ class Training(LabelledFile):
         self._read(partial(self._fit, calibrator))
 
     def _fit(self, calibrator: Any) -> None:
+        read = partial(self._rows, calibrator)
         if self._source.large:
-            blocks = self._in_blocks(self._rows)
+            blocks = self._in_blocks(read)
             try:
                 calibrator.fit(blocks)
             except TypeError:
@@ -112,12 +146,18 @@ class Training(LabelledFile):
             else:
                 self.passes += blocks.passes
                 return
-        calibrator.fit(*self._at_once(self._rows))
+        calibrator.fit(*self._at_once(read))
 
-    def _rows(self) -> Iterator[Read]:
+    def _rows(self, calibrator: Any) -> Iterator[Read]:
+        return self._known(self._all_rows(calibrator))
+
+    def _all_rows(self, calibrator: Any) -> Iterator[tuple[np.ndarray, Read]]:
         classes = np.asarray(self.classes)
         for rows in self._source.rows(self._label, self.names, self._weights):
-            yield rows.scores, classes[self._codes(rows)], rows.weights
+            if getattr(calibrator, "inputs", None) == "probs":
+                wrong = partial(self._wrong, rows)
+                check_probabilities(rows.scores, self.names, wrong, "", self._option)
+            yield rows.scores, (rows.scores, classes[self._codes(rows)], rows.weights)
 
 
 class Judged(LabelledFile):
@@ -134,7 +174,9 @@ class Judged(LabelledFile):
     def _evaluate(
         self, models: Sequence[Columns], inputs: str, normalise: bool, options: dict[str, Any]
     ) -> Any:
-        readers = {own.name: partial(self._rows, own, inputs, normalise) for own in models}
+        # Models are judged by the same rows.
+        names = list(dict.fromkeys(name for own in models for name in own.columns))
+        readers = {own.name: partial(self._rows, own, names, inputs, normalise) for own in models}
         if self._source.large:
             blocks = {name: self._in_blocks(rows) for name, rows in readers.items()}
             found = bc.evaluate(blocks, **options)
@@ -145,22 +187,24 @@ class Judged(LabelledFile):
         probs = {name: own for name, (own, *_) in read.items()}
         return bc.evaluate(probs, y, weights=weights, **options)
 
-    def _rows(self, model: Columns, inputs: str, normalise: bool) -> Iterator[Read]:
-        path, order = self._source.path, model.ordered(self.classes)
-        given = self._source.rows(self._label, order, self._weights, option="--model")
+    def _rows(self, model: Columns, names: list[str], *how: Any) -> Iterator[Read]:
+        order = model.ordered(self.classes)
+        # All columns are read only where they say which rows are left out.
+        read = names if self._source.form.skip_missing else order
+        return self._known(self._all_rows(model, read, [read.index(name) for name in order], *how))
+
+    def _all_rows(
+        self, model: Columns, names: list[str], place: list[int], inputs: str, normalise: bool
+    ) -> Iterator[tuple[np.ndarray, Read]]:
+        given = self._source.rows(self._label, names, self._weights, option="--model")
         for rows in given:
-
-            def wrong(row: int, message: str, table: Any = rows.where) -> Exception:
-                if table is None:
-                    return UnreadableError()
-                return CommandError(f"{path}: {message.format(table.place(row))}")
-
-            own = rows.weights
+            own, wrong = rows.weights, partial(self._wrong, rows)
             if own is not None and self._weights is not None and (own < 0).any():
                 if rows.where is None:
                     raise UnreadableError
                 check_values(
                     rows.where, self._weights, own, own >= 0, "weights that are not negative"
                 )
-            probs = as_probabilities(rows.scores, model, self.classes, inputs, normalise, wrong)
-            yield probs, self._codes(rows), own
+            scores = rows.scores[:, place]
+            probs = as_probabilities(scores, model, self.classes, inputs, normalise, wrong)
+            yield rows.scores, (probs, self._codes(rows), own)

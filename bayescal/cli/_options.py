@@ -8,7 +8,10 @@ from typing import Annotated
 import typer
 
 Scores = Annotated[
-    Path, typer.Argument(help="CSV file with scores and labels; .gz too.", show_default=False)
+    Path,
+    typer.Argument(
+        help="File with scores and labels, in any form that fit takes.", show_default=False
+    ),
 ]
 Label = Annotated[str, typer.Option(help="Column of FILE with the labels, of any kind.")]
 Sep = Annotated[
@@ -17,6 +20,13 @@ Sep = Annotated[
 ]
 Encoding = Annotated[
     str | None, typer.Option(help="Of text, as latin-1 or utf-16; by default UTF-8.")
+]
+SkipMissing = Annotated[
+    bool,
+    typer.Option("--skip-missing", help="Leave out rows whose scores are missing: empty or NA."),
+]
+Decimal = Annotated[
+    str, typer.Option(help="Decimal point of numbers in text: . or , (a comma), read and written.")
 ]
 Weights = Annotated[str | None, typer.Option(help="Column of FILE with case weights.")]
 Integrator = Annotated[str, typer.Option(help="montecarlo, sobol, importance, quadrature or nuts.")]

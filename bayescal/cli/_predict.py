@@ -12,17 +12,15 @@ import typer
 
 import bayescal as bc
 from bayescal.cli._append import append, check_form
+from bayescal.cli._cells import find_column, label_column, numeric_column
 from bayescal.cli._errors import CommandError, library_call, quality, say, watched
 from bayescal.cli._files import (
     Format,
     check_new_columns,
     check_target,
-    find_column,
     is_standard_output,
-    label_column,
-    numeric_column,
 )
-from bayescal.cli._options import Encoding, Integrator, NumSamples, Scores, Seed, Sep
+from bayescal.cli._options import Decimal, Encoding, Integrator, NumSamples, Scores, Seed, Sep
 from bayescal.cli._prior_syntax import parse_prior, read_prior
 from bayescal.cli._streams import open_rows
 
@@ -42,8 +40,8 @@ def predict(
     out: Annotated[
         Path,
         typer.Option(
-            help="File to write: the rows of --new and their probabilities, as Parquet or Feather "
-            "if it ends in .parquet or .feather, else as text; - prints."
+            help="File to write: the rows of --new and their probabilities, as Parquet, Feather or "
+            "JSON lines if it ends in .parquet, .feather or .jsonl, else as text; - prints."
         ),
     ],
     new: Annotated[
@@ -67,13 +65,14 @@ def predict(
     column: Annotated[str, typer.Option(help="Name of the new column.")] = "prob",
     sep: Sep = None,
     encoding: Encoding = None,
+    decimal: Decimal = ".",
 ) -> None:
     """Add calibrated probabilities to the rows of a file."""
     read_prior(prior)
     check_target(out)
     if interval is not None and not 0 < interval < 1:
         raise CommandError(f"--interval must lie strictly between 0 and 1, got {interval:g}")
-    form = Format(sep, encoding)
+    form = Format(sep, encoding, decimal)
     known = open_rows(scores, form)
     read = [
         (label_column(table, label, "--label"), numeric_column(table, score, "--score"))
@@ -120,7 +119,7 @@ def predict(
 
     with watched() as watch:
         show = partial(watch, wanted.path.name)
-        count = append(wanted, out, [score], added, compute, sep, show, "--score")
+        count = append(wanted, out, [score], added, compute, show, "--score")
     seconds = time.perf_counter() - start
     place = "standard output" if is_standard_output(out) else str(out)
     say(f"{count:,} rows written to {place}; {integrator}{quality(posterior)}, {seconds:.1f} s")

@@ -12,26 +12,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bayescal._core.tables import shorten
+from bayescal.cli._cells import find_column, numeric_column
 from bayescal.cli._columns import empty_label, label_texts
 from bayescal.cli._errors import CommandError
 from bayescal.cli._files import (
+    PIPED,
     PLAIN,
     Format,
     Show,
     Table,
     begins_with,
-    find_column,
     ignore,
-    is_zipped,
-    numeric_column,
     read_table,
+    rows_of_block,
     stream_tables,
     unpacked,
 )
 
-#: Bytes, of Parquet 16 for each cell, up to which a file is read at once; zipped ones
-#: hold several times as many.
-LARGE, ZIPPED = 1 << 26, 1 << 24
+#: Unpacked bytes, of Parquet 16 for each cell, up to which a file is read at once.
+LARGE = 1 << 26
 #: Rows of a block, and bytes of one that Arrow reads.
 ROWS, BYTES = 1 << 17, 1 << 23
 #: Rows of a Parquet file that say which of its columns hold numbers.
@@ -59,6 +59,7 @@ class RowFile(ABC):
     """A file of rows."""
 
     path: Path
+    form: Format
     #: The names of columns, and all rows, or the first ones of a large file.
     head: Table
     #: Whether it is rather read in blocks, more than once.
@@ -81,24 +82,40 @@ class RowFile(ABC):
     def tables(self, show: Show = ignore) -> Iterator[Table]:
         """Yield all columns as text."""
 
+    def stack(self, columns: list[np.ndarray], n: int) -> np.ndarray:
+        """Return columns of scores as rows (n, k)."""
+        if not columns:
+            return np.empty((n, 0))
+        scores = np.stack(columns, axis=1)
+        return scores / 100 if self.form.percent else scores
+
 
 def open_rows(path: Path, form: Format = PLAIN) -> RowFile:
     """Return a file in the form that it has; what is no regular file is read at once, as text."""
     if path.is_file():
         for magic, kind in ((b"PAR1", ParquetFile), (b"ARROW1", FeatherFile)):
             if begins_with(path, magic):
-                return kind(path)
+                return kind(path, form)
     return CsvFile(path, form)
 
 
 class CsvFile(RowFile):
-    """Text, plain or compressed with gzip; large ones are read by Arrow where it is installed."""
+    """Text, plain or compressed; large CSV files are read by Arrow where it is installed."""
 
     def __init__(self, path: Path, form: Format) -> None:
-        self.path, self._form = path, form
-        size = path.stat().st_size if path.is_file() else 0
-        self.large = size > LARGE or (size > ZIPPED and is_zipped(path))
-        self.head = next(self._stream()) if self.large else read_table(path, form)
+        self.path, self.form = path, form
+        if path.is_file():
+            fits = path.stat().st_size <= LARGE
+            table = read_table(path, form, LARGE) if fits else None
+        elif (table := read_table(path, form, PIPED)) is None:
+            raise CommandError(
+                f"{path}: what is no regular file must hold at most {PIPED >> 20} MiB, packed and "
+                "unpacked; save it as a file, which is read in blocks"
+            )
+        self.large = table is None
+        self.head = next(self._stream()) if table is None else table
+        # Arrow reads objects in another way.
+        self.fast = not self.head.objects
 
     def rows(
         self,
@@ -116,13 +133,13 @@ class CsvFile(RowFile):
             numbers = [numeric_column(table, name, option) for name in scores]
             own = None if weights is None else numeric_column(table, weights, "--weights")
             found, place = label_texts(table, label)
-            yield Rows(found, place, _stacked(numbers, len(place)), own, table)
+            yield Rows(found, place, self.stack(numbers, len(place)), own, table)
 
     def tables(self, show: Show = ignore) -> Iterator[Table]:
         return self._stream(show) if self.large else iter([self.head])
 
     def _stream(self, show: Show = ignore) -> Iterator[Table]:
-        return stream_tables(self.path, ROWS, show, self._form)
+        return stream_tables(self.path, ROWS, show, self.form)
 
     def _rows_of_arrow(
         self,
@@ -151,9 +168,15 @@ class CsvFile(RowFile):
                 checked = _Checked(unpacked(self.path, file))
                 reader = csv.open_csv(
                     checked,
-                    csv.ReadOptions(block_size=BYTES, encoding=self._form.encoding or "utf8"),
-                    csv.ParseOptions(delimiter=self.head.sep, newlines_in_values=True),
-                    csv.ConvertOptions(include_columns=list(types), column_types=types),
+                    csv.ReadOptions(block_size=BYTES, encoding=self.form.encoding or "utf8"),
+                    csv.ParseOptions(
+                        delimiter=self.form.between(self.path), newlines_in_values=True
+                    ),
+                    csv.ConvertOptions(
+                        include_columns=list(types),
+                        column_types=types,
+                        decimal_point=self.form.decimal,
+                    ),
                 )
                 for batch in reader:
                     show(file.tell(), total)
@@ -163,7 +186,7 @@ class CsvFile(RowFile):
                         raise UnreadableError
                     own = read.pop() if heavy else None
                     if len(place):
-                        yield Rows(labels, place, _stacked(read, len(place)), own)
+                        yield Rows(labels, place, self.stack(read, len(place)), own)
                 if checked.quotes % 2 or checked.zeros:
                     raise UnreadableError
         except (arrow.ArrowException, OSError, EOFError, zlib.error) as error:
@@ -189,15 +212,15 @@ class _Checked(io.RawIOBase):
 class ParquetFile(RowFile):
     """A file of Parquet."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, form: Format) -> None:
         if _arrow() is None:
             raise CommandError(f"{path}: Parquet and Feather need pyarrow; see bayescal[files]")
-        self.path = path
+        self.path, self.form = path, form
         self.schema, self._count = self._size()
         if not self._count:
             raise CommandError(f"{path}: the file must have rows")
         self.large = 16 * self._count * len(self.schema.names) > LARGE
-        self.head = _table(path, next(self.batches()).slice(0, _HEAD), 0)
+        self.head = self._text(next(self.batches()).slice(0, _HEAD), 0)
 
     def _size(self) -> tuple[Any, int]:
         with self._open() as file:
@@ -211,25 +234,26 @@ class ParquetFile(RowFile):
         show: Show = ignore,
         option: str = "--columns",
     ) -> Iterator[Rows]:
-        columns = {name: self._named(name, option) for name in scores}
+        options = dict.fromkeys(scores, option)
         if weights is not None:
-            columns[weights] = self._named(weights, "--weights")
+            options[weights] = "--weights"
+        columns = {name: self._named(name, own) for name, own in options.items()}
         first, marks = 0, self._named(label, "--label")
         for batch in self.batches(list(dict.fromkeys([marks, *columns.values()])), show):
             labels, place, empty = _labels(batch.column(marks))
             where = self.head._replace(first=first)
             if empty is not None:
                 raise CommandError(empty_label(where, label, empty))
-            read = [self.numbers(batch, name, first, "") for name in columns.values()]
+            read = [self.numbers(batch, *own, first) for own in options.items()]
             own = None if weights is None else read[list(columns).index(weights)]
             read = [read[list(columns).index(name)] for name in scores]
-            yield Rows(labels, place, _stacked(read, len(place)), own, where)
+            yield Rows(labels, place, self.stack(read, len(place)), own, where)
             first += batch.num_rows
 
     def tables(self, show: Show = ignore) -> Iterator[Table]:
         first = 0
         for batch in self.batches(None, show):
-            yield _table(self.path, batch, first)
+            yield self._text(batch, first)
             first += batch.num_rows
 
     def batches(self, columns: list[str] | None = None, show: Show = ignore) -> Iterator[Any]:
@@ -242,25 +266,41 @@ class ParquetFile(RowFile):
                 yield batch
 
     def _batches(self, file: Any, columns: list[str] | None) -> Iterator[Any]:
-        return file.iter_batches(ROWS, columns=columns)
+        rows = rows_of_block(ROWS, len(self.schema.names if columns is None else columns))
+        return file.iter_batches(rows, columns=columns)
 
-    def numbers(self, batch: Any, name: str, first: int, option: str) -> np.ndarray:
-        """Return a column as finite numbers (n,); ``first`` is the number of rows before it."""
-        found = batch.column(self._named(name, option))
+    def numbers(self, batch: Any, name: str, option: str, first: int) -> np.ndarray:
+        """Return a column as numbers (n,); ``first`` is the number of rows before it."""
+        own = batch.select([self._named(name, option)])
+        found = own.column(0)
         try:
-            values = _numbers(found)
+            values = None if _is_text(found.type) else _numbers(found)
         except (ValueError, NotImplementedError):
-            raise CommandError(
-                f"{self.path}: column {name!r} must hold finite numbers, got {found.type}"
-            ) from None
-        if not np.isfinite(values).all():
-            row = int(np.argmin(np.isfinite(values)))
+            values = None
+        if values is None:
+            # Read as text, which may have another notation, or shows what it holds.
+            return numeric_column(self._text(own, first), name, option)
+        skips = self.form.skip_missing and option != "--weights"
+        good = np.isfinite(values) | (np.isnan(values) & skips)
+        if not good.all():
+            row = int(np.argmin(good))
             place = self.head._replace(first=first).place(row)
             raise CommandError(
-                f"{self.path}: column {name!r} must hold finite numbers, got {found[row]} in "
-                f"{place}"
+                f"{self.path}: column {shorten(name)!r} must hold finite numbers, got "
+                f"{found[row]} in {place}"
             )
         return values
+
+    def _text(self, batch: Any, first: int) -> Table:
+        """Return rows as text, and no lines; ``first`` is the number of rows before them."""
+        columns = [[self._cell(value) for value in own.to_pylist()] for own in batch.columns]
+        rows = [list(row) for row in zip(*columns, strict=True)]
+        return Table(self.path, list(batch.schema.names), rows, [], first, self.form)
+
+    def _cell(self, value: Any) -> str:
+        if isinstance(value, float):
+            return self.form.print(value)
+        return "" if value is None else str(value)
 
     def _named(self, name: str, option: str) -> str:
         return self.head.header[find_column(self.head, name, option)]
@@ -289,8 +329,9 @@ class FeatherFile(ParquetFile):
         for j in range(file.num_record_batches):
             batch = file.get_batch(j)
             batch = batch if columns is None else batch.select(columns)
-            for first in range(0, batch.num_rows, ROWS):
-                yield batch.slice(first, ROWS)
+            rows = rows_of_block(ROWS, batch.num_columns)
+            for first in range(0, batch.num_rows, rows):
+                yield batch.slice(first, rows)
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[Any]:
@@ -330,12 +371,9 @@ def _numbers(column: Any) -> np.ndarray:
     return column.cast("float64", safe=False).to_numpy(zero_copy_only=False)
 
 
-def _stacked(columns: list[np.ndarray], n: int) -> np.ndarray:
-    return np.stack(columns, axis=1) if columns else np.empty((n, 0))
+def _is_text(kind: Any) -> bool:
+    """Whether a column holds texts, also those of categories."""
+    import pyarrow
 
-
-def _table(path: Path, batch: Any, first: int) -> Table:
-    """Return rows as text, and no lines."""
-    columns = [["" if c is None else str(c) for c in own.to_pylist()] for own in batch.columns]
-    rows = [list(row) for row in zip(*columns, strict=True)]
-    return Table(path, list(batch.schema.names), rows, [], first)
+    kind = kind.value_type if pyarrow.types.is_dictionary(kind) else kind
+    return pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)

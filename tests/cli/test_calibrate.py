@@ -112,7 +112,7 @@ def test_errors(binary: tuple[Path, Array, Array], tmp_path: Path) -> None:
     out = ["--out", str(tmp_path / "c.npz")]
     fit = ["fit", str(file), "--label", "truth", "--columns", "p"]
     check_error([*fit, "--method", "Magic", *out], "--method must be one of auto, average")
-    check_error([*fit, "--inputs", "percent", *out], "--inputs must be")
+    check_error([*fit, "--inputs", "odds", *out], "--inputs must be")
     check_error([*fit, "--seed", "-1", *out], "Invalid value for '--seed'")
     check_error([*fit, "--out", "-"], "--out must be a file")
     check_error([*fit, "--columns", "q", *out], "no column named 'q'")

@@ -14,7 +14,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from bayescal.cli import _files
+from bayescal.cli import _cells, _files
 from bayescal.cli._errors import CommandError
 
 
@@ -40,8 +40,8 @@ def write(tmp_path: Path) -> Callable[[str | bytes], Path]:
 )
 def test_columns_are_read(write: Callable, content: str | bytes) -> None:
     table = _files.read_table(write(content))
-    np.testing.assert_array_equal(_files.numeric_column(table, "s", "--score"), [1.5, -2e-3])
-    labels = _files.label_column(table, "y", "--label")
+    np.testing.assert_array_equal(_cells.numeric_column(table, "s", "--score"), [1.5, -2e-3])
+    labels = _cells.label_column(table, "y", "--label")
     np.testing.assert_array_equal(labels, [0, 1])
     assert labels.dtype.kind == "i"
 
@@ -83,7 +83,7 @@ def test_bad_files_are_errors(write: Callable, content: str | bytes, message: st
 def test_bad_columns_are_errors(write: Callable, column: str, message: str) -> None:
     table = _files.read_table(write("y,s,s,t\n\n1,2,3,\nnan,1,1,1\n"))
     with pytest.raises(CommandError) as caught:
-        _files.numeric_column(table, column, "--score")
+        _cells.numeric_column(table, column, "--score")
     assert message in str(caught.value)
 
 
@@ -91,21 +91,21 @@ def test_bad_columns_are_errors(write: Callable, column: str, message: str) -> N
 def test_cells_that_are_no_numbers(write: Callable, cell: str) -> None:
     table = _files.read_table(write(f'a,s\n0,1\n0,"{cell}"\n'))
     with pytest.raises(CommandError, match=r"got '.*' in row 2 \(line 3\)"):
-        _files.numeric_column(table, "s", "--score")
+        _cells.numeric_column(table, "s", "--score")
 
 
 def test_labels_are_zero_or_one(write: Callable) -> None:
     table = _files.read_table(write("y,s\n0,1\n1.0,1\n2,1\n"))
     message = r"column 'y' must hold labels 0 or 1, got 2 in row 3 \(line 4\)"
     with pytest.raises(CommandError, match=message):
-        _files.label_column(table, "y", "--label")
+        _cells.label_column(table, "y", "--label")
 
 
 def test_many_columns_are_not_all_listed(write: Callable) -> None:
     names = ",".join(f"column{i}" for i in range(100))
     table = _files.read_table(write(f"{names}\n{names}\n"))
     with pytest.raises(CommandError, match=r"'column19' and 80 more$"):
-        _files.numeric_column(table, "s", "--score")
+        _cells.numeric_column(table, "s", "--score")
 
 
 def test_missing_file_and_folder_are_errors(tmp_path: Path) -> None:

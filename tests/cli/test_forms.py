@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
+import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,10 @@ from typer.testing import CliRunner
 
 import bayescal as bc
 from bayescal.calibrators.names import calibrator_names
-from bayescal.cli import _streams, app
+from bayescal.cli import _files, _streams, app
+from bayescal.cli._columns import find_classes
+from bayescal.cli._json_lines import with_members
+from bayescal.cli._streams import open_rows
 
 pyarrow = pytest.importorskip("pyarrow")
 feather = pytest.importorskip("pyarrow.feather")
@@ -56,6 +62,10 @@ def put(folder: Path, form: str) -> tuple[Path, list[str]]:
     if form == "feather":
         feather.write_feather(data, file, chunksize=100)
         return file, []
+    if form.startswith("jsonl"):
+        text = "".join(f"{json.dumps(row)}\n" for row in data.to_dict("records"))
+        file.write_bytes(gzip.compress(text.encode()) if form.endswith(".gz") else text.encode())
+        return file, []
     sep = {"tsv": "\t", "tsv.gz": "\t", "csv:;": ";"}.get(form, ",")
     encoding = {"csv:latin-1": "latin-1", "csv:utf-16": "utf-16"}.get(form, "utf-8")
     text = data.to_csv(index=False, sep=sep).encode(encoding)
@@ -72,6 +82,7 @@ def put(folder: Path, form: str) -> tuple[Path, list[str]]:
 
 
 FORMS = ["csv", "tsv", "tsv.gz", "csv.zst", "csv:;", "csv:latin-1", "csv:utf-16", "feather"]
+FORMS += ["jsonl", "jsonl.gz"]
 
 
 @pytest.mark.parametrize("large", [False, True])
@@ -80,7 +91,7 @@ def test_every_form_is_read(
     tmp_path: Path, form: str, large: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if large:
-        for name, value in {"LARGE": 0, "ZIPPED": 0, "ROWS": 64, "BYTES": 4096}.items():
+        for name, value in {"LARGE": 0, "ROWS": 64, "BYTES": 4096}.items():
             monkeypatch.setattr(_streams, name, value)
     file, more = put(tmp_path, form)
     data = frame()
@@ -241,3 +252,358 @@ def test_completion_is_offered() -> None:
     result = invoke("--help")
     assert "--install-completion" in result.stdout
     assert sys.modules["bayescal.cli"] is not None
+
+
+def in_blocks(monkeypatch: pytest.MonkeyPatch, arrow: bool = True) -> None:
+    """Have files read in blocks, by Arrow or by Python."""
+    for name, value in {"LARGE": 0, "ROWS": 64, "BYTES": 4096}.items():
+        monkeypatch.setattr(_streams, name, value)
+    if not arrow:
+        monkeypatch.setattr(_streams, "_arrow", lambda: None)
+
+
+@pytest.fixture(params=["at once", "Arrow", "Python"])
+def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param != "at once":
+        in_blocks(monkeypatch, request.param == "Arrow")
+    return request.param
+
+
+def loss(*line: object) -> float:
+    found = json.loads(run("evaluate", *line, "--replicates", 20, "--json", "-").stdout)
+    (model,) = found["models"].values()
+    return model["metrics"]["log loss"]["value"]
+
+
+@pytest.mark.parametrize("sep", [";", ","])
+def test_decimal_commas(tmp_path: Path, reader: str, sep: str) -> None:
+    data = frame().assign(w=np.linspace(0.5, 2.5, N))
+    file, model, out = tmp_path / "in.csv", tmp_path / "m.safetensors", tmp_path / "out.csv"
+    written = data.assign(p=data["p"].map(repr).str.replace(".", ","))
+    written.to_csv(file, sep=sep, index=False, decimal=",", quoting=csv.QUOTE_NONNUMERIC)
+    form = ["--sep", sep, "--decimal", ","]
+    p, y, w = data["p"].to_numpy(), data["truth"].to_numpy(), data["w"].to_numpy()
+    expected = bc.metrics.log_loss(p, y, weights=w)
+    line = ["--label", "truth", "--weights", "w", *form]
+    assert loss(file, "--model", "p", *line) == pytest.approx(expected, rel=1e-9)
+    run("fit", file, *line, "--columns", "p", "--method", "beta", "--out", model)
+    run("apply", model, file, "--out", out, *form)
+    found = pd.read_csv(out, sep=sep, decimal=",")
+    np.testing.assert_array_equal(found["p"], p)
+    expected = bc.Beta().fit(p, y, w).predict_proba(p)
+    np.testing.assert_allclose(found[[*found.columns[-2:]]], expected, atol=1e-9)
+    # What was written is read in the same form.
+    column = "calibrated_wéi"
+    assert loss(out, "--label", "truth", "--model", column, *form) == pytest.approx(
+        bc.metrics.log_loss(expected[:, 1], y), abs=1e-9
+    )
+    # Points would be separators of thousands.
+    file.write_text(file.read_text("utf-8").replace("0,", "0."), "utf-8")
+    check_error("for decimal points leave out --decimal", "evaluate", file, "--model", "p", *line)
+
+
+def test_decimal_commas_of_other_files(tmp_path: Path) -> None:
+    data = frame()
+    data.to_parquet(file := tmp_path / "in.parquet")
+    model, out = tmp_path / "m.safetensors", tmp_path / "out.csv"
+    run("fit", file, "--label", "truth", "--columns", "p", "--method", "beta", "--out", model)
+    run("apply", model, file, "--out", out, "--sep", ";", "--decimal", ",")
+    found = pd.read_csv(out, sep=";", decimal=",")
+    np.testing.assert_array_equal(found["p"], data["p"])
+    assert found["calibrated_wéi"].dtype == float
+    text = data.assign(p=data["p"].map(repr).str.replace(".", ","))
+    text.to_parquet(file)
+    expected = bc.metrics.log_loss(data["p"].to_numpy(), data["truth"].to_numpy())
+    line = [file, "--label", "truth", "--model", "p"]
+    assert loss(*line, "--decimal", ",") == pytest.approx(expected, rel=1e-12)
+    check_error("for decimal commas pass --decimal ,", "evaluate", *line)
+    check_error("--decimal must be . or ,", "evaluate", *line, "--decimal", ";")
+    y = np.arange(60) % 2
+    s = np.random.default_rng(1).normal(2 * y - 1)
+    scores = pd.DataFrame({"s": s, "y": y})
+    said = ["--label", "y", "--score", "s", "--integrator", "quadrature", "--out", "-", "--prior"]
+    said.append("gaussian:mu0=uniform(-3,0),mu1=uniform(0,3),sigma=1")
+    found = []
+    for sep, point in ((",", "."), (";", ",")):
+        scores.to_csv(known := tmp_path / "known.csv", sep=sep, decimal=point, index=False)
+        printed = run("predict", known, *said, "--sep", sep, "--decimal", point).stdout
+        found.append(pd.read_csv(io.StringIO(printed), sep=sep, decimal=point))
+    pd.testing.assert_frame_equal(*found)
+
+
+@pytest.mark.parametrize("sign", ["%", " %", ""])
+def test_percentages(tmp_path: Path, reader: str, sign: str) -> None:
+    data = frame()
+    percent = 100 * data["p"]
+    file, model = tmp_path / "in.csv", tmp_path / "m.safetensors"
+    data.assign(p=percent.map(repr) + sign).to_csv(file, index=False)
+    p, y = percent.to_numpy() / 100, data["truth"].to_numpy()
+    line, more = [file, "--label", "truth"], ["--inputs", "percent"]
+    advice = "for percentages pass --inputs percent"
+    fit = ["fit", *line, "--columns", "p", "--method", "beta", "--out", model]
+    check_error(advice, "evaluate", *line, "--model", "p")
+    check_error(advice, *fit)
+    expected = bc.metrics.log_loss(p, y)
+    assert loss(*line, "--model", "p", *more) == pytest.approx(expected, rel=1e-9)
+    run(*fit, *more)
+    apply = ["apply", model, file, "--out", tmp_path / "out.csv"]
+    check_error(advice, *apply)
+    check_error("--inputs must be percent or left out", *apply, "--inputs", "probs")
+    run(*apply, *more)
+    found = pd.read_csv(tmp_path / "out.csv")["calibrated_wéi"]
+    np.testing.assert_allclose(found, bc.Beta().fit(p, y).predict_proba(p)[:, 1], atol=1e-9)
+
+
+def test_logits_are_not_taken_for_percentages(tmp_path: Path) -> None:
+    file = tmp_path / "in.csv"
+    for cells, advice in (
+        ("90,2,70", "for percentages pass --inputs percent"),
+        ("0.5,0.2,100", "for percentages pass --inputs percent"),
+        ("3.2,-0.1,1", "for logits pass --inputs logits"),
+        ("3.2,0.1,101", "for logits pass --inputs logits"),
+    ):
+        rows = [f"{cell},{j % 2}\n" for j, cell in enumerate(cells.split(","))]
+        file.write_text("p,y\n" + "".join(rows))
+        check_error(advice, "evaluate", file, "--label", "y")
+        check_error(advice, "fit", file, "--label", "y", "--out", tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("0,9", "column 'p' holds '0,9', which is no number; for decimal commas pass --decimal ,"),
+        ("4,327", "commas between thousands must be removed"),
+        ("90%", "column 'p' holds '90%', which is no number; for percentages pass --inputs perc"),
+        ("90,5%", "for percentages pass --inputs percent and --decimal ,"),
+        ("[0.1 0.9]", "holds '[0.1 0.9]', which is no number; write one number in each cell"),
+        ("high", "column 'p' holds 'high', which is no number; there must be probabilities"),
+    ],
+)
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_cells_in_another_notation_are_named(
+    tmp_path: Path, ending: str, cell: str, message: str
+) -> None:
+    data = pd.DataFrame({"id": ["a", "b"], "y": [0, 1], "p": [cell, cell]})
+    file = tmp_path / f"in.{ending}"
+    data.to_csv(file, index=False) if ending == "csv" else data.to_parquet(file)
+    check_error(message, "evaluate", file, "--label", "y")
+    check_error(message, "fit", file, "--label", "y", "--out", tmp_path / "m")
+    # Beside a column of numbers it is left out with the same advice.
+    data.assign(q=0.5).to_csv(file := tmp_path / "two.csv", index=False)
+    said = run("evaluate", file, "--label", "y", "--replicates", 20).stderr
+    assert (message.partition("which")[0] in said) == (cell != "high")
+    named = invoke("evaluate", file, "--label", "y", "--model", "p").stderr
+    assert f"column 'p' must hold finite numbers, got {cell!r} in row 1 (line 2)" in named
+
+
+LONG = [900000000000207008, 900000000000207009, 900000000000207011]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_long_numbers_as_labels_stay_apart(tmp_path: Path, reader: str, ending: str) -> None:
+    """As text, and as integers of 64 bits."""
+    if reader == "Python" and ending == "parquet":
+        pytest.skip("needs Arrow")
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(N, 3))
+    y = rng.integers(0, 3, N)
+    data = pd.DataFrame(logits, columns=[str(label) for label in LONG])
+    data = data.assign(y=np.array(LONG)[y])[["y", *map(str, LONG[::-1])]]
+    file = tmp_path / f"in.{ending}"
+    data.to_csv(file, index=False) if ending == "csv" else data.to_parquet(file)
+    line = [file, "--label", "y", "--inputs", "logits"]
+    expected = bc.metrics.log_loss(logits, y, inputs="logits")
+    assert loss(*line) == pytest.approx(expected, rel=1e-9)
+    model = tmp_path / "m.safetensors"
+    run("fit", *line, "--method", "temperature", "--out", model)
+    assert bc.load(model).classes_.tolist() == [str(label) for label in LONG]
+
+
+def test_equal_numbers_are_one_label_and_others_are_not() -> None:
+    def classes(*cells: str) -> list[str]:
+        return find_classes(Path("f"), "y", cells, None)[0]
+
+    assert classes("1", "1.0", "10", "+1e1", "2.50", "2.5", "-0", "0E500") == [
+        "0",
+        "1",
+        "2.5",
+        "10",
+    ]
+    assert classes("9007199254740993", "9007199254740992.0", "9007199254740993.5") == [
+        "9007199254740992",
+        "9007199254740993",
+        "90071992547409935e-1",
+    ]
+    assert classes("0.1", "0.1000000000000000055511151231257827") == [
+        "0.1",
+        "1000000000000000055511151231257827e-34",
+    ]
+    assert classes("1e-99999999999999999999", "1") == ["1", "1e-99999999999999999999"]
+
+
+@pytest.mark.parametrize("ending", ["gz", "zst"])
+def test_what_unpacks_to_much_is_read_in_blocks(
+    tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "p,y,t\n" + "".join(f"0.{1 + j % 9},{j % 2},{80 * 'x'}\n" for j in range(5000))
+    with pyarrow.CompressedOutputStream(
+        file := tmp_path / f"in.csv.{ending}", {"gz": "gzip"}.get(ending, "zstd")
+    ) as stream:
+        stream.write(text.encode())
+    assert not open_rows(file).large
+    packed = file.read_bytes()
+    assert len(packed) < 1 << 16 < len(text)
+    line = ["evaluate", file, "--label", "y", "--model", "p", "--replicates", 20]
+    expected = run(*line).stdout
+    monkeypatch.setattr(_streams, "LARGE", 1 << 16)
+    assert open_rows(file).large
+    assert run(*line).stdout == expected
+    # What can be read only once is refused.
+    monkeypatch.setattr(_streams, "PIPED", 1 << 16)
+    result = invoke("evaluate", "-", "--label", "y", input=packed)
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert "-: what is no regular file must hold at most" in result.stderr
+
+
+def test_lines_and_blocks_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "in.csv"
+    monkeypatch.setattr(_files, "LINE", 1000)
+    for lines in (["p,y", "0" * 1001], ["p" * 2000 + ",y", "0.5,1"]):
+        file.write_text("\n".join(lines))
+        number = 1 + (len(lines[0]) < 1000)
+        check_error(f"line {number} has more than 1,000 char", "evaluate", file, "--label", "y")
+        in_blocks(monkeypatch)
+        check_error(f"line {number} has more than 1,000 char", "evaluate", file, "--label", "y")
+        monkeypatch.setattr(_streams, "LARGE", 1 << 20)
+    monkeypatch.setattr(_files, "CELLS", 100)
+    columns = {f"c{j}": np.arange(90) for j in range(30)}
+    pd.DataFrame(columns).to_csv(file, index=False)
+    pd.DataFrame(columns).to_parquet(other := tmp_path / "in.parquet")
+    in_blocks(monkeypatch)
+    for each in (file, other):
+        assert [len(table.rows) for table in open_rows(each).tables()] == 30 * [3]
+
+
+OBJECTS = [
+    '{"id": 900000000000207008, "p": 0.10, "y": false, "tags": ["a", {"b": 1.50}], "note": "ü\\n"}',
+    '{"y": true, "p": 9e-1, "extra": null}',
+    "",
+    '{"p": 0.75, "y": true, "id": 7 }',
+    '{"p": "0.25", "y": false}',
+]
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_json_lines(tmp_path: Path, large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects keep what they hold, and get new members."""
+    if large:
+        in_blocks(monkeypatch)
+    file, model, out = tmp_path / "in.jsonl", tmp_path / "m.safetensors", tmp_path / "out.jsonl"
+    file.write_text("\n".join(OBJECTS), "utf-8")
+    p, y = np.array([0.1, 0.9, 0.75, 0.25]), np.array([0, 1, 1, 0])
+    line = ["--label", "y", "--model", "p"]
+    assert loss(file, *line) == pytest.approx(bc.metrics.log_loss(p, y), rel=1e-12)
+    fit = ["--label", "y", "--columns", "p", "--method", "isotonic", "--out", model]
+    run("fit", file, *fit)
+    assert bc.load(model).classes_.tolist() == ["false", "true"]
+    expected = bc.Isotonic().fit(p, y).predict_proba(p)
+    run("apply", model, file, "--out", out)
+    lines = out.read_text("utf-8").splitlines()
+    given = [text for text in OBJECTS if text]
+    assert [text.partition(', "calibrated')[0] for text in lines] == [
+        text[:-1].rstrip() for text in given
+    ]
+    added = [[*json.loads(text).items()][-2:] for text in lines]
+    assert [[name for name, _ in own] for own in added] == 4 * [
+        ["calibrated_false", "calibrated_true"]
+    ]
+    np.testing.assert_allclose([[q for _, q in own] for own in added], expected, atol=1e-9)
+    # By its first line, too, and printed in the form that was read.
+    text = file.read_text("utf-8")
+    assert run("apply", model, "-", "--out", "-", input=text).stdout.splitlines() == lines
+    run("apply", model, file, "--out", tmp_path / "out.csv")
+    found = pd.read_csv(tmp_path / "out.csv", dtype=str, keep_default_na=False)
+    assert [*found.columns] == ["id", "p", "y", "tags", "note", "extra", *dict(added[0])]
+    assert [*found.iloc[0, :5]] == ["900000000000207008", "0.10", "false", "[a, {b: 1.50}]", "ü\n"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "the file must not be empty"),
+        ('{"p": 0.5, "y": 1}\n{"p": 0.5,', "line 2 is no JSON: "),
+        ("[1]", "line 1 must be a JSON object"),
+        ('{"p": 0.5, "y": 1}\n{"y": 0}', "must hold finite numbers, got '' in row 2 (line 2)"),
+        ('{"p": [0.5, 0.5], "y": 1}\n{"p": [1, 0], "y": 0}', "write one number in each cell"),
+        ('{"p": 0.5, "y": ' + 100_000 * "[", "line 1 is no JSON: "),
+        ('{"p": NaN, "y": 1}\n{"p": 1, "y": 0}', "finite numbers, got 'NaN' in row 1"),
+    ],
+)
+def test_wrong_json_lines(tmp_path: Path, content: str, message: str) -> None:
+    file = tmp_path / "in.jsonl"
+    file.write_text(content)
+    check_error(message, "evaluate", file, "--label", "y")
+
+
+def test_json_lines_are_made_of_json_lines(tmp_path: Path) -> None:
+    file, _ = put(tmp_path, "csv")
+    model = tmp_path / "m.safetensors"
+    run("fit", file, "--label", "truth", "--columns", "p", "--method", "beta", "--out", model)
+    apply = ["apply", model, file, "--out"]
+    check_error("only JSON lines are written as JSON lines", *apply, tmp_path / "out.jsonl")
+    assert with_members("{}", ["a"], [0.5]) == '{"a": 0.5}\n'
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "jsonl"])
+def test_missing_predictions_are_skipped(tmp_path: Path, reader: str, form: str) -> None:
+    if reader == "Python" and form == "parquet":
+        pytest.skip("needs Arrow")
+    data = frame().assign(q=lambda own: own["p"] ** 1.1, w=1.0)
+    data.loc[[3, 70, 71, N - 1], "p"] = np.nan
+    data.loc[[5, 71], "q"] = np.nan
+    file = tmp_path / f"in.{form}"
+    if form == "csv":
+        data.to_csv(file, index=False, na_rep="NA")
+    elif form == "jsonl":
+        rows = data.astype(object).where(data.notna(), None).to_dict("records")
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    else:
+        data.to_parquet(file)
+    line, skip = [file, "--label", "truth", "--weights", "w"], "--skip-missing"
+    models = ["--model", "p", "--model", "q"]
+    check_error("in row 4", "evaluate", *line, *models)
+    known = data.dropna()
+    result = run("evaluate", *line, *models, skip, "--replicates", 20, "--json", "-")
+    assert "5 of 400 rows lack predictions and are left out" in result.stderr
+    found = json.loads(result.stdout)
+    for name in ("p", "q"):
+        expected = bc.metrics.log_loss(known[name].to_numpy(), known["truth"].to_numpy())
+        value = found["models"][name]["metrics"]["log loss"]["value"]
+        assert value == pytest.approx(expected, rel=1e-9)
+    model, out = tmp_path / "m.safetensors", tmp_path / f"out.{form}"
+    fit = ["fit", *line, "--columns", "p", "--method", "beta", "--out", model]
+    assert "4 of 400 rows lack predictions" in run(*fit, skip).stderr
+    apply = ["apply", model, file, "--out", out]
+    check_error("in row 4", *apply)
+    assert "4 rows without scores got empty cells" in run(*apply, skip).stderr
+    read = {"csv": pd.read_csv, "jsonl": partial(pd.read_json, lines=True)}
+    probs = read.get(form, pd.read_parquet)(out)["calibrated_wéi"].to_numpy(float)
+    p, y = data["p"].to_numpy(), data["truth"].to_numpy()
+    given = ~np.isnan(p)
+    expected = bc.Beta().fit(p[given], y[given]).predict_proba(p[given])[:, 1]
+    np.testing.assert_allclose(probs[given], expected, atol=1e-9)
+    assert np.isnan(probs[~given]).all()
+
+
+def test_what_is_not_skipped(tmp_path: Path) -> None:
+    file = tmp_path / "in.csv"
+    line = ["evaluate", file, "--label", "y", "--model", "p", "--skip-missing"]
+    for rows, more, message in (
+        ("0.5,1,\n0.4,0,1\n", ["--weights", "w"], "column 'w' must hold finite numbers, got ''"),
+        ("0.5,,1\n0.4,0,1\n", [], "must hold labels, got an empty cell in row 1"),
+        ("high,1,1\n0.4,0,1\n", [], "column 'p' must hold finite numbers, got 'high'"),
+        ("inf,1,1\n0.4,0,1\n", [], "column 'p' must hold finite numbers, got 'inf'"),
+        (",1,1\nNA,0,1\n", [], "every row lacks a prediction"),
+    ):
+        file.write_text(f"p,y,w\n{rows}")
+        check_error(message, *line, *more)

@@ -56,7 +56,7 @@ def write(path: Path, columns: dict[str, np.ndarray]) -> Path:
 
 @pytest.fixture
 def in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"LARGE": 0, "ZIPPED": 0, "ROWS": 64, "BYTES": 4096}.items():
+    for name, value in {"LARGE": 0, "ROWS": 64, "BYTES": 4096}.items():
         monkeypatch.setattr(_streams, name, value)
 
 
@@ -264,7 +264,7 @@ def test_what_only_the_slower_reader_takes(tmp_path: Path) -> None:
     [
         ({"p": [*[0.5] * 600, None, *[0.5] * 399]}, "numbers, got None in row 601"),
         ({"p": [*[0.5] * 600, np.nan, *[0.5] * 399]}, "numbers, got nan in row 601"),
-        ({"p": [[0.5]] * N}, "got list"),
+        ({"p": [[0.5]] * N}, "got '[0.5]' in row 1; write one number in each cell"),
         ({"truth": [*"ab" * 300, None, *"a" * 399]}, "labels, got an empty cell in row 601"),
         ({"truth": [*"ab" * 300, " ", *"a" * 399]}, "labels, got an empty cell in row 601"),
     ],

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 
 class SamplingWarning(UserWarning):
-    """The weighted draws describe the posterior badly; the message says what to do instead."""
+    """The draws describe the posterior badly; the message says what to do instead."""
 
 
 class AccuracyWarning(UserWarning):

@@ -200,13 +200,18 @@ class Prediction:
 
     @property
     def ess(self) -> float | np.ndarray:
-        """Effective sample size of the weights, for each data set."""
+        """Effective sample size of the weights or chains, for each data set."""
         return self.posterior.ess
 
     @property
     def pareto_k(self) -> float | np.ndarray:
         """Shape of the weights' tail, for each data set."""
         return self.posterior.pareto_k
+
+    @property
+    def r_hat(self) -> float | np.ndarray:
+        """Largest R-hat of chains, for each data set; NaN for other integrators."""
+        return self.posterior.r_hat
 
     @property
     def log_evidence(self) -> float | np.ndarray:
@@ -263,7 +268,7 @@ class Prediction:
             "probs": (last, np.asarray(self.probs)),
             name: (last, np.asarray(self._values)),
         }
-        for one in ("log_evidence", "ess", "pareto_k"):
+        for one in ("log_evidence", "ess", "pareto_k", "r_hat"):
             values[one] = (lead, np.asarray(getattr(post, one)))
         coords: dict[str, Any] = {"x": ((*own, "point", *more), self.x)}
         if layout.names is not None:

@@ -28,7 +28,7 @@ from bayescal.inference._predict import (
     predict_exactly,
     predict_linear,
 )
-from bayescal.inference._tails import CLOSE, at_ends, improve, look, warn_of_large
+from bayescal.inference._tails import CLOSE, at_ends, deepest, improve, look, warn_of_large
 from bayescal.inference.prediction import LONG, Prediction
 
 __all__ = ["METHODS", "Posterior"]
@@ -55,12 +55,16 @@ class Posterior(Conditioned):
     log_evidence : float, or array of shape (batch,), (prior,) or (prior, batch)
         log p(data | prior); NaN for ``nuts``, which does not give it.
     ess : float, or array of shape (batch,)
-        Effective sample size 1 / sum(w**2) of the weights; NaN where there are no weights.
+        Effective sample size 1 / sum(w**2) of the weights; of chains that of the parameter that
+        mixes worst. NaN for rules and closed forms.
     pareto_k : float, or array of shape (batch,)
         Shape of the weights' tail; above 0.7 averages are unreliable.
     quadrature_error : float, or array of shape (batch,)
         Estimated relative error of the evidence, and of the density of a typical new point, by
         quadrature; NaN for other integrators.
+    r_hat, divergences : float, or array of shape (batch,)
+        By ``nuts``: the largest R-hat of a parameter (above 1.05 chains disagree), and the number
+        of divergent steps; NaN for other integrators.
 
     Examples
     --------
@@ -207,16 +211,18 @@ class Posterior(Conditioned):
         self, found: Predicted, points: np.ndarray, shares: bool
     ) -> tuple[Predicted, np.ndarray | None]:
         """Integrate far points anew, and return the error (batch, m) that remains, None if none."""
-        low, high = self._near
-        if points.ndim == 2 and low <= points.min() and points.max() <= high:
+        (low, high), family = self._near, self.problem.prior.family
+        deep = deepest(points, self.data, family) if points.ndim == 2 else None
+        if points.ndim == 2 and deep is None and low <= points.min() and points.max() <= high:
             return found, None
         count, m = len(self.data.x), points.shape[1]
         problem, rows, own, gather = self._share(points, shares)
+        gaps = deep if deep is None or rows is None else deep[rows]
         with float64():
-            nats = gather(lambda: at_ends(self.setup, problem, own))[:count]
+            nats = gather(lambda: at_ends(self.setup, problem, own, gaps))[:count]
             if (nats <= CLOSE).all():
                 # All processes that share data sets must remember the same.
-                if points.ndim == 2 and rows is self.work.rows:
+                if points.ndim == 2 and deep is None and rows is self.work.rows:
                     self._near = min(low, points.min()), max(high, points.max())
                 return found, None
             old = np.asarray(found.values)[slice(count) if rows is None else rows, :m]

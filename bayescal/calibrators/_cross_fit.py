@@ -17,8 +17,9 @@ from sklearn.utils.metaestimators import _safe_split
 
 from bayescal._core.folds import content_folds, feature_keys
 from bayescal._core.numerics import FLOOR
+from bayescal._core.warnings import frames_to_caller
 from bayescal.calibrators._dispatch import to_host
-from bayescal.calibrators._labels import find_positions, frames_to_caller
+from bayescal.calibrators._labels import find_positions
 from bayescal.calibrators._pair import score
 from bayescal.calibrators._report import Report, make_report, row_losses, row_losses_of_scores
 from bayescal.calibrators._reported import Reported

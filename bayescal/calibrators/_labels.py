@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 
 import numpy as np
@@ -20,6 +19,7 @@ from bayescal._core.labels import (
     find_positions,
     of_one_kind,
 )
+from bayescal._core.warnings import frames_to_caller
 
 #: What to do with more than two classes.
 MORE = "take Auto, a map of several classes or OneVsRest of this one"
@@ -70,14 +70,6 @@ def label_array(y: ArrayLike, n: int) -> np.ndarray:
         raise ValueError(f"y must have {n} labels to match the scores, got {len(y)}")
     check_present(y)
     return y
-
-
-def frames_to_caller() -> int:
-    """Return the ``stacklevel`` of the first frame that is not of this package."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("bayescal"):
-        level, frame = level + 1, frame.f_back
-    return level
 
 
 def distinct(y: np.ndarray, whole: bool = True) -> tuple[np.ndarray, np.ndarray]:

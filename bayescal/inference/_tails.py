@@ -206,7 +206,7 @@ def shift(log_odds: np.ndarray, nats: np.ndarray) -> np.ndarray:
 def look(setup: Setup, problem: Problem, points: np.ndarray, data: Batch) -> bool:
     """Warn of points where few draws carry densities, and say whether any are far."""
     count = min(len(data.x), _LOOKED_AT)
-    some = Batch(*(part[:count] for part in data[:3]), data.single)
+    some = Batch(data.x[:count], data.y[:count], data.mask[:count], data.single)
     found = [farthest(points, data), deepest(points, some, problem.prior.family)]
     found = [own for own in found if own is not None]
     if not found:

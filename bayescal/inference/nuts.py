@@ -82,8 +82,10 @@ class Nuts(Integrator[Chains]):
             proposal = jax.tree.map(lambda leaf: leaf[b], proposals)  # noqa: B023
             centre, factor = proposal.centre, proposal.factor
             own = jax.random.fold_in(run_key, number)
-            pilot = [np.asarray(part) for part in _pilot(each, sums[b], origin, proposal)]
-            starts = _resample(*pilot, float(jax.random.uniform(own, ())), chains)
+            pilot = _pilot(each, sums[b], origin, proposal)
+            weighted, log_weights = np.asarray(pilot[0]), np.asarray(pilot[1])
+            u = float(jax.random.uniform(own))
+            starts = _resample(weighted, log_weights, u, chains)
             with jax.numpy_dtype_promotion("standard"):
                 z, diverging, positive = run_chains(
                     _potential,
@@ -102,12 +104,9 @@ class Nuts(Integrator[Chains]):
                     f"them a positive density (data set {number}); check its support"
                 )
             vectors = centre + z @ factor.T
-            judged = judge_chains(np.asarray(vectors), *pilot)
-            found.append(
-                Chains(
-                    vectors.reshape(-1, len(centre)), *map(jnp.asarray, judged), jnp.sum(diverging)
-                )
-            )
+            ess, r_hat = judge_chains(np.asarray(vectors), weighted, log_weights)
+            flat = vectors.reshape(-1, len(centre))
+            found.append(Chains(flat, jnp.asarray(ess), jnp.asarray(r_hat), jnp.sum(diverging)))
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *found)
 
     def realise(self, problem: Problem[Chains], num_samples: int) -> Draws:

@@ -17,7 +17,7 @@ from bayescal._core.hosts import are_shared, gather_rows
 from bayescal._core.interpolate import centre_and_scale
 from bayescal._core.numerics import sigmoid
 from bayescal._core.padding import pad_axis, padded_length
-from bayescal._core.precision import bulk_dtype, default_dtype, float64
+from bayescal._core.precision import as_result, bulk_dtype, float64, result_dtype
 from bayescal.inference._conditioned import Conditioned
 from bayescal.inference._engine import Setup, mean_coefficients, natural_rows
 from bayescal.inference._integrator import Problem
@@ -117,10 +117,10 @@ class Posterior(Conditioned):
         checks.check_choice(method, "method", METHODS)
         family = self.problem.prior.family
         if x is None:
-            dtype = np.dtype(np.float64)
+            dtype = out = np.dtype(np.float64)
             points, mask = self.layout.given.x, self.layout.given.mask
         else:
-            dtype = bulk_dtype(x)
+            dtype, out = bulk_dtype(x), result_dtype(x)
             points = checks.check_points(x, self.layout.given, family.univariate)
             mask = None
             family.check_support(points, "x")
@@ -128,14 +128,14 @@ class Posterior(Conditioned):
             points = self.layout.spread(points)
             mask = None if mask is None else self.layout.spread(mask)
         shares = are_shared()
-        found, error = self._evaluate(points, method, dtype, interpolate, shares)
+        found, error = self._evaluate(points, method, (dtype, out), interpolate, shares)
         nats = None
         if method == "predictive" and self.integrator == "quadrature":
             found, nats = self._improve(found, points, shares)
         elif method == "predictive" and self.integrator != "closed_form":
             nats = np.zeros(()) if look(self.setup, self.problem, points, self.data) else None
         values, probs = (
-            _trim(v, len(self.data.x), points.shape[1], self.layout.shape, mask)
+            _trim(v, len(self.data.x), points.shape[1], self.layout.shape, mask, out)
             for v in (found.values, found.probs)
         )
         return Prediction(self, points, method, values, probs, error, nats)
@@ -153,12 +153,15 @@ class Posterior(Conditioned):
         self,
         points: np.ndarray,
         method: str,
-        dtype: np.dtype,
+        dtypes: tuple[np.dtype, np.dtype],
         interpolate: bool | None,
         shares: bool,
     ) -> tuple[Predicted, float | None]:
-        """Return predictions at padded points, and the error of interpolation."""
-        setup, out = self.setup, default_dtype()
+        """Return predictions at padded points, and the error of interpolation.
+
+        The types are those that averages are calculated in, and that of the result.
+        """
+        setup, (dtype, out) = self.setup, dtypes
         problem, _, own, gather = self._share(points, shares, method, interpolate, str(out))
         family = problem.prior.family
         count, m = len(self.data.x), points.shape[1]
@@ -243,8 +246,13 @@ class Posterior(Conditioned):
 
 
 def _trim(
-    array: jax.Array, count: int, m: int, shape: tuple[int, ...], mask: np.ndarray | None
-) -> jax.Array:
+    array: jax.Array,
+    count: int,
+    m: int,
+    shape: tuple[int, ...],
+    mask: np.ndarray | None,
+    out: np.dtype,
+) -> np.ndarray | jax.Array:
     """Cut padding off a result, and put NaN where the mask hides an observation.
 
     On a processor through NumPy, which compiles nothing for each new size.
@@ -254,4 +262,4 @@ def _trim(
     cut = xp.asarray(array)[:count, :m]
     if mask is not None and not mask.all():
         cut = xp.where(mask.reshape(mask.shape + (1,) * (cut.ndim - 2)), cut, np.nan)
-    return jax.device_put(cut.reshape(shape + cut.shape[1:]).astype(default_dtype()))
+    return as_result(cut.reshape(shape + cut.shape[1:]), out)

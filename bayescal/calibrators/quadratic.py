@@ -21,8 +21,8 @@ class Quadratic(LogOddsCalibrator):
     .. math:: \operatorname{logit} \hat p = w z + v z^2 + c
 
     It is the optimum for normal scores whose classes differ in variance, and may fall where z
-    rises. Fitting is O(n). Raw scores (``inputs="scores"``) are measured from their mean, in units of
-    their standard deviation, so that it does not matter how far from zero they lie.
+    rises. Fitting is O(n). Raw scores (``inputs="scores"``) are measured from their mean, in units
+    of their standard deviation, so that it does not matter how far from zero they lie.
 
     Attributes
     ----------

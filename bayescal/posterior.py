@@ -39,6 +39,11 @@ __all__ = ["posterior", "posterior_predict"]
 
 _FEWEST_EFFECTIVE = 100
 _LARGEST_K = 0.7
+#: The share of effective draws from which a large k is a false alarm: of a tail that makes averages
+#: unreliable there remain far fewer.
+_PLENTY = 1 / 3
+#: Where chains disagree, and the share of steps that may diverge.
+_LARGEST_R_HAT, _DIVERGENT = 1.05, 0.01
 
 
 def posterior(
@@ -86,7 +91,8 @@ def posterior(
     Returns
     -------
     Posterior
-        With ``predict``, ``log_evidence``, ``ess``, ``pareto_k``, ``draws`` and ``to_arviz``.
+        With ``predict``, ``log_evidence``, ``ess``, ``pareto_k``, ``r_hat``, ``draws`` and
+        ``to_arviz``.
 
     Raises
     ------
@@ -97,7 +103,9 @@ def posterior(
     Warns
     -----
     SamplingWarning
-        If the effective sample size is below 100 or Pareto-k above 0.7.
+        If the effective sample size is below 100; if Pareto-k is above 0.7 and less than a third
+        of the draws are effective; or if R-hat of chains is above 1.05 or more than 1 % of their
+        steps diverge.
     AccuracyWarning
         If a quadrature rule did not converge to 1e-6.
 
@@ -189,6 +197,7 @@ def posterior(
     if rule.weighted:
         summary = summary._replace(pareto_k=pareto_k(summary.pareto_k))
     _judge(setup, summary, layout)
+    _warn_of_ends(rule.at_ends(shaped[0], work.problem.state))
     known = priors if stacked else priors[0]
     if names is not None:
         known = dict(zip(names, priors, strict=True))
@@ -316,22 +325,46 @@ def _judge(setup: Setup, summary: Summary[np.ndarray], layout: Layout) -> None:
             AccuracyWarning,
             stacklevel=3,
         )
-    if not rule.weighted:
+    chains = summary.divergences >= 0
+    few = (rule.weighted | chains) & ~(summary.ess >= _FEWEST_EFFECTIVE)
+    heavy = (summary.pareto_k > _LARGEST_K) & (summary.ess < _PLENTY * size)
+    apart = ~(summary.r_hat <= _LARGEST_R_HAT) | (summary.divergences > _DIVERGENT * size)
+    bad = few | heavy | (chains & apart)
+    if not bad.any():
         return
-    bad = (summary.ess < _FEWEST_EFFECTIVE) | (summary.pareto_k > _LARGEST_K)
-    if bad.any():
-        worst = int(np.argmin(np.where(bad, summary.ess, np.inf)))
-        where = ""
-        if layout.dims:
-            what = "data sets; the worst" if layout.names is None else "posteriors; the worst"
-            who = "" if layout.names is None else f" ({layout.label(worst)})"
-            where = f" for {int(bad.sum())} of {len(bad)} {what}{who} has"
+    worst = int(np.argmin(np.where(bad, np.nan_to_num(summary.ess), np.inf)))
+    where = ""
+    if layout.dims:
+        what = "data sets; the worst" if layout.names is None else "posteriors; the worst"
+        who = "" if layout.names is None else f" ({layout.label(worst)})"
+        where = f" for {int(bad.sum())} of {len(bad)} {what}{who} has"
+    ess = f"effective sample size {summary.ess[worst]:.0f} of {size}"
+    if rule.weighted:
         others = "'nuts'" if rule.name == "importance" else "'importance', 'quadrature' or 'nuts'"
+        message = (
+            f"few draws carry the weight{where}: {ess} and Pareto k {summary.pareto_k[worst]:.2f} "
+            f"(want at least {_FEWEST_EFFECTIVE} and at most {_LARGEST_K}); use "
+            f"integrator={others}, or more samples"
+        )
+    else:
+        message = (
+            f"the chains do not describe the posterior{where}: {ess}, R-hat "
+            f"{summary.r_hat[worst]:.2f} and {summary.divergences[worst]:.0f} divergent steps "
+            f"(want at least {_FEWEST_EFFECTIVE}, at most {_LARGEST_R_HAT} and at most "
+            f"{_DIVERGENT * size:.0f}): it may have several modes, or be improper; use "
+            "integrator='quadrature' (up to three scalar parameters) or a tighter prior, or more "
+            "samples"
+        )
+    warnings.warn(message, SamplingWarning, stacklevel=3)
+
+
+def _warn_of_ends(names: list[str]) -> None:
+    """Warn of parameters whose posterior is improper."""
+    if names:
         warnings.warn(
-            f"few draws carry the weight{where}: effective sample size {summary.ess[worst]:.0f} "
-            f"of {size} and Pareto k {summary.pareto_k[worst]:.2f} (want at least "
-            f"{_FEWEST_EFFECTIVE} and at most {_LARGEST_K}); use integrator={others}, or more "
-            "samples",
+            f"the posterior of {', '.join(names)} lies at an end of the prior's support, and so "
+            "seems improper: scores of a class may be equal; use a prior with less density there, "
+            "such as InverseGamma or LogNormal for sigma",
             SamplingWarning,
             stacklevel=3,
         )

@@ -29,6 +29,7 @@ def run_chains(
     warmup: int,
     draws: int,
     adapt_mass_matrix: bool = False,
+    starts: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return draws z (chains, draws, p) near standard normal ones.
 
@@ -36,7 +37,8 @@ def run_chains(
     density is positive. ``potential(*arguments)`` is a function of z (p,), the negative log
     density; it is static: a function of a module, not a closure, so that the program is compiled
     once. ``centre`` (p,) gives the shape and the type of z only. The warm-up finds the scale of
-    each coordinate if ``adapt_mass_matrix``: needless where all are one.
+    each coordinate if ``adapt_mass_matrix``: needless where all are one. Chains begin at ``starts``
+    (chains, p), or at standard normal draws.
 
     Call it where dtypes are promoted as NumPy does (``jax.numpy_dtype_promotion("standard")``),
     as NumPyro expects.
@@ -51,12 +53,13 @@ def run_chains(
         value, slope = slope_at(z)
         return jnp.isfinite(value) & jnp.isfinite(slope).all()
 
-    def start(own: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def start(own: jax.Array, given: jax.Array | None) -> tuple[jax.Array, jax.Array]:
         def unfinished(carry: Arrays) -> jax.Array:
             return (carry[0] < _TRIES) & ~carry[2]
 
         def again(carry: Arrays) -> Arrays:
             z = jax.random.normal(jax.random.fold_in(own, carry[0]), centre.shape, centre.dtype)
+            z = z if given is None else jnp.where(carry[0] == 0, given, z)
             return carry[0] + 1, z, usable(z)
 
         nothing = jnp.zeros((), int), jnp.zeros_like(centre), jnp.zeros((), bool)
@@ -75,6 +78,6 @@ def run_chains(
         z, diverging = jax.lax.scan(step, state, length=warmup + draws)[1]
         return z[warmup:], jnp.sum(diverging[warmup:])
 
-    starts, positive = jax.vmap(start)(keys[0])
-    z, diverging = jax.vmap(chain)(starts, keys[1])
+    begins, positive = jax.vmap(start)(keys[0], starts)
+    z, diverging = jax.vmap(chain)(begins, keys[1])
     return z, diverging, positive

@@ -1,8 +1,9 @@
 """Which floating-point type is used where, without touching JAX's global configuration.
 
 Likelihoods, weights and quadrature run in float64 inside :func:`float64`, a context of the calling
-thread.  Bulk evaluation runs in the dtype of the user's test points.  What is handed back has
-JAX's default dtype: float32, or float64 where the user has enabled it.
+thread.  Bulk evaluation runs in the dtype of the user's test points.  What is handed back for
+JAX arrays and narrow points is JAX's, of its default dtype: float32, or float64 where the user has
+enabled it.  For other points in float64 it is NumPy's, in float64.
 """
 
 from __future__ import annotations
@@ -43,3 +44,19 @@ def bulk_dtype(x: object) -> np.dtype:
     text = str(getattr(x, "dtype", "float64")).removeprefix("torch.")
     narrow = ("float32", "float16", jnp.bfloat16.__name__)
     return np.dtype(np.float32 if text in narrow else np.float64)
+
+
+def result_dtype(x: object) -> np.dtype:
+    """Return the dtype of predictions at points ``x``: float64, if ``x`` is and is not JAX's."""
+    return (
+        default_dtype()
+        if isinstance(x, jax.Array)
+        else np.result_type(default_dtype(), bulk_dtype(x))
+    )
+
+
+def as_result(values: np.ndarray | jax.Array, dtype: np.dtype) -> np.ndarray | jax.Array:
+    """Return an array of JAX, or of NumPy where JAX has no such dtype by default."""
+    if dtype == default_dtype():
+        return jax.device_put(values.astype(dtype))
+    return np.asarray(values, dtype)

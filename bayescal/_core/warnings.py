@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 
 class SamplingWarning(UserWarning):
-    """The weighted draws describe the posterior badly; the message says what to do instead."""
+    """The draws describe the posterior badly; the message says what to do instead."""
 
 
 class AccuracyWarning(UserWarning):
@@ -51,3 +51,11 @@ def ignored(category: type[Warning] = Warning) -> Iterator[None]:
             if not _inside and _outermost is not None:
                 _outermost.__exit__(None, None, None)
                 _outermost = None
+
+
+def frames_to_caller() -> int:
+    """Return the ``stacklevel`` of the first frame that is not of this package."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("bayescal"):
+        level, frame = level + 1, frame.f_back
+    return level

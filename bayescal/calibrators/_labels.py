@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from typing import Any
 
@@ -28,6 +27,7 @@ from bayescal._core.labels import (
     matched_names,
     of_one_kind,
 )
+from bayescal._core.warnings import frames_to_caller
 
 #: What to do with more than two classes.
 MORE = "take Auto, a map of several classes or OneVsRest of this one"
@@ -89,14 +89,6 @@ def class_labels(y: Any) -> np.ndarray:
         assert_all_finite(label, input_name="y")
     check_classification_targets(label)
     return label
-
-
-def frames_to_caller() -> int:
-    """Return the ``stacklevel`` of the first frame that is not of this package."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("bayescal"):
-        level, frame = level + 1, frame.f_back
-    return level
 
 
 def distinct(y: np.ndarray, whole: bool = True) -> tuple[np.ndarray, np.ndarray]:

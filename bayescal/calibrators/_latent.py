@@ -50,10 +50,12 @@ class Cells(NamedTuple):
 def best_inverse(logits: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
     """Return the most probable inverse temperature s, where log s ~ N(0, 1.5**2).
 
-    Of logits beyond 1e6, or all below 1e-6, it is that of logits of the size of one.
+    Of logits that differ by more than 1e6, or all by less than 1e-6, it is that of logits of the
+    size of one.
     """
     from scipy.optimize import brentq
 
+    logits = logits - logits.max(axis=1, keepdims=True)
     unit = power_unit(logits, 1e6)
     scaled = logits / unit if unit != 1 else logits
     loss = ScaleLoss(scaled, y, weights)

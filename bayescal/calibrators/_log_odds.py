@@ -66,6 +66,24 @@ class LogOddsCalibrator(ParametricCalibrator):
         """Return what the columns need to know of the data."""
         return {}
 
+    def _place(self, scores: Any, weights: Any) -> State:
+        """Return center and scale of raw scores, whose squares lose their digits far from zero."""
+        if self.inputs != "scores":
+            return {}
+        xp = namespace(scores)
+        share = xp.asarray(weights / weights.sum(), dtype=scores.dtype)
+        # From a score on: of equal ones all differences are zero.
+        inside = (scores - scores[0]) * share
+        center = float(scores[0] + xp.sum(inside))
+        scale = float(xp.sum(share * (scores - center) ** 2)) ** 0.5
+        return {"center": np.asarray(center), "scale": np.asarray(scale or 1.0)}
+
+    def _placed(self, state: State, scores: Any) -> Any:
+        """Return scores as they are, or raw ones from their center, in units of their scale."""
+        if "center" not in state:
+            return scores
+        return (scores - state["center"]) / state["scale"]
+
     def _penalties(self, state: State, p: int) -> np.ndarray:
         """Return the strengths (p,) of squared penalties."""
         return np.zeros(p)
@@ -85,7 +103,7 @@ class LogOddsCalibrator(ParametricCalibrator):
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
         scores = bounded(scores)
-        state = self._prepare(scores, y, weights)
+        state = {**self._place(scores, weights), **self._prepare(scores, y, weights)}
         columns = self._columns(state, scores)
         given = columns[self._first :].T, self._targets(scores, y, weights), weights
         penalty = self._penalties(state, len(columns))[self._first :]
@@ -101,9 +119,10 @@ class LogOddsCalibrator(ParametricCalibrator):
         # Targets depend on the label alone.
         pair = self._targets(np.zeros(2), np.array([0, 1]), rows.mass)
         scores, y, weights = rows.sample
-        columns = self._columns({}, scores)
-        penalty = self._penalties({}, len(columns))[self._first :]
-        make = partial(_make_design, partial(self._columns, {}), self._first, pair)
+        state = self._place(scores, weights)
+        columns = self._columns(state, scores)
+        penalty = self._penalties(state, len(columns))[self._first :]
+        make = partial(_make_design, partial(self._columns, state), self._first, pair)
 
         def add_up(function: Callable[..., Sums], merge: Callable[..., Sums] = add) -> Sums:
             return rows.total_of_designs(make, function, merge)
@@ -113,7 +132,7 @@ class LogOddsCalibrator(ParametricCalibrator):
             return fit_binary(Regression(*sample, 0.0, penalty, free), rows.weight, add_up)
 
         with single_threaded_blas():
-            return self._found({}, self._minimize(len(columns), fit), rows.weight)
+            return self._found(state, self._minimize(len(columns), fit), rows.weight)
 
     def _found(self, state: State, found: Minimum, total: float) -> State:
         return {

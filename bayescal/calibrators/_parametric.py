@@ -16,10 +16,9 @@ from bayescal._core.arrays import ArrayLike, namespace
 from bayescal._core.checks import check_choice, check_count, check_level
 from bayescal._core.labels import column_names
 from bayescal._core.numerics import ignoring_underflow
-from bayescal._core.warnings import SamplingWarning
+from bayescal._core.warnings import SamplingWarning, frames_to_caller
 from bayescal.calibrators._base import Calibrator, State
 from bayescal.calibrators._inputs import transform
-from bayescal.calibrators._labels import frames_to_caller
 from bayescal.calibrators._posterior import ends_of_draws, map_rows, mean_of_draws
 from bayescal.inference.parameters import ParameterPosterior
 from bayescal.regression.numpyro_models import Model

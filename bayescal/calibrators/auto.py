@@ -30,10 +30,11 @@ from bayescal._core.labels import column_names, in_order, label_list
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.precision import float64
 from bayescal._core.stream import Block, as_blocks
+from bayescal._core.warnings import frames_to_caller
 from bayescal.calibrators._combination import Combination, State, keep_features
 from bayescal.calibrators._dispatch import dispatched
 from bayescal.calibrators._inputs import Inputs, check_inputs, convert, widen
-from bayescal.calibrators._labels import frames_to_caller, read_labels, read_many
+from bayescal.calibrators._labels import read_labels, read_many
 from bayescal.calibrators._report import (
     Report,
     make_report,

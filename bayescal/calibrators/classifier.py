@@ -21,11 +21,12 @@ from bayescal._core.arrays import ArrayLike, namespace
 from bayescal._core.checks import check_choice, check_unmasked, check_weights
 from bayescal._core.fitted import read_label_rows
 from bayescal._core.progress import Progress, showing
+from bayescal._core.warnings import frames_to_caller
 from bayescal.calibrators._base import Calibrator
 from bayescal.calibrators._combination import has_intervals, keep_features
 from bayescal.calibrators._cross_fit import Part, cross_fitted, fit_calibrator, fit_fold, make_folds
 from bayescal.calibrators._dispatch import Dispatched, dispatched, most_probable, to_host
-from bayescal.calibrators._labels import class_labels, frames_to_caller
+from bayescal.calibrators._labels import class_labels
 from bayescal.calibrators._pair import CalibratedPair, check_meaning, score
 from bayescal.calibrators._report import Report
 from bayescal.calibrators._reported import Reported

@@ -61,8 +61,8 @@ class Logistic(LogOddsCalibrator):
             raise ValueError(f"smoothing must lie in [0, 0.5), got {self.smoothing}")
 
     def _columns(self, state: State, scores: Any) -> Any:
-        xp = namespace(scores)
-        return xp.stack([xp.ones_like(scores), scores])
+        xp, z = namespace(scores), self._placed(state, scores)
+        return xp.stack([xp.ones_like(z), z])
 
     def _targets(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
         if self.smoothing == "platt":
@@ -72,4 +72,5 @@ class Logistic(LogOddsCalibrator):
         return y + (self.smoothing or 0.0) * (1.0 - 2 * y)
 
     def _describe(self, state: State, theta: np.ndarray) -> State:
-        return {"intercept": theta[..., 0], "slope": theta[..., 1]}
+        slope = theta[..., 1] / state.get("scale", 1.0)
+        return {"intercept": theta[..., 0] - slope * state.get("center", 0.0), "slope": slope}

@@ -94,6 +94,7 @@ class LogisticRegression(Dispatched, WithPosterior, Reported, ClassifierMixin, B
 
     Notes
     -----
+    Features are measured from their means, so that it does not matter how far from zero they lie.
     O(n d^2) for each Newton step, of which there are about six. Fits without "l1", "cv" and NumPyro
     distributions compile nothing. Cross-validation fits all candidates and folds in one compiled
     call.

@@ -21,7 +21,8 @@ class Quadratic(LogOddsCalibrator):
     .. math:: \operatorname{logit} \hat p = w z + v z^2 + c
 
     It is the optimum for normal scores whose classes differ in variance, and may fall where z
-    rises. Fitting is O(n).
+    rises. Fitting is O(n). Raw scores (``inputs="scores"``) are measured from their mean, in units
+    of their standard deviation, so that it does not matter how far from zero they lie.
 
     Attributes
     ----------
@@ -46,12 +47,12 @@ class Quadratic(LogOddsCalibrator):
     _domain = "real"
 
     def _columns(self, state: State, scores: Any) -> Any:
-        xp = namespace(scores)
-        return xp.stack([xp.ones_like(scores), scores, scores**2])
+        xp, z = namespace(scores), self._placed(state, scores)
+        return xp.stack([xp.ones_like(z), z, z**2])
 
     def _describe(self, state: State, theta: np.ndarray) -> State:
-        return {
-            "intercept": theta[..., 0],
-            "slope": theta[..., 1],
-            "curvature": theta[..., 2],
-        }
+        center, scale = state.get("center", 0.0), state.get("scale", 1.0)
+        curvature = theta[..., 2] / scale**2
+        slope = theta[..., 1] / scale - 2 * center * curvature
+        intercept = theta[..., 0] - center * (slope + center * curvature)
+        return {"intercept": intercept, "slope": slope, "curvature": curvature}

@@ -52,6 +52,8 @@ class Conditioned(ABC):
         self.ess = self._per_data_set(summary.ess)
         self.pareto_k = self._per_data_set(summary.pareto_k)
         self.quadrature_error = self._per_data_set(summary.quadrature_error)
+        self.r_hat = self._per_data_set(summary.r_hat)
+        self.divergences = self._per_data_set(summary.divergences)
 
     def _per_data_set(self, values: np.ndarray) -> float | np.ndarray:
         return self.layout.shaped(values) if self.layout.dims else float(values[0])
@@ -201,7 +203,7 @@ class Conditioned(ABC):
             "inference_library": "bayescal",
             "integrator": self.integrator,
         }
-        for name in ("log_evidence", "ess", "pareto_k"):
+        for name in ("log_evidence", "ess", "pareto_k", "r_hat", "divergences"):
             values = getattr(self._summary, name)[places]
             attributes[name] = float(values[0]) if names is None else values.tolist()
         return to_arviz(shape(after), shape(before), attributes, names)
@@ -227,6 +229,8 @@ class Conditioned(ABC):
             ("log evidence", self._summary.log_evidence, "{:.2f}"),
             ("ESS", self._summary.ess, "{:.0f}"),
             ("Pareto k", self._summary.pareto_k, "{:.2f}"),
+            ("R-hat", self._summary.r_hat, "{:.3f}"),
+            ("divergences", self._summary.divergences, "{:.0f}"),
         ):
             if np.isnan(values).all():
                 continue

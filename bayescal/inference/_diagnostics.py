@@ -1,4 +1,4 @@
-"""How far weighted draws can be trusted: Pareto-smoothed importance sampling's k."""
+"""How far draws can be trusted: Pareto-smoothed importance sampling's k, R-hat of chains."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 _AT_ONCE = 64
+#: Effective weighted draws with which chains are compared, at least, and the standard errors of the
+#: difference of means that count as one.
+_COMPARABLE, _APART = 100, 4
 
 
 def largest_log_weights(log_weights: jax.Array) -> jax.Array:
@@ -76,3 +79,61 @@ def _shapes(largest: np.ndarray) -> np.ndarray:
     # A weak prior of ten observations at one half steadies small tails.
     k = np.where(alone, np.inf, (n * k + 10 * 0.5) / (n + 10))
     return np.where(equal, -np.inf, k)
+
+
+def judge_chains(
+    chains: np.ndarray, weighted: np.ndarray, log_weights: np.ndarray
+) -> tuple[float, float]:
+    """Return the effective sample size and R-hat of the worst coordinate of chains.
+
+    Parameters
+    ----------
+    chains : array of shape (chains, n, d)
+    weighted, log_weights : arrays of shape (m, d) and (m,)
+        Weighted draws from the same posterior. Where chains have other means, as if all had missed
+        a mode, they are worth as few draws as would be as far off.
+
+    Returns
+    -------
+    tuple
+        Both of normal scores of ranks, and of their distances from the median. NaN where a
+        coordinate does not move.
+
+    References
+    ----------
+    A. Vehtari et al. (2021), Rank-normalization, folding, and localization: an improved R-hat.
+    """
+    from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
+
+    weights = np.exp(log_weights)
+    with np.errstate(all="ignore"):
+        comparable = 1 / np.sum(weights**2) >= _COMPARABLE
+        scores = np.concatenate([chains.reshape(-1, chains.shape[2]), weighted])
+        sizes, ratios = [], []
+        for fold in (False, True):
+            if fold:
+                scores = np.abs(scores - np.median(scores[: -len(weighted)], axis=0))
+            scores = _normal_scores(scores, len(weighted))
+            own = scores[: -len(weighted)].reshape(chains.shape)
+            ess = np.asarray(effective_sample_size(own))
+            ratios.append(np.asarray(split_gelman_rubin(own)))
+            if comparable:
+                other = scores[-len(weighted) :]
+                mean = weights @ other
+                spread = own.var(axis=(0, 1)) + weights @ (other - mean) ** 2
+                apart = (own.mean(axis=(0, 1)) - mean) ** 2 / spread * 2
+                error = 1 / ess + np.sum(weights**2)
+                ess = np.where(apart > _APART**2 * error, np.minimum(ess, 1 / apart), ess)
+            sizes.append(ess)
+    return float(np.min(sizes)), float(np.max(ratios))
+
+
+def _normal_scores(values: np.ndarray, extra: int) -> np.ndarray:
+    """Return normal scores of ``values`` (n, d) by their ranks among all but the last ``extra``."""
+    from scipy.special import ndtri
+
+    ranked = np.sort(values[: len(values) - extra], axis=0)
+    columns = zip(ranked.T, values.T, strict=True)
+    both = [(np.searchsorted(r, v), np.searchsorted(r, v, side="right")) for r, v in columns]
+    ranks = np.array(both).sum(axis=1).T / 2
+    return ndtri((ranks + 0.125) / (len(ranked) + 0.25))

@@ -56,12 +56,16 @@ class Summary(NamedTuple, Generic[ArrayT]):
         The compiled program gives the tails (batch, tail + 1) of log weights in place of k.
     quadrature_error : array of shape (batch,)
         What a rule says of itself; NaN for draws.
+    r_hat, divergences : arrays of shape (batch,)
+        Of chains; NaN for other draws and rules.
     """
 
     log_evidence: ArrayT
     ess: ArrayT
     pareto_k: ArrayT
     quadrature_error: ArrayT
+    r_hat: ArrayT
+    divergences: ArrayT
 
 
 def rows_at_once(size: int, batch: int) -> int:
@@ -234,7 +238,7 @@ def _weigh_all(setup: Setup, keep: bool, problem: Problem) -> tuple[Summary, jax
             evidence if integrator.has_evidence else missing,
             effective_sample_size(log_weights) if weighted else missing,
             largest_log_weights(log_weights) if weighted else missing,
-            missing,
+            *(missing,) * 3,
         )
         return summary, log_weights if keep else None
 

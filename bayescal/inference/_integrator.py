@@ -86,6 +86,10 @@ class Integrator(abc.ABC, Generic[State]):
         """Return the number of draws made when ``num_samples`` are asked for."""
         return num_samples
 
+    def chains(self, num_samples: int) -> int:
+        """Return how many of the replicates, or groups of them, are independent beyond doubt."""
+        return self.replicates
+
     def realised_size(self, state: State, num_samples: int) -> int:
         """Return the static size argument of ``realise``, once ``state`` is known."""
         return num_samples
@@ -146,6 +150,14 @@ class Integrator(abc.ABC, Generic[State]):
     def stated(self, state: State) -> tuple[np.ndarray, np.ndarray] | None:
         """Return a rule's log evidence and its relative error (batch,), None for random draws."""
         return None
+
+    def mixing(self, state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """Return effective sample size, R-hat and divergent steps (batch,) of chains, or None."""
+        return None
+
+    def at_ends(self, prior: Prior, state: State) -> list[str]:
+        """Return the parameters whose posteriors pile up at the ends of their supports."""
+        return []
 
     def mode(self, problem: Problem[State]) -> Params | None:
         """Return the exact posterior mode, or None: then the best draw stands for it."""

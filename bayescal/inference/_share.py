@@ -75,7 +75,7 @@ def condition_all(
             own, found = condition(setup, own)
             return found
         none = np.full(len(own.sums), np.nan)
-        return Summary(stated[0], none, none, stated[1])
+        return Summary(stated[0], none, none, stated[1], none, none)
 
     found = gather_rows(weigh, rows, count, arguments)
     if rows is None:
@@ -83,4 +83,8 @@ def condition_all(
     elif setup.common_draws:
         problem = problem._replace(draws=own.draws)
     summary = Summary(*(np.asarray(value)[:count] for value in found))
+    chains = rule.mixing(problem.state)
+    if chains is not None:
+        ess, r_hat, divergences = (values[:count] for values in chains)
+        summary = summary._replace(ess=ess, r_hat=r_hat, divergences=divergences)
     return setup, Work(problem, own, rows), summary

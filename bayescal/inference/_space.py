@@ -29,14 +29,18 @@ if TYPE_CHECKING:
 UNIT_RANGE = 0.0, 1.0
 #: Half lines are covered from exp(-100) to exp(100) times the distance of their centre.
 _HALF_LINE = math.asinh(100.0)
+#: Beyond this unconstrained coordinates are the end of a support.
+_END = 100.0
 
 
 class SiteInfo(NamedTuple):
-    """Name and shape of a random site, and the number of its unconstrained coordinates."""
+    """A random site: its name and shape, the number of its unconstrained coordinates."""
 
     name: str
     shape: tuple[int, ...]
     size: int
+    #: Whether the support has ends, which unconstrained coordinates reach at infinity.
+    ends: bool
 
 
 def _unscaled(distribution: Distribution) -> tuple[Distribution, list[Transform]]:
@@ -83,13 +87,28 @@ def random_sites(prior: Prior) -> list[SiteInfo]:
         def choose(name: str, d: Distribution) -> jax.Array:
             shape = tuple(d.shape())
             inner = _bijection(d).inverse_shape(shape)
-            found.append(SiteInfo(name, shape, math.prod(inner)))
+            ends = "real" not in type(_unscaled(d)[0].support).__name__.lower()
+            found.append(SiteInfo(name, shape, math.prod(inner), ends))
             return jnp.asarray(d.sample(jax.random.fold_in(key, len(found))))
 
         walk(prior, choose)
         return 0
 
     jax.eval_shape(run, jax.random.key(0))
+    return found
+
+
+def names_at_ends(prior: Prior, sizes: np.ndarray) -> list[str]:
+    """Return the sites that lie at the ends of their supports, by sizes (batch, d) of coordinates.
+
+    A posterior that reaches the last e**-100 of a support has no density there: it is improper.
+    """
+    found, start = [], 0
+    for site in random_sites(prior):
+        inside = sizes[:, start : start + site.size]
+        start += site.size
+        if site.ends and not (inside <= _END).all():
+            found.append(site.name)
     return found
 
 

@@ -23,6 +23,7 @@ from bayescal.inference._engine import Setup, map_rows, select
 from bayescal.inference._integrator import Problem
 from bayescal.inference._uncertainty import unseen
 from bayescal.inference.quadrature import Quadrature
+from bayescal.models import Family
 
 #: In log odds: where a box's ends and rounding may matter more, points get boxes of their own.
 CLOSE = 1e-7
@@ -52,9 +53,42 @@ def farthest(points: np.ndarray, data: Batch) -> np.ndarray | None:
     return points[np.arange(len(points))[:, None], index]
 
 
-def at_ends(setup: Setup, problem: Problem, points: np.ndarray) -> np.ndarray:
-    """Return ``left_out`` at the ends of univariate points, elsewhere at all of them."""
-    ends = np.stack([points.min(axis=1), points.max(axis=1)], 1) if points.ndim == 2 else points
+def deepest(points: np.ndarray, data: Batch, family: Family) -> np.ndarray | None:
+    """Return the point (batch, 1[, d]) that is farthest from all classes of each data set.
+
+    None if all are within the widest class's range, once more, of a class: in gaps between tight
+    classes, too, the densities hang on parameters that are hardly drawn.
+    """
+    index, far = np.zeros(len(data.x), int), False
+    rows = family.coordinate(points, np) if family.univariate else points
+    rows = rows.reshape(*points.shape[:2], -1)
+    for b, (x, y, mask) in enumerate(zip(*data[:3], strict=True)):
+        own = (family.coordinate(x, np) if family.univariate else x).reshape(len(x), -1)
+        parts = [own[mask & (y == label)] for label in range(family.classes)]
+        ends = [(part.min(axis=0), part.max(axis=0)) for part in parts if len(part)]
+        if max(map(len, parts)) < 2:
+            continue
+        at = rows[min(b, len(rows) - 1)]
+        width = np.max([high - low for low, high in ends], axis=0)
+        beyond = [np.maximum(np.maximum(low - at, at - high), 0) for low, high in ends]
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            depth = np.nanmin([np.nanmax(out / width, axis=1) for out in beyond], axis=0)
+        index[b] = np.argmax(depth)
+        far |= bool(depth[index[b]] > 1)
+    if not far:
+        return None
+    return points[np.minimum(np.arange(len(index)), len(points) - 1), index][:, None]
+
+
+def at_ends(
+    setup: Setup, problem: Problem, points: np.ndarray, deep: np.ndarray | None
+) -> np.ndarray:
+    """Return ``left_out`` at the ends of univariate points and in gaps, elsewhere at all points."""
+    if points.ndim > 2:
+        return left_out(setup, problem, points)
+    ends = np.stack([points.min(axis=1), points.max(axis=1)], 1)
+    if deep is not None:
+        ends = np.concatenate([np.broadcast_to(ends, (len(deep), 2)), deep], axis=1)
     return left_out(setup, problem, ends)
 
 
@@ -171,10 +205,14 @@ def shift(log_odds: np.ndarray, nats: np.ndarray) -> np.ndarray:
 
 def look(setup: Setup, problem: Problem, points: np.ndarray, data: Batch) -> bool:
     """Warn of points where few draws carry densities, and say whether any are far."""
-    far = farthest(points, data)
-    if far is None:
-        return False
     count = min(len(data.x), _LOOKED_AT)
+    some = Batch(data.x[:count], data.y[:count], data.mask[:count], data.single)
+    found = [farthest(points, data), deepest(points, some, problem.prior.family)]
+    found = [own for own in found if own is not None]
+    if not found:
+        return False
+    rows = max(len(own) for own in found)
+    far = np.concatenate([own[np.minimum(np.arange(rows), len(own) - 1)] for own in found], axis=1)
     with float64():
         error = np.stack(
             [

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import gammaln
 
 from bayescal._core.numerics import effective_sample_size, normalise_log_weights
 from bayescal.inference._averages import Draws, log_likelihood
 from bayescal.inference._integrator import Integrator, Problem
-from bayescal.inference._space import constrain, random_sites, unconstrain
+from bayescal.inference._space import constrain, names_at_ends, random_sites, unconstrain
 from bayescal.models import Prior
 from bayescal.models.prior import walk
 
@@ -169,7 +170,10 @@ class Importance(Integrator[Proposal]):
         return jax.lax.while_loop(unfinished, one_round, start)[2]
 
     def realise(self, problem: Problem[Proposal], num_samples: int) -> Draws:
-        prior, state = problem.prior, problem.state
+        return self.mixed(problem.prior, problem.state, num_samples)[1]
+
+    def mixed(self, prior: Prior, state: Proposal, num_samples: int) -> tuple[jax.Array, Draws]:
+        """Return unconstrained draws (n, d) of the proposal and the prior, and what they are."""
         from_prior = max(1, round(_DEFENSIVE * num_samples)) if num_samples > 1 else 0
         defensive, adapted = jax.random.split(state.key)
         v = _student_vectors(state, adapted, num_samples - from_prior)
@@ -182,7 +186,11 @@ class Importance(Integrator[Proposal]):
         if from_prior:
             log_proposal = jnp.logaddexp(log_proposal, math.log(share) + log_vector)
         log_base = log_vector - log_proposal - math.log(num_samples)
-        return Draws(params, log_prior, log_base)
+        return v, Draws(params, log_prior, log_base)
+
+    def at_ends(self, prior: Prior, state: Proposal) -> list[str]:
+        spread = 3 * np.sqrt(np.square(np.asarray(state.factor)).sum(axis=2))
+        return names_at_ends(prior, np.abs(np.asarray(state.centre)) + spread)
 
 
 @partial(jax.jit, static_argnums=(0, 5))

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core import checks
 from bayescal._core.arrays import Params
 from bayescal._core.padding import pad_axis, padded_length
-from bayescal._core.precision import default_dtype, float64
+from bayescal._core.precision import as_result, float64
 from bayescal._core.tables import html_table
 from bayescal.inference._conditioned import Conditioned
 from bayescal.inference._engine import Setup
@@ -42,6 +41,9 @@ class Prediction:
     x : array
         The points.
     method : str
+        Arrays that follow are NumPy's in float64 where the points are in float64; they are JAX's,
+        of its default type, for JAX arrays, points in single precision and where 64-bit types are
+        enabled.
     probs : array of shape (m,) or (batch, m); (m, k) or (batch, m, k) for more than two classes
         Of a grid of priors all that follows has one more axis in front, of priors.
         Probability of class 1, or of every class.
@@ -68,8 +70,8 @@ class Prediction:
         posterior: Conditioned,
         x: np.ndarray,
         method: str,
-        values: jax.Array,
-        probs: jax.Array,
+        values: np.ndarray | jax.Array,
+        probs: np.ndarray | jax.Array,
         interpolation_error: float | None,
         nats: np.ndarray | None = None,
     ) -> None:
@@ -90,40 +92,48 @@ class Prediction:
         return points[0] if len(points) == 1 else points[: len(self.posterior.layout.given.x)]
 
     @property
-    def log_odds(self) -> jax.Array:
+    def log_odds(self) -> np.ndarray | jax.Array:
         """Log odds of class 1, for two classes."""
         if not self._binary:
             raise AttributeError("log_odds are for two classes; use log_probs")
         return self._values
 
     @functools.cached_property
-    def log_probs(self) -> jax.Array:
+    def log_probs(self) -> np.ndarray | jax.Array:
         """Log probabilities of all classes, on a last axis."""
         if not self._binary:
             return self._values
-        return -jnp.stack([jax.nn.softplus(self._values), jax.nn.softplus(-self._values)], axis=-1)
+        both = np.stack([self._values, -self._values], axis=-1)
+        return as_result(-np.logaddexp(0, both), self.probs.dtype)
 
     @functools.cached_property
-    def mcse(self) -> jax.Array:
+    def mcse(self) -> np.ndarray | jax.Array:
         """Monte-Carlo standard error of ``probs``; NaN for ``map``, zeros for closed forms.
 
-        By quadrature the difference from a coarser rule, and what rounding and the ends of the box
-        leave unknown. Far from the data, where few draws carry a class's density, how far the
-        probabilities may move: up to 1. Rounding to the type of ``probs`` is left out.
+        By quadrature the difference from a coarser rule, and what rounding, that to the type of
+        ``probs``, too, and the ends of the box leave unknown. Far from the data, where few draws
+        carry a class's density, how far the probabilities may move: up to 1.
         Computed when first asked for: O(draws * points), at nodes where there are many points.
         """
+        error = self._error()
+        if self.posterior.integrator == "quadrature":
+            error = np.fmax(error, np.spacing(np.asarray(self.probs)) / 2)
+        return as_result(np.asarray(error), self.probs.dtype)
+
+    def _error(self) -> np.ndarray | jax.Array:
+        """Return the error of probabilities before rounding."""
         post = self.posterior
         if self.method == "map":
-            return jnp.full_like(self.probs, jnp.nan)
+            return np.full(self.probs.shape, np.nan)
         if post.integrator == "closed_form" and self.method == "predictive":
-            return jnp.zeros_like(self.probs)
+            return np.zeros(self.probs.shape)
         error = self._rows(lambda setup, *at: standard_error(setup, self.method, *at)[None])[0]
         if self.method != "predictive":
             return error
         if post.integrator != "quadrature":
             if self._nats is None:
                 return error
-            return jnp.fmax(error, self._rows(lambda *at: unseen(*at)[None])[0])
+            return np.fmax(error, self._rows(lambda *at: unseen(*at)[None])[0])
         nats = self._nats
         if nats is None:
             with float64():
@@ -137,9 +147,9 @@ class Prediction:
             nats = nats[..., None]
         # Where a point had a box of its own, the nodes of the other tell nothing.
         error = np.where(nats > CLOSE, 0, error)
-        return jax.device_put(np.fmax(error, shift(log_odds, nats)).astype(self.probs.dtype))
+        return np.fmax(error, shift(log_odds, nats))
 
-    def interval(self, level: float = 0.9) -> tuple[jax.Array, jax.Array]:
+    def interval(self, level: float = 0.9) -> tuple[np.ndarray | jax.Array, np.ndarray | jax.Array]:
         """Return the ends of the central credible interval of f*(x; theta) at each point.
 
         Parameters
@@ -173,9 +183,9 @@ class Prediction:
         post, ends = self.posterior, np.array([tail, 1 - tail])
         size = post.posterior_size()
         lower, upper = self._rows(lambda *at: credible_bounds(*at, ends, size))
-        return lower, upper
+        return as_result(lower, self.probs.dtype), as_result(upper, self.probs.dtype)
 
-    def _rows(self, function: Callable[[Setup, Problem, jax.Array], jax.Array]) -> list[jax.Array]:
+    def _rows(self, function: Callable[[Setup, Problem, jax.Array], jax.Array]) -> list[np.ndarray]:
         """Apply ``function`` of a data set's setup, problem and points, giving (r, classes, m).
 
         Returns ``r`` arrays shaped as ``probs``.
@@ -195,18 +205,22 @@ class Prediction:
                     found = found[..., left] * (1 - share) + found[..., left + 1] * share
                 # (r, classes, m) becomes (r, m[, classes]).
                 rows.append(found[:, 1] if self._binary else found.transpose(0, 2, 1))
-        stacked = np.stack(rows, axis=1).astype(default_dtype())
-        return [jax.device_put(post.layout.shaped(part)) for part in stacked]
+        return [post.layout.shaped(part) for part in np.stack(rows, axis=1)]
 
     @property
     def ess(self) -> float | np.ndarray:
-        """Effective sample size of the weights, for each data set."""
+        """Effective sample size of the weights or chains, for each data set."""
         return self.posterior.ess
 
     @property
     def pareto_k(self) -> float | np.ndarray:
         """Shape of the weights' tail, for each data set."""
         return self.posterior.pareto_k
+
+    @property
+    def r_hat(self) -> float | np.ndarray:
+        """Largest R-hat of chains, for each data set; NaN for other integrators."""
+        return self.posterior.r_hat
 
     @property
     def log_evidence(self) -> float | np.ndarray:
@@ -263,7 +277,7 @@ class Prediction:
             "probs": (last, np.asarray(self.probs)),
             name: (last, np.asarray(self._values)),
         }
-        for one in ("log_evidence", "ess", "pareto_k"):
+        for one in ("log_evidence", "ess", "pareto_k", "r_hat"):
             values[one] = (lead, np.asarray(getattr(post, one)))
         coords: dict[str, Any] = {"x": ((*own, "point", *more), self.x)}
         if layout.names is not None:

@@ -24,7 +24,7 @@ from bayescal.inference._box import (
     relative_gap,
     unsheared,
 )
-from bayescal.inference._integrator import Integrator, Problem
+from bayescal.inference._integrator import Integrator, Problem, equal_base
 from bayescal.inference._space import random_sites
 from bayescal.inference._track import track_box
 from bayescal.inference._window import (
@@ -194,7 +194,10 @@ class Quadrature(Integrator[Box]):
         """Draw a cell of the rule by its weight and a point within it, reweighted exactly."""
         (prior, sums, origin), state = problem[:3], problem.state
         if state.low.size == 0:
-            return self.realise(problem, 1)
+            # The shares of the classes may be unknown even so: each draw has its own.
+            params, _, _ = self.realise(problem, 1)
+            params = jax.tree.map(lambda v: jnp.repeat(v, num_samples, axis=0), params)
+            return Draws(params, jnp.zeros(num_samples), equal_base(num_samples))
         m = _COMPARED[-1]
         axes, log_rule = product_rule(state.low, state.high, m)
         target = log_target(prior, sums, origin, state.peak, state.shear)

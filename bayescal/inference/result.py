@@ -17,7 +17,7 @@ from bayescal._core.hosts import are_shared, gather_rows
 from bayescal._core.interpolate import centre_and_scale
 from bayescal._core.numerics import sigmoid
 from bayescal._core.padding import pad_axis, padded_length
-from bayescal._core.precision import bulk_dtype, default_dtype, float64
+from bayescal._core.precision import as_result, bulk_dtype, float64, result_dtype
 from bayescal.inference._conditioned import Conditioned
 from bayescal.inference._engine import Setup, mean_coefficients, natural_rows
 from bayescal.inference._integrator import Problem
@@ -28,7 +28,7 @@ from bayescal.inference._predict import (
     predict_exactly,
     predict_linear,
 )
-from bayescal.inference._tails import CLOSE, at_ends, improve, look, warn_of_large
+from bayescal.inference._tails import CLOSE, at_ends, deepest, improve, look, warn_of_large
 from bayescal.inference.prediction import LONG, Prediction
 
 __all__ = ["METHODS", "Posterior"]
@@ -55,12 +55,16 @@ class Posterior(Conditioned):
     log_evidence : float, or array of shape (batch,), (prior,) or (prior, batch)
         log p(data | prior); NaN for ``nuts``, which does not give it.
     ess : float, or array of shape (batch,)
-        Effective sample size 1 / sum(w**2) of the weights; NaN where there are no weights.
+        Effective sample size 1 / sum(w**2) of the weights; of chains that of the parameter that
+        mixes worst. NaN for rules and closed forms.
     pareto_k : float, or array of shape (batch,)
         Shape of the weights' tail; above 0.7 averages are unreliable.
     quadrature_error : float, or array of shape (batch,)
         Estimated relative error of the evidence, and of the density of a typical new point, by
         quadrature; NaN for other integrators.
+    r_hat, divergences : float, or array of shape (batch,)
+        By ``nuts``: the largest R-hat of a parameter (above 1.05 chains disagree), and the number
+        of divergent steps; NaN for other integrators.
 
     Examples
     --------
@@ -113,10 +117,10 @@ class Posterior(Conditioned):
         checks.check_choice(method, "method", METHODS)
         family = self.problem.prior.family
         if x is None:
-            dtype = np.dtype(np.float64)
+            dtype = out = np.dtype(np.float64)
             points, mask = self.layout.given.x, self.layout.given.mask
         else:
-            dtype = bulk_dtype(x)
+            dtype, out = bulk_dtype(x), result_dtype(x)
             points = checks.check_points(x, self.layout.given, family.univariate)
             mask = None
             family.check_support(points, "x")
@@ -124,14 +128,14 @@ class Posterior(Conditioned):
             points = self.layout.spread(points)
             mask = None if mask is None else self.layout.spread(mask)
         shares = are_shared()
-        found, error = self._evaluate(points, method, dtype, interpolate, shares)
+        found, error = self._evaluate(points, method, (dtype, out), interpolate, shares)
         nats = None
         if method == "predictive" and self.integrator == "quadrature":
             found, nats = self._improve(found, points, shares)
         elif method == "predictive" and self.integrator != "closed_form":
             nats = np.zeros(()) if look(self.setup, self.problem, points, self.data) else None
         values, probs = (
-            _trim(v, len(self.data.x), points.shape[1], self.layout.shape, mask)
+            _trim(v, len(self.data.x), points.shape[1], self.layout.shape, mask, out)
             for v in (found.values, found.probs)
         )
         return Prediction(self, points, method, values, probs, error, nats)
@@ -149,12 +153,15 @@ class Posterior(Conditioned):
         self,
         points: np.ndarray,
         method: str,
-        dtype: np.dtype,
+        dtypes: tuple[np.dtype, np.dtype],
         interpolate: bool | None,
         shares: bool,
     ) -> tuple[Predicted, float | None]:
-        """Return predictions at padded points, and the error of interpolation."""
-        setup, out = self.setup, default_dtype()
+        """Return predictions at padded points, and the error of interpolation.
+
+        The types are those that averages are calculated in, and that of the result.
+        """
+        setup, (dtype, out) = self.setup, dtypes
         problem, _, own, gather = self._share(points, shares, method, interpolate, str(out))
         family = problem.prior.family
         count, m = len(self.data.x), points.shape[1]
@@ -207,16 +214,18 @@ class Posterior(Conditioned):
         self, found: Predicted, points: np.ndarray, shares: bool
     ) -> tuple[Predicted, np.ndarray | None]:
         """Integrate far points anew, and return the error (batch, m) that remains, None if none."""
-        low, high = self._near
-        if points.ndim == 2 and low <= points.min() and points.max() <= high:
+        (low, high), family = self._near, self.problem.prior.family
+        deep = deepest(points, self.data, family) if points.ndim == 2 else None
+        if points.ndim == 2 and deep is None and low <= points.min() and points.max() <= high:
             return found, None
         count, m = len(self.data.x), points.shape[1]
         problem, rows, own, gather = self._share(points, shares)
+        gaps = deep if deep is None or rows is None else deep[rows]
         with float64():
-            nats = gather(lambda: at_ends(self.setup, problem, own))[:count]
+            nats = gather(lambda: at_ends(self.setup, problem, own, gaps))[:count]
             if (nats <= CLOSE).all():
                 # All processes that share data sets must remember the same.
-                if points.ndim == 2 and rows is self.work.rows:
+                if points.ndim == 2 and deep is None and rows is self.work.rows:
                     self._near = min(low, points.min()), max(high, points.max())
                 return found, None
             old = np.asarray(found.values)[slice(count) if rows is None else rows, :m]
@@ -237,8 +246,13 @@ class Posterior(Conditioned):
 
 
 def _trim(
-    array: jax.Array, count: int, m: int, shape: tuple[int, ...], mask: np.ndarray | None
-) -> jax.Array:
+    array: jax.Array,
+    count: int,
+    m: int,
+    shape: tuple[int, ...],
+    mask: np.ndarray | None,
+    out: np.dtype,
+) -> np.ndarray | jax.Array:
     """Cut padding off a result, and put NaN where the mask hides an observation.
 
     On a processor through NumPy, which compiles nothing for each new size.
@@ -248,4 +262,4 @@ def _trim(
     cut = xp.asarray(array)[:count, :m]
     if mask is not None and not mask.all():
         cut = xp.where(mask.reshape(mask.shape + (1,) * (cut.ndim - 2)), cut, np.nan)
-    return jax.device_put(cut.reshape(shape + cut.shape[1:]).astype(default_dtype()))
+    return as_result(cut.reshape(shape + cut.shape[1:]), out)

@@ -88,7 +88,9 @@ def GaussianPrior(
     mu0, mu1 : number or NumPyro distribution
         Means of class 0 and class 1, in the units of the scores. A number is a point mass.
     sigma : number or NumPyro distribution
-        Standard deviation of both classes, in the units of the scores.
+        Standard deviation of both classes, in the units of the scores. A distribution that allows
+        negative values is cut off at zero, with a warning; of other kinds than normal, Cauchy,
+        Laplace, logistic and uniform ones the negative part counts for nothing.
     sigma0, sigma1 : number or NumPyro distribution
         Standard deviations of each class, instead of ``sigma``.
     model : callable, optional

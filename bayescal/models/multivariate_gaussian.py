@@ -12,7 +12,7 @@ import numpy as np
 
 from bayescal._core.arrays import Array, ArrayT, Params
 from bayescal.models._family import Family
-from bayescal.models.prior import Parameter, Prior, make_prior
+from bayescal.models.prior import Parameter, Prior, cut_at_zero, is_distribution, make_prior
 
 __all__ = ["MultivariateGaussian", "MultivariateGaussianPrior"]
 
@@ -109,6 +109,8 @@ def MultivariateGaussianPrior(
     >>> MultivariateGaussianPrior(mu0=dist.Normal(-1, 1), mu1=dist.Normal(1, 1), cov=1.0)
     MultivariateGaussianPrior(mu0=Normal(loc=-1, scale=1), mu1=Normal(loc=1, scale=1), cov=1.0)
     """
+    if is_distribution(cov) and getattr(cov, "event_shape", None) == ():
+        cov = cut_at_zero("cov", cov)
     values = {"mu0": mu0, "mu1": mu1, "cov": cov}
     prior = make_prior(MULTIVARIATE, values, model, hyperparameters)
     number = prior.values.get("cov") if model is None else None

@@ -7,6 +7,7 @@ its value, and returns the parameters.  Drawing, densities and changes of variab
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,10 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from bayescal._core.arrays import ArrayLike, Params
 from bayescal._core.checks import as_numpy
 from bayescal._core.numerics import nan_to_minus_inf
+from bayescal._core.warnings import frames_to_caller
 from bayescal.models._family import Family
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ __all__ = [
     "Parameter",
     "Prior",
     "Site",
+    "cut_at_zero",
     "draw",
     "fit_shapes",
     "is_distribution",
@@ -40,6 +44,9 @@ __all__ = [
     "widen",
 ]
 
+
+#: Draws that tell whether a prior of a positive parameter reaches zero.
+_DRAWS = 4096
 
 #: From users; None where it is left out.
 Parameter: TypeAlias = "Distribution | ArrayLike | None"
@@ -111,7 +118,9 @@ def make_prior(
     if model is None:
         if hyperparameters is not None:
             raise ValueError("hyperparameters must come with model")
-        return Prior(family, {n: _check_value(n, values[n], positive) for n in family.parameters})
+        checked = {n: _check_value(n, values[n], positive) for n in family.parameters}
+        scales = {n: v for n, v in checked.items() if n in positive and is_distribution(v)}
+        return Prior(family, checked | {n: cut_at_zero(n, v) for n, v in scales.items()})
     given = [name for name, value in values.items() if value is not None]
     if given:
         raise ValueError(f"model must be the only prior, got {', '.join(given)} as well")
@@ -125,7 +134,51 @@ def make_prior(
             f"model must have sites named {', '.join(family.parameters)}; "
             f"it lacks {', '.join(missing)}"
         )
-    return Prior(family, hyper, model)
+    made = Prior(family, hyper, model)
+    if unsafe := [name for name in positive if sites.get(name)]:
+        params = draw(made, jax.random.key(0), _DRAWS)[0]
+        for name in unsafe:
+            _warn_of_negative(name, "the model", params[name], cut=False)
+    return made
+
+
+def cut_at_zero(name: str, value: Any) -> Any:
+    """Return the prior of a positive parameter, cut off at zero with a warning where it is not."""
+    if not _may_be_negative(value.support):
+        return value
+    import numpyro.distributions as dist
+
+    cut, draws = value, value.sample(jax.random.key(0), (_DRAWS,))
+    if type(value) is dist.Uniform:
+        cut = dist.Uniform(0.0, value.high)
+    elif type(value) in (dist.Normal, dist.Cauchy, dist.Laplace, dist.Logistic):
+        cut = dist.LeftTruncatedDistribution(value, 0.0)
+    return cut if _warn_of_negative(name, _describe(value), draws, cut is not value) else value
+
+
+def _may_be_negative(support: Any) -> bool:
+    """Return whether a support is not known to hold positive numbers only."""
+    while hasattr(support, "base_constraint"):
+        support = support.base_constraint
+    kind, low = type(support).__name__.lower(), getattr(support, "lower_bound", None)
+    if "positive" in kind or "unitinterval" in kind or "simplex" in kind:
+        return False
+    return low is None or isinstance(low, Tracer) or not bool(np.all(np.asarray(low) >= 0))
+
+
+def _warn_of_negative(name: str, what: str, draws: Any, cut: bool) -> bool:
+    """Warn of draws that are not positive, and say whether there are any."""
+    share = float(np.mean(np.asarray(draws) <= 0))
+    if share == 0:
+        return False
+    done = "is cut off at zero" if cut else "counts for nothing there, which lowers the evidence"
+    warnings.warn(
+        f"{name} must be positive, but {share:.1%} of the draws from {what} are not: the prior "
+        f"{done}; use a distribution of positive numbers, such as HalfNormal or LogNormal",
+        UserWarning,
+        stacklevel=frames_to_caller(),
+    )
+    return True
 
 
 def _check_value(name: str, value: Any, positive: Sequence[str]) -> object:
@@ -230,16 +283,19 @@ def _walk_model(prior: Prior, choose: Choose) -> tuple[Params, list[Site]]:
     return params, sites
 
 
-def model_sites(model: Callable[..., None], hyperparameters: Mapping[str, object]) -> set[str]:
-    """Return the names of a model's sites, without running it on numbers."""
+def model_sites(
+    model: Callable[..., None], hyperparameters: Mapping[str, object]
+) -> dict[str, bool]:
+    """Return a model's sites, and whether they may be negative, without running it on numbers."""
     from numpyro import handlers
 
-    names: set[str] = set()
+    names: dict[str, bool] = {}
 
     def run(key: jax.Array) -> int:
         with handlers.trace() as trace, handlers.seed(rng_seed=key):
             model(**hyperparameters)
-        names.update(trace)
+        for name, site in trace.items():
+            names[name] = site["type"] != "sample" or _may_be_negative(site["fn"].support)
         return 0
 
     with jax.numpy_dtype_promotion("standard"):

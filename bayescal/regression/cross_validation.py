@@ -15,6 +15,7 @@ from bayescal.regression.host import design_of, fit_design, span_of
 from bayescal.regression.objective import (
     BinaryDesign,
     Regression,
+    centered,
     loss_and_gradient_on_host,
     penalty_terms,
     start,
@@ -102,7 +103,8 @@ def choose_on_host(
     candidates, some = len(grid.l1), weights > 0
     x, y, weights, fold = x[some], y[some], weights[some], fold[some]
     targets = np.broadcast_to(grid.targets[:, some], (candidates, len(y)))
-    design, unit = design_of(Regression(x, targets[0], weights, 0.0, 0.0))
+    problem, _ = centered(Regression(x, targets[0], weights, 0.0, 0.0), np)
+    design, unit = design_of(problem)
     losses, total = np.zeros((candidates, folds)), np.zeros(candidates)
     with np.errstate(all="ignore"):
         near = _path(design, targets, unit, grid, None)

@@ -20,9 +20,11 @@ from bayescal.regression.objective import (
     Prior,
     Regression,
     add_penalties,
+    centered,
     cross_entropy,
     movement,
     start,
+    uncentered,
     units,
 )
 
@@ -46,6 +48,7 @@ class Fit(NamedTuple, Generic[ArrayT]):
 def fit_one(problem: Regression[jax.Array], lasso: bool) -> Minimum[jax.Array]:
     """Fit one regression; ``lasso`` says whether to heed the absolute penalty."""
     alone = problem.x.shape[1] == 1 and problem.free is None
+    problem, mean = centered(problem)
     if lasso and alone and problem.prior is None and problem.intercept_prior is None:
         problem, lasso = _with_known_sign(problem), False
     real = problem.weights[:, None] > 0
@@ -74,7 +77,7 @@ def fit_one(problem: Regression[jax.Array], lasso: bool) -> Minimum[jax.Array]:
         direction=lasso_step(strength) if lasso else newton_step,
         movement=moved,
     )
-    return found._replace(x=found.x / unit)
+    return found._replace(x=uncentered(found.x / unit, mean))
 
 
 def _with_known_sign(problem: Regression[jax.Array]) -> Regression[jax.Array]:

@@ -10,11 +10,13 @@ from bayescal.regression.objective import (
     BinaryDesign,
     Regression,
     add_penalties,
+    centered,
     cross_entropy_on_host,
     loss_and_gradient_on_host,
     movement,
     penalty_terms,
     start,
+    uncentered,
     units,
 )
 
@@ -29,12 +31,14 @@ def fit_on_host(problem: Regression[np.ndarray]) -> Minimum[np.ndarray]:
 
     Newton's method, or L-BFGS for more than 400 columns, which does not heed ``l1``.
     """
+    problem, mean = centered(problem, np)
     design, unit = design_of(problem)
     if problem.x.shape[1] > MANY:
-        return _lbfgs(problem, design, unit)
+        found = _lbfgs(problem, design, unit)
+        return found._replace(x=uncentered(found.x, mean, np))
     span = span_of(problem, design)
     found = fit_design(problem, design, unit, _guess(problem) * unit, span)
-    return found._replace(x=found.x / unit)
+    return found._replace(x=uncentered(found.x / unit, mean, np))
 
 
 def design_of(problem: Regression[np.ndarray]) -> tuple[BinaryDesign, np.ndarray]:

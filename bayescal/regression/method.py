@@ -114,6 +114,7 @@ class Method:
 
     def settle(self, x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Settled:
         """Find the targets and the strength of the penalty, cross-validated where asked."""
+        x = scaling_for(x, weights, "centered").apply(x)
         smoothing = self.smoothing if isinstance(self.smoothing, int | float) else None
         targets = self._targets(x, y, weights)[None]
         strengths = np.zeros(1)
@@ -182,7 +183,7 @@ class Method:
     def sample(self, x: np.ndarray, weights: np.ndarray, settled: Settled, seed: int) -> Draws:
         """Return draws of coefficients (chains, draws, 1 + d) of the features as they are."""
         n, d = x.shape
-        scaling = scaling_for(x, weights, self.coef_prior or "centred")
+        scaling = scaling_for(x, weights, self.coef_prior or "centered")
         columns = np.concatenate([np.ones((1, n)), scaling.apply(x).T])
         # The prior of the coefficients: Cauchy, or normal as the squared penalty says.
         spread = CAUCHY.scale if settled.l2 == 0 else settled.l2**-0.5

@@ -262,6 +262,35 @@ def units(largest: ArrayT, xp: ModuleType = jnp) -> tuple[ArrayT, ArrayT]:
     return unit, xp.where(used, xp.exp2(-power), 0.0)
 
 
+def centered(
+    problem: Regression[ArrayT], xp: ModuleType = jnp
+) -> tuple[Regression[ArrayT], ArrayT]:
+    """Return the same problem with features from their means, and these means (d,).
+
+    Far from zero columns would differ from the intercept's by less than rounding. Where the
+    intercept has a prior or is not free, and for columns that do not vary, the means are zero.
+    """
+    zero = xp.zeros(problem.x.shape[1])
+    if problem.intercept_prior is not None:
+        return problem, zero
+    total = xp.sum(problem.weights)
+    share = problem.weights / xp.where(total > 0, total, 1)
+    # From a row on: of equal ones all differences are zero. Rows without weight may hold anything.
+    first = problem.x[xp.argmax(share)]
+    x = xp.where(share[:, None] > 0, problem.x, first)
+    mean = first + share @ (x - first)
+    moved = xp.isfinite(mean) & (total > 0)
+    if problem.free is not None:
+        moved = moved & (xp.asarray(problem.free)[0] > 0)
+    mean = xp.where(moved, mean, zero)
+    return problem._replace(x=x - mean), mean
+
+
+def uncentered(beta: ArrayT, mean: ArrayT, xp: ModuleType = jnp) -> ArrayT:
+    """Return intercept and coefficients (1 + d,) of the features as they were."""
+    return xp.concatenate([beta[:1] - (beta[1:] @ mean)[None], beta[1:]])
+
+
 def start(problem: Regression[ArrayT], xp: ModuleType = jnp) -> ArrayT:
     """Return no slope, and the intercept of the mean target."""
     total = xp.sum(problem.weights)

@@ -380,3 +380,13 @@ def test_many_classes_cost_no_more_parameters() -> None:
     turned = bc.GaussianProcess(inputs="logits", classes=200).fit(z[:, order], np.argsort(order)[y])
     expected = model.predict_proba(z[:20])[:, order]
     np.testing.assert_allclose(turned.predict_proba(z[:20, order]), expected, atol=1e-8)
+
+
+def test_a_constant_added_to_logits_changes_nothing() -> None:
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(60, 3))
+    y = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    offset = 1e8 * rng.normal(size=(60, 1))
+    near = bc.GaussianProcess(inputs="logits").fit(logits, y).predict_proba(logits)
+    far = bc.GaussianProcess(inputs="logits").fit(logits + offset, y)
+    np.testing.assert_allclose(far.predict_proba(logits + offset), near, atol=1e-6)

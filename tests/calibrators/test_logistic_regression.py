@@ -92,7 +92,7 @@ def test_cross_validation_done_by_hand(preset: str) -> None:
     """The losses of all candidates on the folds, fitted one by one by scikit-learn."""
     x, y, _ = data(60)
     model = bc.LogisticRegression.preset(preset, folds=4).fit(x, y)
-    fold = fold_features(x, y, np.ones(60), 4).fold
+    fold = fold_features(x - x.mean(axis=0), y, np.ones(60), 4).fold
     grid = SMOOTHINGS if preset == "smoothed" else STRENGTHS
     assert model.cv_losses_.shape == (len(grid), 4)
     # Where all coefficients are zero, saga stops before it has found the intercept.
@@ -338,3 +338,33 @@ def test_options_of_no_kind_are_errors_of_their_own() -> None:
     for options, message in wrong:
         with pytest.raises((TypeError, ValueError), match=message):
             bc.LogisticRegression(**options).fit(X, y)
+
+
+@pytest.mark.parametrize("shift", [1e6, 1e9])
+@pytest.mark.parametrize("preset", [name for name in PRESETS if name != "cauchy"])
+def test_features_far_from_zero_are_those_near_it(preset: str, shift: float) -> None:
+    """Two time stamps: their columns differ from the intercept's in the last digits alone."""
+    x, y, w = data(100)
+    near = bc.LogisticRegression.preset(preset).fit(x, y, sample_weight=w)
+    far = bc.LogisticRegression.preset(preset).fit(x + shift, y, sample_weight=w)
+    # What the sum leaves of the features is off by half of its last digit.
+    rounding = np.spacing(shift) * np.abs(near.coef_).sum() + 1e-9
+    found = far.predict_proba(x + shift)
+    np.testing.assert_allclose(found, near.predict_proba(x), rtol=0, atol=rounding)
+    np.testing.assert_allclose(far.coef_, near.coef_, rtol=rounding)
+    assert far.status_ == "converged"
+
+
+def test_time_stamps_against_scikit_learn() -> None:
+    x, y, _ = data(300)
+    stamps = 1.7e9 + 600 * x
+    own = bc.LogisticRegression.preset("normal").fit(stamps, y).predict_proba(stamps)
+    theirs = Plain(C=np.inf, tol=1e-10).fit(x - x.mean(axis=0), y)
+    np.testing.assert_allclose(own, theirs.predict_proba(x - x.mean(axis=0)), atol=1e-5)
+
+
+def test_posteriors_far_from_zero() -> None:
+    x, y, _ = data(60)
+    model = bc.LogisticRegression(penalty="l2", strength=0.5, inference="laplace", random_state=0)
+    near = model.fit(x, y).predict_proba(x)
+    np.testing.assert_allclose(model.fit(x + 1e8, y).predict_proba(x + 1e8), near, atol=1e-6)

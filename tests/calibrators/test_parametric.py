@@ -13,6 +13,7 @@ from scipy import optimize, stats
 from scipy.special import expit, logit
 from sklearn.base import clone
 
+import bayescal as bc
 from bayescal._core.numerics import sigmoid
 from bayescal._core.optimise import Status
 from bayescal.calibrators import Beta, Logistic, Quadratic, Temperature
@@ -555,3 +556,35 @@ def test_curves_of_draws_do_not_depend_on_blocks() -> None:
     np.testing.assert_allclose(mean, expected, rtol=1e-12)
     ends = np.quantile(probs, [0.25, 0.75], axis=0)
     np.testing.assert_allclose([lower[:, 1], upper[:, 1]], ends, rtol=1e-4)
+
+
+@pytest.mark.parametrize("shift", [1e6, -1e9])
+@pytest.mark.parametrize("name", ["quadratic", "logistic"])
+def test_raw_scores_far_from_zero_against_scipy(name: str, shift: float) -> None:
+    z, y, w = make(200)
+    expected = optimize.minimize(
+        loss,
+        np.zeros(len(columns(name, z))),
+        (columns(name, z), y, w),
+        jac=slope,
+        method="BFGS",
+        options={"gtol": 1e-9},
+    ).x
+    model = clone(MAPS[name]).set_params(inputs="scores").fit(z + shift, y, sample_weight=w)
+    truth = expit(expected @ columns(name, z))
+    found = model.predict_proba(z + shift)[:, 1]
+    np.testing.assert_allclose(found, truth, rtol=0, atol=1e-6 + np.spacing(abs(shift)))
+    np.testing.assert_allclose(model.as_function()(z + shift)[:, 1], found, rtol=0, atol=1e-12)
+    parts = [slice(i, i + 50) for i in range(0, 200, 50)]
+    blocks = bc.Blocks(lambda: ((z[own] + shift, y[own], w[own]) for own in parts))
+    again = clone(model).fit(blocks).predict_proba(z + shift)[:, 1]
+    np.testing.assert_allclose(again, found, rtol=0, atol=1e-7)
+
+
+def test_parameters_of_raw_scores_are_those_of_the_formula() -> None:
+    z, y, w = make(200)
+    for name in ("quadratic", "logistic"):
+        model = clone(MAPS[name]).set_params(inputs="scores").fit(z + 3, y, sample_weight=w)
+        names = ["intercept_", "slope_", *(["curvature_"] if name == "quadratic" else [])]
+        line = np.array([getattr(model, own) for own in names]) @ columns(name, z + 3)
+        np.testing.assert_allclose(expit(line), model.predict_proba(z + 3)[:, 1], rtol=1e-12)

@@ -155,6 +155,17 @@ def test_intervals_contain_the_uncertainty_of_the_share(integrator: str) -> None
         assert (np.abs(below - q) < 5 * np.sqrt(q * (1 - q) / n)).all()
 
 
+@pytest.mark.parametrize("integrator", ["montecarlo", "sobol", "quadrature"])
+def test_intervals_where_the_share_alone_is_unknown(integrator: str) -> None:
+    """Alone, in a batch and in a grid: logit of a Beta(2, 4) variable, moved by 2 x."""
+    data = np.array([0.0, 1, -1, 0.2]), np.array([0, 1, 0, 0])
+    expected = expit(0.6 + logit(scipy.stats.beta(2, 4).ppf([0.05, 0.95])))
+    for prior, rows in (FIXED, data), ({"a": FIXED, "b": FIXED}, data), (FIXED, [data, data]):
+        found = bc.posterior_predict(prior, rows, [0.3], integrator=integrator).interval(0.9)
+        for end, q in zip(found, expected, strict=True):
+            np.testing.assert_allclose(end, np.full(np.shape(end), q), atol=0.006)
+
+
 def test_predictions_have_the_base_rate_of_the_labels() -> None:
     """Fifty cases of class 0 and five of class 1: even classes were the default, silently."""
     data = make_data(5_000, 500)

@@ -11,6 +11,7 @@ from typing import Any
 
 import arviz
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
@@ -219,16 +220,41 @@ def test_probabilities_of_two_classes_agree() -> None:
 
 
 def test_results_have_jax_default_type() -> None:
-    def all_arrays() -> list[Any]:
-        result = posterior_of("montecarlo").predict(POINTS)
+    def all_arrays(points: Any = POINTS) -> list[Any]:
+        result = posterior_of("montecarlo").predict(points)
         arrays = [result.probs, result.log_odds, result.log_probs, result.mcse]
         arrays += [*result.interval(), result.log_weights, *result.draws.values()]
         return [*arrays, *result.posterior.sample(COUNT).values()]
 
-    assert {a.dtype.name for a in all_arrays()} == {"float32"}
+    for points in (jnp.asarray(POINTS), POINTS.astype(np.float32)):
+        assert {a.dtype.name for a in all_arrays(points)} == {"float32"}
     with jax.enable_x64(True):
         assert {a.dtype.name for a in all_arrays()} == {"float64"}
         assert all(isinstance(a, jax.Array) for a in all_arrays())
+
+
+def test_points_in_double_precision_have_results_of_numpy_in_it() -> None:
+    """Ten digits of the closed form: means and deviation with a conjugate prior."""
+    prior = bc.NormalInverseGammaPrior(-1, 1, kappa0=1, kappa1=2, alpha=2, beta=1.5)
+    exact = condition(prior, DATA, integrator="closed_form").predict(POINTS)
+    known = bc.GaussianPrior(dist.Normal(-1, 1), dist.Normal(1, 1), 1.0)
+    result = condition(known, DATA, integrator="quadrature").predict(POINTS)
+    for found in (exact, result):
+        for array in (found.probs, found.log_odds, found.log_probs, found.mcse, *found.interval()):
+            assert isinstance(array, np.ndarray) and array.dtype == np.float64
+    log_density = []
+    for label, mean in enumerate((-1, 1)):
+        own = DATA[0][DATA[1] == label]
+        v = 1 / (1 + len(own))
+        law = scipy.stats.norm(v * (mean + own.sum()), np.sqrt(1 + v))
+        log_density.append(law.logpdf(POINTS) + np.log(1 + len(own)))
+    np.testing.assert_allclose(result.log_odds, log_density[1] - log_density[0], rtol=1e-10)
+    assert (result.mcse < 1e-9).all()
+    narrow = condition(known, DATA, integrator="quadrature").predict(POINTS.astype(np.float32))
+    truth = condition(known, DATA, integrator="quadrature").predict(
+        POINTS.astype(np.float32).astype(float)
+    )
+    assert (np.abs(narrow.probs - truth.probs) <= 4 * np.asarray(narrow.mcse)).all()
 
 
 # --- texts --------------------------------------------------------------------------------------
@@ -561,6 +587,89 @@ def test_no_warning_where_all_is_well(integrator: str) -> None:
         post = condition(SOFT, DATA, integrator=integrator, num_samples=DRAWS, key=1)
     assert not post.ess < 100
     assert not post.pareto_k > 0.7
+
+
+UNIFORM = bc.GaussianPrior(dist.Uniform(-2.5, 0), dist.Uniform(0, 2.5), 1.0)
+SIX = np.array([-1.3, -0.2, -0.9, 0.4, 1.6, 0.8]), np.array([0, 0, 0, 1, 1, 1])
+
+
+def test_bounded_weights_do_not_warn_by_their_tail() -> None:
+    """Nine draws in ten are effective; k of the largest few is noise, often above 0.7."""
+    truth = condition(UNIFORM, SIX, integrator="quadrature").predict([-1.0, 0.0, 1.0]).probs
+    k, z = [], []
+    for key in range(12):
+        post = condition(UNIFORM, SIX, integrator="importance", key=key)
+        found = post.predict([-1.0, 0.0, 1.0])
+        k.append(post.pareto_k)
+        z.append((found.probs - truth) / found.mcse)
+    assert max(k) > 0.7
+    assert 0.5 < np.sqrt(np.mean(np.square(z))) < 1.6
+
+
+# --- chains -------------------------------------------------------------------------------------
+
+
+def two_modes(share: float) -> dist.Distribution:
+    parts = dist.Normal(np.array([-6.0, 6.0]), 0.5)
+    return dist.MixtureSameFamily(dist.Categorical(np.array([share, 1 - share])), parts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.05, 0.3])
+@pytest.mark.parametrize("first", [True, False])
+def test_chains_that_miss_a_mode_warn(share: float, first: bool) -> None:
+    means = [two_modes(share), dist.Normal(0, 1)]
+    label = 1 if first else 0
+    prior = bc.GaussianPrior(*(means if first else means[::-1]), sigma=1.0)
+    for key in range(3):
+        with pytest.warns(bc.SamplingWarning, match="^the chains do not describe the posterior: "):
+            post = condition(
+                prior, ([0.1, 0.2, 0.3], [label] * 3), integrator="nuts", num_samples=4000, key=key
+            )
+        assert post.ess < 100 or post.r_hat > 1.05
+
+
+@pytest.mark.slow
+def test_chains_of_an_improper_posterior_warn() -> None:
+    tied = [-1.0] * 8 + [1.0] * 8, [0] * 8 + [1] * 8
+    prior = bc.GaussianPrior(dist.Normal(-1, 1), dist.Normal(1, 1), dist.HalfNormal(1.0))
+    with pytest.warns(bc.SamplingWarning) as caught:
+        condition(prior, tied, integrator="nuts", num_samples=1000)
+    assert "sigma lies at an end of the prior's support" in str(caught[-1].message)
+    one = bc.GaussianPrior(0.0, 1.0, dist.HalfNormal(1.0))
+    with pytest.warns(bc.SamplingWarning, match="sigma lies at an end"):
+        condition(one, ([0.0, 1.0], [0, 1]), integrator="importance", num_samples=1000)
+
+
+@pytest.mark.slow
+def test_chains_say_how_they_mixed(x64: None) -> None:
+    import numpyro.diagnostics
+
+    post = posterior_of("nuts")
+    assert 100 < post.ess <= 3 * post.num_samples and 0.99 < post.r_hat < 1.05
+    assert post.divergences < 0.01 * post.num_samples
+    sigma = np.log(np.asarray(post.draws()["mu1"]) + 10).reshape(4, -1)
+    assert numpyro.diagnostics.split_gelman_rubin(sigma) < post.r_hat + 0.02
+    assert np.isfinite(post.predict([-1e3, 0.0, 1e3]).mcse).all()
+
+
+def test_chains_are_judged_by_ranks() -> None:
+    from bayescal.inference._diagnostics import judge_chains
+
+    rng = np.random.default_rng(0)
+    chains, other = rng.standard_cauchy((4, 1000, 2)), rng.standard_cauchy((4096, 2))
+    even = np.full(4096, -np.log(4096))
+    ess, r_hat = judge_chains(chains, other, even)
+    assert 2000 < ess < 8000 and abs(r_hat - 1) < 0.01
+    # Half of the others lie elsewhere: means of ranks differ by about a standard deviation.
+    other[::2] += 1e3
+    assert judge_chains(chains, other, even)[0] < 20
+    # So few effective ones say nothing.
+    few = np.where(np.arange(4096) < 50, -np.log(50), -np.inf)
+    assert judge_chains(chains, other, few)[0] == ess
+    chains[0] += 3
+    assert judge_chains(chains, other, few)[1] > 1.05
+    assert np.isnan(judge_chains(np.zeros((4, 100, 1)), other[:, :1], even)[1])
 
 
 # --- samples and ArviZ --------------------------------------------------------------------------

@@ -25,6 +25,7 @@ EXACT = np.finfo(np.longdouble).max > 1e400
 FAR = [18.0, 20.0, 25.0, 1e3, 1e20, *([1e160] if EXACT else [])]
 NORMAL = bc.GaussianPrior(dist.Normal(-1, 1), dist.Normal(1, 1), 1.0)
 STUDENT = {"mean0": -1.0, "mean1": 1.0, "kappa0": 1.0, "kappa1": 2.0, "alpha": 2.0, "beta": 1.5}
+SLOW = pytest.param("nuts", marks=pytest.mark.slow)
 DRAWN = ["montecarlo", "sobol", "importance", "nuts"]
 
 
@@ -165,3 +166,40 @@ def test_other_averages_have_their_limits(method: str) -> None:
     post = posterior(NORMAL, UNEVEN, num_samples=2000, key=1)
     probs = np.asarray(post.predict([-1e300, -1e160, 1e20, 1e160], method=method).probs)
     assert (probs[:2] < 0.01).all() and (probs[2:] > 0.99).all()
+
+
+@pytest.mark.parametrize("integrator", ["importance", SLOW])
+def test_between_two_tight_classes_right_or_warned(integrator: str) -> None:
+    """Means in closed form, the deviation on a fine grid; one draw in a thousand speaks there."""
+    x, y = np.array([-1.0001, -0.9999, 1, 1.001]), np.array([0, 0, 1, 1])
+    prior = bc.GaussianPrior(dist.Normal(-1, 2), dist.Normal(1, 2), dist.LogNormal(-7, 0.3))
+    s = np.exp(np.linspace(-9, 0, 40_001))
+    log_joint = np.zeros((2, len(s)))
+    for new in (0, 1):
+        for label, mean in enumerate((-1, 1)):
+            own = np.append(x[y == label], 0.0)[: None if new == label else -1]
+            n, between = len(own), ((own - own.mean()) ** 2).sum()
+            log_joint[new] -= between / 2 / s**2 + (n - 1) * np.log(s)
+            log_joint[new] += scipy.stats.norm.logpdf(own.mean(), mean, np.sqrt(4 + s**2 / n))
+    log_joint += scipy.stats.norm.logpdf(np.log(s), -7, 0.3)
+    truth = scipy.special.logsumexp(log_joint, axis=1)
+    truth = scipy.special.expit(truth[1] - truth[0])
+    assert truth == pytest.approx(0.493, abs=5e-4)
+    for key in (1, 2):
+        post = posterior(prior, (x, y), integrator=integrator, key=key, num_samples=20_000)
+        # The ends are beside the data; the gap is neither.
+        result, seen = predict(post, [-1.0, 0.0, 1.0])
+        assert seen == [bc.SamplingWarning]
+        assert abs(result.probs[1] - truth) <= result.mcse[1]
+        assert (np.abs(result.probs - [0, truth, 1]) <= result.mcse + 1e-9).all()
+
+
+@pytest.mark.parametrize("integrator", ["montecarlo", "importance", "quadrature"])
+def test_gaps_that_draws_describe_do_not_warn(integrator: str) -> None:
+    rng = np.random.default_rng(0)
+    for n in (2, 4, 20):
+        y = np.arange(n) % 2
+        data = rng.normal(3.0 * (2 * y - 1)), y
+        prior = bc.GaussianPrior(dist.Normal(-3, 1), dist.Normal(3, 1), dist.Uniform(0.5, 2))
+        post = posterior(prior, data, integrator=integrator, num_samples=20_000)
+        assert predict(post, np.linspace(-4, 4, 9))[1] == []

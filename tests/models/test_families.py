@@ -1,5 +1,6 @@
 """The families of densities against SciPy, and the priors over their parameters."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -148,24 +149,76 @@ def test_invalid_parameters_give_nan(name: str, wrong: dict[str, Any]) -> None:
     assert np.isnan(np.asarray(family.natural(params, origin))).any()
 
 
+SPREAD = (np.array([-0.9, -0.2, 0.3, 1.4]), np.array([0, 0, 1, 1]))
+
+
 @pytest.mark.parametrize("integrator", ["montecarlo", "quadrature"])
 def test_draws_with_invalid_parameters_weigh_nothing(integrator: str) -> None:
-    """A prior that reaches negative deviations acts like the same prior cut off at zero."""
-    data = (np.array([-0.9, -0.2, 0.3, 1.4]), np.array([0, 0, 1, 1]))
+    """A joint prior that reaches negative deviations is warned of, and cannot be cut off."""
+
+    def reaching() -> None:
+        numpyro.deterministic("mu0", -1.0)
+        numpyro.deterministic("mu1", 1.0)
+        numpyro.sample("sigma", dist.Uniform(-1.0, 2.0))
+
     x = np.array([-1.0, 0.2, 2.0])
-    reaching = bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=dist.Uniform(-1.0, 2.0))
+    with pytest.warns(UserWarning, match="sigma must be positive, but 3.* from the model are not"):
+        prior = bc.GaussianPrior(model=reaching)
     cut = bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=dist.Uniform(0.0, 2.0))
-    post = bc.posterior(reaching, data, integrator=integrator, num_samples=20_000)
-    truth = bc.posterior(cut, data, integrator="quadrature")
+    post = bc.posterior(prior, SPREAD, integrator=integrator, num_samples=20_000)
+    truth = bc.posterior(cut, SPREAD, integrator="quadrature")
     found, expected = post.predict(x), truth.predict(x).probs
     if integrator == "quadrature":
         np.testing.assert_allclose(found.probs, expected, rtol=1e-9)
         assert post.log_evidence == pytest.approx(truth.log_evidence + np.log(2 / 3), abs=1e-9)
     else:
         assert (np.abs(found.probs - expected) < 4 * np.asarray(found.mcse)).all()
-    if integrator == "montecarlo":
         sigma, weights = np.asarray(post.draws()["sigma"]), np.asarray(post.log_weights())
         assert (np.isneginf(weights) == (sigma <= 0)).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "right"),
+    [
+        (dist.Normal(0.0, 1.5), dist.HalfNormal(1.5)),
+        (dist.Cauchy(0.0, 1.0), dist.HalfCauchy(1.0)),
+        (dist.Uniform(-1.0, 2.0), dist.Uniform(0.0, 2.0)),
+    ],
+)
+def test_priors_of_positive_parameters_are_cut_off_with_a_warning(given: Any, right: Any) -> None:
+    found = {}
+    for name, sigma in (("given", given), ("right", right)):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            prior = bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=sigma)
+        messages = [str(w.message) for w in seen]
+        assert len(messages) == (name == "given")
+        assert all(m.startswith("sigma must be positive, but ") for m in messages)
+        assert all(
+            "such as HalfNormal" in m and w.filename == __file__
+            for m, w in zip(messages, seen, strict=True)
+        )
+        found[name] = bc.posterior(prior, SPREAD, integrator="quadrature")
+    assert found["given"].log_evidence == pytest.approx(found["right"].log_evidence, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: bc.BetaPrior(dist.Normal(1, 1), 1, 1, 1),
+        lambda: bc.DirichletPrior([dist.Normal(1, 1), 1.0]),
+        lambda: bc.MultivariateGaussianPrior(0.0, 1.0, dist.Normal(1, 1)),
+        lambda: bc.GaussianPrior(0, 1, sigma0=1, sigma1=dist.StudentT(3, 0.0, 1.0)),
+    ],
+)
+def test_positive_parameters_of_all_families(make: Any) -> None:
+    with pytest.warns(UserWarning, match="^(alpha0|cov|sigma1) must be positive"):
+        make()
+
+
+def test_a_prior_that_hardly_reaches_zero_stays_as_it_is() -> None:
+    sigma = dist.Normal(5.0, 0.1)
+    assert bc.GaussianPrior(0.0, 1.0, sigma).values["sigma"] is sigma
 
 
 # --- sampling -----------------------------------------------------------------------------------

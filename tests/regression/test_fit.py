@@ -230,3 +230,16 @@ def test_never_nan_and_never_worse_than_no_slope(rows: list[tuple[float, float, 
     # A row a million times as far as others may use up the iterations, and the status says so.
     if np.abs(x[w > 0]).max(initial=0) <= 1e4:
         assert int(result.status[0]) in (Status.CONVERGED, Status.UNBOUNDED)
+
+
+@pytest.mark.parametrize("l1", [0.0, 0.7])
+@pytest.mark.parametrize("shift", [1e5, 1e9])
+def test_features_far_from_zero_have_the_optimum_of_centered_ones(shift: float, l1: float) -> None:
+    x, t, w = make(120, 3)
+    near = x - w @ x / w.sum()
+    expected, _ = fit(near, t, w, l1, 0.3)
+    found, result = fit(x + shift, t, w, l1, 0.3)
+    np.testing.assert_allclose(found[1:], expected[1:], rtol=1e-9 + np.spacing(shift) * 10)
+    line = found[0] + (x + shift) @ found[1:]
+    np.testing.assert_allclose(line, expected[0] + near @ expected[1:], atol=1e-9 + shift * 1e-14)
+    assert result.status[0] == Status.CONVERGED

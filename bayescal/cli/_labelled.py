@@ -11,7 +11,7 @@ import numpy as np
 import bayescal as bc
 from bayescal.cli._columns import Columns, as_probabilities, choose_models, find_classes
 from bayescal.cli._errors import CommandError
-from bayescal.cli._files import check_values
+from bayescal.cli._files import check_values, find_column
 from bayescal.cli._streams import RowFile, Rows, UnreadableError
 
 Result = TypeVar("Result")
@@ -32,8 +32,10 @@ class LabelledFile:
         label: str,
         weights: str | None,
         show: Callable[[str, int, int], None],
+        groups: str | None = None,
     ) -> None:
         self._source, self._label, self._weights, self._show = source, label, weights, show
+        self._groups = groups
         self.classes: list[str] = []
         self.count = self.passes = 0
         self._blocks = 0
@@ -41,9 +43,11 @@ class LabelledFile:
     def choose(self, columns: Sequence[str], classes: str | None) -> list[Columns]:
         """Return models and their columns; find classes in the labels of all rows."""
         source, label = self._source, self._label
+        if self._groups is not None:
+            find_column(source.head, self._groups, "--groups")
         texts = self._read(self._labels)
         self.classes, self._code = find_classes(source.path, label, texts, classes)
-        given = source.head, columns, label, self._weights, self.classes
+        given = source.head, columns, label, (self._weights, self._groups), self.classes
         return choose_models(*given, self._option)
 
     def _labels(self) -> list[str]:
@@ -135,7 +139,7 @@ class Judged(LabelledFile):
         self, models: Sequence[Columns], inputs: str, normalise: bool, options: dict[str, Any]
     ) -> Any:
         readers = {own.name: partial(self._rows, own, inputs, normalise) for own in models}
-        if self._source.large:
+        if self._source.large and self._groups is None:
             blocks = {name: self._in_blocks(rows) for name, rows in readers.items()}
             found = bc.evaluate(blocks, **options)
             self.passes += sum(own.passes for own in blocks.values())
@@ -143,7 +147,14 @@ class Judged(LabelledFile):
         read = {name: self._at_once(rows) for name, rows in readers.items()}
         _, y, weights = next(iter(read.values()))
         probs = {name: own for name, (own, *_) in read.items()}
-        return bc.evaluate(probs, y, weights=weights, **options)
+        return bc.evaluate(probs, y, weights=weights, groups=self._clusters(), **options)
+
+    def _clusters(self) -> np.ndarray | None:
+        """Return the text (n,) in the column of groups, of all rows at once."""
+        if self._groups is None:
+            return None
+        rows = self._source.rows(self._groups, [], None)
+        return np.concatenate([np.array(own.labels, object)[own.place] for own in rows])
 
     def _rows(self, model: Columns, inputs: str, normalise: bool) -> Iterator[Read]:
         path, order = self._source.path, model.ordered(self.classes)

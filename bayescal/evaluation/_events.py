@@ -10,6 +10,7 @@ import numpy as np
 
 from bayescal._core.checkpoint import Sums
 from bayescal._core.counts import as_counts, effective_size
+from bayescal._core.membership import sum_test
 from bayescal.metrics import consistency_test, reliability_curve
 from bayescal.metrics.inputs import PredictionBlocks, Predictions
 from bayescal.metrics.redrawn import Consistency
@@ -54,6 +55,8 @@ class Events:
         The p-value of the consistency test of the expected calibration error.
     excess, variance : float
         The sum of predictions less outcomes, and its variance if predictions are calibrated.
+    clustered : tuple of float or None
+        Where cases lie in clusters, a statistic and a p-value of that sum.
     """
 
     cases: Cases
@@ -65,6 +68,7 @@ class Events:
     consistency: float
     excess: float
     variance: float
+    clustered: tuple[float, float] | None = None
 
     def mean(self, values: np.ndarray) -> float:
         """Return the weighted mean over cases."""
@@ -99,10 +103,18 @@ def events_of(data: Predictions, bins: int, replicates: int, seed: int) -> Event
     plain = bool((weights == 1).all())
     cases = Cases(predicted, happened, None if plain else weights)
     test = consistency_test(
-        "ece", *cases[:2], bins=bins, resamples=replicates, seed=seed, weights=cases.weights
+        "ece",
+        *cases[:2],
+        bins=bins,
+        resamples=replicates,
+        seed=seed,
+        weights=cases.weights,
+        groups=data.clusters,
     )
     metric = _by_class(data.columns, bins)
+    excess = weights * (predicted - happened)
     spread = event.weights if data.whole else weights**2
+    variance = float(spread @ np.maximum(predicted * (1 - predicted), 0))
     return Events(
         cases,
         cases,
@@ -111,8 +123,9 @@ def events_of(data: Predictions, bins: int, replicates: int, seed: int) -> Event
         len(data.y),
         None if data.whole else effective_size(weights),
         test.p_value,
-        float(weights @ (predicted - happened)),
-        float(spread @ np.maximum(predicted * (1 - predicted), 0)),
+        float(excess.sum()),
+        variance,
+        None if data.clusters is None else sum_test(excess, variance, data.clusters),
     )
 
 

@@ -63,10 +63,14 @@ class Predictions(NamedTuple):
     eps: float
     #: Of which ``y`` are places, where these were given.
     classes: Any = None
+    #: Number of each row's cluster (n,), from 0; None where rows are independent.
+    clusters: Any = None
 
     def part(self, rows: slice) -> Predictions:
         """Return some of the cases."""
-        return Predictions(self.probs[rows], self.y[rows], self.weights[rows], self.eps)
+        clusters = None if self.clusters is None else self.clusters[rows]
+        own = self.probs[rows], self.y[rows], self.weights[rows]
+        return Predictions(*own, self.eps, clusters=clusters)
 
     @property
     def columns(self) -> int | None:

@@ -284,3 +284,18 @@ def test_columns_are_matched_by_name() -> None:
     assert by_name(["b", "a"], ["a", "b"]) == ["a", "b"]
     assert by_name(["x", "y"], ["a", "b"]) is None
     assert by_name(["pa", "qb"], ["a", "b"]) is None
+
+
+def test_rows_of_a_group_are_dependent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    p, y = binary()
+    groups = [f"race {i // 4}" for i in range(80)]
+    write(Path("d.csv"), ["race", "y", "p"], [groups, y, p])
+    expected = bayescal.metrics.interval("ece", p, y, groups=groups, replicates=20, bins=15)
+    for large in (False, True):
+        if large:
+            monkeypatch.setattr("bayescal.cli._streams.LARGE", 10)
+        found = numbers("d.csv", "--label", "y", "--groups", "race")
+        assert found["groups"] == 20
+        assert found["models"]["p"]["metrics"]["ECE"]["upper"] == pytest.approx(expected.upper)
+    assert "Group column: race" in run("d.csv", "--label", "y", "--groups", "race").stdout
+    check_error(run("d.csv", "--label", "y", "--groups", "rac"), "no column named 'rac' (--groups)")

@@ -103,7 +103,7 @@ def find_positions(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
     return order[np.searchsorted(classes[order], y)]
 
 
-def check_present(y: np.ndarray, weights: Any = None) -> None:
+def check_present(y: np.ndarray, weights: Any = None, name: str = "y") -> None:
     """Raise if a label is missing: NaN, None, or NA of pandas; not where weights are zero."""
     if y.dtype == object and not {type(label) for label in y} <= {str, int, bool}:
         missing = np.array([_is_missing(label) for label in y], bool)
@@ -117,8 +117,8 @@ def check_present(y: np.ndarray, weights: Any = None) -> None:
         row = int(np.argmax(missing))
         what = "NaN" if isinstance(y[row], float | np.floating) else str(y[row])
         raise ValueError(
-            f"y must not have missing labels, got {what} in row {row} ({int(missing.sum())} in "
-            "all); leave these rows out"
+            f"{name} must not have missing labels, got {what} in row {row} "
+            f"({int(missing.sum())} in all); leave these rows out"
         )
 
 

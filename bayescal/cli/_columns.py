@@ -46,14 +46,14 @@ def choose_models(
     table: Table,
     given: Sequence[str],
     label: str,
-    weights: str | None,
+    others: Sequence[str | None],
     classes: Sequence[str],
     option: str,
 ) -> list[Columns]:
-    """Return the models that were named, or the one that there is beside labels and weights."""
+    """Return the models that were named, or the one that there is beside labels and ``others``."""
     if given:
         return parse_models(given, classes, option)
-    apart = [name.strip() for name in (label, weights) if name is not None]
+    apart = [name.strip() for name in (label, *others) if name is not None]
     found, left_out = find_columns(table, apart, classes, option)
     if left_out:
         say(f"columns without numbers are left out: {enumerate_names(left_out)}")

@@ -11,7 +11,7 @@ import typer
 from bayescal.cli._errors import CommandError, library_call, plain, say, show, watched, write_rows
 from bayescal.cli._files import Format, check_target, is_standard_output, write_atomically
 from bayescal.cli._labelled import Judged
-from bayescal.cli._options import Decimal, Encoding, Label, Seed, Sep, SkipMissing, Weights
+from bayescal.cli._options import Decimal, Encoding, Groups, Label, Seed, Sep, SkipMissing, Weights
 from bayescal.cli._streams import open_rows
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def evaluate_file(
         bool, typer.Option("--normalise", help="Divide the columns of each row by their sum.")
     ] = False,
     weights: Weights = None,
+    groups: Groups = None,
     level: Annotated[float, typer.Option(help="Level of the confidence intervals.")] = 0.9,
     replicates: Annotated[int, typer.Option(help="Resamples for intervals.")] = 1000,
     bins: Annotated[int, typer.Option(help="Bins of calibration errors and diagrams.")] = 15,
@@ -81,7 +82,7 @@ def evaluate_file(
             check_target(target)
     with watched() as watch:
         source = open_rows(file, form)
-        data = Judged(source, label, weights, watch)
+        data = Judged(source, label, weights, watch, groups)
         models = data.choose(model or [], classes)
         columns = {each.name: each.ordered(data.classes) for each in models}
         with library_call():
@@ -97,7 +98,7 @@ def evaluate_file(
                 progress=None if source.large else watch,
             )
         data.say_skipped()
-        about = _describe(data, file.name, label, columns, inputs, weights)
+        about = _describe(data, file.name, label, columns, inputs, weights, groups)
         if html is not None:
             page = found.to_html(about=about, progress=watch).encode()
             write_atomically(html, lambda stream: stream.write(page))
@@ -124,6 +125,7 @@ def _describe(
     columns: dict[str, list[str]],
     inputs: str,
     weights: str | None,
+    groups: str | None,
 ) -> dict[str, str]:
     """Return what was read, by what it is called."""
     classes = data.classes
@@ -140,6 +142,8 @@ def _describe(
         about[f"Model {plain(name)}" if len(columns) > 1 else "Columns"] = said
     if weights is not None:
         about["Weight column"] = weights
+    if groups is not None:
+        about["Group column"] = groups
     return about
 
 

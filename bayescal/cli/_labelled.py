@@ -19,6 +19,7 @@ from bayescal.cli._columns import (
     find_classes,
 )
 from bayescal.cli._errors import CommandError, say
+from bayescal.cli._files import check_values, find_column
 from bayescal.cli._streams import RowFile, Rows, UnreadableError
 
 Result = TypeVar("Result")
@@ -39,8 +40,10 @@ class LabelledFile:
         label: str,
         weights: str | None,
         show: Callable[[str, int, int], None],
+        groups: str | None = None,
     ) -> None:
         self._source, self._label, self._weights, self._show = source, label, weights, show
+        self._groups = groups
         self.classes: list[str] = []
         self.count = self.passes = 0
         self._blocks = 0
@@ -50,9 +53,11 @@ class LabelledFile:
     def choose(self, columns: Sequence[str], classes: str | None) -> list[Columns]:
         """Return models and their columns; find classes in the labels of all rows."""
         source, label = self._source, self._label
+        if self._groups is not None:
+            find_column(source.head, self._groups, "--groups")
         texts = self._read(self._labels)
         self.classes, self._code = find_classes(source.path, label, texts, classes)
-        given = source.head, columns, label, self._weights, self.classes
+        given = source.head, columns, label, (self._weights, self._groups), self.classes
         return choose_models(*given, self._option)
 
     def _labels(self) -> list[str]:
@@ -82,13 +87,15 @@ class LabelledFile:
 
     def _known(self, rows: Iterator[tuple[np.ndarray, Read]]) -> Iterator[Read]:
         """Yield blocks without the rows that miss any of some scores (n, m)."""
-        skipped = 0
+        skipped, kept = 0, []
         for scores, (own, y, weights) in rows:
             keep = ~np.isnan(scores).any(axis=1)
             skipped += len(keep) - int(keep.sum())
+            if self._groups is not None:
+                kept.append(keep)
             if keep.any():
                 yield own[keep], y[keep], None if weights is None else weights[keep]
-        self.skipped = skipped
+        self.skipped, self._kept = skipped, kept
         if skipped == self.count:
             raise CommandError(f"{self._source.path}: every row lacks a prediction")
 
@@ -177,7 +184,7 @@ class Judged(LabelledFile):
         # Models are judged by the same rows.
         names = list(dict.fromkeys(name for own in models for name in own.columns))
         readers = {own.name: partial(self._rows, own, names, inputs, normalise) for own in models}
-        if self._source.large:
+        if self._source.large and self._groups is None:
             blocks = {name: self._in_blocks(rows) for name, rows in readers.items()}
             found = bc.evaluate(blocks, **options)
             self.passes += sum(own.passes for own in blocks.values())
@@ -185,7 +192,15 @@ class Judged(LabelledFile):
         read = {name: self._at_once(rows) for name, rows in readers.items()}
         _, y, weights = next(iter(read.values()))
         probs = {name: own for name, (own, *_) in read.items()}
-        return bc.evaluate(probs, y, weights=weights, **options)
+        return bc.evaluate(probs, y, weights=weights, groups=self._clusters(), **options)
+
+    def _clusters(self) -> np.ndarray | None:
+        """Return the text (n,) in the column of groups, of all rows at once."""
+        if self._groups is None:
+            return None
+        rows = self._source.rows(self._groups, [], None)
+        groups = np.concatenate([np.array(own.labels, object)[own.place] for own in rows])
+        return groups[np.concatenate(self._kept)]
 
     def _rows(self, model: Columns, names: list[str], *how: Any) -> Iterator[Read]:
         order = model.ordered(self.classes)

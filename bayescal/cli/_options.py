@@ -29,6 +29,13 @@ Decimal = Annotated[
     str, typer.Option(help="Decimal point of numbers in text: . or , (a comma), read and written.")
 ]
 Weights = Annotated[str | None, typer.Option(help="Column of FILE with case weights.")]
+Groups = Annotated[
+    str | None,
+    typer.Option(
+        help="Column of FILE with labels of groups, as of patients: rows of a group may depend on "
+        "each other, rows of different groups do not."
+    ),
+]
 Integrator = Annotated[str, typer.Option(help="montecarlo, sobol, importance, quadrature or nuts.")]
 NumSamples = Annotated[int, typer.Option(help="Number of draws from the prior.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")]

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import as_numpy, check_count, check_finite
-from bayescal.compare.table import Scores, differences, read_table
+from bayescal._core.checks import check_count, check_finite
+from bayescal.compare.table import Scores, differences, in_one_order, read_table
 
 #: Numbers of a block of weights: it and its sums stay in a processor's cache.
 _BLOCK = 1 << 16
@@ -127,18 +127,15 @@ def bayesian_signed_rank(
     >>> round(result.better, 2), round(result.equal, 2), round(result.worse, 2)
     (0.97, 0.03, 0.01)
     """
-    pair = []
-    for array, name in ((as_numpy(a, "a"), "a"), (as_numpy(b, "b"), "b")):
+    arrays = in_one_order({"a": a, "b": b}, "{}")
+    for array, name in zip(arrays, "ab", strict=True):
         if array.ndim != 1 or len(array) < 1:
             raise ValueError(f"{name} must have shape (data sets,), got {array.shape}")
         check_finite(array, name)
-        pair.append(array.astype(np.float64))
-    if len(pair[0]) != len(pair[1]):
-        raise ValueError(f"a and b must have one length, got {len(pair[0])} and {len(pair[1])}")
-    values = np.stack(pair, axis=1)
-    found = posterior_of(
-        values if lower_is_better else -values, margin, prior_strength, draws, seed
-    )
+    if len(arrays[0]) != len(arrays[1]):
+        raise ValueError(f"a and b must have one length, got {len(arrays[0])} and {len(arrays[1])}")
+    values = read_table(np.stack(arrays, axis=1), lower_is_better=lower_is_better).values
+    found = posterior_of(values, margin, prior_strength, draws, seed)
     return SignedRankPosterior(*(float(matrix[0, 1]) for matrix in found))
 
 

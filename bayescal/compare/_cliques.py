@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_finite
+from bayescal.compare.table import row_names
 
 
 def cliques(ranks: ArrayLike, significant: ArrayLike) -> list[tuple[int, ...]]:
@@ -19,7 +22,8 @@ def cliques(ranks: ArrayLike, significant: ArrayLike) -> list[tuple[int, ...]]:
     ranks : array of shape (k,)
         Average ranks; equal ones keep their order.
     significant : bool array of shape (k, k)
-        Which pairs differ: symmetric; the diagonal does not matter.
+        Which pairs differ: symmetric; the diagonal does not matter. Of a data frame that names the
+        methods as the index of ``ranks`` does, rows and columns may stand in any order.
 
     Returns
     -------
@@ -40,6 +44,9 @@ def cliques(ranks: ArrayLike, significant: ArrayLike) -> list[tuple[int, ...]]:
     >>> cliques([1.2, 2.0, 2.8], significant)
     [(0, 1), (1, 2)]
     """
+    names: Any = row_names(ranks)
+    if names is not None and {*names} == {*getattr(significant, "columns", ())}:
+        significant = cast("Any", significant).loc[names, names]
     means = as_numpy(ranks, "ranks")
     if means.ndim != 1:
         raise ValueError(f"ranks must have shape (methods,), got {means.shape}")

@@ -34,6 +34,8 @@ class Friedman(NamedTuple):
 def average_ranks(scores: Scores, *, lower_is_better: bool = True) -> np.ndarray:
     r"""Mean ranks of methods over data sets; 1 is best, and equals share the mean of their ranks.
 
+    Scores on one data set that are equal up to rounding errors are equal, as in all tests here.
+
     Parameters
     ----------
     scores : array of shape (n, k), or mapping from names to arrays of shape (n,)
@@ -76,9 +78,10 @@ def friedman(scores: Scores, *, lower_is_better: bool = True) -> Friedman:
                  \Big(1 - \frac{\sum_t (t^3 - t)}{n k (k^2 - 1)}\Big),
         \qquad F = \frac{(n-1) \chi^2}{n(k-1) - \chi^2},
 
-    where t runs over the sizes of the groups of equal scores. Without ties the denominator is 1.
-    F is less conservative. Where all scores of every data set are equal, both statistics are 0 and
-    both p-values 1. Where all data sets agree, F is infinite. One data set leaves F undefined: NaN.
+    where t runs over the sizes of the groups of scores that are equal up to rounding errors.
+    Without ties the denominator is 1. F is less conservative. Where all scores of every data set
+    are equal, both statistics are 0 and both p-values 1. Where all data sets agree, F is infinite.
+    One data set leaves F undefined: NaN.
     The chi square is an approximation that needs more than about ten data sets.
 
     Parameters

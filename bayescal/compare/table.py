@@ -10,7 +10,7 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy
 
-__all__ = ["Table", "differences", "read_table"]
+__all__ = ["Table", "differences", "in_one_order", "read_table", "row_names"]
 #: One array, or several by name.
 Scores = ArrayLike | Mapping[str, ArrayLike]
 
@@ -29,19 +29,28 @@ def read_table(
     lower_is_better: bool = True,
     finite: bool = True,
 ) -> Table:
-    """Check a table of scores; infinities pass unless ``finite``, NaN never does."""
+    """Check a table of scores; infinities pass unless ``finite``, NaN never does.
+
+    Named data sets are matched by their names. Scores on one data set that are equal up to rounding
+    are made equal.
+    """
     if isinstance(scores, Mapping):
         if names is not None:
             raise ValueError("names must be left out where scores is a mapping: its keys are names")
         if not scores:
             raise ValueError("scores must not be an empty mapping")
         names = list(scores)
-        columns = [as_numpy(column, f"scores[{key!r}]") for key, column in scores.items()]
+        columns = in_one_order(scores, "scores[{!r}]")
         if len({column.shape for column in columns}) > 1 or columns[0].ndim != 1:
             shapes = ", ".join(str(column.shape) for column in columns)
             raise ValueError(f"scores must hold arrays of one shape (data sets,), got {shapes}")
         array = np.stack(columns, axis=1)
     else:
+        if isinstance(scores, list | tuple) and any(row_names(row) for row in scores):
+            rows = in_one_order(dict(enumerate(scores)), "scores[{}]")
+            labels = row_names(scores[0])
+            names = labels if names is None and not _are_numbers(labels) else names
+            scores = np.stack(rows) if len({row.shape for row in rows}) == 1 else scores
         if names is None:
             names = getattr(scores, "columns", None)
         array = as_numpy(scores, "scores")
@@ -61,7 +70,59 @@ def read_table(
             f"scores must {'be finite' if finite else 'not be NaN'}, got {kind} for method "
             f"{labels[column]!r} on data set {row} ({int(bad.sum())} in all)"
         )
+    array = tied(array)
     return Table(array if lower_is_better else -array, labels)
+
+
+def in_one_order(columns: Mapping[Any, ArrayLike], called: str) -> list[np.ndarray]:
+    """Return vectors as arrays, those with named entries in the order of the first of these.
+
+    ``called`` is a format of what messages call them. Names are the index of a pandas Series or the
+    coordinate of an xarray DataArray. Vectors without names go by the place of their entries, and
+    so do those that are numbered 0, 1, ... beside others with names.
+    """
+    arrays = [as_numpy(column, called.format(key)) for key, column in columns.items()]
+    names = [row_names(column) for column in columns.values()]
+    named = [own for own in names if own is not None]
+    if all(own == named[0] for own in named):
+        return arrays
+    unnamed = len(named) < len(names)
+    if not unnamed and all(_are_same(named[0], own) for own in named):
+        places = ({name: place for place, name in enumerate(own)} for own in named)
+        return [
+            array[[place[name] for name in named[0]]]
+            for array, place in zip(arrays, places, strict=True)
+        ]
+    labeled = [own for own in named if not _are_numbers(own)]
+    if all(own == labeled[0] for own in labeled) and not any(
+        set(own) == set(range(len(own))) for own in labeled
+    ):
+        return arrays
+    first = [*columns][next(i for i, own in enumerate(names) if own is not None)]
+    other = next(key for key, own in zip(columns, names, strict=True) if own != named[0])
+    raise ValueError(
+        f"{called.format(other)} must have entries named like those of {called.format(first)}, "
+        f"each once, got other names or another order{' beside entries without names' * unnamed}; "
+        "pass one data frame, or arrays in one order"
+    )
+
+
+def _are_numbers(names: list[object] | None) -> bool:
+    """Return whether names are those that pandas gives to what has none."""
+    return names is None or names == list(range(len(names)))
+
+
+def _are_same(first: list[object], second: list[object]) -> bool:
+    return len(set(first)) == len(first) == len(second) and set(first) == set(second)
+
+
+def row_names(column: Any) -> list[object] | None:
+    """Return the names of the entries of a vector, or None where it has none."""
+    dims = getattr(column, "dims", ())
+    if len(dims) == 1 and dims[0] in getattr(column, "coords", ()):
+        return np.asarray(column.coords[dims[0]]).tolist()
+    index = getattr(column, "index", None)
+    return None if index is None or callable(index) else list(index)
 
 
 def _check_names(names: Any, count: int) -> tuple[str, ...]:
@@ -78,19 +139,45 @@ def _check_names(names: Any, count: int) -> tuple[str, ...]:
     return labels
 
 
+def tied(values: np.ndarray) -> np.ndarray:
+    """Return scores (data sets, methods) of which those equal up to rounding are made equal.
+
+    So all tests agree on what a tie is: 0.1 + 0.2 and 0.3 on one data set.
+    """
+    order = np.argsort(values, axis=1, kind="stable")
+    ranked = np.take_along_axis(values, order, axis=1)
+    first = np.ones(values.shape, bool)
+    first[:, 1:] = _apart(ranked[:, :-1], ranked[:, 1:])
+    place = np.maximum.accumulate(np.where(first, np.arange(values.shape[1]), 0), axis=1)
+    found = np.empty_like(values)
+    np.put_along_axis(found, order, np.take_along_axis(ranked, place, axis=1), axis=1)
+    return found
+
+
+def _apart(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """Return whether scores differ by more than the rounding of both."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        gap = upper - lower > _rounding(lower, upper)
+    return np.where(np.isfinite(lower) & np.isfinite(upper), gap, lower != upper)
+
+
+def _rounding(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    # Decimals are stored to half a unit in the last place, and so is their difference.
+    return np.finfo(np.float64).eps * np.abs(a) + np.finfo(np.float64).eps * np.abs(b)
+
+
 def differences(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return a - b (n,), where absolute differences equal up to rounding are made equal.
 
-    So that decimal scores tie as they do on paper: 0.8 - 0.7 with 0.7 - 0.6.
+    So that decimal scores tie as they do on paper: 0.8 - 0.7 with 0.7 - 0.6. The scores are those
+    of :func:`tied`, of which equal ones alone have the difference zero.
     """
     raw = a - b
-    # Decimals are stored to half a unit in the last place, and so is their difference.
-    error = np.finfo(np.float64).eps * (np.abs(a) + np.abs(b))
-    order = np.argsort(np.abs(raw), kind="stable")
-    size = np.concatenate([[0.0], np.abs(raw)[order]])
-    slack = np.concatenate([[0.0], error[order]])
-    first = np.concatenate([[True], np.diff(size) > slack[1:] + slack[:-1]])
-    group = np.cumsum(first) - 1
-    snapped = np.empty_like(raw)
-    snapped[order] = size[first][group][1:]
+    size, error = np.abs(raw), _rounding(a, b)
+    order = np.argsort(size, kind="stable")
+    order = order[np.searchsorted(size[order], 0, side="right") :]
+    size, slack = size[order], error[order]
+    first = np.concatenate([[True], np.diff(size) > slack[1:] + slack[:-1]])[: len(size)]
+    snapped = np.zeros_like(raw)
+    snapped[order] = size[first][np.cumsum(first) - 1]
     return np.copysign(snapped, raw)

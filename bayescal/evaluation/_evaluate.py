@@ -15,6 +15,7 @@ from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_count, check_level, check_names
 from bayescal._core.fitted import is_fitted, predictions
 from bayescal._core.labels import label_name
+from bayescal._core.membership import check_clusters
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.progress import Progress
 from bayescal._core.stream import as_blocks
@@ -77,6 +78,7 @@ class Evaluation(Measured):
             }
         return {
             "cases": self.report.cases,
+            "groups": self.report.clusters,
             "classes": dict(zip(self.classes, totals, strict=True)),
             "level": self.report.level,
             "bins": self.bins,
@@ -131,6 +133,7 @@ def evaluate(
     classes: Sequence[object] | None = None,
     inputs: Literal["probs", "logits"] = "probs",
     weights: ArrayLike | None = None,
+    groups: Any = None,
     level: float = 0.9,
     replicates: int = 1000,
     bins: int = 15,
@@ -162,6 +165,10 @@ def evaluate(
     weights : array of shape (n,), optional
         Non-negative case weights. Whole ones are counts, the same as repeating cases. Cases of
         weight zero are left out.
+    groups : array of shape (n,), optional
+        Labels of clusters, of any hashable kind: rows with equal labels may be dependent, as the
+        days of one patient. Intervals and tests are those of :func:`bayescal.metrics.report` with
+        groups, and diagrams have no bands, which would take cases as independent. Not for Blocks.
     level : float
         Coverage that the confidence intervals aim at, in (0, 1).
     replicates : int
@@ -233,6 +240,8 @@ def evaluate(
     if len(set(names)) < k:
         raise ValueError(f"classes must be {k} names that differ as text, got {names}")
     read = [own.blocks for own in models.values() if isinstance(own, PredictionBlocks)]
+    if groups is not None:
+        models = {name: _in_clusters(own, groups, weights) for name, own in models.items()}
     steps, events = 1 + len(models), {}
     for done, (name, own) in enumerate(models.items()):
         progress(f"tests: {name}", done, steps)
@@ -251,7 +260,7 @@ def evaluate(
             raise ValueError("models must have the same cases in the same order")
     measured = report(
         models,
-        metrics=usual_metrics(k, bins=bins),
+        metrics=usual_metrics(k, groups is not None, bins=bins),
         level=level,
         replicates=replicates,
         seed=seed,
@@ -276,6 +285,15 @@ def _read(
     if y is None:
         raise ValueError("y must be given, but for Blocks, which hold labels")
     return check_second(probs, y, weights, reading)
+
+
+def _in_clusters(
+    data: Predictions | PredictionBlocks, groups: Any, weights: ArrayLike | None
+) -> Predictions:
+    if isinstance(data, PredictionBlocks):
+        raise ValueError("groups must be left out for Blocks, which do not hold them")
+    n = len(data.y) if weights is None else np.shape(weights)[0]
+    return data._replace(clusters=check_clusters(groups, n, weights))
 
 
 def _plain(intervals: Mapping[str, Interval]) -> dict[str, object]:

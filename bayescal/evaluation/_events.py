@@ -10,6 +10,7 @@ import numpy as np
 
 from bayescal._core.checkpoint import Sums
 from bayescal._core.counts import as_counts, effective_size
+from bayescal._core.membership import sum_test
 from bayescal.metrics import consistency_test, reliability_curve
 from bayescal.metrics.inputs import EPS, PredictionBlocks, Predictions, as_given
 from bayescal.metrics.redrawn import Consistency
@@ -56,6 +57,8 @@ class Events:
         The sum of predictions less outcomes, and its variance if predictions are calibrated.
     precision : float
         Machine epsilon of the type in which probabilities were given.
+    clustered : tuple of float or None
+        Where cases lie in clusters, a statistic and a p-value of that sum.
     """
 
     cases: Cases
@@ -68,6 +71,7 @@ class Events:
     excess: float
     variance: float
     precision: float = EPS
+    clustered: tuple[float, float] | None = None
 
     def mean(self, values: np.ndarray) -> float:
         """Return the weighted mean over cases."""
@@ -104,7 +108,9 @@ def events_of(data: Predictions, bins: int, replicates: int, seed: int) -> Event
     cases = Cases(predicted, happened, None if plain else weights)
     test = consistency_test("ece", event, None, bins=bins, resamples=replicates, seed=seed)
     metric = _by_class(data.columns, bins)
+    excess = weights * (predicted - happened)
     spread = event.weights if data.whole else weights**2
+    variance = float(spread @ np.maximum(predicted * (1 - predicted), 0))
     return Events(
         cases,
         cases,
@@ -113,9 +119,10 @@ def events_of(data: Predictions, bins: int, replicates: int, seed: int) -> Event
         len(data.y),
         None if data.whole else effective_size(weights),
         test.p_value,
-        float(weights @ (predicted - happened)),
-        float(spread @ np.maximum(predicted * (1 - predicted), 0)),
+        float(excess.sum()),
+        variance,
         data.precision,
+        None if data.clusters is None else sum_test(excess, variance, data.clusters),
     )
 
 

@@ -36,7 +36,7 @@ class Picture(NamedTuple):
 def overview(found: Measured) -> Picture:
     """Return the reliability diagram of all models together."""
     figure, ax = _new(_DIAGRAM)
-    single = len(found.events) == 1
+    single = len(found.events) == 1 and found.report.clusters is None
     for events in found.events.values():
         probs, happened, weights = events.drawn
         probs = as_given(probs, events.precision)
@@ -70,7 +70,8 @@ def diagrams(found: Measured, name: str, place: int) -> list[Picture]:
         f"predicted and {curve.observed[0]:.2f} observed, in the highest {curve.predicted[-1]:.2f} "
         f"and {curve.observed[-1]:.2f}"
     )
-    level = found.report.level
+    # Bands take cases as independent.
+    level = found.report.level if found.report.clusters is None else None
     pictures = []
     headings = {"binned": f"In {found.bins} bins", "corp": "By isotonic regression"}
     how: dict[str, Any] = {"bins": found.bins, "level": level, "seed": found.seed}
@@ -80,7 +81,9 @@ def diagrams(found: Measured, name: str, place: int) -> list[Picture]:
         _name_axes(ax, events, "Mean confidence" if method == "binned" else "Confidence")
         described = f"Reliability diagram of {name}, {heading.lower()}; {trend}."
         svg = to_svg(figure, described, f"d{place}{method[0]}", place)
-        caption = f"Pale: where {level:.0%} of estimates fall if {name} is calibrated."
+        caption = ""
+        if level is not None:
+            caption = f"Pale: where {level:.0%} of estimates fall if {name} is calibrated."
         pictures.append(Picture(svg, heading, caption))
     figure, ax = _new(_DIAGRAM)
     probs, _, weights = events.cases
@@ -124,7 +127,8 @@ def classwise(found: Measured) -> list[Picture]:
     shown = np.arange(k)
     if k > MOST_CLASSES:
         shown = np.argsort(-errors.mean(axis=1), kind="stable")[:MOST_CLASSES]
-    level = found.report.level if len(models) == 1 else None
+    single = len(models) == 1 and found.report.clusters is None
+    level = found.report.level if single else None
     pictures = []
     for place, label in enumerate(shown):
         figure, ax = _new(_PANEL)

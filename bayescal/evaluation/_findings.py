@@ -102,6 +102,8 @@ def find(events: Events, measured: Mapping[str, Interval], test: CalibrationTest
 
 def _bias_test(events: Events) -> CalibrationTest:
     """Test whether the mean probability is the frequency; whole weights are counts."""
+    if events.clustered is not None:
+        return CalibrationTest(*events.clustered)
     excess, variance = events.excess, events.variance
     if variance <= 1e-24 * events.rows:
         sure = abs(excess) <= 1e-12 * events.totals.sum()
@@ -129,7 +131,7 @@ def _verdict(
     return "miscalibrated" if shifted or consistency.p_value < SIGNIFICANCE else "no evidence"
 
 
-def describe(found: Finding, ece: Interval, event: str, cases: int, level: float) -> str:
+def describe(found: Finding, ece: Interval, event: str, cases: str, level: float) -> str:
     """Return a finding in plain sentences; ``event`` is the name of the second of two classes."""
     words = {
         "too high": ("too high", f"probabilities of {event} exceed its frequency on the whole"),
@@ -143,7 +145,7 @@ def describe(found: Finding, ece: Interval, event: str, cases: int, level: float
     }
     if found.verdict == "no evidence":
         said = (
-            f"Calibrated as far as {cases:,} cases can tell: no test finds an error; beyond chance "
+            f"Calibrated as far as {cases} can tell: no test finds an error; beyond chance "
             f"the ECE is {ece.estimate:.3f}, at most {ece.upper:.3f} ({level:.0%} interval)"
         )
     else:

@@ -29,7 +29,8 @@ class Measured(ABC):
                 found,
                 self.report.intervals[name]["ECE"],
                 f"class {self.classes[-1]}",
-                self.report.cases,
+                f"{self.report.cases:,} cases"
+                + ("" if self.report.clusters is None else f" in {self.report.clusters:,} groups"),
                 self.report.level,
             )
             for name, found in self.findings.items()

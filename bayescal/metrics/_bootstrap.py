@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_choice, check_count, check_level
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.stream import Blocks
-from bayescal.metrics._groups import MANY, GroupedSums, grouped
+from bayescal.metrics._groups import MANY, GroupedSums, equal_rows_once, grouped
 from bayescal.metrics._measured import Interval, prepare
 from bayescal.metrics._measured_blocks import measure_each
 from bayescal.metrics._reading import Classes, Inputs, Reading
@@ -26,6 +26,7 @@ def bootstrap(
     replicates: int = 1000,
     seed: int = 0,
     weights: ArrayLike | None = None,
+    groups: Any = None,
     classes: Classes = None,
     inputs: Inputs = "probs",
     **options: object,
@@ -42,6 +43,9 @@ def bootstrap(
     seed : int
     weights : array of shape (n,), optional
         Non-negative case weights. Whole ones are counts, the same as repeating cases.
+    groups : array of shape (n,), optional
+        Labels of clusters, of any hashable kind: rows with equal labels are dependent, as the days
+        of one patient, and rows with different labels are not. Whole clusters are drawn then.
     classes, inputs : optional
         What labels and ``probs`` stand for, as in :func:`log_loss`.
     **options
@@ -83,7 +87,9 @@ def bootstrap(
     ((200,), True)
     """
     replicates = check_count(replicates, "replicates")
-    data, made = prepare(metric, probs, y, weights, options, Reading(classes, inputs))
+    reading = Reading(classes, inputs)
+    data, made = prepare(metric, probs, y, weights, options, reading, groups)
+    data = equal_rows_once(data)
     sums = grouped(made, data) if len(data.y) >= MANY else None
     if sums is not None:
         return GroupedSums.of(sums, data, seed, whole=data.whole).replicates(replicates)
@@ -101,6 +107,7 @@ def interval(
     replicates: int = 1000,
     seed: int = 0,
     weights: ArrayLike | None = None,
+    groups: Any = None,
     classes: Classes = None,
     inputs: Inputs = "probs",
     **options: object,
@@ -122,6 +129,9 @@ def interval(
         Of the bootstrap.
     weights : array of shape (n,), optional
         Non-negative case weights. Whole ones are counts, the same as repeating cases.
+    groups : array of shape (n,), optional
+        Labels of clusters, of any hashable kind: rows with equal labels are dependent, as the days
+        of one patient, and rows with different labels are not. Whole clusters are drawn then.
     classes, inputs : optional
         What labels and ``probs`` stand for, as in :func:`log_loss`.
     **options
@@ -164,6 +174,18 @@ def interval(
     group. At 20,000 cases these intervals are as wide as those by cases, and cover alike
     (``benchmarks/bench_groups.py``).
 
+    With ``groups`` standard errors are of sums by cluster, whole clusters are resampled, what
+    chance does is found from residuals of clusters with random signs, and degrees of freedom are
+    those of clusters, of which ten are needed. An accuracy has the interval of as many independent
+    rows as its standard error is worth. Rows that are equal within all clusters give the interval
+    of these rows once. Time O(n) for means and O(replicates n) for errors, as without groups; sums
+    by cluster take O(clusters) memory for means, and of errors at most 32 MiB. Simulated with 1 to
+    50 rows in a cluster and correlations of 0, 0.5 and 1, also of tied predictions and rare events,
+    85 % or more of 90 % intervals cover the true value with 30 clusters, of errors more. With ten
+    clusters it is 85 % where these are of one size or hardly correlated, but with 1 to 50 equal
+    rows in each 64 % of intervals of a log loss of rare events, and 77 % of an accuracy.
+    "debiased_ece", "skce" and "canonical_ece" take rows as independent, and are refused.
+
     References
     ----------
     P. Hall (1992), On the removal of skewness by transformation. E. B. Wilson (1927), Probable
@@ -180,7 +202,7 @@ def interval(
     level = check_level(level)
     check_choice(method, "method", ("auto", "analytic", "bootstrap"))
     reading = Reading(classes, inputs)
-    (found,) = measure_each(metric, [probs], y, weights, options, replicates, seed, reading)
+    (found,) = measure_each(metric, [probs], y, weights, options, replicates, seed, reading, groups)
     return found.interval(level, method)
 
 
@@ -195,6 +217,7 @@ def difference(
     replicates: int = 1000,
     seed: int = 0,
     weights: ArrayLike | None = None,
+    groups: Any = None,
     classes: Classes = None,
     inputs: Inputs = "probs",
     **options: object,
@@ -216,6 +239,9 @@ def difference(
         Of the bootstrap, which draws the same cases for both; means over cases need none.
     weights : array of shape (n,), optional
         Non-negative case weights. Whole ones are counts, the same as repeating cases.
+    groups : array of shape (n,), optional
+        Labels of clusters, of any hashable kind: rows with equal labels are dependent, as the days
+        of one patient, and rows with different labels are not. Whole clusters are drawn then.
     classes, inputs : optional
         What labels and ``probs`` stand for, as in :func:`log_loss`.
     **options
@@ -238,7 +264,10 @@ def difference(
     replicates' covariance. The p-value is that of the interval that ends at zero. Simulated, 76 %
     or more of 90 % intervals cover the true difference with 30 or 100 cases (70 % with ten), and
     8 % or fewer of true nulls have a p-value of 0.05 or less, of calibration errors in bins nearly
-    none.
+    none. With ``groups`` both are by cluster, as in :func:`interval`: simulated alike, with 30
+    clusters 4 % of true nulls of means have a p-value of 0.05 or less, on average over settings of
+    150 data sets (at most 8 %), and of errors 3 % or fewer; with ten clusters of 1 to 50 rows
+    it is up to 10 %.
 
     Examples
     --------
@@ -250,5 +279,7 @@ def difference(
     """
     level = check_level(level)
     models, reading = (first, second), Reading(classes, inputs)
-    ours, theirs = measure_each(metric, models, y, weights, options, replicates, seed, reading)
+    ours, theirs = measure_each(
+        metric, models, y, weights, options, replicates, seed, reading, groups
+    )
     return ours.less(theirs, level)

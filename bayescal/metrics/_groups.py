@@ -8,16 +8,28 @@ add, and models of the same cases have the same groups.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.binning import quantile_borders
+from bayescal._core.membership import check_clusters
 from bayescal.metrics._mass import MassHistogram, MassMetric
+from bayescal.metrics._weights import ones
 from bayescal.metrics.inputs import Predictions
-from bayescal.metrics.sums import Metric, Piece, SumMetric, blocks, multiply, sum_matrix
+from bayescal.metrics.sums import (
+    Metric,
+    Piece,
+    SumMetric,
+    blocks,
+    multiply,
+    standard_error,
+    sum_matrix,
+)
 
 #: Rows from which on groups are drawn, not cases.
 MANY = 100_000
@@ -29,6 +41,8 @@ _COPIES = 16
 _SETS, _ELEMENTS = (64, 512), 1 << 22
 #: Predictions that borders of cells are found from, and cells for each bin.
 _SAMPLE, _FINE = 1 << 16, 32
+#: Metrics that correct for chance, or are judged, as if rows were independent.
+UNCLUSTERED = ("canonical_ece", "debiased_ece", "skce")
 _STEP, _FIRST, _SECOND = (
     np.uint64(each) for each in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 )
@@ -55,6 +69,51 @@ def grouped(metric: Metric, data: Predictions | None = None) -> SumMetric | None
     return MassHistogram(metric, cells, quantile_borders(predicted, cells))
 
 
+def in_clusters(data: Predictions, groups: Any, weights: ArrayLike | None) -> Predictions:
+    """Return predictions whose rows lie in clusters; ``weights`` are those that the user gave."""
+    n = len(data.y) if weights is None else np.shape(weights)[0]
+    return data._replace(clusters=check_clusters(groups, n, weights))
+
+
+def equal_rows_once(data: Predictions) -> Predictions:
+    """Return one row for each cluster, if rows of a cluster are equal and clusters weigh alike.
+
+    These rows are independent, as are clusters of one row with weights that are no counts.
+    """
+    clusters = data.clusters
+    if clusters is None:
+        return data
+    first = np.unique(clusters, return_index=True)[1]
+    if len(first) == len(clusters) and not data.whole:
+        return data._replace(clusters=None)
+    one, masses = first[clusters], np.bincount(clusters, data.weights)
+    alike = np.ptp(masses) <= 1e-12 * masses[0]
+    if not (alike and (data.probs == data.probs[one]).all() and (data.y == data.y[one]).all()):
+        return data
+    once = {"probs": data.probs[first], "y": data.y[first], "weights": ones(len(first))}
+    return data._replace(**once, clusters=None)
+
+
+def spread_of_share(metric: SumMetric, data: Predictions, share: float, level: float) -> float:
+    """Return the variance of a share, for a variance of one of each row, of rows in clusters.
+
+    It is the squared standard error over p (1 - p), at least that of independent rows, times what a
+    quantile of Student's law with the degrees of freedom of the clusters has beyond one with those
+    of as many independent rows. A share of zero or one does not tell it: then all rows of a cluster
+    are taken as equal.
+    """
+    from scipy.special import stdtrit
+
+    masses = np.bincount(data.clusters, data.weights)
+    if len(masses) == 1 or not 0 < share < 1:
+        return float(masses @ masses / masses.sum() ** 2)
+    error, _ = standard_error(metric, data)
+    rows = float(data.weights @ data.weights) / masses.sum() ** 2
+    spread = max(error**2 / (share * (1 - share)), rows)
+    clusters, cases = stdtrit(np.maximum([len(masses) - 1, 1 / spread - 1], 1), (1 + level) / 2)
+    return float(spread * max(clusters / cases, 1) ** 2)
+
+
 @dataclass(frozen=True)
 class GroupedSums:
     """Sums (groups, rows, cells) of a metric, which add.
@@ -76,9 +135,14 @@ class GroupedSums:
         """Collect cases, of which the first has the running number ``first``.
 
         If weights are ``whole`` they are counts: the cases of a row are spread over groups one by
-        one, and of more than 16 such that sums by group vary alike.
+        one, and of more than 16 such that sums by group vary alike. Where rows lie in clusters,
+        each group holds whole clusters: one, unless there are more clusters than groups.
         """
         cells, number = metric.cells, _number_of_groups(metric)
+        clusters = data.clusters
+        few = clusters is not None and (count := int(clusters.max()) + 1) <= number
+        if few:
+            number = count
         sums = np.zeros((metric.rows, number * cells))
         # One key for each copy of a row.
         keys = np.random.default_rng(seed).integers(0, 1 << 63, _COPIES, np.uint64)
@@ -86,7 +150,14 @@ class GroupedSums:
             block = data.part(part)
             running = np.arange(first + part.start, first + part.start + len(block.y))
             pieces = metric.pieces(block, np)
-            for rows, group, amount in _spread(running, block.weights, whole, keys, number):
+            spread: Iterable[tuple[Any, np.ndarray | None, np.ndarray]]
+            if few:
+                spread = [(slice(None), block.clusters, block.weights)]
+            elif clusters is not None:
+                spread = _spread(block.clusters, block.weights, False, keys, number)
+            else:
+                spread = _spread(running, block.weights, whole, keys, number)
+            for rows, group, amount in spread:
                 for own, piece in zip(sums, pieces, strict=True):
                     _add(own.reshape(number, cells), _some(piece, rows), group, amount)
         own = data.weights
@@ -129,14 +200,36 @@ class GroupedSums:
         The root mean square of errors of what calibrated predictions would have, with what groups
         have beyond that of random sign.
         """
-        expected = self.metric.calibrated(self.sums)
-        residual = self.sums - expected
+        groups = len(self.sums)
+        residual = self.sums - self.metric.calibrated(self.sums)
         residual -= residual.mean(axis=0)
+        residual *= math.sqrt(groups / max(groups - 1, 1))
         sets = int(np.clip(_ELEMENTS // residual[0].size, *_SETS))
-        signs = np.random.default_rng(self.seed).choice([-1.0, 1.0], (sets, len(residual)))
-        drawn = signs @ residual.reshape(len(residual), -1)
-        drawn = expected.sum(axis=0) + drawn.reshape(sets, *residual.shape[1:])
-        return float(np.sqrt(np.mean(self.metric.values(drawn) ** 2)))
+        return float(np.sqrt(np.mean(self._with_signs(residual, sets) ** 2)))
+
+    def p_value(self, draws: int) -> float:
+        """Return the share of draws in which the error is as large, if residuals are chance.
+
+        Under calibration the residuals of a group have mean zero: in each draw they are multiplied
+        by a random sign. The data themselves are counted among the draws.
+        """
+        residual = self.sums - self.metric.calibrated(self.sums)
+        value = float(self.metric.value(self.total, np))
+        slack = 1e-12 * (1 + abs(value))
+        reached = np.count_nonzero(self._with_signs(residual, draws) >= value - slack)
+        return float(reached + 1) / (draws + 1)
+
+    def _with_signs(self, residual: np.ndarray, draws: int) -> np.ndarray:
+        """Return the metric (draws,) of expected sums, and residuals times random signs."""
+        expected = self.metric.calibrated(self.sums).sum(axis=0)
+        flat = residual.reshape(len(residual), -1)
+        rng, found = np.random.default_rng(self.seed), []
+        at_once = max(1, _ELEMENTS // max(flat.shape))
+        for first in range(0, draws, at_once):
+            signs = rng.choice([-1.0, 1.0], (min(at_once, draws - first), len(flat)))
+            sums = expected + (signs @ flat).reshape(-1, *expected.shape)
+            found.append(self.metric.values(sums))
+        return np.concatenate(found)
 
 
 def _number_of_groups(metric: SumMetric) -> int:

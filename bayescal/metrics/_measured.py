@@ -14,7 +14,15 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_count
 from bayescal.metrics._debiased import DebiasedError, DebiasedMassError
-from bayescal.metrics._groups import MANY, GroupedSums, grouped
+from bayescal.metrics._groups import (
+    MANY,
+    UNCLUSTERED,
+    GroupedSums,
+    equal_rows_once,
+    grouped,
+    in_clusters,
+    spread_of_share,
+)
 from bayescal.metrics._mass import MassHistogram
 from bayescal.metrics._replicates import error_by_chance, replicate
 from bayescal.metrics._scores import Accuracy
@@ -67,6 +75,10 @@ class Interval(NamedTuple):
 class Measured:
     """A metric of one model, whose replicates are drawn once, when they are needed."""
 
+    #: Predictions whose rows lie in clusters; whether equal rows of these were made one.
+    _clustered: Predictions | None = None
+    _merged = False
+
     def __init__(
         self,
         metric: str,
@@ -77,12 +89,22 @@ class Measured:
         replicates: int,
         seed: int,
         reading: Reading = PLAIN,
+        groups: Any = None,
+        separate: bool = False,
     ) -> None:
+        """Take equal rows of a cluster as one, if all are, unless they are kept ``separate``."""
         self._seed = seed
-        self._data, made = prepare(metric, probs, y, weights, options, reading)
-        own = self._data.weights
+        given, made = prepare(metric, probs, y, weights, options, reading, groups)
+        self._all_rows, self._options = given, options
+        self._data = given if separate else equal_rows_once(given)
+        self._merged = self._data.clusters is not given.clusters
+        own, clusters = self._data.weights, self._data.clusters
         sizes = np.array([len(own), own.sum(), own @ own])
         self._setup(metric, made, compute(made, self._data), sizes, self._data.whole, replicates)
+        if clusters is not None:
+            self._clustered = self._data
+            self._cases = float(clusters.max() + 1)
+            self._few = self._cases < _FEW
 
     def _setup(
         self,
@@ -114,9 +136,13 @@ class Measured:
     @cached_property
     def _grouped(self) -> GroupedSums | None:
         """Of very many cases, the sums by group."""
-        metric = grouped(self._metric, self._data) if len(self._data.y) >= MANY else None
-        if metric is None:
+        if len(self._data.y) < MANY or grouped(self._metric, self._data) is None:
             return None
+        return self._sums_by_group()
+
+    def _sums_by_group(self) -> GroupedSums:
+        metric = grouped(self._metric, self._data)
+        assert metric is not None
         return GroupedSums.of(metric, self._data, self._seed, whole=self._data.whole)
 
     @cached_property
@@ -131,6 +157,10 @@ class Measured:
         """What chance makes of an error that cannot be negative."""
         if self._unbiased or self._square:
             return -math.inf
+        if self._clustered is not None:
+            # At least that of independent rows, as few clusters may be alike by chance.
+            alone = error_by_chance(self._metric, self._data, self._seed)
+            return max(self._sums_by_group().chance(), alone)
         if self._grouped is not None:
             return self._grouped.chance()
         return error_by_chance(self._metric, self._data, self._seed)
@@ -183,7 +213,10 @@ class Measured:
         value, estimate = self.value, float(self._less_chance(self._centre))
         if analytic and isinstance(self._metric, Accuracy):
             z = NormalDist().inv_cdf((1 + level) / 2)
-            share = z**2 * self._spread
+            data, spread = self._clustered, self._spread
+            if data is not None:
+                spread = spread_of_share(self._metric, data, value, level)
+            share = z**2 * spread
             middle = (value + share / 2) / (1 + share)
             half = math.sqrt(value * (1 - value) * share + share**2 / 4) / (1 + share)
             ends = self._within(middle - half, middle + half)
@@ -209,8 +242,16 @@ class Measured:
         lower, upper = self._within(*self._less_chance(ends).tolist())
         return Interval(value, estimate, lower, upper, (upper - lower) / (2 * t), level)
 
+    def _with_all_rows(self) -> Measured:
+        given, drawn = self._all_rows, (self._number, self._seed)
+        own = self._name, given, given.y, given.weights, self._options
+        return Measured(*own, *drawn, separate=True)
+
     def less(self, other: Measured, level: float) -> Interval:
         """Return its difference to that of another model of the same cases."""
+        if self._merged != other._merged:
+            # Rows of clusters are equal for one of the models alone.
+            return self._with_all_rows().less(other._with_all_rows(), level)
         ours, theirs = self._shape, other._shape
         if ours != theirs:
             raise ValueError(f"first and second must have one shape, got {ours} and {theirs}")
@@ -335,16 +376,30 @@ def prepare(
     weights: ArrayLike | None,
     options: Mapping[str, Any],
     reading: Reading = PLAIN,
+    groups: Any = None,
 ) -> tuple[Predictions, Metric]:
-    """Return predictions, checked unless they have been, and the metric of that name."""
+    """Return predictions, checked unless they have been, and the metric of that name.
+
+    Labels ``groups`` of clusters are attached to the predictions.
+    """
     if metric not in METRICS:
         raise ValueError(f"no metric named {metric!r}; there are {', '.join(METRICS)}")
     entry = METRICS[metric]
     several = entry.shapes == ("multilabel",)
     if isinstance(probs, Predictions):
-        data = check_many_labels(probs.probs, y, weights) if several else probs
+        data = probs
+        if several:
+            data = check_many_labels(probs.probs, y, weights)._replace(clusters=probs.clusters)
     else:
         data = (check_label_rows if several else check_predictions)(probs, y, weights, reading)
+    if groups is not None:
+        data = in_clusters(data, groups, weights)
+    if data.clusters is not None:
+        if metric in UNCLUSTERED:
+            raise ValueError(
+                f"groups must be left out for {metric!r}, which takes rows as independent; "
+                "'ece' with norm=2, 'smooth_ece' and 'kde_ece' take groups"
+            )
     if metric == "skce":
         return data, make_skce(data, **options)
     if entry.make is None:

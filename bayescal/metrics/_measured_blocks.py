@@ -18,7 +18,7 @@ from bayescal.metrics.inputs import PLAIN, PredictionBlocks, Predictions, Readin
 from bayescal.metrics.registry import METRICS
 from bayescal.metrics.sums import DirectMetric, Metric, SumMetric, collect
 
-__all__ = ["MeasuredBlocks", "check_cuts", "measure_blocks", "measure_each"]
+__all__ = ["MeasuredBlocks", "check_cuts", "check_no_groups", "measure_blocks", "measure_each"]
 
 #: Cases of a block at most: running numbers of blocks do not meet.
 _ROWS = 1 << 40
@@ -83,6 +83,7 @@ def measure_each(
     replicates: int,
     seed: int,
     reading: Reading = PLAIN,
+    groups: Any = None,
 ) -> list[Measured]:
     """Measure a metric of models of the same cases, which may come in blocks."""
     found: list[Measured] = []
@@ -90,9 +91,10 @@ def measure_each(
     for probs in models:
         blocks = as_blocks(probs, y, weights)
         if blocks is None:
-            own = Measured(metric, probs, y, weights, options, replicates, seed, reading)
+            own = Measured(metric, probs, y, weights, options, replicates, seed, reading, groups)
             found.append(own)
             continue
+        check_no_groups(groups)
         many = metric in METRICS and METRICS[metric].shapes == ("multilabel",)
         data = PredictionBlocks(blocks, many, reading=reading)
         own = measure_blocks({metric: (metric, options)}, data, replicates, seed)
@@ -103,6 +105,14 @@ def measure_each(
     for blocks in read:
         blocks.finish()
     return found
+
+
+def check_no_groups(groups: object) -> None:
+    """Raise if rows that come in blocks are said to lie in groups."""
+    if groups is not None:
+        raise ValueError(
+            "groups must be left out for Blocks, which do not hold them; pass arrays instead"
+        )
 
 
 def check_cuts(cuts: Sequence[np.ndarray]) -> None:

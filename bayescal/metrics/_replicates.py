@@ -41,10 +41,14 @@ def resample(
 ) -> Iterator[tuple[Predictions, np.ndarray]]:
     """Yield predictions and factors (n, b) of their weights, for some replicates at a time.
 
-    Whole weights are counts: then cases are drawn one by one, and otherwise rows.
+    Whole weights are counts: then cases are drawn one by one, and otherwise rows. Where rows lie in
+    clusters, whole clusters are drawn.
     """
     rng = np.random.default_rng(seed)
     n = len(data.y)
+    if data.clusters is not None:
+        yield from _resample_clusters(data, replicates, rng, at_once)
+        return
     counts = data.weights.astype(int) if data.whole else np.ones(n, int)
     total = int(counts.sum())
     cases = np.repeat(np.arange(n), counts) if n < total < _CASES else None
@@ -60,6 +64,20 @@ def resample(
             drawn = rng.integers(0, total, total)
             own[:] = np.bincount(drawn if cases is None else cases[drawn], minlength=n)
         yield data, np.ascontiguousarray(factors.T)
+
+
+def _resample_clusters(
+    data: Predictions, replicates: int, rng: np.random.Generator, at_once: int
+) -> Iterator[tuple[Predictions, np.ndarray]]:
+    count, counts = int(data.clusters.max()) + 1, data.weights[:, None]
+    whole = data.whole
+    if whole:
+        data = data._replace(weights=np.ones(len(data.y)))
+    for first in range(0, replicates, max(1, at_once)):
+        drawn = rng.integers(0, count, (min(max(1, at_once), replicates - first), count))
+        times = np.stack([np.bincount(own, minlength=count) for own in drawn], axis=1)
+        factors = times[data.clusters].astype(float)
+        yield data, factors * counts if whole else factors
 
 
 def error_by_chance(metric: Metric, data: Predictions, seed: int) -> float:

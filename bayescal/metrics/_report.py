@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,8 +13,9 @@ from bayescal._core.checks import check_count, check_level, check_names
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.stream import Blocks
 from bayescal._core.tables import TextTable, p_value
+from bayescal.metrics._groups import in_clusters
 from bayescal.metrics._measured import Interval, Measured
-from bayescal.metrics._measured_blocks import check_cuts, measure_blocks
+from bayescal.metrics._measured_blocks import check_cuts, check_no_groups, measure_blocks
 from bayescal.metrics._reading import Classes, Inputs, Reading
 from bayescal.metrics._significance import CalibrationTest, as_test, spiegelhalter_of
 from bayescal.metrics.inputs import PredictionBlocks, check_predictions
@@ -41,6 +42,8 @@ class Report:
     cases : int
     level : float
         Of the intervals.
+    clusters : int or None
+        Number of clusters of rows, where rows are not independent.
     """
 
     intervals: dict[str, dict[str, Interval]]
@@ -48,6 +51,7 @@ class Report:
     tests: dict[str, CalibrationTest]
     cases: int
     level: float
+    clusters: int | None = None
 
     def table(self) -> Table:
         """Return a rich Table."""
@@ -81,7 +85,11 @@ class Report:
         )
         if self.differences:
             caption += " p-values of differences are two-sided and not corrected for their number."
-        return TextTable(f"{self.cases:,} cases", heads, rows, caption)
+        title = f"{self.cases:,} cases"
+        if self.clusters is not None:
+            title += f" in {self.clusters:,} groups"
+            caption += " Intervals and tests take the cases of a group as dependent."
+        return TextTable(title, heads, rows, caption)
 
 
 @ignoring_underflow
@@ -94,6 +102,7 @@ def report(
     replicates: int = 1000,
     seed: int = 0,
     weights: ArrayLike | None = None,
+    groups: Any = None,
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> Report:
@@ -116,6 +125,9 @@ def report(
         Of the bootstrap.
     weights : array of shape (n,), optional
         Non-negative case weights.
+    groups : array of shape (n,), optional
+        Labels of clusters, of any hashable kind, as in :func:`interval`: rows with equal labels may
+        be dependent. The "RMS calibration error" is then "ece" with norm 2 and bins of equal mass.
     classes, inputs : optional
         What labels and ``probs`` stand for, as in :func:`log_loss`.
 
@@ -147,8 +159,13 @@ def report(
         raise TypeError(f"metrics must be names in a sequence, got the text {metrics!r}")
     reading = Reading(classes, inputs)
     first = check_predictions(next(iter(models.values())), y, weights, reading)
+    clusters = getattr(first, "clusters", None)
+    if groups is not None:
+        if isinstance(first, PredictionBlocks):
+            check_no_groups(groups)
+        clusters = in_clusters(first, groups, weights).clusters
     if metrics is None:
-        metrics = usual_metrics(first.columns or 2)
+        metrics = usual_metrics(first.columns or 2, clusters is not None)
     chosen = metrics if isinstance(metrics, Mapping) else {name: (name, {}) for name in metrics}
     intervals: dict[str, dict[str, Interval]] = {}
     differences: dict[str, dict[str, Interval]] = {}
@@ -159,12 +176,14 @@ def report(
         checked = check_predictions(own, y, weights, reading)
         measured: Mapping[str, Measured]
         if isinstance(checked, PredictionBlocks):
+            check_no_groups(groups)
             found = measure_blocks(chosen, checked, replicates, seed)
             measured, test, cases = found.metrics, as_test(found.z), found.cases
             cuts.append(found.cut)
             read.append(checked.blocks)
             check_cuts(cuts)
         else:
+            checked = checked._replace(clusters=clusters)
             measured = {
                 title: Measured(metric, checked, y, weights, options, replicates, seed)
                 for title, (metric, options) in chosen.items()
@@ -180,4 +199,5 @@ def report(
             base = measured
     for blocks in read:
         blocks.finish()
-    return Report(intervals, differences, tests, cases, level)
+    number = None if clusters is None else int(clusters.max()) + 1
+    return Report(intervals, differences, tests, cases, level, number)

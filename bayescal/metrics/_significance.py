@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import NormalDist
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.checks import check_count
+from bayescal._core.membership import sum_test
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.metrics._distances import as_rows
 from bayescal.metrics._events import of_class
-from bayescal.metrics._groups import MANY
+from bayescal.metrics._groups import MANY, GroupedSums, equal_rows_once, grouped, in_clusters
 from bayescal.metrics._mass import MassMetric
 from bayescal.metrics._measured import prepare
 from bayescal.metrics._reading import Classes, Inputs, Reading
@@ -22,7 +23,7 @@ from bayescal.metrics._replicates import redraw
 from bayescal.metrics.inputs import Predictions, check_predictions
 from bayescal.metrics.redrawn import Consistency
 from bayescal.metrics.registry import METRICS, Entry
-from bayescal.metrics.sums import Metric, Piece, SumMetric, collect, compute
+from bayescal.metrics.sums import Metric, Piece, SumMetric, blocks, collect, compute
 
 
 class CalibrationTest(NamedTuple):
@@ -45,6 +46,7 @@ def spiegelhalter_test(
     y: ArrayLike,
     *,
     weights: ArrayLike | None = None,
+    groups: Any = None,
     classes: Classes = None,
     inputs: Inputs = "probs",
 ) -> CalibrationTest:
@@ -68,6 +70,8 @@ def spiegelhalter_test(
         Labels: 0, ..., k - 1, or any others (``classes``).
     weights : array of shape (n,), optional
         Non-negative case weights.
+    groups : array of shape (n,), optional
+        Labels of clusters, of any hashable kind: rows with equal labels may be dependent.
     classes, inputs : optional
         What labels and ``probs`` stand for, as in :func:`log_loss`.
 
@@ -82,6 +86,17 @@ def spiegelhalter_test(
     TypeError, ValueError
         As :func:`log_loss`.
 
+    Notes
+    -----
+    With ``groups`` the variance is the sum of squares of the sums by cluster, :math:`\sum_g s_g^2`,
+    but at least the one above, and z has Student's law with
+    :math:`(\sum_g s_g^2)^2 / \sum_g s_g^4` degrees of freedom, at most one fewer than clusters.
+    Simulated with 5 to 50 rows in a cluster and correlations of 0, 0.5 and 1, about 6 % of true
+    nulls or fewer have a p-value of 0.05 or less from 30 clusters on, and 9 % with ten; of rare
+    events, mean probability 0.08, up to 22 % with ten or 30 clusters and 7 % with 200, as clusters
+    without an event do not show how large the variance is.
+    One cluster tells nothing: the p-value is 1.
+
     References
     ----------
     D. J. Spiegelhalter (1986), Probabilistic prediction in patient management and clinical trials.
@@ -92,13 +107,22 @@ def spiegelhalter_test(
     >>> round(found.statistic, 2), round(found.p_value, 3)
     (2.18, 0.029)
     """
-    return spiegelhalter_of(check_predictions(probs, y, weights, Reading(classes, inputs)))
+    data = check_predictions(probs, y, weights, Reading(classes, inputs))
+    if groups is not None:
+        data = in_clusters(data, groups, weights)
+    return spiegelhalter_of(data)
 
 
 def spiegelhalter_of(data: Predictions) -> CalibrationTest:
     """Do the same with checked predictions."""
+    data = equal_rows_once(data)
     metric = Spiegelhalter(data.whole)
-    return as_test(float(metric.value(collect(metric, data), np)))
+    sums = collect(metric, data)
+    if data.clusters is None:
+        return as_test(float(metric.value(sums, np)))
+    pieces = (metric.pieces(data.part(rows), np) for rows in blocks(metric, data))
+    excess = np.concatenate([found[0].value for found in pieces])
+    return CalibrationTest(*sum_test(data.weights * excess, float(sums[1, 0]), data.clusters))
 
 
 def as_test(z: float) -> CalibrationTest:
@@ -144,6 +168,7 @@ def consistency_test(
     resamples: int = 1000,
     seed: int = 0,
     weights: ArrayLike | None = None,
+    groups: Any = None,
     classes: Classes = None,
     inputs: Inputs = "probs",
     **options: object,
@@ -164,6 +189,8 @@ def consistency_test(
     weights : array of shape (n,), optional
         Non-negative case weights. Whole ones are counts, the same as repeating cases; another is
         a case whose one label counts so often.
+    groups : array of shape (n,), optional
+        Labels of clusters, of any hashable kind: rows with equal labels may be dependent.
     classes, inputs : optional
         What labels and ``probs`` stand for, as in :func:`log_loss`.
     **options
@@ -186,6 +213,14 @@ def consistency_test(
     counted in cells of predictions that differ by less than one part in 128, where the numbers of
     ones are binomial but for 2e-5 in total variation: then the time of few evaluations.
 
+    With ``groups`` residuals of whole clusters are also multiplied by random signs, and the p-value
+    is the larger of both: labels drawn one by one know no clusters, and signs of few clusters, or
+    of rare events, do not tell enough alone. Signs of more than 1,024 clusters are drawn for groups
+    of these. Simulated as in :func:`spiegelhalter_test`, 2 to 5 % of true
+    nulls have a p-value of 0.05 or less where clusters are of one size, up to 12 % with ten
+    clusters or 30 of 1 to 50 rows, and of rare events up to 21 % with 30, and 60 % with ten.
+    "skce" and "debiased_ece" know no clusters and are refused then.
+
     References
     ----------
     J. Bröcker, L. A. Smith (2007), Increasing the reliability of reliability diagrams.
@@ -203,20 +238,35 @@ def consistency_test(
     entry = METRICS.get(metric)
     if entry is not None and (entry.best != "zero" or entry.shapes == ("multilabel",)):
         raise ValueError(f"metric must be a calibration error, got {metric!r}")
-    data, made = prepare(metric, probs, y, weights, options, Reading(classes, inputs))
+    reading = Reading(classes, inputs)
+    data, made = prepare(metric, probs, y, weights, options, reading, groups)
+    data = equal_rows_once(data)
     value = compute(made, data)
+    if data.clusters is not None:
+        by_signs = GroupedSums.of(grouped(made, data), data, seed, whole=data.whole).p_value(
+            resamples
+        )
+        alone = _p_value_of_rows(metric, made, data, value, resamples, seed)
+        return CalibrationTest(value, max(by_signs, alone))
+    return CalibrationTest(value, _p_value_of_rows(metric, made, data, value, resamples, seed))
+
+
+def _p_value_of_rows(
+    name: str, made: Metric, data: Predictions, value: float, resamples: int, seed: int
+) -> float:
+    """Return the p-value of independent rows."""
     whole = data.whole
     cases = data.weights.sum() if whole else len(data.y)
-    if cases >= MANY and _counted(METRICS[metric], data, made):
+    if cases >= MANY and _counted(METRICS[name], data, made):
         test = Consistency(made, resamples, seed, whole)
-        return CalibrationTest(value, float(test.value(collect(test, data), np)))
+        return float(test.value(collect(test, data), np))
     rng = np.random.default_rng(seed)
     # Rounding apart, as labels that are drawn again have the same error.
     slack = 1e-12 * (1 + abs(value))
     reached = 0
     for _ in range(resamples):
         reached += compute(made, redraw(data, rng)) >= value - slack
-    return CalibrationTest(value, float(reached + 1) / (resamples + 1))
+    return float(reached + 1) / (resamples + 1)
 
 
 def _counted(entry: Entry, data: Predictions, metric: Metric) -> bool:

@@ -73,11 +73,18 @@ class Predictions(NamedTuple):
     #: By how much the Brier score of each exceeds that of fractional outcomes, (n,), where these
     #: were given.
     excess: Any = None
+    #: Number of each row's cluster (n,), from 0; None where rows are independent.
+    clusters: Any = None
 
     def part(self, rows: slice) -> Predictions:
         """Return some of the cases."""
+        clusters = None if self.clusters is None else self.clusters[rows]
         return self._replace(
-            probs=self.probs[rows], y=self.y[rows], weights=self.weights[rows], classes=None
+            probs=self.probs[rows],
+            y=self.y[rows],
+            weights=self.weights[rows],
+            classes=None,
+            clusters=clusters,
         )
 
     @property

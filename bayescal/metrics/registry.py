@@ -93,14 +93,21 @@ def streamed(name: str, columns: int | None, options: dict[str, object]) -> SumM
     return metric
 
 
-def usual_metrics(classes: int, **bins: object) -> dict[str, tuple[str, dict[str, object]]]:
-    """Return what a report has by default; ``bins`` are options of the calibration errors."""
+def usual_metrics(
+    classes: int, clusters: bool = False, **bins: object
+) -> dict[str, tuple[str, dict[str, object]]]:
+    """Return what a report has by default; ``bins`` are options of the calibration errors.
+
+    The correction of "debiased_ece" takes rows as independent. Where they lie in ``clusters``, the
+    error is not corrected, and its interval takes chance off by clusters.
+    """
+    squares: dict[str, object] = {"norm": 2, "binning": "equal_mass", **bins}
     found: dict[str, tuple[str, dict[str, object]]] = {
         "log loss": ("log_loss", {}),
         "Brier score": ("brier_score", {}),
         "accuracy": ("accuracy", {}),
         "ECE": ("ece", bins),
-        "RMS calibration error": ("debiased_ece", bins),
+        "RMS calibration error": ("ece", squares) if clusters else ("debiased_ece", bins),
     }
     if classes > 2:
         found["class-wise ECE"] = ("ece", {"kind": "classwise", **bins})

@@ -254,22 +254,30 @@ def standard_error(
     linearised in its sums, at the sums themselves; with :math:`f_i` what the gradient makes of the
     numbers of case i, its square is :math:`\sum_i w_i f_i^2` for weights that are counts (all
     whole), and :math:`\sum_i w_i^2 f_i^2` for others. Skewness is the sum of third powers, alike,
-    over the standard error's third power.
+    over the standard error's third power. Where rows lie in clusters, :math:`w_i f_i` are
+    added up by cluster before they are squared.
     """
     models = [(data, _slope(metric, data))]
     if other is not None:
         models.append((other, -_slope(metric, other)))
     squares, cubes, whole = 0.0, 0.0, data.whole
+    clusters = data.clusters
+    by_cluster = np.zeros(0 if clusters is None else clusters.max() + 1)
     for rows in blocks(metric, data):
         weights = data.weights[rows]
         part = np.zeros(len(weights))
         for own, slope in models:
             part += _influence(metric, own.part(rows), slope)
+        if clusters is not None:
+            by_cluster += np.bincount(clusters[rows], weights * part, len(by_cluster))
+            continue
         part = part if whole else weights * part
         cases = weights if whole else np.ones(len(weights))
         square = part * part
         squares += float(_dot(cases, square))
         cubes += float(_dot(cases, square * part))
+    if clusters is not None:
+        squares, cubes = float(by_cluster @ by_cluster), float(by_cluster @ by_cluster**2)
     error = math.sqrt(squares)
     return error, cubes / error**3 if error**3 > 0 else 0.0
 

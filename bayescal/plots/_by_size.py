@@ -9,8 +9,8 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy
-from bayescal.plots._inputs import Arrays, read_vector
-from bayescal.plots.style import grey, label_axes, new_axes, next_style, tidy
+from bayescal.plots._inputs import Arrays, check_names, read_vector
+from bayescal.plots.style import grey, label_axes, literal, new_axes, next_style, tidy, write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,6 +26,10 @@ _FONT = 9.0
 _LINE = 1.25
 #: Widths in points: from the axes to the names, and of the piece of line beside each.
 _LEADER, _KEY = 14.0, 22.0
+#: Widths in inches, of a figure, and of the names that it has room for.
+_WIDTH, _NAME = 4.6, 0.9
+#: Shares of the figure's width that a name has at most, and of their width that the axes keep.
+_NAMES, _LEAST = 0.4, 0.4
 #: Width in points that a label of a tick needs.
 _TICK = 36.0
 
@@ -93,8 +97,9 @@ def by_size(
             raise ValueError(f"floor must be finite, got {floor}")
     order = np.argsort(x, kind="stable")
     x, table = x[order], table[order]
+    own = ax is None
     if ax is None:
-        ax = new_axes(4.6, 3.0)
+        ax = new_axes(_WIDTH, 3.0)
         tidy(ax)
     label_axes(ax, "Number of cases", "Metric")
     if logx:
@@ -120,6 +125,10 @@ def by_size(
         line.set(gid=_FLOOR, label="best possible")
         ends.add(ax, line, _DASHED, floor)
     ends(ax, None)
+    if own and ends.texts:
+        figure: Any = ax.figure
+        longest = max(text.get_window_extent().width for text in ends.texts) / figure.dpi
+        figure.set_figwidth(_WIDTH + max(0.0, longest - _NAME))
     ax.set_axes_locator(ends)
     return ax
 
@@ -133,7 +142,7 @@ def _table(
             raise ValueError("names must be left out where values is a mapping: its keys are them")
         names = list(values)
     table = _columns(values, "values", s)
-    labels = None if names is None else [str(name) for name in names]
+    labels = None if names is None else check_names(names, "values")
     if labels is not None and len(labels) != table.shape[1]:
         raise ValueError(f"names must be {table.shape[1]}, one for each method, got {len(labels)}")
     return labels, table
@@ -205,7 +214,9 @@ class _Labels:
 
     def __init__(self) -> None:
         self.boxes: list[AnnotationBbox] = []
+        self.names: list[str] = []
         self.texts: list[Any] = []
+        self.written: tuple[float, ...] = ()
         self.values: list[float] = []
 
     def add(self, ax: Axes, line: Line2D, dashes: Any, value: float) -> None:
@@ -218,7 +229,7 @@ class _Labels:
         style: dict[str, Any] = {part: getattr(line, f"get_{part}")() for part in look}
         key.add_artist(Line2D([0, _KEY], [4, 4], linestyle=dashes, **style))
         key.add_artist(Line2D([_KEY / 2], [4], marker=line.get_marker(), **style))
-        name = TextArea(str(line.get_label()))
+        name = TextArea("")
         box = AnnotationBbox(
             HPacker(children=[key, name], align="center", pad=0, sep=4),
             (1, value),
@@ -240,26 +251,41 @@ class _Labels:
         )
         ax.add_artist(box)
         self.boxes.append(box)
+        self.names.append(str(line.get_label()))
         self.texts.append(name.get_children()[0])
+        literal(self.texts[-1], self.names[-1])
         self.values.append(value)
 
     def __call__(self, ax: Any, renderer: RendererBase | None) -> Bbox:
+        from matplotlib.transforms import Bbox
+
         place = ax.get_position(original=True)
         if not self.boxes:
             return place
+        figure = ax.get_figure(root=True)
+        width, most = figure.bbox.width, _NAMES * figure.bbox.width
         height = place.height * ax.figure.get_size_inches()[1] * 72
         # Asking for limits settles those that are still to be found from the data.
         ax.get_ylim()
         ends = ax.transLimits.transform(ax.transScale.transform([(1, v) for v in self.values]))
         wanted = height * ends[:, 1]
         size = min(_FONT, height / (_LINE * len(wanted)))
+        beside = (_LEADER + _KEY + 4) * figure.dpi / 72
+        if (written := (size, width, len(wanted))) != self.written:
+            self.written = written
+            for text, name in zip(self.texts, self.names, strict=True):
+                text.set_fontsize(size)
+                write(text, name, most, lines=1)
+        if figure.get_layout_engine() is None:
+            # Names end within the figure, for which no layout makes room.
+            beside += max(text.get_window_extent(renderer).width for text in self.texts)
+            right = max(min(place.x1, 1 - beside / width), place.x0 + _LEAST * place.width)
+            place = Bbox.from_extents(place.x0, place.y0, right, place.y1)
         moved = _apart(wanted, _LINE * size, height) - wanted
-        for box, text, shift in zip(self.boxes, self.texts, moved, strict=True):
+        for box, shift in zip(self.boxes, moved, strict=True):
             if abs(box.xybox[1] - shift) > 1e-6:
                 box.xybox = (_LEADER, float(shift))
                 box.stale = True
-            if text.get_fontsize() != size:
-                text.set_fontsize(size)
         return place
 
 

@@ -18,7 +18,7 @@ from bayescal.plots._panels import Panel, draw_panels
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_FIXED = "kind", "label", "ax"
+_FIXED = "kind", "label", "legend", "ax"
 
 
 def classwise(

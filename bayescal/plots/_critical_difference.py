@@ -13,7 +13,7 @@ from bayescal._core.checks import check_choice, check_level
 from bayescal.compare import Comparison, average_ranks, cliques, nemenyi, wilcoxon
 from bayescal.compare.comparison import TESTS, significant_gaps
 from bayescal.compare.table import Scores, read_table
-from bayescal.plots.style import COLORS, grey, new_axes
+from bayescal.plots.style import COLORS, grey, literal, new_axes, write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -126,6 +126,7 @@ def critical_difference(
             gid="bayescal-clique",
         )  # fmt: skip
     sides: tuple[list[Text], list[Text]] = ([], [])
+    shown: tuple[list[str], list[str]] = ([], [])
     for place, method in enumerate(order):
         right = place >= rows
         y = -first_row - _ROW * (len(order) - 1 - place if right else place)
@@ -135,12 +136,14 @@ def critical_difference(
         ax.plot(x, -head, "o", color=grey(ax, 0), markersize=3, zorder=4)
         sides[right].append(
             ax.annotate(
-                labels[method], (edge, y), (_GAP if right else -_GAP, 0),
+                "", (edge, y), (_GAP if right else -_GAP, 0),
                 textcoords="offset points", annotation_clip=False,
                 ha="left" if right else "right", va="center",
             )
         )  # fmt: skip
-    fit = _Fit(ax, sides, ticks, ticks + small, thick, (low - stub, high + stub), height)
+        shown[right].append(" ".join(labels[method].split("\n")))
+        literal(sides[right][-1], shown[right][-1])
+    fit = _Fit(ax, sides, shown, ticks, ticks + small, thick, (low - stub, high + stub), height)
     fit(ax, None)
     ax.set_axes_locator(fit)
     return ax
@@ -221,11 +224,13 @@ class _Fit:
 
     axes: Axes
     sides: tuple[list[Text], list[Text]]
+    names: tuple[list[str], list[str]]
     ticks: list[Text]
     small: list[Text]
     bars: list[Line2D]
     ends: tuple[float, float]
     height: float
+    cut_to: float | None = None
 
     def get_subplotspec(self) -> SubplotSpec | None:
         """Return the place in a grid, which a tight layout asks for here."""
@@ -239,6 +244,8 @@ class _Fit:
         _resize(self.small, upright * _SMALL_FONT)
         # Small letters are wider than in proportion, as they are fitted to pixels: so measured.
         scale, widths = upright, [0.0, 0.0]
+        if self.cut_to not in (None, width):
+            self._write(None)
         for _ in range(5):
             widths = [_resize(side, scale * _FONT, renderer) for side in self.sides]
             share = _AXIS_SHARE if scale * _FONT > _SMALLEST else _LEAST_SHARE
@@ -248,6 +255,14 @@ class _Fit:
             smaller = scale / excess
             crosses = smaller * _FONT < _SMALLEST < scale * _FONT
             scale = _SMALLEST / _FONT if crosses else smaller
+        least = min(upright, _SMALLEST / _FONT)
+        if scale < least and self.cut_to != width:
+            # Names of letters too small to be read are abbreviated.
+            for side in self.sides:
+                _resize(side, least * _FONT, renderer)
+            self._write(((1 - _LEAST_SHARE) * width / 2 - _PAD - _GAP) / points)
+            self.cut_to = width
+            widths = [_resize(side, least * _FONT, renderer) for side in self.sides]
         axis = max(width - sum(widths) - 2 * _PAD, 0.1 * width)
         unit = (self.ends[1] - self.ends[0]) / axis
         left, right = ((side + _PAD) * unit for side in widths)
@@ -268,12 +283,21 @@ class _Fit:
                 text.set_visible(not text.get_visible())
         return place
 
+    def _write(self, most: float | None) -> None:
+        """Write names, of at most so many pixels."""
+        self.cut_to = None
+        for side, names in zip(self.sides, self.names, strict=True):
+            for text, name in zip(side, names, strict=True):
+                write(text, name, most, lines=1)
+
 
 def _resize(texts: list[Text], size: float, renderer: RendererBase | None = None) -> float:
     """Give texts a size, and return the width of the widest with its gap, in points."""
     for text in texts:
         if text.get_fontsize() != size:
             text.set_fontsize(size)
+    if not texts:
+        return 0.0
     figure: Any = texts[0].get_figure(root=True)
     pixels = max(text.get_window_extent(renderer).width for text in texts)
     return _GAP + pixels * 72 / figure.dpi

@@ -10,9 +10,9 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import check_level
 from bayescal._core.fitted import is_fitted
-from bayescal.plots._inputs import read_vector
+from bayescal.plots._inputs import check_names, read_vector
 from bayescal.plots._maps import Map, common_scores
-from bayescal.plots.style import draw_legend, grey, label_axes, new_axes, next_style, tidy
+from bayescal.plots.style import draw_legend, grey, label_axes, literal, new_axes, next_style, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -122,6 +122,8 @@ def _draw_maps(
         raise ValueError("label must be left out where x is a mapping: its keys are the labels")
     if several and not given:
         raise ValueError("x must not be an empty mapping")
+    if several:
+        check_names(given, "x")
     if level is not None:
         level = check_level(level)
     maps = {name: Map(own) for name, own in (given if several else {label: given}).items()}
@@ -137,6 +139,7 @@ def _draw_maps(
     drawn = [(name, [at, own(at), *own.ends(at, level)]) for name, own in maps.items()]
     ax = _axes(ax)
     label_axes(ax, _X_LABELS[inputs], f"Probability of {next(iter(maps.values())).event}")
+    literal(ax.yaxis.label, ax.get_ylabel())
     if inputs != "scores" and not any(line.get_gid() == _IDENTITY for line in ax.lines):
         same = at if inputs == "probs" else 1 / (1 + np.exp(-at))
         ax.plot(at, same, color=grey(ax, 0.55), linewidth=0.9, zorder=1, gid=_IDENTITY)

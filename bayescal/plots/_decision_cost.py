@@ -10,15 +10,23 @@ from bayescal._core.arrays import ArrayLike
 from bayescal._core.labels import Classes
 from bayescal.metrics.inputs import Predictions
 from bayescal.plots._inputs import Inputs, Models, read_models, read_vector
-from bayescal.plots.style import grey, label_axes, new_axes, next_style, tidy
+from bayescal.plots.style import (
+    draw_legend,
+    grey,
+    label_axes,
+    legend_entries,
+    new_axes,
+    next_style,
+    tidy,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _DEFAULTS = "bayescal-always-or-never"
 _POINTS = 501
-#: Heights in points, of a row of the legend and around it.
-_LEGEND_ROW, _LEGEND_PAD = 13.0, 10.0
+#: Share of the height of the axes that the legend has at most.
+_MOST_LEGEND = 0.6
 
 
 def decision_cost(
@@ -147,25 +155,20 @@ def _draw_defaults(ax: Axes, share: float) -> None:
 
 def _make_room(ax: Axes) -> None:
     """Draw the legend above all lines, within the axes."""
-    handles, labels = ax.get_legend_handles_labels()
-    lines: list[Any] = list(ax.lines)
-    top = max(float(np.max(line.get_ydata())) for line in lines)
-    rows = len(labels) + (len(labels) > 1)
-    figure: Any = ax.figure
-    height = ax.get_window_extent().height * 72 / figure.dpi
-    room = min((_LEGEND_ROW * rows + _LEGEND_PAD) / height, 0.6)
-    ax.set_ylim(0, max(top, 1e-3) / (1 - room))
+    count = len(legend_entries(ax)[1])
+    top = max(float(np.max(np.asarray(line.get_ydata()))) for line in ax.lines)
     # The models first, then what they are compared with.
-    order = [*range(1, len(labels)), 0] if len(labels) > 1 else [0]
-    ax.legend(
-        [handles[i] for i in order],
-        [labels[i] for i in order],
-        title="area under the line = Brier score" if len(labels) > 1 else None,
+    legend = draw_legend(
+        ax,
+        height=_MOST_LEGEND,
+        order=[*range(1, count), 0] if count > 1 else [0],
+        title="area under the line = Brier score" if count > 1 else None,
         title_fontsize="small",
         fontsize="small",
         loc="upper left",
         alignment="left",
         frameon=False,
-        handlelength=2.6,
         borderaxespad=0.1,
     )
+    room = min(legend.get_window_extent().height / ax.get_window_extent().height, _MOST_LEGEND)
+    ax.set_ylim(0, max(top, 1e-3) / (1 - room))

@@ -119,6 +119,7 @@ class ReliabilityDisplay:
         ax : matplotlib Axes, optional
             Where to draw, by default on a new figure.
         sample_weight : array of shape (n,), optional
+            Case weights, which :func:`reliability` calls ``weights``.
         **options
             Of :func:`reliability`.
 
@@ -129,7 +130,8 @@ class ReliabilityDisplay:
         Raises
         ------
         TypeError, ValueError
-            As :func:`reliability`; if ``pos_label`` is none of two classes.
+            As :func:`reliability`; if ``pos_label`` is none of two classes, or if both
+            ``sample_weight`` and ``weights`` are given.
         """
         probs, classes = estimator.predict_proba(X), list(estimator.classes_)
         if len(classes) == 2:
@@ -180,6 +182,7 @@ class ReliabilityDisplay:
         ax : matplotlib Axes, optional
             Where to draw, by default on a new figure.
         sample_weight : array of shape (n,), optional
+            Case weights, which :func:`reliability` calls ``weights``.
         **options
             Of :func:`reliability`.
 
@@ -190,10 +193,14 @@ class ReliabilityDisplay:
         Raises
         ------
         TypeError, ValueError
-            As :func:`reliability`; if labels and predictions are exchanged.
+            As :func:`reliability`; if labels and predictions are exchanged, or if both
+            ``sample_weight`` and ``weights`` are given.
         """
         bins: Any = {"n_bins": n_bins, "strategy": strategy, "pos_label": pos_label}
-        options["weights"] = sample_weight
+        if sample_weight is not None:
+            if options.get("weights") is not None:
+                raise TypeError("sample_weight and weights must not both be given: they are one")
+            options["weights"] = sample_weight
         return cls(y_true, y_prob, estimator_name=name, **bins, **options).plot(ax=ax)
 
     def plot(self, *, ax: Axes | None = None, name: str | None = None, **options: Any) -> Self:

@@ -56,6 +56,8 @@ def read_models(
         raise ValueError("label must be left out where probs is a mapping: its keys are the labels")
     if several and not probs:
         raise ValueError("probs must not be an empty mapping")
+    if several:
+        check_names(probs, "probs")
     given: Mapping[Any, Any] = probs if several else {label: probs}
     arrays, labels, classes = predictions(given, data, y, cast("Any", classes), called)
     if labels is None:
@@ -77,6 +79,18 @@ def read_vector(value: ArrayLike, name: str, size: str = "n") -> np.ndarray:
         raise ValueError(f"{name} must have shape ({size},) with {size} > 0, got {array.shape}")
     check_finite(array, name)
     return array.astype(np.float64)
+
+
+def check_names(names: Iterable[object], what: str) -> list[str]:
+    """Return names as text, or raise if two are the same text; ``what`` has them."""
+    texts = [str(name) for name in names]
+    for text in texts:
+        if texts.count(text) > 1:
+            raise ValueError(
+                f"{what} must have names that differ as text, got {text!r} {texts.count(text)} "
+                "times; rename one"
+            )
+    return texts
 
 
 def class_names(classes: Iterable[object]) -> list[str]:

@@ -9,13 +9,22 @@ import numpy as np
 
 from bayescal._core.checks import check_count
 from bayescal.plots._reliability import reliability
+from bayescal.plots.style import fill_legend, legend_entries, literal, write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.backend_bases import RendererBase
+    from matplotlib.text import Text
+    from matplotlib.transforms import Bbox
 
-#: Sizes of one diagram, of the labels around all, and of an entry of the legend, in inches.
+#: Sizes of one diagram and of the labels around all, in inches.
 _PANEL, _LABELS = 1.6, 0.35
-_ENTRY, _ROW = 1.6, 0.2
+#: Share of its row that a title may take before letters are made smaller, and by how much.
+_HEIGHT, _FONTS = 0.35, (1, 0.85, 0.7, 0.55)
+#: Lines of titles that a diagram has room for, and the height of another in inches.
+_LINES, _LINE = 2, 0.15
+#: Width of a title for one of the axes: some room is between these.
+_TITLE, _CELL = 1.05, 0.86
 
 
 class Panel(NamedTuple):
@@ -48,7 +57,7 @@ def draw_panels(
         raise
     # What the axes are, and whose the lines, is said once for all.
     x_label, y_label = places[0].get_xlabel(), places[0].get_ylabel()
-    legend = places[0].get_legend_handles_labels() if places[0].get_legend() else None
+    legend = legend_entries(places[0]) if places[0].get_legend() else None
     for place, (ax, panel) in enumerate(zip(places, panels, strict=True)):
         _simplify(ax, panel.title, first=place == 0, legend=own is None)
         if own is not None:
@@ -59,6 +68,11 @@ def draw_panels(
         across = places[0].get_subplotspec().get_gridspec().ncols
         for ax in places[-across:]:
             ax.tick_params(labelbottom=True)
+        rows = -(-len(places) // across)
+        lines = [ax.get_title().count("\n") + 1 for ax in places]
+        tallest = [max(lines[row * across : (row + 1) * across]) for row in range(rows)]
+        more = sum(max(0, most - _LINES) for most in tallest)
+        own.set_figheight(own.get_figheight() + _LINE * more)
         own.supxlabel(x_label + note, fontsize="medium")
         own.supylabel(y_label, fontsize="medium")
         if legend is not None:
@@ -99,20 +113,70 @@ def _places(
     return flat[:count]
 
 
-def _draw_legend(figure: Any, handles: list[Any], labels: list[str]) -> None:
-    """Draw the legend above all diagrams, in a row of its own."""
-    columns = max(1, min(len(labels), int(figure.get_figwidth() / _ENTRY)))
-    rows = -(-len(labels) // columns)
-    figure.set_figheight(figure.get_figheight() + _ROW * rows + 0.1)
-    figure.legend(
-        handles, labels, loc="outside upper center", ncols=columns, fontsize="small",
-        frameon=False, handlelength=2.6,
-    )  # fmt: skip
+def _draw_legend(figure: Any, handles: list[Any], names: list[str]) -> None:
+    """Draw the legend above all diagrams, in rows of its own."""
+    look = {"loc": "outside upper center", "fontsize": "small", "frameon": False}
+    width = (figure.get_figwidth() - 0.1) * figure.dpi
+    legend = figure.legend(handles, ["."] * len(names), **look, handlelength=2.6)
+    fill_legend(legend, names, width, lines=2)
+    columns = max(1, min(len(names), int(width / legend.get_window_extent().width)))
+    if columns > 1:
+        legend.remove()
+        own = figure.legend(handles, ["."] * len(names), ncols=columns, **look, handlelength=2.6)
+        fill_legend(own, names, width / columns, lines=2)
+        legend = own
+    high = legend.get_window_extent().height / figure.dpi
+    figure.set_figheight(figure.get_figheight() + high)
+
+
+class _Title:
+    """A title and labels that are fitted to the size of axes, whenever these are placed."""
+
+    def __init__(self, ax: Axes, title: str) -> None:
+        self.title, self.labels = title, (ax.get_xlabel(), ax.get_ylabel())
+        self.font, self.sizes = ax.title.get_fontsize(), (-1.0, -1.0)
+
+    def __call__(self, ax: Any, renderer: RendererBase | None) -> Bbox:
+        place = ax.get_position(original=True)
+        spec, share, rows = ax.get_subplotspec(), _TITLE * place.width, 1
+        if spec is not None and ax.figure.get_layout_engine() is not None:
+            grid = spec.get_gridspec()
+            # A layout that has not been made yet leaves no more than this.
+            share, rows = min(share, _CELL * len(spec.colspan) / grid.ncols), grid.nrows
+        width, height = (round(part, 1) for part in ax.figure.bbox.size * (share, _HEIGHT / rows))
+        if (width, height) != self.sizes:
+            self.sizes = width, height
+            for smaller in _FONTS:
+                ax.title.set_fontsize(smaller * self.font)
+                self._write(ax.title, width)
+                if ax.title.get_window_extent().height <= height:
+                    break
+            # Where a figure has none for all diagrams.
+            for axis, label in zip((ax.xaxis, ax.yaxis), self.labels, strict=True):
+                if axis.label.get_text():
+                    write(axis.label, label, width, lines=3)
+        return place
+
+    def _write(self, text: Text, width: float) -> None:
+        name, _, error = self.title.rpartition("\n")
+        write(text, error, width, lines=9)
+        error = text.get_text()
+        if name:
+            write(text, name, width, lines=2)
+            text.set_text(f"{text.get_text()}\n{error}")
+
+    def get_subplotspec(self) -> None:
+        """Return no place in a grid; Matplotlib asks the axes for theirs."""
 
 
 def _simplify(ax: Axes, title: str, first: bool, legend: bool) -> None:
     """Make a diagram fit for a small place; the first alone says what holds for all."""
     ax.set_title(title, fontsize="small")
+    literal(ax.title, title)
+    fit = _Title(ax, title)
+    fit(ax, None)
+    if ax.get_axes_locator() is None:
+        ax.set_axes_locator(fit)
     ax.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
     ax.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
     ax.tick_params(labelsize="small")

@@ -9,7 +9,7 @@ import numpy as np
 
 from bayescal._core.checks import check_finite, check_level
 from bayescal.inference.parameters import ParameterPosterior
-from bayescal.plots.style import COLORS, grey, new_axes, tidy
+from bayescal.plots.style import COLORS, grey, literal, literal_options, new_axes, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -154,7 +154,7 @@ def _draw_rows(ax: Axes, draws: np.ndarray, labels: list[str], level: float) -> 
         markersize=2.5 if many else 4.5, zorder=3,
     )  # fmt: skip
     step = -(-len(labels) // _MANY_ROWS)
-    ax.set_yticks(at[::step], labels[::step])
+    ax.set_yticks(at[::step], labels[::step], **literal_options("".join(labels)))
     ax.set_ylim(len(labels) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
     ax.locator_params(axis="x", nbins=5)
@@ -179,7 +179,8 @@ def _draw_image(ax: Axes, name: str, draws: np.ndarray, level: float) -> None:
             j, i, marker, color="black", markeredgecolor="white", markeredgewidth=0.5,
             markersize=size, linestyle="none",
         )  # fmt: skip
-    ax.set_title(f"{name} − identity" if square else name, fontsize="medium")
+    title = f"{name} − identity" if square else name
+    literal(ax.set_title("", fontsize="medium"), title)
     ax.locator_params(integer=True, nbins=6)
     bar = ax.inset_axes((1.04, 0, 0.05, 1))
     figure: Any = ax.figure

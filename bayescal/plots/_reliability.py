@@ -13,7 +13,17 @@ from bayescal._core.labels import Classes
 from bayescal.metrics import ReliabilityCurve, ece
 from bayescal.plots._inputs import Inputs, Models, read_models
 from bayescal.plots._reliability_curves import Estimate, Options, estimate, read_events
-from bayescal.plots.style import Style, draw_legend, faded, grey, new_axes, next_style, tidy
+from bayescal.plots.style import (
+    Style,
+    draw_legend,
+    faded,
+    fill_legend,
+    grey,
+    legend_entries,
+    new_axes,
+    next_style,
+    tidy,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,9 +35,10 @@ _MARGIN = 0.02
 # Bottom and height of the strip, in the units of the vertical axis, of which it is a part: so it
 # needs no room outside the axes, whatever their layout.
 _STRIP_BOTTOM, _STRIP_HEIGHT = 1.05, 0.15
-#: So many names find room within the axes; more stand beside them on a new figure. Widths in
-#: inches, of what stands before a name, and of a letter.
-_MOST_WITHIN, _KEY, _LETTER = 3, 0.7, 0.065
+#: So many names find room within the axes, up to this share of their width; others stand beside
+#: them on a new figure. Widths in inches, of the figure and of a column of the legend.
+_MOST_WITHIN, _WITHIN = 3, 0.75
+_WIDTH, _WIDEST, _PAD = 3.6, 2.6, 0.15
 #: What legends have beside names.
 _PARTS = "ece", "n"
 _LABELS = {
@@ -194,12 +205,9 @@ def reliability(
             said = ", ".join(found[part] for part in parts)
             apart = ", " if len(parts) == 1 else "\n"
             names[place] = said if names[place] is None else f"{names[place]}{apart}{said}"
-    texts = [name for name in names if name is not None]
-    beside = ax is None and len(texts) > _MOST_WITHIN
+    own = ax is None
     if ax is None:
-        longest = max(len(line) for text in texts for line in text.split("\n")) if beside else 0
-        width = 3.6 + (_KEY + _LETTER * longest if beside else 0)
-        ax = new_axes(width, 4.1 if histogram else 3.6)
+        ax = new_axes(_WIDTH, 4.1 if histogram else 3.6)
     _frame(ax, kind, method)
     if histogram:
         _make_room(ax)
@@ -213,14 +221,32 @@ def reliability(
         style.draw(ax, curve.x, curve.y, label=name, **look)
         if histogram:
             _draw_strip(ax, strip, style)
-    if texts:
-        # Below the strip.
-        place: Any = {"bbox_to_anchor": (0, 0, 1, 1 + _MARGIN), "bbox_transform": ax.transData}
-        if beside:
-            place = {"bbox_to_anchor": (1.02, 1), "loc": "upper left"}
-            ax.set_anchor("W")
-        draw_legend(ax, fontsize="small", borderaxespad=0.2, **place)
+    if any(name is not None for name in names):
+        _draw_legend(ax, own)
     return ax
+
+
+def _draw_legend(ax: Axes, own: bool) -> None:
+    """Draw the legend below the strip; on a figure of one's own beside the axes where it is big."""
+    look: dict[str, Any] = {"fontsize": "small", "borderaxespad": 0.2}
+    within = {"bbox_to_anchor": (0, 0, 1, 1 + _MARGIN), "bbox_transform": ax.transData}
+    legend = draw_legend(ax, np.inf if own else None, 0.8, **look, **within)
+    if not own:
+        return
+    figure: Any = ax.figure
+    names = legend_entries(ax)[1]
+    small = legend.get_window_extent().width < _WITHIN * ax.get_window_extent().width
+    if small and len(names) <= _MOST_WITHIN:
+        return
+    beside: dict[str, Any] = {"bbox_to_anchor": (1.02, 1), "loc": "upper left"}
+    ax.set_anchor("W")
+    inch = figure.dpi
+    legend = draw_legend(ax, _WIDEST * inch, np.inf, **look, **beside)
+    high = legend.get_window_extent().height / ((figure.get_figheight() - 0.3) * inch)
+    if high > 1:
+        legend = draw_legend(ax, np.inf, np.inf, ncols=int(np.ceil(high)), **look, **beside)
+        fill_legend(legend, names, _WIDEST * inch)
+    figure.set_figwidth(_WIDTH + legend.get_window_extent().width / inch + _PAD)
 
 
 def _frame(ax: Axes, kind: str, method: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy, check_count, check_finite
 from bayescal.plots._inputs import class_names
-from bayescal.plots.style import grey, new_axes
+from bayescal.plots.style import grey, literal, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -124,7 +124,7 @@ def simplex(
     places = (("right", "top"), ("left", "top"), ("center", "bottom"))
     for corner, name, (across, along) in zip(_CORNERS, names, places, strict=True):
         away = corner + 0.025 * (corner - _CORNERS.mean(axis=0))
-        ax.text(away[0], away[1], name, ha=across, va=along)
+        literal(ax.text(away[0], away[1], "", ha=across, va=along), name)
     ax.set(xlim=(-0.1, 1.1), ylim=(-0.1, 0.97), aspect="equal")
     ax.set_axis_off()
     return ax

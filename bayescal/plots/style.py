@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
+    from matplotlib.text import Text
 
 __all__ = [
     "COLORS",
     "Style",
     "draw_legend",
     "faded",
+    "fill_legend",
     "grey",
     "is_dark",
     "label_axes",
+    "legend_entries",
+    "literal",
+    "literal_options",
     "new_axes",
     "next_style",
     "style_of",
     "tidy",
+    "write",
 ]
 
 # The palette of Okabe and Ito without its yellow, which is too faint for lines on white. Black
@@ -31,6 +41,12 @@ _LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.2, 1.2, 1.2)))
 
 # Marks the lines that take part in the count, so that later calls go on with the next style.
 _GROUP = "bayescal-series"
+# What Matplotlib calls lines without a name.
+_UNNAMED = re.compile(r"_child\d+")
+# A font that comes with Matplotlib, with frames for all letters.
+_LAST_RESORT = "Last Resort High-Efficiency"
+#: Size in points of letters that are made smaller.
+_SMALLEST = 4.0
 
 
 class Style(NamedTuple):
@@ -124,7 +140,134 @@ def tidy(ax: Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def draw_legend(ax: Axes, **options: Any) -> None:
-    """Draw the legend where it covers least; what it covers shines through."""
+def draw_legend(ax: Axes, width: float | None = None, height: float = 0.95, **options: Any) -> Any:
+    """Draw the legend where it covers least, and return it; what it covers shines through.
+
+    Names are wrapped, abbreviated and made smaller where they need more than ``width`` pixels, by
+    default that of the axes, or more than a share ``height`` of the axes.
+    """
     look = {"facecolor": ax.get_facecolor(), "edgecolor": "none", "framealpha": 0.6}
-    ax.legend(handlelength=2.6, **{**look, **options})
+    handles, names = legend_entries(ax)
+    order = options.pop("order", range(len(names)))
+    handles, names = [handles[i] for i in order], [names[i] for i in order]
+    legend = ax.legend(handles, _placeholders(names), **{"handlelength": 2.6, **look, **options})
+    ax.apply_aspect()
+    box = ax.get_window_extent()
+    room = box.width if width is None else width
+    fill_legend(legend, names, room)
+    if legend.get_window_extent().height > height * box.height:
+        fill_legend(legend, names, room, lines=1)
+    tall = legend.get_window_extent().height / (height * box.height)
+    if tall > 1:
+        for text in legend.get_texts():
+            text.set_fontsize(max(text.get_fontsize() / tall, _SMALLEST))
+        legend.labelspacing = 0.2
+    return legend
+
+
+def legend_entries(ax: Axes) -> tuple[list[Any], list[str]]:
+    """Return artists that have names, and these: Matplotlib hides names that begin with "_"."""
+    handles, _ = ax.get_legend_handles_labels()
+    hidden = [line for line in ax.lines if line.get_gid() == _GROUP and line not in handles]
+    known: list[Any] = [line for line in hidden if not _UNNAMED.fullmatch(str(line.get_label()))]
+    lines: list[Any] = [line for line in ax.lines if line in [*handles, *known]]
+    handles = [*lines, *(own for own in handles if own not in lines)]
+    return handles, [str(own.get_label()) for own in handles]
+
+
+def fill_legend(legend: Any, names: Sequence[str], width: float, lines: int = 3) -> None:
+    """Write names beside the keys of a legend, of which one may have ``width`` pixels."""
+    texts = legend.get_texts()
+    figure = legend.get_figure(root=True)
+    size = texts[0].get_fontsize() * figure.dpi / 72
+    keys = (
+        legend.handlelength + legend.handletextpad + 2 * legend.borderpad + 2 * legend.borderaxespad
+    )
+    for text, name in zip(texts, names, strict=True):
+        write(text, name, width - keys * size, lines)
+
+
+def _placeholders(names: Sequence[str]) -> list[str]:
+    """Return as many texts that Matplotlib shows in a legend."""
+    return ["."] * len(names)
+
+
+def write(text: Text, name: str, width: float | None = None, lines: int = 3) -> None:
+    """Show a name as it is, wrapped and abbreviated to so many pixels along it, and lines.
+
+    Dollar signs are no formulas, and letters that the font lacks are taken from other fonts.
+    """
+    literal(text, name)
+    if width is None:
+        return
+
+    def too_wide(shown: str) -> float:
+        text.set_text(shown)
+        box = text.get_window_extent()
+        return (box.height if text.get_rotation() == 90 else box.width) / max(width, 1.0)
+
+    if lines == 1:
+        name = " ".join(name.split("\n"))
+    shown, letters = name, max(map(len, name.split("\n")))
+    while (excess := too_wide(shown)) > 1 and letters > 1:
+        letters = max(1, min(letters - 1, int(letters / excess)))
+        parts = (wrap(part, letters) or [""] for part in name.split("\n"))
+        shown = _cut([line for part in parts for line in part], lines, letters)
+    text.set_text(_cut(shown.split("\n"), max(lines, name.count("\n") + 1), letters))
+
+
+def _cut(lines: Sequence[str], most: int, letters: int) -> str:
+    """Return at most so many lines; if there are more, dots stand before the end of the last."""
+    if len(lines) > most:
+        end = "".join(lines[most - 1 :])
+        first, last = letters // 3, letters - 1 - letters // 3
+        lines = [*lines[: most - 1], f"{end[:first]}…{end[len(end) - last :]}"]
+    return "\n".join(lines)
+
+
+def literal(text: Text, name: str) -> None:
+    """Let a text show a name as it is, in fonts that have its letters."""
+    text.set_text(name)
+    text.set(**literal_options(name, text.get_fontfamily()))
+
+
+def literal_options(name: str, family: Sequence[str] | None = None) -> dict[str, Any]:
+    """Return options of a text that show a name as it is."""
+    import matplotlib
+
+    given = matplotlib.rcParams["font.family"] if family is None else family
+    families = [given] if isinstance(given, str) else list(given)
+    others = _fonts_with(frozenset(name) - {"\n"}, tuple(families))
+    found: dict[str, Any] = {"parse_math": False}
+    return {**found, "fontfamily": [*families, *others]} if others else found
+
+
+@lru_cache(maxsize=256)
+def _fonts_with(letters: frozenset[str], families: tuple[str, ...]) -> list[str]:
+    """Return families of fonts that have what these lack, in the end that which has no letters."""
+    from matplotlib import font_manager
+    from matplotlib.font_manager import FontProperties
+
+    def lacking(missing: set[int], path: str) -> set[int]:
+        return missing - font_manager.get_font(path).get_charmap().keys()
+
+    missing = {ord(letter) for letter in letters}
+    for family in families:
+        missing = lacking(missing, font_manager.findfont(FontProperties(family=[family])))
+    found: list[str] = []
+    if not missing:
+        return found
+    entries = font_manager.fontManager.ttflist
+    for entry in entries:
+        if entry.name == _LAST_RESORT or not missing:
+            continue
+        try:
+            rest = lacking(missing, entry.fname)
+        except (OSError, RuntimeError):  # no font after all
+            continue
+        if rest != missing:
+            missing = rest
+            found.append(entry.name)
+    if missing and any(entry.name == _LAST_RESORT for entry in entries):
+        found.append(_LAST_RESORT)
+    return found

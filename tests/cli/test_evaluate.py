@@ -313,3 +313,18 @@ def test_columns_in_single_precision_have_the_same_numbers(folder: Path) -> None
         told = numbers(f"{kind}.parquet", "--label", "y", "--bins", "10")
         found.append(told["models"]["p"]["metrics"]["ECE"]["value"])
     assert found == pytest.approx([0.2, 0.2], abs=1e-6)
+
+
+def test_rows_of_a_group_are_dependent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    p, y = binary()
+    groups = [f"race {i // 4}" for i in range(80)]
+    write(Path("d.csv"), ["race", "y", "p"], [groups, y, p])
+    expected = bayescal.metrics.interval("ece", p, y, groups=groups, replicates=20, bins=15)
+    for large in (False, True):
+        if large:
+            monkeypatch.setattr("bayescal.cli._streams.LARGE", 10)
+        found = numbers("d.csv", "--label", "y", "--groups", "race")
+        assert found["groups"] == 20
+        assert found["models"]["p"]["metrics"]["ECE"]["upper"] == pytest.approx(expected.upper)
+    assert "Group column: race" in run("d.csv", "--label", "y", "--groups", "race").stdout
+    check_error(run("d.csv", "--label", "y", "--groups", "rac"), "no column named 'rac' (--groups)")

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+import xarray
 from rich.console import Console
 
 from bayescal import compare as c
@@ -171,3 +173,73 @@ def test_a_baseline_is_a_method(scores: Any) -> None:
         c.compare(scores, baseline="raw", draws=200)
     with pytest.raises(AttributeError, match="needs a baseline"):
         _ = c.compare(scores, draws=200).improvement
+
+
+def test_scores_that_are_equal_up_to_rounding_are_ties_in_all_tests() -> None:
+    scores = {"a": [0.1 + 0.2] * 8, "b": [0.3] * 8, "c": [0.8 - 0.5] * 8}
+    for lower in (True, False):
+        found = c.compare(scores, baseline="a", lower_is_better=lower)
+        np.testing.assert_array_equal(found.ranks, 2)
+        np.testing.assert_array_equal(found.win_rates, 0.5)
+        np.testing.assert_array_equal(found.improvement.wins, 0.5)
+        np.testing.assert_array_equal(found.bayesian.equal, 1)
+        np.testing.assert_array_equal(found.wilcoxon.p_value, 1)
+        assert (found.friedman.p_value, found.friedman.statistic) == (1, 0)
+        assert found.cliques() == found.cliques("nemenyi") == [("a", "b", "c")]
+    np.testing.assert_array_equal(c.average_ranks(scores), 2)
+    assert c.bayesian_signed_rank(scores["a"], scores["b"]).equal == 1
+
+
+def test_ties_are_ties_beside_large_scores() -> None:
+    """Rounding of scores of 1e9 on one data set does not make differences on others zero."""
+    scores = np.array([[1e9, 1e9], *([1e-9, 3e-9] for _ in range(7))])
+    found = c.wilcoxon(scores)
+    assert found.p_value[0, 1] == pytest.approx(2 / 2**7)
+    assert c.average_ranks(scores).tolist() == [1.0625, 1.9375]
+
+
+def test_named_data_sets_are_matched_by_name() -> None:
+    a = pd.Series([0.1, 0.2, 0.3, 0.4], list("abcd"))
+    b = pd.Series([0.45, 0.35, 0.25, 0.15], list("dcba"))
+    frame = pd.DataFrame({"m": a, "n": b})
+    for function in (c.wilcoxon, c.friedman, c.average_ranks, c.nemenyi):
+        found, expected = function({"m": a, "n": b}), function(frame)
+        np.testing.assert_equal(found, expected)
+    assert c.bayesian_signed_rank(a, b) == c.bayesian_signed_rank(a, frame["n"])
+    assert c.wilcoxon({"m": a, "n": b}).p_value[0, 1] == 0.125
+    # Without names, and where names are mere numbers beside others, places count.
+    for other in (frame["n"].to_numpy(), frame["n"].reset_index(drop=True)):
+        assert c.wilcoxon({"m": a, "n": other}).p_value[0, 1] == 0.125
+    numbered = frame["n"].reset_index(drop=True)
+    shuffled = {"m": a.reset_index(drop=True), "n": numbered[[2, 0, 3, 1]]}
+    assert c.wilcoxon(shuffled).p_value[0, 1] == 0.125
+    rows = [frame.loc["a"], *(frame.loc[name][::-1] for name in "bcd")]
+    assert c.compare(rows).names == ("m", "n")
+    assert c.wilcoxon(rows).p_value[0, 1] == 0.125
+    array = xarray.DataArray(b.to_numpy(), {"set": list("dcba")}, ["set"])
+    same = xarray.DataArray(a.to_numpy(), {"set": list("abcd")}, ["set"])
+    assert c.wilcoxon({"m": same, "n": array}).p_value[0, 1] == 0.125
+
+
+@pytest.mark.parametrize(
+    "other", [{"n": pd.Series([1.0, 2], ["a", "z"])}, {"n": pd.Series([1.0, 2], ["a", "a"])}]
+)
+def test_data_sets_that_cannot_be_matched_are_an_error(other: dict[str, pd.Series]) -> None:
+    a = pd.Series([0.1, 0.2], ["a", "b"])
+    with pytest.raises(ValueError, match=r"scores\['n'\] must have entries named like those of"):
+        c.wilcoxon({"m": a, **other})
+    with pytest.raises(ValueError, match="beside entries without names"):
+        c.wilcoxon({"m": a, "n": a[::-1], "o": a.to_numpy()})
+    with pytest.raises(ValueError, match="b must have entries named like those of a"):
+        c.bayesian_signed_rank(a, other["n"])
+
+
+def test_names_that_are_equal_as_text_are_refused() -> None:
+    with pytest.raises(ValueError, match="names must differ, got '1' 2 times"):
+        c.compare({1: [1.0, 2], "1": [2.0, 1]})
+
+
+def test_cliques_of_named_methods() -> None:
+    differ = pd.DataFrame([[0, 1, 0], [1, 0, 0], [0, 0, 0]], list("cab"), list("cab")).astype(bool)
+    ranks = pd.Series([1.0, 2.0, 3.0], list("abc"))
+    assert c.cliques(ranks, differ) == [(0, 1), (1, 2)]

@@ -46,7 +46,7 @@ def test_axes_are_those_given() -> None:
     axes = plots.by_model(models, y, axes=given)
     assert list(axes) == list(given.ravel()[:5])
     assert not given[1, 2].lines
-    assert axes[0].get_xlabel() == "Mean predicted probability"
+    assert axes[0].get_xlabel().split() == ["Mean", "predicted", "probability"]
 
 
 def test_weights_are_counts() -> None:

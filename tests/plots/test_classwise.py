@@ -99,6 +99,7 @@ def test_nothing_overlaps_or_is_cut(forecasts: Any) -> None:
         ({"classes": ["a"]}, ValueError, "classes must be 5 different labels, got"),
         ({"max_classes": 0}, ValueError, "max_classes must be at least 1"),
         ({"kind": "binary"}, TypeError, "kind is not an option of classwise"),
+        ({"legend": "ece"}, TypeError, "legend is not an option of classwise"),
         ({"axes": []}, ValueError, "axes must be at least 5, got 0"),
         ({"method": "none"}, ValueError, "method must be one of"),
         ({"probs": np.full(400, 0.5)}, ValueError, r"probs must have shape \(n, k\)"),

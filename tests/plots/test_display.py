@@ -97,3 +97,17 @@ def test_a_label_that_no_class_has_is_an_error() -> None:
     model = LogisticRegression().fit(x, y)
     with pytest.raises(ValueError, match="pos_label must be in .*, got 'maybe'"):
         ReliabilityDisplay.from_estimator(model, x, y, pos_label="maybe")
+
+
+@pytest.mark.parametrize("name", ["sample_weight", "weights"])
+def test_weights_are_drawn_under_both_names(name: str) -> None:
+    rng = np.random.default_rng(0)
+    p = rng.random(500)
+    y = (rng.random(500) < p).astype(int)
+    w = np.where(y == 1, 5.0, 1.0)
+    expected = [w[cell] @ y[cell] / w[cell].sum() for cell in (p <= 0.5, p > 0.5)]
+    drawn: dict[str, Any] = {"n_bins": 2, name: w}
+    found = plots.ReliabilityDisplay.from_predictions(y, p, **drawn)
+    np.testing.assert_allclose(found.prob_true, expected)
+    with pytest.raises(TypeError, match="sample_weight and weights must not both be given"):
+        plots.ReliabilityDisplay.from_predictions(y, p, sample_weight=w, weights=w)

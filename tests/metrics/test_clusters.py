@@ -1,0 +1,269 @@
+"""Rows that lie in clusters: sums by cluster by hand, rows repeated, labels of all kinds."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import bayescal as bc
+from bayescal import metrics
+from bayescal.metrics import _measured
+
+Array = np.ndarray
+NAMES = ["log_loss", "brier_score", "accuracy", "ece", "smooth_ece", "loss_gap"]
+
+
+def make(clusters: int = 24, size: int = 3, seed: int = 0) -> tuple[Array, Array, Array]:
+    """Return probabilities in hundredths, labels and clusters, in a random order."""
+    rng = np.random.default_rng(seed)
+    groups = np.repeat(np.arange(clusters), size)
+    p = np.round(np.clip(rng.random(clusters)[groups] + rng.normal(0, 0.1, len(groups)), 0, 1), 2)
+    y = (np.where(rng.random(len(groups)) < 0.7, rng.random(clusters)[groups], 0.5) < p).astype(int)
+    order = rng.permutation(len(groups))
+    return p[order], y[order], groups[order]
+
+
+def ends(found: metrics.Interval) -> Any:
+    return pytest.approx(found[:6], rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("weights", [None, "halves", "counts"])
+@pytest.mark.parametrize("name", NAMES)
+def test_equal_rows_of_a_cluster_are_one_row(name: str, weights: str | None) -> None:
+    p, y, _ = make()
+    n = len(p)
+    own = {None: None, "halves": np.repeat([0.3, 0.7], n), "counts": np.repeat([1.0, 3.0], n)}
+    twice: dict[str, Any] = {"weights": own[weights], "groups": np.tile(np.arange(n), 2)}
+    found = metrics.interval(name, np.tile(p, 2), np.tile(y, 2), **twice)
+    assert found[:6] == ends(metrics.interval(name, p, y))
+    gap = metrics.difference(name, np.tile(p, 2), np.tile(p**2, 2), np.tile(y, 2), **twice)
+    expected = metrics.difference(name, p, p**2, y)
+    assert gap[:6] == ends(expected)
+    assert gap.p_value == pytest.approx(expected.p_value, rel=1e-9)
+    test = metrics.spiegelhalter_test(np.tile(p, 2), np.tile(y, 2), **twice)
+    assert test == pytest.approx(metrics.spiegelhalter_test(p, y))
+
+
+@pytest.mark.parametrize("name", ["brier_score", "accuracy"])
+def test_general_clusters_of_equal_rows_are_one_row_but_for_rounding(name: str) -> None:
+    """One row that differs by rounding keeps the rows of all clusters separate."""
+    p, y, _ = make()
+    near = np.tile(p, 2)
+    near[0] += 1e-12
+    groups = np.tile(np.arange(len(p)), 2)
+    found = metrics.interval(name, near, np.tile(y, 2), groups=groups)
+    assert found[:6] == pytest.approx(metrics.interval(name, p, y)[:6], rel=1e-6)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_standard_errors_are_of_sums_by_cluster(weighted: bool) -> None:
+    p, y, groups = make()
+    w = np.random.default_rng(1).gamma(2, size=len(p)) if weighted else np.ones(len(p))
+    cost = (p - y) ** 2
+    value = w @ cost / w.sum()
+    sums = np.array([w[groups == g] @ (cost[groups == g] - value) for g in range(24)]) / w.sum()
+    found = metrics.interval("brier_score", p, y, weights=w, groups=groups)
+    assert found.standard_error == pytest.approx(np.sqrt(24 / 23 * sums @ sums), rel=1e-9)
+    assert found.lower <= value - stats.t(23).ppf(0.95) * found.standard_error + 1e-12
+    other = (p**2 - y) ** 2 - cost
+    sums = np.array(
+        [w[groups == g] @ (other - w @ other / w.sum())[groups == g] for g in range(24)]
+    )
+    gap = metrics.difference("brier_score", p**2, p, y, weights=w, groups=groups)
+    expected = np.sqrt(24 / 23 * sums @ sums) / w.sum()
+    assert gap.standard_error == pytest.approx(expected, rel=1e-9)
+
+
+def test_an_accuracy_has_wilsons_interval_of_as_many_rows_as_its_error_is_worth() -> None:
+    p, y, groups = make(30, 6)
+    right = ((p > 0.5) == y).astype(float)
+    share = metrics.accuracy(p, y)
+    error = np.bincount(groups, right - share) / len(p)
+    size = share * (1 - share) / (error @ error)
+    size *= (stats.t(size - 1).ppf(0.95) / stats.t(29).ppf(0.95)) ** 2
+    z = stats.norm.ppf(0.95)
+    middle, half = (
+        share + z**2 / (2 * size),
+        z * np.sqrt(share * (1 - share) / size + (z / size / 2) ** 2),
+    )
+    found = metrics.interval("accuracy", p, y, groups=groups)
+    expected = (np.array([-half, half]) + middle) / (1 + z**2 / size)
+    np.testing.assert_allclose(found[2:4], expected, rtol=1e-9)
+    # Where all are right, rows of a cluster are taken as equal.
+    found = metrics.interval("accuracy", y * 0.8 + 0.1, y, groups=groups)
+    assert found.lower == pytest.approx(30 / (30 + z**2))
+
+
+@pytest.mark.parametrize("weighted", ["none", "counts", "shares"])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("ece", {"bins": 5}), ("ece", {"binning": "equal_mass", "bins": 4}), ("log_loss", {})],
+)
+def test_whole_clusters_are_drawn(name: str, options: dict[str, Any], weighted: str) -> None:
+    p, y, groups = make()
+    rng = np.random.default_rng(1)
+    weights = {"none": None, "counts": rng.integers(1, 4, 72), "shares": rng.gamma(2, size=72)}
+    w: Any = weights[weighted]
+    found = metrics.bootstrap(name, p, y, replicates=5, seed=3, groups=groups, weights=w, **options)
+    # In order of appearance.
+    members = [np.flatnonzero(groups == g) for g in pd.unique(groups)]
+    for value, drawn in zip(found, np.random.default_rng(3).integers(0, 24, (5, 24)), strict=True):
+        rows = np.concatenate([members[g] for g in drawn])
+        own = None if w is None else w[rows]
+        expected = getattr(metrics, name)(p[rows], y[rows], weights=own, **options)
+        assert value == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_labels_of_any_kind(many: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if many:
+        monkeypatch.setattr(_measured, "MANY", 1)
+    p, y, groups = make()
+    names = [f"race {g}" for g in groups]
+    kinds: list[Any] = [
+        names,
+        np.array(names),
+        pd.Series(names),
+        pd.Categorical(names),
+        pd.array(groups, dtype="Int64"),
+        groups - 12.5,
+        [(g % 5, g // 5) for g in groups.tolist()],
+        pd.date_range("2020-01-01", periods=24)[groups],
+    ]
+    expected = metrics.interval("ece", p, y, groups=groups)
+    assert all(metrics.interval("ece", p, y, groups=own) == expected for own in kinds)
+    assert expected != metrics.interval("ece", p, y)
+
+
+def test_rows_of_weight_zero_need_no_group() -> None:
+    p, y, groups = make()
+    weights = np.arange(72) % 3 / 7
+    labels = [None if w == 0 else f"g{g}" for g, w in zip(groups, weights, strict=True)]
+    kept = weights > 0
+    found = metrics.interval("ece", p, y, weights=weights, groups=labels)
+    expected = metrics.interval("ece", p[kept], y[kept], weights=weights[kept], groups=groups[kept])
+    assert found == expected
+
+
+def test_one_model_may_have_equal_rows_alone() -> None:
+    _, y, groups = make()
+    y, p = np.zeros(72, int), groups / 24
+    q = np.clip(p + np.random.default_rng(1).normal(0, 0.1, 72), 0, 1)
+    gap = metrics.difference("brier_score", p, q, y, groups=groups)
+    sums = np.bincount(groups, p**2 - q**2)
+    expected = np.sqrt(24 / 23 * np.sum((sums - sums.mean()) ** 2)) / 72
+    assert gap.standard_error == pytest.approx(expected, rel=1e-9)
+    assert 0 <= metrics.difference("ece", p, q, y, groups=groups).p_value <= 1  # type: ignore[operator]
+
+
+def test_spiegelhalter_by_cluster_by_hand() -> None:
+    p, y, groups = make()
+    sums = np.bincount(groups, (y - p) * (1 - 2 * p))
+    statistic = sums.sum() / np.sqrt(sums @ sums)
+    free = (sums @ sums) ** 2 / np.sum(sums**4)
+    found = metrics.spiegelhalter_test(p, y, groups=groups)
+    assert found == pytest.approx((statistic, 2 * stats.t(free).sf(abs(statistic))))
+    # Clusters in which errors cancel do not vary less than independent rows.
+    alone = metrics.spiegelhalter_test([0.3] * 8 + [0.7] * 8, [0, 1] * 8)
+    paired = metrics.spiegelhalter_test(
+        [0.3] * 8 + [0.7] * 8, [0, 1] * 8, groups=np.arange(16) // 2
+    )
+    assert paired.statistic == pytest.approx(alone.statistic)
+    assert metrics.spiegelhalter_test(p, y, groups=["all"] * 72).p_value == 1
+
+
+def test_consistency_by_the_signs_of_clusters() -> None:
+    """Of eight clusters all 256 signs are known."""
+    groups = np.repeat(np.arange(8), 10)
+    p = np.tile([0.25, 0.75], 40)
+    y = np.repeat([1, 1, 1, 1, 1, 1, 0, 1], 10)
+    sums = np.stack([np.bincount(groups, (y - p) * (p == own)) for own in (0.25, 0.75)])
+    signs = np.array(list(product([-1, 1], repeat=8)))
+    errors = np.abs(signs @ sums.T).sum(axis=1) / 80
+    expected = np.mean(errors >= errors[-1] - 1e-12)
+    found = metrics.consistency_test("ece", p, y, groups=groups, resamples=4000)
+    assert found.statistic == pytest.approx(errors[-1])
+    assert found.p_value == pytest.approx(expected, abs=4 * np.sqrt(expected / 4000))
+    assert metrics.consistency_test("ece", p, y).p_value < 0.01 < found.p_value
+
+
+def test_reports_and_evaluations_by_cluster() -> None:
+    p, y, groups = make()
+    found = bc.evaluate({"raw": p, "flat": p / 2 + 0.25}, y, groups=groups, replicates=50)
+    assert found.to_dict()["groups"] == found.report.clusters == 24
+    own = metrics.interval("ece", p, y, groups=groups, replicates=50, bins=15)
+    assert found.report.intervals["raw"]["ECE"] == own
+    assert "72 cases in 24 groups" in repr(found)
+    assert found.findings["raw"].spiegelhalter == metrics.spiegelhalter_test(p, y, groups=groups)
+    test = metrics.consistency_test("ece", p, y, groups=groups, resamples=50)
+    assert found.findings["raw"].consistency == test
+    sums = np.bincount(groups, p - y)
+    bias = found.findings["raw"].bias
+    assert bias is not None
+    floor = max(sums @ sums, np.sum(p * (1 - p)))
+    assert bias.statistic == pytest.approx(sums.sum() / np.sqrt(floor))
+    page = found.to_html()
+    assert "72 cases in 24 groups" in page
+    assert "Pale" not in page
+    assert "Pale" in bc.evaluate(p, y, replicates=50).to_html()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"groups": np.zeros(3)}, r"groups must have shape \(72,\), one label for each row, got"),
+        ({"groups": np.zeros((72, 2))}, r"got \(72, 2\); for labels in several columns"),
+        ({"groups": [None] * 72}, "groups must not have missing labels, got None in row 0"),
+        ({"groups": np.full(72, np.nan)}, "groups must not have missing labels, got NaN"),
+        ({"groups": np.full(72, "NaT", "M8[ns]")}, "groups must not have missing labels"),
+        ({"groups": [[1]] * 72}, "groups must hold hashable labels"),
+    ],
+)
+def test_what_are_no_labels_is_said(options: dict[str, Any], message: str) -> None:
+    p, y, _ = make()
+    with pytest.raises((TypeError, ValueError), match=message):
+        metrics.interval("ece", p, y, **options)
+
+
+@pytest.mark.parametrize("name", ["skce", "debiased_ece", "canonical_ece"])
+def test_metrics_of_independent_rows_are_refused(name: str) -> None:
+    p, y, groups = make()
+    with pytest.raises(ValueError, match=f"groups must be left out for '{name}'"):
+        metrics.interval(name, p, y, groups=groups)
+
+
+def test_blocks_are_refused() -> None:
+    p, y, groups = make()
+    blocks = bc.Blocks([(p, y)])
+    for function in (
+        lambda: metrics.interval("ece", blocks, groups=groups),
+        lambda: metrics.report(blocks, groups=groups),
+        lambda: bc.evaluate(blocks, groups=groups),
+    ):
+        with pytest.raises(ValueError, match="groups must be left out for Blocks"):
+            function()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["brier_score", "accuracy", "ece"])
+def test_coverage_where_clusters_are_alike_within(name: str) -> None:
+    """Of 40 clusters of 10 rows with one outcome: intervals of independent rows cover 50 %."""
+    rng = np.random.default_rng(5)
+    groups, runs = np.repeat(np.arange(40), 10), 150
+    big = rng.random(200_000)
+    truth = getattr(metrics, name)(big**1.5, (rng.random(200_000) < big).astype(int))
+    covered = rejected = 0
+    for _ in range(runs):
+        p = rng.random(40)[groups]
+        y = (rng.random(40)[groups] < p).astype(int)
+        q = np.clip(p**1.5 + rng.normal(0, 1e-3, 400), 0, 1)
+        own = metrics.interval(name, q, y, groups=groups, replicates=200)
+        covered += own.lower <= truth <= own.upper
+        rejected += metrics.spiegelhalter_test(p, y, groups=groups).p_value <= 0.05
+    assert covered / runs >= 0.85
+    assert rejected / runs <= 0.1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from numbers import Integral
 from typing import Any, TypeAlias
 
@@ -20,7 +21,14 @@ from bayescal._core.numerics import FLOOR
 from bayescal.calibrators._dispatch import to_host
 from bayescal.calibrators._labels import find_positions, frames_to_caller
 from bayescal.calibrators._pair import score
-from bayescal.calibrators._report import Report, make_report, row_losses, row_losses_of_scores
+from bayescal.calibrators._report import (
+    Report,
+    expect,
+    join,
+    make_report,
+    row_losses,
+    row_losses_of_scores,
+)
 from bayescal.calibrators._reported import Reported
 
 __all__ = ["Part", "cross_fitted", "fit_calibrator", "fit_fold", "make_folds"]
@@ -136,13 +144,18 @@ def cross_fitted(
 
     Of an ensemble this is the mean over its pairs: no row is new to all.
     """
-    found = []
+    found, expected = [], []
+    inputs = getattr(calibrator, "inputs", None)
     with warnings.catch_warnings(), sklearn.config_context(array_api_dispatch=False):
         warnings.simplefilter("ignore")  # the fit has said what there is to say
-        for scores, y, weights in parts:
+        for own_fit, (scores, y, weights) in zip(fitted, parts, strict=True):
             used = np.ones(len(y), bool) if weights is None else weights > 0
             own = None if weights is None else weights[used]
-            found.append(_losses(calibrator, classes, to_host(scores)[used], y[used], own))
+            rows, labels = to_host(scores)[used], y[used]
+            rows = rows.reshape(len(rows), -1)
+            found.append(_losses(calibrator, classes, rows, labels, own))
+            predict = partial(_probabilities, own_fit, classes)
+            expected.append(expect(predict, rows, find_positions(labels, classes), inputs))
     held, plain, own = zip(*found, strict=True)
     held, plain = (
         None if any(each is None for each in every) else np.concatenate(every)
@@ -153,7 +166,7 @@ def cross_fitted(
     title = fitted[0]._title() if isinstance(fitted[0], Reported) else type(fitted[0]).__name__
     names = title, "two classes" if k == 2 else f"{k} classes"
     squares = own if (own == np.floor(own)).all() else own**2
-    report = make_report(names, (len(own), k), {}, held, plain, own, squares)
+    report = make_report(names, (len(own), k), {}, held, plain, own, squares, join(expected))
     statuses = [getattr(each, "status_", "converged") for each in fitted]
     return replace(report, status=next((s for s in statuses if s != "converged"), "converged"))
 
@@ -178,7 +191,12 @@ def _losses(
         out = folds == fold
         extra = None if weights is None else weights[~out]
         own = fit_calibrator(clone(calibrator), classes, rows[~out], y[~out], extra)
-        probs = np.full((out.sum(), len(classes)), FLOOR)
-        probs[:, np.isin(classes, own.classes_)] = own.predict_proba(rows[out])
-        held[out] = row_losses(probs, codes[out])
+        held[out] = row_losses(_probabilities(own, classes, rows[out]), codes[out])
     return held, plain, own_weights
+
+
+def _probabilities(fitted: Any, classes: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return probabilities (n, k) of all classes, some of which a calibrator may not know."""
+    probs = np.full((len(rows), len(classes)), FLOOR)
+    probs[:, np.isin(classes, fitted.classes_)] = fitted.predict_proba(rows)
+    return probs

@@ -171,9 +171,8 @@ def expect_of(probs: Any, codes: np.ndarray, plain: Any) -> Expected:
         # Of independent labels the variance of a mean is the mean variance by their number.
         return each if codes.ndim == 1 else each.mean(axis=1) / each.shape[1]
 
-    gains = (
-        None if plain is None else variance(namespace(own).asarray(plain, dtype=own.dtype) - own)
-    )
+    scores = None if plain is None else namespace(own).asarray(plain, dtype=own.dtype)
+    gains = None if scores is None else variance(scores - own)
     return Expected(_of_labels(own, codes), variance(own), gains)
 
 

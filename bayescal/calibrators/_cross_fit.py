@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from numbers import Integral
 from typing import Any, TypeAlias
 
@@ -20,9 +21,16 @@ from bayescal._core.labels import label_list
 from bayescal._core.numerics import FLOOR
 from bayescal._core.warnings import frames_to_caller
 from bayescal.calibrators._dispatch import to_host
-from bayescal.calibrators._labels import find_positions
+from bayescal.calibrators._labels import find_positions, frames_to_caller
 from bayescal.calibrators._pair import check_meaning, score
-from bayescal.calibrators._report import Report, make_report, row_losses, row_losses_of_scores
+from bayescal.calibrators._report import (
+    Report,
+    expect,
+    join,
+    make_report,
+    row_losses,
+    row_losses_of_scores,
+)
 from bayescal.calibrators._reported import Reported
 
 __all__ = ["Part", "cross_fitted", "fit_calibrator", "fit_fold", "make_folds"]
@@ -168,14 +176,25 @@ def cross_fitted(calibrator: Any, fitted: list[Any], classes: Any, parts: list[P
 
     Of an ensemble this is the mean over its pairs: no row is new to all.
     """
-    found = []
+    found, expected = [], []
+    inputs = getattr(getattr(calibrator, "calibrator", calibrator), "inputs", None)
     with warnings.catch_warnings(), sklearn.config_context(array_api_dispatch=False):
         warnings.simplefilter("ignore")  # the fit has said what there is to say
-        for scores, y, weights in parts:
+        for own_fit, (scores, y, weights) in zip(fitted, parts, strict=True):
             used = np.ones(len(y), bool) if weights is None else weights > 0
             own = None if weights is None else weights[used]
-            judge = _losses_of_labels if y.ndim == 2 else _losses
-            found.append(judge(calibrator, classes, to_host(scores)[used], y[used], own))
+            rows, labels = to_host(scores)[used], y[used]
+            rows = rows.reshape(len(rows), -1)
+            if y.ndim == 2:
+                found.append(_losses_of_labels(calibrator, classes, rows, labels, own))
+                columns = zip(labels.T, classes, strict=True)
+                codes = np.stack([find_positions(*pair) for pair in columns], axis=1)
+                predict = own_fit.predict_proba
+            else:
+                found.append(_losses(calibrator, classes, rows, labels, own))
+                codes = find_positions(labels, classes)
+                predict = partial(_probabilities, own_fit, classes)
+            expected.append(expect(predict, rows, codes, inputs))
     held, plain, own = zip(*found, strict=True)
     held, plain = (
         None if any(each is None for each in every) else np.concatenate(every)
@@ -187,7 +206,7 @@ def cross_fitted(calibrator: Any, fitted: list[Any], classes: Any, parts: list[P
     reason = "two classes" if k == 2 else f"{k} classes"
     names = title, f"{k} labels" if isinstance(classes, list) else reason
     squares = own if (own == np.floor(own)).all() else own**2
-    report = make_report(names, (len(own), k), {}, held, plain, own, squares)
+    report = make_report(names, (len(own), k), {}, held, plain, own, squares, join(expected))
     statuses = [getattr(each, "status_", "converged") for each in fitted]
     return replace(report, status=next((s for s in statuses if s != "converged"), "converged"))
 
@@ -229,8 +248,13 @@ def _losses(
             # Rows without weights are repeated: the calibrator may be one that takes none.
             kept, mass = np.repeat(kept, mass.astype(int)), None
         own = fit_calibrator(clone(calibrator), classes, rows[kept], y[kept], mass)
-        probs = np.full((out.sum(), len(classes)), FLOOR)
         left = folds.index[out]
-        probs[:, np.isin(classes, own.classes_)] = own.predict_proba(rows[left])
-        held[out] = row_losses(probs, codes[left])
+        held[out] = row_losses(_probabilities(own, classes, rows[left]), codes[left])
     return folds.of_rows(held), plain, row_weights
+
+
+def _probabilities(fitted: Any, classes: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return probabilities (n, k) of all classes, some of which a calibrator may not know."""
+    probs = np.full((len(rows), len(classes)), FLOOR)
+    probs[:, np.isin(classes, fitted.classes_)] = fitted.predict_proba(rows)
+    return probs

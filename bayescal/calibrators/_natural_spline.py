@@ -16,23 +16,42 @@ if TYPE_CHECKING:
 FUNCTIONS = 30
 _APART, _NOTHING = 1e-6, 1e-100
 
-Penalty = Literal["curvature", "coefficients"]
+Penalty = Literal["symmetric", "coefficients", "curvature"]
 _Functions = Callable[[np.ndarray], np.ndarray]
 
 
 def choose_knots(distinct: np.ndarray, most: int) -> np.ndarray:
-    """Return at most ``most`` of the distinct scores, spread evenly over their ranks."""
-    index = np.linspace(0, len(distinct) - 1, min(most, len(distinct)))
-    knots = distinct[np.round(index).astype(int)]
+    """Return at most ``most`` of the distinct scores, spread evenly over their ranks.
+
+    From both ends alike: those of mirrored scores are mirrored.
+    """
+    last, steps = len(distinct) - 1, min(most, len(distinct)) - 1
+    if distinct[-1] - distinct[0] < _NOTHING:
+        return distinct[:1]
+    # Twice the ranks, times the steps; halves are rounded to the nearer end, and one in the middle
+    # is between two scores.
+    ranks = 2 * last * np.arange(steps + 1)
+    low, high = -((steps - ranks) // (2 * steps)), (ranks + steps) // (2 * steps)
+    side = 2 * np.arange(steps + 1) - steps
+    knots = (distinct[np.where(side > 0, high, low)] + distinct[np.where(side < 0, low, high)]) / 2
     # Nearer to each other than this they only cost digits.
     least = _APART * (knots[-1] - knots[0])
-    if knots[-1] - knots[0] < _NOTHING:
-        return knots[:1]
-    cell = np.floor((knots - knots[0]) / least) if least > 0 else np.zeros(len(knots))
-    kept = np.concatenate([[True], np.diff(cell) > 0])
-    kept[1:-1] &= (knots[-1] - knots[1:-1]) > least
-    kept[-1] |= least > 0
-    return knots[kept]
+    center = (knots[0] + knots[-1]) / 2
+    below, above = knots[knots < center], knots[knots > center]
+    outer = _thin(below - knots[0], least), _thin((knots[-1] - above)[::-1], least)[::-1]
+    below, above = below[outer[0]], above[outer[1]]
+    middle = knots[knots == center]
+    if above[0] - below[-1] < 2 * least and len(below) > 1 and len(above) > 1:
+        middle, below, above = (below[-1:] + above[:1]) / 2, below[:-1], above[1:]
+    elif len(middle) and above[0] - center < least:
+        middle = middle[:0]
+    return np.concatenate([below, middle, above])
+
+
+def _thin(away: np.ndarray, least: float) -> np.ndarray:
+    """Return which of ascending distances to keep: the first in each cell, and not next to zero."""
+    cell = np.floor(away / least)
+    return np.concatenate([[True], (np.diff(cell) > 0) & (away[1:] > least)])
 
 
 def make_basis(
@@ -84,25 +103,63 @@ def _unit_functions(knots: np.ndarray, penalty: Penalty) -> tuple[_Functions, _F
     Both are functions of points (m,) that return columns (m, p). Together they span the natural
     cubic splines.
     """
+    from scipy.linalg import solve_triangular
+
     k = len(knots)
     if penalty == "coefficients":
         # The slope is penalized too: these are all of the published basis but the constant.
         return lambda x: np.ones((len(x), 1)), lambda x: _natural(knots, x)
 
     def line(x: np.ndarray) -> np.ndarray:
-        return ((x - knots[0]) / max(knots[-1] - knots[0], 1e-300))[:, None] ** np.arange(min(k, 2))
+        # From the middle, so that both ends are alike.
+        half = max(knots[-1] - knots[0], 1e-300) / 2
+        return ((x - (knots[0] + knots[-1]) / 2) / half)[:, None] ** np.arange(min(k, 2))
 
+    if k > 2:
+        from scipy.interpolate import BSpline
+
+        # Second derivatives are straight between knots: hats.
+        ends = np.concatenate([knots[:1], knots, knots[-1:]])
+        hats = BSpline(ends, np.eye(k)[:, 1:-1], 1).antiderivative(2)
+    if penalty == "symmetric":
+        root = np.linalg.qr(_both_ends(knots), mode="r") if k > 1 else np.ones((1, 1))
+        inverse = solve_triangular(root, np.eye(len(root)))
+
+        def bent(x: np.ndarray) -> np.ndarray:
+            away = x[:, None] - (knots[0] + knots[-1]) / 2
+            if k < 3:
+                return (away @ inverse)[:, : k - 1]
+            # Of all functions the mean of the slopes at the ends is zero.
+            curves = _straight_outside(hats, knots, x) - away * (knots[2:] - knots[:-2]) / 4
+            return np.concatenate([away, curves], axis=1) @ inverse
+
+        return lambda x: np.ones((len(x), 1)), bent
     if k < 3:
         return line, lambda x: np.empty((len(x), 0))
     h = np.diff(knots)
     gram = np.diag((h[:-1] + h[1:]) / 3) + np.diag(h[1:-1] / 6, 1) + np.diag(h[1:-1] / 6, -1)
-    # Second derivatives are straight between knots: hats, of which this is the product.
     mix = np.linalg.inv(np.linalg.cholesky(gram)).T
-    from scipy.interpolate import BSpline
+    return line, lambda x: _straight_outside(hats, knots, x) @ mix
 
-    ends = np.concatenate([knots[:1], knots, knots[-1:]])
-    integral = BSpline(ends, np.eye(k)[:, 1:-1] @ mix, 1).antiderivative(2)
-    return line, lambda x: _straight_outside(integral, knots, x)
+
+def _both_ends(knots: np.ndarray) -> np.ndarray:
+    """Return what the root of the mean of two penalties is made of (2k - 2, k - 1).
+
+    Of the published one, of the coefficients of the basis without its constant, and of that of the
+    mirrored basis. Columns are the mean slope of both ends and the second derivatives at all knots
+    but the ends. The coefficients are a slope at an end, and a sixth of the jumps of the third
+    derivative, times the distance to the other end.
+    """
+    k, h = len(knots), np.diff(knots)
+    second = np.eye(k)[:, 1:-1]
+    third = np.diff(second, axis=0) / h[:, None]
+    jumps = np.diff(third, axis=0, prepend=0, append=0) / 6
+    turn = (knots[2:] - knots[:-2]) / 4  # half of the change of the slope
+    left = np.concatenate([-turn[None], (knots[-1] - knots[:-2, None]) * jumps[:-2]])
+    right = np.concatenate([turn[None], (knots[2:, None] - knots[0]) * jumps[2:]])
+    slopes = np.zeros((2 * (k - 1), 1))
+    slopes[[0, k - 1]] = 1
+    return np.concatenate([slopes, np.concatenate([left, right])], axis=1) / np.sqrt(2)
 
 
 def _natural(knots: np.ndarray, x: np.ndarray) -> np.ndarray:

@@ -12,7 +12,13 @@ import sklearn
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.numerics import ignoring_underflow
-from bayescal.calibrators._report import Report, make_report, row_losses, row_losses_of_scores
+from bayescal.calibrators._report import (
+    Report,
+    expect,
+    make_report,
+    row_losses,
+    row_losses_of_scores,
+)
 
 #: Rows, and numbers at most, that are kept of a fit.
 _ROWS, _NUMBERS = 2048, 1 << 18
@@ -62,10 +68,14 @@ class Seen:
         squares = self.weights if self.whole else self.weights**2
         parts = fitted._member_weights(), losses, plain, self.weights, squares
         theta = vars(fitted).get("state_", {}).get("theta")
-        report = make_report(names, sizes, *parts)
+        expected = None
+        if not in_sample:
+            expected = expect(fitted.predict_proba, self.rows, self.codes, fitted.inputs)
+        report = make_report(names, sizes, *parts, expected)
         return replace(
             report,
             helps=None if in_sample else report.helps,
+            hurts=None if in_sample else report.hurts,
             in_sample=in_sample,
             rows_judged=None if self.all else len(self.codes),
             effective_rows=self.effective,

@@ -37,10 +37,13 @@ class Points(NamedTuple):
 
 def gather(x: np.ndarray, y: np.ndarray, weights: np.ndarray, folds: int) -> Points:
     """Gather sorted rows in points of equal weight; equal scores go to one point."""
-    start = np.concatenate([[0.0], np.cumsum(weights)[:-1]])
     first = np.concatenate([[True], x[1:] > x[:-1]])
-    rank = np.maximum.accumulate(np.where(first, start, 0))
-    share = np.floor(rank / weights.sum() * _POINTS).astype(int)
+    rows = np.flatnonzero(first)
+    mass = np.add.reduceat(weights, rows)
+    # Of the middles of equal scores, so that both ends are alike: borders belong to the outer side.
+    place = (np.cumsum(mass) - mass / 2) / weights.sum() * _POINTS
+    outer = np.where(place < _POINTS / 2, np.ceil(place) - 1, np.floor(place))
+    share = np.repeat(outer, np.diff(np.append(rows, len(x)))).astype(int)
     begins = np.concatenate([[False], share[1:] > share[:-1]])
     if first.sum() <= _POINTS:
         begins = np.concatenate([[False], first[1:]])
@@ -69,11 +72,11 @@ def _divide(
     pieces = np.maximum(np.ceil(weight / most - 1e-9), 1).astype(int)
     cell = np.repeat(rows, pieces)
     fold = np.empty(len(cell), int)
-    # Not in turn: folds that are alike in every region would not punish what is only noise.
-    random = np.random.default_rng(0)
-    for label in (0, 1):
-        own = np.flatnonzero(y[cell] == label)
-        fold[own] = random.permutation(len(own)) % folds
+    # Not in turn: folds that are alike in every region would not punish what is only noise. Those
+    # of one class are drawn from below, and of the other from above: of exchanged classes the same.
+    for label, step in ((0, -1), (1, 1)):
+        own = np.flatnonzero(y[cell] == label)[::step]
+        fold[own] = np.random.default_rng(0).permutation(len(own)) % folds
     return cell, np.repeat(weight / pieces, pieces), fold
 
 

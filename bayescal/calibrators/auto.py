@@ -37,6 +37,7 @@ from bayescal.calibrators._inputs import Inputs, check_inputs, convert, widen
 from bayescal.calibrators._labels import read_labels, read_many
 from bayescal.calibrators._report import (
     Report,
+    expect,
     make_report,
     report_of_moments,
     row_losses,
@@ -208,7 +209,7 @@ class Auto(ClassifierMixin, Combination):
         if isinstance(fitted, AveragedBeta):
             return fitted.report_
         # Its own last one takes no scores as they are.
-        nothing = dict.fromkeys(("uncalibrated", "gain", "gain_error", "helps"))
+        nothing = dict.fromkeys(("uncalibrated", "gain", "gain_error", "helps", "hurts"))
         return replace(fitted.calibrators_[-1].report_, calibrator=fitted._title(), **nothing)
 
     def predict_proba(self, scores: Any) -> Any:
@@ -292,7 +293,9 @@ class Auto(ClassifierMixin, Combination):
         # Whole weights are counts, as in metrics.
         squares = weights if np.all(weights == np.floor(weights)) else weights**2
         names, members = (fitted._title(), reason), fitted._member_weights()
-        return make_report(names, sizes, members, held, plain, weights, squares)
+        predict = fitted.predict_proba if on_host(rows) else fitted.as_function()
+        expected = expect(predict, rows, codes, self.inputs)
+        return make_report(names, sizes, members, held, plain, weights, squares, expected)
 
     def _held_out(
         self, chosen: Any, rows: Any, y: np.ndarray, codes: np.ndarray, weights: np.ndarray

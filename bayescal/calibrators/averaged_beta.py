@@ -44,7 +44,14 @@ from bayescal.calibrators._points import (
     wider,
 )
 from bayescal.calibrators._posterior import map_rows, mixture_quantile, row_blocks
-from bayescal.calibrators._report import Report, make_report, point_losses_of_scores
+from bayescal.calibrators._report import (
+    Expected,
+    Report,
+    class_losses,
+    make_report,
+    point_losses_of_scores,
+    variances,
+)
 from bayescal.calibrators._reported import see
 from bayescal.calibrators._rows import RowBlocks
 
@@ -317,8 +324,11 @@ class AveragedBeta(Calibrator):
         held = self.losses_left_out() if np.count_nonzero(weights) > 1 else None
         plain = point_losses_of_scores(z, state.get("least_probabilities"))
         names, squares = (self._title(), "two classes"), state["unit"] * weights
-        members = self._member_weights()
-        return make_report(names, (rows, 2), members, held, plain, weights, squares)
+        probs, members = self._apply(state, z), self._member_weights()
+        own = class_losses(probs)
+        each = (variances(probs, values) for values in (own, plain.T - own))
+        expected = Expected(own.T, *each)
+        return make_report(names, (rows, 2), members, held, plain, weights, squares, expected)
 
     def _member_weights(self) -> dict[str, float]:
         return {"linear": float(self.linear_weight_), "curved": 1 - float(self.linear_weight_)}

@@ -43,20 +43,23 @@ _EPSILONS = 1e-16, 1e-4
 class Spline(LogOddsCalibrator):
     r"""Log odds that are a natural cubic spline in the probability, or in its compact logit.
 
-    Minimizes the negative log likelihood plus :math:`\tfrac\lambda2 \sum_k \theta_k^2` over the
-    coefficients of the natural cubic basis but the constant, as published, or plus
-    :math:`\tfrac\lambda2 \int f''(x)^2 dx`, which leaves the slope free. The basis used inside is
-    another one of the same space: its functions are orthogonal on the data, and both penalties are
-    sums of squares in it. Of them the 30 smoothest are kept. Knots nearer than 1e-6 of the
-    range are merged.
+    Minimizes the negative log likelihood plus a penalty. The published one, "coefficients", is
+    :math:`\tfrac\lambda2 \sum_k \theta_k^2` over all coefficients of the natural cubic basis but
+    the constant. That basis begins at the left end, so that exchanging the classes changes
+    probabilities, by up to 0.3 with 300 rows. The default "symmetric" is the mean of that penalty
+    and of the one for the mirrored basis; the log loss is the same within its standard error, and
+    exchanging the classes exchanges probabilities exactly. "curvature" is
+    :math:`\tfrac\lambda2 \int f''(x)^2 dx`, which leaves the slope free. The fit uses another basis
+    of the same space: its functions are orthogonal on the data, and each penalty is a sum of
+    squares in it. The 30 smoothest functions are kept. Knots nearer than 1e-6 of the range are
+    merged.
 
     The strength is chosen among 17, with few distinct scores 25, by cross-validated log loss. For
     that scores are gathered in at most 512 points of equal weight. Rows of equal score and label
     share a fold, unless they count for more than one row and the score has both labels, or for more
     than a twentieth of all rows.
-    Folds are drawn within each class, by a fixed seed and in the order of the scores. The published
-    basis, the compact logit and the points favor one end: exchanging the classes changes the result
-    slightly.
+    Folds are drawn within each class, by a fixed seed and in the order of the scores, of the second
+    class from the lowest and of the first from the highest.
 
     Parameters
     ----------
@@ -66,7 +69,7 @@ class Spline(LogOddsCalibrator):
     knots : int or sequence of float
         At most this many knots, quantiles of the distinct scores; or the knots themselves, three
         or more probabilities.
-    penalty : {"coefficients", "curvature"}
+    penalty : {"symmetric", "coefficients", "curvature"}
     strength : float or "cv"
         :math:`\lambda`, in nats.
     folds : int
@@ -80,8 +83,8 @@ class Spline(LogOddsCalibrator):
         In (0, 1/2). Of ``rescale``: the compact logit is none outside [epsilon, 1 - epsilon], and
         for the logit probabilities are clipped to this. "auto" is :math:`10^{r-1}` with
         :math:`r = \lfloor \log_{10} \min_{p < 1} (1 - p) \rfloor` for the compact logit, as
-        published; for the logit half the power of two next to the least distance to 0 or 1 of
-        scores between, at most 1e-4.
+        published, which looks at one end only; for the logit half the power of two next to the
+        least distance to 0 or 1 of scores between, at most 1e-4.
     unity_prior_weight : float
         The curve is drawn to the identity by so many rows on it: of 135 probabilities, most of
         them in [.01, .99], and of labels 1 as often as they say. Cross-validation holds none out.
@@ -94,9 +97,10 @@ class Spline(LogOddsCalibrator):
 
     Notes
     -----
-    As published: ``Spline(rule="best")`` is algorithm 1, with ``rescale="compact_logit"`` it is
-    algorithm 2, in ``OneVsRest`` 3 and in ``CalibratedClassifier(cv=5)`` 4. The author's package
-    splinecalib 0.0.13 is near ``Spline("logit", 30, rule="best", unity_prior_weight=20)``: with a
+    As published: ``Spline(penalty="coefficients", rule="best")`` is algorithm 1, with
+    ``rescale="compact_logit"`` it is algorithm 2, in ``OneVsRest`` 3 and in
+    ``CalibratedClassifier(cv=5)`` 4. The author's package splinecalib 0.0.13 is near
+    ``Spline("logit", 30, "coefficients", rule="best", unity_prior_weight=20)``: with a
     random sample of knots beside .1, .2, ..., .9, the intercept penalized too, a single fold held
     out, and its :math:`\lambda` that times k / (2n) of k knots and n rows.
 
@@ -121,7 +125,7 @@ class Spline(LogOddsCalibrator):
 
     rescale: Literal["compact_logit", "logit"] | None = None
     knots: int | Sequence[float] = 200
-    penalty: Penalty = "coefficients"
+    penalty: Penalty = "symmetric"
     strength: float | Literal["cv"] = "cv"
     folds: int = 5
     rule: Literal["one_se", "best"] = "one_se"
@@ -137,7 +141,7 @@ class Spline(LogOddsCalibrator):
 
     def _check_options(self) -> None:
         check_choice(self.rescale, "rescale", (None, "compact_logit", "logit"))
-        check_choice(self.penalty, "penalty", ("curvature", "coefficients"))
+        check_choice(self.penalty, "penalty", ("symmetric", "coefficients", "curvature"))
         check_choice(self.rule, "rule", ("one_se", "best"))
         check_count(self.folds, "folds", 2)
         check_strength(self.strength)
@@ -163,9 +167,9 @@ class Spline(LogOddsCalibrator):
 
     @property
     def symmetric(self) -> bool:
-        """Not the basis of "coefficients", which begins at the left, nor a rescaling near one."""
-        even = self.rescale != "compact_logit" and isinstance(self.knots, Integral)
-        return self.penalty == "curvature" and even
+        """Not the basis of "coefficients", nor the compact logit, which looks at one end."""
+        even = self.rescale != "compact_logit" or self.epsilon != "auto"
+        return self.penalty != "coefficients" and even and isinstance(self.knots, Integral)
 
     @property
     def _fits_blocks(self) -> bool:
@@ -214,8 +218,9 @@ class Spline(LogOddsCalibrator):
             knots = choose_knots(np.unique(self._rescaled(state, given)), len(given))
         if len(beyond):
             points = points.with_more(self._rescaled(state, beyond), y[count:], weights[count:])
-        # Cubes of logits differ by far more than those of probabilities.
-        precise = self.rescale == "logit"
+        # Cubes of logits differ by far more than those of probabilities; and candidates of the
+        # strength, which follow from roughness, must not differ where classes are exchanged.
+        precise = self.rescale == "logit" or self.penalty == "symmetric"
         mass = points.weights.sum(axis=0)
         functions, roughness = make_basis(knots, points.x, mass, self.penalty, precise)
         state |= {"knots": knots, "functions": functions, "roughness": roughness}

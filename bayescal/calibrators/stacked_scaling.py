@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import matmul, namespace, on_host
+from bayescal._core.checkpoint import Sums
 from bayescal._core.checks import check_choice, check_count
 from bayescal.calibrators._base import State
 from bayescal.calibrators._fold_fits import SMALL, Scale
 from bayescal.calibrators._member import Member
 from bayescal.calibrators._mixture import cross_fitted_losses, mix
 from bayescal.calibrators._parametric import ParametricCalibrator
-from bayescal.calibrators._report import Report, moments_of, report_of_moments, row_losses_of_logits
+from bayescal.calibrators._report import (
+    Report,
+    class_losses_of_logits,
+    expect_of,
+    moments_of,
+    report_of_moments,
+    row_losses_of_logits,
+    sums_of,
+)
 from bayescal.calibrators._reported import Seen
 from bayescal.calibrators._rows import RowBlocks
 from bayescal.calibrators._stack import (
@@ -225,10 +235,11 @@ class StackedScaling(ParametricCalibrator):
             every = rows.all()
             state = self._fit(*every, seed)
             if "held_out_losses" in state:
-                plain = row_losses_of_logits(every.scores, every.y, rows.reader.least)
                 squares = every.weights if rows.whole else every.weights**2
+                plain = row_losses_of_logits(every.scores, every.y, rows.reader.least)
                 given = state["held_out_losses"], plain, every.weights, squares
-                state["held_out_moments"] = moments_of(*given)
+                said = _add_expected(state, rows.whole, rows.reader.least, *every)
+                state["held_out_moments"] = np.concatenate([moments_of(*given), said["sums"]])
             return {**state, "rows": np.asarray(rows.n)}
         names, count = self._choose(rows.n, rows.k)
         stack, mixed = fit_stack_of_blocks([MEMBERS[name] for name in names], rows, count)
@@ -236,7 +247,8 @@ class StackedScaling(ParametricCalibrator):
         if mixed is not None:
             state["stack_weights"] = mixed.share
             state["held_out_mean_losses"] = mixed.mean_losses
-            state["held_out_moments"] = mixed.moments
+            said = rows.total(partial(_add_expected, state, rows.whole, rows.reader.least))
+            state["held_out_moments"] = np.concatenate([mixed.moments, said["sums"]])
         return {**state, "rows": np.asarray(rows.n)}
 
     def _publish(self, state: State) -> None:
@@ -328,6 +340,21 @@ def _state(names: list[str], stack: Stack) -> State:
         "stack_weights": np.full(len(names), 1 / len(names)),
         **{f"theta_{name}": theta for name, theta in zip(names, stack.thetas, strict=True)},
     }
+
+
+def _add_expected(
+    state: State,
+    whole: bool,
+    least: np.ndarray | None,
+    scores: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+) -> Sums:
+    """Return sums (1, 3) of what the fit says of some of its rows, for moments."""
+    members, stack = _stack(state)
+    probs = mixture_on_host(members, stack, state["stack_weights"], scores)
+    found = expect_of(probs, y, class_losses_of_logits(scores, least))
+    return {"sums": np.array([sums_of(found, weights, weights if whole else weights**2)])}
 
 
 def _stack(state: State) -> tuple[list[Member], Stack]:

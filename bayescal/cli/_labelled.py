@@ -10,7 +10,7 @@ import numpy as np
 
 import bayescal as bc
 from bayescal._core.tables import shorten
-from bayescal.cli._cells import check_values
+from bayescal.cli._cells import check_values, find_column
 from bayescal.cli._columns import (
     Columns,
     as_probabilities,
@@ -19,7 +19,6 @@ from bayescal.cli._columns import (
     find_classes,
 )
 from bayescal.cli._errors import CommandError, say
-from bayescal.cli._files import check_values, find_column
 from bayescal.cli._streams import RowFile, Rows, UnreadableError
 
 Result = TypeVar("Result")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import as_numpy
-from bayescal.plots._inputs import Arrays, check_names, read_vector
+from bayescal._core.checks import as_numpy, check_names
+from bayescal.plots._inputs import Arrays, read_vector
 from bayescal.plots.style import grey, label_axes, literal, new_axes, next_style, tidy, write
 
 if TYPE_CHECKING:

@@ -81,18 +81,6 @@ def read_vector(value: ArrayLike, name: str, size: str = "n") -> np.ndarray:
     return array.astype(np.float64)
 
 
-def check_names(names: Iterable[object], what: str) -> list[str]:
-    """Return names as text, or raise if two are the same text; ``what`` has them."""
-    texts = [str(name) for name in names]
-    for text in texts:
-        if texts.count(text) > 1:
-            raise ValueError(
-                f"{what} must have names that differ as text, got {text!r} {texts.count(text)} "
-                "times; rename one"
-            )
-    return texts
-
-
 def class_names(classes: Iterable[object]) -> list[str]:
     """Return what figures call classes: texts as they are, "class 0" what are numbers."""
     return [str(c) if isinstance(c, str) else f"class {label_name(c)}" for c in classes]

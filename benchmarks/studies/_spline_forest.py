@@ -18,9 +18,11 @@ _PLACES = ("adult_randomforest.npz", "predictions/adult_randomforest.npz")
 METHODS: dict[str, Callable[[], Any]] = {
     "isotonic": Isotonic,
     "Platt, of probabilities": lambda: Logistic(inputs="scores"),
-    "spline": lambda: Spline(rule="best"),
+    "spline": lambda: Spline(penalty="coefficients", rule="best"),
     "spline, default rule": Spline,
-    "logit spline, unity prior": lambda: Spline("logit", 30, rule="best", unity_prior_weight=20.0),
+    "logit spline, unity prior": lambda: Spline(
+        "logit", 30, "coefficients", rule="best", unity_prior_weight=20.0
+    ),
 }
 #: Claims that the first has the lesser log loss, of table 1 and section 4.1.
 CLAIMS = {

@@ -73,10 +73,15 @@ for _name, _rescale, _loss in (
             _spline(rescale=_rescale, penalty="coefficients", strength=0.002),
             _loss,
         ),
-        f"{_name}, as published": (_spline(rescale=_rescale, rule="best"), _loss),
+        f"{_name}, as published": (
+            _spline(rescale=_rescale, rule="best", penalty="coefficients"),
+            _loss,
+        ),
     }
 CALIBRATORS["logit spline, unity prior"] = (
-    _spline(rescale="logit", knots=30, rule="best", unity_prior_weight=20.0),
+    _spline(
+        rescale="logit", knots=30, penalty="coefficients", rule="best", unity_prior_weight=20.0
+    ),
     None,
 )
 _UNCALIBRATED = 0.7448

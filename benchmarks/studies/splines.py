@@ -34,11 +34,15 @@ P_MIN = (0.01, 0.001, 0.0001, 0.00001)
 METHODS: dict[str, Callable[[], Any]] = {
     "temperature": Temperature,
     "isotonic": lambda: OneVsRest(Isotonic()),
-    "spline": lambda: OneVsRest(Spline(rule="best")),
-    "compact spline": lambda: OneVsRest(Spline("compact_logit", rule="best")),
-    "compact spline, default rule": lambda: OneVsRest(Spline("compact_logit")),
+    "spline": lambda: OneVsRest(Spline(penalty="coefficients", rule="best")),
+    "compact spline": lambda: OneVsRest(
+        Spline("compact_logit", penalty="coefficients", rule="best")
+    ),
+    "compact spline, default rule": lambda: OneVsRest(
+        Spline("compact_logit", penalty="coefficients")
+    ),
     "logit spline, unity prior": lambda: OneVsRest(
-        Spline("logit", 30, rule="best", unity_prior_weight=20.0)
+        Spline("logit", 30, "coefficients", rule="best", unity_prior_weight=20.0)
     ),
 }
 _PACKAGE = "splinecalib 0.0.13"
@@ -250,7 +254,9 @@ def curves(network: Network) -> dict[str, Any]:
     at = 1 / (1 + np.exp(-_AT))
     found = []
     for j in range(probs.shape[1]):
-        one = Spline("compact_logit", rule="best").fit(probs[:, j], (network.y == j).astype(int))
+        one = Spline("compact_logit", penalty="coefficients", rule="best").fit(
+            probs[:, j], (network.y == j).astype(int)
+        )
         found.append(one.predict_proba(at)[:, 1].round(5).tolist())
     spans = [np.quantile(probs[:, j], [0.001, 0.999]).tolist() for j in range(probs.shape[1])]
     return {"log_odds": _AT.tolist(), "probabilities": found, "spans": spans}

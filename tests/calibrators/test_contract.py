@@ -201,6 +201,28 @@ def test_permuting_the_classes_permutes_the_probabilities(case: Case) -> None:
             assert away > 1e-6  # or it is symmetric, and should say so
 
 
+#: Of exchanged classes, where borders of bins belong to the other bin: the most that probabilities
+#: differ on average. Next to a border they differ by the step there.
+STEPS = {"Histogram": 0.05, "ScalingBinning": 0.05, "BBQ": 0.05}
+
+
+@each([case for case in DEFAULTS if case.binary])
+@pytest.mark.parametrize("digits", [17, 2])
+def test_exchanging_two_classes_exchanges_probabilities(case: Case, digits: int) -> None:
+    """With a number of rows that is no multiple of that of bins, and with ties on their borders."""
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.01, 0.99, 301).round(digits)
+    y = (rng.random(301) < p**1.5).astype(int)
+    new = np.linspace(0.003, 0.997, 300)
+    one = quietly_fit(case(), p, y).predict_proba(new)
+    other = quietly_fit(case(), 1 - p, 1 - y).predict_proba(1 - new)[:, ::-1]
+    name = case.calibrator.__name__
+    if name in STEPS:
+        assert np.abs(one - other).mean() < STEPS[name]
+    else:
+        np.testing.assert_allclose(one, other, atol=2e-8 if name == "AveragedBeta" else 1e-9)
+
+
 @each_case
 def test_one_row_constant_scores_and_one_class(case: Case) -> None:
     p, y, w, new = data_of(case.binary)

@@ -20,8 +20,9 @@ from bayescal.regression.ridge import RidgePath, ridge_path
 from bayescal.regression.tempered import Draws, one_chain
 
 Array = np.ndarray
+GRID = np.linspace(0.001, 0.999, 200)
 
-PENALTIES = ("curvature", "coefficients")
+PENALTIES = ("symmetric", "curvature", "coefficients")
 
 
 def make(n: int, seed: int = 0, wiggle: float = 2.0) -> tuple[Array, Array, Array]:
@@ -47,6 +48,17 @@ def natural(x: Array, k: Array, derivative: int = 0) -> Array:
 def penalty_matrix(k: Array, penalty: str) -> Array:
     if penalty == "coefficients":
         return np.diag([0.0] + [1.0] * (len(k) - 1))
+    if penalty == "symmetric":
+        # The coefficients in the mirrored basis: the slope at the right end, and the jumps of the
+        # third derivative, times the distance to the left end.
+        jumps = np.zeros((len(k), len(k) - 2))
+        jumps[:-2] = np.diag(1 / (k[-1] - k[:-2]))
+        jumps[-2] = -1 / (k[-1] - k[-2])
+        jumps[-1] = -jumps.sum(axis=0)
+        turn = np.zeros((len(k) - 1, len(k)))
+        turn[0, 1], turn[0, 2:] = 1, 3 * (k[-2] - k[:-2])
+        turn[1:, 2:] = jumps[2:] * (k[2:] - k[0])[:, None]
+        return (penalty_matrix(k, "coefficients") + turn.T @ turn) / 2
     # Simpson's rule is exact: second derivatives are straight between knots.
     h, middle = np.diff(k), (k[1:] + k[:-1]) / 2
     parts = ((k[:-1], 1 / 6), (middle, 4 / 6), (k[1:], 1 / 6))
@@ -118,7 +130,9 @@ def test_knots_may_lie_close_together(penalty: Any, gap: float) -> None:
     for strength in (0.01, 1.0):
         state = Spline(None, 30, penalty, strength)._fit(p, y, np.ones(240), 0)
         best, _ = reference(p, y, np.ones(240), state["knots"], penalty, strength)
-        assert float(state["objective"]) * 240 == pytest.approx(best, rel=1e-6)
+        found = float(state["objective"]) * 240
+        # The search over the raw basis comes near the mean of two penalties only.
+        assert found == pytest.approx(best, rel=1e-6) or (penalty == "symmetric" and found < best)
         assert np.isfinite(state["theta"]).all()
 
 
@@ -195,9 +209,39 @@ def test_strong_and_weak_penalties_have_known_limits() -> None:
 def test_two_distinct_scores_leave_a_line(penalty: Any) -> None:
     p, y = np.repeat([0.2, 0.6], 5), np.array([0, 0, 0, 0, 1, 1, 1, 1, 0, 0])
     state = Spline(penalty=penalty, strength=0.5)._fit(p, y, np.ones(10), 0)
-    l2 = 0.5 if penalty == "coefficients" else 0.0
+    l2 = 0.0 if penalty == "curvature" else 0.5
     best = fit_single(Regression(p[:, None], y * 1.0, np.ones(10), 0.0, l2))
     assert float(state["objective"]) * 10 == pytest.approx(float(best.value), rel=1e-9)
+
+
+@pytest.mark.parametrize("penalty", ["symmetric", "curvature"])
+@pytest.mark.parametrize("rule", ["one_se", "best"])
+@pytest.mark.parametrize(
+    ("rescale", "epsilon"), [(None, "auto"), ("logit", "auto"), ("compact_logit", 0.01)]
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_exchanged_classes_have_the_mirrored_curve(
+    penalty: Any, rule: Any, rescale: Any, epsilon: Any
+) -> None:
+    """With ties, more points than are gathered, weights, few scores and very near ones."""
+    rng = np.random.default_rng(0)
+    near = np.concatenate([np.full(9, 0.3), 0.3 + np.arange(9) * 1e-8, np.arange(1, 11) / 20])
+    for p, most in (
+        (rng.beta(0.5, 1.5, 300), 200),
+        (rng.beta(0.5, 1.5, 1500), 200),
+        (rng.integers(1, 20, 3000) / 20, 200),
+        (rng.uniform(0.1, 0.9, 64).round(2), 9),
+        (near, 25),
+        (np.array([0.2, 0.2, 0.6, 0.6, 0.7]), 4),
+    ):
+        p = np.clip(p, 1e-6, 1 - 1e-6)
+        y = (rng.random(len(p)) < p**1.5).astype(int)
+        y[:4] = 0, 1, 1, 0
+        calibration = Spline(rescale, most, penalty, epsilon=epsilon, rule=rule)
+        for w in (np.ones(len(p)), rng.integers(1, 4, len(p)), rng.uniform(0.5, 2, len(p))):
+            one = calibration.fit(p, y, w).predict_proba(GRID)
+            other = calibration.fit(1 - p, 1 - y, w).predict_proba(1 - GRID)[:, ::-1]
+            np.testing.assert_allclose(one, other, atol=1e-9)
 
 
 def test_one_distinct_score_leaves_a_constant() -> None:
@@ -262,7 +306,7 @@ def test_knots_may_be_given(rescale: Any, knots: Any) -> None:
     k = rescaled(calibration, state, np.unique(knots))
     np.testing.assert_allclose(state["knots"], k, rtol=1e-12)
     x = rescaled(calibration, state, p)
-    best, theta = reference(x, y, w, k, "coefficients", 0.1)
+    best, theta = reference(x, y, w, k, calibration.penalty, 0.1)
     assert float(state["objective"]) * w.sum() == pytest.approx(best, rel=1e-9)
     expected = expit(theta @ natural(x, k))
     np.testing.assert_allclose(calibration.apply(state, p)[:, 1], expected, atol=1e-5)
@@ -522,7 +566,7 @@ def test_losses_held_out_are_honest(wiggle: float) -> None:
     """Thirty free functions cost 15 nats, whatever the number of rows; these need far fewer."""
     excess, at = [], np.linspace(0.001, 0.999, 999)
     truth = expit(6 * (at - 0.5) + wiggle * np.sin(9 * at))
-    for seed in range(8):
+    for seed in range(30):
         p, y, _ = make(3000, seed, wiggle)
         calibration = Spline()
         found = calibration.apply(calibration._fit(p, y, np.ones(3000), 0), at)[:, 1]
@@ -643,7 +687,7 @@ def test_nuts_has_the_moments_of_the_documented_posterior(penalty: Any, strength
         ({"strength": np.nan}, "strength must be 'cv' or not negative, got nan"),
         ({"strength": "best"}, "strength must be 'cv' or not negative, got 'best'"),
         ({"rule": "first"}, "rule must be one of 'one_se', 'best', got 'first'"),
-        ({"penalty": "l2"}, "penalty must be one of 'curvature', 'coefficients', got 'l2'"),
+        ({"penalty": "l2"}, "penalty must be one of 'symmetric', 'coefficients', 'curvature', got"),
         ({"rescale": "odds"}, "rescale must be one of None, 'compact_logit', 'logit', got 'odds'"),
         ({"knots": [0.1, 0.5]}, "knots must be 3 or more distinct probabilities, got .0.1, 0.5."),
         ({"knots": [0.1, 0.5, 1.5]}, "knots must be 3 or more distinct probabilities, got"),

@@ -220,6 +220,7 @@ class TestSplineCalib:
         own = bc.Spline(
             "logit" if logit else None,
             theirs.knot_vec.tolist(),
+            "coefficients",
             strength=0.5,
             epsilon=theirs.logodds_eps if logit else "auto",
             unity_prior_weight=20.0 if unity else 0.0,
@@ -256,7 +257,7 @@ class TestSplineCalib:
         apart = []
         for rows in (left, slice(None)):
             strength = 2 * len(y[rows]) * 1e-5 / 6
-            own = bc.Spline("logit", theirs.knot_vec.tolist(), strength=strength)
+            own = bc.Spline("logit", theirs.knot_vec.tolist(), "coefficients", strength)
             own.set_params(epsilon=theirs.logodds_eps).fit(q[rows], y[rows])
             apart.append(np.abs(own.predict_proba(grid)[:, 1] - expected).max())
         assert apart[0] < 1e-3

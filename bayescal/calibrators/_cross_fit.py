@@ -21,7 +21,7 @@ from bayescal._core.labels import label_list
 from bayescal._core.numerics import FLOOR
 from bayescal._core.warnings import frames_to_caller
 from bayescal.calibrators._dispatch import to_host
-from bayescal.calibrators._labels import find_positions, frames_to_caller
+from bayescal.calibrators._labels import find_positions
 from bayescal.calibrators._pair import check_meaning, score
 from bayescal.calibrators._report import (
     Report,

@@ -85,7 +85,7 @@ class LabelledFile:
         skipped = 0
         for scores, (own, y, weights) in rows:
             keep = ~np.isnan(scores).any(axis=1)
-            skipped += len(keep) - int(keep.sum())
+            skipped += len(scores) - int(keep.sum())
             if keep.any():
                 yield own[keep], y[keep], None if weights is None else weights[keep]
         self.skipped = skipped

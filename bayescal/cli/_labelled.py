@@ -89,7 +89,7 @@ class LabelledFile:
         skipped, kept = 0, []
         for scores, (own, y, weights) in rows:
             keep = ~np.isnan(scores).any(axis=1)
-            skipped += len(keep) - int(keep.sum())
+            skipped += len(scores) - int(keep.sum())
             if self._groups is not None:
                 kept.append(keep)
             if keep.any():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC
 from dataclasses import dataclass
 
+from bayescal._core.tables import printable
 from bayescal.evaluation._events import Events
 from bayescal.evaluation._findings import Finding, describe
 from bayescal.metrics import Report
@@ -38,4 +39,4 @@ class Measured(ABC):
 
     def __repr__(self) -> str:
         said = (f"{name}: {text}" for name, text in self.summary().items())
-        return "\n".join([*said, repr(self.report)])
+        return "\n".join([printable("\n".join(said)), repr(self.report)])

@@ -11,6 +11,7 @@ import numpy as np
 import sklearn
 from sklearn.utils.validation import check_is_fitted
 
+from bayescal.calibrators._dispatch import as_fitted
 from bayescal.calibrators._report import Report, make_report, row_losses, row_losses_of_scores
 
 #: Rows, and numbers at most, that are kept of a fit.
@@ -113,7 +114,7 @@ class Reported:
         with warnings.catch_warnings(), sklearn.config_context(array_api_dispatch=False):
             # Names of columns that rows do not have, and what a fit has said already.
             warnings.simplefilter("ignore")
-            return self._make_report(self._seen)
+            return as_fitted(self)._make_report(self._seen)
 
     def _make_report(self: Any, seen: Seen) -> Report:
         found = self._probabilities_of(seen)

@@ -109,7 +109,12 @@ def differences(logits: Any, lowest: float | None = None) -> Any:
             below = np.subtract(logits, logits.max(axis=-1, keepdims=True), dtype=float)
         return np.maximum(below, -_MOST if lowest is None else lowest, out=below)
     xp = namespace(logits)
-    below = logits - xp.max(logits, axis=-1, keepdims=True)
+    top = xp.max(logits, axis=-1, keepdims=True)
+    if isinstance(logits, jax.Array):
+        # What is made of differences has no slope by it, and compiled programs may round both
+        # ways to it apart, one of them to infinity.
+        top = jax.lax.stop_gradient(top)
+    below = logits - top
     return below if lowest is None else xp.maximum(below, lowest)
 
 

@@ -19,7 +19,7 @@ from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.optimise import Status
 from bayescal._core.precision import float64
 from bayescal._core.stream import Blocks, as_blocks
-from bayescal.calibrators._dispatch import Dispatched, to_host
+from bayescal.calibrators._dispatch import Dispatched, as_fitted, to_host
 from bayescal.calibrators._function import PredictFunction, Tree, needed
 from bayescal.calibrators._in_blocks import State, TakesBlocks
 from bayescal.calibrators._inputs import (
@@ -316,8 +316,9 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
 
     def _as_parts(self) -> tuple[Any, Tree]:
         """Return the calibrator without what it learned, and what it learned."""
-        bare: Any = clone(self)
-        return bare.set_params(classes=None), needed(self._precompute(self.state_))
+        fitted = as_fitted(self)
+        bare: Any = clone(fitted)
+        return bare.set_params(classes=None), needed(fitted._precompute(self.state_))
 
     def _map(self, state: State, scores: Any) -> Any:
         """Return probabilities at scores of any library, as users give them."""

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 import array_api_compat
 import numpy as np
 import sklearn
+from sklearn.base import clone
 
 from bayescal._core.arrays import accelerated, device, namespace, on_host
 from bayescal.calibrators._function import PredictFunction
@@ -118,6 +119,30 @@ def published_at_once(fit: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def keep_options(estimator: Any) -> None:
+    """Keep the options of a fit, of which :func:`as_fitted` makes predictions."""
+    options = estimator.get_params(deep=False)
+    vars(estimator)["_options"] = {name: _unfitted(own) for name, own in options.items()}
+
+
+def as_fitted(estimator: Any) -> Any:
+    """Return an estimator with the options of its fit: those set later are for the next one."""
+    options = vars(estimator).get("_options")
+    if options is None:
+        return estimator
+    fitted = object.__new__(type(estimator))
+    vars(fitted).update(vars(estimator))
+    vars(fitted).update(options)
+    return fitted
+
+
+def _unfitted(option: Any) -> Any:
+    """Return a copy of a calibrator, or of some, whose own options may be set later."""
+    if isinstance(option, list | tuple):
+        return type(option)(_unfitted(own) for own in option)
+    return clone(option) if isinstance(option, Dispatched) else option
+
+
 def dispatched(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method of an estimator, whose first argument may be of any library."""
     name = method.__name__
@@ -126,13 +151,14 @@ def dispatched(method: Callable[..., Any]) -> Callable[..., Any]:
     def run(self: Any, x: Any, *args: Any, **options: Any) -> Any:
         place = place_of(x)
         if name == "fit":
-            return _fit(self, method, place, x, args, options)
+            _fit(self, method, place, x, args, options)
+            keep_options(self)
+            return self
+        fitted = as_fitted(self)
         if sklearn.get_config()["array_api_dispatch"] and hasattr(x, "shape"):
             _check_place(self, name, place)
-        if place is None:
-            return method(self, x, *args, **options)
-        if self._takes_arrays():
-            return method(self, x, *args, **options)
+        if place is None or fitted._takes_arrays():
+            return method(fitted, x, *args, **options)
         if name == "predict" and hasattr(self, "classes_"):
             return most_probable(self.classes_, self.predict_proba(x))
         if name in ("predict_proba", "predict_interval") and hasattr(self, "as_function"):
@@ -143,7 +169,7 @@ def dispatched(method: Callable[..., Any]) -> Callable[..., Any]:
                 if f.has_interval:
                     return f.interval(values, *args, **options)
         with sklearn.config_context(array_api_dispatch=False):
-            found = method(self, to_host(x), *args, **options)
+            found = method(fitted, to_host(x), *args, **options)
         return place.take(found)
 
     return run
@@ -156,13 +182,14 @@ def _fit(
     x: Any,
     args: tuple[Any, ...],
     options: dict[str, Any],
-) -> Any:
+) -> None:
     vars(estimator).pop("_fitted_in", None)
     if sklearn.get_config()["array_api_dispatch"]:
         args = tuple(to_host(own) for own in args)
         options = {name: to_host(own) for name, own in options.items()}
     if place is None:
-        return method(estimator, x, *args, **options)
+        method(estimator, x, *args, **options)
+        return
     native = estimator._takes_arrays()
     native |= getattr(estimator, "_fits_there", False) and accelerated(x) is not None
     with sklearn.config_context(array_api_dispatch=native):
@@ -171,7 +198,6 @@ def _fit(
         if name not in (*_NAMES, *estimator.get_params(deep=False)):
             setattr(estimator, name, place.take(value) if on_host(value) else value)
     vars(estimator)["_fitted_in"] = str(place)
-    return estimator
 
 
 def _check_place(estimator: Any, name: str, place: Place | None) -> None:

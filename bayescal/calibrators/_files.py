@@ -17,6 +17,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.files import write_atomically
+from bayescal.calibrators._dispatch import Dispatched, as_fitted, keep_options
 from bayescal.calibrators._reported import Reported
 from bayescal.calibrators.classifier import CalibratedClassifier
 
@@ -162,6 +163,7 @@ def load(path: str | os.PathLike[str], *, estimators: Sequence[Any] | None = Non
     if lacking:
         calibrator.set_params(estimator=clone(given[0]))
         calibrator.estimators_ = given
+        keep_options(calibrator)
     return calibrator
 
 
@@ -221,6 +223,7 @@ class _Writer:
         options = _options(type(value))
         if isinstance(value, Reported):
             value._settle_report()
+            value = as_fitted(value)
         fitted = [own for own in vars(value) if own not in options and own[0] != "_"]
         if isinstance(value, CalibratedClassifier):
             options, fitted = (
@@ -258,6 +261,8 @@ def _decode(content: Any, arrays: dict[str, np.ndarray]) -> Any:
             if not name.endswith("_") or name.startswith("_"):
                 raise ValueError(f"no fitted attribute: {name}")
             setattr(value, name, _decode(own, arrays))
+        if isinstance(value, Dispatched):
+            keep_options(value)
         return value
     ((kind, inner),) = content.items()
     if kind == "array":

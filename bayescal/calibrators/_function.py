@@ -81,7 +81,8 @@ class PredictFunction:
 
     def with_state(self, function: Callable[[Tree, Any], Any], values: Any) -> Any:
         """Return what a function makes of the state, where values are, and of these."""
-        with np.errstate(over="ignore", under="ignore") if on_host(values) else nullcontext():
+        quiet = np.errstate(over="ignore", under="ignore", invalid="ignore")  # NaN is let through
+        with quiet if on_host(values) else nullcontext():
             return function(self._at(namespace(values), values), values)
 
     def as_module(self, dtype: Any = None) -> Any:

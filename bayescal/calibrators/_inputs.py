@@ -178,9 +178,7 @@ def transform(scores: Any, inputs: Inputs, domain: Domain, least: Any) -> Any:
     if inputs == "logits":
         if domain == "logits":
             return _contiguous(scores)
-        if on_host(scores):
-            with np.errstate(over="ignore"):
-                scores = np.clip(scores.astype(float), -1e300, 1e300)
+        scores = bounded(scores, 1e300, 1e30)
         return log_softmax(scores) if domain == "log_probabilities" else softmax(scores)
     probs = wide(scores)
     if domain == "probabilities":
@@ -305,14 +303,14 @@ def _column(scores: Any) -> Any:
     return scores[:, 0] if scores.ndim == 2 else scores
 
 
-def bounded(scores: Any) -> Any:
-    """Return scores, NumPy's in float64; beyond ``FAR`` they count as this: no square overflows.
+def bounded(scores: Any, far: float = FAR, far_single: float = 1e15) -> Any:
+    """Return scores, NumPy's in float64; beyond ``far`` they count as this: no square overflows.
 
-    In single precision it is 1e15.
+    In single precision that is ``far_single``.
     """
     xp = namespace(scores)
     scores = wide(scores)
-    most = FAR if float(xp.finfo(scores.dtype).max) > 1e100 else 1e15
+    most = far if float(xp.finfo(scores.dtype).max) > 1e100 else far_single
     return xp.clip(scores, -most, most)
 
 

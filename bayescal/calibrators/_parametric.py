@@ -18,6 +18,7 @@ from bayescal._core.labels import column_names
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.warnings import SamplingWarning, frames_to_caller
 from bayescal.calibrators._base import Calibrator, State
+from bayescal.calibrators._dispatch import as_fitted
 from bayescal.calibrators._inputs import transform
 from bayescal.calibrators._posterior import ends_of_draws, map_rows, mean_of_draws
 from bayescal.inference.parameters import ParameterPosterior
@@ -74,7 +75,8 @@ class WithPosterior(ABC):
             )
         named = self._describe(state, state["theta_draws"])
         divergences = int(state["divergences"])
-        return ParameterPosterior(named, self.inference, state["ess"], state["r_hat"], divergences)
+        inference = as_fitted(self).inference
+        return ParameterPosterior(named, inference, state["ess"], state["r_hat"], divergences)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -52,7 +52,9 @@ def single_middles(below: np.ndarray, above: np.ndarray) -> np.ndarray:
     middle = middles(below, above)
     single = single_above(middle)
     lowest = np.where(is_single(below) & is_single(above), below, middle)
-    return np.where(is_single(middle), middle, np.where(single < above, single, lowest))
+    with np.errstate(over="ignore"):
+        exact = middle.astype(np.float16) == middle
+    return np.where(exact, middle, np.where(single < above, single, lowest))
 
 
 @dataclass(frozen=True)

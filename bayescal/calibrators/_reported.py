@@ -12,6 +12,7 @@ import sklearn
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.numerics import ignoring_underflow
+from bayescal.calibrators._dispatch import as_fitted
 from bayescal.calibrators._report import (
     Report,
     expect,
@@ -125,7 +126,7 @@ class Reported:
         with warnings.catch_warnings(), sklearn.config_context(array_api_dispatch=False):
             # Names of columns that rows do not have, and what a fit has said already.
             warnings.simplefilter("ignore")
-            return self._make_report(self._seen)
+            return as_fitted(self)._make_report(self._seen)
 
     def _make_report(self: Any, seen: Seen) -> Report:
         found = self._probabilities_of(seen)

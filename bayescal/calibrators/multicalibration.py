@@ -89,6 +89,8 @@ class Multicalibration(BaseEstimator):
     patches_ : list of tuples (group, bin, shift)
         In their order: the position of the group, g for all rows; the bin from 0, ``bins`` for
         all; and the shift of log odds.
+    bins_ : int
+        Number of bins of the fit.
     losses_ : array of shape (patches + 1,)
         Log loss on the data, before and after each patch.
     tolerance_ : float
@@ -142,6 +144,7 @@ class Multicalibration(BaseEstimator):
     groups_: list[object] = field(init=False)
     named_: bool = field(init=False)
     patches_: list[tuple[int, int, float]] = field(init=False)
+    bins_: int = field(init=False)
     losses_: np.ndarray = field(init=False)
     tolerance_: float = field(init=False)
     violation_: float = field(init=False)
@@ -210,6 +213,7 @@ class Multicalibration(BaseEstimator):
         while (found := walk.worst())[0] > self.tolerance_ and len(patches) < most:
             patches.append(walk.patch(*found[1:]))
             losses.append(walk.loss())
+        self.bins_ = bins
         self.patches_, self.losses_ = [tuple(own) for own in patches], np.array(losses)
         self.violation_, self.n_iter_ = found[0], len(patches)
         reached = self.violation_ <= self.tolerance_
@@ -237,10 +241,10 @@ class Multicalibration(BaseEstimator):
         p, precision = data.probs.copy(), data.precision
         names = self.groups_ if self.named_ else None
         members = check_same_groups(groups, len(p), names, len(self.groups_))
-        members = _with_all(members)
+        members, bins = _with_all(members), getattr(self, "bins_", self.bins)
         for group, cell, shift in self.patches_:
-            place = equal_width_cell(p, self.bins, np, precision)
-            rows = _rows(members[:, group], place, cell, self.bins)
+            place = equal_width_cell(p, bins, np, precision)
+            rows = _rows(members[:, group], place, cell, bins)
             p[rows] = _moved(p[rows], shift)
         return np.stack([1 - p, p], axis=1)
 

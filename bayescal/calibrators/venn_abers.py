@@ -109,7 +109,9 @@ class VennAbers(OrderCalibrator):
         return two_columns(1 / (1 + (1 - low) / high))
 
     @ignoring_underflow
-    def predict_interval(self, scores: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    def predict_interval(
+        self, scores: ArrayLike, *others: Any, **options: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return the two probabilities of the second class, of which one is calibrated.
 
         Parameters
@@ -120,8 +122,19 @@ class VennAbers(OrderCalibrator):
         -------
         lower, upper : arrays of shape (m,)
             With the score added to the first class, and to the second. Their width says how much
-            one more case matters; it is no credible interval.
+            one more case matters; it is no credible interval, and has no level.
+
+        Raises
+        ------
+        TypeError
+            If a level is given.
         """
+        if others or options:
+            raise TypeError(
+                "predict_interval of VennAbers must be called with scores alone, got a level or "
+                "other arguments; its two probabilities are no credible interval, for which there "
+                "is Beta(inference='laplace')"
+            )
         values = self._values(scores)
         return self._ends(self.state_, values)
 

@@ -9,12 +9,13 @@ from types import ModuleType
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.checks import as_numpy
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.stream import Blocks
 from bayescal.metrics._events import largest, of_class
 from bayescal.metrics._options import check_eps
 from bayescal.metrics._reading import Classes, Inputs, Outcomes, Reading
-from bayescal.metrics.inputs import Predictions, check_anywhere
+from bayescal.metrics.inputs import EPS, Predictions, check_anywhere
 from bayescal.metrics.sums import MeanMetric, compute
 
 
@@ -84,6 +85,10 @@ def log_loss(
     >>> log_loss([[0.8, 0.1, 0.1], [0.3, 0.3, 0.4]], ["a", "c"], classes=["a", "b", "c"])
     0.56971...
     """
+    if inputs == "logits" and eps is not None and eps < EPS and np.ndim(probs) == 1:
+        # One probability alone does not tell how near to one it is.
+        log_odds = as_numpy(probs, "probs")
+        probs = np.stack([np.zeros_like(log_odds), log_odds], axis=1)
     checked = check_anywhere(probs, y, weights, Reading(classes, inputs, outcomes=outcomes))
     return compute(LogLoss(check_eps(eps, checked.eps)), checked)
 

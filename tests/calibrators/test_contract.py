@@ -669,3 +669,37 @@ def test_errors_of_floating_point_that_the_caller_asks_for_change_nothing(
         found = use()
     for own, other in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(own, other)
+
+
+@each_case
+def test_options_set_after_a_fit_are_for_the_next_one(case: Case, tmp_path: Path) -> None:
+    p, y, w, new = data_of(case.binary)
+    fitted = quietly_fit(case(), p, y, w)
+    expected, map_ = fitted.predict_proba(new), fitted.as_function()(new)
+    others = [own.options for own in CASES if own.calibrator is case.calibrator]
+    for options in ({"inputs": "logits"}, {"classes": ("a", "b", "c")[: 2 + p.ndim - 1]}, *others):
+        if not options:
+            continue
+        before = {name: getattr(fitted, name) for name in options}
+        fitted.set_params(**options)
+        assert {name: fitted.get_params(deep=False)[name] for name in options} == options
+        np.testing.assert_array_equal(fitted.predict_proba(new), expected)
+        np.testing.assert_array_equal(fitted.as_function()(new), map_)
+        bc.save(fitted, tmp_path / "fitted")
+        np.testing.assert_array_equal(bc.load(tmp_path / "fitted").predict_proba(new), expected)
+        fitted.set_params(**before)
+
+
+def test_options_of_parts_and_of_multicalibration_set_after_a_fit() -> None:
+    p, y, _, new = data_of(False)
+    fitted = bc.OneVsRest(bc.Histogram(10)).fit(p, y)
+    expected = fitted.predict_proba(new)
+    fitted.set_params(calibrator__bins=3)
+    np.testing.assert_array_equal(fitted.predict_proba(new), expected)
+    np.testing.assert_array_equal(fitted.as_function()(new), expected)
+    assert not np.allclose(fitted.fit(p, y).predict_proba(new), expected)
+    p, y, _, new = data_of(True)
+    groups, after = np.stack([p > 0.5, y == 1], axis=1), np.ones((len(new), 2), bool)
+    patched = bc.Multicalibration().fit(p, y, groups)
+    expected = patched.predict_proba(new, after)
+    np.testing.assert_array_equal(patched.set_params(bins=3).predict_proba(new, after), expected)

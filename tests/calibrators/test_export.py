@@ -31,6 +31,8 @@ def check(
         found = run(path, scores[:rows])
         assert found.dtype == np.dtype(dtype)
         np.testing.assert_allclose(found, expected[:rows], atol=TOLERANCES[dtype], rtol=0)
+    scores[1, 0] = np.nan
+    assert np.isnan(run(path, scores)[1]).any()
 
 
 def run_stablehlo(path: Path, scores: np.ndarray) -> Any:

@@ -114,6 +114,8 @@ def test_gradients(case: Case) -> None:
         rows = jnp.asarray(at)
         found = np.asarray(jax.grad(one)(rows))
         assert np.isfinite(found).all()
+        compiled = np.asarray(jax.jit(jax.grad(one))(rows))
+        np.testing.assert_allclose(compiled, found, rtol=1e-6, atol=1e-9)
         if case.calibrator.__name__ in STEPS:
             assert (found == 0).all()
         step = 1e-7
@@ -176,6 +178,79 @@ def test_combinations_and_missing_classes(calibrator: Any) -> None:
         with float64():
             found = jax.jit(f)(jnp.asarray(new))
         np.testing.assert_allclose(np.asarray(found), expected, atol=1e-12)
+
+
+@each(DEFAULTS)
+def test_what_is_not_a_number_gives_what_is_not(case: Case) -> None:
+    check_nan(fitted_of(case).as_function(), points(case)[:4])
+
+
+def check_nan(f: Any, at: Array) -> None:
+    """Check that a row with NaN gives NaN, and that others are as without it."""
+    expected, at = f(at), at.copy()
+    at.reshape(len(at), -1)[1, 0] = np.nan
+    expected[1] = np.nan
+    np.testing.assert_array_equal(f(at), expected)
+    for made in (f, jax.jit(f)):
+        with float64():
+            found = np.asarray(made(jnp.asarray(at)))
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("step", [bc.Histogram(), bc.BBQ(), bc.ScalingBinning(), bc.VennAbers()])
+def test_what_is_not_a_number_in_calibrators_made_of_others(step: Any) -> None:
+    p, y, _, new = data_of(binary=False)
+    for made in (
+        bc.OneVsRest(step),
+        bc.OneVsOne(step),
+        bc.compose(bc.Vector(), bc.OneVsRest(step)),
+        bc.Average([bc.Temperature(), bc.OneVsRest(step)]),
+    ):
+        check_nan(made.fit(p, y).as_function(), new[:4])
+    labels = np.stack([y == 0, y == 1, y == 2], axis=1).astype(int)
+    f = bc.MultiLabel(step).fit(p, labels).as_function()
+    at = new[:4].copy()
+    expected = f(at)
+    expected[1, 0] = at[1, 0] = np.nan
+    np.testing.assert_array_equal(f(at), expected)
+    with float64():
+        np.testing.assert_allclose(np.asarray(jax.jit(f)(jnp.asarray(at))), expected, atol=1e-12)
+
+
+def tenths(binary: bool) -> tuple[Array, Array, Array]:
+    """Return probabilities in tenths, labels, and new ones in hundredths; all on many borders."""
+    rng = np.random.default_rng(3)
+    if binary:
+        p = rng.integers(0, 11, 400) / 10
+        return p, (rng.random(400) < 0.1 + 0.8 * p**2).astype(int), np.arange(101) / 100
+    every = [(i, j, 10 - i - j) for i in range(11) for j in range(11 - i)]
+    rows = np.array(every) / 10
+    p = rows[rng.integers(0, len(rows), 400)]
+    y = (rng.random((400, 1)) > np.cumsum(0.7 * p + 0.1, axis=1)).sum(axis=1)
+    return p, np.minimum(y, 2), rows
+
+
+#: In whose fits neighbors and confidences tie, or folds go by what rows hold, up to rounding.
+TIED = ("KNN", "StackedScaling", "WeightScaling", "BinwiseTemperature")
+
+
+@each_case
+def test_tenths_in_single_and_double_precision_are_the_same(case: Case) -> None:
+    p, y, new = tenths(case.binary)
+    if case.calibrator.__name__ == "KNN":
+        pytest.skip("neighbors at equal distances are many")
+    kinds = (np.float64, np.float32)[: 1 if case.calibrator.__name__ in TIED else 2]
+    fits = [quietly_fit(case(), p.astype(kind), y) for kind in kinds]
+    expected = fits[0].predict_proba(new)
+    for fitted in fits:
+        f = fitted.as_function()
+        for kind in (np.float64, np.float32):
+            given = new.astype(kind)
+            np.testing.assert_allclose(fitted.predict_proba(given), expected, atol=2e-5)
+            np.testing.assert_allclose(f(given), expected, atol=2e-5)
+        single = jnp.asarray(new, jnp.float32)
+        for made in (f, jax.jit(f)):
+            np.testing.assert_allclose(np.asarray(made(single)), expected, atol=2e-5)
 
 
 def test_several_labels() -> None:

@@ -11,7 +11,7 @@ import pytest
 import bayescal as bc
 from tests.calibrators.cases import DEFAULTS, Array, Case, each
 from tests.calibrators.test_contract import data_of, fitted_of
-from tests.calibrators.test_function import combined, points
+from tests.calibrators.test_function import combined, points, tenths
 
 pytestmark = pytest.mark.parity("torch")
 
@@ -46,10 +46,26 @@ def test_autograd(case: Case) -> None:
         expected = jax.grad(lambda z: f(z)[:, 0].sum())(jax.numpy.asarray(at))
     rows = both(at)[0].requires_grad_(True)
     total = f(rows)[:, 0].sum()
-    if total.requires_grad:
-        total.backward()
-    found = np.zeros_like(at) if rows.grad is None else rows.grad.numpy()
+    total.backward()
+    found = rows.grad.numpy()
     np.testing.assert_allclose(found, np.asarray(expected), rtol=1e-9, atol=1e-9)
+
+
+@each_default
+def test_what_is_not_a_number(case: Case) -> None:
+    f, at = fitted_of(case).as_function(), points(case)[:4].copy()
+    expected = f(at)
+    at.reshape(4, -1)[1, 0] = expected[1] = np.nan
+    np.testing.assert_allclose(f(both(at)[0]).numpy(), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("case", [c for c in DEFAULTS if c.name.startswith(("H", "V", "B"))])
+def test_tenths_in_single_precision(case: Case) -> None:
+    p, y, new = tenths(case.binary)
+    fitted = case().fit(p, y)
+    f, expected = fitted.as_function(), fitted.predict_proba(new)
+    for at in both(new):
+        np.testing.assert_allclose(f(at).numpy(), expected, atol=2e-5)
 
 
 @pytest.mark.parametrize("calibrator", combined(), ids=lambda c: type(c).__name__)

@@ -17,7 +17,7 @@ from bayescal._core.checks import check_choice, check_count, check_level
 from bayescal._core.labels import column_names
 from bayescal._core.warnings import SamplingWarning
 from bayescal.calibrators._base import Calibrator, State
-from bayescal.calibrators._inputs import transform
+from bayescal.calibrators._inputs import ends_without_absent, transform
 from bayescal.calibrators._labels import frames_to_caller
 from bayescal.calibrators._posterior import ends_of_draws, map_rows, mean_of_draws
 from bayescal.inference.parameters import ParameterPosterior
@@ -187,6 +187,7 @@ class ParametricCalibrator(Calibrator, WithPosterior):
         """Return the ends (m, 2) or (m, 2, k) of intervals at scores as users give them."""
         least = state.get("least_probabilities")
         ends = self._ends(state, transform(scores, self.inputs, self.domain, least), level)
+        ends = ends_without_absent(ends, scores, self.inputs)
         return ends if ends.shape[2] > 2 else ends[:, :, 1]
 
     def predict_interval(
@@ -212,8 +213,10 @@ class ParametricCalibrator(Calibrator, WithPosterior):
         """
         self.posterior_  # noqa: B018  raises where there is none
         state, level = self._precompute(self.state_), check_level(level)
+        rows = self._new_rows(scores)
         with np.errstate(over="ignore", under="ignore"):
-            ends = self._ends(state, self._values(scores), level)
+            ends = self._ends(state, self._converted(rows), level)
+        ends = ends_without_absent(ends, rows, self.inputs)
         lower, upper = np.moveaxis(ends if ends.shape[2] > 2 else ends[:, :, 1], 1, 0)
         return lower, upper
 

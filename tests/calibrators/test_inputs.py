@@ -271,6 +271,16 @@ def test_options_that_are_not_there_get_no_probability(make: Any) -> None:
     assert fitted.report_.rows == 2000
 
 
+@pytest.mark.parametrize("make", [bc.Temperature, bc.StructuredMatrix, bc.StackedScaling])
+def test_intervals_of_absent_options_are_empty(make: Any) -> None:
+    logits, y, _ = _questions(300)
+    fitted = make(inputs="logits", inference="laplace", random_state=0).fit(logits, y)
+    absent = np.isneginf(logits)
+    for lower, upper in (fitted.predict_interval(logits), fitted.as_function().interval(logits)):
+        assert (lower[absent] == 0).all() and (upper[absent] == 0).all()
+        assert (lower[~absent] < upper[~absent]).mean() > 0.99
+
+
 def test_an_absent_option_is_one_of_a_huge_negative_logit() -> None:
     logits, y, _ = _questions(2000)
     finite = np.where(np.isneginf(logits), -1e9, logits)

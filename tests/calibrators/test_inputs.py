@@ -397,7 +397,7 @@ def test_outcomes_in_columns_by_place_and_by_name() -> None:
         np.testing.assert_allclose(alike.predict_proba(frame), expected, rtol=1e-9)
     assert bc.Beta().fit([0.2, 0.7, 0.8], [[0, 1], [0.5, 0.5], [0, 1]]).classes_.tolist() == [0, 1]
     for wrong, said in (
-        (np.ones((200, 3)), "rows that sum to one, got a sum of 3"),
+        (np.ones((200, 3)), "no shares of outcomes: they add up to one"),
         (np.eye(3)[codes][:50], "200 labels to match the scores, got 50"),
     ):
         with pytest.raises(ValueError, match=said):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import as_numpy, check_range, check_row_sums
+from bayescal._core.checks import RANGE_TOLERANCE, SUM_TOLERANCE, as_numpy, check_finite
 from bayescal._core.labels import label_text
 
 __all__ = ["is_fitted", "of_pairs", "predictions", "read_label_rows", "read_shares"]
@@ -83,10 +83,17 @@ def read_shares(y: ArrayLike, n: int, k: int, name: str = "y") -> np.ndarray:
             f"{name} must have shape ({n},), or ({n}, {k}) with the share of each outcome, got "
             f"{shares.shape}"
         )
-    advice = "pass labels, or shares of outcomes"
-    shares = check_range(shares, name, advice)
-    check_row_sums(shares, name, advice="for labels that do not exclude each other use MultiLabel")
-    return shares
+    check_finite(shares, name)
+    sums = shares.sum(axis=1)
+    wrong = (np.abs(sums - 1) > SUM_TOLERANCE) | (shares < -RANGE_TOLERANCE).any(axis=1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(
+            f"{name} must have shape (n,), got {shares.shape} with {shares[row].tolist()} in row "
+            f"{row}, which are no shares of outcomes: they add up to one; for labels that do not "
+            "exclude each other use MultiLabel"
+        )
+    return np.clip(shares, 0.0, 1.0)
 
 
 def of_pairs(probs: Any, name: str = "probs") -> Any:

@@ -206,7 +206,7 @@ def column_names(scores: object) -> list[object] | None:
     return None if name is None or callable(name) else [name]
 
 
-def matched_names(frame: object, names: Sequence[object] | None) -> list[object] | None:
+def matched_names(frame: Any, names: Sequence[object] | None) -> list[object] | None:
     """Return the names of columns that are to be found among those of another data frame.
 
     Columns without names are numbered; that says something where the others are these numbers, too.

@@ -179,7 +179,7 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         """
         self._check_inputs()
         self._check_options()
-        if np.ndim(y) == 2 and np.shape(y)[1] > 1 and self.inputs != "top_logits":
+        if y is not None and np.ndim(y) == 2 and np.shape(y)[1] > 1 and self.inputs != "top_logits":
             scores, y, sample_weight = of_shares(scores, y, sample_weight, self.classes)
         blocks = as_blocks(scores, y, sample_weight)
         if isinstance(scores, np.memmap) and not self._fits_blocks:

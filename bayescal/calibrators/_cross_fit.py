@@ -218,9 +218,10 @@ def _losses_of_labels(
     one = getattr(calibrator, "calibrator", calibrator)
     labels = zip(classes, rows.T, y.T, strict=True)
     found = [_losses(clone(one), own, z[:, None], own_y, weights) for own, z, own_y in labels]
+    each: Any = [own[:2] for own in found]
     held, plain = (
-        None if any(own[j] is None for own in found) else np.mean([own[j] for own in found], axis=0)
-        for j in (0, 1)
+        None if any(own is None for own in of_labels) else np.mean(of_labels, axis=0)
+        for of_labels in zip(*each, strict=True)
     )
     return held, plain, found[0][2]
 

@@ -219,6 +219,14 @@ def without_absent(probs: Any, scores: Any, inputs: str) -> Any:
     return xp.where(some, left / xp.sum(left, axis=1, keepdims=True), probs)
 
 
+def ends_without_absent(ends: Any, scores: Any, inputs: str) -> Any:
+    """Return ends (n, 2, k) of intervals that are zero where the logit is minus infinity."""
+    if inputs != "logits" or scores.ndim < 2 or ends.shape[2] != scores.shape[1]:
+        return ends
+    xp = namespace(scores)
+    return xp.where((scores == -xp.inf)[:, None, :], xp.zeros_like(ends), ends)
+
+
 def check_options(scores: Any, y: np.ndarray, weights: np.ndarray, inputs: str) -> None:
     """Raise if a label (n,) is that of an option whose logit (n, k) is minus infinity."""
     if inputs != "logits" or not on_host(scores) or scores.shape[1] < 2:

@@ -129,7 +129,7 @@ def of_shares(
     shares, names = read_shares(y, n, k), column_names(y)
     labels = np.arange(k) if classes is None else class_array(classes)
     if names is not None:
-        known = labels if len(labels) == k else np.arange(k)
+        known: Any = labels if len(labels) == k else np.arange(k)
         own = column_names(scores)
         alike = own is not None and len(own) == k and {*map(str, own)} == {*map(str, names)}
         if alike and classes is None and class_places(names, known, "y") is None:

@@ -19,7 +19,7 @@ from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.warnings import SamplingWarning, frames_to_caller
 from bayescal.calibrators._base import Calibrator, State
 from bayescal.calibrators._dispatch import as_fitted
-from bayescal.calibrators._inputs import transform
+from bayescal.calibrators._inputs import ends_without_absent, transform
 from bayescal.calibrators._posterior import ends_of_draws, map_rows, mean_of_draws
 from bayescal.inference.parameters import ParameterPosterior
 from bayescal.regression.numpyro_models import Model
@@ -189,6 +189,7 @@ class ParametricCalibrator(Calibrator, WithPosterior):
         """Return the ends (m, 2) or (m, 2, k) of intervals at scores as users give them."""
         least = state.get("least_probabilities")
         ends = self._ends(state, transform(scores, self.inputs, self.domain, least), level)
+        ends = ends_without_absent(ends, scores, self.inputs)
         return ends if ends.shape[2] > 2 else ends[:, :, 1]
 
     @ignoring_underflow
@@ -215,8 +216,10 @@ class ParametricCalibrator(Calibrator, WithPosterior):
         """
         self.posterior_  # noqa: B018  raises where there is none
         state, level = self._precompute(self.state_), check_level(level)
+        rows = self._new_rows(scores)
         with np.errstate(over="ignore", under="ignore"):
-            ends = self._ends(state, self._values(scores), level)
+            ends = self._ends(state, self._converted(rows), level)
+        ends = ends_without_absent(ends, rows, self.inputs)
         lower, upper = np.moveaxis(ends if ends.shape[2] > 2 else ends[:, :, 1], 1, 0)
         return lower, upper
 

@@ -271,6 +271,16 @@ def test_options_that_are_not_there_get_no_probability(make: Any) -> None:
     assert fitted.report_.rows == 2000
 
 
+@pytest.mark.parametrize("make", [bc.Temperature, bc.StructuredMatrix, bc.StackedScaling])
+def test_intervals_of_absent_options_are_empty(make: Any) -> None:
+    logits, y, _ = _questions(300)
+    fitted = make(inputs="logits", inference="laplace", random_state=0).fit(logits, y)
+    absent = np.isneginf(logits)
+    for lower, upper in (fitted.predict_interval(logits), fitted.as_function().interval(logits)):
+        assert (lower[absent] == 0).all() and (upper[absent] == 0).all()
+        assert (lower[~absent] < upper[~absent]).mean() > 0.99
+
+
 def test_an_absent_option_is_one_of_a_huge_negative_logit() -> None:
     logits, y, _ = _questions(2000)
     finite = np.where(np.isneginf(logits), -1e9, logits)
@@ -387,7 +397,7 @@ def test_outcomes_in_columns_by_place_and_by_name() -> None:
         np.testing.assert_allclose(alike.predict_proba(frame), expected, rtol=1e-9)
     assert bc.Beta().fit([0.2, 0.7, 0.8], [[0, 1], [0.5, 0.5], [0, 1]]).classes_.tolist() == [0, 1]
     for wrong, said in (
-        (np.ones((200, 3)), "rows that sum to one, got a sum of 3"),
+        (np.ones((200, 3)), "no shares of outcomes: they add up to one"),
         (np.eye(3)[codes][:50], "200 labels to match the scores, got 50"),
     ):
         with pytest.raises(ValueError, match=said):

@@ -48,7 +48,7 @@ def of_dask(scores: Any, y: Any, weights: Any) -> Source:
         if isinstance(own, str):
             # A part of the frame is read once, with all its columns.
             columns.append([pick(part, own) for part in parts])
-            wanted = names[0] if len(names) == 1 else names
+            wanted = names[0] if names and len(names) == 1 else names
             columns[0] = [pick(part, wanted) for part in parts]
         else:
             columns.append([None] * len(parts) if own is None else _tasks(own))
@@ -106,7 +106,7 @@ def _matched(own: Any, scores: Any, name: str) -> Any:
                 f"{name} must be Dask's, too, where the sizes of the chunks of scores are unknown"
             )
         own = own if hasattr(own, "shape") else np.asarray(own)
-        check_beside(own, name, rows)
+        check_beside(own, name, int(rows))
         return [own[first:last] for first, last in pairwise(np.cumsum([0, *sizes]).tolist())]
     if not own.shape:
         raise ValueError(f"{name} must have a value for each row of scores, got one for all")

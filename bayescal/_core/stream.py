@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -209,7 +209,7 @@ class Blocks:
             kept.keep(sums, np.stack([known[number] for number in range(len(known))]))
         return sums
 
-    def each(self, function: Callable[[Block], Result]) -> Iterator[Result]:
+    def each(self, function: Callable[[Block], Result]) -> Generator[Result, None, None]:
         """Yield what a function makes of each block, in their order."""
         return self._work(function, report=False)
 
@@ -280,7 +280,9 @@ class Blocks:
                 self._source.forget()
             raise
 
-    def _work(self, function: Callable[[Block], Result], report: bool = True) -> Iterator[Result]:
+    def _work(
+        self, function: Callable[[Block], Result], report: bool = True
+    ) -> Generator[Result, None, None]:
         """Yield results in order, of a few blocks that are worked on at a time."""
         source = self._source
         known, before = source.found if source.count is None else source.count, source.known

@@ -172,6 +172,7 @@ def _check_predicts(calibrator: Any) -> None:
     if isinstance(calibrator, CalibratedClassifier):
         for own in calibrator.calibrators_:
             _check_predicts(own)
+        return
     inputs = getattr(calibrator, "inputs", "features")
     if not hasattr(calibrator, "as_function") or inputs == "top_logits":
         return

@@ -374,8 +374,11 @@ def check_anywhere(
             return check_arrays(np.asarray(there), y, weights, reading)
         k = 2 if found.ndim == 1 else found.shape[1]
         labels = reading.codes(reading.labels(y), k)[1]
-        check = check_weights if reading.whole or weights is None else check_weights_of
-        own = check(weights, len(labels), "weights", match="probs")
+        how = {"n": len(labels), "name": "weights", "match": "probs"}
+        if weights is None or reading.whole:
+            own = check_weights(weights, **how)
+        else:
+            own = check_weights_of(weights, **how)
         found = jnp.clip(found, 0.0, 1.0)
         eps = precision(there.dtype)
         return Predictions(found, jnp.asarray(labels), jnp.asarray(own), EPS, None, eps)

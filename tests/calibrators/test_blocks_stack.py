@@ -212,7 +212,7 @@ def test_dask_and_an_interrupted_fit(small, tmp_path):
         return iter([(z[:4000], y[:4000]), (z[4000:], y[4000:])])
 
     with pytest.raises(KeyboardInterrupt):
-        clone(STACK).fit(bc.Blocks(partial(make, 9), checkpoint=path))
+        clone(STACK).fit(bc.Blocks(partial(make, 8), checkpoint=path))
     reads.clear()
     blocks = bc.Blocks(partial(make, 0), checkpoint=path)
     resumed = clone(STACK).fit(blocks)

@@ -155,6 +155,29 @@ def test_rows_that_change_between_passes_are_an_error(change, kind):
     assert blocks.total(_sum)["n"] == 3 * len(change(*rows)[0])
 
 
+@pytest.mark.parametrize("form", [list, tuple, np.asarray, "series", "tensor", "arrow"])
+def test_changes_are_noticed_in_arrays_of_any_library(form):
+    if form == "series":
+        form = pytest.importorskip("pandas").Series
+    elif form == "tensor":
+        form = pytest.importorskip("torch").as_tensor
+    elif form == "arrow":
+        form = pytest.importorskip("pyarrow").array
+    labels = [[0.0, 1.0, 1.0, 0.0, 1.0], [0.0, 1.0, 0.0, 1.0, 1.0]]
+    for place in range(2):
+        calls = iter([0, 0, 1])
+
+        def make(place=place, calls=calls):
+            number = next(calls)
+            yield tuple(form(labels[number if own == place else 0]) for own in range(2))
+
+        blocks = bc.Blocks(make)
+        blocks.total(_number, _append)
+        blocks.total(_number, _append)
+        with pytest.raises(ValueError, match="must hold the same rows"):
+            blocks.total(_number, _append)
+
+
 @pytest.mark.parametrize("kind", ["f2", "f4", "f8"])
 def test_scores_that_are_rounded_otherwise_are_the_same(kind):
     rng = np.random.default_rng(0)

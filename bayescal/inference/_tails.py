@@ -60,19 +60,24 @@ def deepest(points: np.ndarray, data: Batch, family: Family) -> np.ndarray | Non
     classes, too, the densities hang on parameters that are hardly drawn.
     """
     index, far = np.zeros(len(data.x), int), False
-    rows = family.coordinate(points, np) if family.univariate else points
-    rows = rows.reshape(*points.shape[:2], -1)
-    for b, (x, y, mask) in enumerate(zip(*data[:3], strict=True)):
-        own = (family.coordinate(x, np) if family.univariate else x).reshape(len(x), -1)
-        parts = [own[mask & (y == label)] for label in range(family.classes)]
-        ends = [(part.min(axis=0), part.max(axis=0)) for part in parts if len(part)]
-        if max(map(len, parts)) < 2:
-            continue
+    rows, own = points, data.x
+    if family.univariate:
+        rows, own = family.coordinate(points, np)[..., None], family.coordinate(own, np)[..., None]
+    member = (data.y[..., None] == np.arange(family.classes)) & data.mask[..., None]
+    inside = [np.where(member[..., None], own[:, :, None], end) for end in (np.inf, -np.inf)]
+    low, high = inside[0].min(axis=1), inside[1].max(axis=1)
+    width = np.max(np.where(high >= low, high - low, 0), axis=1, keepdims=True)
+    least, most = rows.min(axis=1), rows.max(axis=1)
+    # Within one width of the outermost classes, which are no more than two apart, all are near.
+    first, last = np.where(high >= low, high, np.inf), np.where(high >= low, low, -np.inf)
+    near = last.max(axis=1) - first.min(axis=1) <= 2 * width[:, 0]
+    near &= (least >= low.min(axis=1) - width[:, 0]) & (most <= high.max(axis=1) + width[:, 0])
+    several = (member.sum(axis=1) > 1).any(axis=1)
+    for b in np.flatnonzero(several & ~near.all(axis=1)):
         at = rows[min(b, len(rows) - 1)]
-        width = np.max([high - low for low, high in ends], axis=0)
-        beyond = [np.maximum(np.maximum(low - at, at - high), 0) for low, high in ends]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            depth = np.nanmin([np.nanmax(out / width, axis=1) for out in beyond], axis=0)
+            out = np.maximum(np.maximum(low[b][:, None] - at, at - high[b][:, None]), 0) / width[b]
+            depth = np.min(np.nan_to_num(out, nan=0.0, posinf=np.inf).max(axis=2), axis=0)
         index[b] = np.argmax(depth)
         far |= bool(depth[index[b]] > 1)
     if not far:

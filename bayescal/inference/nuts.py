@@ -18,7 +18,7 @@ from bayescal.inference._space import constrain, names_at_ends, random_sites
 from bayescal.inference.importance import Importance, Proposal
 from bayescal.models import Prior
 
-__all__ = ["Nuts"]
+__all__ = ["Chains", "Nuts"]
 
 _REPLICATES = 32
 _WARMUP = 500

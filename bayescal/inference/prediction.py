@@ -117,7 +117,7 @@ class Prediction:
         """
         error = self._error()
         if self.posterior.integrator == "quadrature":
-            error = np.fmax(error, np.spacing(np.asarray(self.probs)) / 2)
+            error = np.fmax(error, _rounding(np.asarray(self.probs)))
         return as_result(np.asarray(error), self.probs.dtype)
 
     def _error(self) -> np.ndarray | jax.Array:
@@ -300,6 +300,17 @@ class Prediction:
 
     def _repr_html_(self) -> str:
         return html_table(self._facts() + self.posterior.facts(), caption="Prediction")
+
+
+def _rounding(probs: np.ndarray) -> np.ndarray:
+    """Return by how much probabilities may be off in their type: few digits of log odds, and two.
+
+    The entropy is larger than p (1 - p) times the size of the log odds.
+    """
+    from scipy.special import entr
+
+    entropy = entr(probs) + entr(1 - probs)
+    return 8 * np.finfo(probs.dtype).eps * entropy + 2 * np.spacing(probs)
 
 
 def _nodes(

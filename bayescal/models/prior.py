@@ -169,7 +169,7 @@ def _may_be_negative(support: Any) -> bool:
 def _warn_of_negative(name: str, what: str, draws: Any, cut: bool) -> bool:
     """Warn of draws that are not positive, and say whether there are any."""
     share = float(np.mean(np.asarray(draws) <= 0))
-    if share == 0:
+    if not 0 < share < 1:  # of none that is positive the posterior says that the data exclude it
         return False
     done = "is cut off at zero" if cut else "counts for nothing there, which lowers the evidence"
     warnings.warn(

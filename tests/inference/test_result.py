@@ -164,7 +164,9 @@ def test_attributes(integrator: str) -> None:
     assert post.num_samples >= DRAWS
     for value in (post.log_evidence, post.ess, post.pareto_k):
         assert isinstance(value, float)
-    assert np.isnan(post.ess) == np.isnan(post.pareto_k) == (integrator not in WEIGHTED)
+    assert np.isnan(post.pareto_k) == (integrator not in WEIGHTED)
+    assert np.isnan(post.ess) == (integrator not in [*WEIGHTED, "nuts"])
+    assert np.isnan(post.r_hat) == np.isnan(post.divergences) == (integrator != "nuts")
     assert np.isnan(post.log_evidence) == (integrator == "nuts")
     assert set(post.mode) == {"mu0", "mu1", "sigma"}
 
@@ -254,7 +256,8 @@ def test_points_in_double_precision_have_results_of_numpy_in_it() -> None:
     truth = condition(known, DATA, integrator="quadrature").predict(
         POINTS.astype(np.float32).astype(float)
     )
-    assert (np.abs(narrow.probs - truth.probs) <= 4 * np.asarray(narrow.mcse)).all()
+    assert (np.abs(narrow.probs - truth.probs) <= np.asarray(narrow.mcse)).all()
+    assert (np.asarray(narrow.mcse) < 2e-6).all()
 
 
 # --- texts --------------------------------------------------------------------------------------
@@ -633,9 +636,8 @@ def test_chains_that_miss_a_mode_warn(share: float, first: bool) -> None:
 def test_chains_of_an_improper_posterior_warn() -> None:
     tied = [-1.0] * 8 + [1.0] * 8, [0] * 8 + [1] * 8
     prior = bc.GaussianPrior(dist.Normal(-1, 1), dist.Normal(1, 1), dist.HalfNormal(1.0))
-    with pytest.warns(bc.SamplingWarning) as caught:
+    with pytest.warns(bc.SamplingWarning, match="^the chains do not describe the posterior: "):
         condition(prior, tied, integrator="nuts", num_samples=1000)
-    assert "sigma lies at an end of the prior's support" in str(caught[-1].message)
     one = bc.GaussianPrior(0.0, 1.0, dist.HalfNormal(1.0))
     with pytest.warns(bc.SamplingWarning, match="sigma lies at an end"):
         condition(one, ([0.0, 1.0], [0, 1]), integrator="importance", num_samples=1000)
@@ -650,7 +652,9 @@ def test_chains_say_how_they_mixed(x64: None) -> None:
     assert post.divergences < 0.01 * post.num_samples
     sigma = np.log(np.asarray(post.draws()["mu1"]) + 10).reshape(4, -1)
     assert numpyro.diagnostics.split_gelman_rubin(sigma) < post.r_hat + 0.02
-    assert np.isfinite(post.predict([-1e3, 0.0, 1e3]).mcse).all()
+    with pytest.warns(bc.SamplingWarning, match="^few draws carry the densities"):
+        far = post.predict([-1e3, 0.0, 1e3])
+    assert np.isfinite(far.mcse).all()
 
 
 def test_chains_are_judged_by_ranks() -> None:
@@ -852,7 +856,7 @@ def test_chains_of_a_batch_are_independent() -> None:
     """Equal data have other draws, or errors would not average out over data sets."""
     prior = bc.GaussianPrior(mu0=dist.Normal(-1, 1), mu1=1.0, sigma=1.0)
     data = [([-1.2, 0.3, 1.1], [0, 0, 1])] * 2
-    post = bc.posterior(prior, data, integrator="nuts", num_samples=400)
+    post = bc.posterior(prior, data, integrator="nuts", num_samples=1000)
     first, second = (np.asarray(post.draws(index)["mu0"]) for index in (0, 1))
     assert abs(np.corrcoef(first, second)[0, 1]) < 0.3
 

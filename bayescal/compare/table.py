@@ -10,7 +10,7 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.checks import as_numpy
 
-__all__ = ["Table", "differences", "in_one_order", "read_table", "row_names"]
+__all__ = ["Table", "differences", "in_one_order", "read_table", "row_names", "tied"]
 #: One array, or several by name.
 Scores = ArrayLike | Mapping[str, ArrayLike]
 

@@ -140,9 +140,9 @@ class GroupedSums:
         """
         cells, number = metric.cells, _number_of_groups(metric)
         clusters = data.clusters
-        few = clusters is not None and (count := int(clusters.max()) + 1) <= number
-        if few:
-            number = count
+        count = number + 1 if clusters is None else int(clusters.max()) + 1
+        few = count <= number
+        number = min(count, number)
         sums = np.zeros((metric.rows, number * cells))
         # One key for each copy of a row.
         keys = np.random.default_rng(seed).integers(0, 1 << 63, _COPIES, np.uint64)

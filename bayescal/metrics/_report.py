@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from bayescal.metrics._measured import Interval, Measured
 from bayescal.metrics._measured_blocks import check_cuts, check_no_groups, measure_blocks
 from bayescal.metrics._reading import Classes, Inputs, Reading
 from bayescal.metrics._significance import CalibrationTest, as_test, spiegelhalter_of
-from bayescal.metrics.inputs import PredictionBlocks, check_predictions
+from bayescal.metrics.inputs import PredictionBlocks, Predictions, check_predictions
 from bayescal.metrics.registry import Choices, usual_metrics
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def report(
     if groups is not None:
         if isinstance(first, PredictionBlocks):
             check_no_groups(groups)
-        clusters = in_clusters(first, groups, weights).clusters
+        clusters = in_clusters(cast("Predictions", first), groups, weights).clusters
     if metrics is None:
         metrics = usual_metrics(first.columns or 2, clusters is not None)
     chosen = metrics if isinstance(metrics, Mapping) else {name: (name, {}) for name in metrics}

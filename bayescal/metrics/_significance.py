@@ -243,9 +243,9 @@ def consistency_test(
     data = equal_rows_once(data)
     value = compute(made, data)
     if data.clusters is not None:
-        by_signs = GroupedSums.of(grouped(made, data), data, seed, whole=data.whole).p_value(
-            resamples
-        )
+        sums = grouped(made, data)
+        assert sums is not None
+        by_signs = GroupedSums.of(sums, data, seed, whole=data.whole).p_value(resamples)
         alone = _p_value_of_rows(metric, made, data, value, resamples, seed)
         return CalibrationTest(value, max(by_signs, alone))
     return CalibrationTest(value, _p_value_of_rows(metric, made, data, value, resamples, seed))

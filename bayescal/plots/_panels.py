@@ -134,7 +134,7 @@ class _Title:
 
     def __init__(self, ax: Axes, title: str) -> None:
         self.title, self.labels = title, (ax.get_xlabel(), ax.get_ylabel())
-        self.font, self.sizes = ax.title.get_fontsize(), (-1.0, -1.0)
+        self.font, self.sizes = float(ax.title.get_fontsize()), (-1.0, -1.0)
 
     def __call__(self, ax: Any, renderer: RendererBase | None) -> Bbox:
         place = ax.get_position(original=True)

@@ -160,7 +160,7 @@ def draw_legend(ax: Axes, width: float | None = None, height: float = 0.95, **op
     tall = legend.get_window_extent().height / (height * box.height)
     if tall > 1:
         for text in legend.get_texts():
-            text.set_fontsize(max(text.get_fontsize() / tall, _SMALLEST))
+            text.set_fontsize(max(float(text.get_fontsize()) / tall, _SMALLEST))
         legend.labelspacing = 0.2
     return legend
 

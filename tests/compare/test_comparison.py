@@ -236,7 +236,7 @@ def test_data_sets_that_cannot_be_matched_are_an_error(other: dict[str, pd.Serie
 
 def test_names_that_are_equal_as_text_are_refused() -> None:
     with pytest.raises(ValueError, match="names must differ, got '1' 2 times"):
-        c.compare({1: [1.0, 2], "1": [2.0, 1]})
+        c.compare({1: [1.0, 2], "1": [2.0, 1]})  # type: ignore[dict-item]
 
 
 def test_cliques_of_named_methods() -> None:

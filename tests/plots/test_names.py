@@ -12,6 +12,7 @@ from matplotlib.text import Text
 
 import bayescal as bc
 from bayescal import plots
+from bayescal.inference.parameters import ParameterPosterior
 
 LONG = "a model with a long name-of-its-own_and-then-some-more-"
 STRANGE = ["_tuned", "cost of $5$ and $6", "50 % <b>bold</b> & more", "two\nlines", "日本語"]
@@ -128,10 +129,11 @@ def test_long_names_leave_room_on_a_new_figure(name: str, count: int) -> None:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", list(DRAWN))
 def test_long_names_stay_within_given_axes(name: str, size: tuple[float, float]) -> None:
+    figure: Any
     figure, ax = plt.subplots(figsize=size, layout="constrained")
     DRAWN[name]([*(f"{LONG}{place}" for place in range(4)), *STRANGE], ax=ax)
     check_inside(figure)
-    inches = ax.get_window_extent().size / figure.dpi
+    inches = np.asarray(ax.get_window_extent().size) / figure.dpi
     assert inches.min() > 0.25 * min(size)
 
 
@@ -142,6 +144,7 @@ def test_titles_of_neighbors_do_not_meet(
     name: str, given: bool, size: tuple[float, float] | None
 ) -> None:
     names = [*(f"{LONG}{place}" for place in range(2)), *STRANGE[1:3]]
+    figure: Any
     if given:
         figure, axes = plt.subplots(2, 2, figsize=size, layout="constrained")
         PANELS[name](names, axes=axes)
@@ -168,7 +171,7 @@ def test_titles_of_neighbors_do_not_meet(
 def test_parameters_and_corners_are_named_as_they_are() -> None:
     rng = np.random.default_rng(0)
     draws = {"_$a$": rng.normal(size=(1, 50)), "日": rng.normal(size=(1, 50, 2))}
-    posterior = bc.inference.parameters.ParameterPosterior(draws, "laplace", None, None, 0)
+    posterior = ParameterPosterior(draws, "laplace", np.zeros(1), np.zeros(1), 0)
     figure = plots.parameters(posterior).figure
     figure.canvas.draw()
     labels = figure.axes[0].get_yticklabels()

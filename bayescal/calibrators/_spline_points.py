@@ -16,7 +16,7 @@ _GRID, _MORE = 17, 8
 #: Of the evidence of a strength.
 _POWER = 0.5
 #: A logarithm of evidence that is less by so much has no draws.
-_NEGLIGIBLE = 30.0
+_NEGLIGIBLE = 20.0
 #: Rows of equal score and label share a fold if they are not more than this share of all: the
 #: first if that score has one label only, the second if both.
 _SHARES = 1 / 20, 1 / (1 << 20)
@@ -137,9 +137,9 @@ def draw_averaged(
 ) -> tuple[np.ndarray, int]:
     """Return draws (num_samples, p) from normal approximations, and the worst status of their fits.
 
-    ``targets`` are bases and posteriors by candidates of the strength, greatest first. Each has a share of the
-    draws, by the root of its evidence: of curves that the strength describes only roughly, the
-    evidence trusts one strength too much.
+    ``targets`` are bases and posteriors by candidates of the strength, greatest first. Each has a
+    share of the draws, by the root of its evidence: of curves that the strength describes only
+    roughly, the evidence trusts one strength too much.
     """
     found, evidence, status = [], [], 0
     for basis, target in targets:
@@ -150,16 +150,16 @@ def draw_averaged(
             # Weaker ones have still less, and take many steps.
             evidence.pop()
             break
-        found.append((basis, mode.x, factor))
-        status = max(status, int(mode.status))
+        found.append((basis, mode, factor))
     share = np.exp(_POWER * (np.array(evidence) - np.max(evidence)))
     half = -(-num_samples // 2)
     ends = np.round(np.cumsum(share) / share.sum() * half).astype(int)
     counts = np.diff(ends, prepend=0)
-    noise = np.random.default_rng(seed).normal(size=(half, len(found[0][1])))
+    noise = np.random.default_rng(seed).normal(size=(half, len(found[0][2])))
     parts = []
-    for (basis, center, factor), stop, count in zip(found, ends, counts, strict=True):
+    for (basis, mode, factor), stop, count in zip(found, ends, counts, strict=True):
         apart = noise[stop - count : stop] @ factor.T
-        parts.append(basis.back(np.stack([center + apart, center - apart], axis=1)))
+        parts.append(basis.back(np.stack([mode.x + apart, mode.x - apart], axis=1)))
+        status = max(status, int(mode.status) if count else 0)
     draws = np.concatenate(parts).reshape(-1, parts[0].shape[-1])
     return draws[:num_samples], status

@@ -28,7 +28,7 @@ class Report:
 
     The errors say how far the estimates are from what this very fit loses and gains on new rows.
     In simulations of 30, 100 and 1,000 rows and 2 and 3 classes (calibrated scores, half the log
-    odds, and bent log odds), gains ± 1.645 errors held the gain of the fit in 87 to 98 % of data
+    odds, and bent log odds), gains ± 1.645 errors held the gain of the fit in 88 to 97 % of data
     sets, and losses ± 1.645 errors its loss in 82 to 92 % (``benchmarks/coverage_gain.py``).
 
     Attributes

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bayescal.calibrators._natural_spline import FUNCTIONS
+from bayescal.regression.posterior import Target, find_mode, triangle
 from bayescal.regression.ridge import ridge_path
 
 _POINTS = 512
 _GRID, _MORE = 17, 8
+#: Of the evidence of a strength.
+_POWER = 0.5
+#: A logarithm of evidence that is less by so much has no draws.
+_NEGLIGIBLE = 20.0
 #: Rows of equal score and label share a fold if they are not more than this share of all: the
 #: first if that score has one label only, the second if both.
 _SHARES = 1 / 20, 1 / (1 << 20)
@@ -92,18 +97,9 @@ def choose_strength(
 
     Further folds than these are never held out.
     """
-    rough = roughness[roughness > 0]
-    if not rough.size:
+    grid = grid_of(roughness, points.weights.sum(), candidates)
+    if not len(grid):
         return 0.0
-    if candidates is not None:
-        grid = np.unique(np.asarray(candidates, float))[::-1]
-    else:
-        total = points.weights.sum()
-        # From where the smoothest curve is gone to where the roughest is half free; and wholly
-        # free if all functions of the space are kept, as with few distinct scores.
-        grid = np.geomspace(250 / rough[0], 0.25 / rough[-1], _GRID) * total
-        if len(roughness) < FUNCTIONS:
-            grid = np.concatenate([grid, grid[-1] * np.geomspace(1, 1e-3, _MORE + 1)[1:]])
     path = ridge_path(columns, points.weights, points.positives, grid[:, None] * roughness)
     held = points.weights.sum(axis=1)[:folds]
     share = held / held.sum()
@@ -116,3 +112,54 @@ def choose_strength(
         error = np.sqrt((worse - mean[:, None]) ** 2 @ share / (len(held) - 1))
         best = int(np.argmax((mean <= error) & np.isfinite(losses).all(axis=1)))
     return float(grid[best])
+
+
+def grid_of(roughness: np.ndarray, total: float, given: Sequence[float] | None) -> np.ndarray:
+    """Return candidates of the strength, greatest first, for rows of a total weight.
+
+    None if no function has roughness.
+    """
+    rough = roughness[roughness > 0]
+    if not rough.size:
+        return rough
+    if given is not None:
+        return np.unique(np.asarray(given, float))[::-1]
+    # From where the smoothest curve is gone to where the roughest is half free; and wholly free if
+    # all functions of the space are kept, as with few distinct scores.
+    grid = np.geomspace(250 / rough[0], 0.25 / rough[-1], _GRID) * total
+    if len(roughness) < FUNCTIONS:
+        grid = np.concatenate([grid, grid[-1] * np.geomspace(1, 1e-3, _MORE + 1)[1:]])
+    return grid
+
+
+def draw_averaged(
+    targets: Iterable[tuple[Any, Target]], num_samples: int, seed: int
+) -> tuple[np.ndarray, int]:
+    """Return draws (num_samples, p) from normal approximations, and the worst status of their fits.
+
+    ``targets`` are bases and posteriors by candidates of the strength, greatest first. Each has a
+    share of the draws, by the root of its evidence: of curves that the strength describes only
+    roughly, the evidence trusts one strength too much.
+    """
+    found, evidence, status = [], [], 0
+    for basis, target in targets:
+        mode, hessian = find_mode(target)
+        factor = triangle(hessian)
+        evidence.append(np.linalg.slogdet(factor)[1] - float(mode.value))
+        if evidence[-1] < max(evidence) - _NEGLIGIBLE:
+            # Weaker ones have still less, and take many steps.
+            evidence.pop()
+            break
+        found.append((basis, mode, factor))
+    share = np.exp(_POWER * (np.array(evidence) - np.max(evidence)))
+    half = -(-num_samples // 2)
+    ends = np.round(np.cumsum(share) / share.sum() * half).astype(int)
+    counts = np.diff(ends, prepend=0)
+    noise = np.random.default_rng(seed).normal(size=(half, len(found[0][2])))
+    parts = []
+    for (basis, mode, factor), stop, count in zip(found, ends, counts, strict=True):
+        apart = noise[stop - count : stop] @ factor.T
+        parts.append(basis.back(np.stack([mode.x + apart, mode.x - apart], axis=1)))
+        status = max(status, int(mode.status) if count else 0)
+    draws = np.concatenate(parts).reshape(-1, parts[0].shape[-1])
+    return draws[:num_samples], status

@@ -36,6 +36,14 @@ class Beta(LogOddsCalibrator):
     ----------
     a_, b_, c_ : float
 
+    Notes
+    -----
+    Intervals hold a truth that has this form. In simulations with 20, 100 and 1,000 rows, those of
+    level 0.9 held 85 to 94 % of such truths, but 85, 85 and 79 % of bent log odds, 77, 75 and 68 %
+    of a constant (on the border of a, b >= 0), and 75, 56 and 23 % of log odds with a wave: more
+    rows do not make up for a wrong form (``benchmarks/coverage_bands.py``).
+    :class:`AveragedBeta` and :class:`Spline` are for other curves.
+
     References
     ----------
     M. Kull, T. Silva Filho and P. Flach (2017), Beta calibration.

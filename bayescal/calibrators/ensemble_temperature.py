@@ -35,6 +35,15 @@ class EnsembleTemperature(ParametricCalibrator):
     mixture_ : array of shape (3,)
         Weights of scaled, original and uniform probabilities.
 
+    Notes
+    -----
+    Intervals of level 0.9 held 90 to 93 % of truths that were drawn from the prior (3 classes; 20,
+    100 and 1,000 rows). The prior gives all weights the same probability, so that it rarely comes
+    near their border: of truths there, fewer are held. With 20, 100 and 1,000 rows it was 75, 80
+    and 88 % of calibrated scores, and 80, 71 and 66 % where a temperature alone was right
+    (``benchmarks/coverage_bands.py``); :class:`Temperature` is for these. Shifts of classes, which
+    no weights can follow, were in 46, 22 and 7 % of intervals.
+
     References
     ----------
     J. Zhang, B. Kailkhura, T. Han (2020), Mix-n-match: ensemble and compositional methods for

@@ -35,6 +35,12 @@ class Logistic(LogOddsCalibrator):
     ----------
     slope_, intercept_ : float
 
+    Notes
+    -----
+    Intervals hold a truth that is a line. In simulations with 20, 100 and 1,000 rows, those of
+    level 0.9 held 83 to 96 % of such truths, but 83, 70 and 29 % of bent log odds, and 71, 51 and
+    18 % of log odds with a wave (``benchmarks/coverage_bands.py``).
+
     References
     ----------
     J. Platt (1999), Probabilistic outputs for support vector machines.

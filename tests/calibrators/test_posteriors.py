@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 import bayescal as bc
 from bayescal.calibrators._parametric import ParametricCalibrator, keep_draws
 from bayescal.regression.tempered import Draws
+from benchmarks.coverage_bands import study
 from tests.calibrators.cases import DEFAULTS, Case, each, make
 
 PARAMETRIC = [case for case in DEFAULTS if issubclass(case.calibrator, ParametricCalibrator)]
@@ -94,3 +95,23 @@ def test_bad_chains_are_said_to_be() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         keep_draws(bc.Temperature(inference="nuts"), draws(1.0, 101.0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "truth", "low", "high"),
+    [
+        ("Beta", "slope", 0.8, 1.0),
+        ("Beta", "wavy", 0.4, 0.7),
+        ("Logistic", "slope", 0.8, 1.0),
+        ("Logistic", "bent", 0.55, 0.85),
+        ("GaussianProcess", "symmetric slope", 0.85, 1.0),
+        ("GaussianProcess", "slope", 0.25, 0.6),
+        ("GaussianProcess, 3 classes", "temperature", 0.85, 1.0),
+        ("GaussianProcess, 3 classes", "class shifts", 0.15, 0.4),
+        ("EnsembleTemperature, 3 classes", "temperature", 0.55, 0.85),
+    ],
+)
+def test_bands_cover_what_docstrings_say(method: str, truth: str, low: float, high: float) -> None:
+    """Of level 0.9, with 100 rows: truths of the model, and others."""
+    assert low < study(method, truth, 100, 20)["coverage"] < high

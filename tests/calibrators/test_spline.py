@@ -18,6 +18,7 @@ from bayescal.regression.objective import Regression
 from bayescal.regression.posterior import Target, find_mode
 from bayescal.regression.ridge import RidgePath, ridge_path
 from bayescal.regression.tempered import Draws, one_chain
+from benchmarks.coverage_bands import study
 
 Array = np.ndarray
 GRID = np.linspace(0.001, 0.999, 200)
@@ -675,6 +676,44 @@ def test_nuts_has_the_moments_of_the_documented_posterior(penalty: Any, strength
     for ours, exact in ((curves, mean), ((curves - mean) ** 2, variance)):
         error = ours.std(axis=(0, 1)) / np.sqrt(effective_sample_size(ours))
         assert (np.abs(ours.mean(axis=(0, 1)) - exact) < 4.5 * error).all()
+
+
+def test_draws_are_averaged_over_the_strength() -> None:
+    """By evidence to the power 1/2, which a sum over two coefficients gives for two knots."""
+    rng = np.random.default_rng(0)
+    x = np.repeat([0.2, 0.8], 20)
+    y = (rng.random(40) < x).astype(int)
+    strengths = [0.5, 50.0]
+    calibration = Spline(
+        inference="laplace", strengths=strengths, num_samples=4000, random_state=0
+    ).fit(x, y)
+    steps = np.linspace(-12, 12, 1201)
+    slope, middle = np.meshgrid(steps, steps)
+    evidence, means = [], []
+    for strength in strengths:
+        # The slope of the probability is penalized; the log odds at the middle have Cauchy's prior.
+        log = stats.norm.logpdf(slope, 0, strength**-0.5) + stats.cauchy.logpdf(middle, 0, 10)
+        for at, label in ((0.2, y[x == 0.2]), (0.8, y[x == 0.8])):
+            line = middle + slope * (at - 0.5)
+            log += label.sum() * line - len(label) * np.logaddexp(0, line)
+        mass = np.exp(log - log.max())
+        evidence.append(log.max() + np.log(mass.sum()))
+        means.append((mass * expit(middle + 0.3 * slope)).sum() / mass.sum())
+    share = np.exp(0.5 * (np.array(evidence) - max(evidence)))
+    expected = share @ means / share.sum()
+    found = calibration.predict_proba([0.8])[0, 1]
+    assert found == pytest.approx(expected, abs=0.01)
+    assert abs(means[0] - means[1]) > 0.1  # each strength alone says something else
+    given = Spline(inference="laplace", strength=0.5, num_samples=4000, random_state=0)
+    assert given.fit(x, y).predict_proba([0.8])[0, 1] == pytest.approx(means[0], abs=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("truth", ["calibrated", "slope", "bent", "flat"])
+def test_bands_cover_about_their_level(truth: str) -> None:
+    """On average over scores; given the strength that cross-validation chose it was .65 to .76."""
+    found = study("Spline", truth, 100, 30)
+    assert 0.78 < found["coverage"] < 0.99
 
 
 @pytest.mark.parametrize(

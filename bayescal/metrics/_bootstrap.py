@@ -258,9 +258,9 @@ def difference(
     replicates' covariance. The p-value is that of the interval that ends at zero. Simulated, 76 %
     or more of 90 % intervals cover the true difference with 30 or 100 cases (70 % with ten), and
     8 % or fewer of true nulls have a p-value of 0.05 or less, of calibration errors in bins nearly
-    none. With ``groups`` both are by cluster, as in :func:`interval`: simulated alike, with 10, 30 and
-    200 clusters, 4 to 5 % of true nulls of means have a p-value of 0.05 or less, and 1 % of those
-    of errors.
+    none. With ``groups`` both are by cluster, as in :func:`interval`: simulated alike,
+    with 10, 30 and 200 clusters, 4 to 5 % of true nulls of means have a p-value of 0.05 or less,
+    and 1 % of those of errors.
 
     Examples
     --------

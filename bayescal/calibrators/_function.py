@@ -37,8 +37,9 @@ class PredictFunction:
     Notes
     -----
     NumPy's arrays are calculated in float64, others in their own type, half precision in float32.
-    In single precision probabilities have errors of about 1e-6; where a map jumps, as at the edge
-    of a bin, a score within rounding of it may fall on the other side.
+    In single precision probabilities have errors of about 1e-6. Scores on the edge of a bin or of a
+    step lie on the same side in single and in double precision; where other maps jump, as between
+    neighbors, a score within rounding of that may fall on the other side.
 
     Arrays that are not yet where the scores are are copied there at the first call.
 

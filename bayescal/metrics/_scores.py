@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -85,9 +86,10 @@ def log_loss(
     >>> log_loss([[0.8, 0.1, 0.1], [0.3, 0.3, 0.4]], ["a", "c"], classes=["a", "b", "c"])
     0.56971...
     """
-    if inputs == "logits" and eps is not None and eps < EPS and np.ndim(probs) == 1:
+    given: Any = probs
+    if inputs == "logits" and eps is not None and eps < EPS and np.ndim(given) == 1:
         # One probability alone does not tell how near to one it is.
-        log_odds = as_numpy(probs, "probs")
+        log_odds = as_numpy(given, "probs")
         probs = np.stack([np.zeros_like(log_odds), log_odds], axis=1)
     checked = check_anywhere(probs, y, weights, Reading(classes, inputs, outcomes=outcomes))
     return compute(LogLoss(check_eps(eps, checked.eps)), checked)

@@ -190,7 +190,7 @@ def check_nan(f: Any, at: Array) -> None:
     expected, at = f(at), at.copy()
     at.reshape(len(at), -1)[1, 0] = np.nan
     expected[1] = np.nan
-    np.testing.assert_array_equal(f(at), expected)
+    np.testing.assert_allclose(f(at), expected, atol=1e-12)
     for made in (f, jax.jit(f)):
         with float64():
             found = np.asarray(made(jnp.asarray(at)))
@@ -328,3 +328,17 @@ def test_errors_and_values_that_are_not_numbers() -> None:
     assert repr(f) == "PredictFunction(Temperature)"
     with pytest.raises(NotFittedError):
         bc.Temperature().as_function()
+
+
+@pytest.mark.parametrize("huge", [1e308, 1e30])
+def test_huge_logits_of_log_probabilities_are_finite(huge: float) -> None:
+    p, y, _, _ = data_of(binary=False)
+    fitted = bc.Dirichlet(inputs="logits").fit(np.log(p), y)
+    at = np.array([[huge, -huge, 0], [-huge, 0, huge], [huge, huge, -huge]])
+    f, expected = fitted.as_function(), fitted.predict_proba(at)
+    assert np.isfinite(expected).all()
+    with float64():
+        np.testing.assert_allclose(np.asarray(f(jnp.asarray(at))), expected, atol=1e-9)
+        np.testing.assert_allclose(np.asarray(jax.jit(f)(jnp.asarray(at))), expected, atol=1e-9)
+    strict = f(array_api_strict.asarray(at))
+    np.testing.assert_allclose(np.asarray(strict), expected, atol=1e-9)

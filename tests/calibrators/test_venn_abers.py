@@ -187,3 +187,11 @@ def test_a_million_tied_rows() -> None:
 def test_contract() -> None:
     assert VennAbers().domain == "order"
     assert VennAbers.monotone
+
+
+def test_a_level_is_an_error_that_says_why() -> None:
+    fitted = VennAbers().fit([0.1, 0.4, 0.6, 0.9], [0, 0, 1, 1])
+    with pytest.raises(TypeError, match="with scores alone, got a level"):
+        fitted.predict_interval([0.5], 0.9)
+    with pytest.raises(TypeError, match="no credible interval"):
+        fitted.predict_interval([0.5], level=0.9)

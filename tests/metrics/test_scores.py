@@ -105,3 +105,14 @@ def test_columns_named_like_the_codes_are_matched() -> None:
     many, present = pd.DataFrame(p, columns=list("abc")), pd.DataFrame(p > 0.4, columns=list("abc"))
     expected = metrics.hamming_loss(p, p > 0.4)
     assert metrics.hamming_loss(many[["c", "a", "b"]], present) == expected
+
+
+def test_log_odds_without_clipping() -> None:
+    """Of -log(sigmoid(-z)), z + log(1 + exp(-z)), nothing is lost where probabilities are one."""
+    z, y = np.array([100.0, -100.0, 3.0, 40.0]), np.array([0, 1, 1, 0])
+    expected = np.logaddexp(0, np.where(y == 1, -z, z)).mean()
+    found = metrics.log_loss(z, y, inputs="logits", eps=0)
+    assert found == pytest.approx(expected, rel=1e-12)
+    rows = np.stack([np.zeros(4), z], axis=1)
+    assert found == metrics.log_loss(rows, y, inputs="logits", eps=0)
+    assert metrics.log_loss(z, y, inputs="logits") < 37

@@ -62,7 +62,7 @@ def read_label_rows(y: ArrayLike, name: str = "y") -> np.ndarray:
     if strange.any():
         shares = rows.min() >= 0 and np.allclose(rows.sum(axis=1), 1)
         raise ValueError(
-            f"{name} must hold zeros and ones, a column for each label, got "
+            f"{name} must hold zeros and ones, a column for each of the labels, got "
             f"{label_text(rows[strange][0])} in row {int(np.argwhere(strange)[0, 0])}"
             + (
                 "; shares of outcomes are for calibrators of classes, as AveragedBeta and "

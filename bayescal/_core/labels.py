@@ -252,7 +252,9 @@ def class_places(
         if not len(names) == len(own) > 1 or not all(isinstance(name, str) for name in names):
             return None
         given: Any = names
-        return by_affixes(given, labels) or by_affixes(given, exact)
+        words = ["False" if label == "0" else "True" for label in labels]
+        forms = [labels, exact, words] if {*labels} == {"0", "1"} else [labels, exact]
+        return next(filter(None, (by_affixes(given, form) for form in forms)), None)
     alone = len(found) == 1 < len(place)
     # A number alone, as of a column of a frame without names, may be a position.
     position = isinstance(names[0], Integral) and not isinstance(names[0], bool | np.bool_)

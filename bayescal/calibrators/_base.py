@@ -33,7 +33,7 @@ from bayescal.calibrators._inputs import (
     transform,
     without_absent,
 )
-from bayescal.calibrators._labels import Classes, of_shares, read_rows
+from bayescal.calibrators._labels import Classes, in_columns, of_shares, read_rows
 from bayescal.calibrators._posterior import map_rows
 from bayescal.calibrators._reported import Reported, Seen, see
 from bayescal.calibrators._status import keep_status, remedies
@@ -179,7 +179,7 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         """
         self._check_inputs()
         self._check_options()
-        if y is not None and np.ndim(y) == 2 and np.shape(y)[1] > 1 and self.inputs != "top_logits":
+        if in_columns(y) and self.inputs != "top_logits":
             scores, y, sample_weight = of_shares(scores, y, sample_weight, self.classes)
         blocks = as_blocks(scores, y, sample_weight)
         if isinstance(scores, np.memmap) and not self._fits_blocks:

@@ -116,6 +116,15 @@ def distinct(y: np.ndarray, whole: bool = True) -> tuple[np.ndarray, np.ndarray]
     return np.unique(y, return_inverse=True)
 
 
+def in_columns(y: Any) -> bool:
+    """Return whether labels come in two columns or more; nothing is converted."""
+    shape = getattr(y, "shape", None)
+    if isinstance(shape, tuple):
+        return len(shape) == 2 and shape[1] > 1
+    first = y[0] if isinstance(y, list | tuple) and len(y) else None
+    return isinstance(first, list | tuple | np.ndarray) and np.ndim(first) == 1 and len(first) > 1
+
+
 def of_shares(
     scores: Any, y: Any, sample_weight: Any, classes: Classes
 ) -> tuple[Any, np.ndarray, np.ndarray]:

@@ -26,7 +26,7 @@ from bayescal.calibrators._base import Calibrator
 from bayescal.calibrators._combination import has_intervals, keep_features
 from bayescal.calibrators._cross_fit import Part, cross_fitted, fit_calibrator, fit_fold, make_folds
 from bayescal.calibrators._dispatch import Dispatched, dispatched, most_probable, to_host
-from bayescal.calibrators._labels import class_labels
+from bayescal.calibrators._labels import class_labels, in_columns
 from bayescal.calibrators._pair import CalibratedPair, check_meaning, score
 from bayescal.calibrators._report import Report
 from bayescal.calibrators._reported import Reported
@@ -176,7 +176,7 @@ class CalibratedClassifier(
             check_choice(self.ensemble, "ensemble", ("auto",))
         check_unmasked(X, "X")
         check_unmasked(y, "y")
-        several = len(shape := np.shape(y)) == 2 and shape[1] > 1
+        several = in_columns(y)
         label = read_label_rows(y) if several else class_labels(y)
         X = indexable(X, label)[0]
         weights, seen = None, label

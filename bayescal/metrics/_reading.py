@@ -170,8 +170,6 @@ class Reading:
 
     def _named(self, y: np.ndarray, k: int) -> Any:
         """Return the classes (k,) of numbers, as columns may be named."""
-        if k == 2 and y.dtype.kind == "b":
-            return np.array([False, True])
         return np.array([-1, 1]) if k == 2 and y.min(initial=0) < 0 else range(k)
 
     def probs(self, given: Any, many: bool = False) -> Any:

@@ -99,7 +99,7 @@ def test_each_label_has_its_own_calibrator() -> None:
     assert not hasattr(several, "predict_interval")
     with pytest.raises(ValueError, match="Y must have the shape"):
         several.fit(scores, labels[:, :3])
-    with pytest.raises(ValueError, match="zeros and ones, a column for each label, got 2 in row"):
+    with pytest.raises(ValueError, match="a column for each of the labels, got 2 in row"):
         several.fit(scores, labels + 1)
     with pytest.raises(ValueError, match="shape \\(n, labels\\)"):
         several.fit(scores[:, 0], labels)

@@ -664,8 +664,9 @@ def test_prior_that_excludes_the_data(integrator: str) -> None:
 
 
 def test_prior_of_a_batch_that_excludes_the_data() -> None:
-    def prior(high: float) -> bc.Prior:
-        return bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=dist.Uniform(-2, high))
+    def prior(low: float, high: float) -> bc.Prior:
+        return bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=dist.Uniform(low, high))
 
+    priors = [prior(0.0, 1.0), prior(-2.0, -1.0), prior(0.0, 1.0)]
     with pytest.raises(ValueError, match=r"every weight is zero \(data set 1\): "):
-        condition([prior(1.0), prior(-1.0), prior(1.0)], [(SCORES, LABELS)] * 3, num_samples=DRAWS)
+        condition(priors, [(SCORES, LABELS)] * 3, num_samples=DRAWS)

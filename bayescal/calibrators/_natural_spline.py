@@ -115,12 +115,14 @@ def _unit_functions(knots: np.ndarray, penalty: Penalty) -> tuple[_Functions, _F
         half = max(knots[-1] - knots[0], 1e-300) / 2
         return ((x - (knots[0] + knots[-1]) / 2) / half)[:, None] ** np.arange(min(k, 2))
 
-    if k > 2:
+    def hats(x: np.ndarray) -> np.ndarray:
         from scipy.interpolate import BSpline
 
-        # Second derivatives are straight between knots: hats.
+        # Second derivatives are straight between knots.
         ends = np.concatenate([knots[:1], knots, knots[-1:]])
-        hats = BSpline(ends, np.eye(k)[:, 1:-1], 1).antiderivative(2)
+        spline = BSpline(ends, np.eye(k)[:, 1:-1], 1).antiderivative(2)
+        return _straight_outside(spline, knots, x)
+
     if penalty == "symmetric":
         root = np.linalg.qr(_both_ends(knots), mode="r") if k > 1 else np.ones((1, 1))
         inverse = solve_triangular(root, np.eye(len(root)))
@@ -130,7 +132,7 @@ def _unit_functions(knots: np.ndarray, penalty: Penalty) -> tuple[_Functions, _F
             if k < 3:
                 return (away @ inverse)[:, : k - 1]
             # Of all functions the mean of the slopes at the ends is zero.
-            curves = _straight_outside(hats, knots, x) - away * (knots[2:] - knots[:-2]) / 4
+            curves = hats(x) - away * (knots[2:] - knots[:-2]) / 4
             return np.concatenate([away, curves], axis=1) @ inverse
 
         return lambda x: np.ones((len(x), 1)), bent
@@ -139,7 +141,7 @@ def _unit_functions(knots: np.ndarray, penalty: Penalty) -> tuple[_Functions, _F
     h = np.diff(knots)
     gram = np.diag((h[:-1] + h[1:]) / 3) + np.diag(h[1:-1] / 6, 1) + np.diag(h[1:-1] / 6, -1)
     mix = np.linalg.inv(np.linalg.cholesky(gram)).T
-    return line, lambda x: _straight_outside(hats, knots, x) @ mix
+    return line, lambda x: hats(x) @ mix
 
 
 def _both_ends(knots: np.ndarray) -> np.ndarray:

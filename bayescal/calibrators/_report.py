@@ -338,7 +338,9 @@ def _report(
         if spread is not None:
             chance = max(loss - mean, 0.0) * mass[1] / mass[0] ** 2
             spread = float(np.sqrt(max(spread, roots[1]) ** 2 + chance))
-    known = gain is not None and spread is not None
+    helps = hurts = None
+    if gain is not None and spread is not None:
+        helps, hurts = gain > _CLEAR * spread, gain < -_CLEAR * spread
     return Report(
         calibrator=names[0],
         reason=names[1],
@@ -350,7 +352,7 @@ def _report(
         uncalibrated=uncalibrated,
         gain=gain,
         gain_error=spread,
-        helps=gain > _CLEAR * spread if known else None,
-        hurts=gain < -_CLEAR * spread if known else None,
+        helps=helps,
+        hurts=hurts,
         effective_rows=None if mass is None else float(mass[0] ** 2 / mass[1]),
     )

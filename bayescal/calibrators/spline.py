@@ -110,10 +110,10 @@ class Spline(LogOddsCalibrator):
     of the strength: each has as many draws from its normal approximation as the square root of its
     evidence says, on at most 512 points that stand for the rows. So bands, and the posterior means
     that are predicted, do not depend on the strength that cross-validation chose. A given strength,
-    and "nuts", take the strength as known. For the coverage see
-    ``benchmarks/coverage_bands.py``: with the default penalty, intervals of level 0.9 held COVER
-    of calibrated, linear, bent and flat truths, on average over the scores, and LESS of a truth
-    with waves, which the average over strengths smooths.
+    and "nuts", take the strength as known. In simulations with 20, 100 and 1,000 rows, intervals of
+    level 0.9 held 82 to 98 % of calibrated, straight, bent and constant log odds, on average over
+    the scores, and 87, 75 and 71 % of log odds with a wave, which are smoothed
+    (``benchmarks/coverage_bands.py``).
 
     O(n log n + n) time to fit, with 30 columns; O(m) to apply. Rows that come in blocks take two
     passes, which find their distinct scores, 4,194,304 at most; the rest is done with these.

@@ -138,7 +138,7 @@ def fold_features(x: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int)
     return deal_rows(key, x, rank[codes], weights, count)
 
 
-def score_keys(scores: Any, order: np.ndarray) -> Any:
+def score_keys(scores: Any, order: Any) -> Any:
     """Compute a number (n,) for the content of each row of scores (n, k).
 
     It is a combination of the scores in a canonical order of the classes.
@@ -167,14 +167,14 @@ def deal_rows(
     cells = _find_cells(key, rows, label, weights)
     rng = np.random.default_rng(0)
     entries = _deal(cells, rng, count, stratify)
-    if len(entries.set) == len(label) == len(cells.index):
+    if len(entries.set) == len(label) == len(cells.row):
         # A fold for each row: they keep their order.
         fold, sets = np.empty(len(label), int), np.empty(len(label), int)
-        fold[cells.index[entries.set]], sets[cells.index] = entries.fold, np.arange(len(label))
+        fold[cells.row[entries.set]], sets[cells.row] = entries.fold, np.arange(len(label))
         return FoldedRows(np.arange(len(label)), fold, weights.astype(float), sets, sets)
     place = np.empty(len(label), int)
     place[cells.order] = cells.set_of_ordered
-    return FoldedRows(cells.index[entries.set], entries.fold, entries.weights, entries.set, place)
+    return FoldedRows(cells.row[entries.set], entries.fold, entries.weights, entries.set, place)
 
 
 class _Cells(NamedTuple):
@@ -184,7 +184,7 @@ class _Cells(NamedTuple):
     order: np.ndarray
     set_of_ordered: np.ndarray
     #: Of each set (s,): one of its rows, its weight, and the outcome, a label of a cell, it is of.
-    index: np.ndarray
+    row: np.ndarray
     weights: np.ndarray
     outcome: np.ndarray
     #: Of each outcome (o,): its cell, the rank of its label, its weight, and its units.

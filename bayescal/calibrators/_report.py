@@ -150,6 +150,7 @@ def variances(probs: Any, values: Any) -> Any:
     return xp.sum(probs * (values - mean) ** 2, axis=-1)
 
 
+@ignoring_underflow
 def expect(
     predict: Callable[[Any], Any], rows: Any, codes: np.ndarray, inputs: str | None
 ) -> Expected:
@@ -163,6 +164,7 @@ def expect(
     return join(parts)
 
 
+@ignoring_underflow
 def expect_of(probs: Any, codes: np.ndarray, plain: Any) -> Expected:
     """Return what a fit says of rows with calibrated probabilities, and losses as they are."""
     probs = _of_classes(probs, codes)

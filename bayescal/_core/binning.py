@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.arrays import Array, ArrayT, namespace, search
+from bayescal._core.arrays import Array, ArrayT, namespace, on_host, search
 
 #: Machine epsilon of float64 and of float32, and what only types less precise than float64 exceed.
 EPS, SINGLE, _DOUBLE = 2.0**-52, 2.0**-23, 2.0**-40
@@ -109,8 +109,10 @@ def width_place(borders: Any, scores: Any) -> Any:
 def is_single(scores: Any) -> Any:
     """Return which scores single precision holds exactly."""
     xp = namespace(scores)
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        return xp.astype(xp.astype(scores, xp.float32), scores.dtype) == scores
+    if on_host(scores):
+        with np.errstate(over="ignore", under="ignore"):
+            return scores.astype(np.float32) == scores
+    return xp.astype(xp.astype(scores, xp.float32), scores.dtype) == scores
 
 
 def single_below(values: np.ndarray) -> np.ndarray:
@@ -139,6 +141,9 @@ def take_step(values: Any, place: Any, scores: Any) -> Any:
 
     The result depends on the scores for libraries that differentiate, with a slope of zero.
     """
+    if on_host(scores):
+        found, missing = values.take(place, axis=0), np.isnan(scores)
+        return np.where(missing, np.nan, found) if missing.any() else found
     xp = namespace(scores)
     return xp.where(xp.isnan(scores), scores, xp.take(values, place, axis=0))
 

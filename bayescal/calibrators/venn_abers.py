@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike, search
+from bayescal._core.arrays import ArrayLike, namespace, search
 from bayescal._core.binning import single_above, single_below, take_step
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.calibrators._base import State
@@ -144,8 +144,12 @@ class VennAbers(OrderCalibrator):
             state = self._precompute(state)
         # A score at a threshold is below or above it, whichever class it is added to. NaN counts
         # as greater than all.
-        up_to = search(state["first"], scores, "right")
-        below = search(state["last"], scores)
+        xp = namespace(scores)
+        up_to = below = search(state["first"], scores, "right")
+        most = state["last"].shape[0] - 1
+        if most >= 0:
+            last = xp.take(state["last"], xp.clip(up_to - 1, 0, most), axis=0)
+            below = xp.where((up_to > 0) & (scores <= last), up_to - 1, up_to)
         return take_step(state["lower"], up_to, scores), take_step(state["upper"], below, scores)
 
     @staticmethod

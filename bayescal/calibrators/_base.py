@@ -316,8 +316,8 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
 
     def _as_parts(self) -> tuple[Any, Tree]:
         """Return the calibrator without what it learned, and what it learned."""
-        own = as_fitted(self)
-        return clone(own).set_params(classes=None), needed(own._precompute(self.state_))
+        bare: Any = clone(own := as_fitted(self))
+        return bare.set_params(classes=None), needed(own._precompute(self.state_))
 
     def _map(self, state: State, scores: Any) -> Any:
         """Return probabilities at scores of any library, as users give them."""

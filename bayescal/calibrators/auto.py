@@ -293,8 +293,8 @@ class Auto(ClassifierMixin, Combination):
         # Whole weights are counts, as in metrics.
         squares = weights if np.all(weights == np.floor(weights)) else weights**2
         names, members = (fitted._title(), reason), fitted._member_weights()
-        predict = fitted.predict_proba if on_host(rows) else fitted.as_function()
-        expected = expect(predict, rows, codes, self.inputs)
+        # As a function, which asks for no names of columns: the rows are in the fit's order.
+        expected = expect(fitted.as_function(), rows, codes, self.inputs)
         return make_report(names, sizes, members, held, plain, weights, squares, expected)
 
     def _held_out(

@@ -22,6 +22,8 @@ _NOTHING = 1e-150
 _BLOCK = 1 << 14
 #: Up to so many columns products are taken pair by pair.
 _PAIRS = 8
+#: Multiples of the relative rounding error within which values count as equal.
+_NOISE = 8
 #: What is summed, and its first two derivatives.
 Terms: TypeAlias = tuple[ArrayT, ArrayT, ArrayT]
 
@@ -283,7 +285,11 @@ def centered(
     if problem.free is not None:
         moved = moved & (xp.asarray(problem.free)[0] > 0)
     mean = xp.where(moved, mean, zero)
-    return problem._replace(x=x - mean), mean
+    apart = x - mean
+    # What rounding alone makes vary is constant.
+    noise = _NOISE * xp.finfo(x.dtype).eps * xp.max(xp.abs(x), axis=0)
+    constant = moved & (xp.max(xp.abs(apart), axis=0) <= noise)
+    return problem._replace(x=xp.where(constant, 0.0, apart)), mean
 
 
 def uncentered(beta: ArrayT, mean: ArrayT, xp: ModuleType = jnp) -> ArrayT:

@@ -15,6 +15,7 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.labels import label_text
 from bayescal._core.padding import pad_axis
+from bayescal._core.tolerances import RANGE_TOLERANCE, SUM_TOLERANCE
 
 Choice = TypeVar("Choice")
 #: One data set ``(x, y)`` or ``(x, y, mask)``, or a list of data sets ``(x, y)``.
@@ -23,11 +24,6 @@ Data: TypeAlias = (
     | tuple[ArrayLike, ArrayLike, ArrayLike | None]
     | Sequence[tuple[ArrayLike, ArrayLike]]
 )
-
-#: By how much the sum of a row of probabilities may differ from one.
-SUM_TOLERANCE = 1e-3
-#: By how much rounding may put a probability below zero or above one.
-RANGE_TOLERANCE = 1e-6
 
 
 class Batch(NamedTuple):

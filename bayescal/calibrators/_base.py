@@ -179,7 +179,7 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         """
         self._check_inputs()
         self._check_options()
-        if in_columns(y) and self.inputs != "top_logits":
+        if in_columns(y) and self.inputs != "top_logits" and getattr(scores, "ndim", 2) < 3:
             scores, y, sample_weight = of_shares(scores, y, sample_weight, self.classes)
         blocks = as_blocks(scores, y, sample_weight)
         if isinstance(scores, np.memmap) and not self._fits_blocks:

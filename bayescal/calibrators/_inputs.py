@@ -197,23 +197,30 @@ def _within(probs: Any) -> Any:
 
 def _finite(logits: Any) -> Any:
     """Return logits (n, k) in which minus infinity is far below all others of the row."""
+    if not _may_be_absent(logits):
+        return logits
     xp = namespace(logits)
     absent = logits == -xp.inf
-    if on_host(logits) and not absent.any():
-        return logits
     top = xp.max(logits, axis=1, keepdims=True)
-    spread = top - xp.min(xp.where(absent, top, logits), axis=1, keepdims=True)
-    return xp.where(absent, top - (_FAR_BELOW + 100 * spread), logits)
+    low = xp.min(xp.where(absent, top, logits), axis=1, keepdims=True)
+    # Half the spread, bounded so that its multiples are finite.
+    half = xp.clip(top / 2 - low / 2, 0.0, float(xp.finfo(logits.dtype).max) / 1e6)
+    return xp.where(absent, top - (_FAR_BELOW + 200 * half), logits)
+
+
+def _may_be_absent(logits: Any) -> bool:
+    """Return whether any logit may be minus infinity: known on the host alone."""
+    return not on_host(logits) or bool(logits.size and logits.min() == -np.inf)
 
 
 def without_absent(probs: Any, scores: Any, inputs: str) -> Any:
     """Return probabilities (n, k) that are zero where the logit is minus infinity."""
     if inputs != "logits" or scores.ndim < 2 or scores.shape[1] < 2:
         return probs
+    if not _may_be_absent(scores):
+        return probs
     xp = namespace(scores)
     absent = scores == -xp.inf
-    if on_host(scores) and not absent.any():
-        return probs
     left = xp.where(absent, xp.zeros_like(probs), probs)
     some = xp.any(absent, axis=1, keepdims=True)
     return xp.where(some, left / xp.sum(left, axis=1, keepdims=True), probs)

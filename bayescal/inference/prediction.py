@@ -263,7 +263,7 @@ class Prediction:
         >>> data = ([-1.2, 0.3, 1.1], [0, 0, 1])
         >>> found = bc.posterior_predict(grid, data, [2.0], integrator="quadrature").to_xarray()
         >>> found.probs.sel(prior="width 4.0").values.round(3).tolist()
-        [0.917]
+        [0.918]
         """
         import xarray as xr
 

@@ -46,8 +46,6 @@ Checked = TypeVar("Checked")
 #: Kinds of labels that are no numbers: texts, objects and dates.
 _TEXT = "OSTUM"
 _ADVICE = "say classes=(label of each column, ...) for other labels"
-#: Rounding that is forgiven of one probability outside [0, 1].
-_RANGE_TOLERANCE = 1e-6
 _MORE = "give a row of probabilities for each case"
 
 

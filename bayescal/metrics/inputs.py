@@ -411,11 +411,12 @@ def check_many_labels(
     Columns of two data frames are matched by their names, if these are equal, or by the classes.
     """
     given, names, labels = probs, column_names(probs) or names, column_names(y)
-    probs, y = as_numpy(of_pairs(probs), "probs"), read_label_rows(y)
+    probs = as_numpy(of_pairs(probs), "probs")
     if probs.ndim != 2:
         raise ValueError(f"probs must have shape (n, labels), got {probs.shape}")
     if reading.whole and probs.size == 0:
         raise ValueError("probs must not be empty")
+    y = read_label_rows(y)
     if y.shape != probs.shape:
         raise ValueError(f"y must have shape {probs.shape} to match probs, got {y.shape}")
     if reading.classes is not None:

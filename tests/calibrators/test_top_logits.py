@@ -430,7 +430,7 @@ NAN = np.array([0.5, np.nan])
         ((INDICES[:, :1], LOGITS, REST), ValueError, "scores must be a tuple .* got shapes"),
         ((INDICES, LOGITS, REST[:1]), ValueError, "scores must be a tuple .* got shapes"),
         ((INDICES, LOGITS[0], REST), ValueError, r"logits must have shape \(n, m\)"),
-        ((INDICES[:0], LOGITS[:0], REST[:0]), ValueError, "logits must have shape .* and rows"),
+        ((INDICES[:0], LOGITS[:0], REST[:0]), ValueError, "(logits|blocks) must .* rows"),
         ((INDICES + 0.0, LOGITS, REST), TypeError, "indices must be integers, got float64"),
         ((INDICES + 5, LOGITS, REST), ValueError, "indices must be different ones of 0, ..., 7"),
         ((INDICES - 1, LOGITS, REST), ValueError, "indices must be different ones .* got -1"),

@@ -75,8 +75,10 @@ def test_tenths_of_all_types_have_the_same_errors() -> None:
                     assert moved == pytest.approx(exact, abs=8 * eps_of(kind)), (name, kind)
 
 
+@pytest.mark.parity("torch")
 def test_tenths_in_single_precision_of_other_libraries() -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     p = np.repeat([0.6, 0.7], 100)
     y = np.repeat([1, 0, 1, 0], [80, 20, 50, 50])
     single = p.astype(np.float32)

@@ -185,7 +185,7 @@ class TestIntervals:
             metrics.report(blocks, metrics=["skce"])
 
 
-def _cut(*rows, size=500):
+def _pieces(*rows, size=500):
     return [tuple(own[i : i + size] for own in rows) for i in range(0, len(rows[0]), size)]
 
 
@@ -220,7 +220,7 @@ def test_names_of_classes_and_codes_do_not_mix():
 def test_blocks_without_rows_or_of_zero_weight_add_nothing(label):
     p, y = _cases("two", 2000)
     y, weights = y.astype(label), np.ones(2000)
-    some = _cut(p, y, weights)
+    some = _pieces(p, y, weights)
     nothing = [(p[:0], y[:0], weights[:0]), (p[:9], y[:9], np.zeros(9)), ([], [], [])]
     blocks = bc.Blocks([*nothing, *some[:2], *nothing, *some[2:], *nothing])
     for use in (metrics.log_loss, metrics.ece, lambda *x: metrics.ece(*x, binning="equal_mass")):

@@ -59,7 +59,9 @@ def test_metrics_of_tensors(name: str) -> None:
         else:  # the numbers that the tensor holds, whose rows sum to one but for the rounding
             held = probs.detach().double()
             held = (held / held.sum(dim=1, keepdim=True)).numpy()
-            assert found == pytest.approx(function(held, y.numpy()), abs=5e-3)
+            # Numbers in half precision that are next to a border lie on it.
+            tolerance = 1e-2 if name == "canonical_ece" else 5e-3
+            assert found == pytest.approx(function(held, y.numpy()), abs=tolerance)
 
 
 @pytest.mark.parametrize("shift", [False, True])

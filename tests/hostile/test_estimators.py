@@ -86,6 +86,34 @@ def test_arrays_that_look_odd(case: Case) -> None:
                 np.testing.assert_allclose(found, expected, atol=1e-6, err_msg=f"{place} {kind}")
 
 
+def few_levels(scores: np.ndarray) -> dict[str, np.ndarray]:
+    """Scores (n,) or (n, 3) that take few values, all of which half precision holds."""
+    place = np.arange(len(scores)) % 3
+    if scores.ndim == 1:
+        return {
+            "constant": np.full(len(scores), 0.25),
+            "zeros and ones": np.array([0.0, 1.0, 1.0])[place],
+            "quarters": np.array([0.25, 0.5, 0.75])[place],
+        }
+    return {
+        "constant": np.tile([0.25, 0.25, 0.5], (len(scores), 1)),
+        "one-hot": np.eye(3)[place],
+        "quarters": np.array([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0, 0.25, 0.75]])[place],
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", cases())
+def test_few_levels_that_look_odd(case: Case) -> None:
+    for name, given in few_levels(case.arguments[0]).items():
+        expected = case.probs(given, *case.arguments[1:])
+        assert np.isfinite(expected).all(), name
+        for kind, value in right(given).items():
+            found = judge(case.probs, value, *case.arguments[1:])
+            assert isinstance(found, np.ndarray), (name, kind, found)
+            np.testing.assert_allclose(found, expected, atol=1e-6, err_msg=f"{name} {kind}")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("case", cases())
 def test_wrong_arrays(case: Case) -> None:

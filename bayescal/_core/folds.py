@@ -167,7 +167,7 @@ def deal_rows(
     cells = _find_cells(key, rows, label, weights)
     rng = np.random.default_rng(0)
     entries = _deal(cells, rng, count, stratify)
-    if len(entries.set) == len(label) == len(cells.row):
+    if len(cells.row) == len(label) and (np.bincount(entries.set) == 1).all():
         # A fold for each row: they keep their order.
         fold, sets = np.empty(len(label), int), np.empty(len(label), int)
         fold[cells.row[entries.set]], sets[cells.row] = entries.fold, np.arange(len(label))
@@ -336,12 +336,15 @@ def _divide(cells: _Cells, mixed: np.ndarray, first: np.ndarray, table: np.ndarr
     fold_ends = positions(row, table[row, fold].astype(float), table.sum(axis=1))
     ends = np.unique(np.concatenate([set_ends, fold_ends]))
     lengths = np.diff(ends, prepend=0)
-    # What rounding leaves of a set is no entry.
+    # What rounding leaves of a set is no entry, unless it is all that there is of the set.
     ends, lengths = ends[lengths > 16], lengths[lengths > 16]
-    own = np.minimum(np.searchsorted(set_ends, ends), len(set_ends) - 1)
+    part = np.minimum(np.searchsorted(set_ends, ends), len(set_ends) - 1)
+    weights = lengths / whole * cells.outcome_weights[mixed][number[part]]
+    lost = np.setdiff1d(np.arange(len(sets)), part)
+    part, ends = np.concatenate([part, lost]), np.concatenate([ends, set_ends[lost]])
+    weights = np.concatenate([weights, cells.weights[sets[lost]]])
     place = np.minimum(np.searchsorted(fold_ends, ends), len(fold_ends) - 1)
-    outcome = number[own]
-    return _Entries(sets[own], fold[place], lengths / whole * cells.outcome_weights[mixed][outcome])
+    return _Entries(sets[part], fold[place], weights)
 
 
 def _bounded(values: Any) -> Any:

@@ -161,6 +161,17 @@ def test_equal_up_to_rounding_is_one_cell_of_several_rows() -> None:
     np.testing.assert_allclose(np.bincount(folds.index, folds.weights), weights, rtol=1e-9)
 
 
+@pytest.mark.parametrize("step", [0.0, 1e-12])
+def test_every_row_has_a_fold_whatever_its_weight(step: float) -> None:
+    """Rows of one cell whose weights differ by hundreds of digits."""
+    z, y = 0.3 + step * np.arange(12), np.arange(12) % 2
+    weights = np.geomspace(1e-300, 1e300, 12)
+    folds = fold_scores(z, y, weights, 5)
+    assert folds.fold.min() >= 0 and folds.count <= 5
+    assert set(folds.members) == set(range(len(np.unique(np.stack([z, y]), axis=1).T)))
+    assert folds.of_rows(z[folds.index]) == pytest.approx(z)
+
+
 def test_cross_validation_with_ties_is_unbiased() -> None:
     """Shares of 200 cells with ten rows each: the held-out loss is that of four fifths of them."""
     found, truth = [], []

@@ -71,7 +71,13 @@ class Seen:
         theta = vars(fitted).get("state_", {}).get("theta")
         expected = None
         if not in_sample:
-            expected = expect(fitted.predict_proba, self.rows, self.codes, fitted.inputs)
+            # Rows are those that the fit has checked.
+            expected = expect(
+                lambda rows: fitted._probabilities_of(replace(self, rows=rows)),
+                self.rows,
+                self.codes,
+                fitted.inputs,
+            )
         report = make_report(names, sizes, *parts, expected)
         return replace(
             report,

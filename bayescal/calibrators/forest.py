@@ -121,8 +121,9 @@ class Forest(NeighborhoodCalibrator):
         distinct = len(points.weights)
         candidates = _CANDIDATES[: max(1, np.count_nonzero(distinct >= _CANDIDATES))]
         if 2 * distinct <= weights.sum() and candidates[-1] < distinct < _CANDIDATES[-1]:
-            # Rows that occur often may each have a bin.
-            candidates = np.append(candidates, distinct)
+            # Rows that occur often may each have a bin, unless rounding alone tells them apart.
+            if len(distinct_rows(points.probabilities.astype(np.float32))[0]) == distinct:
+                candidates = np.append(candidates, distinct)
         most = int(candidates[-1]) if self.bins == "cv" else self.bins
         at_once = _trees.trees_at_once(distinct)
         order = canonical_order(scores, y, weights)

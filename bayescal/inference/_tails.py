@@ -59,7 +59,7 @@ def deepest(points: np.ndarray, data: Batch, family: Family) -> np.ndarray | Non
     None if all are within the widest class's range, once more, of a class: in gaps between tight
     classes, too, the densities hang on parameters that are hardly drawn.
     """
-    index, far = np.zeros(len(data.x), int), False
+    index, far, points = np.zeros(len(data.x), int), False, points[: len(data.x)]
     rows, own = points, data.x
     if family.univariate:
         rows, own = family.coordinate(points, np)[..., None], family.coordinate(own, np)[..., None]

@@ -166,7 +166,7 @@ class KernelError(DirectMetric):
         whole = (weights == xp.floor(weights)).all()
         same = xp.where(whole, weights, weights**2)
         own = (residual**2).sum(axis=1)
-        return (every - same @ own) / _positive(total**2 - same.sum(), xp)
+        return _of_pairs(every - same @ own, total**2, same.sum(), xp)
 
     def compute_many(self, data: Predictions, factors: np.ndarray) -> np.ndarray:
         if self.estimator == "linear":
@@ -177,7 +177,7 @@ class KernelError(DirectMetric):
         if self.estimator == "biased":
             return every / total**2
         same = factors * (data.weights[:, None] if data.whole else data.weights[:, None] ** 2)
-        return (every - self.own(data) @ same) / _positive(total**2 - same.sum(axis=0), np)
+        return _of_pairs(every - self.own(data) @ same, total**2, same.sum(axis=0), np)
 
     def pairs(self, data: Predictions, xp: ModuleType = np) -> Array:
         """Return the h of cases 1 and 2, 3 and 4, and so on."""
@@ -210,6 +210,12 @@ class KernelError(DirectMetric):
         """Return the kernel at given distances."""
         scaled = gaps / self.bandwidth
         return xp.exp(-scaled) if self.kernel == "exponential" else xp.exp(-(scaled**2) / 2)
+
+
+def _of_pairs(value: A, total: A, same: A, xp: ModuleType) -> A:
+    """Divide a sum over pairs by their weight; zero if rounding alone leaves any weight."""
+    some = total - same > 1e-12 * total
+    return xp.where(some, value, 0.0) / xp.where(some, total - same, 1)
 
 
 def _positive(value: A, xp: ModuleType) -> A:

@@ -231,7 +231,7 @@ def tenths(binary: bool) -> tuple[Array, Array, Array]:
 
 
 #: In whose fits neighbors and confidences tie, or folds go by what rows hold, up to rounding.
-TIED = ("KNN", "StackedScaling", "WeightScaling", "BinwiseTemperature")
+TIED = ("Forest", "KNN", "StackedScaling", "WeightScaling", "BinwiseTemperature")
 
 
 @each_case

@@ -106,6 +106,8 @@ def test_arrays_that_look_odd(case: Case) -> None:
 def test_wrong_arrays(case: Case) -> None:
     for place, (_, table) in enumerate(case.tables):
         for kind, value in table.items():
+            if kind == "sparse" and place == 1 and np.ndim(case.arguments[1]) == 2:
+                continue  # as scikit-learn gives several labels
             error = judge(case.call, *case.with_one(place, value))
             assert isinstance(error, Exception), (place, kind, error)
             assert re.search(NAMED, str(error)), (place, kind, error)

@@ -811,7 +811,7 @@ def test_wrong_options_of_to_arviz(options: dict, error: type[Exception], messag
 def test_three_classes(x64: None) -> None:
     post = triangle()
     x = np.random.default_rng(1).dirichlet([1, 1, 1], size=16)
-    with pytest.warns(bc.SamplingWarning, match="densities at 1 of 2 farthest points"):
+    with pytest.warns(bc.SamplingWarning, match="densities at 2 of 3 farthest points"):
         post.predict(x)
     draws, weights = post.draws(), np.exp(np.asarray(post.log_weights()))
     alpha = np.stack([np.asarray(draws[f"alpha{y}"]) for y in range(3)])

@@ -84,6 +84,9 @@ class Forest(NeighborhoodCalibrator):
     after cross-validation ``candidates`` and ``cv_losses``, the mean log loss of each. A single row
     cannot be cross-validated: its own loss stands for all.
 
+    Trees are grown on probabilities in single precision, so that no split is between values that
+    rounding alone tells apart.
+
     Growing takes O(T n d) for trees of depth d, cross-validation O(T n k) for each candidate and
     O(n k) memory for each, predicting q rows O(q T (d + k)); the state has T bins k numbers.
 
@@ -117,13 +120,14 @@ class Forest(NeighborhoodCalibrator):
         super()._check_options()
 
     def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+        # In single precision: no split is between values that rounding alone tells apart.
+        scores = scores.astype(np.float32).astype(float)
         rows, points = (scores, y, weights), merge(scores, y, weights)
         distinct = len(points.weights)
         candidates = _CANDIDATES[: max(1, np.count_nonzero(distinct >= _CANDIDATES))]
         if 2 * distinct <= weights.sum() and candidates[-1] < distinct < _CANDIDATES[-1]:
-            # Rows that occur often may each have a bin, unless rounding alone tells them apart.
-            if len(distinct_rows(points.probabilities.astype(np.float32))[0]) == distinct:
-                candidates = np.append(candidates, distinct)
+            # Rows that occur often may each have a bin.
+            candidates = np.append(candidates, distinct)
         most = int(candidates[-1]) if self.bins == "cv" else self.bins
         at_once = _trees.trees_at_once(distinct)
         order = canonical_order(scores, y, weights)

@@ -11,7 +11,14 @@ import pytest
 from bayescal._core.class_order import canonical_order
 from bayescal._core.equal_rows import distinct_rows
 from bayescal.calibrators import Forest, _trees
-from tests.calibrators.brute import example, finish, folded, log_loss, values
+from tests.calibrators import brute
+from tests.calibrators.brute import finish, folded, log_loss, values
+
+
+def example(*sizes: Any, **options: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Probabilities that single precision holds, in which trees are grown."""
+    p, y, weights = brute.example(*sizes, **options)
+    return p.astype(np.float32).astype(float), y, weights
 
 
 class Node:
@@ -90,6 +97,7 @@ def test_classes_that_do_not_vary_are_drawn_anew() -> None:
     p[:, 3] = np.linspace(0.1, 0.9, 40)
     p[::7, 20] = 0.05
     p[:, 29] = 1 - p.sum(axis=1)
+    p = p.astype(np.float32).astype(float)
     y, weights = np.arange(40) % 30, np.ones(40)
     trees, layout = _trees.grow(p[distinct_rows(p)[0]], 40, 0, range(200))
     assert set(np.unique(trees.feature[trees.left > 0])) == {3, 20, 29}

@@ -280,7 +280,10 @@ def test_what_cannot_be_is_said() -> None:
     ],
 )
 def test_coverage(name: str, method: str, options: dict[str, Any]) -> None:
-    """Of 90 % intervals 87 to 93 % cover the value for endless data from the same source."""
+    """Of 90 % intervals 87 to 93 % cover the value for endless data from the same source.
+
+    More do if the upper end of a bootstrap of debiased errors is raised to that of a test.
+    """
     rng = np.random.default_rng(0)
 
     def draw(n: int) -> tuple[Array, Array]:
@@ -303,4 +306,5 @@ def test_coverage(name: str, method: str, options: dict[str, Any]) -> None:
             **options,  # type: ignore[arg-type]
         )
         covered += found.lower <= truth <= found.upper
-    assert 0.87 <= covered / runs <= 0.93
+    raised = name == "debiased_ece" and method == "bootstrap"
+    assert 0.87 <= covered / runs <= (0.96 if raised else 0.93)

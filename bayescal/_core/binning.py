@@ -81,6 +81,8 @@ def border_ends(borders: Any, precision: Any) -> Any:
         return borders + slack
     single = xp.astype(borders, xp.float32) + xp.astype(slack, xp.float32)
     single = xp.astype(single, borders.dtype)
+    if isinstance(precision, float):
+        return single if precision > _DOUBLE else borders + slack
     return xp.where(xp.asarray(precision > _DOUBLE), single, borders + slack)
 
 

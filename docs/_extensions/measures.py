@@ -79,9 +79,11 @@ def value(name: str, rows: int, sharpness: float, seed: int) -> list[float]:
         truth, probs = softmax(z, axis=1), softmax(sharpness * z, axis=1)
         y = np.argmax(z + rng.gumbel(size=z.shape), axis=1)
     groups = rng.uniform(size=(rows, 2)) < 0.5
-    known = {"groups": groups, "costs": COSTS, "recalibrated": truth, "resamples": 200}
+    known = {"costs": COSTS, "recalibrated": truth, "resamples": 200}
     function = getattr(bc.metrics, name)
     takes = inspect.signature(function).parameters
+    if name == "multicalibration_error":  # elsewhere groups are clusters
+        known["groups"] = groups
     more = {key: known[key] for key in known if key in takes}
     found = function(probs, truth if "true_probs" in takes else y, **more)
     return [float(getattr(found, field) if field else found) for field in FIELDS[_returns(name)]]

@@ -100,7 +100,7 @@ def width_cell_of_any(scores: ArrayT, bins: int, xp: ModuleType) -> ArrayT:
 
 
 def width_place(borders: Any, scores: Any) -> Any:
-    """Return the same in programs, by search among the borders (k,) of bins of equal width."""
+    """Find bins of equal width in compiled programs, by search among their borders (k,)."""
     xp = namespace(scores)
     found = search(border_ends(borders, SINGLE), scores)
     if scores.dtype == xp.float32:

@@ -45,7 +45,7 @@ def middles(below: np.ndarray, above: np.ndarray) -> np.ndarray:
 
 
 def single_middles(below: np.ndarray, above: np.ndarray) -> np.ndarray:
-    """Return the same rounded up to single precision, if there is room before the upper score.
+    """Place borders half-way between scores, rounded up to single precision where there is room.
 
     Then a score lies on the same side of a border in programs in single precision and elsewhere.
     """

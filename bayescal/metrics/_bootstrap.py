@@ -167,10 +167,9 @@ def interval(
     their intervals are the whole range. Of 90 % intervals, simulated for 12 metrics, 81 % or more
     cover the true value with ten cases, and 85 % or more with 30 or 100, of errors mostly more
     (``benchmarks/bench_intervals.py``). Where one case in twenty is of class 1, intervals of log
-    loss and Brier score cover 81 % with 50 cases, and 97 % with 500. Of "debiased_ece" 91 % or more
-    cover with 10 to 500 cases, of predictions in tenths, of one value, of three, or of any. To ask
-    whether an error is zero use
-    :func:`consistency_test`.
+    loss and Brier score cover 81 % with 50 cases, and 97 % with 500. Of "debiased_ece" about 90 %
+    or more cover with 10 to 500 cases, of predictions in tenths, of one value, of three, or of any.
+    To ask whether an error is zero use :func:`consistency_test`.
 
     Of 100,000 rows or more the bootstrap draws groups of cases (see :func:`bootstrap`), with as
     many degrees of freedom, and what chance does is found from residuals whose signs are drawn by

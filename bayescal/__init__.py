@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from bayescal import plots as plots
     from bayescal import smoothing as smoothing
     from bayescal._core.compilation import cache_compilations as cache_compilations
-    from bayescal._core.stream import Blocks as Blocks
-    from bayescal._core.tokens import tokens as tokens
     from bayescal._core.warnings import AccuracyWarning as AccuracyWarning
     from bayescal._core.warnings import SamplingWarning as SamplingWarning
     from bayescal.calibrators import *  # noqa: F403
+    from bayescal.data.blocks.stream import Blocks as Blocks
+    from bayescal.data.tokens import tokens as tokens
     from bayescal.evaluation import Evaluation as Evaluation
     from bayescal.evaluation import evaluate as evaluate
     from bayescal.inference.prediction import Prediction as Prediction
@@ -41,9 +41,9 @@ __version__ = "0.1.0"
 _PUBLIC_MODULES = ("adapters", "compare", "datasets", "losses", "metrics", "plots", "smoothing")
 _NAMES = {
     "_core.compilation": ("cache_compilations",),
-    "_core.stream": ("Blocks",),
-    "_core.tokens": ("tokens",),
     "_core.warnings": ("AccuracyWarning", "SamplingWarning"),
+    "data.blocks.stream": ("Blocks",),
+    "data.tokens": ("tokens",),
     "evaluation": ("Evaluation", "evaluate"),
     "inference.prediction": ("Prediction",),
     "inference.result": ("Posterior",),

@@ -28,14 +28,15 @@ from sklearn.exceptions import ConvergenceWarning
 import bayescal as bc
 from bayescal._core.numerics import sigmoid
 from bayescal._core.warnings import ignored
-from bayescal.calibrators import _fold_fits, _stack
-from bayescal.calibrators._averaging import FAR, LINEAR
-from bayescal.calibrators._inputs import convert
-from bayescal.calibrators._member import Member
-from bayescal.calibrators._mixture import log_mean, mix
-from bayescal.calibrators._stack import fit_stack, mixture
-from bayescal.calibrators.averaged_beta import AveragedBeta
-from bayescal.calibrators.stacked_scaling import MEMBERS, _plan
+from bayescal.calibrators.binary.averaged_beta.calibrator import AveragedBeta
+from bayescal.calibrators.binary.averaged_beta.regressions import FAR, LINEAR
+from bayescal.calibrators.multiclass.members import Member
+from bayescal.calibrators.stack import fit as _stack
+from bayescal.calibrators.stack import fold_fits as _fold_fits
+from bayescal.calibrators.stack.calibrator import MEMBERS, _plan
+from bayescal.calibrators.stack.fit import fit_stack, mixture
+from bayescal.calibrators.stack.mixture import log_mean, mix
+from bayescal.data.scores import convert
 from benchmarks.studies.arena import Experiment, find_experiments, read_experiment
 
 Array = np.ndarray

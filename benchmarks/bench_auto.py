@@ -91,8 +91,8 @@ def batch(p: Array, y: Array, at: Array, truth: Array) -> tuple[Callable[[], Any
     import jax
     import jax.numpy as jnp
 
-    from bayescal.calibrators import _averaging
-    from bayescal.calibrators._points import gather
+    from bayescal.calibrators.binary.averaged_beta import regressions as _averaging
+    from bayescal.calibrators.binary.averaged_beta.points import gather
 
     rng = np.random.default_rng(0)
     z = np.log(p[:, 1] / p[:, 0])

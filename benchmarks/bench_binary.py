@@ -199,7 +199,7 @@ def numpyro_nuts(q: np.ndarray, y: np.ndarray) -> Any:
 
 
 def our_density(q: np.ndarray, y: np.ndarray) -> Any:
-    from bayescal._core.kernels import kernel_log_density
+    from bayescal.smoothing._kernels import kernel_log_density
 
     data, points = make_points()
     call = lambda: kernel_log_density(data[:, None], points[:, None], np.ones(len(data)))  # noqa: E731

@@ -22,8 +22,9 @@ from typing import Any
 import bench_intervals as base
 import numpy as np
 
-from bayescal.metrics import _measured, _significance
-from bayescal.metrics._measured import Measured, MeasuredSums
+from bayescal.metrics.uncertainty import calibration_tests as _significance
+from bayescal.metrics.uncertainty import measured as _measured
+from bayescal.metrics.uncertainty.measured import Measured, MeasuredSums
 
 METRICS = ("log_loss", "brier_score", "ece", "ece, equal mass", "debiased_ece")
 TRUTHS = (

@@ -24,7 +24,7 @@ import numpy as np
 
 from bayescal import metrics
 from bayescal._core.numerics import sigmoid
-from bayescal.metrics._measured import Measured
+from bayescal.metrics.uncertainty.measured import Measured
 
 Array = np.ndarray
 Draw = Callable[[np.random.Generator, int], tuple[Array, Array, Array]]

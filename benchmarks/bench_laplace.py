@@ -31,10 +31,11 @@ import numpy as np
 
 import bayescal as bc
 from bayescal._core.numerics import sigmoid
-from bayescal.calibrators import _linear, _log_odds
-from bayescal.calibrators._linear import LinearCalibrator
-from bayescal.calibrators._log_odds import LogOddsCalibrator
-from bayescal.regression import tempered
+from bayescal.calibrators.binary import log_odds as _log_odds
+from bayescal.calibrators.binary.log_odds import LogOddsCalibrator
+from bayescal.calibrators.multiclass import linear as _linear
+from bayescal.calibrators.multiclass.linear import LinearCalibrator
+from bayescal.regression import draws as tempered
 from bayescal.regression.method import Method
 
 Array = np.ndarray

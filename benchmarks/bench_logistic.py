@@ -105,8 +105,8 @@ def fitter(method: str, x: np.ndarray, t: np.ndarray, strength: float) -> Callab
     if method == "bayescal":
         import jax
 
-        from bayescal.regression.fit import fit_many, fit_single
-        from bayescal.regression.objective import Regression
+        from bayescal.regression.binary.fit import fit_many, fit_single
+        from bayescal.regression.binary.objective import Regression
 
         def call() -> np.ndarray:
             batch = len(x)
@@ -188,7 +188,7 @@ def worker(task: str, method: str) -> dict[str, Any]:
     if method.startswith("sklearn"):
         import sklearn.linear_model  # noqa: F401
     if method == "bayescal":
-        import bayescal.regression.fit  # noqa: F401
+        import bayescal.regression.binary.fit  # noqa: F401
     call = fitter(method, x, t, strength)
     start = time.perf_counter()
     beta = call()

@@ -10,8 +10,10 @@ what is not that of the results is an error.
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,12 +34,41 @@ from benchmarks.figures import (  # noqa: E402
 
 PAGES = (
     "README.md",
+    "CONTRIBUTING.md",
     "docs/*.md",
     "docs/benchmarks/*.md",
     "docs/explanation/*.md",
 )
 MARKED = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 INLINE = re.compile(r"(<!-- = (.*?) -->).*?(<!-- end -->)", re.DOTALL)
+
+# --- the tree -----------------------------------------------------------------------------------
+
+
+def tree() -> str:
+    """Draw the layers, lowest first, and their folders, each with its docstring and its modules."""
+    rules = (ROOT / "tests" / "test_architecture.py").read_text("utf-8")
+    (layers,) = re.findall(r"^LAYERS = (\(.*?\))", rules, re.DOTALL | re.MULTILINE)
+    lines = []
+    for layer in ast.literal_eval(layers):
+        place = ROOT / "bayescal" / layer
+        if not place.is_dir():
+            lines.append(f"{layer + '.py':<44}{first_line(place.with_suffix('.py'))}")
+            continue
+        for folder in sorted(path.parent for path in place.rglob("__init__.py")):
+            name = f"{folder.relative_to(ROOT / 'bayescal')}/"
+            lines.append(f"{name:<44}{first_line(folder / '__init__.py')}")
+            modules = sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
+            lines += textwrap.wrap(
+                ", ".join(modules), 150, initial_indent=" " * 8, subsequent_indent=" " * 8
+            )
+    return "```text\n" + "\n".join(lines) + "\n```"
+
+
+def first_line(path: Path) -> str:
+    """Read the first line of a module's docstring."""
+    return (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").partition("\n")[0]
+
 
 # --- accuracy -----------------------------------------------------------------------------------
 
@@ -253,7 +284,7 @@ def why() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     f.__name__: f
-    for f in (arena, auto, binary, fresh, functions, helps, multiclass, posterior, which, why)
+    for f in (arena, auto, binary, fresh, functions, helps, multiclass, posterior, tree, which, why)
 } | page_tables.TABLES
 
 

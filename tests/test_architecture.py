@@ -24,6 +24,7 @@ PACKAGE = ROOT / "bayescal"
 # Lowest first. A module imports from its own layer and from lower ones.
 LAYERS = (
     "_core",
+    "data",
     "models",
     "inference",
     "posterior",
@@ -41,7 +42,7 @@ LAYERS = (
     "cli",
 )
 # For other packages of the project, not for users: like _core, it lists no public names.
-INTERNAL = ("bayescal.regression",)
+INTERNAL = ("bayescal.data", "bayescal.regression")
 # The package's __init__ and the ways into the program may import everything.
 UNRESTRICTED = ("__init__", "__main__", "cli")
 MAX_LINES = 600
@@ -176,7 +177,11 @@ def cycle_faults(package: Path) -> list[str]:
 
 
 def public_modules(name: str) -> list[ModuleType]:
-    """Import and return all modules for users: no part of their dotted name begins with _."""
+    """Import the modules for users: no part of their dotted name begins with _.
+
+    Rooms, packages within those of the first floor, are not for users, who import what is in them
+    from the package that they lie in.
+    """
 
     def fail(module: str) -> None:
         raise ImportError(f"cannot import {module}") from sys.exception()
@@ -186,7 +191,9 @@ def public_modules(name: str) -> list[ModuleType]:
     names = [
         entry.name
         for entry in found
-        if "._" not in entry.name and not entry.name.startswith(INTERNAL)
+        if "._" not in entry.name
+        and entry.name.count(".") <= 2
+        and not entry.name.startswith(INTERNAL)
     ]
     return [package, *(importlib.import_module(entry) for entry in names)]
 

@@ -1,14 +1,13 @@
 """What README.md, CONTRIBUTING.md and the page on methods show is so: examples, figures, layers."""
 
 import re
-from collections.abc import Iterator
+import shutil
 from pathlib import Path
 
 import pytest
 
 from bayescal import calibrators
 from benchmarks import update_readme
-from tests.test_architecture import LAYERS
 from tests.test_docs import run_python
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -64,50 +63,19 @@ def test_another_figure_in_a_sentence_is_seen(
     assert page.read_text("utf-8") == text
 
 
-def parts_of(picture: str) -> Iterator[tuple[str, str]]:
-    """Yield the name of each entry at the margin of a drawn tree, and what is said of it."""
-    found = re.split(r"^    (?=\S)", picture, flags=re.MULTILINE)[1:]
-    for entry in found:
-        name, text = entry.split(maxsplit=1)
-        yield name.strip("/").removesuffix(".py"), text
-
-
-def layers_shown() -> str:
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    return text[text.index("\n## Layers\n") : text.index("\nBeside the package")]
-
-
-def picture_faults(picture: str, package: Path) -> list[str]:
-    """Modules that are not named, and private ones that are named but do not exist."""
-    faults = []
-    for name, text in parts_of(picture):
-        words = set(re.findall(r"\w+", text))
-        modules = {path.stem for path in (package / name).glob("*.py")} - {"__init__"}
-        private = {module for module in modules if module[0] == "_"}
-        # A calibrator is named by its class.
-        wanted = private if name == "calibrators" else modules
-        faults += [f"{name}/{module} is not named" for module in sorted(wanted - words)]
-        named = {word for word in words if re.fullmatch(r"_[a-z]\w*", word)}
-        faults += [f"{name}/{module} does not exist" for module in sorted(named - private)]
-    return faults
-
-
-def test_layers_are_those_of_the_tree() -> None:
-    assert tuple(name for name, _ in parts_of(layers_shown())) == LAYERS
-    assert picture_faults(layers_shown(), ROOT / "bayescal") == []
-
-
-def test_a_wrong_picture_is_seen(tmp_path: Path) -> None:
-    for module in ("__init__", "_kept", "_new", "shown"):
-        (tmp_path / "_core").mkdir(exist_ok=True)
-        (tmp_path / "_core" / f"{module}.py").touch()
-    picture = (
-        "\n    _core/        shown, _kept\n                  _gone\n    one.py        a file\n"
-    )
-    assert picture_faults(picture, tmp_path) == [
-        "_core/_new is not named",
-        "_core/_gone does not exist",
-    ]
+def test_another_tree_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "bayescal", tmp_path / "bayescal")
+    (tmp_path / "tests").mkdir()
+    shutil.copy(ROOT / "tests" / "test_architecture.py", tmp_path / "tests")
+    shutil.copy(ROOT / "CONTRIBUTING.md", tmp_path)
+    monkeypatch.setattr(update_readme, "ROOT", tmp_path)
+    assert update_readme.main(["--check"]) == 0
+    module = tmp_path / "bayescal" / "data" / "new_module.py"
+    module.write_text('"""New."""')
+    assert update_readme.main(["--check"]) == 1
+    module.unlink()
+    (tmp_path / "bayescal" / "data" / "__init__.py").write_text('"""Something else."""')
+    assert update_readme.main(["--check"]) == 1
 
 
 def test_tables_show_every_calibrator_with_its_own_defaults() -> None:

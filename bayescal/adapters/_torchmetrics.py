@@ -10,10 +10,10 @@ from zlib import crc32
 import jax
 import numpy as np
 
-from bayescal._core.checks import check_choice, check_count
 from bayescal._core.precision import float64
-from bayescal._core.tokens import tokens
-from bayescal.metrics.inputs import Reading, check_anywhere, check_label_rows
+from bayescal.data.checks import check_choice, check_count
+from bayescal.data.tokens import tokens
+from bayescal.metrics.reading.predictions import Reading, check_anywhere, check_label_rows
 from bayescal.metrics.registry import METRICS
 from bayescal.metrics.sums import SumMetric, collect, collect_there
 

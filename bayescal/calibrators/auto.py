@@ -16,26 +16,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import accelerated, on_host
-from bayescal._core.checks import (
-    SUM_TOLERANCE,
-    as_numpy,
-    check_choice,
-    check_count,
-    check_unmasked,
-    check_weights,
-)
-from bayescal._core.fitted import of_pairs
-from bayescal._core.folds import FoldedRows, fold_features, fold_scores
-from bayescal._core.labels import column_names, in_order, label_list
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.precision import float64
-from bayescal._core.stream import Block, as_blocks
 from bayescal._core.warnings import frames_to_caller
-from bayescal.calibrators._combination import Combination, State, keep_features
-from bayescal.calibrators._dispatch import dispatched
-from bayescal.calibrators._inputs import Inputs, check_inputs, convert, widen
-from bayescal.calibrators._labels import read_labels, read_many
-from bayescal.calibrators._report import (
+from bayescal.calibrators.base.dispatch import dispatched
+from bayescal.calibrators.base.report import (
     Report,
     expect,
     make_report,
@@ -43,11 +28,26 @@ from bayescal.calibrators._report import (
     row_losses,
     row_losses_of_scores,
 )
-from bayescal.calibrators.averaged_beta import AveragedBeta
-from bayescal.calibrators.composition import Composition
-from bayescal.calibrators.logistic import Logistic
-from bayescal.calibrators.multi_label import MultiLabel
-from bayescal.calibrators.stacked_scaling import StackedScaling
+from bayescal.calibrators.binary.averaged_beta.calibrator import AveragedBeta
+from bayescal.calibrators.binary.logistic import Logistic
+from bayescal.calibrators.combine.base import Combination, State, keep_features
+from bayescal.calibrators.combine.composition import Composition
+from bayescal.calibrators.combine.multi_label import MultiLabel
+from bayescal.calibrators.stack.calibrator import StackedScaling
+from bayescal.data.blocks.stream import Block, as_blocks
+from bayescal.data.checks import (
+    SUM_TOLERANCE,
+    as_numpy,
+    check_choice,
+    check_count,
+    check_unmasked,
+    check_weights,
+)
+from bayescal.data.fitted import of_pairs
+from bayescal.data.folds.deal import FoldedRows, fold_features, fold_scores
+from bayescal.data.label_names import column_names, in_order, label_list
+from bayescal.data.labels import read_labels, read_many
+from bayescal.data.scores import Inputs, check_inputs, convert, widen
 
 __all__ = ["Auto"]
 

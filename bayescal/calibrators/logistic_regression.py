@@ -12,20 +12,21 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayescal._core.arrays import ArrayLike, matmul
-from bayescal._core.checks import as_numpy, check_choice, check_level, check_unmasked
 from bayescal._core.keys import seed_of
 from bayescal._core.numerics import ignoring_underflow, sigmoids
 from bayescal._core.optimise import Status
-from bayescal.calibrators._base import State
-from bayescal.calibrators._dispatch import Dispatched
-from bayescal.calibrators._function import PredictFunction, needed
-from bayescal.calibrators._labels import read_rows
-from bayescal.calibrators._parametric import Inference, WithPosterior, keep_draws
-from bayescal.calibrators._reported import Reported, see
-from bayescal.calibrators._status import keep_status
+from bayescal.calibrators.base.calibrator import State
+from bayescal.calibrators.base.dispatch import Dispatched
+from bayescal.calibrators.base.function import PredictFunction, needed
+from bayescal.calibrators.base.parametric import Inference, WithPosterior, keep_draws
+from bayescal.calibrators.base.reported import Reported
+from bayescal.calibrators.base.status import keep_status
+from bayescal.data.checks import as_numpy, check_choice, check_level, check_unmasked
+from bayescal.data.kept_rows import keep_rows
+from bayescal.data.labels import read_rows
+from bayescal.regression.binary.objective import Distribution
 from bayescal.regression.method import PRESETS, Method, Settled
 from bayescal.regression.numpyro_models import Model, regression_model
-from bayescal.regression.objective import Distribution
 
 __all__ = ["LogisticRegression"]
 
@@ -207,7 +208,7 @@ class LogisticRegression(Dispatched, WithPosterior, Reported, ClassifierMixin, B
         X = self._check_features(X, reset=True)
         self.classes_, *parts = read_rows(X, y, sample_weight, self.classes)
         X, label, weights = parts
-        self._seen = see(X, label, weights)
+        self._kept_rows = keep_rows(X, label, weights)
         return method, X, weights, method.settle(X, label, weights)
 
     def numpyro_model(

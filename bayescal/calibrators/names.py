@@ -7,9 +7,9 @@ import re
 import sys
 from typing import Any
 
-from bayescal.calibrators._base import Calibrator
 from bayescal.calibrators.auto import Auto
-from bayescal.calibrators.one_vs_rest import OneVsRest
+from bayescal.calibrators.base.calibrator import Calibrator
+from bayescal.calibrators.combine.one_vs_rest import OneVsRest
 
 __all__ = ["calibrator_names", "make_calibrator", "make_for"]
 

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.labels import by_affixes
 from bayescal._core.tables import shorten
-from bayescal._core.tolerances import RANGE_TOLERANCE
 from bayescal.cli._cells import describe_text, enumerate_names, find_column, is_number
 from bayescal.cli._errors import CommandError, say
 from bayescal.cli._files import Table, advise_sep
+from bayescal.data.label_names import by_affixes
+from bayescal.data.tolerances import RANGE_TOLERANCE
 
 #: What is to be said which columns are meant, by the option that says it.
 ADVICE = {

@@ -89,7 +89,7 @@ def predict(
 
     import jax
 
-    from bayescal._core.checks import check_choice
+    from bayescal.data.checks import check_choice
     from bayescal.inference.result import METHODS
 
     start = time.perf_counter()

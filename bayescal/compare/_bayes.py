@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import check_count, check_finite
 from bayescal.compare.table import Scores, differences, in_one_order, read_table
+from bayescal.data.checks import check_count, check_finite
 
 #: Numbers of a block of weights: it and its sums stay in a processor's cache.
 _BLOCK = 1 << 16

@@ -7,8 +7,8 @@ from typing import Any, cast
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import as_numpy, check_finite
 from bayescal.compare.table import row_names
+from bayescal.data.checks import as_numpy, check_finite
 
 
 def cliques(ranks: ArrayLike, significant: ArrayLike) -> list[tuple[int, ...]]:

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.checks import check_level
 from bayescal.compare._ranks import ranks_of
 from bayescal.compare.table import Scores, read_table
+from bayescal.data.checks import check_level
 
 
 class Nemenyi(NamedTuple):

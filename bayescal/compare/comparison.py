@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bayescal._core.checks import check_choice, check_level
 from bayescal._core.tables import TextTable
 from bayescal.compare._bayes import SignedRankMatrix, posterior_of
 from bayescal.compare._cliques import cliques
@@ -16,6 +15,7 @@ from bayescal.compare._nemenyi import Nemenyi, nemenyi_of
 from bayescal.compare._ranks import Friedman, friedman_of, ranks_of
 from bayescal.compare._wilcoxon import Wilcoxon, wilcoxon_of
 from bayescal.compare.table import Scores, read_table
+from bayescal.data.checks import check_choice, check_level
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import as_numpy
+from bayescal.data.checks import as_numpy
 
 __all__ = ["Table", "differences", "in_one_order", "read_table", "row_names", "tied"]
 #: One array, or several by name.

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core import checks
 from bayescal._core.arrays import ArrayLike
+from bayescal.data import checks
 
 __all__ = ["SimplexData", "sample", "true_probabilities"]
 

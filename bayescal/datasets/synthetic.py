@@ -16,10 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core import checks
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.keys import as_key
 from bayescal._core.precision import float64
+from bayescal.data import checks
 from bayescal.inference import Known, Problem, Quadrature
 from bayescal.models import Family, GaussianPrior, Prior
 from bayescal.models.gaussian import SHARED

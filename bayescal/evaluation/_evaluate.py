@@ -12,19 +12,24 @@ from typing import Any, Literal
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import check_count, check_level, check_names
-from bayescal._core.fitted import is_fitted, predictions
-from bayescal._core.labels import label_name
-from bayescal._core.membership import check_clusters
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.progress import Progress
-from bayescal._core.stream import as_blocks
+from bayescal.data.blocks.stream import as_blocks
+from bayescal.data.checks import check_count, check_level, check_names
+from bayescal.data.fitted import is_fitted, predictions
+from bayescal.data.label_names import label_name
+from bayescal.data.membership import check_clusters
 from bayescal.evaluation import _page
 from bayescal.evaluation._events import events_of, events_of_blocks
 from bayescal.evaluation._findings import find
 from bayescal.evaluation._measured import Measured
 from bayescal.metrics import Interval, report
-from bayescal.metrics.inputs import PredictionBlocks, Predictions, Reading, check_second
+from bayescal.metrics.reading.predictions import (
+    PredictionBlocks,
+    Predictions,
+    Reading,
+    check_second,
+)
 from bayescal.metrics.registry import usual_metrics
 
 __all__ = ["Evaluation", "evaluate"]

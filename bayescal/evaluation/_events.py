@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.checkpoint import Sums
-from bayescal._core.counts import as_counts, effective_size
-from bayescal._core.membership import sum_test
+from bayescal.data.membership import sum_test
+from bayescal.data.rows import Sums
+from bayescal.data.weights import as_counts, effective_size
 from bayescal.metrics import consistency_test, reliability_curve
-from bayescal.metrics.inputs import EPS, PredictionBlocks, Predictions, as_given
-from bayescal.metrics.redrawn import Consistency
+from bayescal.metrics.reading.predictions import EPS, PredictionBlocks, Predictions, as_given
 from bayescal.metrics.registry import METRICS
 from bayescal.metrics.sums import SumMetric, collect
+from bayescal.metrics.uncertainty.consistency import Consistency
 
 __all__ = ["STRIPS", "Cases", "Events", "events_of", "events_of_blocks"]
 

@@ -13,7 +13,7 @@ from bayescal.evaluation import _figures
 from bayescal.evaluation._findings import SIGNIFICANCE, SLIGHT, STRONG, p_text
 from bayescal.evaluation._measured import Measured
 from bayescal.evaluation._svg import plain_style
-from bayescal.metrics.inputs import EPS
+from bayescal.metrics.reading.predictions import EPS
 from bayescal.plots.style import COLORS
 
 

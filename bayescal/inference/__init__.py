@@ -2,17 +2,17 @@
 
 from bayescal.inference._arviz import to_arviz
 from bayescal.inference._class_prior import Known, make_class_prior, read_class_prior
-from bayescal.inference._diagnostics import pareto_k
-from bayescal.inference._engine import Setup, Summary
-from bayescal.inference._integrator import Integrator, Problem
-from bayescal.inference._layout import Layout
-from bayescal.inference._share import condition_all, padded_batch
-from bayescal.inference.closed_form import ClosedForm
-from bayescal.inference.importance import Importance
-from bayescal.inference.montecarlo import MonteCarlo
-from bayescal.inference.nuts import Nuts
-from bayescal.inference.quadrature import Quadrature
-from bayescal.inference.sobol import Sobol
+from bayescal.inference.engine.condition import Setup, Summary
+from bayescal.inference.engine.diagnostics import pareto_k
+from bayescal.inference.engine.layout import Layout
+from bayescal.inference.engine.share import condition_all, padded_batch
+from bayescal.inference.integrators.base import Integrator, Problem
+from bayescal.inference.integrators.closed_form import ClosedForm
+from bayescal.inference.integrators.importance import Importance
+from bayescal.inference.integrators.montecarlo import MonteCarlo
+from bayescal.inference.integrators.nuts import Nuts
+from bayescal.inference.integrators.quadrature.rule import Quadrature
+from bayescal.inference.integrators.sobol import Sobol
 
 #: Every integrator by name; a new one is one file and one entry here.
 INTEGRATORS: dict[str, Integrator] = {

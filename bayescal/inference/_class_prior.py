@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import digamma
 
-from bayescal._core import checks
 from bayescal._core.padding import pad_axis
+from bayescal.data import checks
 from bayescal.models.prior import is_distribution
 
 __all__ = ["ClassPrior", "Estimated", "Known", "Shares", "make_class_prior", "read_class_prior"]

@@ -10,17 +10,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from bayescal._core import checks
 from bayescal._core.arrays import ArrayLike, Params
 from bayescal._core.keys import as_key
 from bayescal._core.precision import default_dtype, float64
 from bayescal._core.tables import html_table
+from bayescal.data import checks
 from bayescal.inference._arviz import to_arviz
-from bayescal.inference._engine import Setup, Summary, alone, find_modes
-from bayescal.inference._integrator import Problem
-from bayescal.inference._layout import Index, Layout
-from bayescal.inference._share import Work
 from bayescal.inference._uncertainty import sample_posterior, sample_prior, weighted_draws
+from bayescal.inference.engine.condition import Setup, Summary, alone, find_modes
+from bayescal.inference.engine.layout import Index, Layout
+from bayescal.inference.engine.share import Work
+from bayescal.inference.integrators.base import Problem
 from bayescal.models import Prior
 
 

@@ -13,16 +13,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.checks import Batch
 from bayescal._core.numerics import log_softmax, sigmoid
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning
-from bayescal.inference._averages import finite_features, in_chunks, linear, natural_block, weigh
-from bayescal.inference._engine import Setup, map_rows, select
-from bayescal.inference._integrator import Problem
+from bayescal.data.checks import Batch
 from bayescal.inference._uncertainty import unseen
-from bayescal.inference.quadrature import Quadrature
+from bayescal.inference.engine.averages import (
+    finite_features,
+    in_chunks,
+    linear,
+    natural_block,
+    weigh,
+)
+from bayescal.inference.engine.condition import Setup, map_rows, select
+from bayescal.inference.integrators.base import Problem
+from bayescal.inference.integrators.quadrature.rule import Quadrature
 from bayescal.models import Family
 
 #: In log odds: where a box's ends and rounding may matter more, points get boxes of their own.

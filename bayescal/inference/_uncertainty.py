@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 
 from bayescal._core.arrays import Params
-from bayescal._core.blocks import block_elements, even_block
+from bayescal._core.chunks import block_elements, even_block
 from bayescal._core.numerics import normalise_log_weights, two_class_probabilities
-from bayescal.inference._averages import (
+from bayescal.inference._class_prior import Shares
+from bayescal.inference.engine.averages import (
     Draws,
     draw_blocks,
     finite_features,
@@ -25,9 +26,8 @@ from bayescal.inference._averages import (
     weigh,
     weight_blocks,
 )
-from bayescal.inference._class_prior import Shares
-from bayescal.inference._engine import Setup, realise, weights_of
-from bayescal.inference._integrator import Problem
+from bayescal.inference.engine.condition import Setup, realise, weights_of
+from bayescal.inference.integrators.base import Problem
 from bayescal.models import Prior
 from bayescal.models.prior import draw
 

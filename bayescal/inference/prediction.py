@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from bayescal._core import checks
 from bayescal._core.arrays import Params
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import as_result, float64
 from bayescal._core.tables import html_table
+from bayescal.data import checks
 from bayescal.inference._conditioned import Conditioned
-from bayescal.inference._engine import Setup
-from bayescal.inference._integrator import Problem
 from bayescal.inference._tails import CLOSE, left_out, shift
 from bayescal.inference._uncertainty import credible_bounds, standard_error, unseen
+from bayescal.inference.engine.condition import Setup
+from bayescal.inference.integrators.base import Problem
 from bayescal.models import Family
 
 if TYPE_CHECKING:

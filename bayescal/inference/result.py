@@ -10,25 +10,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core import checks
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.blocks import Out
+from bayescal._core.chunks import Out
 from bayescal._core.hosts import are_shared, gather_rows
-from bayescal._core.interpolate import centre_and_scale
 from bayescal._core.numerics import sigmoid
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import as_result, bulk_dtype, float64, result_dtype
+from bayescal.data import checks
 from bayescal.inference._conditioned import Conditioned
-from bayescal.inference._engine import Setup, mean_coefficients, natural_rows
-from bayescal.inference._integrator import Problem
-from bayescal.inference._predict import (
+from bayescal.inference._tails import CLOSE, at_ends, deepest, improve, look, warn_of_large
+from bayescal.inference.engine.condition import Setup, mean_coefficients, natural_rows
+from bayescal.inference.engine.interpolate import centre_and_scale
+from bayescal.inference.engine.predict import (
     Predicted,
     predict_by_nodes,
     predict_each,
     predict_exactly,
     predict_linear,
 )
-from bayescal.inference._tails import CLOSE, at_ends, deepest, improve, look, warn_of_large
+from bayescal.inference.integrators.base import Problem
 from bayescal.inference.prediction import LONG, Prediction
 
 __all__ = ["METHODS", "Posterior"]

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from bayescal._core.arrays import Array, ArrayLike
-from bayescal._core.checks import check_count, check_real
+from bayescal.data.checks import check_count, check_real
 from bayescal.losses._rows import Rows, ratio, read_rows, root, scalar
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from jax.core import Tracer
 
 from bayescal._core.arrays import Array, ArrayLike
-from bayescal._core.checks import check_choice, check_real
+from bayescal.data.checks import check_choice, check_real
 
 Reduction = Literal["mean", "sum", "none"]
 

@@ -11,29 +11,33 @@ times its precision, or 1e-3 where that is more.
 """
 
 from bayescal.metrics._accumulator import Accumulator
-from bayescal.metrics._bootstrap import bootstrap, difference, interval
-from bayescal.metrics._calibration import ReliabilityCurve, ece, reliability_curve
-from bayescal.metrics._canonical import canonical_ece
-from bayescal.metrics._canonical_kde import canonical_kde_ece
-from bayescal.metrics._corp import Corp, corp
-from bayescal.metrics._debiased import debiased_ece
-from bayescal.metrics._decisions import DecisionCost, decision_cost, loss_gap
-from bayescal.metrics._kde import kde_ece
-from bayescal.metrics._measured import Interval
-from bayescal.metrics._multicalibration import (
+from bayescal.metrics._scorer import scorer
+from bayescal.metrics.calibration.canonical import canonical_ece
+from bayescal.metrics.calibration.canonical_kde import canonical_kde_ece
+from bayescal.metrics.calibration.debiased import debiased_ece
+from bayescal.metrics.calibration.ece import ReliabilityCurve, ece, reliability_curve
+from bayescal.metrics.calibration.multicalibration import (
     MulticalibrationError,
     multicalibration_error,
 )
-from bayescal.metrics._multilabel import hamming_loss, multilabel_ece
-from bayescal.metrics._report import Report, report
-from bayescal.metrics._scorer import scorer
-from bayescal.metrics._scores import accuracy, brier_score, log_loss
-from bayescal.metrics._significance import CalibrationTest, consistency_test, spiegelhalter_test
-from bayescal.metrics._skce import skce
-from bayescal.metrics._skce_test import skce_test
-from bayescal.metrics._smooth import smooth_ece
-from bayescal.metrics._truth import true_calibration_error
-from bayescal.metrics._variational import variational_ece
+from bayescal.metrics.kernels.kde import kde_ece
+from bayescal.metrics.kernels.skce import skce
+from bayescal.metrics.kernels.skce_test import skce_test
+from bayescal.metrics.kernels.smooth import smooth_ece
+from bayescal.metrics.scores.corp import Corp, corp
+from bayescal.metrics.scores.decisions import DecisionCost, decision_cost, loss_gap
+from bayescal.metrics.scores.multilabel import hamming_loss, multilabel_ece
+from bayescal.metrics.scores.proper import accuracy, brier_score, log_loss
+from bayescal.metrics.scores.truth import true_calibration_error
+from bayescal.metrics.scores.variational import variational_ece
+from bayescal.metrics.uncertainty.calibration_tests import (
+    CalibrationTest,
+    consistency_test,
+    spiegelhalter_test,
+)
+from bayescal.metrics.uncertainty.intervals import bootstrap, difference, interval
+from bayescal.metrics.uncertainty.measured import Interval
+from bayescal.metrics.uncertainty.report import Report, report
 
 __all__ = [
     "Accumulator",

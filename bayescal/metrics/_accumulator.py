@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import check_count
-from bayescal._core.labels import check_classes, class_array
 from bayescal._core.numerics import ignoring_underflow
-from bayescal.metrics._reading import Classes, Inputs, Reading
-from bayescal.metrics.inputs import Predictions, check_arrays, check_many_labels
+from bayescal.data.checks import check_count
+from bayescal.data.label_names import check_classes, class_array
+from bayescal.metrics.reading.labels import Classes, Inputs, Reading
+from bayescal.metrics.reading.predictions import Predictions, check_arrays, check_many_labels
 from bayescal.metrics.registry import METRICS, Choice, choose_metrics, streamed
 from bayescal.metrics.sums import collect
 

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.metadata_routing import UNUSED
 
-from bayescal._core.labels import label_list
+from bayescal.data.label_names import label_list
 from bayescal.metrics.registry import METRICS
 
 __all__ = ["Scorer", "make"]

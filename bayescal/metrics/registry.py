@@ -6,19 +6,31 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from bayescal.metrics._calibration import ece, make_ece
-from bayescal.metrics._canonical import canonical_ece, make_canonical
-from bayescal.metrics._corp import corp
-from bayescal.metrics._debiased import debiased_ece, make_debiased
-from bayescal.metrics._decisions import decision_cost, loss_gap, make_loss_gap
-from bayescal.metrics._kde import kde_ece, make_kde
-from bayescal.metrics._mass import MassHistogram, MassMetric
-from bayescal.metrics._multilabel import hamming_loss, make_hamming, make_multilabel, multilabel_ece
-from bayescal.metrics._options import check_eps
-from bayescal.metrics._scores import Accuracy, BrierScore, LogLoss, accuracy, brier_score, log_loss
-from bayescal.metrics._skce import skce
-from bayescal.metrics._smooth import make_smooth, smooth_ece
-from bayescal.metrics._truth import true_calibration_error
+from bayescal.metrics.calibration.canonical import canonical_ece, make_canonical
+from bayescal.metrics.calibration.debiased import debiased_ece, make_debiased
+from bayescal.metrics.calibration.ece import ece, make_ece
+from bayescal.metrics.calibration.mass import MassHistogram, MassMetric
+from bayescal.metrics.kernels.kde import kde_ece, make_kde
+from bayescal.metrics.kernels.skce import skce
+from bayescal.metrics.kernels.smooth import make_smooth, smooth_ece
+from bayescal.metrics.reading.options import check_eps
+from bayescal.metrics.scores.corp import corp
+from bayescal.metrics.scores.decisions import decision_cost, loss_gap, make_loss_gap
+from bayescal.metrics.scores.multilabel import (
+    hamming_loss,
+    make_hamming,
+    make_multilabel,
+    multilabel_ece,
+)
+from bayescal.metrics.scores.proper import (
+    Accuracy,
+    BrierScore,
+    LogLoss,
+    accuracy,
+    brier_score,
+    log_loss,
+)
+from bayescal.metrics.scores.truth import true_calibration_error
 from bayescal.metrics.sums import Metric, SumMetric
 
 __all__ = ["METRICS", "Choice", "Choices", "Entry", "choose_metrics", "streamed", "usual_metrics"]

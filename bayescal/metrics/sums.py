@@ -20,10 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array
-from bayescal._core.checkpoint import Sums
 from bayescal._core.precision import float64
-from bayescal.metrics._weights import are_ones
-from bayescal.metrics.inputs import PredictionBlocks, Predictions
+from bayescal.data.rows import Sums
+from bayescal.metrics.reading.predictions import PredictionBlocks, Predictions
+from bayescal.metrics.reading.weights import are_ones
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

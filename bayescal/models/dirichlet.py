@@ -12,7 +12,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 
 from bayescal._core.arrays import Array, ArrayT, Params
-from bayescal._core.checks import check_row_sums
+from bayescal.data.checks import check_row_sums
 from bayescal.models._family import Family
 from bayescal.models.prior import Parameter, Prior, make_prior
 

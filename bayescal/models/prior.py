@@ -19,9 +19,9 @@ import numpy as np
 from jax.core import Tracer
 
 from bayescal._core.arrays import ArrayLike, Params
-from bayescal._core.checks import as_numpy
 from bayescal._core.numerics import nan_to_minus_inf
 from bayescal._core.warnings import frames_to_caller
+from bayescal.data.checks import as_numpy
 from bayescal.models._family import Family
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.labels import Classes
+from bayescal.data.label_names import Classes
 from bayescal.metrics import ece
 from bayescal.plots._inputs import Inputs, Models, read_models
 from bayescal.plots._panels import Panel, draw_panels

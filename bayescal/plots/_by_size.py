@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import as_numpy, check_names
+from bayescal.data.checks import as_numpy, check_names
 from bayescal.plots._inputs import Arrays, read_vector
 from bayescal.plots.style import grey, label_axes, literal, new_axes, next_style, tidy, write
 

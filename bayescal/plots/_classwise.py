@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import check_count
-from bayescal._core.fitted import is_fitted
-from bayescal._core.labels import Classes
+from bayescal.data.checks import check_count
+from bayescal.data.fitted import is_fitted
+from bayescal.data.label_names import Classes
 from bayescal.metrics import ece
 from bayescal.plots._inputs import Inputs, Models, class_names, read_models
 from bayescal.plots._panels import Panel, draw_panels

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayescal._core.checks import check_choice, check_level
 from bayescal.compare import Comparison, average_ranks, cliques, nemenyi, wilcoxon
 from bayescal.compare.comparison import TESTS, significant_gaps
 from bayescal.compare.table import Scores, read_table
+from bayescal.data.checks import check_choice, check_level
 from bayescal.plots.style import COLORS, grey, literal, new_axes, write
 
 if TYPE_CHECKING:

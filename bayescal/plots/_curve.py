@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import check_level, check_names
-from bayescal._core.fitted import is_fitted
+from bayescal.data.checks import check_level, check_names
+from bayescal.data.fitted import is_fitted
 from bayescal.plots._inputs import read_vector
 from bayescal.plots._maps import Map, common_scores
 from bayescal.plots.style import draw_legend, grey, label_axes, literal, new_axes, next_style, tidy

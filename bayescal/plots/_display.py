@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import check_choice
-from bayescal._core.labels import label_list
+from bayescal.data.checks import check_choice
+from bayescal.data.label_names import label_list
 from bayescal.plots._reliability import reliability
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import as_numpy, check_finite, check_names
-from bayescal._core.fitted import is_fitted, predictions
-from bayescal._core.labels import Classes, label_name
-from bayescal.metrics.inputs import Predictions, Reading, check_arrays
+from bayescal.data.checks import as_numpy, check_finite, check_names
+from bayescal.data.fitted import is_fitted, predictions
+from bayescal.data.label_names import Classes, label_name
+from bayescal.metrics.reading.predictions import Predictions, Reading, check_arrays
 
 #: One array, or several by name.
 Arrays = ArrayLike | Mapping[str, ArrayLike]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.checks import check_count
+from bayescal.data.checks import check_count
 from bayescal.plots._reliability import reliability
 from bayescal.plots.style import fill_legend, legend_entries, literal, write
 

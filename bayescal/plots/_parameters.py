@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayescal._core.checks import check_finite, check_level
+from bayescal.data.checks import check_finite, check_level
 from bayescal.inference.parameters import ParameterPosterior
 from bayescal.plots.style import COLORS, grey, literal, literal_options, new_axes, tidy
 

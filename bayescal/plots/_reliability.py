@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import check_choice
-from bayescal._core.labels import Classes
+from bayescal.data.checks import check_choice
+from bayescal.data.label_names import Classes
 from bayescal.metrics import ReliabilityCurve, ece
 from bayescal.plots._inputs import Inputs, Models, read_models
 from bayescal.plots._reliability_curves import Estimate, Options, estimate, read_events

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import as_numpy, check_count, check_finite
+from bayescal.data.checks import as_numpy, check_count, check_finite
 from bayescal.plots._inputs import class_names
 from bayescal.plots.style import grey, literal, new_axes
 

@@ -7,15 +7,15 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from bayescal._core.checks import check_choice, check_count, check_real, check_strength
-from bayescal._core.folds import fold_features
 from bayescal._core.optimise import Minimum
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
-from bayescal.regression.cross_validation import Grid, choose, choose_on_host
-from bayescal.regression.fit import fit_single, on_host
-from bayescal.regression.objective import BinaryDesign, Distribution, Prior, Regression
-from bayescal.regression.posterior import Draws, Target, sample
+from bayescal.data.checks import check_choice, check_count, check_real, check_strength
+from bayescal.data.folds.deal import fold_features
+from bayescal.regression.binary.choose import Grid, choose, choose_on_host
+from bayescal.regression.binary.fit import fit_single, on_host
+from bayescal.regression.binary.objective import BinaryDesign, Distribution, Prior, Regression
+from bayescal.regression.binary.posterior import Draws, Target, sample
 from bayescal.smoothing import instance_targets, platt_targets
 
 #: The methods of the study by their names there.

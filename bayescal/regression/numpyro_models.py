@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayescal.regression.binary.objective import BinaryDesign, Prior
 from bayescal.regression.method import CAUCHY, INTERCEPT, Method, Settled, scaling_for
-from bayescal.regression.objective import BinaryDesign, Prior
-from bayescal.regression.softmax_objective import Design, evaluate
+from bayescal.regression.softmax.objective import Design, evaluate
 
 if TYPE_CHECKING:
     from numpyro.distributions import Distribution

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import as_numpy, check_finite, check_labels, check_real
+from bayescal.data.checks import as_numpy, check_finite, check_labels, check_real
 
 Named = Literal["silverman", "scott", "cv"]
 RULES = ("silverman", "scott", "cv")

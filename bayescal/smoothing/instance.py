@@ -12,20 +12,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.blocks import block_elements
-from bayescal._core.checks import as_numpy, check_choice, check_weights
-from bayescal._core.kernels import (
+from bayescal._core.chunks import block_elements
+from bayescal._core.numerics import two_class_probabilities
+from bayescal._core.padding import pad_axis, padded_length
+from bayescal._core.precision import bulk_dtype, float64
+from bayescal.data.checks import as_numpy, check_choice, check_weights
+from bayescal.smoothing._constant import smoothing_by_class
+from bayescal.smoothing._inputs import Named, check_bandwidth, check_features, check_targets
+from bayescal.smoothing._kernels import (
     Covariance,
     Rule,
     data_scale,
     fitted_log_density,
     kernel_log_density,
 )
-from bayescal._core.numerics import two_class_probabilities
-from bayescal._core.padding import pad_axis, padded_length
-from bayescal._core.precision import bulk_dtype, float64
-from bayescal.smoothing._constant import smoothing_by_class
-from bayescal.smoothing._inputs import Named, check_bandwidth, check_features, check_targets
 
 __all__ = [
     "batched_instance_targets",

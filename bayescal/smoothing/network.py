@@ -7,7 +7,7 @@ from types import ModuleType
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike, ArrayT
-from bayescal._core.checks import as_numpy, check_finite
+from bayescal.data.checks import as_numpy, check_finite
 from bayescal.smoothing._inputs import check_offset, check_smoothing, check_targets
 
 __all__ = ["move", "network_instance_targets"]

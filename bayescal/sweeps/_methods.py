@@ -19,10 +19,10 @@ from bayescal._core.precision import float64
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning, ignored
 from bayescal.models import Family, Prior
 from bayescal.posterior import posterior
-from bayescal.regression.cross_validation import Grid, choose
-from bayescal.regression.fit import fit_many
+from bayescal.regression.binary.choose import Grid, choose
+from bayescal.regression.binary.fit import fit_many
+from bayescal.regression.binary.objective import Regression
 from bayescal.regression.method import CAUCHY, INTERCEPT, SMOOTHINGS, STRENGTHS
-from bayescal.regression.objective import Regression
 from bayescal.smoothing import platt_targets
 from bayescal.smoothing.instance import batched_instance_targets
 from bayescal.sweeps._cells import Block, Cell, describe, digest_of

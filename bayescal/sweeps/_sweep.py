@@ -14,9 +14,9 @@ import jax
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.checks import check_count, check_names
 from bayescal._core.keys import as_key
 from bayescal._core.progress import Progress, showing
+from bayescal.data.checks import check_count, check_names
 from bayescal.metrics.registry import Choices, choose_metrics
 from bayescal.models import Prior
 from bayescal.sweeps._block import key_data, make_metric

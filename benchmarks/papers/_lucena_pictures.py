@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal.calibrators.spline import compact_logit
+from bayescal.calibrators.binary.spline.calibrator import compact_logit
 from benchmarks.papers._common import ROOT, read
 from benchmarks.studies.store import write_figure
 

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import softmax
 
 import bayescal as bc
-from bayescal.calibrators import _partition
+from bayescal.calibrators.multiclass.decision import partition as _partition
 
 #: Below 0 probabilities became this much; those between 0 and this stayed.
 FLOOR = 1e-4

@@ -15,11 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal import inference, posterior
-from bayescal._core.checks import check_count
 from bayescal._core.keys import as_key
 from bayescal._core.precision import float64
+from bayescal.data.checks import check_count
 from bayescal.datasets import synthetic
-from bayescal.inference.sobol import Sobol
+from bayescal.inference.integrators.sobol import Sobol
 from bayescal.models import GaussianPrior, Prior
 from bayescal.models.prior import draw
 from benchmarks.studies._draws_picture import draw_figure

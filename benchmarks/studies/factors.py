@@ -14,13 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.checks import check_count
 from bayescal._core.keys import as_key
 from bayescal._core.precision import float64
+from bayescal.data.checks import check_count
 from bayescal.datasets import synthetic
 from bayescal.models import GaussianPrior
-from bayescal.regression.fit import fit_many
-from bayescal.regression.objective import Regression
+from bayescal.regression.binary.fit import fit_many
+from bayescal.regression.binary.objective import Regression
 from bayescal.smoothing.instance import batched_instance_targets
 from benchmarks.studies._factors_picture import draw_figure
 from benchmarks.studies._known_truth import loss_of_lines

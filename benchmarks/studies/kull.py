@@ -16,8 +16,8 @@ from sklearn.model_selection import StratifiedKFold
 
 import bayescal as bc
 from bayescal import metrics
-from bayescal._core.checks import check_count
 from bayescal._core.numerics import softmax
+from bayescal.data.checks import check_count
 from benchmarks.studies._measures import EPS
 from benchmarks.studies._networks import Network, find_networks, read_network
 from benchmarks.studies.store import Progress, Results, counted

@@ -14,8 +14,8 @@ import numpy as np
 
 import bayescal as bc
 from bayescal import metrics
-from bayescal._core.checks import check_count
 from bayescal._core.numerics import softmax
+from bayescal.data.checks import check_count
 from benchmarks.studies import _published_weights as published
 from benchmarks.studies._measures import EPS
 from benchmarks.studies._repeats import difference, mean_and_error

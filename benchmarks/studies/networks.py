@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bayescal._core.checks import check_choice, check_count
+from bayescal.data.checks import check_choice, check_count
 from benchmarks.studies._network_claims import judge, mean_and_interval
 from benchmarks.studies._network_pictures import Projection, draw_logits
 from benchmarks.studies._network_runs import (

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.checks import check_count
 from bayescal._core.keys import as_key
+from bayescal.data.checks import check_count
 from bayescal.sweeps._methods import as_recipes
 from bayescal.sweeps._run import Run
 from benchmarks.studies._published_synthetic import SOURCE

@@ -15,7 +15,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
 import bayescal as bc
-from bayescal.calibrators import _partition
+from bayescal.calibrators.multiclass.decision import partition as _partition
 from bayescal.datasets.simplex import sample
 from benchmarks.studies import _as_published as published
 from benchmarks.studies._measures import EPS, MEASURES

@@ -17,8 +17,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 import bayescal as bc
 from bayescal import metrics
-from bayescal._core.checks import check_count
 from bayescal._core.numerics import softmax
+from bayescal.data.checks import check_count
 from benchmarks.studies import _published_weights as published
 from benchmarks.studies._binwise_variants import closest
 from benchmarks.studies._networks import Network, find_networks, read_network

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.folds import fold_scores
+from bayescal.data.folds.deal import fold_scores
 
 
 def summary(calibrator: Any, state: Any, at: np.ndarray, level: float) -> list[np.ndarray]:

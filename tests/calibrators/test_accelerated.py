@@ -14,23 +14,22 @@ import pytest
 from sklearn.base import clone
 
 import bayescal as bc
-from bayescal._core import equal_rows
 from bayescal._core.arrays import accelerated
 from bayescal._core.precision import float64
-from bayescal.calibrators import (
-    _base,
-    _fold_fits,
-    _fold_fits_there,
-    _mixture,
-    _stack,
-    auto,
-    histogram,
-    temperature,
-)
-from bayescal.calibrators import kernel as kernel_module
-from bayescal.calibrators._member import Layout
-from bayescal.calibrators._metric import Parts, Whole
-from bayescal.regression import fit, softmax_fit
+from bayescal.calibrators import auto
+from bayescal.calibrators.base import calibrator as _base
+from bayescal.calibrators.binary import histogram
+from bayescal.calibrators.multiclass import temperature
+from bayescal.calibrators.multiclass.members import Layout
+from bayescal.calibrators.neighborhood import kernel as kernel_module
+from bayescal.calibrators.stack import fit as _stack
+from bayescal.calibrators.stack import fold_fits as _fold_fits
+from bayescal.calibrators.stack import fold_fits_on_device as _fold_fits_there
+from bayescal.calibrators.stack import mixture as _mixture
+from bayescal.calibrators.stack.metric import Parts, Whole
+from bayescal.data.order import equal_rows
+from bayescal.regression.binary import fit
+from bayescal.regression.softmax import fit as softmax_fit
 from tests.calibrators.cases import CASES, Array, Case, each
 
 THERE = [c for c in CASES if inspect.isclass(c.calibrator) and c()._fits_there]

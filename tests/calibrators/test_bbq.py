@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bayescal.calibrators.bbq import BBQ
+from bayescal.calibrators.binary.bbq import BBQ
 from tests.calibrators.hostile import PROBABILITIES
 
 rows = st.lists(

@@ -14,7 +14,7 @@ from scipy.optimize import brentq, minimize_scalar
 from bayescal import metrics
 from bayescal._core.numerics import log_softmax, softmax
 from bayescal.calibrators import BinwiseTemperature, Temperature
-from bayescal.calibrators._inputs import convert
+from bayescal.data.scores import convert
 from tests.calibrators.multiclass_hostile import LOGITS, PROBABILITIES
 
 

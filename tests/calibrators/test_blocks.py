@@ -7,7 +7,8 @@ from scipy.special import log_softmax, logsumexp
 from sklearn.base import clone
 
 import bayescal as bc
-from bayescal.calibrators import _rows, _survey
+from bayescal.data.blocks import reader as _rows
+from bayescal.data.blocks import survey as _survey
 
 BINARY = [
     bc.Temperature(),
@@ -253,7 +254,7 @@ def test_arrays_of_dask_give_arrays_of_dask():
 
 
 def test_mapped_files_are_read_in_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr("bayescal._core.stream._IN_MEMORY", 0)
+    monkeypatch.setattr("bayescal.data.blocks.stream._IN_MEMORY", 0)
     p, y, w = _binary()
     np.save(tmp_path / "p.npy", p)
     mapped = np.load(tmp_path / "p.npy", mmap_mode="r")

@@ -5,9 +5,11 @@ import pytest
 from sklearn.base import clone
 
 import bayescal as bc
-from bayescal.calibrators import _ranking, _rows, _survey
-from bayescal.calibrators._cells import quantile_cells
-from bayescal.calibrators._ranking import InMemory, Ranking, merge_ties
+from bayescal.data.blocks import reader as _rows
+from bayescal.data.blocks import survey as _survey
+from bayescal.data.order import ranking as _ranking
+from bayescal.data.order.cells import quantile_cells
+from bayescal.data.order.ranking import InMemory, Ranking, merge_ties
 
 ORDERED = [
     bc.Isotonic(),

@@ -8,9 +8,12 @@ import pytest
 from sklearn.base import clone
 
 import bayescal as bc
-from bayescal.calibrators import _fold_fits, _rows, _stack, temperature
-from bayescal.calibrators._fold_fits import make_block
-from bayescal.calibrators._stack_rows import fold_rows
+from bayescal.calibrators.multiclass import temperature
+from bayescal.calibrators.stack import fit as _stack
+from bayescal.calibrators.stack import fold_fits as _fold_fits
+from bayescal.calibrators.stack.fold_fits import make_block
+from bayescal.calibrators.stack.folds import fold_rows
+from bayescal.data.blocks import reader as _rows
 
 STACK = bc.StackedScaling(inputs="logits")
 SINGLE = bc.StackedScaling(mode="single", inputs="logits")

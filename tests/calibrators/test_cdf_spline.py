@@ -10,7 +10,7 @@ from scipy.interpolate import CubicSpline, PPoly
 from scipy.special import softmax
 
 from bayescal import OneVsRest
-from bayescal.calibrators.cdf_spline import CDFSpline
+from bayescal.calibrators.binary.cdf_spline import CDFSpline
 from bayescal.metrics import brier_score, log_loss
 from tests.calibrators.hostile import HUGE, SCORES
 

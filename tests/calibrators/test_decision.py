@@ -13,14 +13,14 @@ from scipy.optimize import minimize
 from bayescal import metrics
 from bayescal._core.numerics import softmax
 from bayescal.calibrators import Decision, Temperature
-from bayescal.calibrators import decision as module
-from bayescal.calibrators._inputs import Inputs, convert
-from bayescal.calibrators._partition import (
+from bayescal.calibrators.multiclass.decision import calibrator as module
+from bayescal.calibrators.multiclass.decision.partition import (
     membership,
     nearest_probabilities,
     violation_of,
     worst_partition,
 )
+from bayescal.data.scores import Inputs, convert
 from tests.calibrators.brute import example, folded
 from tests.calibrators.multiclass_hostile import LOGITS, PROBABILITIES
 

@@ -19,7 +19,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression as Plain
 
 import bayescal as bc
-from bayescal.calibrators import _files
+from bayescal.calibrators import files as _files
 
 FRESH = np.linspace(0.01, 0.99, 50)
 

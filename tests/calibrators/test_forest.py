@@ -8,9 +8,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pytest
 
-from bayescal._core.class_order import canonical_order
-from bayescal._core.equal_rows import distinct_rows
-from bayescal.calibrators import Forest, _trees
+from bayescal.calibrators import Forest
+from bayescal.calibrators.neighborhood import trees as _trees
+from bayescal.data.order.classes import canonical_order
+from bayescal.data.order.equal_rows import distinct_rows
 from tests.calibrators import brute
 from tests.calibrators.brute import finish, folded, log_loss, values
 

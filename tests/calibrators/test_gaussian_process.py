@@ -12,8 +12,8 @@ from scipy.special import gammaln, log_softmax, logsumexp, softmax
 from sklearn.exceptions import ConvergenceWarning
 
 import bayescal as bc
-from bayescal.calibrators import _latent
-from bayescal.calibrators._latent import (
+from bayescal.calibrators.multiclass.gaussian_process import likelihood as _latent
+from bayescal.calibrators.multiclass.gaussian_process.likelihood import (
     AMPLITUDES,
     LENGTHS,
     NODES,
@@ -23,7 +23,7 @@ from bayescal.calibrators._latent import (
     hats,
     place_nodes,
 )
-from bayescal.calibrators._member import Rows
+from bayescal.data.rows import Rows
 
 Array = np.ndarray
 SCALES = [(a, length) for a in AMPLITUDES for length in LENGTHS]

@@ -11,9 +11,9 @@ from scipy import stats
 
 from bayescal import metrics
 from bayescal._core.binning import equal_mass_cuts
-from bayescal.calibrators import _ranking
-from bayescal.calibrators._ranking import InMemory, Ranking, merge_ties, middles
-from bayescal.calibrators.histogram import Histogram
+from bayescal.calibrators.binary.histogram import Histogram
+from bayescal.data.order import ranking as _ranking
+from bayescal.data.order.ranking import InMemory, Ranking, merge_ties, middles
 from tests.calibrators.hostile import PROBABILITIES
 
 MAPS = [

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
-from bayescal.calibrators._parametric import ParametricCalibrator
+from bayescal.calibrators.base.parametric import ParametricCalibrator
 from tests.calibrators.cases import CASES, DEFAULTS, Array, Case, each
 
 NEXT = float(np.nextafter(1, 0))

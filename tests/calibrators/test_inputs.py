@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit, softmax
 
 import bayescal as bc
-from bayescal.calibrators import _inputs
+from bayescal.data import scores as _inputs
 
 DOMAINS = ("probability", "log_odds", "real", "order")
 #: The least normal number of float32.

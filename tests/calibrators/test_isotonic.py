@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.isotonic import IsotonicRegression
 
-from bayescal.calibrators import CenteredIsotonic, Isotonic, _ranking
-from bayescal.calibrators._isotonic import MonotoneCalibrator, interpolate, pool
+from bayescal.calibrators import CenteredIsotonic, Isotonic
+from bayescal.calibrators.binary.pooling import MonotoneCalibrator, interpolate, pool
+from bayescal.data.order import ranking as _ranking
 from tests.calibrators.hostile import HUGE, SCORES
 
 MAPS = [cls(bounds) for cls in (Isotonic, CenteredIsotonic) for bounds in ("none", "laplace")]

@@ -9,7 +9,8 @@ import pytest
 from scipy.special import rel_entr
 from sklearn.neighbors import NearestNeighbors
 
-from bayescal.calibrators import KNN, _search
+from bayescal.calibrators import KNN
+from bayescal.calibrators.neighborhood import search as _search
 from tests.calibrators.brute import example, finish, folded, log_loss, values
 
 Distance = Literal["kl", "euclidean"]

@@ -7,11 +7,11 @@ import pytest
 from scipy import optimize
 from scipy.special import log_softmax, softmax
 
-from bayescal._core.folds import fold_scores
 from bayescal._core.optimise import Status
 from bayescal.calibrators import Dirichlet, Matrix, StructuredMatrix, StructuredVector, Vector
-from bayescal.calibrators._linear import LinearCalibrator
-from bayescal.calibrators.matrix import OFF_DIAGONALS
+from bayescal.calibrators.multiclass.linear import LinearCalibrator
+from bayescal.calibrators.multiclass.matrix import OFF_DIAGONALS
+from bayescal.data.folds.deal import fold_scores
 
 Array = np.ndarray
 

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import bayescal as bc
-from bayescal._core.folds import fold_features
+from bayescal.data.folds.deal import fold_features
 from bayescal.regression import method
 from bayescal.regression.method import PRESETS, SMOOTHINGS, STRENGTHS
 
@@ -314,7 +314,7 @@ def test_scikit_learns_checks(options: dict[str, Any]) -> None:
 
 
 def test_a_mode_that_is_not_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    from bayescal.regression import posterior as _posterior
+    from bayescal.regression.binary import posterior as _posterior
 
     x, y, _ = data(30)
     newton = _posterior.newton

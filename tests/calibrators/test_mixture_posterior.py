@@ -6,8 +6,8 @@ from numpyro.diagnostics import effective_sample_size
 from scipy.special import log_softmax, softmax
 
 from bayescal.calibrators import EnsembleTemperature
-from bayescal.calibrators._parametric import Inference
-from bayescal.regression import tempered
+from bayescal.calibrators.base.parametric import Inference
+from bayescal.regression import draws as tempered
 from tests.calibrators.brute import summary
 
 Array = np.ndarray

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayescal._core.equal_rows import distinct_rows
 from bayescal.calibrators import KNN, Calibrator, Forest, Kernel
-from bayescal.calibrators._neighbors import crop_floor, merge
+from bayescal.calibrators.neighborhood.base import crop_floor, merge
+from bayescal.data.order.equal_rows import distinct_rows
 from tests.calibrators.brute import example
 from tests.calibrators.multiclass_hostile import PROBABILITIES
 

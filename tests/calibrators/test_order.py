@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bayescal._core.class_order import canonical_order
+from bayescal.data.order.classes import canonical_order
 
 
 @pytest.mark.parametrize("unit", [1e-3, 1.0, 1e200])

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayescal import metrics
-from bayescal._core.folds import fold_scores
 from bayescal._core.numerics import log_softmax, softmax
 from bayescal._core.optimise import Status
 from bayescal.calibrators import OrderPreserving, Temperature
-from bayescal.calibrators import _order_network as network
-from bayescal.calibrators._inputs import Inputs, convert
-from bayescal.calibrators._order_network import Family, Nets
-from bayescal.calibrators.temperature import fit_inverse_temperature
+from bayescal.calibrators.multiclass.order_preserving import network
+from bayescal.calibrators.multiclass.order_preserving.network import Family, Nets
+from bayescal.calibrators.multiclass.temperature import fit_inverse_temperature
+from bayescal.data.folds.deal import fold_scores
+from bayescal.data.scores import Inputs, convert
 from tests.calibrators.multiclass_hostile import LOGITS, PROBABILITIES
 
 FAMILIES: tuple[Family, Family] = ("diagonal", "full")
@@ -207,7 +207,10 @@ def test_masked_units_change_nothing(family: Family, monkeypatch: pytest.MonkeyP
         return seen[-1][1]
 
     monkeypatch.setattr(network, "train", listen)
-    monkeypatch.setattr("bayescal.calibrators.order_preserving._SIZES", {family: ((2, 3), (5, 4))})
+    monkeypatch.setattr(
+        "bayescal.calibrators.multiclass.order_preserving.calibrator._SIZES",
+        {family: ((2, 3), (5, 4))},
+    )
     OrderPreserving(family)._fit(*drawn(150), seed=0)
     (_, start, data, nets), looks = seen[0]
     small = (nets.hidden == (2, 3)).all(axis=1)

@@ -17,10 +17,10 @@ import bayescal as bc
 from bayescal._core.numerics import sigmoid
 from bayescal._core.optimise import Status
 from bayescal.calibrators import Beta, Logistic, Quadratic, Temperature
-from bayescal.calibrators._log_odds import LogOddsCalibrator
+from bayescal.calibrators.binary.log_odds import LogOddsCalibrator
 from bayescal.inference.parameters import ParameterPosterior
-from bayescal.regression import tempered
-from bayescal.regression.posterior import Draws
+from bayescal.regression import draws as tempered
+from bayescal.regression.binary.posterior import Draws
 from bayescal.smoothing import instance_targets
 from tests.calibrators.brute import summary
 

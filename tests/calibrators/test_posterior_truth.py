@@ -10,7 +10,7 @@ from scipy import integrate, optimize
 from scipy.special import log_softmax
 
 import bayescal as bc
-from bayescal.regression import tempered
+from bayescal.regression import draws as tempered
 
 Array = np.ndarray
 DRAWS = 40_000

@@ -12,8 +12,8 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import bayescal as bc
-from bayescal.calibrators._parametric import ParametricCalibrator, keep_draws
-from bayescal.regression.tempered import Draws
+from bayescal.calibrators.base.parametric import ParametricCalibrator, keep_draws
+from bayescal.regression.draws import Draws
 from benchmarks.coverage_bands import study
 from tests.calibrators.cases import DEFAULTS, Case, each, make
 

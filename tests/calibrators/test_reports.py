@@ -18,7 +18,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
 
 import bayescal as bc
-from bayescal.calibrators._report import make_report
+from bayescal.calibrators.base.report import make_report
 from benchmarks.coverage_gain import study
 from tests.calibrators.cases import DEFAULTS, Case, each, make
 

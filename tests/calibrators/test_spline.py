@@ -11,13 +11,14 @@ from scipy import integrate, optimize, stats
 from scipy.special import expit, logit
 
 from bayescal._core.optimise import Status
-from bayescal.calibrators import _log_odds, _spline_points
-from bayescal.calibrators.spline import Spline, compact_logit
-from bayescal.regression.fit import fit_single
-from bayescal.regression.objective import Regression
-from bayescal.regression.posterior import Target, find_mode
-from bayescal.regression.ridge import RidgePath, ridge_path
-from bayescal.regression.tempered import Draws, one_chain
+from bayescal.calibrators.binary import log_odds as _log_odds
+from bayescal.calibrators.binary.spline import points as _spline_points
+from bayescal.calibrators.binary.spline.calibrator import Spline, compact_logit
+from bayescal.regression.binary.fit import fit_single
+from bayescal.regression.binary.objective import Regression
+from bayescal.regression.binary.posterior import Target, find_mode
+from bayescal.regression.binary.ridge import RidgePath, ridge_path
+from bayescal.regression.draws import Draws, one_chain
 from benchmarks.coverage_bands import study
 
 Array = np.ndarray

@@ -13,12 +13,19 @@ from scipy.special import log_softmax, softmax
 
 import bayescal.calibrators as bc
 from bayescal import metrics
-from bayescal.calibrators import _fold_fits, _stack, _stack_rows
-from bayescal.calibrators._member import Member, confidence_rows, main_directions, penalties
-from bayescal.calibrators._mixture import mix
-from bayescal.calibrators._stack import Stack, fit_stack
-from bayescal.calibrators.stacked_scaling import MEMBERS
-from bayescal.regression.softmax_fit import fit_on_host
+from bayescal.calibrators.multiclass.members import (
+    Member,
+    confidence_rows,
+    main_directions,
+    penalties,
+)
+from bayescal.calibrators.stack import fit as _stack
+from bayescal.calibrators.stack import fold_fits as _fold_fits
+from bayescal.calibrators.stack import folds as _stack_rows
+from bayescal.calibrators.stack.calibrator import MEMBERS
+from bayescal.calibrators.stack.fit import Stack, fit_stack
+from bayescal.calibrators.stack.mixture import mix
+from bayescal.regression.softmax.fit import fit_on_host
 from benchmarks.studies.arena import find_experiments, read_experiment
 
 Array = np.ndarray

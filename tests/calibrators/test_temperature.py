@@ -11,10 +11,10 @@ from scipy.special import logsumexp, softmax
 from bayescal import metrics
 from bayescal._core.optimise import Status
 from bayescal.calibrators import EnsembleTemperature, Temperature
-from bayescal.calibrators._binwise import best_inverse_temperature, equal_mass_error
-from bayescal.calibrators._mixture import best_mixture
-from bayescal.calibrators._parametric import Inference
-from bayescal.calibrators.temperature import fit_inverse_temperature
+from bayescal.calibrators.base.parametric import Inference
+from bayescal.calibrators.multiclass.binwise import best_inverse_temperature, equal_mass_error
+from bayescal.calibrators.multiclass.temperature import fit_inverse_temperature
+from bayescal.calibrators.stack.mixture import best_mixture
 from tests.calibrators.brute import summary
 
 Array = np.ndarray

@@ -15,7 +15,7 @@ from sklearn.base import clone
 
 import bayescal as bc
 from bayescal._core.precision import float64
-from bayescal.calibrators._labels import read_labels
+from bayescal.data.labels import read_labels
 from tests.calibrators.cases import DEFAULTS, Array, Case, each
 
 BOTH = pytest.mark.parametrize("cls", [bc.Temperature, bc.Vector])
@@ -158,8 +158,8 @@ def test_fits_and_predictions_in_memory_copy_no_logits() -> None:
 def test_wide_rows_are_worked_on_in_parts(cls: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     z, y, w = make(500)
     whole = cls(inputs="logits").fit(bc.Blocks([(z, y, w)]))
-    monkeypatch.setattr("bayescal.calibrators._rows.AT_WORK", 500)
-    monkeypatch.setattr("bayescal.calibrators._rows._NUMBERS", 400)
+    monkeypatch.setattr("bayescal.data.blocks.reader.AT_WORK", 500)
+    monkeypatch.setattr("bayescal.data.blocks.reader._NUMBERS", 400)
     parts = cls(inputs="logits").fit(bc.Blocks([(z, y, w)]))
     np.testing.assert_allclose(parts.predict_proba(z), whole.predict_proba(z), atol=1e-9)
 

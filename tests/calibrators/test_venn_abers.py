@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
-from bayescal.calibrators.venn_abers import VennAbers
+from bayescal.calibrators.binary.venn_abers import VennAbers
 from tests.calibrators.hostile import HUGE, SCORES
 
 rows = st.lists(

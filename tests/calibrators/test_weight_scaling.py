@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from bayescal import metrics
 from bayescal._core.numerics import softmax
 from bayescal.calibrators import WeightScaling
-from bayescal.calibrators._binwise import equal_mass_error
-from bayescal.calibrators._inputs import convert
+from bayescal.calibrators.multiclass.binwise import equal_mass_error
+from bayescal.data.scores import convert
 from tests.calibrators.multiclass_hostile import LOGITS, PROBABILITIES
 
 

@@ -9,7 +9,8 @@ import pytest
 
 import bayescal as bc
 from bayescal.evaluation import _evaluate
-from bayescal.metrics import _measured_blocks, _significance
+from bayescal.metrics.uncertainty import calibration_tests as _significance
+from bayescal.metrics.uncertainty import measured_blocks as _measured_blocks
 
 
 def binary(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -15,7 +15,7 @@ import pytest
 import bayescal as bc
 from bayescal._core.keys import as_key
 from bayescal._core.precision import float64
-from bayescal.inference._engine import select
+from bayescal.inference.engine.condition import select
 
 #: Begins a computation of two processes where it is given an address and a number.
 START = """
@@ -102,7 +102,7 @@ def message(kind, f):
     raise AssertionError("no error")
 
 # What only one process meets: the other hears of it.
-from bayescal.inference.montecarlo import MonteCarlo
+from bayescal.inference.integrators.montecarlo import MonteCarlo
 real = MonteCarlo.realise
 def fail(self, problem, num_samples):
     if rank == 1:

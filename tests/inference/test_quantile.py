@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 import pytest
 from scipy import stats
 
-from bayescal.inference._quantile import quantile
+from bayescal.inference.integrators.quantiles import quantile
 
 CASES = {
     "normal": (lambda: dist.Normal(0.3, 2.0), stats.norm(0.3, 2), 1e-14),

@@ -658,7 +658,7 @@ def test_chains_say_how_they_mixed(x64: None) -> None:
 
 
 def test_draws_at_the_end_of_a_support_are_named() -> None:
-    from bayescal.inference._space import names_at_ends
+    from bayescal.inference.engine.space import names_at_ends
 
     prior = bc.GaussianPrior(dist.Normal(0, 1), dist.Normal(0, 1), dist.HalfNormal(1.0))
     assert names_at_ends(prior, np.array([[1e3, 1e3, 99.0], [0.0, 0.0, 0.0]])) == []
@@ -666,7 +666,7 @@ def test_draws_at_the_end_of_a_support_are_named() -> None:
 
 
 def test_chains_are_judged_by_ranks() -> None:
-    from bayescal.inference._diagnostics import judge_chains
+    from bayescal.inference.engine.diagnostics import judge_chains
 
     rng = np.random.default_rng(0)
     chains, other = rng.standard_cauchy((4, 1000, 2)), rng.standard_cauchy((4096, 2))

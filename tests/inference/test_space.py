@@ -13,7 +13,7 @@ import pytest
 from scipy import integrate
 
 import bayescal as bc
-from bayescal.inference._space import line_range, line_value
+from bayescal.inference.engine.space import line_range, line_value
 
 pytestmark = pytest.mark.usefixtures("x64")
 

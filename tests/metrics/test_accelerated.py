@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import bayescal as bc
-from bayescal.metrics import _mass, inputs, sums
-from bayescal.metrics.inputs import check_anywhere
+from bayescal.metrics import sums
+from bayescal.metrics.calibration import mass as _mass
+from bayescal.metrics.reading import predictions as inputs
+from bayescal.metrics.reading.predictions import check_anywhere
 from bayescal.metrics.registry import METRICS
 from bayescal.metrics.sums import SumMetric
 

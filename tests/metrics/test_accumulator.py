@@ -116,7 +116,7 @@ def test_a_bad_batch_changes_nothing() -> None:
 def test_state_is_plain() -> None:
     total = Accumulator(["ece", ("loss_gap", {"losses": np.ones((1, 2, 1))})])
     total.add([0.2, 0.7], [0, 1])
-    assert b"bayescal.metrics._calibration" not in pickle.dumps(total)
+    assert b"bayescal.metrics.calibration.ece" not in pickle.dumps(total)
     copy = pickle.loads(pickle.dumps(total))
     assert copy.result() == total.result()
     assert (copy + total).cases == 4

@@ -5,7 +5,7 @@ import pytest
 
 import bayescal as bc
 from bayescal import metrics
-from bayescal.metrics import _mass_blocks
+from bayescal.metrics.calibration import mass_blocks as _mass_blocks
 
 CHOICES = [
     ("log_loss", {}),

@@ -10,13 +10,13 @@ from scipy import optimize, stats
 
 from bayescal import metrics
 from bayescal._core.binning import equal_mass_sums
-from bayescal.metrics import _replicates
-from bayescal.metrics._mass_many import mass_sums_many
-from bayescal.metrics._measured import prepare
-from bayescal.metrics._replicates import resample
-from bayescal.metrics.inputs import Predictions
+from bayescal.metrics.calibration.mass_many import mass_sums_many
+from bayescal.metrics.reading.predictions import Predictions
 from bayescal.metrics.registry import METRICS
 from bayescal.metrics.sums import collect_many, compute
+from bayescal.metrics.uncertainty import replicates as _replicates
+from bayescal.metrics.uncertainty.measured import prepare
+from bayescal.metrics.uncertainty.replicates import resample
 
 Array = np.ndarray
 CASES: list[tuple[str, dict[str, Any]]] = [

@@ -12,7 +12,7 @@ from scipy import stats
 
 import bayescal as bc
 from bayescal import metrics
-from bayescal.metrics import _measured
+from bayescal.metrics.uncertainty import measured as _measured
 
 Array = np.ndarray
 NAMES = ["log_loss", "brier_score", "accuracy", "ece", "smooth_ece", "loss_gap"]

@@ -12,15 +12,17 @@ from scipy import stats
 
 import bayescal as bc
 from bayescal import metrics
-from bayescal.metrics import _groups, _measured, _significance
-from bayescal.metrics._groups import GroupedSums, grouped
-from bayescal.metrics._measured import Measured, MeasuredSums, prepare
-from bayescal.metrics._replicates import error_by_chance, replicate
-from bayescal.metrics._significance import Spiegelhalter
-from bayescal.metrics.inputs import check_predictions
-from bayescal.metrics.redrawn import Consistency
+from bayescal.metrics.reading.predictions import check_predictions
 from bayescal.metrics.registry import streamed
 from bayescal.metrics.sums import collect, standard_error
+from bayescal.metrics.uncertainty import calibration_tests as _significance
+from bayescal.metrics.uncertainty import groups as _groups
+from bayescal.metrics.uncertainty import measured as _measured
+from bayescal.metrics.uncertainty.calibration_tests import Spiegelhalter
+from bayescal.metrics.uncertainty.consistency import Consistency
+from bayescal.metrics.uncertainty.groups import GroupedSums, grouped
+from bayescal.metrics.uncertainty.measured import Measured, MeasuredSums, prepare
+from bayescal.metrics.uncertainty.replicates import error_by_chance, replicate
 
 Array = np.ndarray
 CASES: list[Any] = [

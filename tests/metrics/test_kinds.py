@@ -13,8 +13,8 @@ from scipy import stats
 from bayescal import Blocks, metrics
 from bayescal._core import binning as bins_of
 from bayescal._core.precision import float64
-from bayescal.metrics._debiased import make_debiased
-from bayescal.metrics.inputs import check_predictions
+from bayescal.metrics.calibration.debiased import make_debiased
+from bayescal.metrics.reading.predictions import check_predictions
 from bayescal.metrics.sums import compute
 
 KINDS = "confidence", "classwise", "top_label", "top_k_confidence", "top_k_label"

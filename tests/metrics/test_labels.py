@@ -14,7 +14,7 @@ from sklearn.naive_bayes import GaussianNB
 
 import bayescal as bc
 from bayescal import metrics
-from bayescal.metrics.inputs import Reading, check_predictions
+from bayescal.metrics.reading.predictions import Reading, check_predictions
 from bayescal.metrics.registry import METRICS
 
 N = 60
@@ -307,7 +307,7 @@ def test_dates_in_what_is_made_of_others(tmp_path):
     assert again.predict(x).tolist() == model.predict(x).tolist()
     assert bc.Auto(inputs="scores").fit(x[:, 0], y).report_.rows == 200
     with pytest.raises(ValueError, match="missing labels, got NaT in row 0"):
-        metrics.log_loss([0.5, 0.5, 0.5], np.append(np.datetime64("NaT"), DAYS))
+        metrics.log_loss([0.5, 0.5, 0.5], np.append(np.datetime64("NaT", "D"), DAYS))
 
 
 def test_columns_that_pandas_counts_down():

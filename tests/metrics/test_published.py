@@ -10,8 +10,8 @@ import pytest
 from scipy.special import softmax
 
 from bayescal import metrics
-from bayescal.metrics._distances import median_distance
-from bayescal.metrics._skce_test import _bound
+from bayescal.metrics.kernels.distances import median_distance
+from bayescal.metrics.kernels.skce_test import _bound
 
 pytestmark = pytest.mark.realdata
 

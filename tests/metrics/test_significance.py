@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from bayescal import metrics
-from bayescal.metrics._replicates import draw_labels, redraw
-from bayescal.metrics.inputs import check_predictions
+from bayescal.metrics.reading.predictions import check_predictions
+from bayescal.metrics.uncertainty.replicates import draw_labels, redraw
 
 Array = np.ndarray
 

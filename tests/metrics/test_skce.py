@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bayescal import metrics
-from bayescal.metrics import _distances
+from bayescal.metrics.kernels import distances as _distances
 
 
 def data(n: int = 60, k: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

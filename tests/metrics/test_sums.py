@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from bayescal import metrics
-from bayescal.metrics._skce import KernelError
-from bayescal.metrics.inputs import Predictions, check_many_labels, check_predictions
+from bayescal.metrics.kernels.skce import KernelError
+from bayescal.metrics.reading.predictions import Predictions, check_many_labels, check_predictions
 from bayescal.metrics.registry import METRICS, streamed
 from bayescal.metrics.sums import (
     Metric,

@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 import bayescal as bc
-from bayescal.inference._engine import find_modes
+from bayescal.inference.engine.condition import find_modes
 from bayescal.models import Family, Prior
 from bayescal.models.prior import draw, log_density, walk
 

@@ -335,8 +335,8 @@ def test_cauchy_prior_against_the_published_bioassay() -> None:
     Printed to one digit: maximum likelihood -0.1 and 10.2, with the prior -0.2 and 5.4, for doses
     scaled by twice their standard deviation over the four groups.
     """
-    from bayescal.regression.fit import fit_single
-    from bayescal.regression.objective import Prior, Regression
+    from bayescal.regression.binary.fit import fit_single
+    from bayescal.regression.binary.objective import Prior, Regression
 
     dose = np.array([-0.86, -0.30, -0.05, 0.73])
     z = (dose - dose.mean()) / (2 * dose.std(ddof=1))

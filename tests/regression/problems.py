@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import log_softmax
 
-from bayescal.regression.softmax_objective import Design
+from bayescal.regression.softmax.objective import Design
 
 KINDS = ["vector", "matrix", "everything"]
 

@@ -8,7 +8,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
-from bayescal.regression.cross_validation import Choice, Grid, choose, choose_on_host
+from bayescal.regression.binary.choose import Choice, Grid, choose, choose_on_host
 from tests.regression.problems import even_folds
 
 pytestmark = pytest.mark.usefixtures("x64")

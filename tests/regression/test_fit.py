@@ -16,8 +16,8 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 from bayescal._core.optimise import Status
-from bayescal.regression.fit import Fit, fit_many
-from bayescal.regression.objective import Regression
+from bayescal.regression.binary.fit import Fit, fit_many
+from bayescal.regression.binary.objective import Regression
 
 pytestmark = pytest.mark.usefixtures("x64")
 

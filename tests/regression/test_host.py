@@ -15,8 +15,8 @@ from scipy import optimize, stats
 from scipy.special import expit
 
 from bayescal._core.optimise import Minimum, Status
-from bayescal.regression.fit import Fit, fit_many, fit_single
-from bayescal.regression.objective import Prior, Regression
+from bayescal.regression.binary.fit import Fit, fit_many, fit_single
+from bayescal.regression.binary.objective import Prior, Regression
 
 pytestmark = pytest.mark.usefixtures("x64")
 

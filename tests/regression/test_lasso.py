@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from bayescal._core.optimise import Status, newton
-from bayescal.regression import cross_validation, host
-from bayescal.regression.cross_validation import Grid, choose_on_host
-from bayescal.regression.fit import fit_many, fit_single
-from bayescal.regression.lasso import lasso_step_on_host
-from bayescal.regression.objective import Regression
+from bayescal.regression.binary import choose as cross_validation
+from bayescal.regression.binary import host
+from bayescal.regression.binary.choose import Grid, choose_on_host
+from bayescal.regression.binary.fit import fit_many, fit_single
+from bayescal.regression.binary.lasso import lasso_step_on_host
+from bayescal.regression.binary.objective import Regression
 from tests.regression.problems import even_folds
 
 Array = np.ndarray

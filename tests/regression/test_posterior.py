@@ -12,10 +12,10 @@ from scipy import optimize, stats
 from scipy.special import expit
 
 from bayescal._core.optimise import Status
-from bayescal.regression import tempered
-from bayescal.regression.compress import NODES, compress
-from bayescal.regression.objective import BinaryDesign, Prior
-from bayescal.regression.posterior import ScoreColumns, Target, _sums, find_mode, sample
+from bayescal.regression import draws as tempered
+from bayescal.regression.binary.compress import NODES, compress
+from bayescal.regression.binary.objective import BinaryDesign, Prior
+from bayescal.regression.binary.posterior import ScoreColumns, Target, _sums, find_mode, sample
 
 Array = np.ndarray
 

@@ -9,10 +9,11 @@ from scipy import optimize
 from scipy.special import log_softmax, softmax
 
 from bayescal._core.optimise import Status
-from bayescal.regression import precondition, softmax_fit
-from bayescal.regression.softmax_cross_validation import _side_by_side, out_of_fold_losses
-from bayescal.regression.softmax_fit import fit_many, fit_on_host
-from bayescal.regression.softmax_objective import (
+from bayescal.regression.softmax import fit as softmax_fit
+from bayescal.regression.softmax import precondition
+from bayescal.regression.softmax.choose import _side_by_side, out_of_fold_losses
+from bayescal.regression.softmax.fit import fit_many, fit_on_host
+from bayescal.regression.softmax.objective import (
     Design,
     Host,
     Parameters,

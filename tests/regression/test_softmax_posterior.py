@@ -7,8 +7,8 @@ import pytest
 from scipy.special import softmax
 
 from bayescal._core.optimise import Status
-from bayescal.regression import softmax_posterior
-from bayescal.regression.softmax_objective import Design, change, full_hessian, split
+from bayescal.regression.softmax import posterior as softmax_posterior
+from bayescal.regression.softmax.objective import Design, change, full_hessian, split
 from tests.regression.problems import KINDS, make, size
 
 

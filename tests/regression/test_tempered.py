@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-from bayescal.regression.tempered import MAX_TEMPERED, antithetic, tempered_draws
+from bayescal.regression.draws import MAX_TEMPERED, antithetic, tempered_draws
 
 SHAPES = np.array([0.4, 1.0, 5.0])
 

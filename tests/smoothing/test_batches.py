@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayescal._core.kernels import data_scale
 from bayescal.smoothing import instance, instance_targets
+from bayescal.smoothing._kernels import data_scale
 from bayescal.smoothing.instance import (
     batched_instance_targets,
     masked_instance_targets,

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.checks import as_numpy, check_finite, check_labels
 from bayescal._core.precision import default_dtype
+from bayescal.data.checks import as_numpy, check_finite, check_labels
 
 FIELDS = ("train_inputs", "train_labels", "validation_inputs", "validation_labels")
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from bayescal._core.checks import check_count
+from bayescal.data.checks import check_count
 from benchmarks.studies.training._checkpoints import pack, read, unpack, write
 from benchmarks.studies.training._problem import check_inputs, to_device
 from benchmarks.studies.training._steps import Network, forward

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from bayescal._core.checks import check_choice, check_count
+from bayescal.data.checks import check_choice, check_count
 from benchmarks.studies.training._cifar import read_cifar
 from benchmarks.studies.training._idx import NAMES, read_fashion_mnist
 

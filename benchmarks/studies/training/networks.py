@@ -16,8 +16,8 @@ from typing import Any
 import jax
 from flax import nnx
 
-from bayescal._core.checks import check_count
 from bayescal._core.precision import default_dtype
+from bayescal.data.checks import check_count
 from benchmarks.studies.training._blocks import ConvNorm, Dense, halve
 from benchmarks.studies.training._concatenating import DenseNet, Inception
 from benchmarks.studies.training._residual import ResNet18, ResNet34, ResNet50

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from bayescal._core.checks import check_choice, check_count
+from bayescal.data.checks import check_choice, check_count
 from benchmarks.studies.data import digest
 from benchmarks.studies.training._groups import Group, Trainer
 from benchmarks.studies.training._optimiser import make_optimiser

@@ -1,0 +1,1 @@
+"""What every calibrator builds upon: contract, posteriors, reports, files and functions."""

@@ -1,0 +1,99 @@
+"""Rows in blocks, and averages over draws of what calibrators predict for them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import chain
+from statistics import NormalDist
+from typing import Any
+
+import jax
+import numpy as np
+
+from bayescal._core.arrays import matmul, namespace, on_host, wide
+from bayescal._core.chunks import even_block, slices
+from bayescal._core.numerics import normal_cdf
+
+#: Numbers held at once: by fits; by predictions on a processor, near its cache, and elsewhere.
+_FIT_BLOCK, _BLOCK, _LARGE_BLOCK = 1 << 20, 1 << 18, 1 << 26
+#: Of quantiles.
+_BISECTIONS = 40
+
+
+def row_blocks(m: int, width: int) -> list[slice]:
+    """Return slices of m rows of so many numbers each, of about a million numbers."""
+    return slices(m, max(1, _FIT_BLOCK // width))
+
+
+def map_rows(function: Callable[[Any], Any], rows: Any, width: int) -> Any:
+    """Return what a function makes of rows (m, ...), in blocks: each row takes ``width`` numbers.
+
+    What it returns has rows first. NumPy's rows come to it in float64. In programs of JAX blocks
+    are a loop.
+    """
+    m = rows.shape[0]
+    size = max(1, _block_size(rows) // max(1, width))
+    # Compiled programs need no blocks where little more is held than the rows. A program may be
+    # made for any number of rows.
+    little = not on_host(rows) and width <= 2 * math.prod(rows.shape[1:])
+    if little or not isinstance(m, int) or m <= size:
+        return function(wide(rows))
+    if isinstance(rows, jax.Array):
+        xp = namespace(rows)
+        size = even_block(m, size)
+        count = -(-m // size)
+        filled = xp.concat([rows, xp.broadcast_to(rows[-1:], (count * size - m, *rows.shape[1:]))])
+        found = jax.lax.map(function, filled.reshape(count, size, *rows.shape[1:]))
+        return found.reshape(count * size, *found.shape[2:])[:m]
+    parts = (function(wide(rows[part, ...])) for part in slices(m, size))
+    if not on_host(rows):
+        return namespace(rows).concat([*parts])
+    # Each goes into its place: what is returned is held once.
+    first = next(parts)
+    found = np.empty((m, *first.shape[1:]), first.dtype)
+    for part, own in zip(slices(m, size), chain([first], parts), strict=True):
+        found[part] = own
+    return found
+
+
+def _block_size(rows: Any) -> int:
+    if on_host(rows):
+        return _BLOCK
+    if isinstance(rows, jax.Array):
+        return _BLOCK if jax.default_backend() == "cpu" else _LARGE_BLOCK
+    return _BLOCK if "cpu" in str(getattr(rows, "device", "cpu")).lower() else _LARGE_BLOCK
+
+
+def mean_of_draws(curves: Any) -> Any:
+    """Return means (m, k) of probabilities (draws, m, k)."""
+    return namespace(curves).mean(curves, axis=0)
+
+
+def ends_of_draws(curves: Any, level: float) -> Any:
+    """Return the ends (m, 2, k) of central intervals of probabilities (draws, m, k)."""
+    xp = namespace(curves)
+    tails = (1 - level) / 2, (1 + level) / 2
+    if on_host(curves):
+        return np.moveaxis(np.quantile(curves, tails, axis=0), 0, 1)
+    ordered, count = xp.sort(curves, axis=0), curves.shape[0]
+    ends = []
+    for tail in tails:
+        low = min(int(tail * (count - 1)), max(count - 2, 0))
+        part = tail * (count - 1) - low
+        high = min(low + 1, count - 1)
+        ends.append((1 - part) * ordered[low, ...] + part * ordered[high, ...])
+    return xp.stack(ends, axis=1)
+
+
+def mixture_quantile(share: Any, mean: Any, spread: Any, level: float) -> Any:
+    """Return quantiles (m,) of mixtures of normal distributions (c, m), by bisection."""
+    xp = namespace(mean)
+    each = mean + NormalDist().inv_cdf(level) * spread
+    low, high = xp.min(each, axis=0), xp.max(each, axis=0)
+    share = share / xp.sum(share)
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        below = matmul(share, normal_cdf((middle - mean) / spread)) < level
+        low, high = xp.where(below, middle, low), xp.where(below, high, middle)
+    return (low + high) / 2

@@ -1,0 +1,246 @@
+"""Calibrators with parameters, which may have a posterior."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from bayescal._core.arrays import ArrayLike, namespace
+from bayescal._core.numerics import ignoring_underflow
+from bayescal._core.warnings import SamplingWarning, frames_to_caller
+from bayescal.calibrators.base.calibrator import Calibrator, State
+from bayescal.calibrators.base.dispatch import as_fitted
+from bayescal.calibrators.base.draws import ends_of_draws, map_rows, mean_of_draws
+from bayescal.data.checks import check_choice, check_count, check_level
+from bayescal.data.label_names import column_names
+from bayescal.data.scores import ends_without_absent, transform
+from bayescal.inference.parameters import ParameterPosterior
+from bayescal.regression.draws import Draws
+from bayescal.regression.numpyro_models import Model
+
+Inference = Literal["map", "laplace", "nuts"]
+
+
+class WithPosterior(ABC):
+    """An estimator whose state may hold draws of its parameters."""
+
+    inference: Inference
+    state_: State
+
+    @abstractmethod
+    def _curves(self, state: State, theta: Any, scores: Any) -> Any:
+        """Return probabilities (..., m, k) by each of the parameters (..., p)."""
+
+    @abstractmethod
+    def _describe(self, state: State, theta: Any) -> State:
+        """Return parameters (..., p) under the names that users know."""
+
+    def _draws(self, state: State, scores: Any) -> Any:
+        """Return probabilities (s, m, k) by all draws."""
+        draws = state["theta_draws"]
+        return self._curves(state, namespace(draws).reshape(draws, (-1, draws.shape[-1])), scores)
+
+    def _ends(self, state: State, scores: Any, level: float) -> Any:
+        """Return the ends (m, 2, k) of central intervals over draws."""
+        width = self._draws_width(state, scores)
+        return map_rows(lambda rows: ends_of_draws(self._draws(state, rows), level), scores, width)
+
+    def _mean(self, state: State, scores: Any) -> Any:
+        """Return the means (m, k) over draws."""
+        width = self._draws_width(state, scores)
+        return map_rows(lambda rows: mean_of_draws(self._draws(state, rows)), scores, width)
+
+    @abstractmethod
+    def _width(self, state: State, scores: Any) -> int:
+        """Return how many numbers the probabilities by one of the parameters are for each row."""
+
+    def _draws_width(self, state: State, scores: Any) -> int:
+        return math.prod(state["theta_draws"].shape[:-1]) * self._width(state, scores)
+
+    @property
+    def posterior_(self) -> ParameterPosterior:
+        """The posterior of the parameters; only with inference "laplace" or "nuts"."""
+        check_is_fitted(self)
+        state = self.state_
+        if "theta_draws" not in state:
+            raise AttributeError(
+                "posterior_ needs inference='laplace' or 'nuts'; this was fitted by 'map'"
+            )
+        named = self._describe(state, state["theta_draws"])
+        divergences = int(state["divergences"])
+        inference = as_fitted(self).inference
+        return ParameterPosterior(named, inference, state["ess"], state["r_hat"], divergences)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ParametricCalibrator(Calibrator, WithPosterior):
+    """A calibrator with parameters theta (p,), kept as ``state["theta"]``.
+
+    A method writes ``_curves``, ``_describe`` and ``_sample``, and inherits predictions by the
+    best parameters or by the posterior's mean, bands, and the posterior as users hold it.
+
+    Parameters
+    ----------
+    inference : {"map", "laplace", "nuts"}
+        The best parameters, or a posterior under a weak prior: its normal approximation (where that
+        is poor, sequential Monte Carlo from it), or four chains of the no-U-turn sampler. With a
+        posterior, predictions are posterior means.
+    num_samples : int
+        Draws from the posterior, of all chains.
+    random_state : int, RandomState or None
+        None is a fresh seed for every fit.
+
+    Attributes
+    ----------
+    posterior_ : ParameterPosterior
+        Only with inference "laplace" or "nuts".
+    """
+
+    inference: Inference = "map"
+    num_samples: int = 1000
+    random_state: int | np.random.RandomState | None = None
+
+    @abstractmethod
+    def _sample(
+        self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
+    ) -> Draws:
+        """Return draws (chains, draws, p) by ``inference``, after a fit to the same data."""
+
+    def numpyro_model(
+        self, scores: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Model:
+        """Return what ``fit`` maximizes, or samples, as a model of NumPyro.
+
+        Any inference of NumPyro can run it. With ``inference="map"`` its density is the likelihood
+        times the penalty, flat where there is none; with "laplace" and "nuts" it is the posterior
+        that these describe, with the weak prior.
+
+        Parameters
+        ----------
+        scores, y, sample_weight : array-like, as for ``fit``
+
+        Returns
+        -------
+        function of no arguments
+            The model: its sites ``theta...`` are what is sampled, its deterministic ones the
+            parameters by their names. It calculates in the precision that JAX is set to.
+
+        Raises
+        ------
+        ValueError
+            For calibrators whose fit maximizes no density, and for truncated logits.
+
+        Examples
+        --------
+        >>> import bayescal as bc
+        >>> from numpyro.infer.util import log_density
+        >>> p, y = [0.1, 0.3, 0.4, 0.6, 0.8, 0.9], [0, 1, 0, 1, 0, 1]
+        >>> calibrator = bc.Temperature()  # numpyro.infer.MCMC(numpyro.infer.NUTS(model), ...)
+        >>> model, fitted = calibrator.numpyro_model(p, y), calibrator.fit(p, y)
+        >>> best = {"inverse_temperature": 1 / fitted.temperature_}
+        >>> round(float(log_density(model, (), {}, best)[0]), 3), round(-6 * fitted.objective_, 3)
+        (-3.795, -3.795)
+        """
+        if self.inputs == "top_logits":
+            raise ValueError("inputs must be of whole rows for numpyro_model, got 'top_logits'")
+        own: Any = clone(self)
+        rows = own._check_rows(scores, reset=True)
+        values, labels, weights, _ = own._read(rows, column_names(scores), y, sample_weight)
+        return own._model(own._fit(values, labels, weights, 0), values, labels, weights)
+
+    def _model(self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Model:
+        """Return a NumPyro model, after a fit to the same data."""
+        raise ValueError(
+            f"{type(self).__name__} must be fitted in one step to have a NumPyro model: its fit "
+            "maximizes no density"
+        )
+
+    def _learn(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+        check_choice(self.inference, "inference", ("map", "laplace", "nuts"))
+        check_count(self.num_samples, "num_samples")
+        state = self._fit(scores, y, weights, seed)
+        if self.inference == "map":
+            return state
+        draws = self._sample(state, scores, y, weights, seed)
+        # The prior makes the posterior proper: what the likelihood alone lacks is no fault here.
+        return {**state, **keep_draws(self, draws)}
+
+    def _apply(self, state: State, scores: Any) -> Any:
+        """Return probabilities (m, k): means over the draws, where the state holds draws."""
+        if "theta_draws" in state:
+            return self._mean(state, scores)
+        return self._best(state, scores)
+
+    def _best(self, state: State, scores: Any) -> Any:
+        """Return the probabilities (m, k) of the parameters that fit best."""
+        return self._curves(state, state["theta"], scores)
+
+    def _has_ends(self, state: State) -> bool:
+        return "theta_draws" in state
+
+    def _map_ends(self, state: State, scores: Any, level: float) -> Any:
+        """Return the ends (m, 2) or (m, 2, k) of intervals at scores as users give them."""
+        least = state.get("least_probabilities")
+        ends = self._ends(state, transform(scores, self.inputs, self.domain, least), level)
+        ends = ends_without_absent(ends, scores, self.inputs)
+        return ends if ends.shape[2] > 2 else ends[:, :, 1]
+
+    @ignoring_underflow
+    def predict_interval(
+        self, scores: ArrayLike, level: float = 0.9
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return central credible intervals of the calibrated probabilities.
+
+        Parameters
+        ----------
+        scores : array-like of shape (m, k), or (m,) or (m, 1) for two classes
+        level : float
+            Posterior probability of each interval, in (0, 1).
+
+        Returns
+        -------
+        lower, upper : arrays of shape (m, k)
+            Of two classes (m,), for the second.
+
+        Raises
+        ------
+        AttributeError
+            If fitted with inference "map", which has no posterior.
+        """
+        self.posterior_  # noqa: B018  raises where there is none
+        state, level = self._precompute(self.state_), check_level(level)
+        rows = self._new_rows(scores)
+        with np.errstate(over="ignore", under="ignore"):
+            ends = self._ends(state, self._converted(rows), level)
+        ends = ends_without_absent(ends, rows, self.inputs)
+        lower, upper = np.moveaxis(ends if ends.shape[2] > 2 else ends[:, :, 1], 1, 0)
+        return lower, upper
+
+
+def keep_draws(estimator: Any, draws: Draws) -> State:
+    """Return draws as entries of a state; warn where chains have not mixed, or draws are few."""
+    r_hat, ess, few, other = draws.r_hat.max(), draws.ess.min(), 100, "laplace"
+    if estimator.inference == "laplace":
+        few, other = min(few, 0.1 * estimator.num_samples), "nuts"
+    if r_hat > 1.05 or ess < few:
+        warnings.warn(
+            f"{type(estimator).__name__}: the draws describe the posterior badly (R-hat "
+            f"{r_hat:.3f}, effective sample size {ess:.0f}); raise num_samples, or use "
+            f"inference={other!r}",
+            SamplingWarning,
+            stacklevel=frames_to_caller(),
+        )
+    return {
+        "status": np.asarray(draws.status),
+        "theta_draws": draws.coefficients,
+        "ess": draws.ess,
+        "r_hat": draws.r_hat,
+        "divergences": np.asarray(draws.divergences),
+    }

@@ -1,0 +1,1 @@
+"""Calibration maps of two classes."""

@@ -1,0 +1,1 @@
+"""Beta calibration averaged over its hyperparameters by their evidence."""

@@ -1,0 +1,94 @@
+"""Beta calibration with three, two or one parameter."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from bayescal._core.arrays import namespace
+from bayescal._core.numerics import log_sigmoids
+from bayescal.calibrators.base.calibrator import State
+from bayescal.calibrators.binary.log_odds import LogOddsCalibrator
+from bayescal.data.checks import check_choice
+
+__all__ = ["Beta"]
+
+
+@dataclass(eq=False, repr=False)
+class Beta(LogOddsCalibrator):
+    r"""Beta calibration: right if the scores of each class have a beta distribution.
+
+    .. math:: \operatorname{logit} \hat p = a \ln p - b \ln (1 - p) + c, \qquad a, b \ge 0
+
+    With two parameters c = (a - b) ln 2, so that one half stays. With one, also a = b, which is
+    temperature scaling with T = 1 / a.
+    (Two parameters a = b and c are :class:`Logistic` on log odds.) If the likelihood is greatest
+    where a or b is negative, the optimum with that one at zero is found. Fitting is O(n).
+
+    Parameters
+    ----------
+    parameters : {3, 2, 1}
+
+    Attributes
+    ----------
+    a_, b_, c_ : float
+
+    Notes
+    -----
+    Intervals hold a truth that has this form. In simulations with 20, 100 and 1,000 rows, those of
+    level 0.9 held 85 to 94 % of such truths, but 85, 85 and 79 % of bent log odds, 77, 75 and 68 %
+    of a constant (on the border of a, b >= 0), and 75, 56 and 23 % of log odds with a wave: more
+    rows do not make up for a wrong form (``benchmarks/coverage_bands.py``).
+    :class:`AveragedBeta` and :class:`Spline` are for other curves.
+
+    References
+    ----------
+    M. Kull, T. Silva Filho and P. Flach (2017), Beta calibration.
+
+    Examples
+    --------
+    >>> import bayescal as bc
+    >>> p, y = [0.1, 0.3, 0.4, 0.6, 0.8, 0.9], [0, 1, 0, 1, 0, 1]
+    >>> calibrator = bc.Beta(inference="laplace", random_state=0).fit(p, y)
+    >>> lower, upper = calibrator.predict_interval([0.7], level=0.9)
+    >>> [round(float(p), 1) for p in (lower[0], calibrator.predict_proba([0.7])[0, 1], upper[0])]
+    [0.3, 0.6, 0.9]
+    """
+
+    parameters: Literal[3, 2, 1] = 3
+
+    a_: float = field(init=False)
+    b_: float = field(init=False)
+    c_: float = field(init=False)
+
+    monotone: ClassVar[bool] = True
+    _domain = "log_odds"
+
+    def _check_options(self) -> None:
+        check_choice(self.parameters, "parameters", (3, 2, 1))
+
+    @property
+    def _has_intercept(self) -> bool:
+        return self.parameters == 3
+
+    def _columns(self, state: State, scores: Any) -> Any:
+        xp = namespace(scores)
+        if self.parameters == 1:
+            return scores[None, :]
+        # ln p and -ln(1 - p) from log odds: neither is ever one minus the other.
+        zero, one = log_sigmoids(scores)
+        if self.parameters == 2:
+            half = math.log(2)
+            return xp.stack([one + half, -zero - half])
+        return xp.stack([xp.ones_like(scores), one, -zero])
+
+    def _positive(self, p: int) -> np.ndarray:
+        return np.arange(p) >= p - min(p, 2)
+
+    def _describe(self, state: State, theta: np.ndarray) -> State:
+        slopes = theta[..., 1:] if self.parameters == 3 else theta
+        a, b = slopes[..., 0], slopes[..., -1]
+        return {"a": a, "b": b, "c": theta[..., 0] if self.parameters == 3 else np.log(2) * (a - b)}

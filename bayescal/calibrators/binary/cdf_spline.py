@@ -1,0 +1,204 @@
+"""Calibration by a spline through the cumulative share of class 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bayescal._core.arrays import namespace, search
+from bayescal.calibrators.base.calibrator import State
+from bayescal.calibrators.binary.monotone import OrderCalibrator
+from bayescal.calibrators.binary.pooling import interpolate
+from bayescal.data.checks import check_count
+from bayescal.data.order.ranking import Groups, SomeRows, distinct_scores
+from bayescal.data.scores import two_columns
+
+__all__ = ["CDFSpline"]
+
+#: Of a class, what a spline may have between two knots.
+_CROWDED = 0.8
+
+
+@dataclass(eq=False, repr=False)
+class CDFSpline(OrderCalibrator):
+    r"""Slope of a spline through the cumulative share of class 1, over the rank of the score.
+
+    With rows in ascending order of score, t the share of the weight up to a row and
+
+    .. math:: h(t) = \frac{\sum_{t_i \le t} w_i y_i}{\sum_i w_i},
+
+    a natural cubic spline is fitted to h, and the probability at rank t is its slope, clipped to
+    [e, 1 - e]:
+
+    .. math:: \hat p(s) = \hat h'(t(s)), \qquad e = \frac{1}{2 (n + 1)}.
+
+    Parameters
+    ----------
+    knots : int
+        Number of knots, at least 2, equally spaced over [0, 1]. With d distinct scores at most
+        d + 1 are used; two give the share of class 1 for all scores. More are used where nearly all
+        of a class lies between two, as where most scores are next to zero; see below.
+
+    Notes
+    -----
+    What the paper leaves open: h is a straight line between one distinct score and the next, so
+    that neither the order of tied rows nor writing a weight as repeated rows matters. The spline
+    minimizes :math:`\int_0^1 (\hat h - h)^2 dt`, the limit of least squares over many rows, among
+    the splines with the values of h at 0 and 1, which are known: so the mean probability is the
+    share of class 1, but for clipping. The rank of a score is the middle of the ranks of the rows
+    that have it, linear in between, and that of the first or last score outside.
+
+    Of one class among many nearly all rows are beyond the last knot but one, where the rate rises
+    from none to all, which one cubic cannot follow. So where more than 0.8 of a class lies between
+    two knots the intervals are halved until no more than 0.4 does, or there are five distinct
+    scores for each. The paper clips at zero and one, and a single row of a class that was given a
+    probability of zero ruins a log loss. n is the sum of the weights, or, where some are below one,
+    their effective number, if larger: the squared sum over the sum of squares.
+
+    The state is ``floor``, ``scores`` (d,) and ``ranks`` (d,) of the distinct ones, ``knots`` (k,),
+    ``coefficients`` (3, k - 1), those of the square, the linear and the constant term of the slope
+    in each interval, from its left knot. Fitting n rows takes O(n log n + k), predicting O(log d)
+    for each score. Rows that come in blocks take two passes, which find their distinct scores,
+    4,194,304 at most.
+
+    References
+    ----------
+    K. Gupta, A. Rahimi, T. Ajanthan, T. Mensink, C. Sminchisescu and R. Hartley (2021), Calibration
+    of neural networks using splines.
+
+    Examples
+    --------
+    >>> import bayescal as bc
+    >>> p, y = [0.1, 0.3, 0.4, 0.6, 0.8, 0.9], [0, 1, 0, 1, 0, 1]
+    >>> bc.CDFSpline(knots=3).fit(p, y).predict_proba([0.2, 0.7])[:, 1].round(2).tolist()
+    [0.35, 0.59]
+    """
+
+    knots: int = 6
+
+    _domain = "order"
+
+    def _check_options(self) -> None:
+        check_count(self.knots, "knots", 2)
+
+    def _fit_rows(self, rows: SomeRows, seed: int) -> State:
+        from scipy.interpolate import CubicSpline
+
+        groups = distinct_scores(rows, "CDFSpline")
+        share = np.cumsum(groups.weight)
+        # Divided by itself, the last share is one exactly, so are shares of equal sums.
+        t = np.concatenate([[0.0], share / share[-1]])
+        rates = groups.positive / groups.weight
+        knots = np.linspace(0, 1, min(self.knots, len(groups.weight) + 1))
+        if self.knots > 2 and _most_between(knots, t, groups) > _CROWDED:
+            while _most_between(knots, t, groups) > _CROWDED / 2 and 10 * len(knots) < len(t):
+                knots = np.linspace(0, 1, 2 * len(knots) - 1)
+        values = _least_squares(knots, t, rates)
+        slope = CubicSpline(knots, values, bc_type="natural").derivative()
+        # The latter is greater only if some weights are below one.
+        count = max(rows.weight, rows.weight * (rows.weight / rows.squares))
+        return {
+            "floor": np.asarray(0.5 / (count + 1)),
+            "scores": groups.lowest,
+            "ranks": t[1:] / 2 + t[:-1] / 2,
+            "knots": knots,
+            "coefficients": slope.c,
+        }
+
+    def _apply(self, state: State, scores: Any) -> Any:
+        xp, knots, floor = namespace(scores), state["knots"], state["floor"]
+        ranks = interpolate(scores, state["scores"], state["ranks"])
+        piece = xp.clip(search(knots, ranks, "right") - 1, 0, knots.shape[0] - 2)
+        along = ranks - xp.take(knots, piece, axis=0)
+        square, linear, constant = (
+            xp.take(state["coefficients"][i, :], piece, axis=0) for i in range(3)
+        )
+        return two_columns(xp.clip((square * along + linear) * along + constant, floor, 1 - floor))
+
+
+def _most_between(knots: np.ndarray, t: np.ndarray, groups: Groups) -> float:
+    """Return the greatest share of a class that lies between two knots."""
+    most = 0.0
+    for own in (groups.positive, groups.weight - groups.positive):
+        total = np.concatenate([[0.0], np.cumsum(own)])
+        if total[-1] > 0:
+            most = max(most, float(np.diff(np.interp(knots, t, total)).max() / total[-1]))
+    return most
+
+
+def _least_squares(knots: np.ndarray, t: np.ndarray, rates: np.ndarray) -> np.ndarray:
+    """Compute the values at the knots of the natural spline that is nearest to h.
+
+    Between two knots, with u from 0 to 1 and v = 1 - u, a spline of values a and b there is
+    a v + b u + c (v**3 - v) + d (u**3 - u). The spline is smooth where each three neighboring
+    c, d, e satisfy c + 4 d + e = (second difference of the values). Each value, each c and each
+    multiplier of such an equation meets those of neighboring knots only: the system is banded.
+    """
+    from scipy.linalg import solve_banded
+
+    size, width = len(knots), knots[1]
+    # Integrals of products of (v, u, v**3 - v, u**3 - u), in pieces of width 1.
+    product = np.array(
+        [
+            [1 / 3, 1 / 6, -2 / 15, -7 / 60],
+            [1 / 6, 1 / 3, -7 / 60, -2 / 15],
+            [-2 / 15, -7 / 60, 8 / 105, 31 / 420],
+            [-7 / 60, -2 / 15, 31 / 420, 8 / 105],
+        ]
+    )
+    integrals = _moments(knots, t, rates) / width
+    right = np.zeros((size, 3))
+    right[:-1, 0] += integrals[0] - integrals[1]
+    right[1:, 0] += integrals[1]
+    # (1 - u)**3 - (1 - u) = -2 u + 3 u**2 - u**3
+    right[:-1, 1] += 3 * integrals[2] - 2 * integrals[1] - integrals[3]
+    right[1:, 1] += integrals[3] - integrals[1]
+    # Row 5 + i - j of the bands holds entry (i, j); three unknowns for each knot.
+    bands = np.zeros((11, 3 * size))
+
+    def put(row: int, column: int, pieces: slice, entry: float) -> None:
+        """Add an entry of the piece from each knot to the next, or about each inner knot."""
+        at = np.arange(size)[pieces] * 3
+        bands[5 + row - column, at + column] += entry
+
+    corner = [0, 3, 1, 4]
+    for i, row in enumerate(corner):
+        for j, column in enumerate(corner):
+            put(row, column, slice(0, -1), product[i, j])
+    for column, entry in zip((-3, 0, 3, -2, 1, 4), (-1, 2, -1, 1, 4, 1), strict=True):
+        put(2, column, slice(1, -1), entry)
+        put(column, 2, slice(1, -1), entry)
+    # At both ends the values are known, the second derivative is zero, and no equation is needed.
+    for unknown in (0, 1, 2, 3 * size - 3, 3 * size - 2, 3 * size - 1):
+        for column in range(max(0, unknown - 5), min(3 * size, unknown + 6)):
+            bands[5 + unknown - column, column] = float(column == unknown)
+    right[[0, -1]] = 0.0
+    right[-1, 0] = rates @ np.diff(t)
+    return solve_banded((5, 5), bands, right.ravel()).reshape(size, 3)[:, 0]
+
+
+def _moments(knots: np.ndarray, t: np.ndarray, rates: np.ndarray) -> np.ndarray:
+    """Compute the integrals (4, k - 1) of h, which rises at ``rates`` between the t, times u**p.
+
+    u goes from 0 to 1 between two knots. From its left knot h is a line whose slope changes at the
+    t that lie between.
+    """
+    h = np.concatenate([[0.0], np.cumsum(rates * np.diff(t))])
+    start = np.interp(knots[:-1], t, h)
+    slope = rates[np.maximum(np.searchsorted(t, knots[:-1], side="left") - 1, 0)]
+    at, change = t[1:-1], np.diff(rates)
+    piece = np.minimum(np.searchsorted(knots, at, side="right") - 1, len(knots) - 2)
+    width = np.diff(knots)
+    along = (at - knots[piece]) / width[piece]
+    power = [np.bincount(piece, change * along**p, len(width)) for p in range(6)]
+    return np.stack(
+        [
+            width * start / (p + 1)
+            + width**2 * (slope + power[0]) / (p + 2)
+            - width**2 * power[1] / (p + 1)
+            + width**2 * power[p + 2] / ((p + 1) * (p + 2))
+            for p in range(4)
+        ]
+    )

@@ -1,0 +1,93 @@
+"""Centered isotonic regression."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from bayescal.calibrators.base.calibrator import State
+from bayescal.calibrators.binary.pooling import (
+    MonotoneCalibrator,
+    distinct_points,
+    pool_again,
+    pool_ranking,
+)
+from bayescal.data.order.ranking import Ranking, SomeRows
+from bayescal.data.rows import Sums
+
+__all__ = ["CenteredIsotonic"]
+
+
+@dataclass(eq=False, repr=False)
+class CenteredIsotonic(MonotoneCalibrator):
+    r"""Centered isotonic regression: straight lines through the centers of the isotonic blocks.
+
+    Every block of isotonic regression, with neighbors of equal value taken together, becomes one
+    point: its value at
+
+    .. math:: \bar s_b = \frac{\sum_{i \in b} w_i s_i}{\sum_{i \in b} w_i}.
+
+    Between these points the map is linear, thus strictly increasing, and outside it is constant.
+    A first block of value 0 or a last one of value 1 keeps both its ends, since no probability
+    lies beyond. Fewer scores get the same probability than by isotonic regression, and where the
+    true map increases the error is less.
+
+    Parameters
+    ----------
+    bounds : {"none", "laplace"}
+        What becomes of the values 0 and 1, as for :class:`Isotonic`. With "laplace" no block has
+        such a value, and all become points.
+
+    Attributes
+    ----------
+    thresholds_, values_ : arrays
+        The map is linear between these points.
+
+    Notes
+    -----
+    The state is ``thresholds`` (k,), ascending, and ``values`` (k,). Fitting n rows takes
+    O(n log n) at most, predicting O(log k) for each score. Rows that come in blocks take the passes
+    of :class:`Isotonic`, and beyond 4,194,304 rows one more, for the centers.
+
+    References
+    ----------
+    A. P. Oron and N. Flournoy (2017), Centered isotonic regression: point and interval estimation
+    for dose-response studies.
+
+    Examples
+    --------
+    >>> import bayescal as bc
+    >>> p, y = [0.1, 0.3, 0.4, 0.6, 0.8, 0.9], [0, 1, 0, 1, 0, 1]
+    >>> bc.CenteredIsotonic().fit(p, y).predict_proba([0.4, 0.6])[:, 1].round(2).tolist()
+    [0.35, 0.6]
+    """
+
+    def _fit_rows(self, rows: SomeRows, seed: int) -> State:
+        ranking = Ranking(rows)
+        starts, values = pool_ranking(ranking)
+        groups = ranking.groups
+        if self.bounds == "laplace":
+            starts, values = pool_again(groups, starts)
+        sizes = np.diff(starts, append=len(groups.weight))
+        lowest, highest = groups.lowest[starts], groups.highest[starts + sizes - 1]
+        weight = np.add.reduceat(groups.weight, starts)
+        if groups.whole.any():
+            center = rows.total(partial(_centers, lowest, weight))["center"]
+        else:
+            # Shares of the block first: no sum of scores overflows.
+            share = groups.weight / weight.repeat(sizes)
+            center = np.add.reduceat(share * groups.lowest, starts)
+        center = np.clip(center, lowest, highest)
+        at_limit = (values == 0) | (values == 1)
+        first, last = np.where(at_limit, lowest, center), np.where(at_limit, highest, center)
+        return distinct_points(np.stack([first, last], axis=1).ravel(), values.repeat(2))
+
+
+def _centers(
+    lowest: np.ndarray, weight: np.ndarray, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
+) -> Sums:
+    """Return what rows add to the mean score of each block, given its weight."""
+    block = np.searchsorted(lowest, scores, side="right") - 1
+    return {"center": np.bincount(block, weights / weight[block] * scores, len(lowest))}

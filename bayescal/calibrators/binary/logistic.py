@@ -1,0 +1,82 @@
+"""Logistic calibration of log odds or of raw scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from bayescal._core.arrays import namespace
+from bayescal.calibrators.base.calibrator import State
+from bayescal.calibrators.binary.log_odds import LogOddsCalibrator
+from bayescal.data.checks import check_choice
+from bayescal.smoothing import instance_targets, platt_targets
+
+__all__ = ["Logistic"]
+
+
+@dataclass(eq=False, repr=False)
+class Logistic(LogOddsCalibrator):
+    r"""A line in the score z, which may be log odds or any real number.
+
+    .. math:: \operatorname{logit} \hat p = w z + c
+
+    Fitting is O(n), but O(n^2) with instance-based targets. With log odds and the labels this is
+    beta calibration with a = b.
+
+    Parameters
+    ----------
+    smoothing : None, "platt", float or "instance"
+        Targets: the labels; Platt's, with which this is his method; labels moved by a constant in
+        [0, 1/2); or those of :func:`bayescal.smoothing.instance_targets`.
+
+    Attributes
+    ----------
+    slope_, intercept_ : float
+
+    Notes
+    -----
+    Intervals hold a truth that is a line. In simulations with 20, 100 and 1,000 rows, those of
+    level 0.9 held 83 to 96 % of such truths, but 83, 70 and 29 % of bent log odds, and 71, 51 and
+    18 % of log odds with a wave (``benchmarks/coverage_bands.py``).
+
+    References
+    ----------
+    J. Platt (1999), Probabilistic outputs for support vector machines.
+
+    Examples
+    --------
+    >>> import bayescal as bc
+    >>> p, y = [0.1, 0.3, 0.4, 0.6, 0.8, 0.9], [0, 1, 0, 1, 0, 1]
+    >>> bc.Logistic().fit(p, y).predict_proba([0.2, 0.7])[:, 1].round(2).tolist()
+    [0.32, 0.6]
+    """
+
+    smoothing: float | Literal["platt", "instance"] | None = None
+
+    slope_: float = field(init=False)
+    intercept_: float = field(init=False)
+
+    _domain = "real"
+
+    def _check_options(self) -> None:
+        if isinstance(self.smoothing, str):
+            check_choice(self.smoothing, "smoothing", ("platt", "instance"))
+        elif self.smoothing is not None and not 0 <= self.smoothing < 0.5:
+            raise ValueError(f"smoothing must lie in [0, 0.5), got {self.smoothing}")
+
+    def _columns(self, state: State, scores: Any) -> Any:
+        xp, z = namespace(scores), self._placed(state, scores)
+        return xp.stack([xp.ones_like(z), z])
+
+    def _targets(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        if self.smoothing == "platt":
+            return platt_targets(y, weights)
+        if self.smoothing == "instance":
+            return instance_targets(scores, y, weights)
+        return y + (self.smoothing or 0.0) * (1.0 - 2 * y)
+
+    def _describe(self, state: State, theta: np.ndarray) -> State:
+        slope = theta[..., 1] / state.get("scale", 1.0)
+        return {"intercept": theta[..., 0] - slope * state.get("center", 0.0), "slope": slope}

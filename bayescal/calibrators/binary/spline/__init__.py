@@ -1,0 +1,1 @@
+"""Natural cubic splines with a cross-validated penalty."""

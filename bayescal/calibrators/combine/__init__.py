@@ -1,0 +1,1 @@
+"""Calibrators that are made of other calibrators."""

@@ -1,0 +1,59 @@
+"""The mean of several calibrators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from bayescal._core.arrays import ArrayLike
+from bayescal.calibrators.combine.base import Several, State
+
+__all__ = ["Average"]
+
+
+@dataclass(eq=False, repr=False)
+class Average(Several):
+    """The mean of the probabilities of several calibrators, fitted to the same rows.
+
+    Parameters
+    ----------
+    calibrators : list of calibrators
+        With the same ``inputs``.
+    classes : sequence of k labels, optional
+        Given to all.
+
+    Attributes
+    ----------
+    calibrators_ : list of fitted calibrators
+    classes_ : array of shape (k,)
+    status_ : str
+        "converged", or what the first fit says that is not.
+
+    Examples
+    --------
+    >>> import bayescal as bc
+    >>> p = [[0.7, 0.2, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]] * 4
+    >>> y = [0, 1, 2, 0, 2, 2, 1, 1, 0, 0, 1, 2]
+    >>> mean = bc.Average([bc.Temperature(), bc.StructuredMatrix()]).fit(p, y)
+    >>> mean.predict_proba(p[:1]).round(2).tolist()
+    [[0.7, 0.2, 0.11]]
+    """
+
+    def _fit_parts(
+        self, parts: list[Any], scores: ArrayLike, y: ArrayLike, weights: ArrayLike | None
+    ) -> list[Any]:
+        kinds = sorted({part.inputs for part in parts})
+        if len(kinds) > 1:
+            raise ValueError(f"calibrators must have the same inputs, got {', '.join(kinds)}")
+        return [self._clone(part).fit(scores, y, weights) for part in parts]
+
+    def predict_proba(self, scores: ArrayLike) -> np.ndarray:
+        check_is_fitted(self)
+        return np.mean([part.predict_proba(scores) for part in self.calibrators_], axis=0)
+
+    def _map(self, state: State, scores: Any) -> Any:
+        total: Any = sum(part._map(own, scores) for part, own in self._each(state))
+        return total / len(self.calibrators_)

@@ -1,0 +1,185 @@
+"""What calibrators made of others share."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from bayescal._core.arrays import ArrayLike
+from bayescal._core.numerics import ignoring_underflow
+from bayescal.calibrators.base.dispatch import Dispatched
+from bayescal.calibrators.base.function import PredictFunction
+from bayescal.calibrators.base.reported import Reported
+from bayescal.data.label_names import Classes
+
+#: Those of calibrators, by their place.
+State = dict[str, Any]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Combination(Dispatched, Reported, MetaEstimatorMixin, BaseEstimator, ABC):
+    """A calibrator made of others, whose data and options it hands on to them."""
+
+    calibrators_: list[Any] = field(init=False)
+    #: "converged", or what the first fit says that is not.
+    status_: str = field(init=False)
+
+    def _keep(self, fitted: list[Any]) -> None:
+        """Keep fitted calibrators, and what they say of their fits."""
+        self._forget_report()
+        self.calibrators_ = fitted
+        vars(self).pop("_kept_rows", None)
+        if "_kept_rows" in vars(fitted[0]):
+            # What the first is given is what all together are given.
+            self._kept_rows = fitted[0]._kept_rows
+        statuses = [part.status_ for part in fitted]
+        self.status_ = next((s for s in statuses if s != "converged"), "converged")
+
+    def _title(self) -> str:
+        inner = ", ".join(part._title() for part in self.calibrators_)
+        return f"{type(self).__name__}({inner})"
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.array_api_support = True
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "calibrators_")
+
+    @ignoring_underflow
+    def as_function(self) -> PredictFunction:
+        """Return the fitted map as a pure function of arrays of JAX, PyTorch, NumPy and others.
+
+        Returns
+        -------
+        PredictFunction
+            ``f(scores)`` gives what ``predict_proba`` does, where the scores are.
+
+        Examples
+        --------
+        See :class:`PredictFunction`.
+        """
+        check_is_fitted(self)
+        return PredictFunction(*self._as_parts(), vars(self)["n_features_in_"])
+
+    def _as_parts(self) -> tuple[Any, State]:
+        """Return the calibrators without what they learned, and what they learned, by place."""
+        parts = [part._as_parts() for part in self.calibrators_]
+        bare: Any = object.__new__(type(self))
+        bare.calibrators_ = [own for own, _ in parts]
+        return bare, {str(place): state for place, (_, state) in enumerate(parts)}
+
+    def _each(self, state: State) -> list[tuple[Any, State]]:
+        return [(part, state[str(place)]) for place, part in enumerate(self.calibrators_)]
+
+    @abstractmethod
+    def _map(self, state: State, scores: Any) -> Any:
+        """Return probabilities at scores of any library, as users give them."""
+
+    def _has_ends(self, state: State) -> bool:
+        """Return whether there are credible intervals."""
+        return False
+
+
+@dataclass(eq=False, repr=False)
+class Several(ClassifierMixin, Combination):
+    """A list of calibrators with the same task."""
+
+    calibrators: Sequence[Any]
+    classes: Classes = field(default=None, kw_only=True)
+
+    classes_: np.ndarray = field(init=False)
+
+    @property
+    def inputs(self) -> str:
+        """What the scores are: what the first calibrator says."""
+        return self._parts()[0].inputs
+
+    @property
+    def binary(self) -> bool:
+        """Whether it calibrates two classes only: as one of its calibrators."""
+        return any(getattr(part, "binary", False) for part in self._parts())
+
+    def _parts(self) -> list[Any]:
+        parts = self.calibrators
+        if isinstance(parts, str) or not isinstance(parts, Sequence) or not len(parts):
+            raise TypeError(f"calibrators must be a list of calibrators, got {parts!r}")
+        for part in parts:
+            if isinstance(part, type) or not hasattr(part, "inputs") or not hasattr(part, "fit"):
+                raise TypeError(f"calibrators must be calibrators, as Temperature(), got {part!r}")
+            if part.inputs == "top_logits":
+                raise ValueError(f"calibrators must take whole rows to be combined, got {part!r}")
+        return list(parts)
+
+    def _clone(self, part: Any) -> Any:
+        own: Any = clone(part)
+        if self.classes is not None and own.classes is None:
+            own.set_params(classes=self.classes)
+        return own
+
+    def _keep(self, fitted: list[Any]) -> None:
+        super()._keep(fitted)
+        keep_features(self, fitted[0])
+        self.classes_ = fitted[0].classes_
+
+    @ignoring_underflow
+    def fit(self, scores: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit all calibrators to the same rows.
+
+        Parameters
+        ----------
+        scores : array-like of shape (n,), (n, 1) or (n, k), or Blocks
+            As the ``inputs`` of the first calibrator says. Of blocks, which hold their labels, if
+            all calibrators take them.
+        y : array-like of shape (n,)
+        sample_weight : array-like of shape (n,), optional
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a calibrator does not take what it would be given.
+        """
+        self._keep(self._fit_parts(self._parts(), scores, y, sample_weight))
+        return self
+
+    @abstractmethod
+    def _fit_parts(
+        self, parts: list[Any], scores: Any, y: Any, weights: ArrayLike | None
+    ) -> list[Any]:
+        """Return fitted clones of the calibrators."""
+
+    @abstractmethod
+    @ignoring_underflow
+    def predict_proba(self, scores: ArrayLike) -> np.ndarray:
+        """Return the calibrated probabilities (m, k), columns in the order of ``classes_``."""
+
+    def predict(self, scores: ArrayLike) -> np.ndarray:
+        """Return the most probable class (m,) for each row."""
+        return self.classes_[np.argmax(self.predict_proba(scores), axis=1)]
+
+
+def has_intervals(calibrator: Any) -> bool:
+    """Return whether a calibrator gives credible intervals, whose level is to be chosen."""
+    method = getattr(calibrator, "predict_interval", None)
+    return method is not None and "level" in inspect.signature(method).parameters
+
+
+def keep_features(owner: Any, first: Any) -> None:
+    """Keep what is known of the columns, as scikit-learn names it."""
+    for name in ("n_features_in_", "feature_names_in_"):
+        vars(owner).pop(name, None)  # of an earlier fit
+        if hasattr(first, name):
+            setattr(owner, name, getattr(first, name))

@@ -1,0 +1,1 @@
+"""A classifier and its calibrator, fitted together by cross-validation."""

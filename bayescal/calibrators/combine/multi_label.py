@@ -1,0 +1,152 @@
+"""A calibrator for each of several labels that do not exclude each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from bayescal._core.arrays import ArrayLike, namespace
+from bayescal.calibrators.base.dispatch import dispatched
+from bayescal.calibrators.combine.base import Combination, State, has_intervals
+from bayescal.data.checks import check_weights
+from bayescal.data.kept_rows import keep_rows
+from bayescal.data.labels import read_many, score_rows
+
+__all__ = ["MultiLabel"]
+
+
+@dataclass(eq=False, repr=False)
+class MultiLabel(Combination):
+    """A binary calibrator for each of several labels that do not exclude each other.
+
+    Parameters
+    ----------
+    calibrator : calibrator
+        Of binary scores, as ``Histogram(10)``; fitted anew for each label.
+
+    Attributes
+    ----------
+    calibrators_ : list of fitted calibrators
+        One for each label.
+    label_names_ : array of shape (labels,), or None
+        Column names of ``Y``, if it has some.
+    status_ : str
+        "converged", or what the first fit says that is not.
+
+    Notes
+    -----
+    A label that is always absent, or always present, is calibrated as the calibrator treats data of
+    one class.
+
+    References
+    ----------
+    C. Guo et al. (2017) and B. Zadrozny, C. Elkan (2001) for histogram binning of one label.
+
+    Examples
+    --------
+    >>> import bayescal as bc
+    >>> p = [[0.9, 0.2], [0.8, 0.7], [0.2, 0.6], [0.1, 0.1]]
+    >>> labels = [[1, 0], [0, 1], [0, 0], [0, 0]]
+    >>> bc.MultiLabel(bc.Histogram(2)).fit(p, labels).predict_proba(p[:1]).tolist()
+    [[0.5, 0.0]]
+    """
+
+    calibrator: Any
+
+    label_names_: np.ndarray | None = field(init=False)
+
+    @property
+    def inputs(self) -> str:
+        """What the scores are: what the calibrator says."""
+        return self.calibrator.inputs
+
+    def fit(self, scores: ArrayLike, Y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit a calibrator for each label.
+
+        Parameters
+        ----------
+        scores : array-like of shape (n, labels)
+            A column for each label, as the ``inputs`` of the calibrator says. Columns of two data
+            frames are matched by their names, if these are equal. Or a list of arrays (n, 2), as
+            scikit-learn's ``predict_proba`` gives it for several labels.
+        Y : array-like or sparse matrix of shape (n, labels)
+            One where the label is present, zero where it is not, of any type.
+        sample_weight : array-like of shape (n,), optional
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If shapes differ, or ``Y`` holds anything but zeros and ones.
+        """
+        rows, present, names = read_many(scores, Y)
+        weights = check_weights(sample_weight, len(rows))
+        self.label_names_ = None if names is None else np.asarray(names, object)
+        self.n_features_in_ = rows.shape[1]
+        labels = present.T
+        parts: list[Any] = [clone(self.calibrator) for _ in labels]
+        for part in parts:
+            part.set_params(classes=(0, 1))
+        self._keep([p.fit(r, y, weights) for p, r, y in zip(parts, rows.T, labels, strict=True)])
+        used = weights > 0
+        self._kept_rows = keep_rows(rows[used], labels.T[used], weights[used])
+        return self
+
+    def predict_proba(self, scores: ArrayLike) -> np.ndarray:
+        """Return the calibrated probability (m, labels) that each label is present."""
+        rows = self._fitted_rows(scores)
+        parts = enumerate(self.calibrators_)
+        return np.stack([part.predict_proba(rows[:, j])[:, 1] for j, part in parts], axis=1)
+
+    def predict(self, scores: ArrayLike) -> np.ndarray:
+        """Return one (m, labels) where a label is more probably present than not."""
+        return (self.predict_proba(scores) > 0.5).astype(int)
+
+    @available_if(lambda self: has_intervals(self.calibrator))
+    @dispatched
+    def predict_interval(
+        self, scores: ArrayLike, level: float = 0.9
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return lower and upper ends (m, labels) of credible intervals of the probabilities."""
+        rows = self._fitted_rows(scores)
+        parts = enumerate(self.calibrators_)
+        ends = [part.predict_interval(rows[:, j], level) for j, part in parts]
+        lower, upper = (np.stack(end, axis=1) for end in zip(*ends, strict=True))
+        return lower, upper
+
+    def _title(self) -> str:
+        return f"{type(self).__name__}({self.calibrators_[0]._title()})"
+
+    def _member_weights(self) -> dict[str, float]:
+        every = [part._member_weights() for part in self.calibrators_]
+        return {name: float(np.mean([own[name] for own in every])) for name in every[0]}
+
+    def _map(self, state: State, scores: Any) -> Any:
+        each = enumerate(self._each(state))
+        columns = [part._map(own, scores[:, j])[:, 1] for j, (part, own) in each]
+        return namespace(scores).stack(columns, axis=1)
+
+    def _has_ends(self, state: State) -> bool:
+        return all(part._has_ends(own) for part, own in self._each(state))
+
+    def _map_ends(self, state: State, scores: Any, level: float) -> Any:
+        each = enumerate(self._each(state))
+        ends = [part._map_ends(own, scores[:, j], level) for j, (part, own) in each]
+        return namespace(scores).stack(ends, axis=2)
+
+    def _fitted_rows(self, scores: ArrayLike) -> np.ndarray:
+        check_is_fitted(self)
+        rows = score_rows(scores, self.label_names_)
+        if rows.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"scores must have {self.n_features_in_} columns as at the fit, got {rows.shape[1]}"
+            )
+        return rows

@@ -1,0 +1,102 @@
+"""Ensemble temperature scaling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bayescal._core.numerics import scaled_softmax
+from bayescal.calibrators.base.calibrator import Keeps, State
+from bayescal.calibrators.base.draws import row_blocks
+from bayescal.calibrators.base.parametric import ParametricCalibrator
+from bayescal.calibrators.multiclass.temperature import fit_inverse_temperature
+from bayescal.calibrators.stack.mixture import best_mixture, mixture_model, sample_mixture
+from bayescal.regression.binary.posterior import Draws
+from bayescal.regression.numpyro_models import Model
+
+__all__ = ["EnsembleTemperature"]
+
+
+@dataclass(eq=False, repr=False)
+class EnsembleTemperature(ParametricCalibrator):
+    r"""A mixture of temperature-scaled, original and uniform probabilities (ETS).
+
+    .. math:: \hat p = w_1 \operatorname{softmax}(z / T) + w_2 \operatorname{softmax}(z) + w_3 / k
+
+    The temperature minimizes the log loss alone; then the weights, which are not negative and sum
+    to one, minimize that of the mixture, a convex problem. O(n k) time. The posterior's
+    prior is log T ~ N(0, 1.5^2), and all weights are equally probable.
+
+    Attributes
+    ----------
+    temperature_ : float
+    mixture_ : array of shape (3,)
+        Weights of scaled, original and uniform probabilities.
+
+    Notes
+    -----
+    Intervals of level 0.9 held 90 to 93 % of truths that were drawn from the prior (3 classes; 20,
+    100 and 1,000 rows). The prior gives all weights the same probability, so that it rarely comes
+    near their border: of truths there, fewer are held. With 20, 100 and 1,000 rows it was 75, 80
+    and 88 % of calibrated scores, and 80, 71 and 66 % where a temperature alone was right
+    (``benchmarks/coverage_bands.py``); :class:`Temperature` is for these. Shifts of classes, which
+    no weights can follow, were in 46, 22 and 7 % of intervals.
+
+    References
+    ----------
+    J. Zhang, B. Kailkhura, T. Han (2020), Mix-n-match: ensemble and compositional methods for
+    uncertainty calibration in deep learning.
+
+    Examples
+    --------
+    >>> import bayescal as bc
+    >>> p = [[0.7, 0.2, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]] * 4
+    >>> y = [0, 1, 2, 0, 0, 2, 1, 1, 1, 2, 0, 0]
+    >>> bc.EnsembleTemperature().fit(p, y).predict_proba(p[:1]).round(2).tolist()
+    [[0.52, 0.28, 0.2]]
+    """
+
+    temperature_: float = field(init=False)
+    mixture_: np.ndarray = field(init=False)
+
+    keeps: ClassVar[Keeps] = "argmax"
+    _domain = "logits"
+
+    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+        found = fit_inverse_temperature(scores, y, weights)
+        parts = np.full((len(y), 3), 1 / scores.shape[1])
+        for rows in row_blocks(len(y), scores.shape[1]):
+            at = np.arange(len(y[rows])), y[rows]
+            parts[rows, 0] = scaled_softmax(scores[rows], found.x)[at]
+            parts[rows, 1] = scaled_softmax(scores[rows], 1.0)[at]
+        mixture, loss = best_mixture(parts, weights)
+        theta = np.array([found.x, *mixture])
+        return {
+            **self._describe({}, theta),
+            "theta": theta,
+            "objective": np.asarray(loss / weights.sum()),
+            "n_iter": np.asarray(found.iterations),
+            "status": np.asarray(int(found.status)),
+        }
+
+    def _describe(self, state: State, theta: np.ndarray) -> State:
+        with np.errstate(divide="ignore"):
+            return {"temperature": 1 / theta[..., 0], "mixture": theta[..., 1:]}
+
+    def _sample(
+        self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
+    ) -> Draws:
+        start = float(state["theta"][0]), state["mixture"]
+        return sample_mixture(scores, y, weights, start, self.inference, self.num_samples, seed)
+
+    def _model(self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Model:
+        if self.inference == "map":  # of two steps
+            return super()._model(state, scores, y, weights)
+        return mixture_model(scores, y, weights)
+
+    def _curves(self, state: State, theta: Any, scores: Any) -> Any:
+        inverse, scaled, same, uniform = (theta[..., i, None, None] for i in range(4))
+        given, k = scaled_softmax(scores, 1.0), scores.shape[1]
+        return scaled * scaled_softmax(scores, inverse) + same * given + uniform / k

@@ -1,0 +1,1 @@
+"""A Gaussian process on logits."""

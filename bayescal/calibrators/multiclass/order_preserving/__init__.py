@@ -1,0 +1,1 @@
+"""Networks that keep the ranking of the classes."""

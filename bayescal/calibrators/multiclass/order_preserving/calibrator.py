@@ -1,0 +1,284 @@
+"""Functions of logits that keep their order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from bayescal._core.arrays import namespace, take_in_rows
+from bayescal._core.optimise import Status
+from bayescal.calibrators.base.calibrator import Calibrator, Keeps, State
+from bayescal.calibrators.binary.pooling import interpolate
+from bayescal.calibrators.multiclass.binwise import softmax_below
+from bayescal.calibrators.multiclass.order_preserving import network
+from bayescal.calibrators.multiclass.order_preserving.network import Family, Nets, Parameters
+from bayescal.calibrators.multiclass.temperature import fit_inverse_temperature
+from bayescal.data.checks import check_choice, check_count
+from bayescal.data.folds.deal import fold_scores
+from bayescal.data.order.classes import canonical_order
+from bayescal.data.scores import bounded
+
+__all__ = ["OrderPreserving"]
+
+
+_SIZES = {"diagonal": ((4, 4), (10, 10), (20, 20)), "full": ((4, 4), (10, 10))}
+_FOLDS = 5
+#: Points at which the rising function is tabulated.
+_KNOTS = 512
+_LEAST_SLOPE = 1e-100
+
+
+@dataclass(eq=False, repr=False)
+class OrderPreserving(Calibrator):
+    r"""Networks of two hidden layers that keep the order of the classes in every row.
+
+    .. math:: \hat p = \operatorname{softmax}(g(z_1), \dots, g(z_k))
+
+    with one continuous, strictly rising g for all classes ("diagonal"), or
+
+    .. math:: \hat p_{(i)} \propto \exp \sum_{j \ge i} (z_{(j)} - z_{(j+1)})\, m_j(z),
+        \qquad z_{(1)} \ge \dots \ge z_{(k)}
+
+    with positive continuous factors m of all logits ("full"). Both contain temperature scaling,
+    from which training starts. All rows are used in each iteration of Adam on the log loss; the
+    sizes of the layers and the number of iterations have the least log loss in 5 stratified folds,
+    in which also no iteration can win.
+
+    Parameters
+    ----------
+    family : {"diagonal", "full"}
+        The full family is larger, and needs more data.
+    hidden : "cv" or pair of int
+        Units of the two hidden layers; "cv" chooses among (4, 4), (10, 10) and, of the diagonal
+        family, (20, 20).
+    random_state : int, RandomState or None
+        Of the weights that training starts from.
+
+    Attributes
+    ----------
+    hidden_ : array of shape (2,)
+
+    Notes
+    -----
+    Kept is, in every row and exactly: equal logits have equal probabilities, and a larger logit
+    never has a smaller probability. It has a larger one unless their difference is lost to
+    rounding, as that of logits 40 or more below the greatest may be. Probabilities that were
+    positive do not fall below 1e-304.
+
+    The network of the diagonal family is :math:`a z + v \cdot \tanh(B \tanh(c z + d) + e)` with
+    nothing negative in a, v, B and c. It is tabulated at up to 512 points, closest where logits and
+    where greatest logits are dense; between them g is linear, in training too, and beyond them it
+    goes on with slope a. Neither family ignores what is added to all logits of a row.
+
+    First weights of the full family are drawn for the classes in the order of weighted means of
+    their logits and labels: permuting the columns changes nothing, unless these are the same for
+    two classes.
+
+    The state is ``inverse``, of the temperature that training started from, ``hidden`` (2,),
+    ``n_iter``, ``objective``, the mean log loss; ``cv_hidden`` (s, 2) and ``cv_losses`` (s, looks)
+    after each ten iterations; of "diagonal" ``knots``, ``values`` and ``slope``, of "full" the
+    weights. ``status`` is LIMIT where the best number is the most, 600. Six networks of each size
+    are trained together: O(n k) for each iteration of each, and O(n k h + n h**2) with "full" for
+    h units; memory O(n k), times the number of networks that 32 MiB hold.
+
+    References
+    ----------
+    A. Rahimi et al. (2020), Intra order-preserving functions for calibration of multi-class neural
+    networks.
+
+    Examples
+    --------
+    >>> import bayescal as bc
+    >>> p = [[0.7, 0.2, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]] * 4
+    >>> y = [0, 1, 2, 0, 1, 2, 1, 2, 0, 2, 0, 1]
+    >>> network = bc.OrderPreserving(hidden=(2, 2), random_state=0).fit(p, y)
+    >>> network.predict(p[:3]).tolist()
+    [0, 1, 2]
+    """
+
+    family: Family = "diagonal"
+    hidden: Literal["cv"] | tuple[int, int] = "cv"
+    random_state: int | np.random.RandomState | None = field(default=None, kw_only=True)
+
+    hidden_: np.ndarray = field(init=False)
+
+    keeps: ClassVar[Keeps] = "order"
+    _domain = "logits"
+
+    def _check_options(self) -> None:
+        check_choice(self.family, "family", ("diagonal", "full"))
+        if isinstance(self.hidden, str):
+            check_choice(self.hidden, "hidden", ("cv",))
+        elif not isinstance(self.hidden, tuple | list) or len(self.hidden) != 2:
+            raise TypeError(f"hidden must be 'cv' or two integers, got {self.hidden!r}")
+        else:
+            for units in self.hidden:
+                check_count(units, "hidden")
+
+    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+        folds = fold_scores(scores, y, weights, _FOLDS)
+        return self._fit_folds(*folds.take(scores, y), seed, folds.fold)
+
+    def _fit_folds(
+        self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int, folds: np.ndarray
+    ) -> State:
+        """Fit with given folds (n,); with a single one nothing is trained."""
+        z = bounded(scores)
+        order = canonical_order(z, y, weights)
+        place = np.argsort(order)
+        z, y = z[:, order], place[y]
+        sizes = _SIZES[self.family] if isinstance(self.hidden, str) else (self.hidden,)
+        nets = _nets(sizes, weights, folds)
+        distinct = np.unique(z)
+        low, center, high = distinct[[int(q * (len(distinct) - 1)) for q in (0.05, 0.5, 0.95)]]
+        scale = (high - low) / 2 or 1.0
+        used = nets.train.T[: nets.train.shape[1] // len(sizes)]
+        fits = [fit_inverse_temperature(z[w > 0], y[w > 0], w[w > 0]) for w in used]
+        inverses = np.array([found.x for found in fits])
+        log_slopes = np.log(np.maximum(inverses, np.finfo(float).tiny)) + np.log(scale)
+        log_slopes = np.maximum(np.tile(log_slopes, len(sizes)), np.log(_LEAST_SLOPE))
+        unit: State = {"center": np.asarray(center), "scale": np.asarray(scale)}
+        knots = _knots(z, distinct)
+        if self.family == "diagonal":
+            start = network.start_diagonal(nets.hidden, log_slopes, seed)
+            data = _tabulated(z, y, knots, center, scale)
+        else:
+            start = network.start_full(nets.hidden, log_slopes, seed, z.shape[1])
+            data = _sorted_rows(z, y, center, scale)
+        looks = network.train(self.family, start, data, nets)
+        tried, sums = network.by_size(looks.held, nets)
+        # The first of equally good ones: the least iterations, then the smallest.
+        look, size = np.unravel_index(np.argmin(np.where(np.isnan(sums), np.inf, sums)), sums.shape)
+        whole = np.flatnonzero(~nets.held.any(axis=0))
+        net = int(np.argmax((nets.hidden[whole] == tried[size]).all(axis=1)))
+        chosen = {name: value[net] for name, value in looks.parameters[look].items()}
+        if self.family == "diagonal":
+            unit |= _table(chosen, tried[size], knots, center, scale)
+        else:
+            unit |= _trimmed(chosen, tried[size], place)
+        limit = look == network.LOOKS
+        return {
+            **unit,
+            "inverse": np.asarray(inverses[-1]),
+            "hidden": tried[size],
+            "n_iter": np.asarray(int(look) * network.EVERY),
+            "objective": np.asarray(looks.train[look, whole[net]]),
+            "cv_hidden": tried,
+            "cv_losses": sums.T / weights.sum(),
+            "status": np.asarray(int(Status.LIMIT if limit else Status.CONVERGED)),
+        }
+
+    def _apply(self, state: State, scores: Any) -> Any:
+        xp, z = namespace(scores), bounded(scores)
+        order = xp.argsort(-z, axis=1, stable=True)
+        descending = take_in_rows(z, order)
+        steps = descending[:, :-1] - descending[:, 1:]
+        if self.family == "diagonal":
+            knots, values = state["knots"], state["values"]
+            flat = xp.reshape(descending, (-1,))
+            inside = xp.reshape(interpolate(flat, knots, values), (-1, scores.shape[1]))
+            beyond = descending - xp.clip(descending, knots[0], knots[-1])
+            calibrated = inside + state["slope"] * beyond
+            falls = calibrated[:, :-1] - calibrated[:, 1:]
+        else:
+            rows = _unit(z, state["center"], state["scale"])
+            stretched = network.stretching(state, rows, xp.tanh)
+            factors = xp.logaddexp(xp.zeros_like(stretched), stretched)
+            falls = steps * (xp.exp(state["log_slope"]) / state["scale"] * factors)
+        # Rounding may not disturb the order, nor what is equal.
+        falls = xp.where(steps > 0, xp.maximum(falls, 0.0), 0.0)
+        below = [_fallen(own) for own in (falls, steps)]
+        return take_in_rows(softmax_below(*below), xp.argsort(order, axis=1, stable=True))
+
+
+def _nets(sizes: tuple[tuple[int, int], ...], weights: np.ndarray, folds: np.ndarray) -> Nets:
+    """Return networks of each size, without each fold and, last, with all rows."""
+    count = folds.max() + 1 if folds.max() > 0 else 0
+    out = folds[:, None] == np.append(np.arange(count), -1)
+    held, train = weights[:, None] * out, weights[:, None] * ~out
+    hidden = np.repeat(np.array(sizes), count + 1, axis=0)
+    return Nets(hidden, np.tile(train, len(sizes)), np.tile(held, len(sizes)))
+
+
+# --- the diagonal family ------------------------------------------------------------------------
+
+
+def _knots(z: np.ndarray, distinct: np.ndarray) -> np.ndarray:
+    """Return points in ascending order, evenly many of logits and of rows' greatest logits.
+
+    Repeated rows do not count, nor does the order of rows.
+    """
+    parts = [distinct, np.unique(z.max(axis=1))]
+    half = _KNOTS // 2
+    picked = [part[np.linspace(0, len(part) - 1, half).round().astype(int)] for part in parts]
+    return np.unique(np.concatenate(picked))
+
+
+def _tabulated(
+    z: np.ndarray, y: np.ndarray, knots: np.ndarray, center: float, scale: float
+) -> tuple[np.ndarray, ...]:
+    """Return points of the network, each logit's place among them, and those of labels' logits."""
+    place = np.clip(np.searchsorted(knots, z, side="right") - 1, 0, max(0, len(knots) - 2))
+    wide = np.append(np.diff(knots), 1.0)
+    part = (z - knots[place]) / wide[place]
+    own = np.arange(len(y)), y
+    points = np.resize((knots - center) / scale, _KNOTS)
+    points[len(knots) :] = points[len(knots) - 1]
+    place = place.astype(np.int32)
+    return points, place, part, place[own], part[own]
+
+
+def _table(
+    parameters: Parameters, hidden: np.ndarray, knots: np.ndarray, center: float, scale: float
+) -> State:
+    a, b = hidden
+    own = dict(parameters)
+    own["second"] = own["second"] * ((np.arange(len(own["second"])) < a)[:, None])
+    own["last"] = own["last"] * (np.arange(len(own["last"])) < b)
+    values = network.rising(own, (knots - center) / scale, np.tanh, np.exp)
+    return {
+        "knots": knots,
+        "values": np.maximum.accumulate(values),
+        "slope": np.asarray(np.exp(own["log_slope"]) / scale),
+    }
+
+
+# --- the full family ----------------------------------------------------------------------------
+
+
+def _unit(z: Any, center: Any, scale: Any) -> Any:
+    """Return what the network takes: logits (m, k) in units of the fit, of any size."""
+    return namespace(z).clip((z - center) / scale, -1e30, 1e30)
+
+
+def _sorted_rows(
+    z: np.ndarray, y: np.ndarray, center: float, scale: float
+) -> tuple[np.ndarray, ...]:
+    """Return rows for the network, differences of sorted logits, and which lie above the label."""
+    order = np.argsort(-z, axis=1, kind="stable")
+    steps = -np.diff(np.take_along_axis(z, order, axis=1), axis=1) / scale
+    rank = np.argmax(order == y[:, None], axis=1)
+    above = np.arange(z.shape[1] - 1) < rank[:, None]
+    return _unit(z, center, scale), steps, above.astype(float)
+
+
+def _trimmed(parameters: Parameters, hidden: np.ndarray, place: np.ndarray) -> State:
+    """Return the weights that count, classes in the order of columns: each one's place (k,)."""
+    a, b = hidden
+    return {
+        "first": parameters["first"][place, :a],
+        "first_bias": parameters["first_bias"][:a],
+        "second": parameters["second"][:a, :b],
+        "second_bias": parameters["second_bias"][:b],
+        "last": parameters["last"][:b],
+        "last_bias": parameters["last_bias"],
+        "log_slope": np.asarray(parameters["log_slope"]),
+    }
+
+
+def _fallen(falls: Any) -> Any:
+    """Return logits (m, k) below the first, from each one's fall (m, k - 1) to the next."""
+    xp = namespace(falls)
+    return -xp.cumulative_sum(falls, axis=1, include_initial=True)

@@ -1,0 +1,216 @@
+"""Softmax-weighted averages of values (an attention layer), streamed in blocks of queries and keys.
+
+The softmax runs online: a running maximum for each query, and sums on its scale. Nothing of size
+(queries, keys) is held: memory is O(block + queries + keys). ``jax.nn.dot_product_attention`` does
+not fit: on a processor it holds all scores, its bias would have their size, and it cannot share
+scores between bandwidths nor keep pairs of one group apart without a mask of that size.
+
+Scores are float64 on every backend, since a small bandwidth multiplies their errors; what is made
+of them, exponentials and averages, may be float32.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from bayescal._core.arrays import Array, Arrays, namespace
+from bayescal._core.chunks import POINTS_PER_CHUNK, block_elements, even_block
+from bayescal._core.numerics import subtract_maximum
+from bayescal._core.padding import padded_length
+from bayescal._core.precision import float64
+
+#: Of the process in which JAX may have threads, which a forked child lacks: programs hang there.
+_PROCESS = os.getpid()
+#: So many blocks of queries are one call of the compiled program.
+_BLOCKS_PER_CALL = 8
+
+
+class Keys(NamedTuple):
+    """Keys (blocks, block, d) and their values (blocks, block, v + 1), each followed by a one.
+
+    The bias (blocks, g, block) is negative infinity at padding; ``groups`` are integers
+    (blocks, block) or None; ``used`` is the number of blocks that are not all padding.
+    """
+
+    keys: Array
+    bias: Array
+    values: Array
+    groups: Array | None
+    used: Array
+
+
+def prepare_keys(
+    keys: Array,
+    bias: Array,
+    values: Array,
+    dtype: npt.DTypeLike,
+    groups: Array | None = None,
+) -> Keys:
+    """Copy keys (n, d) and values (n, v) to the device, if they are NumPy's; split into blocks.
+
+    In a forked child of the process they stay NumPy's.
+
+    ``bias`` (g, n) is added to the scores for each bandwidth: the place for logarithms of weights.
+    ``groups`` are integers (n,). Exponentials and averages are of ``dtype``, float64 or float32.
+    """
+    n = len(keys)
+    padded = padded_length(n)
+    block = even_block(padded, block_elements() // POINTS_PER_CHUNK)
+    count = -(-padded // block)
+
+    to_device: Callable[..., Any] = np.asarray if _is_forked() else jnp.asarray
+
+    def blocks(array: Any, fill: float, dtype: npt.DTypeLike) -> Array:
+        """Return the rows in blocks, the last one filled up."""
+        widths = [(0, count * block - n)] + [(0, 0)] * (array.ndim - 1)
+        whole = namespace(array).pad(array.astype(dtype), widths, constant_values=fill)
+        return to_device(whole.reshape(count, block, *array.shape[1:]))
+
+    with float64():
+        return Keys(
+            blocks(keys, 0, np.float64),
+            blocks(bias.T, -np.inf, np.float64).swapaxes(1, 2),
+            blocks(_with_ones(values), 0, dtype),
+            None if groups is None else blocks(groups, -1, np.int32),
+            to_device(-(-n // block), np.int32),
+        )
+
+
+def _is_forked() -> bool:
+    return os.getpid() != _PROCESS
+
+
+def _with_ones(values: Any) -> Any:
+    xp = namespace(values)
+    return xp.concat([values, xp.ones((len(values), 1), dtype=values.dtype)], axis=1)
+
+
+def attend(
+    queries: np.ndarray, keys: Keys, bandwidths: np.ndarray, groups: np.ndarray | None = None
+) -> np.ndarray:
+    r"""Return averages (g, m, v) of values, weighted by the scores of keys and queries (m, d).
+
+    .. math:: \frac{\sum_i e^{s_i} v_i}{\sum_i e^{s_i}}, \qquad s_i = q \cdot k_i / h + b_i
+
+    Products of queries and keys are computed once for all bandwidths h (g,): O(m n (d + g v)) time.
+    Scores must be numbers. With ``groups`` (m,) a query sees no key of its own group, which the
+    keys must then have; where it sees none the average is zero.
+    """
+    if _is_forked():
+        return _attend_with_numpy(queries, keys, bandwidths, groups)
+    m = len(queries)
+    rows = even_block(m, _BLOCKS_PER_CALL * POINTS_PER_CHUNK)
+    length = padded_length(rows)
+    width = even_block(length, POINTS_PER_CHUNK)
+    found = np.empty((len(bandwidths), m, keys.values.shape[2] - 1), keys.values.dtype)
+    padded = np.zeros((-(-length // width) * width, queries.shape[1]))
+    padded_groups = np.zeros(len(padded), np.int32)
+    with float64():
+        inverse = jnp.asarray(1 / bandwidths, np.float64)
+        for start in range(0, m, rows):
+            part = slice(start, min(start + rows, m))
+            size = part.stop - start
+            padded[:size] = queries[part]
+            if groups is not None:
+                padded_groups[:size] = groups[part]
+            # A copy: JAX may read NumPy's memory after the call, when the next rows are in it.
+            own = None if groups is None else jnp.array(padded_groups)
+            averages = _attention(jnp.array(padded), own, keys, inverse, width=width)
+            found[:, part] = np.asarray(averages)[:, :size]
+    return found
+
+
+def _attend_with_numpy(
+    queries: np.ndarray, keys: Keys, bandwidths: np.ndarray, groups: np.ndarray | None
+) -> np.ndarray:
+    """Return what :func:`attend` does, without JAX."""
+    top = np.full((len(bandwidths), len(queries), 1), np.finfo(float).min)
+    sums = np.zeros((*top.shape[:2], keys.values.shape[2]))
+    for block in range(int(keys.used)):
+        products = queries @ np.asarray(keys.keys[block]).T
+        if groups is not None and keys.groups is not None:
+            products[groups[:, None] == np.asarray(keys.groups[block])] = -np.inf
+        for level, h in enumerate(bandwidths):
+            scores = products / h + np.asarray(keys.bias[block, level])
+            new = np.maximum(top[level], scores.max(axis=1, keepdims=True))
+            sums[level] *= np.exp(top[level] - new)
+            sums[level] += np.exp(scores - new) @ np.asarray(keys.values[block])
+            top[level] = new
+    return sums[..., :-1] / np.where(sums[..., -1:] > 0, sums[..., -1:], 1)
+
+
+@partial(jax.jit, static_argnames=("width",))
+def _attention(
+    queries: jax.Array, groups: jax.Array | None, keys: Keys, inverse: jax.Array, width: int
+) -> jax.Array:
+    """Return averages (g, m, v) for m queries, a multiple of ``width``."""
+    averages = _by_chunk((queries, groups), keys, inverse, width, lambda found: found)
+    return jnp.moveaxis(averages, 0, 1).reshape(inverse.shape[0], queries.shape[0], -1)
+
+
+def attend_and_sum(
+    rows: Any, keys: Keys, bandwidths: np.ndarray, then: Callable[..., jax.Array]
+) -> jax.Array:
+    """Return sums over blocks of queries of what a function makes of averages, for programs of JAX.
+
+    Rows are queries (m, d), groups (m,), or None, and others; ``then(averages, *others)`` gets the
+    averages (g, b, v) of some queries, and their others (b, ...), filled up with zeros.
+    """
+    m = rows[0].shape[0]
+    width = even_block(m, POINTS_PER_CHUNK)
+    more = -m % width
+
+    def fill(array: jax.Array) -> jax.Array:
+        return jnp.pad(array, [(0, more)] + [(0, 0)] * (array.ndim - 1))
+
+    filled = jax.tree.map(fill, rows)
+    return jnp.sum(_by_chunk(filled, keys, jnp.asarray(1 / bandwidths), width, then), axis=0)
+
+
+def _by_chunk(
+    every: Any, keys: Keys, inverse: jax.Array, width: int, then: Callable[..., jax.Array]
+) -> jax.Array:
+    """Return what a function makes of the averages (g, width, v) of each chunk of queries."""
+    dtype = keys.values.dtype
+    lowest = float(np.finfo(np.float64).min)
+    levels, size = inverse.shape[0], keys.values.shape[2]
+
+    def add(some: tuple[jax.Array, jax.Array | None], place: jax.Array, carry: Arrays) -> Arrays:
+        rows, own = some
+        products = jnp.matmul(rows, keys.keys[place].T, precision="highest")
+        if own is not None and keys.groups is not None:
+            products = jnp.where(own[:, None] == keys.groups[place], -jnp.inf, products)
+        values = keys.values[place]
+
+        def level(of: Arrays) -> tuple[jax.Array, jax.Array]:
+            inverse, bias, top, sums = of
+            scores = products * inverse + bias
+            new_top = jnp.maximum(top, jnp.max(scores, axis=1))
+            terms = jnp.exp(subtract_maximum(scores, new_top[:, None]).astype(dtype))
+            part = jnp.matmul(terms, values, precision="highest")
+            # Before the first key the sums are zero and the scale is the lowest number.
+            shrink = jnp.exp((top - new_top).astype(dtype))
+            return new_top, sums * shrink[:, None] + part
+
+        return jax.lax.map(level, (inverse, keys.bias[place], *carry))
+
+    def chunk(some: Any) -> jax.Array:
+        start = (
+            jnp.full((levels, width), lowest, np.float64),
+            jnp.zeros((levels, width, size), dtype),
+        )
+        # Blocks of padding are shapes to share a compilation, and no work.
+        _, sums = jax.lax.fori_loop(0, keys.used, partial(add, some[:2]), start)
+        total = sums[..., -1:]
+        return then(sums[..., :-1] / jnp.where(total > 0, total, 1), *some[2:])
+
+    blocks = jax.tree.map(lambda a: a.reshape(-1, width, *a.shape[1:]), every)
+    return jax.lax.map(chunk, blocks)

@@ -1,0 +1,142 @@
+"""Calibration by an average over the nearest rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from bayescal._core.arrays import namespace, on_host
+from bayescal.calibrators.base.calibrator import State
+from bayescal.calibrators.neighborhood.base import (
+    Assumption,
+    NeighborhoodCalibrator,
+    Points,
+    Rows,
+    floored_log,
+    merge,
+)
+from bayescal.calibrators.neighborhood.search import Index, neighbor_means, sorted_means
+from bayescal.data.checks import check_choice, check_count
+
+__all__ = ["KNN"]
+
+_CANDIDATES = 2 ** np.arange(5, 13)
+
+
+@dataclass(eq=False, repr=False)
+class KNN(NeighborhoodCalibrator):
+    r"""Calibration by nearest neighbors: each row's error is the mean error of the rows nearby.
+
+    .. math:: \hat c(p) = p - \frac{\sum_{i \in N(p)} w_i (p_i - y_i)}{\sum_{i \in N(p)} w_i},
+
+    cropped to :math:`[\varepsilon, 1 - \varepsilon]` and divided by its sum. The neighbors N are
+    the rows of total weight k with the least divergence
+    :math:`\operatorname{KL}(p \,\Vert\, p_i)` or distance :math:`\lVert p - p_i \rVert`: those
+    with the largest :math:`p \cdot \ln p_i` or :math:`2 p \cdot p_i - \lVert p_i \rVert^2`.
+
+    Parameters
+    ----------
+    k : "cv" or int, default "cv"
+        Number of neighbors, as a sum of weights: a row of weight 2 counts twice, and the last
+        neighbor in part. Rows as far as the last one share that part, so that the order of rows
+        does not matter. A number larger than the weight of all rows means all of them. "cv" chooses
+        the least log loss of ten folds, stratified by class, among the powers of two from 32 to
+        4096 that do not exceed the weight of all rows; of equally good ones the largest.
+    distance : {"kl", "euclidean"}
+        With "kl" the logarithm of a probability zero is taken of the smallest normal float32,
+        1.2e-38.
+    assumption : {"errors", "labels"}
+        What neighbors share: the calibration error, or the distribution of labels, where the mean
+        of :math:`y_i` is the probability itself.
+    crop : float, optional
+        ε, by default 0.01 / c**2 for c classes: 1e-4 for 10 and 1e-6 for 100.
+
+    Attributes
+    ----------
+    k_ : int
+
+    Notes
+    -----
+    Distances count as equal if they differ by rounding: by 1.4e-14, of the cross-entropy
+    :math:`-p \cdot \ln p_i` with "kl" and absolutely with "euclidean". Equal rows always do.
+
+    The state is ``points`` (m, c), the distinct rows of probabilities, ``observed`` (m, c), the
+    shares of the classes among their labels, ``point_weights`` (m,), ``k`` and ``crop``, and after
+    cross-validation ``candidates`` and ``cv_losses``, the mean log loss of each. A single row
+    cannot be cross-validated: its own loss stands for all.
+
+    Fitting takes O(n**2 c) with cross-validation, for all k together; predicting q rows takes
+    O(q n c). Distances are computed in float64 in blocks of 32 MiB; memory is O((n + q) c).
+
+    References
+    ----------
+    K. Valk (2022), Calibration of multi-class probabilistic classifiers, University of Tartu,
+    section 3.3.
+
+    Examples
+    --------
+    >>> import bayescal as bc
+    >>> p = [[0.7, 0.2, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]] * 4
+    >>> y = [0, 1, 2, 0, 2, 2, 1, 1, 0, 0, 1, 2]
+    >>> bc.KNN(6).fit(p, y).predict_proba(p[:1]).round(2).tolist()
+    [[0.67, 0.25, 0.08]]
+    """
+
+    k: Literal["cv"] | int = "cv"
+    distance: Literal["kl", "euclidean"] = "kl"
+    assumption: Assumption = "errors"
+    crop: float | None = None
+
+    k_: int = field(init=False)
+
+    def _check_options(self) -> None:
+        if self.k != "cv":
+            check_count(self.k, "k")
+        check_choice(self.distance, "distance", ("kl", "euclidean"))
+        super()._check_options()
+
+    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+        rows = scores, y, weights
+        candidates = _CANDIDATES[: max(1, np.count_nonzero(weights.sum() >= _CANDIDATES))]
+
+        def held_out(entries: Rows, folds: np.ndarray) -> np.ndarray:
+            total = np.zeros(len(candidates))
+            for fold in range(folds.max() + 1):
+                held = folds == fold
+                index = self._index(merge(*(a[~held] for a in entries)))
+                given, labels, mass = (a[held] for a in entries)
+                for part, means in neighbor_means(index, given, candidates):
+                    total += self._losses(means, given[part], labels[part], mass[part])
+            return total
+
+        return self._choose("k", candidates, rows, held_out) | merge(*rows).state()
+
+    def _apply_in_blocks(self, state: State, scores: Any) -> Any:
+        if not on_host(scores):
+            return super()._apply_in_blocks(state, scores)
+        # A search: a part of what sorting takes.
+        probabilities = np.empty(scores.shape)
+        numbers = state["k"].reshape(1)
+        for part, means in neighbor_means(self._index(_points(state)), scores, numbers):
+            probabilities[part] = self._calibrated(scores[part], means[0], float(state["crop"]))
+        return probabilities
+
+    def _width(self, state: State, scores: Any) -> int:
+        return 8 * state["points"].shape[0]
+
+    def _apply(self, state: State, scores: Any) -> Any:
+        index = self._index(_points(state))
+        return self._calibrated(scores, sorted_means(index, scores, state["k"]), state["crop"])
+
+    def _index(self, points: Points) -> Index:
+        xp, given, values = namespace(points.weights), *points[:1], points.values(self.assumption)
+        if self.distance == "kl":
+            keys = floored_log(given).T
+            return Index(keys, xp.zeros_like(points.weights), 0.0, points.weights, values)
+        return Index(2 * given.T, -xp.sum(given**2, axis=1), 1.0, points.weights, values)
+
+
+def _points(state: State) -> Points:
+    return Points(state["points"], state["observed"], state["point_weights"])

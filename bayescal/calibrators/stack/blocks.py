@@ -1,0 +1,355 @@
+"""Fits of a stack to rows that come in blocks: in each pass all members and folds take a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayescal._core.blas import single_threaded_blas
+from bayescal._core.numerics import differences
+from bayescal._core.optimise import run_together
+from bayescal.calibrators.base.draws import row_blocks
+from bayescal.calibrators.base.report import moments_of, row_losses_of_logits
+from bayescal.calibrators.multiclass.members import Layout, Member
+from bayescal.calibrators.multiclass.temperature import ScaleLoss
+from bayescal.calibrators.stack.fit import (
+    FAR,
+    Stack,
+    best_scale,
+    find_basis,
+    fit_scale,
+)
+from bayescal.calibrators.stack.fold_fits import (
+    ROUNDING,
+    Block,
+    Losses,
+    Scale,
+    block_rows,
+    label_logs,
+    losses,
+    make_block,
+    search_member,
+)
+from bayescal.calibrators.stack.folds import bucket_mass, row_keys, sample_hashes
+from bayescal.calibrators.stack.metric import measure
+from bayescal.calibrators.stack.mixture import climb, log_mean, mix, mix_terms
+from bayescal.data.blocks.reader import RowBlocks
+from bayescal.data.folds.buckets import Buckets, key_hashes, with_labels
+from bayescal.data.order.classes import class_moments, order_by_moments
+from bayescal.data.rows import Rows, Sums
+from bayescal.regression.softmax.objective import split
+
+__all__ = ["Mixed", "fit_stack_of_blocks"]
+
+#: What the last step of weights is to gain at most; the next would gain about its square.
+_SMALL = 2e-7
+#: Stands for no fold left out.
+ALL = -1
+#: What is found of a mixture: its log likelihood, the gradient and minus the Hessian.
+_PARTS = "value", "pull", "gram"
+#: A fit of a member without a fold.
+Job = tuple[int, int]
+
+
+class Mixed(NamedTuple):
+    """Weights (members,) of a mixture, mean losses (members,) of rows left out, and moments."""
+
+    share: np.ndarray
+    mean_losses: np.ndarray
+    #: Of the losses of rows by a mixture that does not know their fold: see ``_report``.
+    moments: np.ndarray
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What fits of members to rows without a fold have in common."""
+
+    members: tuple[Member, ...]
+    scale: Scale
+    layout: Layout
+    basis: np.ndarray
+    #: A canonical order of the classes, and the folds by hashes of rows in it.
+    order: np.ndarray
+    buckets: Buckets
+
+    @property
+    def count(self) -> int:
+        """The number of folds; if it is one, nothing is left out."""
+        return self.buckets.count
+
+    def blocks(
+        self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
+    ) -> Iterator[tuple[int, Rows, np.ndarray, Block]]:
+        """Yield the fold of some of the rows, these, their unit weights, and what fits use of them.
+
+        A row that weighs w and is divided between folds, or is merged with equal ones, still has
+        the variance of rows of its unit weight.
+        """
+        folds, rows, units = np.zeros(len(y), int), Rows(scores, y, weights), weights
+        if self.count > 1:
+            folded = self.buckets.assign(_hashes(self.order, scores), *rows)
+            folds, rows = folded.fold, Rows(*folded.take(scores, y))
+            squares = np.bincount(folded.sets, weights**2) / np.bincount(folded.sets, weights)
+            units = squares[folded.members]
+        for fold in range(self.count):
+            own = np.flatnonzero(folds == fold)
+            for part in block_rows(len(own), self.layout.k) if len(own) else []:
+                some = rows.take(own[part])
+                block = make_block(some, self.scale, self.layout, self.basis, np.float64)
+                yield fold, some, units[own[part]], block
+
+    def held_out(self, thetas: Mapping[Job, np.ndarray], fold: int, block: Block) -> np.ndarray:
+        """Return log probabilities (n, members) of labels by fits without the fold."""
+        k, rank = self.layout.k, self.layout.rank
+        logs = [
+            label_logs(block, split(thetas[i, fold], own.sizes(k, rank)), self.layout.part(own))
+            for i, own in enumerate(self.members)
+        ]
+        return np.stack(logs, axis=1)
+
+
+def fit_stack_of_blocks(
+    members: Sequence[Member], rows: RowBlocks, count: int
+) -> tuple[Stack, Mixed | None]:
+    """Do as :func:`fit_stack` with many rows that come in blocks, and mix what it finds.
+
+    All is in double precision, but main directions. The passes are one for the order of classes and
+    the first step of the scale, one for folds, for some of the rows and for the second step (there
+    may be a third), one for the gradients to begin with, one for each step of all members and
+    folds, of which there are four and seldom more, and one for each step of the weights of all
+    mixtures, of which there are three or a few more.
+    """
+    with single_threaded_blas():
+        scale, some, order, mass = _survey(rows)
+        buckets = Buckets.deal(mass, rows.units, count)
+        basis = find_basis(members, some.scores, scale)
+        stack = Stack(scale, basis, [])
+        layout = stack.layout(members)
+        plan = Plan(tuple(members), scale, layout, basis, order, buckets)
+
+        def sums(method: Any, part: slice) -> Any:
+            return method.sums(make_block(some.take(part), scale, layout, basis, np.float64).design)
+
+        metrics, first = measure(members, sums, block_rows(len(some.y), layout.k), layout, map)
+        thetas = _fit(plan, rows, metrics, first)
+        means = [
+            np.mean([thetas[i, fold] for fold in range(plan.count)], axis=0)
+            for i in range(len(members))
+        ]
+        mixed = _mix(plan, rows, thetas, buckets.fold_mass(mass)) if plan.count > 1 else None
+        return stack._replace(thetas=means), mixed
+
+
+def _hashes(order: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    parts = row_blocks(*scores.shape)
+    return key_hashes(np.concatenate([row_keys(order, scores[part]) for part in parts]))
+
+
+def _survey(rows: RowBlocks) -> tuple[Scale, Rows, np.ndarray, np.ndarray]:
+    """Find the scale, rows that stand for all, an order of the classes, and weights of buckets."""
+    start = fit_scale(*rows.sample).inverse
+    far = rows.largest > FAR
+    first = rows.total(partial(_begin_scale, start, far, rows.weight, rows.largest))
+    order = order_by_moments(first["moments"])
+    passes = [first]
+
+    def look(s: float) -> Sums:
+        passes.append(rows.total(partial(_look, s, far, order, rows.units), _join))
+        return passes[1]
+
+    steps: Iterator[Callable[[float], Sums]] = iter([lambda s: first, look])
+
+    def loss(s: float) -> tuple[float, float, float]:
+        step = next(steps, lambda s: rows.total(partial(_scale_sums, s, far)))
+        value, slope, curvature = step(s)["terms"].tolist()
+        return value, slope, curvature
+
+    scale = best_scale(loss, rows.weight, start)
+    sums = passes[1] if len(passes) > 1 else look(start)
+    counts = sums["counts"] * (rows.weight / sums["counts"].sum())
+    return scale, Rows(sums["scores"], sums["y"], counts), order, sums["mass"]
+
+
+def _begin_scale(
+    start: float,
+    far: bool,
+    total: float,
+    largest: float,
+    scores: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+) -> Sums:
+    moments = class_moments(total, largest, scores, y, weights)
+    return {**_scale_sums(start, far, scores, y, weights), **moments}
+
+
+def _look(
+    s: float,
+    far: bool,
+    order: np.ndarray,
+    units: float,
+    scores: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+) -> Sums:
+    hashes = _hashes(order, scores)
+    both = with_labels(hashes, np.argsort(order)[y])
+    some, counts = sample_hashes(both, weights)
+    return {
+        **_scale_sums(s, far, scores, y, weights),
+        "mass": bucket_mass(hashes, y, weights, units, scores.shape[1]),
+        "hashes": both[some],
+        "counts": counts,
+        "scores": scores[some],
+        "y": y[some],
+    }
+
+
+def _join(first: Sums, second: Sums) -> Sums:
+    """Return sums, and rows that stand for those of two parts."""
+    sums = {name: first[name] + second[name] for name in ("terms", "mass")}
+    both = {
+        name: np.concatenate([first[name], own]) for name, own in second.items() if name not in sums
+    }
+    some, counts = sample_hashes(both["hashes"], both["counts"])
+    return {name: own[some] for name, own in both.items()} | {**sums, "counts": counts}
+
+
+def _scale_sums(
+    s: float, far: bool, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
+) -> Sums:
+    if far:
+        scores = differences(scores, -FAR)
+    return {"terms": np.array(ScaleLoss(scores, y, weights, single=False)(s))}
+
+
+def _fit(
+    plan: Plan, rows: RowBlocks, metrics: Sequence[Any], first: float
+) -> dict[Job, np.ndarray]:
+    """Return the parameters of each member without each fold."""
+    layout, count, rounding = plan.layout, plan.count, ROUNDING[np.dtype(np.float64)]
+    by_fold = rows.total(partial(_begin, plan))
+    searches = {}
+    for fold in range(count):
+        left = [own for name, own in by_fold.items() if count == 1 or name != str(fold)]
+        total = np.sum(left, axis=0)
+        begin = float(total[0]), total[1:]
+        for i, member in enumerate(plan.members):
+            given = member, layout, count, begin, metrics[i], first, rounding
+            searches[i, fold] = search_member(*given)
+
+    def evaluate(points: dict[Job, np.ndarray]) -> dict[Job, Losses]:
+        found = rows.total(partial(_losses, plan, points))
+        return {job: (float(found[_name(job)][0]), found[_name(job)][1:]) for job in points}
+
+    return run_together(searches, evaluate)
+
+
+def _name(job: Job) -> str:
+    return f"{job[0]}/{job[1]}"
+
+
+def _begin(plan: Plan, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Sums:
+    """Return value and gradient (1 + p,) of each fold at parameters of zero."""
+    zero = np.zeros(plan.layout.length)
+    sums = {str(fold): np.zeros(1 + len(zero)) for fold in range(plan.count)}
+    for fold, _, _, block in plan.blocks(scores, y, weights):
+        sums[str(fold)] += np.append(*losses([block], zero, plan.layout.sizes, slice(None)))
+    return sums
+
+
+def _losses(
+    plan: Plan,
+    points: Mapping[Job, np.ndarray],
+    scores: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+) -> Sums:
+    """Return value and gradient (1 + p,) of each member without each fold."""
+    sums = {_name(job): np.zeros(1 + len(theta)) for job, theta in points.items()}
+    for own, _, _, block in plan.blocks(scores, y, weights):
+        for (i, fold), theta in points.items():
+            if fold != own or plan.count == 1:
+                member = plan.members[i]
+                sizes = member.sizes(plan.layout.k, plan.layout.rank)
+                found = losses([block], theta, sizes, plan.layout.part(member))
+                sums[_name((i, fold))] += np.append(*found)
+    return sums
+
+
+def _mix(plan: Plan, rows: RowBlocks, thetas: dict[Job, np.ndarray], mass: np.ndarray) -> Mixed:
+    """Return weights of the mixture, and what rows cost by weights that do not know their fold.
+
+    Weights start from those that the sample would get.
+    """
+    sample = [
+        (plan.held_out(thetas, fold, block), block.weights / rows.share, fold)
+        for fold, _, _, block in plan.blocks(*rows.sample)
+    ]
+    shares = {name: mix(*_without(sample, name)) for name in (ALL, *range(plan.count))}
+    masses = {ALL: rows.weight} | {i: rows.weight - own for i, own in enumerate(mass)}
+    moments: dict[int, np.ndarray] = {}
+    last: Sums = {}
+
+    def evaluate(points: dict[int, np.ndarray]) -> dict[int, list[np.ndarray]]:
+        least = rows.reader.least
+        found = rows.total(partial(_mix_sums, plan, thetas, points, rows.whole, least))
+        last.update(found)
+        # Of weights that hardly change any more.
+        moments.update({fold: found[f"moments/{fold}"] for fold in points if fold != ALL})
+        return {name: [found[f"{part}/{name}"] for part in _PARTS] for name in points}
+
+    searches = {name: climb(own, masses[name], _SMALL) for name, own in shares.items()}
+    share = run_together(searches, evaluate)[ALL]
+    return Mixed(share, -last["held"] / rows.weight, np.sum([*moments.values()], axis=0))
+
+
+def _without(
+    sample: list[tuple[np.ndarray, np.ndarray, int]], fold: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return log probabilities and weights of rows of other folds, if there are any."""
+    kept = [own for own in sample if own[2] != fold] or sample
+    held, weights, _ = zip(*kept, strict=True)
+    return np.concatenate(held), np.concatenate(weights)
+
+
+def _mix_sums(
+    plan: Plan,
+    thetas: Mapping[Job, np.ndarray],
+    shares: Mapping[int, np.ndarray],
+    whole: bool,
+    least: np.ndarray | None,
+    scores: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+) -> Sums:
+    """Return log likelihoods of mixtures of what is held out, their gradients and curvatures.
+
+    Of one that does not know a fold, over the rows of others, and of the losses of its own the
+    moments.
+    """
+    q = len(plan.members)
+    empty = {"value": np.zeros(()), "pull": np.zeros(q), "gram": np.zeros((q, q))}
+    sums = {f"{part}/{name}": own for name in shares for part, own in empty.items()}
+    sums |= {f"moments/{name}": np.zeros((4, 3)) for name in shares if name != ALL}
+    sums["held"] = np.zeros(q)
+    for fold, rows, units, block in plan.blocks(scores, y, weights):
+        held = plan.held_out(thetas, fold, block)
+        parts = np.exp(held - held.max(axis=1, keepdims=True))
+        here = {"held": rows.weights @ held}
+        for name, share in shares.items():
+            if name == fold:
+                logs = log_mean(held, share)
+                plain = row_losses_of_logits(rows.scores, rows.y, least)
+                squares = rows.weights if whole else rows.weights * units
+                here[f"moments/{name}"] = moments_of(-logs, plain, rows.weights, squares)
+                continue
+            found = mix_terms(rows.weights, parts, share)
+            here |= {f"{part}/{name}": own for part, own in zip(_PARTS, found, strict=True)}
+        for name, own in here.items():
+            sums[name] = sums[name] + own
+    return sums

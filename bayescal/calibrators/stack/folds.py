@@ -1,0 +1,93 @@
+"""Rows of a stack by their content: their folds, and a sample for the curvature."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bayescal._core.arrays import on_host
+from bayescal._core.numerics import log_softmax
+from bayescal.calibrators.base.draws import row_blocks
+from bayescal.calibrators.stack import fold_fits_on_device as there
+from bayescal.calibrators.stack.fold_fits import threads
+from bayescal.data.blocks.reader import rows_of_sample
+from bayescal.data.folds.buckets import (
+    Buckets,
+    bucket_count,
+    bucket_of,
+    key_hashes,
+    with_labels,
+)
+from bayescal.data.folds.deal import FoldedRows, deal_rows, score_keys
+from bayescal.data.order.classes import canonical_order
+
+#: So many rows are enough to estimate the curvature.
+_SAMPLE_ROWS = 1250
+
+
+def row_keys(order: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Compute a number (n,) for each row of scores, in a canonical order of the classes."""
+    # Logarithms whose sums are finite.
+    return score_keys(np.maximum(log_softmax(scores), -1e300), order)
+
+
+def content_keys(order: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Compute the keys of rows in blocks, in threads."""
+    with threads(scores.size) as each:
+        parts = row_blocks(*scores.shape)
+        return np.concatenate([*each(lambda part: row_keys(order, scores[part]), parts)])
+
+
+def sample_sets(folds: FoldedRows) -> tuple[np.ndarray, np.ndarray]:
+    """Choose one row of each set of equal rows, or 1,250 spread evenly over all, and their weights.
+
+    Neither the order of rows matters, nor whether a row is repeated or weighs as much.
+    """
+    rows, weights = folds.representatives()
+    if len(rows) <= _SAMPLE_ROWS:
+        return rows, weights
+    total = np.cumsum(weights)
+    share = total[-1] / _SAMPLE_ROWS
+    places = np.searchsorted(total, share * (np.arange(_SAMPLE_ROWS) + 0.5))
+    return rows[places], np.full(_SAMPLE_ROWS, share)
+
+
+def sample_hashes(hashes: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Choose one row of each of the 1,250 lowest hashes, and the weights of all rows that share it.
+
+    The choice from several parts together is a choice from those of each part.
+    """
+    _, first, place = np.unique(hashes, return_index=True, return_inverse=True)
+    return first[:_SAMPLE_ROWS], np.bincount(place, weights)[:_SAMPLE_ROWS]
+
+
+def fold_rows(
+    scores: Any, y: np.ndarray, weights: np.ndarray, count: int
+) -> tuple[FoldedRows, np.ndarray, np.ndarray]:
+    """Deal rows to folds; return these, and some rows that stand for all, with their weights."""
+    n, k = scores.shape
+    order = canonical_order(scores, y, weights)
+    rank = np.argsort(order)
+    keys = content_keys(order, scores) if on_host(scores) else there.content_keys(order, scores)
+    keys = np.asarray(keys)
+    if n <= rows_of_sample(k):
+        # If all folds had the classes' shares of all rows, held-out labels would be too easy.
+        folds = deal_rows(keys, scores, rank[y], weights, count, stratify=False)
+        return folds, *sample_sets(folds)
+    # As with rows that come in blocks.
+    hashes = key_hashes(keys)
+    units = weights.sum() if (weights == np.floor(weights)).all() else n
+    buckets = Buckets.deal(bucket_mass(hashes, y, weights, units, k), units, count)
+    some, counts = sample_hashes(with_labels(hashes, rank[y]), weights)
+    folds = buckets.assign(hashes, scores, y, weights)
+    return folds, some, counts * (weights.sum() / counts.sum())
+
+
+def bucket_mass(
+    hashes: np.ndarray, y: np.ndarray, weights: np.ndarray, units: float, k: int
+) -> np.ndarray:
+    """Sum the weights of each label by bucket, (buckets, k), for so many units in all."""
+    count = bucket_count(units, k)
+    place = bucket_of(hashes, count) * k + y
+    return np.bincount(place, weights, count * k).reshape(count, k)

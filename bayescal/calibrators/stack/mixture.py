@@ -1,0 +1,285 @@
+"""Mixtures of predictions: the best shares, and the posterior of one with a scaled part."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.arrays import matmul, namespace, on_host
+from bayescal._core.numerics import log_softmax, softmax
+from bayescal._core.optimise import Search, run_together
+from bayescal.calibrators.multiclass.temperature import LOG_SCALE, differences
+from bayescal.regression.binary.posterior import sample_whitened, triangle
+from bayescal.regression.draws import Draws, tempered_draws
+from bayescal.regression.numpyro_models import Model, as_model
+
+_ITERATIONS = 100
+#: Prior weight of each share, in rows: that of Dirichlet(2).
+_PRIOR = 1.0
+_MIX_STEPS = 50
+#: Its inverse has a square.
+_TINY = 1e-100
+_RIDGE = 1e-9
+_STEP = 1e-4
+
+
+def best_mixture(parts: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return shares (q,) of predictions that minimize the log loss of their mixture, and the loss.
+
+    ``parts`` (n, q) are each prediction's probabilities of what was observed.
+
+    Minimises -sum(weights log(parts @ s)) + sum(weights) sum(s) over s >= 0, whose solution sums to
+    one, by sequential quadratic programs: each is a small problem of non-negative least squares.
+    Of several solutions, as with equal predictions, one is returned. O(n q^2) for each of few
+    iterations.
+    """
+    from scipy.optimize import nnls
+
+    parts = np.maximum(parts, _TINY)
+    q = parts.shape[1]
+    total = weights.sum()
+    shares = np.full(q, 1 / q)
+    root = np.sqrt(weights)
+
+    def loss(at: np.ndarray) -> float:
+        mixed = np.maximum(parts @ at, _TINY)
+        return float(total * at.sum() - weights @ np.log(mixed))
+
+    value = loss(shares)
+    for _ in range(_ITERATIONS):
+        scaled = parts * (root / np.maximum(parts @ shares, _TINY))[:, None]
+        gram, linear = scaled.T @ scaled, 2 * (scaled.T @ root) - total
+        diagonal = np.diagonal(gram)
+        size = np.sqrt(np.maximum(diagonal, 1e-8 * diagonal.max()))
+        # Raised a little, as predictions may be equal: then steps along what makes no difference
+        # to the curvature are long, and end at a share of zero.
+        scaled_gram = gram / size / size[:, None] + _RIDGE * np.eye(q)
+        lower = np.linalg.cholesky(scaled_gram)
+        target = nnls(lower.T, np.linalg.solve(lower, linear / size + _RIDGE * size * shares))[0]
+        target = target / size
+        step = target - shares
+        slope = float((total - scaled.T @ root) @ step)
+        if -slope <= 1e-13 * total:
+            break
+        length, best = 1.0, value
+        while length > 1e-10:
+            best = loss(shares + length * step)
+            if best <= value + 1e-4 * length * slope:
+                break
+            length /= 2
+        else:
+            break
+        shares, value = shares + length * step, best
+    shares = shares / shares.sum()
+    return shares, loss(shares) - total
+
+
+def log_mean(logs: Any, share: Any) -> Any:
+    """Return log(exp(logs) @ share) (n,) of logs (n, q)."""
+    xp, top = namespace(logs), logs.max(axis=1)
+    return top + xp.log(matmul(xp.exp(logs - top[:, None]), share))
+
+
+def mix(held: Any, weights: np.ndarray, start: Any = None) -> np.ndarray:
+    """Return weights (q,) of a mixture of the log probabilities (n, q) of what was seen.
+
+    They maximize the likelihood of rows of weight (n,) with the prior Dirichlet(2).
+    """
+    if on_host(held):
+        parts, terms = _parts(held), partial(mix_terms, weights)
+    else:
+        parts, terms = _parts_there(held), partial(_mix_terms_there, jnp.asarray(weights))
+    count = parts.shape[1]
+    search = climb(np.full(count, 1 / count) if start is None else start, float(weights.sum()))
+    return run_together({0: search}, lambda at: {0: [*map(np.asarray, terms(parts, at[0]))]})[0]
+
+
+def climb(share: np.ndarray, weight: float, small: float = 1e-16) -> Search:
+    """Return the same for rows of so much weight, by Newton's steps from other weights.
+
+    It yields weights, and is to be sent what :func:`mix_terms` returns. As the objective is the
+    same for all multiples of the weights but for their sum, that is a term of its own, and not a
+    bound. The last step was to gain less than ``small``.
+    """
+    total = weight + _PRIOR * len(share)
+    here, value, step, length = share, np.inf, np.zeros_like(share), 1.0
+    for _ in range(_MIX_STEPS):
+        likelihood, pull, gram = yield share
+        there = total * share.sum() - likelihood - _PRIOR * np.log(share).sum()
+        if there > value + 1e-12 * abs(value):
+            length /= 4
+            share = here + length * step
+            continue
+        here, value = share, there
+        slope = total - pull - _PRIOR / share
+        # Members that agree, and no prior beside huge weights: a step where none is defined.
+        hessian = gram + np.diag(_PRIOR / share**2 + 1e-14 * total)
+        step = -np.linalg.solve(hessian, slope)
+        # No weight becomes negative.
+        length = min(1.0, 0.9 / max(float((-step / share).max()), 1e-300))
+        share = here + length * step
+        if length == 1 and -slope @ step < small:
+            break
+    return share / share.sum()
+
+
+def _parts(held: Any) -> Any:
+    """Return probabilities (n, members) in units of the greatest of their row."""
+    xp = namespace(held)
+    return xp.exp(held - held.max(axis=1, keepdims=True))
+
+
+def mix_terms(weights: Any, parts: Any, share: Any) -> tuple[Any, Any, Any]:
+    """Return the log likelihood of a mixture, its gradient (q,), and minus its Hessian (q, q)."""
+    mixed = matmul(parts, share)
+    ratio = parts / mixed[:, None]
+    weighted = ratio * weights[:, None]
+    likelihood = weights @ namespace(parts).log(mixed)
+    return likelihood, weighted.sum(axis=0), matmul(weighted.T, ratio)
+
+
+_parts_there = jax.jit(_parts)
+_mix_terms_there = jax.jit(mix_terms)
+_log_mean_there = jax.jit(log_mean)
+
+
+def cross_fitted_losses(
+    held: Any, folds: np.ndarray, weights: np.ndarray, start: np.ndarray
+) -> np.ndarray:
+    """Return the log loss (n,) of each row by a mixture whose weights do not know its fold."""
+    losses = np.empty(len(held))
+    for fold in range(folds.max() + 1):
+        out = folds == fold
+        if on_host(held):
+            losses[out] = -log_mean(held[out], mix(held[~out], weights[~out], start))
+        else:
+            share = mix(held, np.where(out, 0, weights), start)
+            losses[out] = -np.asarray(_log_mean_there(held, share))[out]
+    return losses
+
+
+def sample_mixture(
+    logits: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+    start: tuple[float, np.ndarray],
+    inference: str,
+    num_samples: int,
+    seed: int,
+) -> Draws:
+    """Return draws (chains, draws, 4) of the inverse temperature s and the three shares.
+
+    The prior is log s ~ N(0, 1.5**2), and all shares are equally probable. The coordinates are
+    log s and two logarithms of ratios of shares. ``start`` is an inverse temperature and shares
+    (3,) that fit well to the logits (n, k).
+    """
+    from scipy.optimize import minimize
+
+    rows = np.arange(len(y))
+    below = differences(logits)
+    same = np.exp(log_softmax(below)[rows, y])
+    data = (below, below[rows, y], same, np.asarray(weights, float))
+
+    shares = np.maximum(start[1], 0.01)
+    # Another scale than 1, at which the first two parts would be one and the same.
+    first = np.clip(np.log(max(start[0], 1e-4)), -3, 3) or 0.1
+    begin = np.array([first, *np.log(shares[:2] / shares[2])])
+    # Per unit of weight: the line search loses its way in huge numbers.
+    scale = max(1.0, float(data[3].sum()))
+    options = {"gtol": max(1e-5 / scale, 1e-12)}
+    found: Any = minimize(
+        lambda u: tuple(part / scale for part in _loss(u, *data)),
+        begin,
+        jac=True,
+        method="BFGS",
+        options=options,
+    )
+    mode = found.x
+    ends = [_loss(mode + sign * step, *data)[1] for step in _STEP * np.eye(3) for sign in (1, -1)]
+    hessian = (np.stack(ends[::2]) - np.stack(ends[1::2])) / (2 * _STEP)
+    factor = triangle((hessian + hessian.T) / 2)
+    if inference == "laplace":
+        # Single precision does for probabilities.
+        narrow, same = np.maximum(below, -1e30).astype(np.float32), same.astype(np.float32)
+        own, ones = narrow[rows, y], np.ones(below.shape[1], np.float32)
+
+        def log_density(u: np.ndarray) -> np.ndarray:
+            theta = _constrain(u)
+            s, scaled, rest, uniform = theta.T[:, :, None].astype(np.float32)
+            total = np.exp(s[:, :, None] * narrow) @ ones
+            mixed = scaled * (np.exp(s * own) / total) + rest * same + uniform / len(ones)
+            prior = np.log(theta[:, 1:]).sum(axis=1) - 0.5 * (u[:, 0] / LOG_SCALE) ** 2
+            return np.log(mixed) @ data[3] + prior
+
+        drawn = tempered_draws(
+            log_density, below.size, mode, factor, num_samples, seed, weight=float(data[3].sum())
+        )
+    else:
+        drawn = sample_whitened(_compiled_loss, data, mode, factor, num_samples, seed)
+    return drawn._replace(coefficients=_constrain(drawn.coefficients))
+
+
+def mixture_model(logits: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Model:
+    """Return the NumPyro model of what :func:`sample_mixture` samples."""
+    import numpyro.distributions as dist
+
+    below = differences(logits)
+    own = below[np.arange(len(y)), y]
+    same = own - np.log(np.exp(below).sum(axis=1))
+
+    def loss(values: dict[str, Any]) -> jax.Array:
+        s, shares = values["inverse_temperature"], values["mixture"]
+        scaled = s * jnp.asarray(own) - jax.nn.logsumexp(s * jnp.asarray(below), axis=1)
+        uniform = jnp.full_like(scaled, -np.log(below.shape[1]))
+        parts = jnp.stack([scaled, jnp.asarray(same), uniform], axis=1) + jnp.log(shares)
+        return -(jnp.asarray(weights) @ jax.nn.logsumexp(parts, axis=1))
+
+    sites = {
+        "inverse_temperature": partial(dist.LogNormal, 0.0, LOG_SCALE),
+        "mixture": lambda: dist.Dirichlet(jnp.ones(3)),
+    }
+    return as_model(sites, loss, lambda v: {"temperature": 1 / v["inverse_temperature"]})
+
+
+def _constrain(u: np.ndarray) -> np.ndarray:
+    """Return inverse temperature and shares (..., 4) at coordinates (..., 3)."""
+    ratios = np.concatenate([u[..., 1:], np.zeros_like(u[..., :1])], axis=-1)
+    return np.concatenate([np.exp(u[..., :1]), softmax(ratios)], axis=-1)
+
+
+def _loss(
+    u: np.ndarray, below: np.ndarray, own: np.ndarray, same: np.ndarray, weights: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """Return the negative log posterior in these coordinates, and its gradient (3,)."""
+    s, shares = np.split(_constrain(u), [1])
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        small = np.exp(s * below)
+        total = small.sum(axis=1)
+        scaled = np.exp(s * own) / total
+        mean = np.einsum("ij,ij->i", small, below) / total
+    parts = np.stack([scaled, same, np.full_like(same, 1 / below.shape[1])])
+    mixed = shares @ parts
+    value = -weights @ np.log(mixed) - np.log(shares).sum() + 0.5 * (u[0] / LOG_SCALE) ** 2
+    pull = weights / mixed
+    by_scale = -s * shares[0] * (pull @ (scaled * (own - mean))) + u[0] / LOG_SCALE**2
+    # Each share's derivative, and of the ratios that of the softmax; the prior adds 3 w - 1.
+    by_share = -(parts @ pull)
+    by_ratio = shares * (by_share - shares @ by_share) + 3 * shares - 1
+    return float(value), np.concatenate([by_scale, by_ratio[:2]])
+
+
+def _compiled_loss(
+    u: jax.Array, below: jax.Array, own: jax.Array, same: jax.Array, weights: jax.Array
+) -> jax.Array:
+    """Return the value of :func:`_loss`, for JAX."""
+    s = jnp.exp(u[0])
+    logs = jax.nn.log_softmax(jnp.concatenate([u[1:], jnp.zeros(1)]))
+    scaled = s * own - jax.nn.logsumexp(s * below, axis=1)
+    uniform = jnp.full_like(scaled, -jnp.log(1.0 * below.shape[1]))
+    parts = jnp.stack([scaled, jnp.log(same), uniform], axis=1) + logs
+    loss = -weights @ jax.nn.logsumexp(parts, axis=1)
+    return loss - jnp.sum(logs) + 0.5 * (u[0] / LOG_SCALE) ** 2

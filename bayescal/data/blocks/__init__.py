@@ -1,0 +1,1 @@
+"""Rows that come in blocks: sources, passes, checkpoints."""

@@ -1,0 +1,221 @@
+"""What is known of passes over data: whether rows changed, and results, kept in a file."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bayescal._core.files import delete_partials, target_of, write_atomically
+from bayescal.data.rows import Sums
+
+__all__ = ["Checkpoint", "RowsChanged", "check_unchanged", "fingerprint", "rows_of"]
+
+#: What reading a file that is no checkpoint may raise.
+_DAMAGED = (ValueError, LookupError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+#: Texts of a block that are compared between passes, at most twice as many.
+_TEXTS = 4096
+#: Part of their mean size by which scores may differ that are computed anew, as by a network.
+_ROUNDING = 1e-6
+
+
+class RowsChanged(ValueError):
+    """Raised where a block does not hold what it held before."""
+
+
+class Checkpoint:
+    """A file of NumPy's arrays, without pickles, written anew after each pass.
+
+    It holds fingerprints of the blocks and, of each pass, a digest of the function that was called,
+    with all that was given to it, and its result. A fit that is begun again asks for the same
+    passes, gets the results of those that were made, and so comes to where it was. One fit at a
+    time writes a file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        if not os.fspath(path):
+            raise ValueError("checkpoint must be the path of a file, got ''")
+        target_of(path)  # raises where no file can be
+        self._made: list[tuple[str, Sums]] = []
+        self._asked = ""
+        self._number = 0
+
+    def read(self) -> np.ndarray | None:
+        """Read what a fit has left, and return the fingerprints of blocks: None if there is none.
+
+        What killed fits left unfinished is deleted.
+        """
+        delete_partials(self.path)
+        if not self.path.exists():
+            return None
+        try:
+            with self.path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+                digests, prints = file["digests"].tolist(), file["blocks"]
+                parts: list[Sums] = [{} for _ in digests]
+                for key in file.files:
+                    number, _, name = key.partition("/")
+                    if name:
+                        parts[int(number)][name] = file[key]
+        except _DAMAGED as error:
+            raise ValueError(
+                f"checkpoint must be a file that an interrupted fit has written, or absent, got "
+                f"{self.path}, which is damaged or another file; give another path, or delete the "
+                "file if it is a checkpoint"
+            ) from error
+        self._made = list(zip(digests, parts, strict=True))
+        return prints
+
+    def recall(self, function: Callable[..., Any]) -> Sums | None:
+        """Return the result of the next pass, if it was made before, or else None."""
+        self._asked = _digest(function)
+        if self._number >= len(self._made):
+            return None
+        known, sums = self._made[self._number]
+        self._number += 1
+        if known != self._asked:
+            raise ValueError(
+                f"checkpoint {self.path} was written by a different fit (pass {self._number} "
+                "differs); delete the file to start over"
+            )
+        return sums
+
+    def keep(self, sums: Sums, prints: np.ndarray) -> None:
+        """Keep the result of the pass that was asked for last, and fingerprints of all blocks."""
+        self._made.append((self._asked, sums))
+        self._number += 1
+        arrays: dict[str, Any] = {
+            f"{number}/{name}": own
+            for number, (_, part) in enumerate(self._made)
+            for name, own in part.items()
+        }
+        arrays["digests"] = np.array([digest for digest, _ in self._made])
+        with write_atomically(self.path) as unfinished, unfinished.open("wb") as file:
+            np.savez(file, **arrays, blocks=prints)
+
+    def delete(self) -> None:
+        """Delete the file: the next pass is the first of another fit."""
+        self.path.unlink(missing_ok=True)
+        self._made, self._number = [], 0
+
+
+def fingerprint(block: tuple[Any, ...]) -> np.ndarray:
+    """Compute what tells a block from others, (14,): few sums, which cost little beside any pass.
+
+    These are the number of rows, four sums of scores and by how much they may differ, four sums of
+    labels and four of weights. Scores may be computed anew for each pass, and be rounded otherwise.
+    """
+    scores, y, weights = (*block, None, None)[:3]
+    with np.errstate(all="ignore"):
+        sums, size = _sums(scores)
+        return np.array([rows_of(scores), *sums, size, *_sums(y)[0], *_sums(weights)[0]])
+
+
+def rows_of(scores: Any) -> int:
+    """Return the number of rows of scores, which may be a pair of arrays; -1 if they have none."""
+    shape = np.shape(scores[0] if _is_pair(scores) else scores)
+    return shape[0] if shape else -1
+
+
+def _is_pair(values: Any) -> bool:
+    """Return whether these are several arrays, such as the greatest logits and their classes."""
+    return isinstance(values, tuple) and bool(values) and bool(getattr(values[0], "shape", ()))
+
+
+def check_unchanged(number: int, before: np.ndarray | None, after: np.ndarray) -> None:
+    """Raise if fingerprints of a block differ."""
+    if before is None:
+        return
+    with np.errstate(all="ignore"):
+        # Processors of other kinds may round sums otherwise.
+        allowed = 1e-12 * np.abs(before)
+        allowed[1:5] = np.maximum(allowed[1:5], before[5])
+        alike = (before == after) | (np.isnan(before) & np.isnan(after))
+        alike |= np.abs(before - after) <= allowed
+    alike[5] = True
+    if alike.all():
+        return
+    rows = f"{after[0]:.0f} rows after {before[0]:.0f}" if not alike[0] else "other values"
+    raise RowsChanged(
+        f"block {number} must hold the same rows in each pass, got {rows}; return a new iterator "
+        "over the same rows each time"
+    )
+
+
+def _sums(values: Any) -> tuple[list[float], float]:
+    """Return sums of four parts of an array, and by how much rounding may change them."""
+    if _is_pair(values):
+        parts = [_sums(own) for own in values]
+        return np.sum([own[0] for own in parts], axis=0).tolist(), sum(own[1] for own in parts)
+    try:
+        array = np.asarray(values.detach().cpu().float() if hasattr(values, "detach") else values)
+    except Exception:
+        return [0.0] * 4, 0.0  # what is wrong with it is said by those who use it
+    if values is None or not array.ndim or not len(array):
+        return [0.0] * 4, 0.0
+    if array.dtype.kind in "OSUT":
+        some = array[:: max(1, len(array) // _TEXTS)].ravel().tolist()
+        return [float(zlib.crc32("\0".join(map(str, some)).encode(errors="replace"))), 0, 0, 0], 0.0
+    if array.dtype.kind in "biuMm":
+        # Sums of eight bytes at a time take a tenth of the time of those of booleans.
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        rest = len(data) % 8
+        words = [int(own) for own in _quarters(data[: len(data) - rest].view(np.uint64))]
+        # A float holds no 64 bits.
+        first, *more = (float(3 * (own >> 32) + (own & 0xFFFFFFFF)) for own in words)
+        last = data[len(data) - rest :] @ np.arange(1, rest + 1)
+        return [first + float(last), *more], 0.0
+    if array.dtype.kind != "f" and "float" not in array.dtype.name:
+        return [0.0] * 4, 0.0
+    if array.dtype.kind != "f" or array.dtype.itemsize == 2:
+        array = array.astype(np.float32)  # half precision of NumPy and JAX, whose sums overflow
+    sums = [float(own) for own in _quarters(array)]
+    some = array[:: max(1, len(array) // 64)]
+    return sums, _ROUNDING * array.size * float(np.abs(some, dtype=float).mean())
+
+
+def _quarters(array: np.ndarray) -> list[Any]:
+    """Return the sums of the four quarters of an array."""
+    ends = [len(array) * quarter // 4 for quarter in range(5)]
+    return [array[first:last].sum() for first, last in pairwise(ends)]
+
+
+def _digest(value: Any) -> str:
+    made = hashlib.sha256()
+    _feed(made.update, value)
+    return made.hexdigest()
+
+
+def _feed(update: Callable[[bytes], None], value: Any) -> None:
+    """Feed what a value holds, in a form that is the same in every process."""
+    if isinstance(value, np.ndarray):
+        plain = value.astype(str) if value.dtype == object else np.ascontiguousarray(value)
+        update(f"{plain.dtype.str}{plain.shape}".encode())
+        update(plain.tobytes())
+    elif isinstance(value, partial):
+        _feed(update, (value.func, value.args, value.keywords))
+    elif isinstance(value, dict):
+        _feed(update, sorted((str(key), own) for key, own in value.items()))
+    elif isinstance(value, (tuple, list)):
+        update(f"{len(value)}(".encode())
+        for own in value:
+            _feed(update, own)
+    elif callable(value) and hasattr(value, "__qualname__"):
+        update(f"{value.__module__}.{value.__qualname__}".encode())
+        _feed(update, getattr(value, "__self__", None))
+    elif is_dataclass(value) and not isinstance(value, type):
+        own = [
+            (field.name, getattr(value, field.name, None)) for field in fields(value) if field.init
+        ]
+        _feed(update, (type(value).__qualname__, own))
+    else:
+        update(repr(value).encode())

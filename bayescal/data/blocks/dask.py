@@ -1,0 +1,191 @@
+"""Blocks of Dask's arrays and data frames, and passes over them on its scheduler."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from itertools import pairwise
+from operator import getitem
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from bayescal._core.blas import single_threaded_blas
+from bayescal.data.blocks.sources import (
+    Block,
+    Part,
+    Source,
+    check_beside,
+    read_block,
+    score_columns,
+)
+from bayescal.data.rows import Sums
+
+__all__ = ["map_chunks", "of_dask", "on_scheduler"]
+
+#: Results that are added at once.
+_FAN = 8
+
+
+def of_dask(scores: Any, y: Any, weights: Any) -> Source:
+    """Return chunks of an array, each with all columns of its rows, or parts of a data frame."""
+    from dask.base import compute, persist
+    from dask.delayed import delayed
+
+    if not scores.shape:
+        raise ValueError("scores must have shape (n,) or (n, k), got ()")
+    names, pick = None, delayed(getitem, pure=True)
+    if hasattr(scores, "chunks"):
+        if len(scores.shape) == 2 and len(scores.chunks[1]) > 1:
+            scores = scores.rechunk({1: -1})
+    else:
+        named = [own if isinstance(own, str) else None for own in (y, weights)]
+        names = [scores.name] if len(scores.shape) == 1 else list(scores.columns)
+        if any(named):
+            names = score_columns(names, *named)
+            scores = scores[list(dict.fromkeys([*names, *filter(None, named)]))]
+        elif len(scores.shape) == 1:
+            names = None  # parts have it
+    beside = [_matched(y, scores, "y"), _matched(weights, scores, "sample_weight")]
+    scores, *beside = _optimized([scores, *beside])
+    parts = _tasks(scores)
+    columns = [parts]
+    for own, name in zip(beside, ("y", "sample_weight"), strict=True):
+        if isinstance(own, str):
+            # A part of the frame is read once, with all its columns.
+            columns.append([pick(part, own) for part in parts])
+            wanted = names[0] if names and len(names) == 1 else names
+            columns[0] = [pick(part, wanted) for part in parts]
+        else:
+            columns.append([None] * len(parts) if own is None else _tasks(own))
+        if len(columns[-1]) != len(parts):
+            raise ValueError(
+                f"{name} must have {len(parts)} chunks to match scores, got {len(columns[-1])}"
+            )
+
+    @cache
+    def together() -> list[tuple[Any, ...]]:
+        # What is in memory goes to the scheduler once, and not in each pass.
+        sent = [
+            persist(*(delayed(part, pure=False, traverse=False) for part in own))
+            if isinstance(beside[j], list)
+            else own
+            for j, own in enumerate(columns[1:])
+        ]
+        return list(zip(columns[0], *sent, strict=True))
+
+    def local() -> Iterator[Part]:
+        return ((lambda part=part: compute(*part)) for part in together())
+
+    return Source(local, len(parts), names=names, delayed=together)
+
+
+def _tasks(given: Any) -> list[Any]:
+    """Return what makes each chunk, or the chunks."""
+    if isinstance(given, list):
+        return given
+    if hasattr(given, "chunks"):
+        return given.to_delayed(optimize_graph=False).ravel().tolist()
+    return list(given.to_delayed())
+
+
+def _optimized(given: list[Any]) -> list[Any]:
+    """Return arrays with graphs in which what they have in common is one task, read once."""
+    from dask import config
+    from dask.base import optimize
+
+    arrays = [own for own in given if hasattr(own, "chunks")]
+    with config.set({"optimization.fuse.active": False}):
+        found = iter(optimize(*arrays))
+    return [next(found) if hasattr(own, "chunks") else own for own in given]
+
+
+def _matched(own: Any, scores: Any, name: str) -> Any:
+    """Return labels or weights in the chunks of scores; those in memory as a list."""
+    if own is None or isinstance(own, str):
+        return own
+    sizes = scores.chunks[0] if hasattr(scores, "chunks") else (math.nan,)
+    known, rows = not any(math.isnan(size) for size in sizes), sum(sizes)
+    if not hasattr(own, "to_delayed"):
+        if not known:
+            raise TypeError(
+                f"{name} must be Dask's, too, where the sizes of the chunks of scores are unknown"
+            )
+        own = own if hasattr(own, "shape") else np.asarray(own)
+        check_beside(own, name, int(rows))
+        return [own[first:last] for first, last in pairwise(np.cumsum([0, *sizes]).tolist())]
+    if not own.shape:
+        raise ValueError(f"{name} must have a value for each row of scores, got one for all")
+    chunks = own.chunks[0] if hasattr(own, "chunks") else (math.nan,)
+    if known and chunks != sizes and not any(math.isnan(size) for size in chunks):
+        if sum(chunks) != rows:
+            raise ValueError(f"{name} must have {rows} rows to match scores, got {sum(chunks)}")
+        own = own.rechunk({0: sizes})
+    return own
+
+
+#: Fingerprints of some blocks by number, and the sum of results.
+_Total: TypeAlias = tuple[dict[int, np.ndarray], Sums | None]
+
+
+def on_scheduler(
+    parts: list[Any],
+    work: Callable[..., tuple[np.ndarray, Sums | None]],
+    merge: Callable[[Sums, Sums], Sums],
+    known: dict[int, np.ndarray],
+) -> _Total:
+    """Return the total as a graph of Dask, on the scheduler that is set."""
+    from dask.base import compute
+    from dask.delayed import delayed
+
+    # A task of its own, which a worker fetches once: it may hold megabytes of parameters.
+    shared = delayed(work, pure=False, traverse=False)
+    task = delayed(_read_here, pure=False)
+    level = [task(shared, number, part, known.get(number)) for number, part in enumerate(parts)]
+    joined = delayed(partial(_merge_all, merge), pure=False)
+    while len(level) > 1:
+        level = [joined(level[first : first + _FAN]) for first in range(0, len(level), _FAN)]
+    with single_threaded_blas():
+        return compute(level[0])[0]
+
+
+def _read_here(
+    work: Callable[..., tuple[np.ndarray, Sums | None]],
+    number: int,
+    given: tuple[Any, ...],
+    before: np.ndarray | None,
+) -> _Total:
+    found, sums = work(number, lambda: tuple(given), before)
+    return {number: found}, sums
+
+
+def _merge_all(merge: Callable[[Sums, Sums], Sums], parts: list[_Total]) -> _Total:
+    prints, sums = {}, None
+    for own, part in parts:
+        prints.update(own)
+        if part is not None:
+            sums = part if sums is None else merge(sums, part)
+    return prints, sums
+
+
+def map_chunks(function: Callable[[Block], Any], scores: Any, columns: int) -> Any:
+    """Return what a function makes of the chunks of a Dask array, as one with so many columns."""
+    from dask.delayed import delayed
+
+    chunks = scores.chunks[0], (columns,)
+    scores = scores if scores.ndim == 1 else scores.rechunk({1: -1})
+    new = 1 if scores.ndim == 1 else None
+    shared = delayed(function, pure=False, traverse=False)
+    return scores.map_blocks(
+        _apply_to_chunk, shared, dtype=float, chunks=chunks, new_axis=new, meta=_NOTHING
+    )
+
+
+_NOTHING = np.empty((0, 0))
+
+
+def _apply_to_chunk(
+    chunk: Any, function: Callable[[Block], Any], block_id: tuple[int, ...] = (0,)
+) -> Any:
+    return read_block((), function, block_id[0], lambda: (chunk,))[1]

@@ -1,0 +1,228 @@
+"""Rows of a fit that come in blocks: what is known of them all, and sums over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from bayescal._core.arrays import on_host
+from bayescal._core.chunks import slices
+from bayescal.data.blocks.stream import Block, Blocks, add
+from bayescal.data.checks import as_numpy, check_weights_of
+from bayescal.data.kept_rows import KeptRows
+from bayescal.data.label_names import column_names, find_positions, in_order, of_one_kind
+from bayescal.data.labels import label_array
+from bayescal.data.rows import Rows, Sums
+from bayescal.data.scores import (
+    Domain,
+    Inputs,
+    check_options,
+    convert,
+    widen,
+)
+from bayescal.data.top_logits import pack
+
+__all__ = ["AT_WORK", "Reader", "RowBlocks", "as_numbers", "block_rows", "rows_of_sample"]
+
+#: Called with scores in the domain of a calibrator, labels as positions and positive weights.
+OfRows: TypeAlias = Callable[[np.ndarray, np.ndarray, np.ndarray], Sums]
+#: Rows, and numbers at most, of the sample from which fits start.
+_SAMPLE, _NUMBERS = 1 << 18, 1 << 22
+#: Scores of which a design is made at once: the processor's cache holds what it takes.
+_AT_ONCE = 1 << 14
+#: Numbers of the rows that are worked on at once, beside the block that holds them: no fewer than
+#: in the sample.
+AT_WORK = 1 << 22
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How blocks are made into scores in a domain, positions of labels, and weights."""
+
+    inputs: Inputs
+    domain: Domain
+    names: list[object] | None
+    columns: int
+    classes: np.ndarray
+    least: np.ndarray | None
+    #: Of two, by which weights are multiplied.
+    power: int
+
+    def parts(self, block: Block, numbers: int) -> Iterator[Rows]:
+        """Yield the rows of positive weight, those of so many numbers at a time."""
+        given = block_rows(block, self.names, self.inputs, self.columns, self.classes)
+        y = find_positions(of_one_kind(label_array(block.y, len(given))), self.classes)
+        weights = np.ones(len(given))
+        if block.weights is not None:
+            weights = check_weights_of(block.weights, len(given), "sample_weight")
+            weights = np.ldexp(weights, self.power) if self.power else weights
+        check_options(given, y, weights, self.inputs)
+        for part in slices(len(given), max(1, numbers // self.columns)):
+            scores = convert(given[part], self.inputs, self.domain, self.least)[0]
+            rows = Rows(scores, y[part], weights[part])
+            yield rows if rows.weights.all() else rows.take(rows.weights > 0)
+
+
+@dataclass(frozen=True)
+class RowBlocks:
+    """Rows that come in blocks, and what a first pass over them found.
+
+    ``total`` makes a pass: it adds what a function makes of the rows of each block.
+    """
+
+    blocks: Blocks
+    reader: Reader
+    #: Numbers of rows and of classes, and the sum of weights, of all and by class (k,).
+    n: int
+    k: int
+    weight: float
+    mass: np.ndarray
+    #: Whether weights are whole numbers, and the sum of their squares.
+    whole: bool
+    squares: float
+    #: The greatest size of a score, and for one column the least and greatest score.
+    largest: float
+    low: float
+    high: float
+    #: Some of the rows, drawn evenly; and fewer, as they were given.
+    sample: Rows
+    kept: KeptRows
+    #: What is done with rows before anything else.
+    steps: tuple[Callable[[Rows], Rows], ...] = ()
+
+    @property
+    def few(self) -> bool:
+        """Whether there are no more rows than a sample may have."""
+        return self.n <= rows_of_sample(self.reader.columns)
+
+    @property
+    def units(self) -> float:
+        """The number of rows; whole weights are counts."""
+        return self.weight if self.whole else self.n
+
+    @property
+    def share(self) -> float:
+        """The weight of the sample beside that of all rows."""
+        return float(self.sample.weights.sum()) / self.weight
+
+    def total(
+        self,
+        function: OfRows,
+        merge: Callable[[Sums, Sums], Sums] = add,
+        numbers: int | None = None,
+    ) -> Sums:
+        """Make a pass: call a function with the rows of each block, and add the results.
+
+        Rows of so many ``numbers`` are looked at at once.
+        """
+        numbers = AT_WORK if numbers is None else numbers
+        return self.blocks.total(
+            partial(_on_rows, self.reader, self.steps, numbers, function, merge), merge
+        )
+
+    def total_of_designs(
+        self,
+        make: Callable[[Rows], Any],
+        function: Callable[[Any], Sums],
+        merge: Callable[[Sums, Sums], Sums] = add,
+    ) -> Sums:
+        """Do the same with what is made of rows, in pieces that the processor's cache holds."""
+        return self.total(partial(_of_design, make, function), merge, _AT_ONCE)
+
+    def all(self) -> Rows:
+        """Return few rows, all at once; a pass is made if blocks differ so much that some lack."""
+        if len(self.sample.y) == self.n:
+            return self.sample
+        found = self.total(_as_sums, _behind)
+        return Rows(found["scores"], found["y"], found["weights"])
+
+    def mapped(self, step: Callable[[Rows], Rows], largest: float) -> RowBlocks:
+        """Return the same after a step that changes scores, whose greatest size is then given."""
+        with np.errstate(all="ignore"):
+            sample = step(self.sample)
+        k = sample.scores.shape[1] if sample.scores.ndim == 2 else self.k
+        return replace(self, steps=(*self.steps, step), sample=sample, largest=largest, k=k)
+
+    def divided(self, unit: float) -> RowBlocks:
+        """Return the same with scores divided by a number."""
+        return self if unit == 1 else self.mapped(partial(_divide, unit), self.largest / unit)
+
+
+def _divide(unit: float, rows: Rows) -> Rows:
+    return rows._replace(scores=rows.scores / unit)
+
+
+def _as_sums(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Sums:
+    return {"scores": scores, "y": y, "weights": weights}
+
+
+def _behind(first: Sums, second: Sums) -> Sums:
+    """Return arrays of rows, one behind the other."""
+    return {name: np.concatenate([own, second[name]]) for name, own in first.items()}
+
+
+def _of_design(
+    make: Callable[[Rows], Any],
+    function: Callable[[Any], Sums],
+    scores: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+) -> Sums:
+    return function(make(Rows(scores, y, weights)))
+
+
+def block_rows(
+    block: Block,
+    names: list[object] | None,
+    inputs: Inputs,
+    columns: int,
+    classes: np.ndarray,
+) -> np.ndarray:
+    """Return scores (n, columns) of a block as users give them, in the order of the classes."""
+    if inputs == "top_logits":
+        # The sample is packed already.
+        rows = block.scores if on_host(block.scores) else pack(block.scores, len(classes))
+    else:
+        rows = as_numbers(block, inputs)
+    if rows.shape[1] != columns:
+        raise ValueError(f"scores must have {columns} columns, got {rows.shape[1]}")
+    return in_order(rows, column_names(block.scores) or names, classes, "scores")
+
+
+def _on_rows(
+    reader: Reader,
+    steps: tuple[Callable[[Rows], Rows], ...],
+    numbers: int,
+    function: OfRows,
+    merge: Callable[[Sums, Sums], Sums],
+    block: Block,
+) -> Sums | None:
+    sums = None
+    for rows in reader.parts(block, numbers):
+        if not len(rows.y):
+            continue
+        with np.errstate(all="ignore"):
+            for step in steps:
+                rows = step(rows)
+            found = function(*rows)
+        sums = found if sums is None else merge(sums, found)
+    return sums
+
+
+def rows_of_sample(columns: int) -> int:
+    """Return how many rows a sample has; so many are also fitted at once, if there are no more."""
+    return max(1, min(_SAMPLE, _NUMBERS // columns))
+
+
+def as_numbers(block: Block, inputs: Inputs) -> np.ndarray:
+    """Return scores (n, columns) as numbers of single or double precision."""
+    rows = as_numpy(widen(block.scores, inputs), "scores")
+    if rows.ndim == 1:
+        rows = rows.reshape(-1, 1)
+    if rows.ndim != 2 or not rows.shape[1]:
+        raise ValueError(f"scores must have shape (n,), (n, 1) or (n, k), got {rows.shape}")
+    return rows if rows.dtype in (np.float32, np.float64) else rows.astype(float)

@@ -1,0 +1,230 @@
+"""Where blocks of rows come from: iterators, arrays in files, data sets of Arrow, and Dask."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+from weakref import ref
+
+import numpy as np
+
+from bayescal._core.arrays import on_host
+from bayescal._core.chunks import slices
+from bayescal.data.blocks.checkpoint import RowsChanged, check_unchanged, fingerprint
+
+__all__ = [
+    "Block",
+    "Part",
+    "Source",
+    "check_beside",
+    "iterated",
+    "of_array",
+    "of_arrow",
+    "read_block",
+    "score_columns",
+]
+
+Result = TypeVar("Result")
+
+#: Returns a block: scores, and labels and weights where there are any.
+Part: TypeAlias = Callable[[], tuple[Any, ...]]
+#: Numbers of a block, and rows at most, where the source leaves them open.
+_NUMBERS, _ROWS = 1 << 20, 1 << 17
+#: Modules of iterators that cannot be begun anew, generators among them.
+_READ_ONCE = "builtins", "itertools"
+#: Batches of a data set that are read while others are worked on.
+_AHEAD = 4
+
+
+class Block(NamedTuple):
+    """Some of the rows: scores, labels and weights as users give them, or None."""
+
+    #: Its number, from 0.
+    number: int
+    scores: Any
+    y: Any = None
+    weights: Any = None
+
+
+@dataclass
+class Source:
+    """A way to read blocks, again for each pass."""
+
+    #: Yields what reads a block, in order; it may be called in another thread.
+    parts: Callable[[], Iterator[Part]]
+    #: How many blocks there are, if the source knows, and how many a pass found.
+    count: int | None = None
+    found: int | None = None
+    #: Names of the columns of scores, where blocks do not have them.
+    names: list[object] | None = None
+    #: Returns blocks that a scheduler of Dask is to read.
+    delayed: Callable[[], list[Any]] | None = None
+    #: Fingerprints of the blocks that were read, by their number.
+    known: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def forget(self) -> None:
+        """Forget which blocks were read: the next pass is the first."""
+        self.known.clear()
+        self.found = None
+
+
+def read_block(
+    steps: tuple[Callable[[Block], Block], ...],
+    function: Callable[[Block], Result],
+    number: int,
+    part: Part,
+    before: np.ndarray | None = None,
+) -> tuple[np.ndarray, Result]:
+    """Return the fingerprint of a block, which is compared, and what a function makes of it."""
+    try:
+        given = part()
+        if not isinstance(given, tuple) or not 1 <= len(given) <= 3:
+            raise TypeError(
+                "blocks must be tuples (scores, labels) or (scores, labels, weights), got "
+                f"{type(given).__name__}"
+            )
+        found = fingerprint(given)
+        check_unchanged(number, before, found)
+        block = Block(number, *given)
+        for step in steps:
+            block = step(block)
+        return found, function(block)
+    except RowsChanged:
+        raise
+    except (TypeError, ValueError) as error:
+        kind = ValueError if isinstance(error, ValueError) else TypeError
+        raise kind(f"block {number}: {error}") from error
+    except Exception as error:
+        error.add_note(f"in block {number}")
+        raise
+
+
+def iterated(make: Callable[[], Iterable[Any]] | Iterable[Any]) -> Source:
+    """Return what a callable yields, or an iterable, as a source."""
+    if isinstance(make, Iterator) or not (callable(make) or isinstance(make, Iterable)):
+        raise TypeError(
+            "make_iterator must be a function that returns an iterator, or a sequence, since "
+            f"blocks are read more than once; got {type(make).__name__}"
+        )
+
+    before: list[Callable[[], Any]] = []
+
+    def parts() -> Iterator[Part]:
+        blocks = iter(make() if callable(make) else make)
+        if type(blocks).__module__ in _READ_ONCE:
+            if before and before[0]() is blocks:
+                raise TypeError(
+                    "make_iterator must return a new iterator for each pass, since blocks are read "
+                    f"more than once, got the same {type(blocks).__name__} again; create it inside "
+                    "the function"
+                )
+            before[:] = [_reference(blocks)]
+        for given in blocks:
+            yield lambda given=given: given
+
+    return Source(parts)
+
+
+def _reference(blocks: Any) -> Callable[[], Any]:
+    """Return a function that returns the object, or None once nobody else holds it."""
+    try:
+        return ref(blocks)
+    except TypeError:  # as of zip and map
+        return lambda: blocks
+
+
+def of_array(scores: Any, y: Any, weights: Any) -> Source:
+    """Return slices of any array with a shape, and of labels and weights beside it."""
+    if len(scores.shape) not in (1, 2):
+        raise ValueError(f"scores must have shape (n,) or (n, k), got {tuple(scores.shape)}")
+    n, width = scores.shape[0], math.prod(scores.shape[1:])
+    rows = max(1, min(_ROWS, _NUMBERS // max(1, width)))
+    chunk = getattr(scores, "chunks", None)
+    if chunk and chunk[0] and not on_host(scores):
+        # Whole chunks: none is read twice.
+        rows = chunk[0] * max(1, rows // chunk[0])
+    columns = [own for own in (scores, y, weights) if own is not None]
+    for own, name in ((y, "y"), (weights, "sample_weight")):
+        if own is not None:
+            check_beside(own, name, n)
+    parts = slices(n, rows)
+
+    def read(part: slice) -> tuple[Any, ...]:
+        # Data frames and series count rows by position with iloc.
+        found = [getattr(own, "iloc", own)[part] for own in columns]
+        return tuple(found if weights is None or y is not None else [found[0], None, found[1]])
+
+    return Source(lambda: ((lambda part=part: read(part)) for part in parts), len(parts))
+
+
+def check_beside(own: Any, name: str, n: int) -> None:
+    """Raise unless labels or weights are an array of so many rows."""
+    shape = getattr(own, "shape", None)
+    if shape is None:
+        raise TypeError(f"{name} must be an array, got {type(own).__name__}")
+    if shape[:1] != (n,):
+        raise ValueError(f"{name} must have {n} rows to match scores, got {[*shape, 0][0]}")
+
+
+def of_arrow(dataset: Any, y: Any, weights: Any) -> Source:
+    """Return batches of a ``pyarrow`` data set or table; labels and weights are named columns."""
+    columns = list(dataset.schema.names)
+    names = score_columns(columns, y, weights)
+    wanted = [*names, *(own for own in (y, weights) if own is not None)]
+    rows = max(1, min(_ROWS, _NUMBERS // max(1, len(names))))
+
+    def parts() -> Iterator[Part]:
+        if hasattr(dataset, "to_table"):
+            batches = dataset.to_batches(columns=wanted, batch_size=rows, **_options(dataset))
+        else:
+            batches = dataset.select(wanted).to_batches(max_chunksize=rows)
+        for batch in batches:
+            if batch.num_rows:
+                yield lambda batch=batch: read(batch)
+
+    def read(batch: Any) -> tuple[Any, ...]:
+        def column(name: str) -> np.ndarray:
+            return batch.column(name).to_numpy(zero_copy_only=False)
+
+        scores = column(names[0]) if len(names) == 1 else np.stack([column(n) for n in names], 1)
+        return tuple([scores, *(own if own is None else column(own) for own in (y, weights))])
+
+    return Source(parts, names=names)
+
+
+def _options(dataset: Any) -> dict[str, Any]:
+    """Return how to read a data set without holding what is not worked on.
+
+    By default sixteen batches of four files are read ahead, and whole Parquet files are buffered.
+    """
+    found: dict[str, Any] = {"batch_readahead": _AHEAD, "fragment_readahead": 1}
+    if type(getattr(dataset, "format", None)).__name__ == "ParquetFileFormat":
+        from pyarrow.dataset import ParquetFragmentScanOptions
+
+        found["fragment_scan_options"] = ParquetFragmentScanOptions(pre_buffer=False)
+    return found
+
+
+def score_columns(columns: list[Any], y: Any, weights: Any) -> list[Any]:
+    """Return the columns of scores: those that are neither labels nor weights."""
+    twice = [name for place, name in enumerate(columns) if name in columns[:place]]
+    if twice:
+        raise ValueError(f"columns must have names that differ, got {twice[0]!r} twice; rename one")
+    for own, name in ((y, "y"), (weights, "sample_weight")):
+        if own is None:
+            continue
+        if not isinstance(own, str):
+            raise TypeError(
+                f"{name} must be the name of a column, got {type(own).__name__}; add it to the "
+                "table as a column, or give arrays throughout"
+            )
+        if own not in columns:
+            raise ValueError(f"{name} must be the name of a column, {columns}, got {own!r}")
+    if y is not None and y == weights:
+        raise ValueError(f"y and sample_weight must be different columns, got {y!r} for both")
+    names = [column for column in columns if column not in (y, weights)]
+    if not names:
+        raise ValueError(f"scores must have columns beside {[y, weights]}, got {columns}")
+    return names

@@ -1,0 +1,213 @@
+"""The first pass over rows that come in blocks: it checks them, and draws a sample."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from bayescal._core.numerics import FLOOR
+from bayescal.data.blocks.reader import (
+    AT_WORK,
+    Reader,
+    RowBlocks,
+    as_numbers,
+    block_rows,
+    rows_of_sample,
+)
+from bayescal.data.blocks.stream import Block, Blocks
+from bayescal.data.checks import check_weights_of, power_of_weights
+from bayescal.data.kept_rows import keep_rows
+from bayescal.data.label_names import (
+    Classes,
+    check_classes,
+    class_array,
+    column_names,
+    find_positions,
+    in_order,
+    of_one_kind,
+)
+from bayescal.data.labels import MORE, distinct, label_array
+from bayescal.data.rows import Sums
+from bayescal.data.scores import LOGARITHMIC, Domain, Inputs, convert, floors
+from bayescal.data.top_logits import check_distinct, pack, unpack
+
+__all__ = ["survey"]
+
+
+def survey(
+    blocks: Blocks, inputs: Inputs, domain: Domain, classes: Classes, binary: bool
+) -> RowBlocks:
+    """Make the first pass, which checks the rows, and finds what all fits need to know."""
+    top = 0 if inputs != "top_logits" or classes is None else len(class_array(classes))
+    found = blocks.total(partial(_look, inputs, domain, blocks.names, top), _join)
+    columns, names = int(found["columns"]), found["names"].tolist()
+    k = top or (2 if binary else max(2, columns))
+    labels = check_classes(found["labels"], classes, k, MORE)
+    mass = np.bincount(find_positions(found["labels"], labels), found["mass"], k)
+    least = None
+    if inputs == "probs" and domain in LOGARITHMIC:
+        sizes = in_order(np.stack([found["lowest"], found["positive"]]), names or None, labels)
+        least = floors(*sizes)
+    exponent = int(found["exponent"])
+    power = power_of_weights(float(np.ldexp(1.0, exponent - 1)))
+    unit = float(np.ldexp(1.0, power + exponent))
+    reader = Reader(inputs, domain, names or None, columns, labels, least, power)
+    drawn = Block(0, *_sample(found, columns))
+    sample = next(reader.parts(drawn, AT_WORK))
+    rows = block_rows(drawn, names or None, inputs, columns, labels)
+    kept = keep_rows(rows, sample.y, sample.weights)
+    n, weight = int(found["n"]), float(found["mass"].sum()) * unit
+    whole, squares = bool(found["fractions"] == 0 and power <= 0), float(found["squares"]) * unit**2
+    return RowBlocks(
+        blocks,
+        reader,
+        n,
+        k,
+        weight,
+        mass * unit,
+        whole,
+        squares,
+        *found["ends"].tolist(),
+        sample=sample,
+        kept=replace(kept, n=n, weight=weight, squares=squares, whole=whole),
+    )
+
+
+def _look(
+    inputs: Inputs, domain: Domain, names: list[object] | None, top: int, block: Block
+) -> Sums | None:
+    """Check the rows of a block, and return what a first pass is for.
+
+    Where logits are truncated, ``top`` is the number of classes.
+    """
+    rows = pack(block.scores, top) if top else as_numbers(block, inputs)
+    if top:
+        check_distinct(rows, top)
+    if len(getattr(block.scores, "shape", ())) == 2:  # the name of a series is none of a feature
+        names = column_names(block.scores) or names
+    names = names or []
+    if len(names) == 1 and not isinstance(names[0], str):
+        names = []
+    y = of_one_kind(label_array(block.y, len(rows)))
+    weights = np.ones(len(rows))
+    if block.weights is not None:
+        weights = check_weights_of(block.weights, len(rows), "sample_weight")
+        if not weights.all():
+            used = weights > 0
+            rows, y, weights = rows[used], y[used], weights[used]
+    if not len(rows):
+        return None
+    columns = rows.shape[1]
+    lowest, least = np.empty((2, 0)), None
+    if inputs == "probs" and domain in LOGARITHMIC:
+        pair = [1 - rows[:, 0], rows[:, 0]]
+        lowest = _lowest(pair if columns == 1 else [*rows.T])
+        least = np.full(lowest.shape[1], FLOOR)
+    looked = rows
+    if columns == 1 and not top:
+        # Scores in all domains ascend with those that are given: their ends do.
+        ends = np.array([[rows.min()], [rows.max()]])
+        looked = ends if np.isfinite(ends).all() else rows
+    values = convert(looked, inputs, domain, least)[0]
+    sizes = unpack(values, top).x if top else values
+    low, high = sizes.min(), sizes.max()
+    labels, place = distinct(y, whole=False)
+    exponent = int(np.frexp(weights.max())[1])
+    scaled = np.ldexp(weights, -exponent)
+    # As many as are wanted of all rows, if blocks are alike: few of a late block.
+    share = min(1.0, rows_of_sample(columns) / (len(y) * (block.number + 1)))
+    draws, kept = _drawn(np.random.default_rng([block.number, len(y)]), len(y), share)
+    sample = {"scores": rows[kept], "y": y[kept], "weights": weights[kept], "draws": draws}
+    return {
+        "names": np.array([str(name) for name in names], str),
+        "columns": np.asarray(columns),
+        "n": np.asarray(len(y)),
+        "labels": labels,
+        # Sums of weights over two to the power of the exponent.
+        "exponent": np.asarray(exponent),
+        "mass": np.bincount(place, scaled),
+        "squares": scaled @ scaled,
+        "fractions": np.asarray(np.count_nonzero(weights != np.floor(weights))),
+        "lowest": lowest[0],
+        "positive": lowest[1],
+        "ends": np.array([max(-low, high), low, high], float),
+        **{f"{name}/{block.number}": own for name, own in sample.items()},
+    }
+
+
+def _drawn(rng: np.random.Generator, n: int, share: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return which of n uniform draws are below a number, and these draws, but draw no others."""
+    if share == 1:
+        return rng.random(n), np.arange(n)
+    kept = np.zeros(n, bool)
+    kept[rng.choice(n, rng.binomial(n, share), replace=False, shuffle=False)] = True
+    places = np.flatnonzero(kept)
+    return share * rng.random(len(places)), places
+
+
+def _lowest(columns: list[np.ndarray]) -> np.ndarray:
+    """Return the least of each column, and the least positive one: (2, k)."""
+    found = np.array([[own.min() for own in columns]] * 2, float)
+    for place in np.flatnonzero(found[0] <= 0):
+        own = columns[place]
+        found[1, place] = own.min(where=own > 0, initial=np.inf)
+    return found
+
+
+def _join(first: Sums, second: Sums) -> Sums:
+    """Return what two parts of the rows have in common, and together."""
+    for name, what in (("columns", "as many columns"), ("names", "columns of the same names")):
+        if not np.array_equal(first[name], second[name]):
+            raise ValueError(
+                f"scores must have {what} in all blocks, got {first[name].tolist()} and "
+                f"{second[name].tolist()}"
+            )
+    pair = first, second
+    kinds = ["numbers" if own["labels"].dtype.kind in "biuf" else "text" for own in pair]
+    if kinds[0] != kinds[1]:
+        raise TypeError("y must hold labels of one kind in all blocks, got text and numbers")
+    labels, place = distinct(np.concatenate([own["labels"] for own in pair]), whole=False)
+    exponent = max(int(own["exponent"]) for own in pair)
+    scales = [np.ldexp(1.0, int(own["exponent"]) - exponent) for own in pair]
+    masses = [own["mass"] * scale for own, scale in zip(pair, scales, strict=True)]
+    low, high = np.minimum(first["ends"], second["ends"]), np.maximum(first["ends"], second["ends"])
+    sample = {name: own for name, own in {**first, **second}.items() if "/" in name}
+    return {
+        **first,
+        **_thinned(sample, int(first["columns"])),
+        **{name: first[name] + second[name] for name in ("n", "fractions")},
+        "labels": labels,
+        "exponent": np.asarray(exponent),
+        "mass": np.bincount(place, np.concatenate(masses)),
+        "squares": np.sum([own["squares"] * s**2 for own, s in zip(pair, scales, strict=True)]),
+        "lowest": np.minimum(first["lowest"], second["lowest"]),
+        "positive": np.minimum(first["positive"], second["positive"]),
+        "ends": np.array([high[0], low[1], high[2]]),
+    }
+
+
+def _thinned(sample: Sums, columns: int) -> Sums:
+    """Return a sample without rows that are not wanted of it, where these are many."""
+    numbers = [name.partition("/")[2] for name in sample if name.startswith("draws/")]
+    draws, count = [sample[f"draws/{number}"] for number in numbers], rows_of_sample(columns)
+    if sum(map(len, draws)) <= 2 * count:
+        return sample
+    most = np.partition(np.concatenate(draws), count)[count]
+    kept = {number: own <= most for number, own in zip(numbers, draws, strict=True)}
+    return {name: own[kept[name.partition("/")[2]]] for name, own in sample.items()}
+
+
+def _sample(found: Sums, columns: int) -> list[np.ndarray]:
+    """Return scores, labels and weights of rows drawn evenly from all blocks."""
+    numbers = sorted(int(name.partition("/")[2]) for name in found if name.startswith("draws/"))
+    draws, *rest = (
+        np.concatenate([found[f"{name}/{number}"] for number in numbers])
+        for name in ("draws", "scores", "y", "weights")
+    )
+    count = rows_of_sample(columns)
+    if len(draws) <= count:
+        return rest
+    kept = np.sort(np.argpartition(draws, count)[:count])
+    return [own[kept] for own in rest]

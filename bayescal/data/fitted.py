@@ -1,0 +1,113 @@
+"""Predictions of fitted classifiers: in the place of arrays, and of several labels at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bayescal._core.arrays import ArrayLike
+from bayescal.data.checks import RANGE_TOLERANCE, SUM_TOLERANCE, as_numpy, check_finite
+from bayescal.data.label_names import label_text
+
+__all__ = ["is_fitted", "of_pairs", "predictions", "read_label_rows", "read_shares"]
+
+
+def is_fitted(value: Any) -> bool:
+    """Return whether a value is a classifier or calibrator, not its predictions."""
+    return hasattr(value, "predict_proba") and not isinstance(value, type)
+
+
+def predictions(
+    given: Mapping[Any, Any],
+    data: tuple[Any, ...],
+    y: Any,
+    classes: Sequence[object] | None,
+    called: str,
+) -> tuple[dict[Any, Any], Any, Any]:
+    """Return predictions in the place of fitted classifiers, labels, and the classes.
+
+    ``data`` are the labels, unless they are ``y``; before them the features of classifiers.
+    ``called`` is the function that the user has called.
+    """
+    fitted = [own for own in given.values() if is_fitted(own)]
+    wanted = ("X", "y") if fitted else ("y",)
+    rest = data if y is None else (*data, y)
+    if len(rest) > len(wanted) or (fitted and len(rest) < 2):
+        call = f"{called}(model, X, y)" if fitted else f"{called}(probs, y)"
+        raise TypeError(f"data must be {' and '.join(wanted)}: {call}, got {len(rest)} of them")
+    # First, as what is not fitted says so here.
+    found = {
+        name: own.predict_proba(rest[0]) if is_fitted(own) else own for name, own in given.items()
+    }
+    for own in fitted:
+        wished: Any = fitted[0].classes_ if classes is None else classes
+        one, other = (np.asarray(part).tolist() for part in (wished, own.classes_))
+        # Codes may be given names, and their number says nothing new.
+        k = one if isinstance(one, int) else len(one)
+        if one != other and (classes is None or other != list(range(k))):
+            raise ValueError(f"fitted classifiers must have the classes {one}, got {other}")
+    classes = fitted[0].classes_ if fitted and classes is None else classes
+    return found, rest[-1] if rest else None, classes
+
+
+def read_label_rows(y: ArrayLike, name: str = "y") -> np.ndarray:
+    """Return labels that do not exclude each other, of whatever type, as integers (n, labels)."""
+    dense = getattr(y, "toarray", None)  # of scipy's sparse matrices
+    rows = as_numpy(y if dense is None else dense(), name)
+    if rows.ndim != 2:
+        raise ValueError(f"{name} must have shape (n, labels), got {rows.shape}")
+    strange = (rows != 0) & (rows != 1)
+    if strange.any():
+        shares = rows.min() >= 0 and np.allclose(rows.sum(axis=1), 1)
+        raise ValueError(
+            f"{name} must hold zeros and ones, a column for each of the labels, got "
+            f"{label_text(rows[strange][0])} in row {int(np.argwhere(strange)[0, 0])}"
+            + (
+                "; shares of outcomes are for calibrators of classes, as AveragedBeta and "
+                "StackedScaling"
+                if shares
+                else ""
+            )
+        )
+    return rows.astype(np.int64)
+
+
+def read_shares(y: ArrayLike, n: int, k: int, name: str = "y") -> np.ndarray:
+    """Return the shares (n, k) of outcomes, a row of which adds up to one, in float64."""
+    dense = getattr(y, "toarray", None)  # of scipy's sparse matrices
+    shares = as_numpy(y if dense is None else dense(), name).astype(np.float64)
+    if shares.shape != (n, k):
+        raise ValueError(
+            f"{name} must have shape ({n},), or ({n}, {k}) with the share of each outcome, got "
+            f"{shares.shape}"
+        )
+    check_finite(shares, name)
+    sums = shares.sum(axis=1)
+    wrong = (np.abs(sums - 1) > SUM_TOLERANCE) | (shares < -RANGE_TOLERANCE).any(axis=1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(
+            f"{name} must have shape (n,), got {shares.shape} with {shares[row].tolist()} in row "
+            f"{row}, which are no shares of outcomes: they add up to one; for labels that do not "
+            "exclude each other use MultiLabel"
+        )
+    return np.clip(shares, 0.0, 1.0)
+
+
+def of_pairs(probs: Any, name: str = "probs") -> Any:
+    """Return probabilities (n, labels) from scikit-learn's of several labels: a list of (n, 2).
+
+    Whatever else is given comes back as it is.
+    """
+    if not isinstance(probs, list | tuple) or not probs or np.ndim(probs[0]) != 2:
+        return probs
+    parts = [as_numpy(own, name) for own in probs]
+    shapes = [own.shape for own in parts]
+    if any(shape != (len(parts[0]), 2) for shape in shapes):
+        raise ValueError(
+            f"{name} must be of shape (n, labels), or a list with an array (n, 2) for each label, "
+            f"got a list of shapes {shapes}"
+        )
+    return np.stack([own[:, 1] for own in parts], axis=1)

@@ -1,0 +1,1 @@
+"""Folds of cross-validation, into which rows with equal scores are dealt."""

@@ -1,0 +1,351 @@
+"""Folds for cross-validation that depend on what rows hold, not on where they stand.
+
+Rows with equal scores are one *cell*. A cell is never left out whole if it holds more than one
+unit of weight: its units, each with its label, are dealt to the folds in turn, in random order. So
+a fit without a fold still knows every score that occurs often, and the labels that are held out are
+a random sample of those of each score. Two shortcuts would be wrong. If a cell went to one fold,
+fits would be judged by scores that they never saw. If the units of each label of a cell were dealt
+separately, the held-out shares of labels would copy those of the fit, and overfitting would not
+show.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayescal._core.arrays import matmul, namespace
+from bayescal._core.numerics import FLOOR
+from bayescal.data.order.classes import canonical_order
+from bayescal.data.order.equal_rows import distinct_rows
+
+#: Keys that differ by less than this, relative to their size, are of one cell: a classifier's
+#: scores of one row may vary in their last digits with the rest of its batch.
+_ROUNDING = 1e-8
+#: Cells are dealt in so many units at most: NumPy draws from no larger populations.
+_MAX_UNITS = 10**8
+#: Positions within a label's weight in a cell are rounded to so many binary digits.
+_POSITION_BITS = 40
+
+
+@dataclass(frozen=True)
+class FoldedRows:
+    """Rows with one fold each.
+
+    Equal rows with equal labels are merged, and appear once for each fold that holds some of their
+    weight.
+
+    Attributes
+    ----------
+    index : array of shape (m,)
+        The row that each entry copies.
+    fold, weights : arrays of shape (m,)
+        The fold of each entry, from 0 on, and its weight.
+    members : array of shape (m,)
+        The set of equal rows that each entry is of. Sets are sorted by content.
+    sets : array of shape (n,)
+        The set of each of the rows that were given.
+    """
+
+    index: np.ndarray
+    fold: np.ndarray
+    weights: np.ndarray
+    members: np.ndarray
+    sets: np.ndarray
+
+    @property
+    def count(self) -> int:
+        """The number of folds."""
+        return int(self.fold.max()) + 1
+
+    def take(self, scores: Any, y: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
+        """Return the scores, labels and weights of the entries."""
+        if self.sets is self.members:
+            return scores, y, self.weights
+        return scores[self.index], y[self.index], self.weights
+
+    def representatives(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return one row (s,) of each set, and the weight (s,) of the set."""
+        first = np.unique(self.members, return_index=True)[1]
+        return self.index[first], np.bincount(self.members, self.weights)
+
+    def of_rows(self, values: np.ndarray) -> np.ndarray:
+        """Average values (m,) of the entries over those of each row that was given: (n,)."""
+        if self.sets is self.members:
+            return values  # the entries are the rows
+        total = np.bincount(self.members, self.weights)
+        return (np.bincount(self.members, self.weights * values) / total)[self.sets]
+
+
+def fold_scores(
+    scores: Any,
+    y: np.ndarray,
+    weights: np.ndarray,
+    count: int,
+    *,
+    probabilities: bool = False,
+    stratify: bool = True,
+) -> FoldedRows:
+    """Deal rows of scores (n, k), or of log odds (n,), to folds.
+
+    The folds depend neither on the order of rows nor on that of classes, and a row of weight 2
+    counts as two rows. Labels (n,) are positions among the classes; scores are NumPy's or JAX's.
+    See :func:`deal_rows`.
+
+    Parameters
+    ----------
+    scores : array of shape (n,) or (n, k)
+    y : array of shape (n,)
+    weights : array of shape (n,)
+        Positive.
+    count : int
+        The number of folds; there are fewer if the rows have fewer units.
+    probabilities : bool
+        Whether scores are probabilities, whose logarithms tell confident rows apart.
+    stratify : bool
+        Whether rows that are alone in their cell are dealt class by class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> scores, y = np.array([0.1, 0.5, 0.1, 0.7, 0.9]), np.array([0, 1, 0, 1, 1])
+    >>> folds = fold_scores(scores, y, np.ones(5), 2)
+    >>> folds.count, np.bincount(folds.fold, folds.weights).tolist()
+    (2, [3.0, 2.0])
+    """
+    xp = namespace(scores)
+    if scores.ndim == 1:
+        scores = xp.stack([-scores, scores], axis=1) / 2
+    values = xp.log(xp.maximum(scores, FLOOR)) if probabilities else scores
+    order = canonical_order(values, y, weights)
+    key = np.asarray(score_keys(values, order))
+    return deal_rows(key, scores, np.argsort(order)[y], weights, count, stratify)
+
+
+def fold_features(x: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int) -> FoldedRows:
+    """Deal rows of features (n, d) to folds, stratified by labels (n,); see :func:`fold_scores`."""
+    size = np.abs(x).max(axis=0, initial=0)
+    scaled = _bounded(x) / np.where(size > 0, size, 1.0)
+    key = scaled @ np.sqrt(np.arange(1, x.shape[1] + 1))
+    # Classes in an order that does not depend on what they are called.
+    codes = np.unique(y, return_inverse=True)[1].reshape(-1)
+    share = weights / weights.sum()
+    size = np.bincount(codes, share)
+    center = np.bincount(codes, share * key) / size
+    rank = np.argsort(np.lexsort((size.round(10), center.round(10))))
+    return deal_rows(key, x, rank[codes], weights, count)
+
+
+def score_keys(scores: Any, order: Any) -> Any:
+    """Compute a number (n,) for the content of each row of scores (n, k).
+
+    It is a combination of the scores in a canonical order of the classes.
+    """
+    return matmul(_bounded(scores)[:, order], np.sqrt(np.arange(1, scores.shape[1] + 1)))
+
+
+def deal_rows(
+    key: np.ndarray,
+    rows: Any,
+    label: np.ndarray,
+    weights: np.ndarray,
+    count: int,
+    stratify: bool = True,
+) -> FoldedRows:
+    """Deal the units of each cell's weight to the folds in turn, in random order.
+
+    Rows (n, d) with equal keys (n,) are one cell. Labels (n,) are numbers whose order depends on
+    what the classes hold alone. A unit is 1 if all weights are whole numbers, so
+    that a weight is a count of rows; otherwise it is the mean weight. A cell of a single unit is
+    left out whole; such cells are dealt class by class if folds are to be stratified. Of any other
+    cell the folds get equal numbers of units, give or take one, and the labels of these units are
+    random: their counts have the multivariate hypergeometric distribution. O(n (k + log n)) time;
+    O(n) memory, and an entry for each fold of rows that are repeated or weigh more than a unit.
+    """
+    cells = _find_cells(key, rows, label, weights)
+    rng = np.random.default_rng(0)
+    entries = _deal(cells, rng, count, stratify)
+    if len(cells.row) == len(label) and (np.bincount(entries.set) == 1).all():
+        # A fold for each row: they keep their order.
+        fold, sets = np.empty(len(label), int), np.empty(len(label), int)
+        fold[cells.row[entries.set]], sets[cells.row] = entries.fold, np.arange(len(label))
+        return FoldedRows(np.arange(len(label)), fold, weights.astype(float), sets, sets)
+    place = np.empty(len(label), int)
+    place[cells.order] = cells.set_of_ordered
+    return FoldedRows(cells.row[entries.set], entries.fold, entries.weights, entries.set, place)
+
+
+class _Cells(NamedTuple):
+    """Sets of equal rows with equal labels, in the order of cells, and of labels within a cell."""
+
+    #: Rows (n,) in the order of cells, labels and sets, and the set of each of these.
+    order: np.ndarray
+    set_of_ordered: np.ndarray
+    #: Of each set (s,): one of its rows, its weight, and the outcome, a label of a cell, it is of.
+    row: np.ndarray
+    weights: np.ndarray
+    outcome: np.ndarray
+    #: Of each outcome (o,): its cell, the rank of its label, its weight, and its units.
+    cell: np.ndarray
+    label: np.ndarray
+    outcome_weights: np.ndarray
+    units: np.ndarray
+
+
+class _Entries(NamedTuple):
+    set: np.ndarray
+    fold: np.ndarray
+    weights: np.ndarray
+
+
+def _find_cells(key: np.ndarray, rows: Any, label: np.ndarray, weights: np.ndarray) -> _Cells:
+    by_key = np.argsort(key, kind="stable")
+    ordered = key[by_key]
+    unit = min(1.0, float(np.abs(key).max(initial=0)))
+    apart = ~(np.diff(ordered) <= _ROUNDING * (unit + np.abs(ordered[1:])))
+    cell = np.empty(len(label), int)
+    cell[by_key] = np.concatenate([[0], np.cumsum(apart)])
+    order, equal = by_key, np.zeros(len(label), int)
+    if not apart.all():
+        together = np.flatnonzero(np.bincount(cell)[cell] > 1)
+        some = rows[together]
+        equal[together] = distinct_rows(some if some.ndim == 2 else some[:, None])[1]
+        order = np.lexsort((equal, label, cell))
+    cell, label, equal, weights = (own[order] for own in (cell, label, equal, weights))
+    new_outcome = _changes(cell) | _changes(label)
+    new_set = new_outcome | _changes(equal)
+    starts, set_starts = np.flatnonzero(new_outcome), np.flatnonzero(new_set)
+    total = np.add.reduceat(weights, starts)
+    if (weights == np.floor(weights)).all():
+        units = total
+    else:
+        # Sums of weights carry rounding errors.
+        units = np.maximum(1, np.floor(total / weights.mean() + 1e-9))
+    return _Cells(
+        order,
+        np.cumsum(new_set) - 1,
+        order[set_starts],
+        np.add.reduceat(weights, set_starts),
+        np.cumsum(new_outcome)[set_starts] - 1,
+        np.cumsum(_changes(cell[starts])) - 1,
+        label[starts],
+        total,
+        units,
+    )
+
+
+def _changes(values: np.ndarray) -> np.ndarray:
+    """Return whether each value differs from the one before; the first does."""
+    return np.concatenate([[True], values[1:] != values[:-1]])
+
+
+def _deal(cells: _Cells, rng: np.random.Generator, count: int, stratify: bool) -> _Entries:
+    cell_units = np.bincount(cells.cell, cells.units)
+    count = int(max(1, min(count, cell_units.sum())))
+    single = cell_units[cells.cell] == 1
+    alone, several = np.flatnonzero(single), np.flatnonzero(~single)
+    alone = rng.permutation(alone)
+    if stratify:
+        alone = alone[np.argsort(cells.label[alone], kind="stable")]
+    fold_of_alone = np.arange(len(alone)) % count
+    table = deal_units(cells.cell[several], cells.units[several], len(alone), count, rng)
+    outcome, fold, share = _entries_of_table(table)
+    outcome = several[outcome]
+    # Outcomes of one set, which is what almost all are.
+    first = np.flatnonzero(_changes(cells.outcome))
+    lone = np.diff(np.append(first, len(cells.outcome))) == 1
+    some = lone[outcome]
+    entries = [
+        _Entries(first[alone], fold_of_alone, cells.weights[first[alone]]),
+        _Entries(
+            first[outcome[some]],
+            fold[some],
+            cells.outcome_weights[outcome[some]] * share[some],
+        ),
+    ]
+    mixed = several[~lone[several]]
+    if len(mixed):
+        entries.append(_divide(cells, mixed, first, table[~lone[several]]))
+    return _Entries(*(np.concatenate(parts) for parts in zip(*entries, strict=True)))
+
+
+def deal_units(
+    cell: np.ndarray, units: np.ndarray, start: int, count: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Draw the units (o, count) of each outcome in each fold.
+
+    Cells (o,) are sorted. The folds are filled in turn, cell by cell in random order, from fold
+    ``start`` on.
+    """
+    if not len(cell):
+        return np.zeros((0, count), int)
+    begins = np.flatnonzero(_changes(cell))
+    sizes = np.diff(np.append(begins, len(cell)))
+    total = np.add.reduceat(units, begins)
+    shrink = np.maximum(total / _MAX_UNITS, 1)
+    units = np.maximum(1, np.round(units / np.repeat(shrink, sizes))).astype(np.int64)
+    total = np.add.reduceat(units, begins)
+    turn = rng.permutation(len(begins))
+    offset = np.empty(len(begins), np.int64)
+    offset[turn] = (start + np.cumsum(total[turn]) - total[turn]) % count
+    folds = np.arange(count)
+    left = total[:, None] // count + ((folds - offset[:, None]) % count < total[:, None] % count)
+    table = np.zeros((len(cell), count), np.int64)
+    for rank in range(int(sizes.max())):
+        some = np.flatnonzero(sizes > rank)
+        outcome = begins[some] + rank
+        wanted = units[outcome].copy()
+        for fold in range(count):
+            own, later = left[some, fold], left[some, fold + 1 :].sum(axis=1)
+            drawn = rng.hypergeometric(own, later, wanted) if fold < count - 1 else wanted
+            table[outcome, fold] = drawn
+            left[some, fold] -= drawn
+            wanted = wanted - drawn
+    return table
+
+
+def _entries_of_table(table: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the row, the column and the share of its row of each number that is not zero."""
+    row, fold = np.nonzero(table)
+    return row, fold, table[row, fold] / table.sum(axis=1)[row]
+
+
+def _divide(cells: _Cells, mixed: np.ndarray, first: np.ndarray, table: np.ndarray) -> _Entries:
+    """Divide the units of outcomes that several sets share: rows that are equal but for rounding.
+
+    The weights of an outcome's sets are laid one behind the other, as are the units of its folds.
+    """
+    ends = np.append(first[1:], len(cells.outcome))[mixed]
+    sizes = ends - first[mixed]
+    sets = np.repeat(first[mixed] - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum())
+    number = np.repeat(np.arange(len(mixed)), sizes)
+    whole = 1 << _POSITION_BITS
+
+    def positions(number: np.ndarray, parts: np.ndarray, total: np.ndarray) -> np.ndarray:
+        """Return where parts end, as integers; those of the j-th outcome are from j to j + 1."""
+        begins = np.flatnonzero(_changes(number))
+        summed = np.cumsum(parts)
+        summed -= np.repeat(summed[begins] - parts[begins], np.diff(np.append(begins, len(parts))))
+        inside = np.round(summed / total[number] * whole).astype(np.int64)
+        return number * whole + np.minimum(inside, whole)
+
+    set_ends = positions(number, cells.weights[sets], cells.outcome_weights[mixed])
+    row, fold = np.nonzero(table)
+    fold_ends = positions(row, table[row, fold].astype(float), table.sum(axis=1))
+    ends = np.unique(np.concatenate([set_ends, fold_ends]))
+    lengths = np.diff(ends, prepend=0)
+    # What rounding leaves of a set is no entry, unless it is all that there is of the set.
+    ends, lengths = ends[lengths > 16], lengths[lengths > 16]
+    part = np.minimum(np.searchsorted(set_ends, ends), len(set_ends) - 1)
+    weights = lengths / whole * cells.outcome_weights[mixed][number[part]]
+    lost = np.setdiff1d(np.arange(len(sets)), part)
+    part, ends = np.concatenate([part, lost]), np.concatenate([ends, set_ends[lost]])
+    weights = np.concatenate([weights, cells.weights[sets[lost]]])
+    place = np.minimum(np.searchsorted(fold_ends, ends), len(fold_ends) - 1)
+    return _Entries(sets[part], fold[place], weights)
+
+
+def _bounded(values: Any) -> Any:
+    return namespace(values).clip(values.astype(float, copy=False), -1e150, 1e150)

@@ -1,0 +1,1 @@
+"""The order of rows and of classes, tied rows, and cells of neighboring scores."""

@@ -1,0 +1,158 @@
+"""Truncated logits: of each row the top ones, and the log-sum-exp of all others.
+
+They come as a tuple ``(indices (n, m), logits (n, m), rest (n,))`` and are packed into one array of
+numbers, so that all that is done with rows of scores can be done with them: m logits, that of each
+of the others, unless m = k, and m indices.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayescal._core.arrays import device, namespace, on_host
+from bayescal._core.numerics import differences, softmax
+from bayescal.data.checks import as_numpy, check_finite, precision
+from bayescal.data.scores import bounded
+
+__all__ = [
+    "Top",
+    "check_distinct",
+    "offsets",
+    "pack",
+    "pack_anywhere",
+    "parts_of",
+    "places",
+    "top_probabilities",
+    "unpack",
+]
+
+_WANTED = "a tuple (indices (n, m), logits (n, m), rest (n,)) for inputs='top_logits'"
+
+
+class Top(NamedTuple):
+    """What packed rows hold, of any library."""
+
+    #: Logits of the top classes, and last of each of the others, if there are any.
+    x: Any
+    #: Indices of the top classes (n, m).
+    indices: Any
+    #: How many others there are.
+    others: int
+
+
+def pack(scores: Any, k: int) -> np.ndarray:
+    """Return what a user gives, checked, as rows (n, 2 m + 1), or (n, 2 k) where m = k."""
+    indices, logits, rest = (
+        as_numpy(own, name)
+        for own, name in zip(parts_of(scores), ("indices", "logits", "rest"), strict=True)
+    )
+    if logits.ndim != 2 or not logits.size:
+        raise ValueError(f"logits must have shape (n, m), and rows, got {logits.shape}")
+    if indices.shape != logits.shape or rest.shape != logits.shape[:1]:
+        raise ValueError(
+            f"scores must be {_WANTED}, got shapes {indices.shape}, {logits.shape}, {rest.shape}"
+        )
+    m = logits.shape[1]
+    if indices.dtype.kind not in "iu":
+        raise TypeError(f"indices must be integers, got {indices.dtype}")
+    low, high = int(indices.min()), int(indices.max())
+    if low < 0 or high >= k or m > k:
+        raise ValueError(
+            f"indices must be different ones of 0, ..., {k - 1} in each row, got "
+            f"{m if m > k else low if low < 0 else high}{' of them' if m > k else ''}; "
+            "classes says how many there are"
+        )
+    check_finite(logits, "logits")
+    wide = bounded(logits.astype(float))
+    if m == k:
+        if not np.isneginf(rest).all():
+            raise ValueError(
+                f"rest must be -inf where all {k} classes are given, since there are no others, "
+                f"got {rest[~np.isneginf(rest)][0]:g}"
+            )
+        return np.concatenate([wide, indices], axis=1, dtype=float)
+    if np.isneginf(rest).any():
+        raise ValueError(
+            f"rest must be finite unless all {k} classes are given, got -inf; give the log-sum-exp "
+            "of the other logits before any filter has removed them"
+        )
+    check_finite(rest, "rest")
+    each = bounded(rest.astype(float)) - math.log(k - m)
+    most = wide.max(axis=1)
+    eps = max(precision(logits.dtype), precision(rest.dtype))
+    above = each - most > 1e-3 + 4 * eps * np.maximum(np.abs(most), np.abs(each))
+    if above.any():
+        row = int(np.argmax(above))
+        raise ValueError(
+            f"logits must hold the greatest of each row, got {most[row]:g} as the greatest of row "
+            f"{row}, whose {k - m} others are {each[row]:g} on average by rest; rest must be the "
+            "log-sum-exp of the others alone"
+        )
+    return np.concatenate([wide, each[:, None], indices], axis=1, dtype=float)
+
+
+def parts_of(scores: Any) -> tuple[Any, Any, Any]:
+    """Return indices, logits and what is given of the others, or raise."""
+    if not isinstance(scores, tuple) or len(scores) != 3:
+        size = f" of {len(scores)}" if isinstance(scores, tuple) else ""
+        raise TypeError(f"scores must be {_WANTED}, got {type(scores).__name__}{size}")
+    return scores
+
+
+def check_distinct(rows: np.ndarray, k: int) -> None:
+    """Raise if an index is repeated in a packed row."""
+    indices = np.sort(unpack(rows, k).indices, axis=1)
+    same = indices[:, 1:] == indices[:, :-1]
+    if same.any():
+        row, place = np.argwhere(same)[0]
+        raise ValueError(
+            f"indices must be different ones in each row, got {indices[row, place]} twice in row "
+            f"{row}"
+        )
+
+
+def pack_anywhere(indices: Any, logits: Any, rest: Any, k: int) -> Any:
+    """Return the same of arrays of any library, where they are; nothing but shapes is checked."""
+    xp = namespace(logits)
+    if logits.ndim != 2 or tuple(indices.shape) != tuple(logits.shape) or rest.ndim != 1:
+        shapes = ", ".join(str(tuple(own.shape)) for own in (indices, logits, rest))
+        raise ValueError(f"scores must be {_WANTED}, got shapes {shapes}")
+    parts = [bounded(logits)]
+    if logits.shape[1] < k:
+        each = bounded(xp.astype(rest, parts[0].dtype)) - math.log(k - logits.shape[1])
+        parts.append(each[:, None])
+    return xp.concat([*parts, xp.astype(indices, parts[0].dtype)], axis=1)
+
+
+def unpack(rows: Any, k: int, unit: float = 1.0) -> Top:
+    """Return what is in packed rows, logits divided by a unit."""
+    m = rows.shape[1] // 2
+    inside, xp = m + rows.shape[1] % 2, namespace(rows)
+    x = rows[:, :inside]
+    indices = xp.astype(rows[:, inside:], xp.int64 if on_host(rows) else xp.int32)
+    return Top(x if unit == 1 else x / unit, indices, k - m)
+
+
+def offsets(top: Top) -> Any:
+    """Return what is added to logits (c,): log(k - m) to that of each of the others."""
+    c, m = top.x.shape[1], top.indices.shape[1]
+    values = [0.0] * m + [math.log(max(top.others, 1))] * (c - m)
+    return namespace(top.x).asarray(values, dtype=top.x.dtype, device=device(top.x))
+
+
+def top_probabilities(top: Top, inverse: Any) -> Any:
+    """Return softmax(s x + log(k - m) [others]) (n, c), for an s that is not negative."""
+    below, xp = differences(top.x), namespace(top.x)
+    most = float(xp.finfo(below.dtype).max)
+    # Zero times an infinite inverse is not a number.
+    bound = namespace(inverse).minimum if hasattr(inverse, "dtype") else min
+    return softmax(below * bound(inverse, most) + offsets(top))
+
+
+def places(top: Top, y: np.ndarray) -> np.ndarray:
+    """Return the column (n,) of labels' logits: the last of labels that are not in the top."""
+    hit = top.indices == y[:, None]
+    return np.where(hit.any(axis=1), hit.argmax(axis=1), top.x.shape[1] - 1)

@@ -1,0 +1,282 @@
+"""Draws, their weights given the data, and averages over them: sum_i w_i f(x; theta_i).
+
+Predictions are streamed in blocks of draws and of points. Nothing of size (draws, points) is kept:
+blocks are reduced as they are made, with sums kept on a logarithmic scale.  Work is
+O(draws * points); memory O(block + data sets * points).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.arrays import Params
+from bayescal._core.chunks import POINTS_PER_CHUNK, block_elements, even_block
+from bayescal._core.numerics import (
+    nan_to_minus_inf,
+    normalise_log_weights,
+    subtract_maximum,
+    two_class_probabilities,
+)
+from bayescal.inference._class_prior import Shares
+from bayescal.models import Family
+
+_DIRECT = 1 << 24
+
+Tree = TypeVar("Tree")
+#: Largest exponents (classes, m), and sums on their scale (classes, b, m).
+_Sums: TypeAlias = tuple[jax.Array, jax.Array]
+
+
+class Draws(NamedTuple):
+    """Parameters (n, ...), their log prior density, for the mode, and their log weights (n,).
+
+    These are without the likelihood, scaled so that with it they sum to the evidence.
+    """
+
+    params: Params
+    log_prior: jax.Array
+    log_base: jax.Array
+
+
+def log_likelihood(family: Family, params: Params, sums: jax.Array, origin: jax.Array) -> jax.Array:
+    """Return the log likelihood (n,) of the parameters given the sums (classes, p) of features.
+
+    O(n * classes * p), whatever the number of observations; ``-inf`` where parameters are invalid.
+    """
+
+    def one(params: Params) -> jax.Array:
+        return family.natural(params, origin).ravel()
+
+    def rows(params: Params) -> jax.Array:
+        return jnp.matmul(jax.vmap(one)(params), sums.ravel(), precision="highest")
+
+    n = jax.tree.leaves(params)[0].shape[0]
+    if n * sums.size <= _DIRECT:
+        return nan_to_minus_inf(rows(params))
+    block = max(1, _DIRECT // (8 * sums.size))
+    return nan_to_minus_inf(jax.lax.map(rows, in_blocks(params, n, block)).ravel()[:n])
+
+
+def weigh(
+    family: Family, draws: Draws, sums: jax.Array, origin: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Return normalised log weights (n,) of draws given a data set, and the log evidence."""
+    log_lik = log_likelihood(family, draws.params, sums, origin)
+    total = jnp.where(jnp.isneginf(log_lik), -jnp.inf, draws.log_base + log_lik)
+    return normalise_log_weights(total)
+
+
+def in_blocks(tree: Tree, n: int, block: int) -> Tree:
+    """Split the leading axis ``n`` of every leaf into blocks, repeating the last entry."""
+    count = -(-n // block)
+
+    def split(leaf: jax.Array) -> jax.Array:
+        widths = [(0, count * block - n)] + [(0, 0)] * (leaf.ndim - 1)
+        return jnp.pad(leaf, widths, mode="edge").reshape(count, block, *leaf.shape[1:])
+
+    return jax.tree.map(split, tree)
+
+
+def broadcast_params(params: Params, n: int, sampled: set[str]) -> Params:
+    """Repeat the fixed parameters ``n`` times, beside those that are sampled."""
+    return {
+        name: value if name in sampled else jnp.broadcast_to(value, (n, *jnp.shape(value)))
+        for name, value in params.items()
+    }
+
+
+def linear(natural: jax.Array, phi: jax.Array) -> jax.Array:
+    """Return natural (..., n, p) times phi (m, p) as (..., n, m), elementwise where p is small."""
+    if phi.shape[-1] > 4:
+        return jnp.matmul(natural, phi.T, precision="highest")
+    terms = [natural[..., :, j, None] * phi[:, j] for j in range(1, phi.shape[-1])]
+    return sum(terms, start=jnp.broadcast_to(natural[..., :, 0, None], terms[0].shape))
+
+
+def weighted_sum(weights: jax.Array, values: jax.Array) -> jax.Array:
+    """Return weights (b, n) times values (..., n, m) as (..., b, m)."""
+    if weights.shape[0] == 1:
+        return jnp.sum(weights[0][:, None] * values, axis=-2, keepdims=True)
+    return jnp.matmul(weights, values, precision="highest")
+
+
+def weight_blocks(log_weights: jax.Array, block: int) -> jax.Array:
+    """Split (b, n) log weights into (blocks, b, block), padded with zero weight."""
+    b, n = log_weights.shape
+    padded = jnp.pad(log_weights, ((0, 0), (0, -n % block)), constant_values=-jnp.inf)
+    return padded.reshape(b, -1, block).swapaxes(0, 1)
+
+
+def draw_blocks(draws: Draws, log_weights: jax.Array, block: int) -> tuple[Params, jax.Array]:
+    """Split parameters and their log weights (n,) into blocks."""
+    blocks = weight_blocks(log_weights[None], block)[:, 0]
+    return in_blocks(draws.params, log_weights.shape[0], block), blocks
+
+
+def natural_block(family: Family, params: Params, origin: jax.Array, dtype: np.dtype) -> jax.Array:
+    """Return the finite coefficients (classes, n, p) of a block; invalid draws weigh nothing."""
+    natural = jax.vmap(family.natural, in_axes=(0, None))(params, origin)
+    return jnp.where(jnp.isfinite(natural), natural, 0).astype(dtype).swapaxes(0, 1)
+
+
+def finite_features(family: Family, x: jax.Array, origin: jax.Array, dtype: np.dtype) -> jax.Array:
+    """Return the features (m, p), so far from overflow that sums of products are finite."""
+    most = float(jnp.finfo(dtype).max) * 2.0**-20
+    return jnp.clip(family.features(x, origin, jnp), -most, most).astype(dtype)
+
+
+def mixture(
+    family: Family,
+    method: str,
+    params: Params,
+    log_weights: jax.Array,
+    x: jax.Array,
+    origin: jax.Array,
+    shares: Shares,
+    dtype: np.dtype,
+) -> jax.Array:
+    """Return logs of class probabilities (classes, b, m), unnormalised, at a chunk of points x.
+
+    They average the optimal predictions of draws ("preds"), or are ratios of averaged densities
+    ("predictive"). The normalised weights (b, n) are those of b data sets that share n draws.
+    """
+
+    def at(log_shares: jax.Array) -> jax.Array:
+        given = family, method, params, log_weights, x, origin, log_shares, dtype
+        return _mixture_at(*given)
+
+    if shares.log_weights.shape[0] == 1:
+        return at(shares.log_probs[0])
+    parts = jax.lax.map(at, shares.log_probs)
+    return jax.nn.logsumexp(parts + shares.log_weights[:, None, None, None], axis=0)
+
+
+def _mixture_at(
+    family: Family,
+    method: str,
+    params: Params,
+    log_weights: jax.Array,
+    x: jax.Array,
+    origin: jax.Array,
+    log_shares: jax.Array,
+    dtype: np.dtype,
+) -> jax.Array:
+    """Do so for shares (classes, n) of draws or (classes, b) of data sets, or of all."""
+    phi = finite_features(family, x, origin, dtype)
+    b, n = log_weights.shape
+    k, m = family.classes, phi.shape[0]
+    block = even_block(n, block_elements() // (m * k))
+    log_shares = log_shares.astype(dtype)
+    own_shares = None
+    if method == "preds" and log_shares.shape[1] > 1:
+        own_shares = in_blocks(log_shares.T, n, block)
+    # The envelope over data sets keeps what is shared between them free of their weights.
+    envelope = jnp.max(log_weights, axis=0, keepdims=True)
+    safe = jnp.where(jnp.isfinite(envelope), envelope, 0)
+    relative = weight_blocks(log_weights - safe, block) if b > 1 else None
+    weights = relative, weight_blocks(envelope, block)[:, 0]
+    inputs = in_blocks(params, n, block), weights, own_shares
+
+    def body(carry: _Sums, item: Any) -> tuple[_Sums, None]:
+        blk, (relative, ref), own_shares = item
+        natural = natural_block(family, blk, origin, dtype)
+        own = None if relative is None else jnp.exp(relative).astype(dtype)
+        if method == "predictive":
+            return _predictive_step(carry, natural, phi, own, ref), None
+        each = log_shares if own_shares is None else own_shares.T
+        return _preds_step(each[..., None], carry, natural, phi, own, ref), None
+
+    lowest = jnp.full((k, m), jnp.finfo(dtype).min, dtype)
+    start = (lowest, jnp.zeros((k, b, m), dtype))
+    if block == n:
+        (top, total), _ = body(start, jax.tree.map(lambda leaf: leaf[0], inputs))
+    else:
+        (top, total), _ = jax.lax.scan(body, start, inputs)
+    # A sum near the smallest number has lost terms: NaN says so, and the caller goes row by row.
+    faint = total < jnp.finfo(dtype).tiny * 1e8
+    log_total = jnp.log(jnp.where(faint & (b > 1), jnp.nan, total))
+    if method == "predictive":
+        return log_total + (top[:, None, :] + log_shares[..., None])
+    return log_total
+
+
+def _preds_step(
+    log_prior: jax.Array,
+    carry: _Sums,
+    natural: jax.Array,
+    phi: jax.Array,
+    relative: jax.Array | None,
+    ref: jax.Array,
+) -> _Sums:
+    """Add a block to the weighted sums of the optimal predictions.
+
+    ``log_prior`` (classes, n or 1, 1) are the log shares of the draws.
+    """
+    top, total = carry
+    weights = jnp.exp(ref).astype(phi.dtype)[None]
+    if relative is not None:
+        weights = relative * weights
+    if natural.shape[0] == 2:
+        log_odds = linear(natural[1] - natural[0], phi) + (log_prior[1] - log_prior[0])
+        if weights.shape[0] == 1:
+            one, zero = two_class_probabilities(log_odds, weights[0][:, None])
+            sums = jnp.stack([zero.sum(axis=0), one.sum(axis=0)])[:, None]
+        else:
+            one, zero = two_class_probabilities(log_odds)
+            sums = jnp.stack([weighted_sum(weights, zero), weighted_sum(weights, one)])
+    else:
+        logits = linear(natural, phi) + log_prior
+        sums = weighted_sum(weights, jax.nn.softmax(logits, axis=0))
+    return top, total + sums
+
+
+def _predictive_step(
+    carry: _Sums, natural: jax.Array, phi: jax.Array, relative: jax.Array | None, ref: jax.Array
+) -> _Sums:
+    """Add a block to the weighted sums of the densities of each class, on a running scale."""
+    top, total = carry
+    log_density = linear(natural, phi) + ref.astype(phi.dtype)[:, None]
+    new_top = jnp.maximum(top, jnp.max(log_density, axis=1))
+    scaled = jnp.exp(subtract_maximum(log_density, new_top[:, None, :]))
+    shrink = jnp.exp(top - new_top)[:, None, :]
+    if relative is None:
+        return new_top, total * shrink + jnp.sum(scaled, axis=1, keepdims=True)
+    return new_top, total * shrink + weighted_sum(relative, scaled)
+
+
+def in_chunks(
+    function: Callable[[jax.Array], jax.Array], x: jax.Array, width: int = POINTS_PER_CHUNK
+) -> jax.Array:
+    """Apply ``function`` to chunks of points ``x`` (m, ...) and join results on their last axis."""
+    m = x.shape[0]
+    if m <= width:
+        return function(x)
+    parts = jax.lax.map(function, in_blocks(x, m, width))
+    moved = jnp.moveaxis(parts, 0, -2)
+    return moved.reshape(*moved.shape[:-2], -1)[..., :m]
+
+
+def mean_natural(
+    family: Family, draws: Draws, log_weights: jax.Array, origin: jax.Array
+) -> jax.Array:
+    """Return the weighted mean (classes, p) of the coefficients, summed in blocks."""
+    first = jax.tree.map(lambda leaf: leaf[0], draws.params)
+    one = jax.eval_shape(lambda: family.natural(first, origin))
+    block = min(log_weights.shape[0], max(1, (1 << 22) // one.size))
+
+    def add(total: jax.Array, item: tuple[Params, jax.Array]) -> tuple[jax.Array, None]:
+        params, logs = item
+        natural = jax.vmap(family.natural, in_axes=(0, None))(params, origin)
+        natural = jnp.where(jnp.isfinite(natural), natural, 0)
+        flat = jnp.matmul(jnp.exp(logs), natural.reshape(block, -1), precision="highest")
+        return total + flat.reshape(natural.shape[1:]), None
+
+    items = draw_blocks(draws, log_weights, block)
+    if items[1].shape[0] == 1:
+        return add(jnp.zeros(()), jax.tree.map(lambda leaf: leaf[0], items))[0]
+    return jax.lax.scan(add, jnp.zeros(one.shape), items)[0]

@@ -1,0 +1,1 @@
+"""Integrators over the posterior, one file each."""

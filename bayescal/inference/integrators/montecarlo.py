@@ -1,0 +1,30 @@
+"""Plain Monte Carlo: draws from the prior, weighted by their likelihood."""
+
+from __future__ import annotations
+
+import jax
+
+from bayescal.inference.engine.averages import Draws
+from bayescal.inference.integrators.base import Integrator, Problem, equal_base
+from bayescal.models.prior import draw
+
+__all__ = ["MonteCarlo"]
+
+
+class MonteCarlo(Integrator[jax.Array]):
+    """Draws theta_i from the prior have weights p(data | theta_i).
+
+    The prior density is not multiplied in again: it is in the draws already.
+    """
+
+    name = "montecarlo"
+    shared = True
+
+    def prepare(
+        self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool
+    ) -> jax.Array:
+        return key
+
+    def realise(self, problem: Problem, num_samples: int) -> Draws:
+        params, log_prior = draw(problem.prior, problem.state, num_samples)
+        return Draws(params, log_prior, equal_base(num_samples))

@@ -1,0 +1,158 @@
+"""Hamiltonian Monte Carlo: NumPyro's NUTS on the posterior in unconstrained coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.numerics import nan_to_minus_inf
+from bayescal._core.nuts import run_chains
+from bayescal.inference.engine.averages import Draws, log_likelihood, weigh
+from bayescal.inference.engine.diagnostics import judge_chains
+from bayescal.inference.engine.space import constrain, names_at_ends, random_sites
+from bayescal.inference.integrators.base import Integrator, Problem, equal_base
+from bayescal.inference.integrators.importance import Importance, Proposal
+from bayescal.models import Prior
+
+__all__ = ["Chains", "Nuts"]
+
+_REPLICATES = 32
+_WARMUP = 500
+#: Draws of importance sampling with which chains are compared.
+_COMPARED = 16384
+
+
+class Chains(NamedTuple):
+    """Draws of each data set, and what they say of themselves.
+
+    Attributes
+    ----------
+    vectors : array of shape (batch, n, d)
+        Unconstrained draws, chain after chain.
+    ess, r_hat, divergences : arrays of shape (batch,)
+        Of the worst coordinate; divergent steps of all chains.
+    """
+
+    vectors: jax.Array
+    ess: jax.Array
+    r_hat: jax.Array
+    divergences: jax.Array
+
+
+class Nuts(Integrator[Chains]):
+    """The no-U-turn sampler from NumPyro, its chains run side by side.
+
+    There are 4 chains, and more (up to 32) for more than 4,000 draws. They start at draws of
+    adaptive importance sampling, with which they are compared at the end: a chain does not find
+    its way from one mode to another. Draws have equal weights, and give no evidence.
+    """
+
+    name = "nuts"
+    replicates = _REPLICATES
+    weighted = False
+    has_evidence = False
+    vectorised = False
+
+    def check(self, prior: Prior) -> None:
+        if not random_sites(prior):
+            raise ValueError("integrator='nuts' needs at least one random parameter")
+
+    def sample_size(self, num_samples: int) -> int:
+        """Round up to a multiple of the chains."""
+        chains = self.chains(num_samples)
+        return chains * -(-num_samples // chains)
+
+    def chains(self, num_samples: int) -> int:
+        """Return the number of chains: a power of two from 4 to 32."""
+        return int(2 ** np.clip(np.ceil(np.log2(num_samples / 1000)), 2, 5))
+
+    def prepare(self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool) -> Chains:
+        start_key, run_key = jax.random.split(key)
+        proposals = Importance().prepare(problem, start_key, num_samples, stacked)
+        prior, sums, origin = problem[:3]
+        chains = self.chains(num_samples)
+        found = []
+        numbers = range(len(sums)) if problem.numbers is None else problem.numbers.tolist()
+        for b, number in enumerate(numbers):
+            each = jax.tree.map(lambda leaf: leaf[b], prior) if stacked else prior  # noqa: B023
+            proposal = jax.tree.map(lambda leaf: leaf[b], proposals)  # noqa: B023
+            centre, factor = proposal.centre, proposal.factor
+            own = jax.random.fold_in(run_key, number)
+            pilot = _pilot(each, sums[b], origin, proposal)
+            weighted, log_weights = np.asarray(pilot[0]), np.asarray(pilot[1])
+            u = float(jax.random.uniform(own))
+            starts = _resample(weighted, log_weights, u, chains)
+            with jax.numpy_dtype_promotion("standard"):
+                z, diverging, positive = run_chains(
+                    _potential,
+                    (each, sums[b], origin, centre, factor),
+                    centre,
+                    own,
+                    chains=chains,
+                    warmup=_WARMUP,
+                    draws=num_samples // chains,
+                    adapt_mass_matrix=True,
+                    starts=jnp.asarray(np.linalg.solve(factor, (starts - centre).T).T),
+                )
+            if not np.all(np.asarray(positive)):
+                raise ValueError(
+                    "the prior must allow the data, but none of the parameters tried gives "
+                    f"them a positive density (data set {number}); check its support"
+                )
+            vectors = centre + z @ factor.T
+            ess, r_hat = judge_chains(np.asarray(vectors), weighted, log_weights)
+            flat = vectors.reshape(-1, len(centre))
+            found.append(Chains(flat, jnp.asarray(ess), jnp.asarray(r_hat), jnp.sum(diverging)))
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *found)
+
+    def realise(self, problem: Problem[Chains], num_samples: int) -> Draws:
+        prior, sums, origin = problem[:3]
+        params, log_prior, _ = jax.vmap(lambda v: constrain(prior, v))(problem.state.vectors)
+        # Taking the likelihood out leaves equal weights once it is multiplied in again.
+        log_lik = log_likelihood(prior.family, params, sums, origin)
+        return Draws(params, log_prior, equal_base(num_samples) - log_lik)
+
+    def mixing(self, state: Chains) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        ess, r_hat, divergences = (np.asarray(values, float) for values in state[1:])
+        return ess, r_hat, divergences
+
+    def at_ends(self, prior: Prior, state: Chains) -> list[str]:
+        return names_at_ends(prior, np.quantile(np.abs(np.asarray(state.vectors)), 0.99, axis=1))
+
+
+@jax.jit
+def _pilot(
+    prior: Prior, sums: jax.Array, origin: jax.Array, proposal: Proposal
+) -> tuple[jax.Array, jax.Array]:
+    """Return draws (n, d) of importance sampling, and their normalised log weights (n,)."""
+    vectors, draws = Importance().mixed(prior, proposal, _COMPARED)
+    return vectors, weigh(prior.family, draws, sums, origin)[0]
+
+
+def _resample(v: np.ndarray, log_weights: np.ndarray, u: float, count: int) -> np.ndarray:
+    """Return draws (count, d) by their weights, spread evenly over the most bimodal coordinate."""
+    weights = np.exp(log_weights)
+    centred = v - weights @ v
+    with np.errstate(all="ignore"):
+        kurtosis = weights @ centred**4 / (weights @ centred**2) ** 2
+    order = np.argsort(v[:, np.argmin(np.nan_to_num(kurtosis, nan=np.inf))], kind="stable")
+    cumulative = np.cumsum(weights[order])
+    index = np.searchsorted(cumulative, (np.arange(count) + u) / count * cumulative[-1])
+    return v[order[np.clip(index, 0, len(v) - 1)]]
+
+
+def _potential(
+    prior: Prior, sums: jax.Array, origin: jax.Array, centre: jax.Array, factor: jax.Array
+) -> Callable[[jax.Array], jax.Array]:
+    """Return the negative log posterior in coordinates where the proposal is spherical."""
+
+    def potential(z: jax.Array) -> jax.Array:
+        params, _, log_vector = constrain(prior, centre + factor @ z)
+        log_lik = jnp.sum(prior.family.natural(params, origin) * sums)
+        return -nan_to_minus_inf(log_vector + log_lik)
+
+    return potential

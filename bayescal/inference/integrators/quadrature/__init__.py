@@ -1,0 +1,1 @@
+"""Gauss quadrature on the box that holds the posterior."""

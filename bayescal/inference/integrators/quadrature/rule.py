@@ -1,0 +1,282 @@
+"""Gauss-Legendre quadrature over the posterior of up to three scalar parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.arrays import Params
+from bayescal._core.numerics import normalise_log_weights
+from bayescal.inference.engine.averages import Draws
+from bayescal.inference.engine.space import random_sites
+from bayescal.inference.integrators.base import Integrator, Problem, equal_base
+from bayescal.inference.integrators.quadrature.box import (
+    Box,
+    estimate_error,
+    find_evidence,
+    log_target,
+    open_ends,
+    product_rule,
+    ranges,
+    relative_gap,
+    unsheared,
+)
+from bayescal.inference.integrators.quadrature.track import track_box
+from bayescal.inference.integrators.quadrature.window import (
+    Window,
+    at_points,
+    find_peak,
+    find_window,
+    grid_values,
+    maximise,
+)
+from bayescal.models import Prior
+from bayescal.models.prior import walk
+
+__all__ = ["Quadrature"]
+
+#: Nodes for each parameter, by which three rules are compared.
+_COMPARED = (32, 40, 48)
+#: Nodes for each of 1, 2 or 3 parameters where those disagree.
+_MORE = {1: (64, 128, 256, 512, 1024, 2048), 2: (64, 128, 256, 512), 3: (64, 96)}
+_TOLERANCE = 1e-10
+#: Rules of so many nodes are not given to data sets that need fewer.
+_MANY = 1 << 16
+
+#: Of a prior for each data set or None, of sums and boxes: better boxes.
+_Step: TypeAlias = Callable[[Prior | None, jax.Array, Box], Box]
+
+
+def _second_is_better(windows: Window) -> jax.Array:
+    """Choose between two boxes: that which its grid resolves, holds more mass, or is smaller."""
+    volume = jnp.prod(windows.high - windows.low, axis=1)
+    resolved = windows.points > 2.5 ** windows.low.shape[1]
+    more = windows.mass[1] - windows.mass[0]
+    by_mass = jnp.where(jnp.abs(more) > 0.01, more > 0, volume[1] < volume[0])
+    return jnp.where(resolved[0] == resolved[1], by_mass, resolved[1])
+
+
+class Quadrature(Integrator[Box]):
+    """A product Gauss-Legendre rule on the box that holds the posterior.
+
+    The box is found by grids that close in on it, in coordinates that suit each prior's support:
+    cubic on an interval, a hyperbolic sine on the line, its exponential on a half line. The rule
+    has 48 nodes for each parameter, and more where 32, 40 and 48 disagree about the evidence or
+    about the density of one more observation. Work is O(48**d * points).
+    """
+
+    name = "quadrature"
+    weighted = False
+
+    def check(self, prior: Prior) -> None:
+        sites = random_sites(prior)
+        vectors = [site.name for site in sites if site.shape != ()]
+        if len(sites) > 3 or vectors:
+            found = f"vectors {', '.join(vectors)}" if vectors else f"{len(sites)} parameters"
+            raise ValueError(
+                f"integrator='quadrature' takes up to three scalar parameters, got {found}; "
+                "use 'montecarlo', 'importance' or 'nuts', or fix some parameters"
+            )
+        ranges(prior)
+
+    def prepare(self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool) -> Box:
+        prior, sums, origin = problem[:3]
+
+        def improve(step: _Step, boxes: Box) -> Box:
+            return _improve_rough(step, prior if stacked else None, sums, boxes)
+
+        def search(quick: bool, own: Prior | None, sums: jax.Array, boxes: Box | None) -> Box:
+            return _find_boxes(self, prior if own is None else own, sums, origin, stacked, quick)
+
+        def refine(order: int, own: Prior | None, sums: jax.Array, boxes: Box) -> Box:
+            return _refine(prior if own is None else own, sums, origin, boxes, order, stacked)
+
+        # The quick search compiles and runs in a fraction of the thorough one, which straightens
+        # correlated parameters and takes over where more nodes do not settle the digits.
+        boxes = search(True, prior, sums, None)
+        if boxes.low.shape[-1] == 0:
+            return boxes
+        first, *more = _MORE[boxes.low.shape[-1]]
+        boxes = improve(partial(refine, first), boxes)
+        boxes = improve(partial(search, False), boxes)
+        for order in more:
+            boxes = improve(partial(refine, order), boxes)
+        return boxes
+
+    def realised_size(self, state: Box, num_samples: int) -> int:
+        """Return the number of nodes for each parameter that this batch needs."""
+        return int(np.asarray(state.order).max())
+
+    def own_sizes(self, state: Box) -> np.ndarray | None:
+        order = np.asarray(state.order)
+        return order if order.max() ** state.low.shape[-1] > _MANY else None
+
+    def box(self, prior: Prior, sums: jax.Array, origin: jax.Array, quick: bool) -> Box:
+        """Locate the posterior of one data set and compare rules on it."""
+        low, high = (jnp.asarray(end, sums.dtype) for end in ranges(prior))
+        if low.size == 0:
+            none, zero = jnp.zeros(0), jnp.zeros(())
+            evidence = log_target(prior, sums, origin, none, jnp.zeros((0, 0)))(none)[None]
+            return Box(low, high, none, jnp.zeros((0, 0)), jnp.ones((), int), evidence, none, zero)
+        none, unit = jnp.zeros_like(low), jnp.eye(low.size, dtype=low.dtype)
+        plain = log_target(prior, sums, origin, none, unit)
+        if quick:
+            left, right, peak = track_box(plain, low, high)
+            return self._compared(prior, sums, origin, left, right, peak, unit)
+        peak, height, shear, *start = find_peak(plain, low, high)
+
+        def window(shear: jax.Array) -> Window:
+            target = log_target(prior, sums, origin, peak, shear)
+            return find_window(target, low, high, peak, height, (start[0], start[1]))
+
+        if low.size == 1:
+            shear, found = unit, window(unit)
+        else:
+            # Straightening helps where parameters are correlated, and harms at hard ends.
+            both = jax.vmap(window)(jnp.stack([unit, shear]))
+            better = _second_is_better(both)
+            shear = jnp.where(better, shear, unit)
+            found = jax.tree.map(lambda leaf: jnp.where(better, leaf[1], leaf[0]), both)
+        return self._compared(prior, sums, origin, found.low, found.high, peak, shear)
+
+    @staticmethod
+    def _compared(prior: Prior, sums: jax.Array, origin: jax.Array, *where: jax.Array) -> Box:
+        """Return the box with low, high, peak and shear ``where``, and what the rules say of it."""
+        low, high, peak, shear = where
+        order = jnp.asarray(_COMPARED[-1])
+        box = Box(low, high, peak, shear, order, jnp.zeros(0), jnp.zeros(0), jnp.zeros(()))
+        (least, first, second), closed = find_evidence(prior, sums, origin, box, _COMPARED)
+        gap = relative_gap(first, second)
+        return box._replace(
+            evidence=second, gap=gap, error=estimate_error(gap, relative_gap(least, first), closed)
+        )
+
+    def stated(self, state: Box) -> tuple[np.ndarray, np.ndarray]:
+        return np.asarray(state.evidence)[:, 0], np.asarray(state.error)
+
+    def find(self, problem: Problem[Box], stacked: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Return log evidences (batch,) and their errors, by the quick search alone."""
+        return self.stated(_find_boxes(self, *problem[:3], stacked, True))
+
+    def outermost(self, problem: Problem[Box], num_samples: int) -> jax.Array:
+        """Say of each node whether it lies at an end beyond which there are parameters, too."""
+        if problem.state.low.size == 0:
+            return jnp.zeros(1, bool)
+        return open_ends(problem.prior, problem.state, num_samples)
+
+    def realise(self, problem: Problem[Box], num_samples: int) -> Draws:
+        """Return the nodes; ``num_samples`` is the number of nodes for each parameter."""
+        prior, state = problem.prior, problem.state
+        if state.low.size == 0:
+            params, _ = walk(prior, lambda name, d: jnp.zeros(()))
+            return Draws(jax.tree.map(lambda v: v[None], params), jnp.zeros(1), jnp.zeros(1))
+        axes, log_rule = product_rule(state.low, state.high, num_samples)
+        columns = [column.ravel() for column in jnp.meshgrid(*axes, indexing="ij")]
+        density = partial(unsheared, prior, *state[2:4])
+        params, log_prior, log_jacobian = at_points(density, columns)
+        return Draws(params, log_prior, log_prior + log_jacobian + log_rule.ravel())
+
+    def mode(self, problem: Problem[Box]) -> Params:
+        """Return the parameters at which prior density times likelihood is largest."""
+        (prior, sums, origin), state = problem[:3], problem.state
+        if state.low.size == 0:
+            return walk(prior, lambda name, d: jnp.zeros(()))[0]
+        target = log_target(prior, sums, origin, state.peak, state.shear, jacobian=False)
+        best = maximise(target, state.low, state.high)
+        return unsheared(prior, state.peak, state.shear, best)[0]
+
+    def posterior_draws(self, problem: Problem[Box], key: jax.Array, num_samples: int) -> Draws:
+        """Draw a cell of the rule by its weight and a point within it, reweighted exactly."""
+        (prior, sums, origin), state = problem[:3], problem.state
+        if state.low.size == 0:
+            # The shares of the classes may be unknown even so: each draw has its own.
+            params, _, _ = self.realise(problem, 1)
+            params = jax.tree.map(lambda v: jnp.repeat(v, num_samples, axis=0), params)
+            return Draws(params, jnp.zeros(num_samples), equal_base(num_samples))
+        m = _COMPARED[-1]
+        axes, log_rule = product_rule(state.low, state.high, m)
+        target = log_target(prior, sums, origin, state.peak, state.shear)
+        values = grid_values(target, axes)
+        log_mass, _ = normalise_log_weights((values + log_rule).ravel())
+        # A tenth of the mass evenly over cells keeps the weights bounded.
+        log_mass = jnp.logaddexp(log_mass + jnp.log(0.9), jnp.log(0.1 / log_mass.size))
+        cells, inside = jax.random.split(key)
+        cumulative = jnp.cumsum(jnp.exp(log_mass))
+        u = jax.random.uniform(cells, (num_samples,), cumulative.dtype) * cumulative[-1]
+        chosen = jnp.clip(jnp.searchsorted(cumulative, u), 0, log_mass.size - 1)
+        index = jnp.stack(jnp.unravel_index(chosen, values.shape), axis=-1)
+        weights = jnp.asarray(np.polynomial.legendre.leggauss(m)[1]) / 2
+        left = jnp.cumsum(weights) - weights
+        jitter = jax.random.uniform(inside, index.shape, state.low.dtype)
+        t = state.low + (state.high - state.low) * (left[index] + weights[index] * jitter)
+        density = partial(unsheared, prior, *state[2:4])
+        params, log_prior, log_jacobian = at_points(density, list(t.T))
+        log_volume = log_rule.ravel()[chosen]
+        log_base = log_prior + log_jacobian - (log_mass[chosen] - log_volume)
+        return Draws(params, log_prior, log_base - jnp.log(float(num_samples)))
+
+
+def _improve_rough(step: _Step, prior: Prior | None, sums: jax.Array, boxes: Box) -> Box:
+    """Apply ``step(prior, sums, boxes)`` to the data sets that have not reached the tolerance.
+
+    A new box is kept where its error is smaller. ``prior`` is None unless each has its own.
+    """
+    rough = np.flatnonzero(np.asarray(boxes.error) > _TOLERANCE)
+    if rough.size == 0:
+        return boxes
+    # So many at a time that batches share compilations.
+    rows = np.pad(rough, (0, (1 << (rough.size - 1).bit_length()) - rough.size), mode="edge")
+    old = jax.tree.map(np.array, boxes)
+    own = jax.tree.map(lambda leaf: np.asarray(leaf)[rows], (prior, sums, old))
+    new = jax.tree.map(np.asarray, step(*jax.device_put(own)))
+    for i, row in enumerate(rough):
+        if new.error[i] < old.error[row]:
+            for old_leaf, new_leaf in zip(old, new, strict=True):
+                old_leaf[row] = new_leaf[i]
+    return jax.device_put(old)
+
+
+@partial(jax.jit, static_argnums=(0, 4, 5))
+def _find_boxes(
+    integrator: Quadrature,
+    prior: Prior,
+    sums: jax.Array,
+    origin: jax.Array,
+    stacked: bool,
+    quick: bool,
+) -> Box:
+    # Grids over three parameters fill the processor's cache, and searches side by side end with the
+    # last of them.
+    one = jax.tree.map(lambda leaf: leaf[0], prior) if stacked else prior
+    rows = 16 if len(ranges(one)[0]) < 3 else 1
+    return integrator.batched(
+        lambda p, s: integrator.box(p, s, origin, quick), prior, sums, stacked, rows
+    )
+
+
+@partial(jax.jit, static_argnums=(4, 5))
+def _refine(
+    prior: Prior, sums: jax.Array, origin: jax.Array, boxes: Box, order: int, stacked: bool
+) -> Box:
+    """Apply a rule of more nodes to the same boxes."""
+
+    def one(item: tuple[Prior | None, jax.Array, Box]) -> Box:
+        own, sums, box = item
+        (evidence,), closed = find_evidence(
+            prior if own is None else own, sums, origin, box, (order,)
+        )
+        gap = relative_gap(box.evidence, evidence)
+        return box._replace(
+            order=jnp.full_like(box.order, order),
+            evidence=evidence,
+            gap=gap,
+            error=estimate_error(gap, box.gap, closed),
+        )
+
+    rows = max(1, (1 << 18) // order ** boxes.low.shape[-1])
+    return jax.lax.map(one, (prior if stacked else None, sums, boxes), batch_size=rows)

@@ -1,0 +1,223 @@
+"""Finding where a density lies: its peak, a shear that straightens it, and a box around it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.arrays import Arrays
+from bayescal._core.chunks import Out
+from bayescal._core.numerics import effective_sample_size, normalise_log_weights
+
+#: What lies this many nats below the peak is left out: exp(-34) is 2e-15.
+DEPTH = 34.0
+_ROUNDS = 40
+_POINTS = {1: 64, 2: 24, 3: 16}
+_CLIMBS, _STEPS = 4, 14
+_SIZES = 4.0 ** np.arange(-17, 1)
+
+
+class Window(NamedTuple):
+    """Ends (d,) of a box, and what a grid of equal cells says about the density inside.
+
+    Its log mass, and the effective number of points that carry it: few if the grid is too coarse.
+    """
+
+    low: jax.Array
+    high: jax.Array
+    mass: jax.Array
+    points: jax.Array
+
+
+LogDensity: TypeAlias = Callable[[jax.Array], jax.Array]
+#: How many there were before it and since the box settled; ends of the box, mass and points.
+_Round: TypeAlias = tuple[jax.Array, jax.Array, tuple[jax.Array, jax.Array], jax.Array, jax.Array]
+
+
+def grid_values(log_target: LogDensity, axes: list[jax.Array]) -> jax.Array:
+    """Evaluate ``log_target`` of a vector on the grid spanned by ``axes``; shape (m1, m2, ...)."""
+    mesh = jnp.meshgrid(*axes, indexing="ij")
+    values = at_points(log_target, [column.ravel() for column in mesh])
+    return values.reshape(mesh[0].shape)
+
+
+def at_points(function: Callable[[jax.Array], Out], columns: Sequence[jax.Array]) -> Out:
+    """Evaluate a function of a vector at points given by their coordinates, d arrays of (n,).
+
+    With one array for each coordinate the compiler joins all steps of a density into few loops.
+    """
+    return jax.vmap(lambda *point: function(jnp.stack(point)))(*columns)
+
+
+def cells(low: jax.Array, high: jax.Array) -> list[jax.Array]:
+    """Return the midpoints of equal cells along each axis of a box."""
+    m = _POINTS[low.shape[0]]
+    shares = jnp.asarray((np.arange(m) + 0.5) / m)
+    return [low[i] + (high[i] - low[i]) * shares for i in range(low.shape[0])]
+
+
+def _reach(
+    values: jax.Array, axes: list[jax.Array], peak: jax.Array, height: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Return the ends of the box, one step wider, of grid points near the peak in height."""
+    ends = []
+    for i, axis in enumerate(axes):
+        profile = jnp.max(values, axis=tuple(j for j in range(len(axes)) if j != i))
+        step = axis[1] - axis[0]
+        keep = profile >= jnp.maximum(jnp.max(profile), height) - DEPTH
+        keep = keep | (jnp.abs(axis - peak[i]) <= 0.51 * step)
+        first, last = jnp.argmax(keep), axis.shape[0] - 1 - jnp.argmax(keep[::-1])
+        ends.append((axis[first] - step, axis[last] + step))
+    return jnp.stack([e[0] for e in ends]), jnp.stack([e[1] for e in ends])
+
+
+def find_peak(
+    log_target: LogDensity, low: jax.Array, high: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Return the peak of a density inside a box, and the lie of the land around it.
+
+    Coordinates are from one to three. Of the peak (d,) comes its log density; a unit triangular
+    matrix S (d, d), such that coordinates u with t = peak + S (u - peak) are uncorrelated near the
+    peak; and the ends of a box to start from.
+
+    From the best point of a coarse grid, a pattern search moves along a grid of five values for
+    each coordinate, whose spacing halves where the best is inside and doubles where it is at an
+    end; so it can leave the neighbourhood of a bad start. It is repeated in coordinates that second
+    differences, over steps that cost about one nat, have straightened.
+    """
+    d = low.shape[0]
+    width, unit = high - low, jnp.eye(d)
+    floor, ceiling = low + 1e-9 * width, high - 1e-9 * width
+    axes = cells(low, high)
+    coarse = grid_values(log_target, axes)
+    first = jnp.unravel_index(jnp.argmax(coarse), coarse.shape)
+    start = jnp.stack([axis[first[i]] for i, axis in enumerate(axes)])
+
+    # Three kinds of moves in units of a step for each axis, padded with no move to one length.
+    pattern = np.stack(np.meshgrid(*[[-1, -0.5, 0, 0.5, 1]] * d, indexing="ij"), -1).reshape(-1, d)
+    pattern = pattern[np.argsort(np.abs(pattern).sum(axis=1), kind="stable")]
+    eye = np.eye(d)
+    sides = np.concatenate([s * _SIZES[:, None, None] * eye for s in (1, -1)]).reshape(-1, d)
+    pairs = [(i, j) for i in range(d) for j in range(i)]
+    corners = [s * eye[i] + t * eye[j] for i, j in pairs for s in (1, -1) for t in (1, -1)]
+    crosses = np.concatenate([eye, -eye, *([np.stack(corners)] if corners else [])])
+    length = max(len(pattern), len(sides), len(crosses))
+    moves = np.stack([np.pad(m, ((0, length - len(m)), (0, 0))) for m in (pattern, sides, crosses)])
+    moves = jnp.asarray(moves)
+
+    def climb(carry: Arrays, f: jax.Array, points: jax.Array) -> Arrays:
+        _, radius, scale, shear, _ = carry
+        best = jnp.argmax(f)
+        at_end = jnp.abs(moves[0][best]) == 1
+        radius = jnp.where(at_end, jnp.minimum(2 * radius, width), radius / 2)
+        return points[best], radius, scale, shear, f[best]
+
+    def measure(carry: Arrays, f: jax.Array, points: jax.Array) -> Arrays:
+        peak, radius, _, shear, height = carry
+        drop = height - f[: len(sides)].reshape(2, -1, d).mean(axis=0)
+        sizes = jnp.asarray(_SIZES)[:, None] * width
+        scale = jnp.max(jnp.where(drop <= 1, sizes, sizes[0]), axis=0)
+        return peak, radius, scale, shear, height
+
+    def straighten(carry: Arrays, f: jax.Array, points: jax.Array) -> Arrays:
+        peak, radius, scale, _, height = carry
+        curve = jnp.diag(2 * height - f[:d] - f[d : 2 * d])
+        for n, (i, j) in enumerate(pairs):
+            pp, pm, mp, mm = (f[2 * d + 4 * n + c] for c in range(4))
+            cross = (pm + mp - pp - mm) / 4
+            curve = curve.at[i, j].set(cross).at[j, i].set(cross)
+        factor = jnp.linalg.cholesky(jnp.linalg.inv(curve))
+        shear = factor / jnp.diagonal(factor) * scale[:, None] / scale
+        shear = jnp.where(jnp.isfinite(shear).all(), shear, unit)
+        return peak, jnp.maximum(radius, scale), scale, shear, height
+
+    def once(n: jax.Array, carry: Arrays) -> Arrays:
+        peak, radius, scale, shear, _ = carry
+        kind = jnp.maximum(n % (_STEPS + 2) - _STEPS + 1, 0)
+        bases = jnp.stack([shear * radius, unit * width, unit * scale])
+        points = jnp.clip(peak + moves[kind] @ bases[kind].T, floor, ceiling)
+        f = jax.vmap(log_target)(points)
+        return jax.lax.switch(kind, [climb, measure, straighten], carry, f, points)
+
+    carry = start, width / _POINTS[d], width, unit, jnp.max(coarse)
+    total = _CLIMBS * (_STEPS + 2)
+    peak, _, scale, shear, height = jax.lax.fori_loop(0, total, once, carry)
+    near = 12 * scale
+    first_low, first_high = _reach(coarse, axes, peak, height)
+    step = width / _POINTS[d]
+    alone = (first_high - first_low) < 3.5 * step
+    return (
+        peak,
+        height,
+        shear,
+        jnp.maximum(low, jnp.where(alone, peak - near, jnp.minimum(first_low, peak - near))),
+        jnp.minimum(high, jnp.where(alone, peak + near, jnp.maximum(first_high, peak + near))),
+    )
+
+
+def find_window(
+    log_target: LogDensity,
+    low: jax.Array,
+    high: jax.Array,
+    peak: jax.Array,
+    height: jax.Array,
+    start: tuple[jax.Array, jax.Array],
+) -> Window:
+    """Return the smallest box, up to the spacing of a grid, outside which the density is nil.
+
+    The peak (d,), of such a height, stays inside; ``start`` has the ends of a first box. Rounds of
+    a grid that reaches a quarter beyond the box, its profile along each axis, and a new
+    box, larger or smaller, that reaches one step beyond the outermost value within 34 nats of the
+    peak; until the box settles.
+    """
+
+    def unsettled(carry: _Round) -> jax.Array:
+        return (carry[0] < _ROUNDS) & (carry[1] < 2)
+
+    def once(carry: _Round) -> _Round:
+        n, settled, (old_low, old_high), *_ = carry
+        margin = jnp.where(settled == 0, 0.25, 0) * (old_high - old_low)
+        axes = cells(jnp.maximum(low, old_low - margin), jnp.minimum(high, old_high + margin))
+        values = grid_values(log_target, axes)
+        new_low, new_high = _reach(values, axes, peak, height)
+        new_low, new_high = jnp.maximum(low, new_low), jnp.minimum(high, new_high)
+        moved = jnp.abs(new_low - old_low) + jnp.abs(new_high - old_high)
+        still = (moved <= 0.1 * (old_high - old_low)).all()
+        volume = sum(jnp.log(axis[1] - axis[0]) for axis in axes)
+        shares, total = normalise_log_weights(values.ravel())
+        # One more round without the margin, for the tightest box.
+        settled = jnp.where(settled == 1, 2, jnp.where(still | (n >= _ROUNDS - 2), 1, 0))
+        points = effective_sample_size(shares)
+        return n + 1, settled, (new_low, new_high), total + volume, points
+
+    zero, real = jnp.zeros((), int), jnp.zeros(())
+    _, _, box, mass, points = jax.lax.while_loop(unsettled, once, (zero, zero, start, real, real))
+    low, high = box
+    return Window(low, high, mass, points)
+
+
+def maximise(
+    log_target: Callable[[jax.Array], jax.Array], low: jax.Array, high: jax.Array
+) -> jax.Array:
+    """Return the maximiser (d,) in a closed box of a density with one peak, ends included."""
+    d = low.shape[0]
+    m = {1: 33, 2: 17, 3: 9}[d]
+    first, last = low, high
+
+    def body(_: int, box: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        low, high = box
+        axes = [jnp.linspace(low[i], high[i], m) for i in range(d)]
+        flat = jnp.argmax(grid_values(log_target, axes))
+        index = jnp.unravel_index(flat, (m,) * d)
+        best = jnp.stack([axes[i][index[i]] for i in range(d)])
+        step = (high - low) / (m - 1)
+        return jnp.maximum(first, best - step), jnp.minimum(last, best + step)
+
+    rounds = math.ceil(math.log(1e-13) / math.log(2 / (m - 1)))
+    low, high = jax.lax.fori_loop(0, rounds, body, (low, high))
+    return 0.5 * (low + high)

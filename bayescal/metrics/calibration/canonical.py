@@ -1,0 +1,133 @@
+"""The calibration error of whole vectors of probabilities, in cells of a grid."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.binning import equal_width_cell
+from bayescal._core.numerics import ignoring_underflow
+from bayescal.data.checks import check_choice, check_count
+from bayescal.metrics.kernels.distances import lengths, residuals
+from bayescal.metrics.reading.labels import Classes, Inputs, Reading
+from bayescal.metrics.reading.predictions import Predictions, check_predictions
+from bayescal.metrics.sums import DirectMetric, compute, sum_matrix
+
+
+@ignoring_underflow
+def canonical_ece(
+    probs: ArrayLike,
+    y: ArrayLike,
+    *,
+    bins: int = 10,
+    distance: Literal["total_variation", "euclidean"] = "total_variation",
+    weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
+) -> float:
+    r"""Return the calibration error of whole vectors: mean distance of prediction and frequency.
+
+    Cases are in one cell if the probability of every class is in the same of ``bins`` of equal
+    width. With :math:`C` a cell, e outcomes as unit vectors and weights that sum to one,
+
+    .. math:: \sum_C w_C\, \| \bar p_C - \bar e_C \|
+
+    There are bins\ :sup:`k` cells, most of them empty: where cells hold few cases, as with many
+    classes, the error is far too large. :func:`skce` has no cells.
+
+    Time O(n k log n).
+
+    Parameters
+    ----------
+    probs : array of shape (n,) or (n, k)
+        P(y = 1) for two classes, or one row of class probabilities per case.
+    y : array of shape (n,)
+        Labels: 0, ..., k - 1, or any others (``classes``).
+    bins : int, default 10
+        For each class, (j / bins, (j + 1) / bins], with 0 in the first.
+    distance : {"total_variation", "euclidean"}
+        Half the sum of absolute differences, or the root of the sum of their squares.
+    weights : array of shape (n,), optional
+        Non-negative case weights; only their ratios matter.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
+
+    Returns
+    -------
+    float
+        A fraction from 0 to 1, or to the root of 2 if "euclidean".
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`log_loss`, and for unknown options.
+
+    References
+    ----------
+    J. Vaicenavicius et al. (2019), Evaluating model calibration in classification.
+    D. Widmann, F. Lindsten and D. Zachariah (2019), Calibration tests in multi-class
+    classification: a unifying framework.
+
+    Examples
+    --------
+    >>> probs = [[0.6, 0.3, 0.1], [0.6, 0.3, 0.1], [0.1, 0.8, 0.1], [0.1, 0.8, 0.1]]
+    >>> canonical_ece(probs, [0, 1, 1, 1])
+    0.2
+    """
+    checked = check_predictions(probs, y, weights, Reading(classes, inputs))
+    return compute(make_canonical(checked.columns, bins=bins, distance=distance), checked)
+
+
+def make_canonical(
+    columns: int | None, *, bins: int = 10, distance: str = "total_variation"
+) -> CanonicalError:
+    """Check options, and return the metric for probabilities with so many columns."""
+    check_choice(distance, "distance", ("total_variation", "euclidean"))
+    return CanonicalError(check_count(bins, "bins"), distance)
+
+
+@dataclass(frozen=True)
+class CanonicalError(DirectMetric):
+    """The error over the cells that hold cases."""
+
+    bins: int
+    distance: str
+
+    @property
+    def range(self) -> tuple[float, float]:
+        return 0.0, 1.0 if self.distance == "total_variation" else math.sqrt(2)
+
+    def compute(self, data: Predictions, xp: ModuleType) -> Array:
+        weights = data.weights
+        gaps = residuals(data, xp)
+        cell = self._cells(data, xp)
+        if xp is np:
+            sums = sum_matrix(cell, None, len(data.y)) @ (weights[:, None] * gaps)
+        else:
+            sums = jax.ops.segment_sum(weights[:, None] * gaps, cell, len(data.y))
+        return lengths(sums, self.distance, xp).sum() / weights.sum()
+
+    def compute_many(self, data: Predictions, factors: np.ndarray) -> np.ndarray:
+        weights = factors * data.weights[:, None]
+        cell = self._cells(data, np)
+        matrix = sum_matrix(cell, None, int(cell.max()) + 1)
+        gaps = residuals(data)
+        sums = np.stack([matrix @ (weights * gap[:, None]) for gap in gaps.T], axis=-1)
+        return lengths(sums, self.distance, np).sum(axis=0) / weights.sum(axis=0)
+
+    def _cells(self, data: Predictions, xp: ModuleType) -> Any:
+        """Return the number (n,) of the cell of each case."""
+        place = equal_width_cell(data.probs, self.bins, xp, data.precision)
+        if place.ndim == 1:
+            if xp is jnp and self.bins <= len(place):
+                return place
+            place = place[:, None]
+        size = {"size": len(place)} if xp is jnp else {}
+        return xp.unique(place, axis=0, return_inverse=True, **size)[1].reshape(-1)

@@ -1,0 +1,151 @@
+"""The calibration error of whole vectors of probabilities, by Dirichlet kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.arrays import ArrayLike
+from bayescal._core.numerics import FLOOR, ignoring_underflow
+from bayescal._core.precision import float64
+from bayescal.data.checks import check_choice
+from bayescal.metrics.kernels.distances import as_rows, lengths
+from bayescal.metrics.reading.labels import Classes, Inputs, Reading
+from bayescal.metrics.reading.options import check_positive
+from bayescal.metrics.reading.predictions import check_predictions
+
+#: Among these the likelihood chooses.
+_BANDWIDTHS = 2.0 ** np.arange(-10, 1)
+_CASES_PER_STEP = 32
+
+
+@ignoring_underflow
+def canonical_kde_ece(
+    probs: ArrayLike,
+    y: ArrayLike,
+    *,
+    bandwidth: float | None = None,
+    distance: Literal["total_variation", "euclidean"] = "total_variation",
+    weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
+) -> float:
+    r"""Return the calibration error of whole vectors, from kernel estimates on the simplex.
+
+    .. math:: \frac{\sum_j w_j \| \hat\pi_j - p_j \|}{\sum_j w_j}, \qquad
+        \hat\pi_j = \frac{\sum_{i \ne j} w_i K_h(p_j, p_i)\, e_i}{\sum_{i \ne j} w_i K_h(p_j, p_i)}
+
+    with outcomes e as unit vectors and :math:`K_h(p, p_i)` the density of
+    :math:`\mathrm{Dirichlet}(p_i / h + 1)` at p, which needs neither bins nor a boundary. The
+    estimate of the outcomes is smoothed over the kernel's width, about
+    :math:`\sqrt h`, and noisy where few cases are near: as for all calibration errors of whole
+    vectors, many classes need very many cases. Of vectors of three classes that were calibrated it
+    was 0.13 for 200 cases and 0.07 for 5,000.
+
+    It has no interval, and no test: :func:`skce` has both.
+
+    Time O(n^2 k) for a given bandwidth, and O(n^2 (k + 11)) to choose one; memory O(n k).
+
+    Parameters
+    ----------
+    probs : array of shape (n,) or (n, k)
+        P(y = 1) for two classes, or one row of class probabilities per case.
+    y : array of shape (n,)
+        Labels: 0, ..., k - 1, or any others (``classes``).
+    bandwidth : float, optional
+        h; by default that of greatest likelihood of the predictions, each by the density of
+        the others, among the powers of two from 1 / 1024 to 1.
+    distance : {"total_variation", "euclidean"}
+        Half the sum of absolute differences, or the root of the sum of their squares.
+    weights : array of shape (n,), optional
+        Non-negative case weights. Whole weights are counts: repeated cases see each other; others
+        are shares, of which a case does not see its own.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
+
+    Returns
+    -------
+    float
+        A fraction from 0 to 1, or to the root of 2 if "euclidean".
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`log_loss`; for unknown options; and if there is one case only.
+
+    References
+    ----------
+    T. Popordanoska, R. Sayer and M. B. Blaschko (2022), A consistent and differentiable Lp
+    canonical calibration error estimator. Their CE of order 1 is twice this total variation.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> probs = rng.dirichlet(np.ones(3), size=1000)
+    >>> y = (probs.cumsum(axis=1) < rng.random((1000, 1))).sum(axis=1)
+    >>> sharper = probs**3 / (probs**3).sum(axis=1, keepdims=True)
+    >>> round(canonical_kde_ece(probs, y), 2), round(canonical_kde_ece(sharper, y), 2)
+    (0.08, 0.27)
+    """
+    check_choice(distance, "distance", ("total_variation", "euclidean"))
+    checked = check_predictions(probs, y, weights, Reading(classes, inputs))
+    rows, own = as_rows(checked.probs), checked.weights
+    twice = own - 1 if checked.whole else np.zeros(len(own))
+    if len(own) == 1 and not twice.any():
+        raise ValueError("canonical_kde_ece must have two cases, got one")
+    widths = (
+        _BANDWIDTHS if bandwidth is None else np.array([check_positive(bandwidth, "bandwidth")])
+    )
+    with float64():
+        data = (*map(jnp.asarray, (rows, checked.y, own, twice)),)
+        if bandwidth is None:
+            likelihood = np.asarray(_log_densities(*data, jnp.asarray(widths)))
+            widths = widths[[np.argmax(own @ likelihood)]]
+        near = np.asarray(_averages(*data, jnp.asarray(widths)))
+    return float(np.average(lengths(near - rows, distance, np), weights=own))
+
+
+@jax.jit
+def _log_densities(
+    rows: jax.Array, y: jax.Array, own: jax.Array, twice: jax.Array, widths: jax.Array
+) -> jax.Array:
+    """Return the log densities (n, g) of cases by the others, but for a constant."""
+    return _by_case(rows, own, twice, widths, lambda scores: jax.nn.logsumexp(scores, axis=1))
+
+
+@jax.jit
+def _averages(
+    rows: jax.Array, y: jax.Array, own: jax.Array, twice: jax.Array, widths: jax.Array
+) -> jax.Array:
+    """Return the shares (n, k) of outcomes near each case, of one bandwidth."""
+
+    def average(scores: jax.Array) -> jax.Array:
+        shares = jax.nn.softmax(scores[0])
+        return jax.ops.segment_sum(shares, y, rows.shape[1])
+
+    return _by_case(rows, own, twice, widths, average)
+
+
+def _by_case(
+    rows: jax.Array,
+    own: jax.Array,
+    twice: jax.Array,
+    widths: jax.Array,
+    function: Callable[[jax.Array], jax.Array],
+) -> jax.Array:
+    """Map the log weights (g, n) of all cases, as seen from one, to what is made of them."""
+    k = rows.shape[1]
+    one = 1 / widths[:, None]
+    bias = jax.lax.map(lambda h: -jax.scipy.special.gammaln(rows / h + 1).sum(axis=1), widths)
+    bias += jax.scipy.special.gammaln(one + k) + jnp.log(own)
+    remaining = jnp.log(twice) - jnp.log(own)
+
+    def case(place: jax.Array) -> jax.Array:
+        products = rows @ jnp.log(jnp.maximum(rows[place], FLOOR))
+        return function((one * products + bias).at[:, place].add(remaining[place]))
+
+    return jax.lax.map(case, jnp.arange(rows.shape[0]), batch_size=_CASES_PER_STEP)

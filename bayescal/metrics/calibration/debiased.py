@@ -1,0 +1,178 @@
+"""Calibration errors without the bias that comes from few cases in a bin."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import jax
+import numpy as np
+
+from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.binning import SLACK
+from bayescal._core.numerics import ignoring_underflow
+from bayescal.data.blocks.stream import Blocks
+from bayescal.data.checks import check_choice
+from bayescal.metrics.calibration.ece import BinnedError, Binning, EqualMassError, make_ece
+from bayescal.metrics.calibration.events import Kind
+from bayescal.metrics.reading.labels import Classes, Inputs, Reading
+from bayescal.metrics.reading.predictions import Predictions, check_anywhere
+from bayescal.metrics.sums import Piece, compute, size_pieces, sizes
+
+
+@ignoring_underflow
+def debiased_ece(
+    probs: ArrayLike | Blocks,
+    y: ArrayLike | None = None,
+    *,
+    bins: int = 15,
+    binning: Binning = "equal_mass",
+    kind: Kind | None = None,
+    k: int | None = None,
+    norm: int = 2,
+    weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
+) -> float:
+    r"""Compute the calibration error over bins, corrected for the chance that is in bins.
+
+    With ``norm=2`` the square root of
+
+    .. math:: \sum_b \frac{n_b}{n}
+        \Big( (\bar p_b - \bar y_b)^2 - \frac{\bar y_b (1 - \bar y_b)}{n_b - 1} \Big)
+
+    or 0 where that is negative. With ``norm=1``, or 0 where it is negative,
+
+    .. math:: \sum_b \frac{n_b}{n} \big( 2 |\bar p_b - \bar y_b| - E |\bar p_b - N_b| \big),
+        \qquad N_b \sim N\big(\bar y_b, \bar y_b (1 - \bar y_b) / n_b\big)
+
+    where the expectation is the mean of a folded normal distribution. What p and y are is said at
+    :func:`ece`; of several classes or ranks the sum is the mean over them.
+
+    The correction needs the number of independent cases in a bin, so bins of equal mass differ
+    from those of :func:`ece`: equal predictions stay in one bin, whose border moves to their nearer
+    end, and there are at most n / 2 bins. A bin that holds a single case all the same has no
+    variance of its own; :math:`\bar p_b (1 - \bar p_b)`, which is right if predictions are
+    calibrated, takes its place.
+
+    Parameters
+    ----------
+    probs : array of shape (n,) or (n, k), or Blocks
+        P(y = 1) for two classes, or one row of class probabilities per case.
+    y : array of shape (n,)
+        Labels: 0, ..., k - 1, or any others (``classes``).
+    bins : int, default 15
+        Number of bins.
+    binning : {"equal_mass", "equal_width"}
+        How the bins are laid out.
+    kind : str, optional
+        As in :func:`ece`. By default "binary" for shape (n,) and "confidence" for shape (n, k);
+        "classwise" is the marginal error of the reference.
+    k : int, optional
+        Number of ranks for the kinds that begin with "top_k".
+    norm : {2, 1}
+        Order of the norm over bins.
+    weights : array of shape (n,), optional
+        Non-negative case weights. Whole weights are counts, the same as repeating cases. For other
+        weights the number of cases in a bin is :math:`(\sum w)^2 / \sum w^2`.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
+
+    Returns
+    -------
+    float
+        A fraction in [0, 1].
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`ece`.
+
+    References
+    ----------
+    A. Kumar, P. Liang and T. Ma (2019), Verified uncertainty calibration.
+
+    Examples
+    --------
+    Calibrated predictions, and the same squared; the true errors are 0 and 1 / sqrt(30), 0.18257:
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> probs = rng.random(1000)
+    >>> y = (rng.random(1000) < probs).astype(int)
+    >>> debiased_ece(probs, y), debiased_ece(probs**2, y)
+    (0.01985..., 0.19081...)
+    """
+    checked = check_anywhere(probs, y, weights, Reading(classes, inputs))
+    metric = make_debiased(checked.columns, bins=bins, binning=binning, kind=kind, k=k, norm=norm)
+    return compute(metric, checked)
+
+
+def make_debiased(
+    columns: int | None, *, binning: str = "equal_mass", norm: float = 2, **options: Any
+) -> DebiasedError | DebiasedMassError:
+    """Check options, and return the metric for probabilities with so many columns."""
+    check_choice(norm, "norm", (2, 1))
+    made = make_ece(columns, binning=binning, norm=norm, **options)
+    cls = DebiasedError if isinstance(made, BinnedError) else DebiasedMassError
+    return cls(made.bins, made.kind, made.ranks, made.parts, made.labels, int(norm))
+
+
+@dataclass(frozen=True)
+class DebiasedError(BinnedError):
+    """The debiased error over bins of equal width; signed: without the root of norm 2."""
+
+    signed: bool = False
+    rows = 5
+
+    def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
+        found = super().pieces(data, xp)
+        return *found, *size_pieces(found[0].cell, data.weights)
+
+    def value(self, sums: Array, xp: ModuleType) -> Array:
+        size = sizes(sums[0], sums[3], sums[4, 0], xp)
+        return debiased_error(sums[:3], size, int(self.norm), self.signed, xp)
+
+
+@dataclass(frozen=True)
+class DebiasedMassError(EqualMassError):
+    """The debiased error over bins of equal mass, of which each holds two cases if that can be."""
+
+    signed: bool = False
+    least_cases = 2
+
+    def finish(self, sums: Array, ratio: Any, xp: ModuleType) -> Array:
+        return debiased_error(sums, sums[0] * ratio, int(self.norm), self.signed, xp)
+
+
+def debiased_error(sums: Array, size: Array, norm: int, signed: bool, xp: ModuleType) -> Array:
+    """Return the debiased error over bins; ``size`` is the number of cases in each.
+
+    With norm 2 the variance of the mean outcome is taken off each squared gap, of which the mean
+    itself is returned if ``signed``; with norm 1 twice the mean gap less its mean if outcomes were
+    normal around what was observed. A single case has the variance that its prediction implies.
+    """
+    mass = sums[0]
+    safe = xp.where(mass > 0, mass, 1)
+    predicted, observed = (xp.clip(own / safe, 0, 1) for own in (sums[1], sums[2]))
+    gap = sums[1] / safe - sums[2] / safe
+    share = mass / mass.sum()
+    several = size > 1 + SLACK
+    alone = predicted * (1 - predicted)
+    variance = observed * (1 - observed)
+    if norm == 2:
+        spread = xp.where(several, variance / xp.where(several, size - 1, 1), alone)
+        mean = (share * (gap**2 - spread)).sum()
+        if signed:
+            return mean
+        return xp.where(mean > 0, xp.sqrt(xp.where(mean > 0, mean, 1)), 0)
+    spread = xp.where(several, variance / xp.where(several, size, 1), alone)
+    deviation = xp.sqrt(xp.where(spread > 0, spread, 1))
+    z = xp.abs(gap) / deviation
+    erf = np.vectorize(math.erf, otypes=[float]) if xp is np else jax.scipy.special.erf
+    inside = erf(z / math.sqrt(2))
+    folded = deviation * (math.sqrt(2 / math.pi) * xp.exp(-(z**2) / 2) + z * inside)
+    corrected = 2 * xp.abs(gap) - xp.where(spread > 0, folded, xp.abs(gap))
+    return xp.maximum((share * corrected).sum(), 0)

@@ -1,0 +1,287 @@
+"""Binned reliability curves and the expected calibration error that is read off them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass
+from types import ModuleType
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.binning import binned_error
+from bayescal._core.numerics import ignoring_underflow
+from bayescal.data.blocks.stream import Blocks
+from bayescal.data.checks import check_choice, check_count
+from bayescal.metrics.calibration.events import (
+    SINGLE,
+    Kind,
+    find_events,
+    number_of_groups,
+    resolve_kind,
+)
+from bayescal.metrics.calibration.mass import (
+    BinMetric,
+    Group,
+    MassMetric,
+    WidthMetric,
+    event_groups,
+    event_pieces,
+)
+from bayescal.metrics.reading.labels import Classes, Inputs, Outcomes, Reading
+from bayescal.metrics.reading.options import check_norm
+from bayescal.metrics.reading.predictions import Predictions, check_anywhere, check_predictions
+from bayescal.metrics.sums import Piece, collect, compute
+
+Binning = Literal["equal_width", "equal_mass"]
+BINNINGS = "equal_width", "equal_mass"
+
+
+class ReliabilityCurve(NamedTuple):
+    """Predicted and observed frequency in each bin that holds a case.
+
+    Attributes
+    ----------
+    predicted : array of shape (bins,)
+        Mean prediction: of P(y = 1), or of the confidence.
+    observed : array of shape (bins,)
+        Share of cases with y = 1, or of cases that were classified correctly.
+    weight : array of shape (bins,)
+        Sum of the case weights: the number of cases where no weights were given.
+    """
+
+    predicted: np.ndarray
+    observed: np.ndarray
+    weight: np.ndarray
+
+
+@ignoring_underflow
+def reliability_curve(
+    probs: ArrayLike,
+    y: ArrayLike,
+    *,
+    bins: int = 15,
+    binning: Binning = "equal_width",
+    kind: Literal["binary", "confidence"] | None = None,
+    ties: Literal["shared", "together"] = "shared",
+    weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
+) -> ReliabilityCurve:
+    r"""Mean predicted and observed frequency, bin by bin.
+
+    Bins of equal width are (lower, upper], with 0 in the first. A prediction within the machine
+    epsilon of its own type of a border lies on it: 0.6 is in the same bin in single and in double
+    precision, and 0.1 + 0.2 where 0.3 is. Bins of equal mass hold equally
+    many cases, the first ones one more where the number does not divide; cases with the same
+    prediction that lie across a border are shared between the bins in proportion, so the order of
+    the cases does not matter. Weights that are whole numbers are counts: the same as repeating
+    cases. Other weights are shares, and each bin of equal mass holds exactly the same share.
+
+    Parameters
+    ----------
+    probs : array of shape (n,) or (n, k)
+        P(y = 1) for two classes, or one row of class probabilities per case.
+    y : array of shape (n,)
+        Labels: 0, ..., k - 1, or any others (``classes``).
+    bins : int, default 15
+        Number of bins; empty ones are left out of the result.
+    binning : {"equal_width", "equal_mass"}
+        How the bins are laid out.
+    kind : {"binary", "confidence"}, optional
+        "binary" compares P(y = 1) with the frequency of y = 1 and needs two classes; "confidence"
+        compares the largest probability with the frequency of being right. By default "binary"
+        for shape (n,) and "confidence" for shape (n, k).
+    ties : {"shared", "together"}
+        What happens to equal predictions across a border of bins of equal mass. They are shared
+        between the bins, or they stay together in one, whose border moves to their nearer end:
+        then ``weight`` is the number of independent cases in a bin, which bands need.
+    weights : array of shape (n,), optional
+        Non-negative case weights.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
+
+    Returns
+    -------
+    ReliabilityCurve
+        Arrays ``predicted``, ``observed`` and ``weight``, in ascending order of ``predicted``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`log_loss`, and for unknown bins or kinds.
+
+    References
+    ----------
+    M. H. DeGroot and S. E. Fienberg (1983), The comparison and evaluation of forecasters.
+
+    Examples
+    --------
+    >>> curve = reliability_curve([0.1, 0.3, 0.9, 0.7], [0, 1, 1, 1], bins=2)
+    >>> curve.predicted.tolist(), curve.observed.tolist(), curve.weight.tolist()
+    ([0.2, 0.8], [0.5, 1.0], [2.0, 2.0])
+    """
+    checked = check_predictions(probs, y, weights, Reading(classes, inputs))
+    chosen, _ = resolve_kind(kind, None, checked.columns, SINGLE)
+    metric = make_ece(checked.columns, bins=bins, binning=binning, kind=chosen)
+    if check_choice(ties, "ties", ("shared", "together")) == "together" and binning == "equal_mass":
+        metric = CutError(*astuple(metric))
+    mass = isinstance(metric, MassMetric)
+    sums = metric.sums(checked, np)[0] if mass else collect(metric, checked)
+    sums = sums[:, sums[0] > 0]
+    return ReliabilityCurve(sums[1] / sums[0], sums[2] / sums[0], sums[0])
+
+
+@ignoring_underflow
+def ece(
+    probs: ArrayLike | Blocks,
+    y: ArrayLike | None = None,
+    *,
+    bins: int = 15,
+    binning: Binning = "equal_width",
+    kind: Kind | None = None,
+    k: int | None = None,
+    norm: float = 1,
+    weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
+    outcomes: Outcomes = "labels",
+) -> float:
+    r"""Return the expected calibration error: the mean gap of predicted and observed frequency.
+
+    .. math:: \Big(\sum_b \frac{n_b}{n} |\bar p_b - \bar y_b|^{q}\Big)^{1/q}
+
+    over the bins of :func:`reliability_curve`, which says how they are made; q is ``norm``.
+    This plug-in estimate is biased upwards when bins hold few cases; :func:`debiased_ece` is not.
+    What p and y are depends on ``kind``:
+
+    - "binary": P(y = 1), and whether y is 1.
+    - "confidence": the largest probability, and whether its class happened.
+    - "classwise": the probability of each class in turn, and whether it happened. The sum above is
+      averaged over classes, so that with ``norm=1`` the result is the mean over classes.
+    - "top_label": as "confidence", but cases with different predicted classes have bins apart.
+    - "top_k_confidence": the j-th largest probability, and whether its class happened. The sum is
+      averaged over the ranks j = 1, ..., k.
+    - "top_k_label": the same, with bins apart for each rank and class.
+
+    Parameters
+    ----------
+    probs : array of shape (n,) or (n, k), or Blocks
+        P(y = 1) for two classes, or one row of class probabilities per case.
+    y : array of shape (n,) or (n, k)
+        Labels: 0, ..., k - 1, or any others (``classes``); or a 1 in the column of the class.
+    bins : int, default 15
+        Number of bins, for each class, rank or label that has its own.
+    binning : {"equal_width", "equal_mass"}
+        How the bins are laid out.
+    kind : str, optional
+        See above. By default "binary" for shape (n,) and "confidence" for shape (n, k).
+    k : int, optional
+        Number of ranks for the kinds that begin with "top_k"; by default 5, or all if fewer.
+    norm : float, default 1
+        Order of the norm over bins, at least 1; ``math.inf`` gives the maximum calibration error.
+    weights : array of shape (n,), optional
+        Non-negative case weights.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
+    outcomes : {"labels", "fractional"}
+        Whether ``y`` holds labels or shares of outcomes, as in :func:`log_loss`.
+
+    Returns
+    -------
+    float
+        A fraction in [0, 1].
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`log_loss`, and for unknown bins, kinds or norms.
+
+    References
+    ----------
+    M. P. Naeini, G. F. Cooper and M. Hauskrecht (2015), Obtaining well calibrated probabilities
+    using Bayesian binning. M. Kull et al. (2019), Beyond temperature scaling (classwise). C. Gupta
+    and A. Ramdas (2022), Top-label calibration and multiclass-to-binary reductions.
+
+    Examples
+    --------
+    Two bins, with gaps of 0.3 and 0.2, two cases in each:
+
+    >>> ece([0.1, 0.3, 0.9, 0.7], [0, 1, 1, 1], bins=2)
+    0.25
+
+    Right by one half on average, but always for class 0 and never for class 1:
+
+    >>> probs, y = [[0.5, 0.5], [0.4, 0.6], [0.4, 0.6]], [0, 0, 0]
+    >>> ece(probs, y, bins=1), ece(probs, y, bins=1, kind="top_label")
+    (0.23333..., 0.56666...)
+    """
+    checked = check_anywhere(probs, y, weights, Reading(classes, inputs, outcomes=outcomes))
+    metric = make_ece(checked.columns, bins=bins, binning=binning, kind=kind, k=k, norm=norm)
+    return compute(metric, checked)
+
+
+def make_ece(
+    columns: int | None,
+    *,
+    bins: int = 15,
+    binning: str = "equal_width",
+    kind: str | None = None,
+    k: int | None = None,
+    norm: float = 1,
+) -> BinnedError | EqualMassError:
+    """Check options, and return the metric for probabilities with so many columns."""
+    norm, bins = check_norm(norm), check_count(bins, "bins")
+    check_choice(binning, "binning", BINNINGS)
+    kind, ranks = resolve_kind(kind, k, columns)
+    parts, labels = number_of_groups(kind, ranks, columns)
+    cls = BinnedError if binning == "equal_width" else EqualMassError
+    return cls(bins, kind, ranks, parts, labels, norm)
+
+
+@dataclass(frozen=True)
+class _Binned(BinMetric):
+    bins: int
+    kind: str
+    ranks: int
+    parts: int
+    labels: int
+    norm: float
+
+    @property
+    def groups(self) -> int:
+        return self.parts * self.labels
+
+    def split(self, data: Predictions, xp: ModuleType) -> Iterator[Group]:
+        events = find_events(data, self.kind, self.ranks, xp)
+        return event_groups(events, data.weights, self.labels, xp)
+
+    def by_cell(
+        self, data: Predictions, cells: int | np.ndarray, xp: ModuleType
+    ) -> tuple[Piece, Piece, Piece]:
+        events = find_events(data, self.kind, self.ranks, xp)
+        return event_pieces(events, cells, self.labels, data.precision, xp)
+
+    def finish(self, sums: Array, ratio: Any, xp: ModuleType) -> Array:
+        return binned_error(sums, self.norm, xp)
+
+
+@dataclass(frozen=True)
+class BinnedError(_Binned, WidthMetric):
+    """The error over bins of equal width."""
+
+    def width(self, columns: int) -> int:
+        return columns + self.parts
+
+
+@dataclass(frozen=True)
+class EqualMassError(_Binned, MassMetric):
+    """The error over bins of equal mass."""
+
+
+@dataclass(frozen=True)
+class CutError(EqualMassError):
+    """The error over bins of equal mass, where equal predictions stay in one bin."""
+
+    least_cases = 1

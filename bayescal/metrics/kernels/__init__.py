@@ -1,0 +1,1 @@
+"""Calibration errors by kernels."""

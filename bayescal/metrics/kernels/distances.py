@@ -1,0 +1,148 @@
+"""Outcomes less probabilities, their lengths, and distances of all pairs of probabilities."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
+from typing import Any, TypeVar
+
+import numpy as np
+
+from bayescal._core.arrays import Array
+from bayescal._core.blas import single_threaded_blas
+from bayescal.metrics.reading.predictions import Predictions
+
+T = TypeVar("T")
+A = TypeVar("A", bound=Array)
+#: Pairs of a block: what the processor's cache holds.
+_BLOCK = 1 << 17
+#: Up to so many cases the distances of all pairs are sorted at once.
+_FEW = 1000
+_CELLS = 1 << 16
+
+
+def as_rows(probs: A, xp: ModuleType = np) -> A:
+    """Return probabilities (n, k), of P(y = 1) as of two classes."""
+    return probs if probs.ndim == 2 else xp.stack([1 - probs, probs], axis=1)
+
+
+def residuals(data: Predictions, xp: ModuleType = np) -> Any:
+    """Return outcomes less probabilities, (n, k)."""
+    probs = as_rows(data.probs, xp)
+    return (data.y[:, None] == xp.arange(probs.shape[1])).astype(probs.dtype) - probs
+
+
+def lengths(difference: A, distance: str, xp: ModuleType) -> A:
+    """Return the lengths (...) of differences (..., k)."""
+    if distance == "total_variation":
+        return xp.abs(difference).sum(axis=-1) / 2
+    squares = (difference**2).sum(axis=-1)
+    return xp.where(squares > 0, xp.sqrt(xp.where(squares > 0, squares, 1)), 0)
+
+
+def over_pairs(
+    probs: np.ndarray,
+    distance: str,
+    function: Callable[[int, int, np.ndarray], T],
+    pairs: int | None = None,
+) -> Iterator[T]:
+    """Yield what a function makes of some cases' distances from them and all later ones.
+
+    It is called with the first case, that after the last, and distances (last - first, n - first);
+    in several threads.
+    """
+    from scipy.spatial.distance import cdist
+
+    name = "cityblock" if distance == "total_variation" else "euclidean"
+    n, ends, pairs = len(probs), [0], pairs or _BLOCK
+    while ends[-1] < n:
+        ends.append(min(n, ends[-1] + max(pairs // (n - ends[-1]), 1)))
+
+    def one(first: int, last: int) -> T:
+        gaps = cdist(probs[first:last], probs[first:], name)
+        if distance == "total_variation":
+            gaps /= 2
+        return function(first, last, gaps)
+
+    with single_threaded_blas(), ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield from pool.map(one, ends[:-1], ends[1:])
+
+
+def median_distance(probs: np.ndarray, weights: np.ndarray, distance: str) -> float:
+    """Return the weighted median distance of all ordered pairs, or their mean if that is zero.
+
+    Of many pairs histograms are made, the second within the cell of the first with the median:
+    so its error is below 1e-9, and no distance is kept.
+    """
+    if len(probs) <= _FEW:
+        median = _small_median(probs, weights, distance)
+    else:
+        low, high = 0.0, 1.0 if distance == "total_variation" else np.sqrt(2)
+        below, half = 0.0, weights.sum() ** 2 / 2
+        for _ in range(2):
+            counts = below + np.cumsum(_histogram(probs, weights, distance, low, high))
+            cell = min(int(np.searchsorted(counts, half)), _CELLS - 1)
+            below = counts[cell - 1] if cell else below
+            step = (high - low) / _CELLS
+            low, high = low + cell * step, low + (cell + 1) * step
+        median = (low + high) / 2 if high > 1e-8 else 0.0
+    if median > 0:
+        return float(median)
+
+    def add(first: int, last: int, gaps: np.ndarray) -> float:
+        own = weights[first:last]
+        return float(own @ (2 * gaps @ weights[first:] - gaps[:, : last - first] @ own))
+
+    mean = sum(over_pairs(probs, distance, add)) / weights.sum() ** 2
+    return float(mean) if mean > 0 else 1.0
+
+
+def _small_median(probs: np.ndarray, weights: np.ndarray, distance: str) -> float:
+    def one(first: int, last: int, gaps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return gaps.ravel(), _pair_weights(weights, first, last).ravel()
+
+    found, mass = zip(*over_pairs(probs, distance, one), strict=True)
+    gaps, masses = np.concatenate(found), np.concatenate(mass)
+    order = np.argsort(gaps)
+    cumulative = np.cumsum(masses[order])
+    half = cumulative[-1] / 2
+    # Half of the mass may end between two distances.
+    slack = 1e-12 * half
+    lower = np.searchsorted(cumulative, half - slack)
+    upper = min(np.searchsorted(cumulative, half + slack, side="right"), len(order) - 1)
+    return float(gaps[order[lower]] + gaps[order[upper]]) / 2
+
+
+def _histogram(
+    probs: np.ndarray, weights: np.ndarray, distance: str, low: float, high: float
+) -> np.ndarray:
+    """Return the weight of ordered pairs whose distance lies in each cell of [low, high]."""
+    scale = _CELLS / (high - low)
+    unit = weights[0] ** 2 if (weights == weights[0]).all() else None
+
+    def one(first: int, last: int, gaps: np.ndarray) -> np.ndarray:
+        gaps -= low
+        gaps *= scale
+        np.clip(gaps, -1, _CELLS, out=gaps)
+        place = np.floor(gaps, out=gaps).astype(np.intp) + 1
+        if unit is None:
+            mass = _pair_weights(weights, first, last).ravel()
+            return np.bincount(place.ravel(), mass, minlength=_CELLS + 2)
+        again = np.bincount(place[:, : last - first].ravel(), minlength=_CELLS + 2)
+        return unit * (2 * np.bincount(place.ravel(), minlength=_CELLS + 2) - again)
+
+    counts = sum(over_pairs(probs, distance, one, 4 * _BLOCK), np.zeros(_CELLS + 2))
+    if high - low >= 1:
+        # Rounding may take a distance past the ends of the whole range.
+        counts[1] += counts[0]
+        counts[-2] += counts[-1]
+    return counts[1:-1]
+
+
+def _pair_weights(weights: np.ndarray, first: int, last: int) -> np.ndarray:
+    """Return what pairs weigh in both orders, or in one where both are among the first."""
+    found = 2 * np.outer(weights[first:last], weights[first:])
+    found[:, : last - first] /= 2
+    return found

@@ -1,0 +1,226 @@
+"""The calibration error from kernel density estimates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Literal
+
+import numpy as np
+
+from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.numerics import ignoring_underflow
+from bayescal.data.blocks.stream import Blocks
+from bayescal.data.checks import check_choice
+from bayescal.metrics.calibration.events import SINGLE, find_events, resolve_kind
+from bayescal.metrics.kernels.fourier import (
+    GRID,
+    gaussian,
+    integral,
+    smooth,
+    split_nodes,
+    transform,
+)
+from bayescal.metrics.reading.labels import Classes, Inputs, Reading
+from bayescal.metrics.reading.options import check_positive
+from bayescal.metrics.reading.predictions import Predictions, check_predictions
+from bayescal.metrics.sums import Piece, SumMetric, compute, size_pieces, sizes
+
+#: The least standard deviation of a kernel, in cells.
+_NARROWEST = 4
+#: For replicates: beyond this the triweight kernel's characteristic function is below 1e-11.
+_HIGHEST = 700.0
+
+
+@ignoring_underflow
+def kde_ece(
+    probs: ArrayLike | Blocks,
+    y: ArrayLike | None = None,
+    *,
+    kind: Literal["binary", "confidence"] | None = None,
+    kernel: Literal["triweight", "gaussian"] = "triweight",
+    bandwidth: float | None = None,
+    norm: int = 1,
+    weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
+) -> float:
+    r"""Return the calibration error from kernel density estimates.
+
+    .. math:: \Big( \int_0^1 |z - \hat\pi(z)|^q \hat f(z)\,dz \Big)^{1/q}, \qquad
+        \hat f(z) = \frac{\sum_i w_i K_h(z, p_i)}{\sum_i w_i}, \qquad
+        \hat\pi(z) = \frac{\sum_i w_i y_i K_h(z, p_i)}{\sum_i w_i K_h(z, p_i)}
+
+    with the kernel reflected at 0 and 1, and q the ``norm``. Its standard deviation is by default
+    :math:`h = 1.06\,s\,n^{-1/5}`, where s is the standard deviation of the predictions. The
+    triweight kernel, proportional to :math:`(1 - u^2)^3`, ends at 3 h.
+
+    The cases are split between nodes of a grid with steps of 1 / 16384; bandwidths are at least
+    four steps. As the kernel has a width, the error is not zero where all predictions are 0 or 1
+    and right: :math:`z - \hat\pi(z)` is not, near the ends.
+
+    Parameters
+    ----------
+    probs : array of shape (n,) or (n, k), or Blocks
+        P(y = 1) for two classes, or one row of class probabilities per case.
+    y : array of shape (n,)
+        Labels: 0, ..., k - 1, or any others (``classes``).
+    kind : {"binary", "confidence"}, optional
+        What is predicted: P(y = 1), or the largest probability. By default "binary" for shape
+        (n,) and "confidence" for shape (n, k).
+    kernel : {"triweight", "gaussian"}
+        Shape of the kernel.
+    bandwidth : float, optional
+        Standard deviation of the kernel, positive; by default the rule above.
+    norm : {1, 2}
+        Order of the norm.
+    weights : array of shape (n,), optional
+        Non-negative case weights. Whole weights are counts; for others n in the rule is
+        :math:`(\sum w)^2 / \sum w^2`.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
+
+    Returns
+    -------
+    float
+        A fraction in [0, 1].
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`log_loss`, and for unknown options or bandwidths that are not positive.
+
+    References
+    ----------
+    J. Zhang, B. Kailkhura and T. Y.-J. Han (2020), Mix-n-Match: ensemble and compositional methods
+    for uncertainty calibration in deep learning.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> probs = rng.random(1000)
+    >>> y = (rng.random(1000) < probs**2).astype(int)
+    >>> kde_ece(probs, y)  # the integral of z - z**2 is 1/6
+    0.1496...
+    """
+    checked = check_predictions(probs, y, weights, Reading(classes, inputs))
+    metric = make_kde(checked.columns, kind=kind, kernel=kernel, bandwidth=bandwidth, norm=norm)
+    return compute(metric, checked)
+
+
+def make_kde(
+    columns: int | None,
+    *,
+    kind: str | None = None,
+    kernel: str = "triweight",
+    bandwidth: float | None = None,
+    norm: float = 1,
+) -> DensityError:
+    """Check options, and return the metric for probabilities with so many columns."""
+    kind, _ = resolve_kind(kind, None, columns, SINGLE)
+    check_choice(kernel, "kernel", ("triweight", "gaussian"))
+    check_choice(norm, "norm", (1, 2))
+    width = None if bandwidth is None else check_positive(bandwidth, "bandwidth")
+    return DensityError(kind, kernel, width, int(norm))
+
+
+@dataclass(frozen=True)
+class DensityError(SumMetric):
+    """The error from density estimates: mass and outcomes by node, moments, and sizes."""
+
+    kind: str
+    kernel: str = "triweight"
+    bandwidth: float | None = None
+    norm: int = 1
+    rows = 7
+
+    @property
+    def cells(self) -> int:
+        return GRID + 1
+
+    def width(self, columns: int) -> int:
+        return columns + 6
+
+    def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
+        events = find_events(data, self.kind, 1, xp)
+        node, share = split_nodes(events.predicted, xp)
+        happened = events.happened.astype(events.predicted.dtype)
+        # Around one half squares of deviations keep their digits.
+        centred = events.predicted - 0.5
+        return (
+            Piece(node, share),
+            Piece(node, share * happened[:, None]),
+            Piece(None, None),
+            Piece(None, centred),
+            Piece(None, centred**2),
+            *size_pieces(None, data.weights),
+        )
+
+    def value(self, sums: Array, xp: ModuleType) -> Array:
+        return self._norm(sums, self._factors(sums[2:, 0], xp), xp)
+
+    def calibrated(self, sums: np.ndarray) -> np.ndarray:
+        found = sums.copy()
+        found[..., 1, :] = sums[..., 0, :] * np.arange(GRID + 1) / GRID
+        return found
+
+    def values(self, sums: np.ndarray) -> np.ndarray:
+        factors = np.stack([self._factors(each, np, _HIGHEST) for each in sums[:, 2:, 0]])
+        return self._norm(np.moveaxis(sums, 1, 0), factors, np)
+
+    def _factors(self, totals: Array, xp: ModuleType, highest: float = np.inf) -> Any:
+        """Return the kernel's characteristic function for sums (5,) over all cases.
+
+        Frequencies of more than ``highest`` standard deviations are left at zero.
+        """
+        mass, first, second, squares, fractions = totals
+        width = self.bandwidth
+        if width is None:
+            variance = xp.maximum(second / mass - (first / mass) ** 2, 0)
+            width = 1.06 * xp.sqrt(variance) * sizes(mass, squares, fractions, xp) ** -0.2
+        width = xp.maximum(width, _NARROWEST / GRID)
+        if self.kernel == "gaussian":
+            return gaussian(width, xp)
+        return _triweight(width, xp, highest)
+
+    def _norm(self, sums: Array, factors: Array, xp: ModuleType) -> Any:
+        """Return the error for sums (rows, ..., nodes) and factors (..., nodes) of frequencies."""
+        mass = sums[2, ..., :1]
+        density, happened = (
+            xp.maximum(smooth(transform(row / mass, xp) * factors, xp), 0) for row in sums[:2]
+        )
+        nodes = xp.arange(GRID + 1).astype(density.dtype) / GRID
+        gap = xp.abs(nodes * density - happened)
+        if self.norm == 1:
+            return integral(gap, xp)
+        filled = density > 1e-12
+        return xp.sqrt(integral(xp.where(filled, gap**2 / xp.where(filled, density, 1), 0), xp))
+
+
+def _triweight(width: Array, xp: ModuleType, highest: float) -> Any:
+    """Return that of a triweight kernel, 105 j_3(s) / s**3 with a spherical Bessel function."""
+    frequency = xp.asarray(np.pi * np.arange(GRID + 1), dtype=float)
+    s = 3 * width * frequency
+    if xp is np:
+        near, end = (int(place) for place in np.searchsorted(s, (1, 3 * highest)))
+        parts = _triweight_near(s[:near]), _triweight_far(s[near:end], np), np.zeros(len(s) - end)
+        return np.concatenate(parts)
+    near = s < 1
+    return xp.where(
+        near, _triweight_near(xp.where(near, s, 0)), _triweight_far(xp.where(near, 1, s), xp)
+    )
+
+
+def _triweight_near(s: Array) -> Array:
+    series, term = s**0, s**0
+    for m in range(1, 10):
+        term = term * (-(s**2)) / (2 * m * (2 * m + 7))
+        series = series + term
+    return series
+
+
+def _triweight_far(s: Array, xp: ModuleType) -> Array:
+    inverse = 1 / s
+    square = inverse**2
+    bessel = (15 * square - 6) * inverse * xp.sin(s) - (15 * square - 1) * xp.cos(s)
+    return 105 * bessel * square**2

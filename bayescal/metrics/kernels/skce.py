@@ -1,0 +1,228 @@
+"""The squared kernel calibration error of whole vectors of probabilities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Literal, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.numerics import ignoring_underflow
+from bayescal.data.checks import check_choice
+from bayescal.metrics.kernels.distances import (
+    as_rows,
+    lengths,
+    median_distance,
+    over_pairs,
+    residuals,
+)
+from bayescal.metrics.reading.labels import Classes, Inputs, Reading
+from bayescal.metrics.reading.options import check_positive
+from bayescal.metrics.reading.predictions import Predictions, check_predictions
+from bayescal.metrics.sums import DirectMetric, compute
+
+A = TypeVar("A", bound=Array)
+#: Pairs of a block that is multiplied by many columns.
+_TALL = 1 << 21
+
+
+@ignoring_underflow
+def skce(
+    probs: ArrayLike,
+    y: ArrayLike,
+    *,
+    estimator: Literal["unbiased", "linear", "biased"] = "unbiased",
+    kernel: Literal["exponential", "gaussian"] = "exponential",
+    distance: Literal["total_variation", "euclidean"] = "total_variation",
+    bandwidth: float | Literal["median"] = "median",
+    weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
+) -> float:
+    r"""Return an estimate of the squared kernel calibration error.
+
+    With e the outcomes as unit vectors, the means over pairs of cases of
+
+    .. math:: h_{ij} = k(p_i, p_j)\, (e_i - p_i) \cdot (e_j - p_j), \qquad
+        k(p, q) = \exp(-\|p - q\| / \nu) \text{ or } \exp(-\|p - q\|^2 / (2 \nu^2))
+
+    "unbiased" is the mean over all pairs of different cases, "biased" that over all ordered pairs,
+    also of a case with itself, which is never negative, and "linear" that over the pairs of cases
+    1 and 2, 3 and 4, and so on, which depends on their order. The error is 0 if and only if the
+    probabilities are calibrated as vectors, for every event that they determine. Unbiased
+    estimates of a small error may be negative.
+
+    Time O(n^2 k), or O(n k) if "linear" with a given bandwidth; memory O(n k).
+
+    Parameters
+    ----------
+    probs : array of shape (n,) or (n, k)
+        P(y = 1) for two classes, or one row of class probabilities per case.
+    y : array of shape (n,)
+        Labels: 0, ..., k - 1, or any others (``classes``).
+    estimator : {"unbiased", "linear", "biased"}
+        See above.
+    kernel : {"exponential", "gaussian"}
+        See above.
+    distance : {"total_variation", "euclidean"}
+        Half the sum of absolute differences, or the root of the sum of their squares.
+    bandwidth : float or "median", default "median"
+        :math:`\nu`, positive; or the median of the distances of all ordered pairs, with those of
+        zero between a case and itself. If that median is zero, their mean, or else 1.
+    weights : array of shape (n,), optional
+        Non-negative case weights. Whole weights are counts: repeated cases are pairs, and other
+        weights are shares, so that a case is no pair with itself. For "linear" the weight of a
+        pair is the product, and whole weights are no repetitions.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
+
+    Returns
+    -------
+    float
+        Squared, hence in squared units of probability; at most 2 in absolute value.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`log_loss`; for unknown options; and if there is no pair of cases.
+
+    References
+    ----------
+    D. Widmann, F. Lindsten and D. Zachariah (2019), Calibration tests in multi-class
+    classification: a unifying framework.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> probs = rng.dirichlet(np.ones(3), size=200)
+    >>> y = (probs.cumsum(axis=1) < rng.random((200, 1))).sum(axis=1)
+    >>> sharper = probs**3 / (probs**3).sum(axis=1, keepdims=True)
+    >>> skce(probs, y), skce(sharper, y)
+    (-0.0004..., 0.0087...)
+    """
+    checked = check_predictions(probs, y, weights, Reading(classes, inputs))
+    metric = make_skce(
+        checked, estimator=estimator, kernel=kernel, distance=distance, bandwidth=bandwidth
+    )
+    if estimator != "biased":
+        total = checked.weights.sum() if checked.whole else len(checked.y)
+        cases = len(checked.y) if estimator == "linear" else total
+        if cases < 2:
+            raise ValueError(f"skce with estimator {estimator!r} must have two cases, got one")
+    return compute(metric, checked)
+
+
+def make_skce(
+    checked: Predictions,
+    *,
+    estimator: str = "unbiased",
+    kernel: str = "exponential",
+    distance: str = "total_variation",
+    bandwidth: float | str = "median",
+) -> KernelError:
+    """Check options, and return the metric with the bandwidth for these predictions."""
+    check_choice(estimator, "estimator", ("unbiased", "linear", "biased"))
+    check_choice(kernel, "kernel", ("exponential", "gaussian"))
+    check_choice(distance, "distance", ("total_variation", "euclidean"))
+    if isinstance(bandwidth, str):
+        check_choice(bandwidth, "bandwidth", ("median",))
+        width = median_distance(as_rows(checked.probs), checked.weights, distance)
+    else:
+        width = check_positive(bandwidth, "bandwidth")
+    return KernelError(estimator, kernel, distance, width)
+
+
+@dataclass(frozen=True)
+class KernelError(DirectMetric):
+    """An estimate of the squared kernel calibration error, with a given bandwidth."""
+
+    estimator: str
+    kernel: str
+    distance: str
+    bandwidth: float
+
+    @property
+    def range(self) -> tuple[float, float]:
+        return 0.0 if self.estimator == "biased" else -2.0, 2.0
+
+    def compute(self, data: Predictions, xp: ModuleType) -> Array:
+        weights, residual = data.weights, residuals(data, xp)
+        if self.estimator == "linear":
+            n = len(weights) // 2 * 2
+            pairs = weights[0:n:2] * weights[1:n:2]
+            return (pairs * self.pairs(data, xp)).sum() / _positive(pairs.sum(), xp)
+        if xp is np:
+            every = self.quadratic_forms(data, weights[:, None])[0]
+        else:
+            probs, weighted = as_rows(data.probs, jnp), residual * weights[:, None]
+
+            def one(row: tuple[jax.Array, jax.Array]) -> jax.Array:
+                point, own = row
+                near = self.similarity(lengths(point - probs, self.distance, jnp), jnp)
+                return near @ (weighted @ own)
+
+            every = jax.lax.map(one, (probs, weighted), batch_size=16).sum()
+        total = weights.sum()
+        if self.estimator == "biased":
+            return every / total**2
+        whole = (weights == xp.floor(weights)).all()
+        same = xp.where(whole, weights, weights**2)
+        own = (residual**2).sum(axis=1)
+        return _of_pairs(every - same @ own, total**2, same.sum(), xp)
+
+    def compute_many(self, data: Predictions, factors: np.ndarray) -> np.ndarray:
+        if self.estimator == "linear":
+            return super().compute_many(data, factors)
+        weights = factors * data.weights[:, None]
+        every = self.quadratic_forms(data, weights)
+        total = weights.sum(axis=0)
+        if self.estimator == "biased":
+            return every / total**2
+        same = factors * (data.weights[:, None] if data.whole else data.weights[:, None] ** 2)
+        return _of_pairs(every - self.own(data) @ same, total**2, same.sum(axis=0), np)
+
+    def pairs(self, data: Predictions, xp: ModuleType = np) -> Array:
+        """Return the h of cases 1 and 2, 3 and 4, and so on."""
+        probs, residual = as_rows(data.probs, xp), residuals(data, xp)
+        n = len(probs) // 2 * 2
+        first, second = slice(0, n, 2), slice(1, n, 2)
+        gaps = lengths(probs[first] - probs[second], self.distance, xp)
+        return self.similarity(gaps, xp) * (residual[first] * residual[second]).sum(axis=1)
+
+    def own(self, data: Predictions) -> np.ndarray:
+        """Return the h (n,) of each case with itself."""
+        return (residuals(data) ** 2).sum(axis=1)
+
+    def quadratic_forms(self, data: Predictions, factors: np.ndarray) -> np.ndarray:
+        """Return the sums (b,) over all ordered pairs of h times both factors (n, b)."""
+        probs, residual = as_rows(data.probs), residuals(data)
+
+        def one(first: int, last: int, gaps: np.ndarray) -> np.ndarray:
+            near = self.similarity(gaps, np)
+            near *= residual[first:last] @ residual[first:].T
+            # Pairs with later cases stand for themselves and their reverse.
+            near[:, : last - first] /= 2
+            return 2 * ((near @ factors[first:]) * factors[first:last]).sum(axis=0)
+
+        count = factors.shape[1]
+        size = _TALL if count > 8 else None
+        return sum(over_pairs(probs, self.distance, one, size), np.zeros(count))
+
+    def similarity(self, gaps: A, xp: ModuleType) -> A:
+        """Return the kernel at given distances."""
+        scaled = gaps / self.bandwidth
+        return xp.exp(-scaled) if self.kernel == "exponential" else xp.exp(-(scaled**2) / 2)
+
+
+def _of_pairs(value: A, total: A, same: A, xp: ModuleType) -> A:
+    """Divide a sum over pairs by their weight; zero if rounding alone leaves any weight."""
+    some = total - same > 1e-12 * total
+    return xp.where(some, value, 0.0) / xp.where(some, total - same, 1)
+
+
+def _positive(value: A, xp: ModuleType) -> A:
+    return xp.where(value > 0, value, 1)

@@ -1,0 +1,161 @@
+"""Tests of calibration by the squared kernel calibration error."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+from typing import Literal
+
+import numpy as np
+
+from bayescal._core.arrays import ArrayLike
+from bayescal._core.numerics import ignoring_underflow
+from bayescal.data.checks import check_choice, check_count
+from bayescal.metrics.kernels.skce import KernelError, make_skce
+from bayescal.metrics.reading.labels import Classes, Inputs, Reading
+from bayescal.metrics.reading.predictions import Predictions, check_predictions
+from bayescal.metrics.sums import compute
+from bayescal.metrics.uncertainty.calibration_tests import CalibrationTest
+
+#: Numbers that are drawn at once: 128 MiB.
+_ELEMENTS = 1 << 24
+#: The largest |h| of two cases: residuals are at most of length root two.
+_BOUND = 2.0
+
+
+@ignoring_underflow
+def skce_test(
+    probs: ArrayLike,
+    y: ArrayLike,
+    *,
+    estimator: Literal["unbiased", "linear", "biased"] = "unbiased",
+    method: Literal["asymptotic", "bound"] = "asymptotic",
+    kernel: Literal["exponential", "gaussian"] = "exponential",
+    distance: Literal["total_variation", "euclidean"] = "total_variation",
+    bandwidth: float | Literal["median"] = "median",
+    resamples: int = 1000,
+    seed: int = 0,
+    weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
+) -> CalibrationTest:
+    r"""Test by the squared kernel calibration error whether whole vectors are calibrated.
+
+    With h of two cases and the estimates as for :func:`skce`, and t the estimate from n cases:
+
+    - "asymptotic" with "unbiased": n t is distributed as :math:`\sum_j \lambda_j (Z_j^2 - 1)` with
+      standard normal Z, where :math:`\lambda` are the eigenvalues of the matrix :math:`h / n`. Such
+      sums are drawn, as quadratic forms of normal vectors; no eigenvalue is computed.
+    - "asymptotic" with "linear": t is a mean over pairs, thus about normal. Quick, and of little
+      power.
+    - "bound": no more than :math:`\exp(-\lfloor n/2 \rfloor t^2 / 8)` for a positive t if
+      "unbiased" or "linear", and :math:`\exp(-(\sqrt{n t / 2} - 1)^2 / 2)` for
+      :math:`n t > 2` if "biased", else 1. True for every n, and far too large.
+
+    Parameters
+    ----------
+    probs : array of shape (n,) or (n, k)
+        P(y = 1) for two classes, or one row of class probabilities per case.
+    y : array of shape (n,)
+        Labels: 0, ..., k - 1, or any others (``classes``).
+    estimator : {"unbiased", "linear", "biased"}
+        See above; "biased" for "bound" only.
+    method : {"asymptotic", "bound"}
+        See above.
+    kernel, distance, bandwidth
+        As for :func:`skce`.
+    resamples : int
+        Sums that are drawn for "unbiased".
+    seed : int
+    weights : array of shape (n,), optional
+        Non-negative case weights; for "bound" and "linear" they must be left out. Whole weights are
+        counts, the same as repeating cases.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
+
+    Returns
+    -------
+    CalibrationTest
+        The estimate, and its one-sided p-value; from draws at least 1 / (resamples + 1).
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`skce`, and for weights or combinations of options that are not provided.
+
+    Notes
+    -----
+    O(n^2 (k + resamples)) time for "unbiased" and "asymptotic", O(n^2 k) for the median bandwidth
+    and other quadratic estimates.
+
+    References
+    ----------
+    D. Widmann, F. Lindsten and D. Zachariah (2019), Calibration tests in multi-class
+    classification: a unifying framework.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> probs = rng.dirichlet(np.ones(3), size=300)
+    >>> y = (probs.cumsum(axis=1) < rng.random((300, 1))).sum(axis=1)
+    >>> sharper = probs**3 / (probs**3).sum(axis=1, keepdims=True)
+    >>> [round(skce_test(p, y).p_value, 1) for p in (probs, sharper)]
+    [0.4, 0.0]
+    """
+    check_choice(method, "method", ("asymptotic", "bound"))
+    resamples = check_count(resamples, "resamples")
+    data = check_predictions(probs, y, weights, Reading(classes, inputs))
+    metric = make_skce(
+        data, estimator=estimator, kernel=kernel, distance=distance, bandwidth=bandwidth
+    )
+    if method == "asymptotic" and estimator == "biased":
+        raise ValueError("estimator must be 'unbiased' or 'linear' for method 'asymptotic'")
+    if weights is not None and (method == "bound" or estimator == "linear"):
+        raise ValueError("weights must be left out for method 'bound' and estimator 'linear'")
+    n = int(data.weights.sum()) if data.whole else len(data.y)
+    if n < 2 or (n < 4 and estimator == "linear"):
+        raise ValueError(f"there must be two pairs of cases for 'linear', else one, got {n} cases")
+    value = compute(metric, data)
+    if method == "bound":
+        return CalibrationTest(value, _bound(value, n, estimator))
+    if estimator == "linear":
+        return CalibrationTest(value, _normal(metric, data))
+    return CalibrationTest(value, _drawn(metric, data, value, resamples, seed))
+
+
+def _bound(value: float, n: int, estimator: str) -> float:
+    if estimator == "biased":
+        excess = math.sqrt(max(n * value / _BOUND, 0)) - 1
+        return math.exp(-(max(excess, 0) ** 2) / 2)
+    return math.exp(-(n // 2) * (max(value, 0) / _BOUND) ** 2 / 2)
+
+
+def _normal(metric: KernelError, data: Predictions) -> float:
+    """Return the p-value of the mean over pairs 1 and 2, 3 and 4, and so on."""
+    found = metric.pairs(data)
+    error = float(found.std(ddof=1)) / math.sqrt(len(found))
+    mean = float(found.mean())
+    if error == 0:
+        return 1.0 if mean <= 0 else 0.0
+    return NormalDist().cdf(-mean / error)
+
+
+def _drawn(
+    metric: KernelError, data: Predictions, value: float, resamples: int, seed: int
+) -> float:
+    """Return the share of draws from the limit of n t that are as large as it."""
+    weights = data.weights
+    # The variance of a sum of so many normal variables, or of one, weighted.
+    scale = np.sqrt(weights) if data.whole else weights
+    trace = metric.own(data) @ scale**2
+    total = weights.sum()
+    reached, slack = 0, 1e-12
+    statistic = value * (total**2 - (scale**2).sum())
+    rng = np.random.default_rng(seed)
+    step = max(1, _ELEMENTS // len(weights))
+    for first in range(0, resamples, step):
+        shape = min(step, resamples - first), len(weights)
+        drawn = np.ascontiguousarray((scale * rng.standard_normal(shape)).T)
+        forms = metric.quadratic_forms(data, drawn) - trace
+        reached += int(np.count_nonzero(forms >= statistic - slack * abs(statistic)))
+    return (reached + 1) / (resamples + 1)

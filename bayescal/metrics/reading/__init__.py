@@ -1,0 +1,1 @@
+"""How metrics read predictions, labels and weights."""

@@ -1,0 +1,1 @@
+"""Proper scores, accuracy, costs of decisions, and errors beside a known truth."""

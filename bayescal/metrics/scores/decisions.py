@@ -1,0 +1,247 @@
+"""What probabilities are worth to those who decide by them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import ModuleType
+from typing import NamedTuple
+
+import numpy as np
+
+from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.numerics import ignoring_underflow
+from bayescal.data.blocks.stream import Blocks
+from bayescal.data.checks import as_numpy, check_count, check_finite
+from bayescal.data.label_names import column_names, in_order
+from bayescal.metrics.kernels.distances import as_rows
+from bayescal.metrics.reading.labels import Classes, Inputs, Reading, in_right_order
+from bayescal.metrics.reading.predictions import Predictions, check_predictions, check_truth
+from bayescal.metrics.sums import Piece, SumMetric, compute
+
+
+class DecisionCost(NamedTuple):
+    """Costs of decisions made by probabilities.
+
+    Attributes
+    ----------
+    expected : array of shape (n, d)
+        Expected cost of each decision, if the probabilities are right.
+    decision : int array of shape (n,)
+        The decision that is expected to cost least, the first of several.
+    predicted : float
+        Mean expected cost of the decisions that were made.
+    realised : float or None
+        Their mean actual cost; None without labels.
+    """
+
+    expected: np.ndarray
+    decision: np.ndarray
+    predicted: float
+    realised: float | None
+
+
+@ignoring_underflow
+def decision_cost(
+    probs: ArrayLike,
+    y: ArrayLike | None = None,
+    *,
+    costs: ArrayLike,
+    weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
+) -> DecisionCost:
+    r"""Return what decisions are expected to cost, which is best, and what it does cost.
+
+    .. math:: e_{id} = \sum_j p_{ij} c_{jd}, \qquad \delta_i = \arg\min_d e_{id}, \qquad
+        \text{predicted} = \frac{\sum_i w_i e_{i \delta_i}}{\sum_i w_i}, \qquad
+        \text{realised} = \frac{\sum_i w_i c_{y_i \delta_i}}{\sum_i w_i}
+
+    Parameters
+    ----------
+    probs : array of shape (n,) or (n, k)
+        P(y = 1) for two classes, or one row of class probabilities per case.
+    y : array of shape (n,), optional
+        Labels: 0, ..., k - 1, or any others (``classes``).
+    costs : array of shape (k, d)
+        Cost of each decision for each class, in any unit; gains are negative.
+    weights : array of shape (n,), optional
+        Non-negative case weights; only their ratios matter. Cases of weight zero have rows in the
+        result.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
+
+    Returns
+    -------
+    DecisionCost
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`log_loss`, and if ``costs`` are not finite or have another number of classes.
+
+    References
+    ----------
+    S. Zhao et al. (2021), Calibrating predictions to decisions.
+
+    Examples
+    --------
+    To treat or not to treat, for one benign and three malign classes:
+
+    >>> costs = [[3.3, 0.0], [1.0, 8.0], [2.0, 10.0], [3.0, 7.0]]
+    >>> found = decision_cost([[0.60, 0.25, 0.05, 0.10]], [0], costs=costs)
+    >>> found.expected.tolist(), found.decision.tolist(), found.realised
+    ([[2.63, 3.2]], [0], 3.3)
+    """
+    reading, names = Reading(classes, inputs), column_names(probs)
+    labels = reading.any_labels(probs) if y is None else y
+    checked = check_predictions(probs, labels, weights, reading)
+    given = as_numpy(probs, "probs")
+    counted = np.ones(len(given), bool) if weights is None else as_numpy(weights, "weights") > 0
+    rows = as_rows(reading.probs(in_order(given.astype(np.float64), names, checked.classes)))
+    costs = as_numpy(costs, "costs").astype(np.float64)
+    if costs.ndim != 2 or costs.shape[0] != rows.shape[1] or costs.shape[1] < 1:
+        raise ValueError(f"costs must have shape ({rows.shape[1]}, decisions), got {costs.shape}")
+    check_finite(costs, "costs")
+    expected = rows @ costs
+    decision = expected.argmin(axis=1)
+    made, share = decision[counted], checked.weights / checked.weights.sum()
+    predicted = float(share @ expected[counted, made])
+    realised = None if y is None else float(share @ costs[checked.y, made])
+    return DecisionCost(expected, decision, predicted, realised)
+
+
+@ignoring_underflow
+def loss_gap(
+    probs: ArrayLike | Blocks,
+    y: ArrayLike | None = None,
+    *,
+    losses: ArrayLike | None = None,
+    functions: int = 500,
+    decisions: int = 2,
+    seed: int = 0,
+    weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
+) -> float:
+    r"""Return the average loss gap: how far expected and actual losses are apart.
+
+    .. math:: \frac1F \sum_f \Big| \frac{\sum_i w_i \sum_j (p_{ij} - y_{ij})\,
+        \ell_f(j, \delta_f(p_i))}{\sum_i w_i} \Big|, \qquad
+        \delta_f(p) = \arg\min_d \sum_j p_j\, \ell_f(j, d)
+
+    By default losses :math:`\ell_f(j, d)` are independent draws from N(0, 1). Time O(n k F d).
+
+    Parameters
+    ----------
+    probs : array of shape (n,) or (n, k), or Blocks
+        P(y = 1) for two classes, or one row of class probabilities per case.
+    y : array of shape (n,) or (n, k)
+        Labels, or the true probabilities of the classes, where they are known.
+    losses : array of shape (functions, k, decisions), optional
+        Losses of decisions by class.
+    functions, decisions : int, default 500 and 2
+        How many losses are drawn, and of how many decisions, if none are given.
+    seed : int, default 0
+        Of the draws, by ``numpy.random.default_rng``.
+    weights : array of shape (n,), optional
+        Non-negative case weights; only their ratios matter.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
+
+    Returns
+    -------
+    float
+        In the unit of losses, 0 at best.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`log_loss`, and if ``losses`` are not finite or have another number of classes.
+
+    References
+    ----------
+    S. Zhao et al. (2021), Calibrating predictions to decisions. K. Valk (2022), Calibration of
+    multi-class probabilistic classifiers, University of Tartu, section 2.6.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> probs = rng.dirichlet(np.ones(3), size=400)
+    >>> y = (probs.cumsum(axis=1) < rng.random((400, 1))).sum(axis=1)
+    >>> sharper = probs**2 / (probs**2).sum(axis=1, keepdims=True)
+    >>> loss_gap(probs, y), loss_gap(sharper, y)
+    (0.0208..., 0.0751...)
+    """
+    check = _check_with_truth if y is not None and np.ndim(y) == 2 else check_predictions
+    checked = check(probs, y, weights, Reading(classes, inputs))
+    metric = make_loss_gap(
+        checked.columns, losses=losses, functions=functions, decisions=decisions, seed=seed
+    )
+    return compute(metric, checked)
+
+
+@in_right_order
+def _check_with_truth(
+    probs: ArrayLike, y: ArrayLike, weights: ArrayLike | None, reading: Reading
+) -> Predictions:
+    """Check probabilities, and the true ones in the place of labels."""
+    checked = check_predictions(probs, reading.any_labels(probs), weights, reading)
+    rows = as_rows(checked.probs)
+    return checked._replace(probs=rows, y=check_truth(y, rows, weights, checked.classes))
+
+
+def make_loss_gap(
+    columns: int | None,
+    *,
+    losses: ArrayLike | None = None,
+    functions: int = 500,
+    decisions: int = 2,
+    seed: int = 0,
+) -> LossGap:
+    """Check options, and return the metric for probabilities with so many columns."""
+    k = columns or 2
+    if losses is None:
+        shape = check_count(functions, "functions"), k, check_count(decisions, "decisions")
+        return LossGap(np.random.default_rng(seed).normal(size=shape))
+    array = as_numpy(losses, "losses").astype(np.float64)
+    if array.ndim != 3 or array.shape[1] != k or array.size == 0:
+        raise ValueError(f"losses must have shape (functions, {k}, decisions), got {array.shape}")
+    check_finite(array, "losses")
+    return LossGap(array)
+
+
+@dataclass(frozen=True, eq=False)
+class LossGap(SumMetric):
+    """The average loss gap, from the sum of gaps of each loss (functions, k, decisions)."""
+
+    losses: np.ndarray
+    rows = 2
+
+    @property
+    def range(self) -> tuple[float, float]:
+        spread = self.losses.max(axis=1) - self.losses.min(axis=1)
+        return 0.0, float(spread.max(axis=1).mean())
+
+    @property
+    def cells(self) -> int:
+        return len(self.losses)
+
+    def width(self, columns: int) -> int:
+        return self.losses.shape[0] * self.losses.shape[2]
+
+    def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
+        functions, k, decisions = self.losses.shape
+        probs = data.probs if data.probs.ndim == 2 else as_rows(data.probs, xp)
+        by_class = xp.asarray(np.moveaxis(self.losses, 1, 0).reshape(k, -1), dtype=probs.dtype)
+        shape = len(probs), functions, decisions
+        expected = (probs @ by_class).reshape(shape)
+        actual = (data.y @ by_class if data.y.ndim == 2 else by_class[data.y]).reshape(shape)
+        chosen = expected.argmin(axis=2)[:, :, None]
+        gap = xp.take_along_axis(expected - actual, chosen, axis=2)[:, :, 0]
+        return Piece(..., gap), Piece(None, None)
+
+    def value(self, sums: Array, xp: ModuleType) -> Array:
+        return xp.abs(sums[0]).mean() / sums[1, 0]
+
+    def calibrated(self, sums: np.ndarray) -> np.ndarray:
+        return sums * np.array([[0.0], [1.0]])

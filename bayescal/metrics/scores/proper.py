@@ -1,0 +1,261 @@
+"""Proper scores and accuracy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.numerics import ignoring_underflow
+from bayescal.data.blocks.stream import Blocks
+from bayescal.data.checks import as_numpy
+from bayescal.metrics.calibration.events import largest, of_class
+from bayescal.metrics.reading.labels import Classes, Inputs, Outcomes, Reading
+from bayescal.metrics.reading.options import check_eps
+from bayescal.metrics.reading.predictions import EPS, Predictions, check_anywhere
+from bayescal.metrics.sums import MeanMetric, compute
+
+
+@ignoring_underflow
+def log_loss(
+    probs: ArrayLike | Blocks,
+    y: ArrayLike | None = None,
+    *,
+    weights: ArrayLike | None = None,
+    eps: float | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
+    outcomes: Outcomes = "labels",
+) -> float:
+    r"""Logarithmic loss, the mean negative log probability of what happened.
+
+    .. math:: -\frac{\sum_i w_i \ln p_{i, y_i}}{\sum_i w_i}
+
+    Probabilities are clipped to [eps, 1 - eps] first. The sum runs in float64.
+
+    Parameters
+    ----------
+    probs : array of shape (n,) or (n, k), or Blocks
+        P(y = 1) for two classes, or one row of class probabilities per case.
+    y : array of shape (n,) or (n, k)
+        Labels: 0, ..., k - 1, or any others (``classes``); or a 1 in the column of the class.
+    weights : array of shape (n,), optional
+        Non-negative case weights; only their ratios matter.
+    eps : float, optional
+        Clipping distance in [0, 0.5). By default the machine epsilon of float64, 2.2e-16, for
+        probabilities of any type. With 0 a case that was said to be impossible costs infinity.
+    classes : sequence of k labels, or int, optional
+        The labels of the columns, in their order; k stands for 0, ..., k - 1. Without it numbers
+        are 0, ..., k - 1 (of arrays in memory -1 and 1 are two classes, too), and texts are sorted,
+        if all k are there. Numbers are places among classes that are texts. Columns of a data frame
+        that are named like the classes, as "yes" or "p_yes", may stand in any order.
+    inputs : {"probs", "logits"}
+        Whether ``probs`` are probabilities; or logits, of shape (n,) the log odds of the second
+        class, whose probabilities are computed in float64. A logit of minus infinity is that of an
+        option which is not there: its probability is zero.
+    outcomes : {"labels", "fractional"}
+        With "fractional", ``y`` holds shares of outcomes: (n, k) with rows that sum to one, or (n,)
+        numbers in [0, 1], as .5 for a tie of a game. A row counts as one of each outcome, with its
+        share as weight.
+
+    Returns
+    -------
+    float
+        Natural logarithm, 0 at best.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If shapes differ, ``probs`` are no probabilities, labels are missing or none of the classes,
+        or weights are negative or all zero; or if labels come first, as for scikit-learn.
+
+    References
+    ----------
+    I. J. Good (1952), Rational decisions.
+
+    Examples
+    --------
+    >>> log_loss([0.8, 0.4], [1, 0])
+    0.36698...
+    >>> log_loss([[0.8, 0.1, 0.1], [0.3, 0.3, 0.4]], [0, 2])
+    0.56971...
+    >>> log_loss([[0.8, 0.1, 0.1], [0.3, 0.3, 0.4]], ["a", "c"], classes=["a", "b", "c"])
+    0.56971...
+    """
+    given: Any = probs
+    if inputs == "logits" and eps is not None and eps < EPS and np.ndim(given) == 1:
+        # One probability alone does not tell how near to one it is.
+        log_odds = as_numpy(given, "probs")
+        probs = np.stack([np.zeros_like(log_odds), log_odds], axis=1)
+    checked = check_anywhere(probs, y, weights, Reading(classes, inputs, outcomes=outcomes))
+    return compute(LogLoss(check_eps(eps, checked.eps)), checked)
+
+
+@ignoring_underflow
+def brier_score(
+    probs: ArrayLike | Blocks,
+    y: ArrayLike | None = None,
+    *,
+    weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
+    outcomes: Outcomes = "labels",
+) -> float:
+    r"""Brier score, the mean squared distance between probability and outcome.
+
+    .. math:: \frac{\sum_i w_i (p_i - y_i)^2}{\sum_i w_i}
+       \quad\text{or}\quad
+       \frac{\sum_i w_i \sum_j (p_{ij} - [y_i = j])^2}{\sum_i w_i}
+
+    With rows for two classes the second form is twice the first. Of fractional outcomes y is the
+    share itself.
+
+    Parameters
+    ----------
+    probs : array of shape (n,) or (n, k), or Blocks
+        P(y = 1) for two classes, or one row of class probabilities per case.
+    y : array of shape (n,) or (n, k)
+        Labels: 0, ..., k - 1, or any others (``classes``); or a 1 in the column of the class.
+    weights : array of shape (n,), optional
+        Non-negative case weights; only their ratios matter.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
+    outcomes : {"labels", "fractional"}
+        Whether ``y`` holds labels or shares of outcomes, as in :func:`log_loss`.
+
+    Returns
+    -------
+    float
+        From 0, the best, to 1 for shape (n,) and to 2 for shape (n, k).
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`log_loss`.
+
+    References
+    ----------
+    G. W. Brier (1950), Verification of forecasts expressed in terms of probability.
+
+    Examples
+    --------
+    >>> brier_score([0.75, 0.5], [1, 0])
+    0.15625
+    >>> brier_score([[0.25, 0.75], [0.5, 0.5]], [1, 0])
+    0.3125
+    """
+    checked = check_anywhere(probs, y, weights, Reading(classes, inputs, outcomes=outcomes))
+    score = compute(BrierScore(checked.columns), checked)
+    if outcomes == "labels":
+        return score
+    # That of labels drawn with these shares, less their own spread.
+    return score - float(checked.weights @ checked.excess / checked.weights.sum())
+
+
+@ignoring_underflow
+def accuracy(
+    probs: ArrayLike | Blocks,
+    y: ArrayLike | None = None,
+    *,
+    weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
+) -> float:
+    r"""Share of cases whose most probable class is the one that happened.
+
+    A probability of exactly one half, like all ties, goes to the lowest class.
+
+    .. math:: \frac{\sum_i w_i [\arg\max_j p_{ij} = y_i]}{\sum_i w_i}
+
+    Parameters
+    ----------
+    probs : array of shape (n,) or (n, k), or Blocks
+        P(y = 1) for two classes, or one row of class probabilities per case.
+    y : array of shape (n,)
+        Labels: 0, ..., k - 1, or any others (``classes``).
+    weights : array of shape (n,), optional
+        Non-negative case weights; only their ratios matter.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
+
+    Returns
+    -------
+    float
+        A fraction in [0, 1].
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`log_loss`.
+
+    Examples
+    --------
+    >>> accuracy([0.9, 0.2, 0.6, 0.5], [1, 0, 0, 0])
+    0.75
+    >>> accuracy([0.9, 0.2], [1, 1], weights=[3, 1])
+    0.75
+    """
+    return compute(Accuracy(), check_anywhere(probs, y, weights, Reading(classes, inputs)))
+
+
+@dataclass(frozen=True)
+class LogLoss(MeanMetric):
+    """The logarithmic loss; without ``eps``, clipped where float64 ends."""
+
+    eps: float | None = None
+
+    @property
+    def range(self) -> tuple[float, float]:
+        return 0.0, math.inf
+
+    def cost(self, data: Predictions, xp: ModuleType) -> Array:
+        eps = data.eps if self.eps is None else self.eps
+        probs, y = data.probs, data.y
+        own = xp.clip(probs if probs.ndim == 1 else of_class(probs, y, xp), eps, 1 - eps)
+        lost = 0.0
+        if probs.ndim == 1:
+            # 1 - p for class 0, which is rounded: what is lost of it is found exactly.
+            zero = (y == 0).astype(own.dtype)
+            given, own = own, own - zero
+            lost = own + zero
+            lost -= given
+            lost /= own + xp.finfo(own.dtype).tiny
+        with np.errstate(divide="ignore"):
+            logs = xp.log(abs(own))
+        logs -= lost
+        # Zero less turns the -0.0 of perfect predictions into 0.0.
+        return 0.0 - logs
+
+
+@dataclass(frozen=True)
+class BrierScore(MeanMetric):
+    """The Brier score, of probabilities with so many columns."""
+
+    columns: int | None = None
+
+    @property
+    def range(self) -> tuple[float, float]:
+        return 0.0, 1.0 if self.columns is None else 2.0
+
+    def cost(self, data: Predictions, xp: ModuleType) -> Array:
+        probs, y = data.probs, data.y
+        if probs.ndim == 1:
+            return (probs - y.astype(probs.dtype)) ** 2
+        # The other classes, and the one that happened.
+        own = of_class(probs, y, xp)
+        others = xp.einsum("ij,ij->i", probs, probs) - own**2
+        return xp.maximum(others, 0) + (1 - own) ** 2
+
+
+@dataclass(frozen=True)
+class Accuracy(MeanMetric):
+    """The share of cases whose most probable class happened."""
+
+    def cost(self, data: Predictions, xp: ModuleType) -> Array:
+        probs, y = data.probs, data.y
+        decided = (probs > 0.5).astype(y.dtype) if probs.ndim == 1 else largest(probs, xp)[1]
+        return (decided == y).astype(probs.dtype)

@@ -1,0 +1,104 @@
+"""The calibration error where the true probabilities are known."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+
+from bayescal._core.arrays import ArrayLike
+from bayescal._core.numerics import ignoring_underflow
+from bayescal.metrics.calibration.events import SINGLE, largest, of_class, resolve_kind
+from bayescal.metrics.kernels.distances import as_rows
+from bayescal.metrics.reading.labels import Classes, Inputs, Reading
+from bayescal.metrics.reading.options import check_norm
+from bayescal.metrics.reading.predictions import Predictions, check_predictions, check_truth
+
+
+@ignoring_underflow
+def true_calibration_error(
+    probs: ArrayLike,
+    true_probs: ArrayLike,
+    *,
+    kind: Literal["binary", "confidence", "classwise"] | None = None,
+    norm: float = 1,
+    weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
+) -> float:
+    r"""Return the mean distance of probabilities from what they should be.
+
+    .. math:: \Big( \frac{\sum_i w_i |p_i - c_i|^q}{\sum_i w_i} \Big)^{1/q}
+
+    where :math:`c_i` is the true probability of the event that was given :math:`p_i`, and q the
+    ``norm``. If true probabilities are those given the predictions, this is the calibration error
+    that :func:`ece` and others estimate from labels; if they are those given all features, it also
+    has the part that no calibration map can remove.
+
+    Parameters
+    ----------
+    probs : array of shape (n,) or (n, k)
+        P(y = 1) for two classes, or one row of class probabilities per case.
+    true_probs : array of the same shape
+        What the probabilities should be.
+    kind : {"binary", "confidence", "classwise"}, optional
+        Which events: y = 1; that the predicted class happens; or each class in turn, of which the
+        mean inside the root is taken. By default "binary" for shape (n,) and "confidence" for
+        shape (n, k).
+    norm : float, default 1
+        q above, at least 1; ``math.inf`` gives the largest distance.
+    weights : array of shape (n,), optional
+        Non-negative case weights; only their ratios matter.
+    classes, inputs : optional
+        The names of columns, and what ``probs`` are, as in :func:`log_loss`.
+
+    Returns
+    -------
+    float
+        A fraction in [0, 1].
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`ece`, and if ``true_probs`` are no probabilities.
+
+    Examples
+    --------
+    >>> true_calibration_error([0.2, 0.9], [0.3, 0.7])
+    0.15
+    >>> true_calibration_error([[0.5, 0.3, 0.2]], [[0.4, 0.4, 0.2]], kind="classwise")
+    0.06666...
+    """
+    norm = check_norm(norm)
+    reading = Reading(classes, inputs)
+    checked = check_predictions(probs, reading.any_labels(probs), weights, reading)
+    predicted, truth, _ = matched(checked, true_probs, weights, kind)
+    distance = np.abs(predicted - truth)
+    if math.isinf(norm):
+        return float(distance.max())
+    powers = distance**norm
+    by_case = powers if powers.ndim == 1 else powers.mean(axis=1)
+    return float(np.average(by_case, weights=checked.weights) ** (1 / norm))
+
+
+def matched(
+    checked: Predictions,
+    truth: ArrayLike,
+    weights: ArrayLike | None,
+    kind: str | None,
+    name: str = "true_probs",
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return what events (n,) or (n, k) were given, other probabilities, and what happened."""
+    truth = check_truth(truth, checked.probs, weights, checked.classes, name)
+    chosen, _ = resolve_kind(kind, None, checked.columns, (*SINGLE, "classwise"))
+    predicted, happened = checked.probs, checked.y
+    if chosen == "binary":
+        if predicted.ndim == 2:
+            predicted, truth = predicted[:, 1], truth[:, 1]
+        return predicted, truth, happened
+    predicted, truth = as_rows(predicted), as_rows(truth)
+    if chosen == "classwise":
+        return predicted, truth, happened[:, None] == np.arange(predicted.shape[1])
+    confidence, label = largest(predicted, np)
+    return np.asarray(confidence), np.asarray(of_class(truth, label, np)), label == happened

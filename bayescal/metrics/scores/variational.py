@@ -1,0 +1,113 @@
+"""The calibration error from below, by a calibrator that was fitted elsewhere."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+
+from bayescal._core.arrays import ArrayLike
+from bayescal._core.numerics import ignoring_underflow
+from bayescal.metrics.reading.labels import Classes, Inputs, Reading
+from bayescal.metrics.reading.options import check_norm
+from bayescal.metrics.reading.predictions import check_predictions
+from bayescal.metrics.scores.truth import matched
+
+
+@ignoring_underflow
+def variational_ece(
+    probs: ArrayLike,
+    y: ArrayLike,
+    recalibrated: ArrayLike,
+    *,
+    kind: Literal["binary", "confidence", "classwise"] | None = None,
+    norm: float = 1,
+    weights: ArrayLike | None = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
+) -> float:
+    r"""Return a lower bound on the calibration error that some other probabilities prove.
+
+    Probabilities g that a calibrator makes of the p, fitted to **other** cases, as by
+    cross-validation, show that the p are wrong as far as the labels agree with g:
+
+    .. math:: \frac{\sum_i w_i \big( d_i^q + q\, d_i^{q-1} s_i\, (e_i - g_i) \big)}{\sum_i w_i},
+        \qquad d_i = |g_i - p_i|, \quad s_i = \operatorname{sign}(g_i - p_i)
+
+    with :math:`e_i` whether the event happened, and q the ``norm``. As :math:`|g - p|^q` is convex
+    in g, no g has a larger expectation than the true probability of the event given p, for which
+    it is :math:`\mathrm E |P(e \mid p) - p|^q`, the error itself. So the mean is too
+    small by what the calibrator misses, but has no bias of bins, and needs no bins for many
+    classes; the better the calibrator, the tighter. Returned is its root of order q, with its sign:
+    means below zero say that nothing is proved.
+
+    In the same way the loss of g estimates from above the refinement error, what no map of the p
+    can remove, and the loss of p less that of g the calibration error by this loss: use
+    ``log_loss(probs, y) - log_loss(recalibrated, y)``.
+
+    Time O(n k).
+
+    Parameters
+    ----------
+    probs : array of shape (n,) or (n, k)
+        P(y = 1) for two classes, or one row of class probabilities per case.
+    y : array of shape (n,)
+        Labels: 0, ..., k - 1, or any others (``classes``).
+    recalibrated : array of the shape of ``probs``
+        g: calibrated probabilities, by calibrators that have not seen the labels of their cases.
+    kind : {"binary", "confidence", "classwise"}, optional
+        Which events: y = 1; that the predicted class happens; or each class in turn, of which the
+        mean inside the root is taken. By default "binary" for shape (n,) and "confidence" for
+        shape (n, k). Given are always all probabilities of a case, not that of the event alone.
+    norm : float, default 1
+        q above, finite and at least 1.
+    weights : array of shape (n,), optional
+        Non-negative case weights; only their ratios matter.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
+
+    Returns
+    -------
+    float
+        A fraction of at most 1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`true_calibration_error`, and for an infinite norm.
+
+    References
+    ----------
+    A variational estimator for Lp calibration errors (2026), arXiv:2602.24230. E. Berta,
+    D. Holzmüller, M. I. Jordan and F. Bach (2025), Rethinking early stopping: refine, then
+    calibrate, arXiv:2501.19195.
+
+    Examples
+    --------
+    Probabilities of 0.9 for what happens in 8 cases of 10:
+
+    >>> import bayescal as bc
+    >>> y = [1] * 8 + [0] * 2
+    >>> round(bc.metrics.variational_ece([0.9] * 10, y, [0.8] * 10), 6)
+    0.1
+
+    >>> from sklearn.model_selection import cross_val_predict
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.random(2000)
+    >>> y = rng.random(2000) < p**2  # The error is 1/6.
+    >>> g = cross_val_predict(bc.AveragedBeta(), p, y, cv=5, method="predict_proba")[:, 1]
+    >>> round(bc.metrics.variational_ece(p, y, g), 3)
+    0.169
+    """
+    norm = check_norm(norm)
+    if math.isinf(norm):
+        raise ValueError(f"norm must be finite, got {norm}; use true_calibration_error or ece")
+    checked = check_predictions(probs, y, weights, Reading(classes, inputs))
+    predicted, better, happened = matched(checked, recalibrated, weights, kind, "recalibrated")
+    apart, sign = np.abs(better - predicted), np.sign(better - predicted)
+    slope = norm * (apart ** (norm - 1)) * sign
+    by_case = apart**norm + slope * (happened - better)
+    by_case = by_case if by_case.ndim == 1 else by_case.mean(axis=1)
+    mean = float(np.average(by_case, weights=checked.weights))
+    return math.copysign(abs(mean) ** (1 / norm), mean)

@@ -1,0 +1,1 @@
+"""Intervals, differences, tests and reports of metrics."""

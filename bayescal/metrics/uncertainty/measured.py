@@ -1,0 +1,408 @@
+"""A metric of one model: its value, replicates, interval, and difference to that of another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayescal._core.arrays import ArrayLike
+from bayescal.data.checks import check_count
+from bayescal.metrics.calibration.debiased import DebiasedError, DebiasedMassError
+from bayescal.metrics.calibration.mass import MassHistogram
+from bayescal.metrics.kernels.skce import make_skce
+from bayescal.metrics.reading.predictions import (
+    PLAIN,
+    Predictions,
+    Reading,
+    check_label_rows,
+    check_many_labels,
+    check_predictions,
+)
+from bayescal.metrics.registry import METRICS
+from bayescal.metrics.scores.proper import Accuracy
+from bayescal.metrics.sums import MeanMetric, Metric, SumMetric, compute, standard_error
+from bayescal.metrics.uncertainty.groups import (
+    MANY,
+    UNCLUSTERED,
+    GroupedSums,
+    equal_rows_once,
+    grouped,
+    in_clusters,
+    spread_of_share,
+)
+from bayescal.metrics.uncertainty.replicates import error_by_chance, replicate
+
+#: What is left of an error by chance: g(e) of :func:`interval`; angles of a difference's ellipse.
+_POWER, _ANGLES = 2.5, 361
+#: Cases that an interval of a calibration error needs.
+_FEW = 10
+
+
+class Interval(NamedTuple):
+    """A metric, or a difference of two, and how sure it is.
+
+    Attributes
+    ----------
+    value : float
+        As the metric has it.
+    estimate : float
+        Of which the interval is: the value, of calibration errors less what chance adds to them.
+    lower, upper : float
+        Ends of the confidence interval.
+    standard_error : float
+        Half the interval's width by its quantile.
+    level : float
+        Coverage that is aimed at.
+    p_value : float or None
+        Of a difference: of the hypothesis that there is none.
+    """
+
+    value: float
+    estimate: float
+    lower: float
+    upper: float
+    standard_error: float
+    level: float
+    p_value: float | None = None
+
+
+class Measured:
+    """A metric of one model, whose replicates are drawn once, when they are needed."""
+
+    #: Predictions whose rows lie in clusters; whether equal rows of these were made one.
+    _clustered: Predictions | None = None
+    _merged = False
+
+    def __init__(
+        self,
+        metric: str,
+        probs: ArrayLike | Predictions,
+        y: ArrayLike | None,
+        weights: ArrayLike | None,
+        options: Mapping[str, Any],
+        replicates: int,
+        seed: int,
+        reading: Reading = PLAIN,
+        groups: Any = None,
+        separate: bool = False,
+    ) -> None:
+        """Take equal rows of a cluster as one, if all are, unless they are kept ``separate``."""
+        self._seed = seed
+        given, made = prepare(metric, probs, y, weights, options, reading, groups)
+        self._all_rows, self._options = given, options
+        self._data = given if separate else equal_rows_once(given)
+        self._merged = self._data.clusters is not given.clusters
+        own, clusters = self._data.weights, self._data.clusters
+        sizes = np.array([len(own), own.sum(), own @ own])
+        self._setup(metric, made, compute(made, self._data), sizes, self._data.whole, replicates)
+        if clusters is not None:
+            self._clustered = self._data
+            self._cases = float(clusters.max() + 1)
+            self._few = self._cases < _FEW
+
+    def _setup(
+        self,
+        name: str,
+        metric: Metric,
+        value: float,
+        sizes: np.ndarray,
+        whole: bool,
+        replicates: int,
+    ) -> None:
+        self._name, self._metric, self.value = name, metric, value
+        self._range = metric.range
+        rows, mass, squares = sizes.tolist()
+        self._cases = cases = mass if whole else rows
+        #: The variance of a weighted mean, for a variance of one.
+        self._spread = 1 / mass if whole else squares / mass**2
+        self._number = check_count(replicates, "replicates")
+        self._means = METRICS[name].best != "zero"
+        self._unbiased, self._few = self._means or name == "skce", bool(cases < _FEW)
+        self._square = False
+        made = metric.metric if isinstance(metric, MassHistogram) else metric
+        if isinstance(made, DebiasedError | DebiasedMassError) and made.norm == 2:
+            self._square, made = True, replace(made, signed=True)
+            self._metric = made
+            if isinstance(metric, MassHistogram):
+                assert isinstance(made, DebiasedMassError)
+                self._metric = replace(metric, metric=made)
+
+    @cached_property
+    def _grouped(self) -> GroupedSums | None:
+        """Of very many cases, the sums by group."""
+        if len(self._data.y) < MANY or grouped(self._metric, self._data) is None:
+            return None
+        return self._sums_by_group()
+
+    def _sums_by_group(self) -> GroupedSums:
+        metric = grouped(self._metric, self._data)
+        assert metric is not None
+        return GroupedSums.of(metric, self._data, self._seed, whole=self._data.whole)
+
+    @cached_property
+    def replicates(self) -> np.ndarray:
+        """The metric (b,) of cases drawn anew; one seed draws the same cases for all models."""
+        if self._grouped is not None:
+            return self._grouped.replicates(self._number)
+        return replicate(self._metric, self._data, self._number, self._seed)
+
+    @cached_property
+    def _chance(self) -> float:
+        """What chance makes of an error that cannot be negative."""
+        if self._unbiased or self._square:
+            return -math.inf
+        if self._clustered is not None:
+            # At least that of independent rows, as few clusters may be alike by chance.
+            alone = error_by_chance(self._metric, self._data, self._seed)
+            return max(self._sums_by_group().chance(), alone)
+        if self._grouped is not None:
+            return self._grouped.chance()
+        return error_by_chance(self._metric, self._data, self._seed)
+
+    @cached_property
+    def _centre(self) -> float:
+        return max(self._again() if self._square else self.value, self._chance)
+
+    def _again(self) -> float:
+        """Return the metric, of squares before the root."""
+        return compute(self._metric, self._data)
+
+    def _deviation(self, metric: SumMetric, other: Measured | None = None) -> tuple[float, float]:
+        """Return the delta method's standard error and skewness, or those of a difference."""
+        return standard_error(metric, self._data, None if other is None else other._data)
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return self._data.probs.shape
+
+    def _less_chance(self, error: Any) -> Any:
+        """Return what is left of the metric without chance."""
+        if self._unbiased:
+            return error
+        if self._square:
+            return np.sqrt(np.maximum(error, 0))
+        error = np.maximum(error, self._chance)
+        share = self._chance / np.where(error > 0, error, 1)
+        return error * (1 - share**_POWER) ** (1 / _POWER)
+
+    def _student(self, level: float, drawn: bool) -> tuple[float, float, float]:
+        """Return a quantile, by what deviations are standard errors, and degrees of freedom.
+
+        These are of the cases, or of the groups if such were drawn.
+        """
+        from scipy.special import stdtrit
+
+        grouped = self._grouped if drawn else None
+        size = self._cases if grouped is None else len(grouped.sums)
+        free = float(size - 1)
+        return float(stdtrit(free, (1 + level) / 2)), math.sqrt(size / free), free
+
+    def _within(self, lower: float, upper: float) -> tuple[float, float]:
+        """Return ends that the metric can have: cutting loses no coverage."""
+        return max(lower, self._range[0]), min(upper, self._range[1])
+
+    def interval(self, level: float, method: str = "auto") -> Interval:
+        """Return its confidence interval."""
+        analytic = self._means if method == "auto" else method == "analytic"
+        value, estimate = self.value, float(self._less_chance(self._centre))
+        if analytic and isinstance(self._metric, Accuracy):
+            z = NormalDist().inv_cdf((1 + level) / 2)
+            data, spread = self._clustered, self._spread
+            if data is not None:
+                spread = spread_of_share(self._metric, data, value, level)
+            share = z**2 * spread
+            middle = (value + share / 2) / (1 + share)
+            half = math.sqrt(value * (1 - value) * share + share**2 / 4) / (1 + share)
+            ends = self._within(middle - half, middle + half)
+            return Interval(value, value, *ends, half / z, level)
+        if not analytic:
+            error, skewness = _moments(self.replicates)
+        elif isinstance(self._metric, SumMetric):
+            error, skewness = self._deviation(self._metric)
+        else:
+            raise ValueError(
+                f"method must be 'bootstrap' for {self._name}, which is no sum over cases"
+            )
+        if self._few or not math.isfinite(error):
+            return Interval(value, estimate, *self._range, math.inf, level)
+        t, factor, _ = self._student(level, not analytic)
+        error *= factor
+        if self._unbiased:
+            ends = self._within(*_hall(value, error, skewness, t))
+            return Interval(value, value, *ends, error, level)
+        ends = self._centre + t * error * np.array([-1, 1])
+        if self._square:
+            ends[1] = max(ends[1], _upper_square(self._again(), self.replicates.mean(), t * error))
+        lower, upper = self._within(*self._less_chance(ends).tolist())
+        return Interval(value, estimate, lower, upper, (upper - lower) / (2 * t), level)
+
+    def _with_all_rows(self) -> Measured:
+        given, drawn = self._all_rows, (self._number, self._seed)
+        own = self._name, given, given.y, given.weights, self._options
+        return Measured(*own, *drawn, separate=True)
+
+    def less(self, other: Measured, level: float) -> Interval:
+        """Return its difference to that of another model of the same cases."""
+        if self._merged != other._merged:
+            # Rows of clusters are equal for one of the models alone.
+            return self._with_all_rows().less(other._with_all_rows(), level)
+        ours, theirs = self._shape, other._shape
+        if ours != theirs:
+            raise ValueError(f"first and second must have one shape, got {ours} and {theirs}")
+        from scipy.special import stdtr
+
+        value = self.value - other.value
+        estimate = float(self._less_chance(self._centre) - other._less_chance(other._centre))
+        mean = self._metric if isinstance(self._metric, MeanMetric) else None
+        with np.errstate(invalid="ignore"):
+            if mean is not None:
+                error, skewness = self._deviation(mean, other)
+            else:
+                error, skewness = _moments(self.replicates - other.replicates)
+        widest = self._range[1] - self._range[0]
+        if self._few or not math.isfinite(error):
+            return Interval(value, estimate, -widest, widest, math.inf, level, 1.0)
+        t, factor, free = self._student(level, mean is None)
+        if self._unbiased:
+            error *= factor
+            x = value / error if error > 0 else math.copysign(1e9, value) * (value != 0)
+            moved = x + skewness * (x**2 / 3 + 1 / 6) + skewness**2 * x**3 / 27
+            p_value = 2 * float(stdtr(free, -min(abs(x), abs(moved))))
+            lower, upper = _hall(value, error, skewness, t)
+            ends = max(lower, -widest), min(upper, widest)
+            return Interval(value, value, *ends, error, level, p_value)
+        moments = factor**2 * np.cov(self.replicates, other.replicates, ddof=0)
+        first, second = np.sqrt(np.diag(moments))
+        alike = moments[0, 1] / (first * second) if first * second > 0 else 0.0
+        # Equal ones but for rounding are equal.
+        alike = alike if abs(alike) < 1 - 1e-12 else round(alike)
+        turn = np.linspace(0, 2 * np.pi, _ANGLES)
+        along = alike * np.cos(turn) + math.sqrt(1 - alike**2) * np.sin(turn)
+
+        def ends_at(t: float) -> tuple[float, float]:
+            ours = self._less_chance(self._centre + t * first * np.cos(turn))
+            gaps = ours - other._less_chance(other._centre + t * second * along)
+            return float(gaps.min()), float(gaps.max())
+
+        # Of t / (1 + t).
+        inside, outside = 0.0, 1.0
+        while outside - inside > 1e-12 and estimate:
+            middle = (inside + outside) / 2
+            lower, upper = ends_at(middle / (1 - middle))
+            inside, outside = (inside, middle) if lower <= 0 <= upper else (middle, outside)
+        p_value = 2 * float(stdtr(free, -inside / (1 - inside)))
+        lower, upper = ends_at(t)
+        lower, upper = max(lower, -widest), min(upper, widest)
+        error = (upper - lower) / (2 * t)
+        return Interval(value, estimate, lower, upper, error, level, p_value)
+
+
+class MeasuredSums(Measured):
+    """The same of cases that came in blocks, from sums by group that were added.
+
+    Of bins of equal mass the value is that of a histogram, which has a bound, if none is given.
+    """
+
+    def __init__(
+        self, metric: str, sums: GroupedSums, replicates: int, value: float | None = None
+    ) -> None:
+        found = float(sums.metric.value(sums.total, np)) if value is None else value
+        self._setup(metric, sums.metric, found, sums.sizes, sums.whole, replicates)
+        self._given, self._exact = sums, value
+
+    @cached_property
+    def _grouped(self) -> GroupedSums:
+        assert isinstance(self._metric, SumMetric)
+        return replace(self._given, metric=self._metric)
+
+    def _again(self) -> float:
+        if self._exact:
+            return self._exact**2
+        return float(self._grouped.metric.value(self._grouped.total, np))
+
+    def _deviation(self, metric: SumMetric, other: Measured | None = None) -> tuple[float, float]:
+        # So few groups do not tell the skewness, which is small of many cases.
+        gaps = self._grouped.deviations()
+        if other is not None:
+            assert other._grouped is not None
+            gaps = gaps - other._grouped.deviations()
+        return math.sqrt(gaps @ gaps), 0.0
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return (int(self._grouped.sizes[0]), *self._grouped.sums.shape[1:])
+
+
+def _moments(replicates: np.ndarray) -> tuple[float, float]:
+    """Return standard deviation and skewness: infinite, where a replicate is."""
+    if not np.isfinite(replicates).all():
+        return math.inf, 0.0
+    deviation = float(replicates.std())
+    cubes = float(np.mean((replicates - replicates.mean()) ** 3))
+    return deviation, cubes / deviation**3 if deviation**3 > 0 else 0.0
+
+
+def _upper_square(square: float, biased: float, half: float) -> float:
+    """Return the upper end for a squared error by inverting a test, as Wilson's for a share is.
+
+    The standard error times a quantile, ``half``, is that at ``biased``, the mean of replicates:
+    the square with chance c in it. Its variance goes with u + c / 2 for an error u, if bins are
+    alike; the end is the u below which the square is as far as the quantile says.
+    """
+    chance = max(float(biased) - square, 0.0) / 2
+    size = float(biased) + chance
+    scale = half**2 / size if size > 0 else 0.0
+    return square + scale / 2 + math.sqrt(max(scale**2 / 4 + scale * (square + chance), 0))
+
+
+def _hall(value: float, error: float, skewness: float, t: float) -> tuple[float, float]:
+    """Return what Student's interval of a mean, and that by Hall's transformation, hold."""
+    moved = q = np.array([t, -t])
+    if skewness != 0:
+        moved = 3 / skewness * (np.cbrt(1 + skewness * (q - skewness / 6)) - 1)
+    return value - error * float(max(t, moved[0])), value + error * float(max(t, -moved[1]))
+
+
+def prepare(
+    metric: str,
+    probs: ArrayLike | Predictions,
+    y: Any,
+    weights: ArrayLike | None,
+    options: Mapping[str, Any],
+    reading: Reading = PLAIN,
+    groups: Any = None,
+) -> tuple[Predictions, Metric]:
+    """Return predictions, checked unless they have been, and the metric of that name.
+
+    Labels ``groups`` of clusters are attached to the predictions.
+    """
+    if metric not in METRICS:
+        raise ValueError(f"no metric named {metric!r}; there are {', '.join(METRICS)}")
+    entry = METRICS[metric]
+    several = entry.shapes == ("multilabel",)
+    if isinstance(probs, Predictions):
+        data = probs
+        if several:
+            data = check_many_labels(probs.probs, y, weights)._replace(clusters=probs.clusters)
+    else:
+        data = (check_label_rows if several else check_predictions)(probs, y, weights, reading)
+    if groups is not None:
+        data = in_clusters(data, groups, weights)
+    if data.clusters is not None:
+        if metric in UNCLUSTERED:
+            raise ValueError(
+                f"groups must be left out for {metric!r}, which takes rows as independent; "
+                "'ece' with norm=2, 'smooth_ece' and 'kde_ece' take groups"
+            )
+    if metric == "skce":
+        return data, make_skce(data, **options)
+    if entry.make is None:
+        able = ", ".join(name for name, each in METRICS.items() if each.make is not None)
+        raise ValueError(f"metric must be one of {able}, skce, got {metric!r}")
+    return data, entry.make(data.columns, **options)

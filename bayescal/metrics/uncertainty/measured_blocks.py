@@ -1,0 +1,141 @@
+"""Metrics of cases that come in blocks, with how sure they are, from one pass for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayescal._core.arrays import ArrayLike
+from bayescal.data.blocks.stream import as_blocks
+from bayescal.data.rows import Sums
+from bayescal.metrics.reading.predictions import PLAIN, PredictionBlocks, Predictions, Reading
+from bayescal.metrics.registry import METRICS
+from bayescal.metrics.sums import DirectMetric, Metric, SumMetric, collect
+from bayescal.metrics.uncertainty.calibration_tests import Spiegelhalter
+from bayescal.metrics.uncertainty.groups import MANY, GroupedSums, grouped
+from bayescal.metrics.uncertainty.measured import Measured, MeasuredSums
+
+__all__ = ["MeasuredBlocks", "check_cuts", "check_no_groups", "measure_blocks", "measure_each"]
+
+#: Cases of a block at most: running numbers of blocks do not meet.
+_ROWS = 1 << 40
+
+
+class MeasuredBlocks(NamedTuple):
+    """Metrics by name, Spiegelhalter's z, the number of cases, and how these were cut."""
+
+    metrics: dict[str, Measured]
+    z: float
+    cases: int
+    cut: np.ndarray
+
+
+def measure_blocks(
+    chosen: Mapping[str, tuple[str, Mapping[str, Any]]],
+    data: PredictionBlocks,
+    replicates: int,
+    seed: int,
+) -> MeasuredBlocks:
+    """Measure metrics, each a name and options, in one pass; bins of equal mass take two more.
+
+    Fewer cases than groups are for are gathered in a second pass, and measured as in memory.
+    """
+    made: dict[str, Metric] = {}
+    sums: dict[str, SumMetric] = {}
+    for title, (name, options) in chosen.items():
+        if name not in METRICS:
+            raise ValueError(f"no metric named {name!r}; there are {', '.join(METRICS)}")
+        make = METRICS[name].make
+        if make is None or (own := grouped(metric := make(data.columns, **options))) is None:
+            data.probs  # noqa: B018  says that it takes all cases at once
+            continue
+        made[title], sums[title] = metric, own
+    whole = data.whole
+    found = data.total_numbered(partial(_sums_by_group, sums, seed, whole))
+    if whole and found["fractions"] > 0:
+        # Weights that are no counts came later.
+        whole = False
+        found = data.total_numbered(partial(_sums_by_group, sums, seed, whole))
+    z, cases = float(Spiegelhalter(whole).value(found["z"], np)), int(found["sizes"][0])
+    measured: dict[str, Measured] = {}
+    if cases < MANY:
+        few = data.gather()
+        for title, (name, options) in chosen.items():
+            measured[title] = Measured(name, few, few.y, few.weights, options, replicates, seed)
+        return MeasuredBlocks(measured, z, cases, found["cut"])
+    for title, metric in sums.items():
+        own = GroupedSums(metric, found[f"of {title}"], found["sizes"], whole, seed)
+        direct = made[title]
+        exact = direct.compute_in_blocks(data) if isinstance(direct, DirectMetric) else None
+        measured[title] = MeasuredSums(chosen[title][0], own, replicates, exact)
+    return MeasuredBlocks(measured, z, cases, found["cut"])
+
+
+def measure_each(
+    metric: str,
+    models: Sequence[Any],
+    y: ArrayLike | None,
+    weights: ArrayLike | None,
+    options: Mapping[str, Any],
+    replicates: int,
+    seed: int,
+    reading: Reading = PLAIN,
+    groups: Any = None,
+) -> list[Measured]:
+    """Measure a metric of models of the same cases, which may come in blocks."""
+    found: list[Measured] = []
+    cuts, read = [], []
+    for probs in models:
+        blocks = as_blocks(probs, y, weights)
+        if blocks is None:
+            own = Measured(metric, probs, y, weights, options, replicates, seed, reading, groups)
+            found.append(own)
+            continue
+        check_no_groups(groups)
+        many = metric in METRICS and METRICS[metric].shapes == ("multilabel",)
+        data = PredictionBlocks(blocks, many, reading=reading)
+        own = measure_blocks({metric: (metric, options)}, data, replicates, seed)
+        cuts.append(own.cut)
+        read.append(blocks)
+        found.append(own.metrics[metric])
+    check_cuts(cuts)
+    for blocks in read:
+        blocks.finish()
+    return found
+
+
+def check_no_groups(groups: object) -> None:
+    """Raise if rows that come in blocks are said to lie in groups."""
+    if groups is not None:
+        raise ValueError(
+            "groups must be left out for Blocks, which do not hold them; pass arrays instead"
+        )
+
+
+def check_cuts(cuts: Sequence[np.ndarray]) -> None:
+    """Raise unless the cases of all models are cut alike."""
+    if any(not np.array_equal(cuts[0], own) for own in cuts):
+        raise ValueError("models must have their cases cut into blocks alike to be compared")
+
+
+def _sums_by_group(
+    metrics: dict[str, SumMetric], seed: int, whole: bool, number: int, data: Predictions
+) -> Sums:
+    n = len(data.y)
+    sizes = None
+    found: Sums = {}
+    for title, metric in metrics.items():
+        own = GroupedSums.of(metric, data, seed, first=number * _ROWS, whole=whole)
+        found[f"of {title}"], sizes = own.sums, own.sizes
+    weights = data.weights
+    return {
+        **found,
+        "sizes": np.array([n, weights.sum(), weights @ weights]) if sizes is None else sizes,
+        "fractions": np.asarray(np.count_nonzero(weights != np.floor(weights))),
+        "z": collect(Spiegelhalter(whole), data),
+        # Of which no other cut into blocks has the same sums.
+        "cut": np.array([n, n * (number + 1), n * n * (number + 1)]),
+    }

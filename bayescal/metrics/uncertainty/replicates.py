@@ -1,0 +1,134 @@
+"""Replicates of a bootstrap: what cases add to sums, times factors that are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from bayescal.metrics.kernels.distances import as_rows
+from bayescal.metrics.kernels.skce import KernelError
+from bayescal.metrics.reading.predictions import Predictions
+from bayescal.metrics.sums import DirectMetric, Metric, SumMetric, collect_many, compute
+
+#: Numbers of some replicates that are held at once: 32 MiB.
+_ELEMENTS = 1 << 22
+#: Cases that counts stand for, drawn one by one.
+_CASES = 1 << 16
+#: Probabilities held at once; sets of labels that tell what chance does.
+_PROBS, _SETS = 1 << 20, 64
+
+
+def replicate(metric: Metric, data: Predictions, replicates: int, seed: int) -> np.ndarray:
+    """Return the metric (replicates,) of cases that are drawn with replacement."""
+    held = metric.rows * metric.cells if isinstance(metric, SumMetric) else 0
+    # Pairs of cases are computed anew for each block.
+    size = 4 * _ELEMENTS if isinstance(metric, KernelError) else _ELEMENTS
+    drawn = resample(data, replicates, seed, size // max(len(data.y), held))
+    return np.concatenate([of_factors(metric, *each) for each in drawn])
+
+
+def of_factors(metric: Metric, data: Predictions, factors: np.ndarray) -> np.ndarray:
+    """Return the metric (b,) for factors (n, b) of the weights."""
+    if isinstance(metric, SumMetric):
+        return metric.values(collect_many(metric, data, factors))
+    assert isinstance(metric, DirectMetric)
+    return metric.compute_many(data, factors)
+
+
+def resample(
+    data: Predictions, replicates: int, seed: int, at_once: int
+) -> Iterator[tuple[Predictions, np.ndarray]]:
+    """Yield predictions and factors (n, b) of their weights, for some replicates at a time.
+
+    Whole weights are counts: then cases are drawn one by one, and otherwise rows. Where rows lie in
+    clusters, whole clusters are drawn.
+    """
+    rng = np.random.default_rng(seed)
+    n = len(data.y)
+    if data.clusters is not None:
+        yield from _resample_clusters(data, replicates, rng, at_once)
+        return
+    counts = data.weights.astype(int) if data.whole else np.ones(n, int)
+    total = int(counts.sum())
+    cases = np.repeat(np.arange(n), counts) if n < total < _CASES else None
+    if data.whole:
+        data = data._replace(weights=np.ones(n))
+    at_once = max(1, at_once)
+    for first in range(0, replicates, at_once):
+        factors = np.empty((min(at_once, replicates - first), n))
+        for own in factors:
+            if total >= max(n + 1, _CASES):
+                own[:] = rng.multinomial(total, counts / total)
+                continue
+            drawn = rng.integers(0, total, total)
+            own[:] = np.bincount(drawn if cases is None else cases[drawn], minlength=n)
+        yield data, np.ascontiguousarray(factors.T)
+
+
+def _resample_clusters(
+    data: Predictions, replicates: int, rng: np.random.Generator, at_once: int
+) -> Iterator[tuple[Predictions, np.ndarray]]:
+    count, counts = int(data.clusters.max()) + 1, data.weights[:, None]
+    whole = data.whole
+    if whole:
+        data = data._replace(weights=np.ones(len(data.y)))
+    for first in range(0, replicates, max(1, at_once)):
+        drawn = rng.integers(0, count, (min(max(1, at_once), replicates - first), count))
+        times = np.stack([np.bincount(own, minlength=count) for own in drawn], axis=1)
+        factors = times[data.clusters].astype(float)
+        yield data, factors * counts if whole else factors
+
+
+def error_by_chance(metric: Metric, data: Predictions, seed: int) -> float:
+    """Return how large an error is by chance, if labels are as far from predictions as they are.
+
+    The root mean square of errors of labels drawn from the predictions, times the root of the sum
+    of squares of labels less predictions over what it is expected to be.
+    """
+    if data.whole:
+        # Of very large counts some cases are drawn together: chance is overrated.
+        most = max(1, _CASES // len(data.y))
+        copies = np.minimum(data.weights, most).astype(int)
+        cases = np.repeat(np.arange(len(copies)), copies)
+        shares = (data.weights / copies)[cases]
+        data = data._replace(probs=data.probs[cases], y=data.y[cases], weights=shares)
+    rng = np.random.default_rng(seed)
+    drawn = [compute(metric, data._replace(y=draw_labels(data, rng))) for _ in range(_SETS)]
+    probs, y = data.probs, data.y
+    if y.ndim == probs.ndim:
+        squares = (probs - y) ** 2
+    else:
+        squares = (probs**2).sum(axis=1) - 2 * probs[np.arange(len(y)), y] + 1
+    expected = float(np.sum(data.weights @ (probs * (1 - probs))))
+    ratio = max(float(np.sum(data.weights @ squares)), 0.0) / expected if expected > 0 else 1.0
+    return float(np.sqrt(np.mean(np.square(drawn)) * ratio))
+
+
+def redraw(data: Predictions, rng: np.random.Generator) -> Predictions:
+    """Return cases whose labels, not many each, are drawn from the predictions.
+
+    Whole weights are counts: a row becomes one for each class that is drawn, with its count.
+    """
+    if not data.whole or data.weights.max() == 1:
+        return data._replace(y=draw_labels(data, rng))
+    rows = as_rows(data.probs)
+    shares = rows / rows.sum(axis=1, keepdims=True)
+    counts = rng.multinomial(data.weights.astype(int), shares)
+    case, labels = np.nonzero(counts)
+    weights = counts[case, labels].astype(float)
+    return data._replace(probs=data.probs[case], y=labels, weights=weights)
+
+
+def draw_labels(data: Predictions, rng: np.random.Generator) -> np.ndarray:
+    """Return labels (n,), or (n, l) of many, drawn from the predictions."""
+    uniform = rng.random(data.y.shape)
+    if data.y.ndim == data.probs.ndim:
+        return (uniform < data.probs).astype(data.y.dtype)
+    labels = np.empty_like(data.y)
+    step = max(1, _PROBS // data.probs.shape[1])
+    for first in range(0, len(labels), step):
+        part = slice(first, first + step)
+        sums = np.cumsum(data.probs[part], axis=1)
+        labels[part] = (uniform[part, None] * sums[:, -1:] >= sums[:, :-1]).sum(axis=1)
+    return labels

@@ -1,0 +1,207 @@
+"""A table of metrics with intervals, of one model or of several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from bayescal._core.arrays import ArrayLike
+from bayescal._core.numerics import ignoring_underflow
+from bayescal._core.tables import TextTable, p_value
+from bayescal.data.blocks.stream import Blocks
+from bayescal.data.checks import check_count, check_level, check_names
+from bayescal.metrics.reading.labels import Classes, Inputs, Reading
+from bayescal.metrics.reading.predictions import PredictionBlocks, Predictions, check_predictions
+from bayescal.metrics.registry import Choices, usual_metrics
+from bayescal.metrics.uncertainty.calibration_tests import (
+    CalibrationTest,
+    as_test,
+    spiegelhalter_of,
+)
+from bayescal.metrics.uncertainty.groups import in_clusters
+from bayescal.metrics.uncertainty.measured import Interval, Measured
+from bayescal.metrics.uncertainty.measured_blocks import check_cuts, check_no_groups, measure_blocks
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_FIRST = "less the first"
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """Metrics with confidence intervals, by model and metric.
+
+    Attributes
+    ----------
+    intervals : dict
+        By model, then by metric, an :class:`Interval`.
+    differences : dict
+        By model (but the first), then by metric, the difference to the first model.
+    tests : dict
+        By model, Spiegelhalter's test of calibration.
+    cases : int
+    level : float
+        Of the intervals.
+    clusters : int or None
+        Number of clusters of rows, where rows are not independent.
+    """
+
+    intervals: dict[str, dict[str, Interval]]
+    differences: dict[str, dict[str, Interval]]
+    tests: dict[str, CalibrationTest]
+    cases: int
+    level: float
+    clusters: int | None = None
+
+    def table(self) -> Table:
+        """Return a rich Table."""
+        return self._lines().for_terminal()
+
+    def __repr__(self) -> str:
+        return self._lines().for_print(100)
+
+    def _repr_html_(self) -> str:
+        return self._lines().for_notebook()
+
+    def _lines(self) -> TextTable:
+        names = list(self.intervals)
+        heads, rows = ["metric", *names], []
+        for metric in self.intervals[names[0]]:
+            own = [self.intervals[name][metric] for name in names]
+            cells = [f"{each.estimate:.4f} [{each.lower:.4f}, {each.upper:.4f}]" for each in own]
+            less = any(abs(each.estimate - each.value) > 1e-9 for each in own)
+            rows.append([f"{metric}, less chance" if less else metric, *cells])
+            if self.differences:
+                gaps = [self.differences[name][metric] for name in names[1:]]
+                shown = [f"{gap.estimate:+.4f} (p {p_value(gap.p_value)})" for gap in gaps]
+                rows.append([f"  {_FIRST}", "", *shown])
+        tests = [self.tests[name] for name in names]
+        rows.append(
+            ["Spiegelhalter's z", *(f"{t.statistic:.2f} (p {p_value(t.p_value)})" for t in tests)]
+        )
+        caption = (
+            f"In brackets {self.level:.0%} intervals. Less chance: what the error has beyond that "
+            "of so many labels drawn from the predictions. A positive z means over-confidence."
+        )
+        if self.differences:
+            caption += " p-values of differences are two-sided and not corrected for their number."
+        title = f"{self.cases:,} cases"
+        if self.clusters is not None:
+            title += f" in {self.clusters:,} groups"
+            caption += " Intervals and tests take the cases of a group as dependent."
+        return TextTable(title, heads, rows, caption)
+
+
+@ignoring_underflow
+def report(
+    probs: ArrayLike | Blocks | Mapping[str, ArrayLike | Blocks],
+    y: ArrayLike | None = None,
+    *,
+    metrics: Choices | Sequence[str] | None = None,
+    level: float = 0.9,
+    replicates: int = 1000,
+    seed: int = 0,
+    weights: ArrayLike | None = None,
+    groups: Any = None,
+    classes: Classes = None,
+    inputs: Inputs = "probs",
+) -> Report:
+    """Measure one model, or several on the same cases, and say how sure that is.
+
+    Parameters
+    ----------
+    probs : array of shape (n,) or (n, k), or Blocks, or mapping from names to such
+        P(y = 1) for two classes, or one row of class probabilities per case. Blocks of several
+        models hold the same cases, cut alike.
+    y : array of shape (n,)
+        Labels: 0, ..., k - 1, or any others (``classes``).
+    metrics : sequence of str, or mapping, optional
+        Names of metrics; or pairs of such a name and options, under what they are to be called. By
+        default log loss, Brier score, accuracy, the calibration error, plain and debiased, and of
+        several classes its mean over classes.
+    level : float
+        Coverage that the confidence intervals aim at, in (0, 1).
+    replicates, seed : int
+        Of the bootstrap.
+    weights : array of shape (n,), optional
+        Non-negative case weights.
+    groups : array of shape (n,), optional
+        Labels of clusters, of any hashable kind, as in :func:`interval`: rows with equal labels may
+        be dependent. The "RMS calibration error" is then "ece" with norm 2 and bins of equal mass.
+    classes, inputs : optional
+        What labels and ``probs`` stand for, as in :func:`log_loss`.
+
+    Returns
+    -------
+    Report
+        It prints as a table, and is shown as one by notebooks.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`interval`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> p, y = np.repeat([0.2, 0.8], 50), np.tile([0, 0, 0, 1, 1], 20)
+    >>> found = report({"raw": p, "flat": np.full(100, 0.4)}, y, metrics=["brier_score"])
+    >>> round(found.differences["flat"]["brier_score"].value, 3)
+    -0.1
+    >>> print(found)  # doctest: +SKIP
+    """
+    level, replicates = check_level(level), check_count(replicates, "replicates")
+    models = dict(probs) if isinstance(probs, Mapping) else {"model": probs}
+    if not models:
+        raise ValueError("probs must not be an empty mapping")
+    check_names(models, "probs")
+    if isinstance(metrics, str):
+        raise TypeError(f"metrics must be names in a sequence, got the text {metrics!r}")
+    reading = Reading(classes, inputs)
+    first = check_predictions(next(iter(models.values())), y, weights, reading)
+    clusters = getattr(first, "clusters", None)
+    if groups is not None:
+        if isinstance(first, PredictionBlocks):
+            check_no_groups(groups)
+        clusters = in_clusters(cast("Predictions", first), groups, weights).clusters
+    if metrics is None:
+        metrics = usual_metrics(first.columns or 2, clusters is not None)
+    chosen = metrics if isinstance(metrics, Mapping) else {name: (name, {}) for name in metrics}
+    intervals: dict[str, dict[str, Interval]] = {}
+    differences: dict[str, dict[str, Interval]] = {}
+    tests = {}
+    base: Mapping[str, Measured] = {}
+    cases, cuts, read = 0, [], []
+    for name, own in models.items():
+        checked = check_predictions(own, y, weights, reading)
+        measured: Mapping[str, Measured]
+        if isinstance(checked, PredictionBlocks):
+            check_no_groups(groups)
+            found = measure_blocks(chosen, checked, replicates, seed)
+            measured, test, cases = found.metrics, as_test(found.z), found.cases
+            cuts.append(found.cut)
+            read.append(checked.blocks)
+            check_cuts(cuts)
+        else:
+            checked = checked._replace(clusters=clusters)
+            measured = {
+                title: Measured(metric, checked, y, weights, options, replicates, seed)
+                for title, (metric, options) in chosen.items()
+            }
+            test, cases = spiegelhalter_of(checked), len(np.asarray(getattr(own, "probs", own)))
+        intervals[str(name)] = {title: each.interval(level) for title, each in measured.items()}
+        tests[str(name)] = test
+        if base:
+            differences[str(name)] = {
+                title: each.less(base[title], level) for title, each in measured.items()
+            }
+        else:
+            base = measured
+    for blocks in read:
+        blocks.finish()
+    number = None if clusters is None else int(clusters.max()) + 1
+    return Report(intervals, differences, tests, cases, level, number)

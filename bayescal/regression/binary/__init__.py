@@ -1,0 +1,1 @@
+"""Logistic regression of two classes."""

@@ -1,0 +1,160 @@
+"""Choosing a penalty or a smoothing factor by cross-validation, on the host or compiled."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Generic, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.arrays import ArrayT
+from bayescal.regression.binary.fit import Fit, as_fit, fit_one, rows_at_once
+from bayescal.regression.binary.host import design_of, fit_design, span_of
+from bayescal.regression.binary.objective import (
+    BinaryDesign,
+    Regression,
+    centered,
+    loss_and_gradient_on_host,
+    penalty_terms,
+    start,
+)
+
+#: Of the least loss: candidates no worse than by this are equal, since fits end where they may.
+_EQUAL = 1e-9
+
+
+class Grid(NamedTuple, Generic[ArrayT]):
+    """Candidates to choose from: strengths (candidates,) of both penalties, and targets."""
+
+    #: (candidates, n), or (1, n) where all share them.
+    targets: ArrayT
+    l1: ArrayT
+    l2: ArrayT
+
+
+class Choice(NamedTuple):
+    """What cross-validation found."""
+
+    #: Mean log losses (candidates, folds) of rows held out, in nats; infinite where a fit failed.
+    losses: jax.Array
+    #: The candidate with the least loss over all rows; the first of equals.
+    best: jax.Array
+    #: That candidate fitted to all rows, a batch of one.
+    fit: Fit[jax.Array]
+
+
+@partial(jax.jit, static_argnames=("folds", "lasso"))
+def choose(
+    x: jax.Array,
+    y: jax.Array,
+    weights: jax.Array,
+    fold: jax.Array,
+    grid: Grid[jax.Array],
+    folds: int,
+    lasso: bool = False,
+) -> Choice:
+    """Fit every candidate without every fold, and the best candidate to everything.
+
+    By labels (n,) in {0, 1} the loss on rows held out is measured; ``fold`` (n,) says which fold
+    each row belongs to, and ``lasso`` whether any candidate has an absolute penalty.
+
+    O(candidates * folds * iterations * n * d**2) work in one ``map`` over the fits, a few at a
+    time; x is shared, so memory is O(n * d) for each of these.
+    """
+    candidates = grid.l1.shape[0]
+
+    def problem(candidate: jax.Array, use: jax.Array) -> Regression[jax.Array]:
+        row = jnp.minimum(candidate, grid.targets.shape[0] - 1)
+        return Regression(x, grid.targets[row], use, grid.l1[candidate], grid.l2[candidate])
+
+    def one(index: jax.Array) -> tuple[jax.Array, jax.Array]:
+        candidate, out = index // folds, index % folds
+        held = jnp.where(fold == out, weights, 0)
+        beta = fit_one(problem(candidate, weights - held), lasso).x
+        line = beta[0] + x @ beta[1:]
+        loss = jnp.sum(held * (jax.nn.softplus(line) - y * line))
+        return jnp.where(jnp.isnan(loss), jnp.inf, loss), jnp.sum(held)
+
+    index = jnp.arange(candidates * folds)
+    rows = rows_at_once(candidates * folds, *x.shape)
+    losses, held = (v.reshape(-1, folds) for v in jax.lax.map(one, index, batch_size=rows))
+    best = jnp.argmin(losses.sum(axis=1))
+    found = fit_one(problem(best, weights), lasso)
+    fit = as_fit(jax.tree.map(lambda leaf: leaf[None], found))
+    return Choice(losses / jnp.where(held > 0, held, 1), best, fit)
+
+
+def choose_on_host(
+    x: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+    fold: np.ndarray,
+    grid: Grid[np.ndarray],
+    folds: int,
+) -> tuple[int, np.ndarray]:
+    """Return the best candidate and the losses (candidates, folds) of :func:`choose`, with NumPy.
+
+    Candidates should go from weak to strong: the fits go from strong to weak, as strong ones are
+    easy, each from where the one before it ended or from the fit to all rows. Nothing is compiled.
+    O(candidates * folds * iterations * n * d**2) time, O(n * d) memory.
+    """
+    candidates, some = len(grid.l1), weights > 0
+    x, y, weights, fold = x[some], y[some], weights[some], fold[some]
+    targets = np.broadcast_to(grid.targets[:, some], (candidates, len(y)))
+    problem, _ = centered(Regression(x, targets[0], weights, 0.0, 0.0), np)
+    design, unit = design_of(problem)
+    losses, total = np.zeros((candidates, folds)), np.zeros(candidates)
+    with np.errstate(all="ignore"):
+        near = _path(design, targets, unit, grid, None)
+        for out in range(folds):
+            held, kept = fold == out, fold != out
+            if not held.any():
+                continue
+            beta = np.zeros_like(near)
+            if kept.any():
+                columns = np.ascontiguousarray(design.columns[:, kept])
+                part = BinaryDesign(columns, targets[0, kept], weights[kept])
+                beta = _path(part, targets[:, kept], unit, grid, near)
+            line = beta @ design.columns[:, held]
+            loss = (np.logaddexp(0, line) - y[held] * line) @ weights[held]
+            loss = np.where(np.isnan(loss), np.inf, loss)
+            losses[:, out] = loss / weights[held].sum()
+            total += loss
+    return int(np.argmax(total <= total.min() * (1 + _EQUAL))), losses
+
+
+def _path(
+    design: BinaryDesign,
+    targets: np.ndarray,
+    unit: np.ndarray,
+    grid: Grid[np.ndarray],
+    near: np.ndarray | None,
+) -> np.ndarray:
+    """Return coefficients (candidates, 1 + d) in the design's units, fitted from strong to weak.
+
+    ``near`` (candidates, 1 + d) are coefficients that may be near.
+    """
+    whole = Regression(design.columns[1:].T, targets[-1], design.weights, 0.0, 0.0)
+    free = (grid.l1 == 0) & (grid.l2 == 0)
+    span = span_of(whole, design) if free.any() else None
+    result = np.empty((len(targets), len(unit)))
+    beta = start(whole, np)
+    for k in reversed(range(len(targets))):
+        problem = whole._replace(targets=targets[k], l1=grid.l1[k], l2=grid.l2[k])
+        part = design._replace(targets=targets[k])
+        if near is not None:
+            beta = min((beta, near[k]), key=lambda b: _value(problem, part, unit, b))
+        found = fit_design(problem, part, unit, beta, span if free[k] else None)
+        result[k] = beta = found.x
+    return result
+
+
+def _value(
+    problem: Regression[np.ndarray], design: BinaryDesign, unit: np.ndarray, beta: np.ndarray
+) -> float:
+    """Return the objective at coefficients in the design's units."""
+    absolute = problem.l1 * np.sum(np.abs(beta / unit)[1:])
+    smooth = penalty_terms(problem, unit, beta, np)[0]
+    return loss_and_gradient_on_host(design, beta)[0] + float(smooth + absolute)

@@ -1,0 +1,172 @@
+"""Weighted logistic regression to soft targets: one fit, or many data sets or penalties at once."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Generic, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.arrays import Array, ArrayT
+from bayescal._core.chunks import map_batch
+from bayescal._core.directions import lasso_step, newton_step
+from bayescal._core.optimise import Minimum, Quadratic, newton
+from bayescal._core.padding import pad_axis, padded_length
+from bayescal._core.precision import float64
+from bayescal.regression.binary.host import MANY, fit_on_host
+from bayescal.regression.binary.objective import (
+    Prior,
+    Regression,
+    add_penalties,
+    centered,
+    cross_entropy,
+    movement,
+    start,
+    uncentered,
+    units,
+)
+
+_AT_ONCE = 1 << 16
+#: A single fit with more entries than this is worth an accelerator, where there is one.
+_LARGE = 1 << 23
+
+
+class Fit(NamedTuple, Generic[ArrayT]):
+    """Fitted coefficients (batch, d), and the rest (batch,)."""
+
+    intercept: ArrayT
+    coef: ArrayT
+    #: The objective: weighted cross-entropy to the targets, in nats, plus the penalty.
+    value: ArrayT
+    iterations: Array | int
+    #: Of ``bayescal._core.optimise.Status``.
+    status: Array | int
+
+
+def fit_one(problem: Regression[jax.Array], lasso: bool) -> Minimum[jax.Array]:
+    """Fit one regression; ``lasso`` says whether to heed the absolute penalty."""
+    alone = problem.x.shape[1] == 1 and problem.free is None
+    problem, mean = centered(problem)
+    if lasso and alone and problem.prior is None and problem.intercept_prior is None:
+        problem, lasso = _with_known_sign(problem), False
+    real = problem.weights[:, None] > 0
+    largest = jnp.max(jnp.abs(problem.x), axis=0, initial=0, where=real)
+    unit, inverse = units(largest)
+    problem = problem._replace(x=problem.x * inverse)
+    l1 = jnp.broadcast_to(problem.l1, (unit.shape[0] - 1,))
+    strength = jnp.concatenate([jnp.zeros(1), l1]) / unit
+
+    def objective(beta: jax.Array) -> Quadratic[jax.Array]:
+        loss = cross_entropy(problem, beta)
+        return add_penalties(problem, unit, strength if lasso else None, loss, beta)
+
+    def moved(beta: jax.Array, step: jax.Array) -> jax.Array:
+        # Not one product of both: two columns are slower than one twice.
+        line = beta[0] + problem.x @ beta[1:]
+        return movement(line, step[0] + problem.x @ step[1:], problem.weights)
+
+    squares = problem.weights @ problem.x**2
+    total = jnp.sum(problem.weights)
+    found = newton(
+        objective,
+        start(problem),
+        scale=total,
+        bound=0.25 * jnp.concatenate([total[None], squares]),
+        direction=lasso_step(strength) if lasso else newton_step,
+        movement=moved,
+    )
+    return found._replace(x=uncentered(found.x / unit, mean))
+
+
+def _with_known_sign(problem: Regression[jax.Array]) -> Regression[jax.Array]:
+    """Return a smooth problem with the same optimum, for one column and an absolute penalty.
+
+    The slope of the loss at a coefficient of zero tells the sign of the best one, or that it is
+    zero. On that side the penalty is linear: as if targets were moved along the column.
+    """
+    column, weights = problem.x[:, 0], problem.weights
+    total = jnp.sum(weights)
+    share = weights / jnp.where(total > 0, total, 1)
+    real = weights > 0
+    # Padding may hold anything.
+    column = jnp.where(real, column, share @ jnp.where(real, column, 0))
+    centred = column - share @ column
+    spread = weights @ centred**2
+    rise = weights @ (centred * problem.targets)
+    l1 = jnp.reshape(problem.l1, ())
+    shift = jnp.sign(rise) * l1 / jnp.where(spread > 0, spread, 1)
+    free = jnp.stack([jnp.ones(()), (jnp.abs(rise) > l1).astype(column.dtype)])
+    targets = jnp.where(free[1] > 0, problem.targets - shift * centred, problem.targets)
+    return problem._replace(x=column[:, None], targets=targets, free=free)
+
+
+def as_fit(found: Minimum[ArrayT]) -> Fit[ArrayT]:
+    """Return a batch of minima as coefficients."""
+    return Fit(found.x[:, 0], found.x[:, 1:], found.value, found.iterations, found.status)
+
+
+def rows_at_once(batch: int, n: int, d: int) -> int:
+    """Return how many fits to do side by side."""
+    return max(1, min(batch, _AT_ONCE // (n * (d + 1))))
+
+
+@partial(jax.jit, static_argnames="lasso")
+def fit_many(problems: Regression[jax.Array], lasso: bool = False) -> Fit[jax.Array]:
+    """Fit a batch; leaves of ``problems`` have a leading axis of fits, save the priors'."""
+    batch, n, d = problems.x.shape
+    priors = problems.prior, problems.intercept_prior
+    each = problems._replace(prior=None, intercept_prior=None)
+
+    def one(problem: Regression[jax.Array]) -> Minimum[jax.Array]:
+        full = problem._replace(prior=priors[0], intercept_prior=priors[1])
+        return fit_one(full, lasso)
+
+    return as_fit(map_batch(one, each, batch, rows_at_once(batch, n, d)))
+
+
+def fit_single(problem: Regression[np.ndarray], lasso: bool = False) -> Minimum[np.ndarray]:
+    """Fit one regression given as NumPy arrays; the minimum is in NumPy too.
+
+    One fit is done on the host, where nothing has to be compiled. JAX takes over for priors that
+    are NumPyro distributions, for the absolute penalty of more than 400 columns, and for large data
+    beside an accelerator.
+    """
+    if not lasso:
+        problem = problem._replace(l1=0.0)
+    if isinstance(problem.x, jax.Array):
+        with float64():
+            return jax.tree.map(np.asarray, _fit_compiled(_padded(problem), lasso))
+    some = problem.weights > 0
+    if not some.all():
+        rows = (problem.x[some], problem.targets[some], problem.weights[some])
+        problem = Regression(*rows, *problem[3:])
+    priors = (problem.prior, problem.intercept_prior)
+    written = all(law is None or isinstance(law, Prior) for law in priors)
+    if written and on_host(problem.x, newton=lasso):
+        with np.errstate(all="ignore"):
+            return fit_on_host(problem)
+    with float64():
+        return jax.tree.map(np.asarray, _fit_compiled(_padded(problem), lasso))
+
+
+def _padded(problem: Regression[Any]) -> Regression[Any]:
+    """Add rows without weight, so that nearby sizes share a compilation."""
+    n = len(problem.x)
+    length = padded_length(n)
+    xp = jnp if isinstance(problem.x, jax.Array) else np
+    return problem._replace(
+        x=xp.pad(problem.x, ((0, length - n), (0, 0)), mode="edge"),
+        targets=pad_axis(problem.targets, length, 0),
+        weights=np.pad(problem.weights, (0, length - n)),
+    )
+
+
+def on_host(x: np.ndarray, newton: bool) -> bool:
+    """Say whether fits to features (n, d) are for the host; ``newton`` if by Newton's method."""
+    few = not newton or x.shape[1] <= MANY
+    return few and (x.size < _LARGE or jax.default_backend() == "cpu")
+
+
+_fit_compiled = jax.jit(fit_one, static_argnames="lasso")

@@ -1,0 +1,312 @@
+"""What logistic regression minimises: weighted cross-entropy to soft targets, penalties, priors.
+
+The same code runs under JAX, to be mapped and compiled, and under NumPy, where nothing has to be
+compiled: ``xp`` is the one or the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Generic, NamedTuple, Protocol, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.arrays import Array, ArrayT
+from bayescal._core.chunks import slices
+from bayescal._core.optimise import Quadratic
+
+_NOTHING = 1e-150
+_BLOCK = 1 << 14
+#: Up to so many columns products are taken pair by pair.
+_PAIRS = 8
+#: Multiples of the relative rounding error within which values count as equal.
+_NOISE = 8
+#: What is summed, and its first two derivatives.
+Terms: TypeAlias = tuple[ArrayT, ArrayT, ArrayT]
+
+
+class Distribution(Protocol):
+    """A distribution of NumPyro, as far as it is used here."""
+
+    def log_prob(self, value: Array) -> jax.Array: ...
+
+
+class Regression(NamedTuple, Generic[ArrayT]):
+    """One regression on features (n, d); a weight (n,) of zero leaves a row out."""
+
+    x: ArrayT
+    #: Probabilities (n,) of class 1 to fit, in [0, 1].
+    targets: ArrayT
+    weights: ArrayT
+    #: Strengths of the penalties l1 |coef| + l2 coef**2 / 2; the second may be (d,).
+    l1: ArrayT | float
+    l2: ArrayT | float
+    #: One (1 + d,) where the intercept or a coefficient is to be fitted, zero where it is zero.
+    free: ArrayT | None = None
+    #: Of each coefficient: a NumPyro distribution, or a ``Prior``, which needs no NumPyro.
+    prior: Prior | Distribution | None = None
+    intercept_prior: Prior | Distribution | None = None
+
+
+class Prior(NamedTuple):
+    """An independent prior of coefficients whose log density and derivatives are written out.
+
+    With no degrees of freedom it is normal, with one Cauchy.
+    """
+
+    centre: Array | float
+    scale: Array | float
+    cauchy: Array | float
+
+    def loss(self, b: ArrayT, xp: ModuleType) -> Terms[ArrayT]:
+        """Return the negative log density at ``b`` and its first two derivatives by ``b``."""
+        z = (b - self.centre) / self.scale
+        square = z * z
+        heavy = xp.asarray(self.cauchy) > 0
+        constant = xp.log(self.scale) + xp.where(heavy, np.log(np.pi), 0.5 * np.log(2 * np.pi))
+        value = constant + xp.where(heavy, xp.log1p(square), 0.5 * square)
+        slope = z * xp.where(heavy, 2 / (1 + square), 1.0) / self.scale
+        curvature = xp.where(heavy, 2 * (1 - square) / (1 + square) ** 2, 1.0) / self.scale**2
+        return value, slope, curvature
+
+
+def row_terms(
+    line: ArrayT, targets: ArrayT | float, weights: ArrayT, xp: ModuleType
+) -> Terms[ArrayT]:
+    """Return the weighted loss (n,) at log odds (n,), and its first two derivatives by them.
+
+    The loss of a row is log(1 + exp(f)) - t f, which is the cross-entropy itself: at a soft target
+    its least value is the target's entropy.
+    """
+    if xp is np:
+        return _row_terms_on_host(line, targets, weights)  # type: ignore[arg-type,return-value]
+    # XLA would otherwise compute the exponential again in each sum that needs it.
+    keep = jax.lax.optimization_barrier
+    small = keep(xp.exp(-abs(line)))
+    larger = 1 / (1 + small)
+    smaller = small * larger
+    probability = xp.where(line >= 0, larger, smaller)
+    loss = weights * (xp.maximum(line, 0) + xp.log1p(small) - targets * line)
+    residual = weights * (probability - targets)
+    residual, curvature = keep((residual, weights * smaller * larger))
+    return loss, residual, curvature
+
+
+def _row_terms_on_host(
+    line: np.ndarray, targets: np.ndarray | float, weights: np.ndarray
+) -> Terms[np.ndarray]:
+    """Do the same in few arrays: more would not stay in the processor's cache."""
+    small = np.abs(line)
+    np.exp(np.negative(small, out=small), out=small)
+    larger = 1 + small
+    np.divide(1, larger, out=larger)
+    loss = np.log1p(small)
+    loss += np.maximum(line, 0)
+    loss -= targets * line
+    loss *= weights
+    small *= larger
+    residual = np.where(line >= 0, larger, small)
+    residual -= targets
+    residual *= weights
+    larger *= small
+    larger *= weights
+    return loss, residual, larger
+
+
+def cross_entropy(problem: Regression[jax.Array], beta: jax.Array) -> Quadratic[jax.Array]:
+    """Return the weighted cross-entropy at (intercept, coef...) with its derivatives."""
+    x, d = problem.x, problem.x.shape[1]
+    # A sum over columns, elementwise, is fast for few and small problems under ``vmap``.
+    line = beta[0] + (sum(beta[j + 1] * x[:, j] for j in range(d)) if d <= 4 else x @ beta[1:])
+    loss, residual, curvature = row_terms(line, problem.targets, problem.weights, jnp)
+    if d > 4:
+        design = jnp.concatenate([jnp.ones_like(x[:, :1]), x], axis=1)
+        gradient = residual @ design
+        hessian = (design * curvature[:, None]).T @ design
+    else:
+        columns = [jnp.ones_like(line), *(x[:, j] for j in range(d))]
+        gradient = jnp.stack([jnp.sum(residual * c) for c in columns])
+        entries: dict[tuple[int, int], jax.Array] = {}
+        for i in range(d + 1):
+            for j in range(i + 1):
+                entries[i, j] = entries[j, i] = jnp.sum(curvature * columns[i] * columns[j])
+        rows = [jnp.stack([entries[i, j] for j in range(d + 1)]) for i in range(d + 1)]
+        hessian = jnp.stack(rows)
+    return Quadratic(jnp.sum(loss), gradient, hessian)
+
+
+class BinaryDesign(NamedTuple):
+    """Two classes as NumPy computes them: columns (1 + d, n), ones and features in their units."""
+
+    columns: np.ndarray
+    targets: np.ndarray
+    weights: np.ndarray
+
+
+def cross_entropy_on_host(design: BinaryDesign, beta: np.ndarray) -> Quadratic[np.ndarray]:
+    """Do as :func:`cross_entropy` with NumPy, in blocks that stay in the processor's cache."""
+    p = len(beta)
+    value, gradient, hessian = 0.0, np.zeros(p), np.zeros((p, p))
+    for columns, (loss, residual, curvature) in _blocks(design, beta):
+        value += loss.sum()
+        gradient += columns @ residual
+        hessian += products(columns, curvature)
+    return Quadratic(np.asarray(value), gradient, hessian)
+
+
+def products(columns: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return weighted sums (p, p) over rows of the products of columns (p, n)."""
+    p = len(columns)
+    if p > _PAIRS:
+        root = columns * np.sqrt(weights)
+        return root @ root.T
+    # A product of matrices with so few rows takes five times as long.
+    found = np.empty((p, p))
+    for i in range(p):
+        weighted = columns[i] * weights
+        for j in range(i + 1):
+            found[i, j] = found[j, i] = weighted @ columns[j]
+    return found
+
+
+def loss_and_gradient_on_host(design: BinaryDesign, beta: np.ndarray) -> tuple[float, np.ndarray]:
+    """Return the cross-entropy and its gradient (p,), in blocks."""
+    value, gradient = 0.0, np.zeros(len(beta))
+    for columns, (loss, residual, _) in _blocks(design, beta):
+        value += loss.sum()
+        gradient += columns @ residual
+    return float(value), gradient
+
+
+def _blocks(
+    design: BinaryDesign, beta: np.ndarray
+) -> Iterator[tuple[np.ndarray, Terms[np.ndarray]]]:
+    """Yield columns and :func:`row_terms` of blocks of rows."""
+    for part in slices(design.columns.shape[1], _BLOCK):
+        columns = design.columns[:, part]
+        yield columns, row_terms(beta @ columns, design.targets[part], design.weights[part], np)
+
+
+def penalty_terms(
+    problem: Regression[ArrayT], unit: ArrayT, beta: ArrayT, xp: ModuleType
+) -> Terms[ArrayT]:
+    """Return squared penalty and negative log priors of ``beta / unit``, and two derivatives.
+
+    ``unit`` (1 + d,) is what the features were divided by; the derivatives (1 + d,) are those by
+    ``beta``.
+    """
+    d = beta.shape[0] - 1
+    diagonal = xp.concatenate([xp.zeros(1), xp.broadcast_to(problem.l2, (d,))]) / unit**2
+    value = 0.5 * xp.sum(diagonal * beta**2)
+    gradient = diagonal * beta
+    for law, part in ((problem.intercept_prior, 0), (problem.prior, 1)):
+        if law is None:
+            continue
+        inside = (xp.arange(d + 1) > 0) == (part == 1)
+        at = beta / unit
+        loss = law.loss(at, xp) if isinstance(law, Prior) else prior_loss(law, at)
+        value = value + xp.sum(xp.where(inside, loss[0], 0))
+        gradient = gradient + xp.where(inside, loss[1] / unit, 0)
+        diagonal = diagonal + xp.where(inside, loss[2] / unit**2, 0)
+    return value, gradient, diagonal
+
+
+def add_penalties(
+    problem: Regression[ArrayT],
+    unit: ArrayT,
+    strength: ArrayT | None,
+    loss: Quadratic[ArrayT],
+    beta: ArrayT,
+    xp: ModuleType = jnp,
+) -> Quadratic[ArrayT]:
+    """Add the :func:`penalty_terms`, and the absolute penalty to the value only.
+
+    ``strength`` (1 + d,) is that of the absolute penalty of ``beta``, None to leave it out. What is
+    not free is taken out of the derivatives.
+    """
+    value, gradient, diagonal = penalty_terms(problem, unit, beta, xp)
+    hessian = loss.hessian + xp.diag(diagonal)
+    total = Quadratic(loss.value + value, loss.gradient + gradient, hessian)
+    if problem.free is not None:
+        # No step moves what is not free.
+        moves = xp.asarray(problem.free) > 0
+        both = moves[:, None] & moves
+        hessian = xp.where(both, hessian, xp.diag(xp.where(moves, 0.0, 1.0)))
+        total = Quadratic(total.value, xp.where(moves, total.gradient, 0.0), hessian)
+    if strength is None:
+        return total
+    return total._replace(value=total.value + xp.sum(strength * abs(beta)))
+
+
+def prior_loss(law: Distribution, b: Array) -> Terms[jax.Array]:
+    """Return the negative log density of a NumPyro distribution and two derivatives, at ``b``."""
+
+    def loss(value: Array) -> jax.Array:
+        with jax.numpy_dtype_promotion("standard"):
+            return -law.log_prob(value)
+
+    slope = jax.grad(loss)
+    return jax.vmap(loss)(b), jax.vmap(slope)(b), jax.vmap(jax.grad(slope))(b)
+
+
+def units(largest: ArrayT, xp: ModuleType = jnp) -> tuple[ArrayT, ArrayT]:
+    """Return powers of two (1 + d,) near the ``largest`` sizes (d,) of features, and inverses.
+
+    In such units no square underflows or overflows. The intercept's is one. Features below 1e-150
+    count as nothing: their inverse is zero.
+    """
+    used = largest > _NOTHING
+    power = xp.round(xp.log2(xp.where(used, xp.minimum(largest, 1 / _NOTHING), 1)))
+    unit = xp.concatenate([xp.ones(1), xp.exp2(power)])
+    return unit, xp.where(used, xp.exp2(-power), 0.0)
+
+
+def centered(
+    problem: Regression[ArrayT], xp: ModuleType = jnp
+) -> tuple[Regression[ArrayT], ArrayT]:
+    """Return the same problem with features from their means, and these means (d,).
+
+    Far from zero columns would differ from the intercept's by less than rounding. Where the
+    intercept has a prior or is not free, and for columns that do not vary, the means are zero.
+    """
+    zero = xp.zeros(problem.x.shape[1])
+    if problem.intercept_prior is not None:
+        return problem, zero
+    total = xp.sum(problem.weights)
+    share = problem.weights / xp.where(total > 0, total, 1)
+    # From a row on: of equal ones all differences are zero. Rows without weight may hold anything.
+    first = problem.x[xp.argmax(share)]
+    x = xp.where(share[:, None] > 0, problem.x, first)
+    mean = first + share @ (x - first)
+    moved = xp.isfinite(mean) & (total > 0)
+    if problem.free is not None:
+        moved = moved & (xp.asarray(problem.free)[0] > 0)
+    mean = xp.where(moved, mean, zero)
+    apart = x - mean
+    # What rounding alone makes vary is constant.
+    noise = _NOISE * xp.finfo(x.dtype).eps * xp.max(xp.abs(x), axis=0)
+    constant = moved & (xp.max(xp.abs(apart), axis=0) <= noise)
+    return problem._replace(x=xp.where(constant, 0.0, apart)), mean
+
+
+def uncentered(beta: ArrayT, mean: ArrayT, xp: ModuleType = jnp) -> ArrayT:
+    """Return intercept and coefficients (1 + d,) of the features as they were."""
+    return xp.concatenate([beta[:1] - (beta[1:] @ mean)[None], beta[1:]])
+
+
+def start(problem: Regression[ArrayT], xp: ModuleType = jnp) -> ArrayT:
+    """Return no slope, and the intercept of the mean target."""
+    total = xp.sum(problem.weights)
+    mean = problem.weights @ problem.targets / xp.where(total > 0, total, 1)
+    mean = xp.clip(mean, 1e-6, 1 - 1e-6)
+    log_odds = (xp.log(mean) - xp.log1p(-mean))[None]
+    beta = xp.concatenate([log_odds, xp.zeros(problem.x.shape[1])])
+    return beta if problem.free is None else beta * problem.free
+
+
+def movement(line: ArrayT, step: ArrayT, weights: ArrayT, xp: ModuleType = jnp) -> ArrayT:
+    """Return the largest relative change of a row's log odds ``line`` (n,) by ``step`` (n,)."""
+    return xp.max(xp.where(weights > 0, abs(step) / (1 + abs(line)), 0))

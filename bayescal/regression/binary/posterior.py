@@ -1,0 +1,270 @@
+"""Posteriors of the coefficients of a logistic regression: Laplace's approximation and NUTS.
+
+The coefficients sampled are ``u``: a coefficient that must be positive is exp(u), all others are u
+itself. The prior is on ``u``, so that the posterior is proper for separable data too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.arrays import Array, ArrayT
+from bayescal._core.nuts import run_chains
+from bayescal._core.optimise import Minimum, Quadratic, newton
+from bayescal._core.padding import pad_axis, padded_length
+from bayescal._core.precision import float64
+from bayescal.regression.binary.compress import NODES, compress
+from bayescal.regression.binary.objective import (
+    BinaryDesign,
+    Distribution,
+    Prior,
+    Terms,
+    cross_entropy_on_host,
+    prior_loss,
+)
+from bayescal.regression.draws import Draws, tempered_draws
+
+CHAINS = 4
+_WARMUP = 200
+
+
+class Target(NamedTuple):
+    """What is sampled: u (p,), whose coefficient is exp(u) where ``positive`` (p,) is one.
+
+    Where there is an intercept, one column of the design is ones; it is left out where the
+    likelihood is given by its ``Sums``. The NumPyro distribution is the prior of those u for which
+    ``distributed`` (p,) is one, instead.
+    """
+
+    design: BinaryDesign
+    positive: Array
+    prior: Prior
+    distribution: Distribution | None = None
+    distributed: Array | None = None
+
+
+class ScoreColumns(NamedTuple):
+    """Scores (n,) of which all columns are smooth functions: ``columns(scores)`` (p, n)."""
+
+    scores: np.ndarray
+    columns: Callable[[np.ndarray], np.ndarray]
+
+
+class Sums(NamedTuple):
+    """The likelihood as a sampler sees it: theta . linear - sum(weights * softplus(line))."""
+
+    columns: Array
+    weights: Array
+    linear: Array
+
+
+def find_mode(target: Target) -> tuple[Minimum[np.ndarray], np.ndarray]:
+    """Return the mode of u, and the Hessian (p, p) of the negative log posterior there."""
+    positive = target.positive > 0
+
+    def objective(u: np.ndarray) -> Quadratic[np.ndarray]:
+        theta = _constrain(target, u)
+        slope = np.where(positive, theta, 1.0)
+        loss = cross_entropy_on_host(target.design, theta)
+        value, gradient, diagonal = _prior_terms(target, u)
+        curved = np.where(positive, loss.gradient * slope, 0.0)
+        return Quadratic(
+            loss.value + value,
+            loss.gradient * slope + gradient,
+            loss.hessian * slope[:, None] * slope + np.diag(curved + diagonal),
+        )
+
+    columns, weights = target.design.columns, target.design.weights
+    with np.errstate(all="ignore"):
+        found = newton(
+            objective,
+            np.asarray(target.prior.centre, float),
+            scale=np.sum(weights),
+            bound=0.25 * np.einsum("ij,ij,j->i", columns, columns, weights),
+            tolerance=1e-13,
+            xp=np,
+        )
+        return found, objective(found.x).hessian
+
+
+def _prior_terms(target: Target, u: np.ndarray) -> Terms[np.ndarray]:
+    """Return the negative log prior of ``u`` and its first two derivatives, each (p,) but one."""
+    terms = target.prior.loss(u, np)
+    if target.distribution is not None and target.distributed is not None:
+        with float64():
+            other = _prior_loss_compiled(target.distribution, jnp.asarray(u))
+        where = np.asarray(target.distributed) > 0
+        terms = [np.where(where, np.asarray(b), a) for a, b in zip(terms, other, strict=True)]
+    return np.sum(terms[0]), terms[1], terms[2]
+
+
+_prior_loss_compiled = jax.jit(prior_loss)
+
+
+def triangle(hessian: np.ndarray) -> np.ndarray:
+    """Return a factor F with F F' the inverse of the Hessian, raised until it is positive."""
+    ridge, p = 0.0, len(hessian)
+    mean = max(float(np.trace(hessian)) / p, 1e-300)
+    while True:
+        try:
+            lower = np.linalg.cholesky(hessian + ridge * np.eye(p))
+            return np.linalg.solve(lower, np.eye(p)).T
+        except np.linalg.LinAlgError:
+            ridge = max(10 * ridge, 1e-10 * mean)
+
+
+def sample(
+    target: Target,
+    inference: str,
+    num_samples: int,
+    seed: int,
+    scored: ScoreColumns | None = None,
+) -> Draws:
+    """Return draws around the mode of u: by :func:`tempered_draws` for "laplace", else by NUTS.
+
+    ``scored`` (optional) are the scores that the columns are functions of: then sums over rows are
+    replaced by sums over nodes, where these are as good.
+    """
+    mode, hessian = find_mode(target)
+    factor, status = triangle(hessian), int(mode.status)
+    sums = _sums(target, mode.x, factor, scored)
+
+    def log_density(u: np.ndarray) -> np.ndarray:
+        with float64():
+            prior = np.asarray(_prior_value(target, u, np))
+        return _log_likelihoods(sums, _constrain(target, u)) - prior
+
+    if inference == "laplace":
+        size, weight = len(sums.weights), float(np.sum(sums.weights))
+        draws = tempered_draws(log_density, size, mode.x, factor, num_samples, seed, status, weight)
+    else:
+        given = sums, target._replace(design=None)
+        draws = sample_whitened(_loss, given, mode.x, factor, num_samples, seed, status)
+    return draws._replace(coefficients=_constrain(target, draws.coefficients))
+
+
+def _prior_value(target: Target, u: ArrayT, xp: ModuleType) -> Any:
+    """Return the negative log prior (...) of u (..., p)."""
+    terms = target.prior.loss(u, xp)[0]
+    if target.distribution is not None and target.distributed is not None:
+        with jax.numpy_dtype_promotion("standard"):
+            other = -target.distribution.log_prob(jnp.asarray(u))
+        terms = xp.where(target.distributed > 0, other, terms)
+    return terms.sum(axis=-1)
+
+
+def _constrain(target: Target, u: ArrayT, xp: ModuleType = np) -> ArrayT:
+    positive = target.positive > 0
+    return xp.where(positive, xp.exp(xp.where(positive, u, 0.0)), u)
+
+
+@jax.custom_jvp
+def _softplus(line: jax.Array) -> jax.Array:
+    return jnp.maximum(line, 0) + jnp.log1p(jnp.exp(-jnp.abs(line)))
+
+
+@_softplus.defjvp
+def _softplus_jvp(
+    primals: tuple[jax.Array], tangents: tuple[jax.Array]
+) -> tuple[jax.Array, jax.Array]:
+    # By hand, so that one exponential serves the value and the derivative.
+    (line,) = primals
+    small = jnp.exp(-jnp.abs(line))
+    larger = 1 / (1 + small)
+    probability = jnp.where(line >= 0, larger, small * larger)
+    return jnp.maximum(line, 0) + jnp.log1p(small), probability * tangents[0]
+
+
+def _loss(u: jax.Array, sums: Sums, target: Target) -> jax.Array:
+    """Return the negative log posterior of u (p,)."""
+    theta = _constrain(target, u, jnp)
+    loss = jnp.sum(sums.weights * _softplus(theta @ sums.columns)) - theta @ sums.linear
+    return loss + _prior_value(target, u, jnp)
+
+
+@cache
+def _whitened(loss: Callable[..., jax.Array]) -> Callable[..., Callable[[jax.Array], jax.Array]]:
+    """Return a loss in coordinates where Laplace's approximation is standard normal."""
+
+    def potential(*arguments: Any) -> Callable[[jax.Array], jax.Array]:
+        *given, mode, factor = arguments
+        return lambda z: loss(mode + factor @ z, *given)
+
+    return potential
+
+
+def sample_whitened(
+    loss: Callable[..., jax.Array],
+    arguments: tuple[object, ...],
+    mode: np.ndarray,
+    factor: np.ndarray,
+    num_samples: int,
+    seed: int,
+    status: int = 0,
+) -> Draws:
+    """Return draws u by the no-U-turn sampler, four chains side by side.
+
+    ``loss(u, *arguments)`` is the negative log density, a function of a module.
+    """
+    from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
+
+    with float64(), jax.numpy_dtype_promotion("standard"):
+        given = jax.tree.map(jnp.asarray, (*arguments, mode, factor))
+        z, diverging, _ = run_chains(
+            _whitened(loss),
+            given,
+            given[-2],
+            jax.random.key(seed),
+            chains=CHAINS,
+            warmup=_WARMUP,
+            draws=-(-num_samples // CHAINS),
+        )
+        z, divergences = np.asarray(z), int(np.asarray(diverging).sum())
+    u = mode + z @ factor.T
+    ess, r_hat = np.asarray(effective_sample_size(u)), np.asarray(split_gelman_rubin(u))
+    return Draws(u, ess, r_hat, divergences, status)
+
+
+def _sums(
+    target: Target, mode: np.ndarray, factor: np.ndarray, scored: ScoreColumns | None
+) -> Sums:
+    """Return the sums over rows, over nodes where the likelihood is the same to 1e-6."""
+    design = target.design
+    linear = design.columns @ (design.weights * design.targets)
+    if scored is not None and len(scored.scores) > 4 * NODES:
+        nodes, weights = compress(scored.scores, design.weights)
+        columns = scored.columns(nodes)
+        where = [mode, *(mode + 3 * s * direction for direction in factor.T for s in (-1, 1))]
+        thetas = np.stack([_constrain(target, u) for u in where])
+        exact = _softplus_sums(thetas, design.columns, design.weights)
+        error = np.abs(_softplus_sums(thetas, columns, weights) - exact).max()
+        if error < 1e-6:
+            return Sums(columns, weights, linear)
+    n = design.columns.shape[1]
+    length = padded_length(n)
+    columns = pad_axis(design.columns, length, 1)
+    return Sums(columns, np.pad(design.weights, (0, length - n)), linear)
+
+
+def _softplus_sums(thetas: np.ndarray, columns: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    lines = (theta @ columns for theta in thetas)
+    return np.array([weights @ np.logaddexp(0, line) for line in lines])
+
+
+def _log_likelihoods(sums: Sums, thetas: np.ndarray) -> np.ndarray:
+    """Return log likelihoods (s,) at parameters (s, p), with errors below 1e-7 of the weights."""
+    columns, weights, linear = sums
+    size = np.abs(thetas @ columns)
+    # softplus(x) = (x + |x|) / 2 + log(1 + exp(-|x|)): single precision does for the last.
+    small = np.exp(-size.astype(np.float32))
+    total = size @ weights
+    # Less what rounding may have added, which counts only where lines are huge.
+    value = thetas @ (linear - columns @ weights / 2) - total / 2 - 1e-12 * total
+    return value - np.log1p(small, out=small) @ weights

@@ -1,0 +1,109 @@
+"""Cross-validation of squared penalties on few columns, all fits at once on the host."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bayescal._core.optimise import Status, iterate
+from bayescal.regression.binary.objective import row_terms
+
+#: The gain by the last step, in nats for each case; convergence is quadratic.
+_ITERATIONS, _TOLERANCE = 50, 1e-10
+
+
+class RidgePath(NamedTuple):
+    """Mean log losses (candidates, folds) of cases held out, in nats; coefficients of all cases."""
+
+    losses: np.ndarray
+    theta: np.ndarray
+
+
+def ridge_path(
+    columns: np.ndarray, weights: np.ndarray, positives: np.ndarray, penalties: np.ndarray
+) -> RidgePath:
+    """Fit every candidate without every fold, and to all cases, on columns (p, n).
+
+    ``weights`` and ``positives`` (folds, n) are those of the cases, and of class 1, at each point
+    in each fold; ``penalties`` (candidates, p) are strengths of strength * theta**2 / 2.
+
+    All Hessians of an iteration are one product of curvatures (fits, n) and the columns' products
+    (n, p (p + 1) / 2). O(candidates * folds * n * p**2) for each iteration, O(n * p**2) memory.
+    """
+    folds, candidates, p = len(weights), len(penalties), len(columns)
+    total = weights.sum(axis=0)[None].repeat(candidates, axis=0)
+    wanted = (positives.sum(axis=0) @ columns.T)[None].repeat(candidates, axis=0)
+    complete = _solve(columns, total, wanted, penalties, np.zeros((candidates, p)))
+    # Without a fold the optimum is near: two or three steps from here.
+    keep = 1 - np.eye(folds)
+    train = np.tile(keep @ weights, (candidates, 1))
+    wanted = np.tile(keep @ positives @ columns.T, (candidates, 1))
+    strengths = np.repeat(penalties, folds, axis=0)
+    theta = _solve(columns, train, wanted, strengths, np.repeat(complete, folds, axis=0))
+    lines = theta.reshape(candidates, folds, p) @ columns
+    loss = np.logaddexp(0, lines) * weights - lines * positives
+    held = weights.sum(axis=1)
+    return RidgePath(loss.sum(axis=2) / np.where(held > 0, held, 1), complete)
+
+
+def _solve(
+    columns: np.ndarray,
+    train: np.ndarray,
+    wanted: np.ndarray,
+    strengths: np.ndarray,
+    theta: np.ndarray,
+) -> np.ndarray:
+    """Minimize sum(train * softplus(line)) - wanted . theta + penalty for each fit: (fits, p).
+
+    An iteration of its own, for many fits at once: with ``newton`` one after the other 220 fits of
+    2,000 cases and 8 columns take 162 ms rather than 78 ms.
+    """
+    fits, p = wanted.shape
+    upper = np.triu_indices(p)
+    products = (columns[upper[0]] * columns[upper[1]]).T
+    diagonal = np.arange(p)
+    total = train.sum(axis=1)
+    theta = theta.copy()
+    damping = np.zeros(fits)
+
+    def once(state: tuple[np.ndarray, int]) -> tuple[np.ndarray, int]:
+        active, _ = state
+        hessian = np.empty((len(active), p, p))
+        entries = curvature[active] @ products
+        hessian[:, upper[0], upper[1]] = hessian[:, upper[1], upper[0]] = entries
+        ridge = strengths[active] + (damping[active] * total[active])[:, None]
+        # Folds may leave nothing to fit, and penalties nothing to hold.
+        hessian[:, diagonal, diagonal] += ridge + 1e-12 * (1 + total[active, None])
+        step = np.linalg.solve(hessian, slope[active][..., None])[..., 0]
+        gain = (slope[active] * step).sum(axis=1)
+        candidate = theta[active] - step
+        parts = train[active], wanted[active], strengths[active]
+        new = _evaluate(candidate, columns, *parts)
+        lower = new[0] <= value[active] + 1e-12 * total[active]
+        took = active[lower]
+        theta[took], value[took] = candidate[lower], new[0][lower]
+        slope[took], curvature[took] = new[1][lower], new[2][lower]
+        harder = np.maximum(10 * damping[active], 1e-4)
+        damping[active] = np.where(lower, damping[active] / 10, harder)
+        active = active[~(lower & (gain <= _TOLERANCE * total[active]))]
+        return active, -1 if len(active) else Status.CONVERGED
+
+    with np.errstate(all="ignore"):
+        value, slope, curvature = _evaluate(theta, columns, train, wanted, strengths)
+        iterate(once, (np.arange(fits), -1), _ITERATIONS, np)
+    return theta
+
+
+def _evaluate(
+    theta: np.ndarray,
+    columns: np.ndarray,
+    train: np.ndarray,
+    wanted: np.ndarray,
+    strengths: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return values (fits,), slopes (fits, p) and curvatures (fits, n)."""
+    line = theta @ columns
+    loss, rise, curvature = row_terms(line, 0.0, train, np)
+    value = loss.sum(axis=1) + (0.5 * strengths * theta**2 - wanted * theta).sum(axis=1)
+    return value, rise @ columns.T - wanted + strengths * theta, curvature

@@ -1,0 +1,1 @@
+"""Softmax regression of two or more classes."""

@@ -1,0 +1,131 @@
+"""Fits of multinomial logistic regressions: one on the host, or many in one compiled program."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.arrays import ArrayT, on_host
+from bayescal._core.blas import single_threaded_blas
+from bayescal._core.newton_cg import Curvature, Point, newton_cg
+from bayescal._core.optimise import Minimum
+from bayescal._core.precision import float64
+from bayescal.regression.softmax.objective import Design, Host, evaluate, movement, multiply
+from bayescal.regression.softmax.precondition import Preconditioner, choices
+
+MAX_PRODUCTS = 400
+_MAX_SLOW = 12
+_TOLERANCE = 1e-10
+
+
+class Prepared(NamedTuple):
+    """How the Hessian is approximated: sums over rows, and inverses with the penalty."""
+
+    method: Preconditioner
+    data: object
+    inverse: object
+
+
+def is_unbounded(
+    design: Design[ArrayT], penalty: ArrayT, theta: ArrayT, here: Point[ArrayT, ArrayT]
+) -> ArrayT:
+    """Return whether a Newton step, about, would still change logits by a hundredth."""
+    method, sizes = choices(design, penalty)[0], design.sizes
+    inverse = method.invert(method.measure(design, here.state), penalty, sizes)
+    step = method.apply(inverse, -here.gradient, sizes)
+    xp = np if isinstance(theta, np.ndarray) else jnp
+    return movement(design, theta, step, xp) > 0.01
+
+
+def fit_on_host(
+    design: Design[np.ndarray],
+    penalty: np.ndarray,
+    start: np.ndarray | None = None,
+    prepared: Prepared | None = None,
+    tolerance: float = _TOLERANCE,
+    limits: bool = True,
+) -> tuple[Minimum[np.ndarray], Prepared]:
+    """Minimise sum(weights * cross-entropy) + sum(penalty * theta**2) / 2 with NumPy.
+
+    ``prepared`` is of a fit nearby, which has the same sizes and perhaps another penalty. Whether
+    there is no finite minimum is looked into only if ``limits``: that takes the Hessian once more.
+    """
+    sizes = design.sizes
+    methods = choices(design, penalty)
+    if prepared is not None and prepared.method not in methods:
+        prepared = None
+    if prepared is not None:
+        methods = methods[methods.index(prepared.method) :]
+
+    def prepare(probs: np.ndarray) -> Prepared:
+        # What is cheap comes first, what is precise when that has not sufficed.
+        method = methods.pop(0) if len(methods) > 1 else methods[0]
+        data = method.measure(design, probs)
+        return Prepared(method, data, method.invert(data, penalty, sizes))
+
+    def precondition(ready: Prepared, vector: np.ndarray) -> np.ndarray:
+        return ready.method.apply(ready.inverse, vector, sizes)
+
+    free = limits and not penalty.all()
+    with np.errstate(all="ignore"), single_threaded_blas(), Host(design, penalty) as host:
+        if prepared is not None:
+            method, data, _ = prepared
+            prepared = Prepared(method, data, method.invert(data, penalty, sizes))
+        return newton_cg(
+            host.evaluate,
+            Curvature(host.multiply, prepare, precondition, methods[0].patience, MAX_PRODUCTS),
+            np.zeros_like(penalty) if start is None else start,
+            scale=design.weights.sum(),
+            unbounded=partial(is_unbounded, design, penalty) if free else None,
+            max_slow=_MAX_SLOW if free else None,
+            tolerance=tolerance,
+            prepared=prepared,
+            xp=np,
+        )
+
+
+@jax.jit
+def fit_many(
+    design: Design[jax.Array], weights: jax.Array, penalty: jax.Array, start: jax.Array
+) -> Minimum[jax.Array]:
+    """Fit a batch to the same rows, with weights (b, n), penalties (b, p) and starts (b, p)."""
+
+    def one(weights: jax.Array, penalty: jax.Array, start: jax.Array) -> Minimum[jax.Array]:
+        return fit_one(design._replace(weights=weights), penalty, start)
+
+    return jax.vmap(one)(weights, penalty, start)
+
+
+@jax.jit
+def fit_one(design: Design[jax.Array], penalty: jax.Array, start: jax.Array) -> Minimum[jax.Array]:
+    """Fit in one compiled program."""
+    method, sizes = choices(design, penalty)[-1], design.sizes
+
+    def prepare(probs: jax.Array) -> object:
+        return method.invert(method.measure(design, probs), penalty, sizes)
+
+    def precondition(inverse: object, vector: jax.Array) -> jax.Array:
+        return method.apply(inverse, vector, sizes)
+
+    product = partial(multiply, design, penalty)
+    return newton_cg(
+        partial(evaluate, design, penalty),
+        Curvature(product, prepare, precondition, method.patience, MAX_PRODUCTS),
+        start,
+        scale=jnp.sum(design.weights),
+        unbounded=partial(is_unbounded, design, penalty),
+        tolerance=_TOLERANCE,
+    )[0]
+
+
+def fit(design: Design[Any], penalty: np.ndarray, start: np.ndarray) -> Minimum[np.ndarray]:
+    """Fit where the rows are: on the host, or in one program of JAX in double precision."""
+    if on_host(design.offset):
+        return fit_on_host(design, penalty, start)[0]
+    with float64():
+        found = fit_one(design.each(jnp.asarray), jnp.asarray(penalty), jnp.asarray(start))
+        return jax.tree.map(np.asarray, found)

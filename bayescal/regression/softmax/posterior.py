@@ -1,0 +1,133 @@
+"""Posteriors of multinomial logistic regressions: Laplace's approximation and NUTS."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from bayescal._core.blas import single_threaded_blas
+from bayescal._core.newton_cg import conjugate_gradients
+from bayescal.regression.binary.posterior import sample_whitened, triangle
+from bayescal.regression.draws import Draws, one_chain, tempered_draws
+from bayescal.regression.softmax.fit import MAX_PRODUCTS, Prepared, fit_on_host
+from bayescal.regression.softmax.objective import Design, Host, change, evaluate, gather
+from bayescal.regression.softmax.precondition import WHOLE
+
+#: The whole Hessian of more parameters takes too much time and memory.
+MAX_PARAMETERS = 3000
+#: Numbers in all draws.
+_MAX_NUMBERS = 1 << 28
+#: Of a draw's length, what solving for it may leave: far less than a hundred draws say of it.
+_ERROR = 0.01
+
+
+def sample(
+    design: Design[np.ndarray],
+    penalty: np.ndarray,
+    start: np.ndarray,
+    inference: str,
+    num_samples: int,
+    seed: int,
+) -> Draws:
+    """Return draws (chains, draws, p) of the parameters, whose log prior is the penalty.
+
+    Of more than 3,000 parameters each draw of Laplace's approximation is the solution of a linear
+    system, some tens of products with the Hessian, which is never formed.
+
+    Raises
+    ------
+    ValueError
+        For more than 3,000 parameters by NUTS, and for draws of more than 2 GiB.
+    """
+    p = len(penalty)
+    if p > MAX_PARAMETERS and inference == "nuts":
+        raise ValueError(
+            f"inference must be 'map' or 'laplace' for more than {MAX_PARAMETERS:,} parameters, "
+            f"got 'nuts' for {p:,}"
+        )
+    if p * num_samples > _MAX_NUMBERS:
+        raise ValueError(
+            f"num_samples must be at most {_MAX_NUMBERS // p:,} for {p:,} parameters, whose draws "
+            f"are kept, got {num_samples:,}"
+        )
+    mode, prepared = fit_on_host(design, penalty, start)
+    if p > MAX_PARAMETERS:
+        theta = mode.x + _solve_draws(design, penalty, mode.x, prepared, num_samples, seed)
+        return one_chain(theta, int(mode.status))
+    with single_threaded_blas(), Host(design, penalty) as host:
+        probs = host.evaluate(mode.x).state.astype(float)
+        factor = triangle(WHOLE.measure(design, probs) + np.diag(penalty))
+    status = int(mode.status)
+    if inference == "nuts":
+        given = design, penalty
+        return sample_whitened(_loss, given, mode.x, factor, num_samples, seed, status)
+    density, numbers = partial(_log_density, design, penalty), len(design.y) * design.sizes[0]
+    weight = float(design.weights.sum())
+    return tempered_draws(density, numbers, mode.x, factor, num_samples, seed, status, weight)
+
+
+def _solve_draws(
+    design: Design[np.ndarray],
+    penalty: np.ndarray,
+    theta: np.ndarray,
+    prepared: Prepared,
+    num_samples: int,
+    seed: int,
+) -> np.ndarray:
+    """Return draws (num_samples, p) of N(0, H^-1), in pairs of opposite sign.
+
+    If b has the covariance H, then H^-1 b has H^-1. Such b are gradients for random residuals of
+    the covariance that the labels have, plus noise of the penalty.
+    """
+    rng = np.random.default_rng(seed)
+    draws = np.empty((num_samples, len(theta)))
+    half = -(-num_samples // 2)
+    with np.errstate(all="ignore"), single_threaded_blas(), Host(design, penalty) as host:
+        probs = host.evaluate(theta).state
+        method, sizes = prepared.method, design.sizes
+        inverse = method.invert(method.measure(design, probs), penalty, sizes)
+        root = np.sqrt(probs)
+        scale = np.sqrt(design.weights)[:, None]
+        for number in range(half):
+            noise = root * rng.standard_normal(probs.shape, probs.dtype.type)
+            residual = scale * (noise - probs * noise.sum(axis=1, keepdims=True))
+            vector = gather(design, residual, np)
+            vector += np.sqrt(penalty) * rng.standard_normal(len(theta))
+            draws[number], _ = conjugate_gradients(
+                partial(host.multiply, probs),
+                lambda each: method.apply(inverse, each, sizes),
+                vector,
+                lambda _: _ERROR**2,
+                MAX_PRODUCTS,
+                np,
+            )
+    draws[half:] = -draws[: num_samples - half]
+    return draws
+
+
+def _log_density(design: Design[np.ndarray], penalty: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    """Return log posteriors (s,) at parameters (s, p), with errors below 1e-6 of the weights."""
+    logits = change(design, theta)
+    logits += design.offset
+    logits -= logits.max(axis=2, keepdims=True)
+    own = logits[:, np.arange(len(design.y)), design.y]
+    # No logit is above zero: single precision does for sums of exponentials.
+    total = np.exp(logits.astype(np.float32)) @ np.ones(design.sizes[0], np.float32)
+    return (own - np.log(total)) @ design.weights - 0.5 * theta**2 @ penalty
+
+
+@jax.custom_jvp
+def _loss(theta: jax.Array, design: Design[jax.Array], penalty: jax.Array) -> jax.Array:
+    """Return the negative log posterior."""
+    return evaluate(design, penalty, theta).value
+
+
+@_loss.defjvp
+def _loss_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[jax.Array, jax.Array]:
+    # The gradient comes with the value.
+    theta, design, penalty = primals
+    point = evaluate(design, penalty, theta)
+    return point.value, point.gradient @ tangents[0]

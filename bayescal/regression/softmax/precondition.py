@@ -1,0 +1,268 @@
+"""Approximate inverses of the Hessian: whole, its diagonal, by class, or a Kronecker product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, NamedTuple, TypeAlias, cast
+
+import jax.numpy as jnp
+import numpy as np
+
+from bayescal._core.arrays import Array, ArrayT
+from bayescal._core.chunks import slices
+from bayescal.regression.softmax.objective import (
+    FEW,
+    Design,
+    Parameters,
+    Sizes,
+    apart,
+    by_class,
+    class_grams,
+    full_hessian,
+    join,
+    split,
+)
+
+#: Up to this many parameters the whole Hessian is inverted.
+_WHOLE = 300
+#: Penalties whose curvature is so much larger than that of the data leave little to approximate.
+_FIRM = 30.0
+#: Up to this many multiplications for the blocks of all classes.
+_PRODUCTS = 4e10
+_TINY = 1e-10
+#: Blocks of the classes and of shared parameters.
+Blocks: TypeAlias = tuple[ArrayT, ArrayT]
+#: Curvatures and turns of classes and of features; diagonal; shared. Or of the inverse.
+Factors: TypeAlias = tuple[ArrayT, ...]
+
+
+class Preconditioner(NamedTuple):
+    """A method to approximate the Hessian."""
+
+    #: ``measure(design, probs)``: sums over rows.
+    measure: Callable[..., Any]
+    #: ``invert(data, penalty, sizes)``: their inverses with the penalty (p,).
+    invert: Callable[..., Any]
+    #: ``apply(inverse, vector, sizes)``: times a vector (p,).
+    apply: Callable[..., Any]
+    #: Products with the Hessian in one step after which it pays to measure anew.
+    patience: int
+
+
+def choices(design: Design[ArrayT], penalty: ArrayT) -> list[Preconditioner]:
+    """Return those worth their cost, the cheapest first; ``penalty`` if it is known."""
+    k, m, d, r = design.sizes
+    if k * m + d + r <= _WHOLE:
+        return [WHOLE]
+    if m <= FEW:
+        return [BLOCKS]
+    rows = min(_rows_needed(m), len(design.y))
+    affordable = rows * k * (m + 1) ** 2 <= _PRODUCTS
+    shrunk = _shrinkage(design, penalty) if isinstance(penalty, np.ndarray) else 0.0
+    if shrunk > _FIRM or (shrunk > 1 and not affordable):
+        return [DIAGONAL]
+    if shrunk > 1:
+        return [BOTH]
+    return [KRONECKER, BOTH] if affordable else [KRONECKER]
+
+
+def _ridge(matrix: ArrayT, xp: ModuleType) -> ArrayT:
+    """Add what makes a singular matrix (..., q, q) invertible, in units of its diagonal."""
+    diagonal = xp.diagonal(matrix, axis1=-2, axis2=-1)
+    least = xp.where(diagonal > 0, _TINY * diagonal, 1.0)
+    return matrix + least[..., None] * xp.eye(matrix.shape[-1], dtype=matrix.dtype)
+
+
+def _xp(array: Array) -> ModuleType:
+    return np if isinstance(array, np.ndarray) else jnp
+
+
+def _measure_whole(design: Design[ArrayT], probs: ArrayT) -> ArrayT:
+    xp = _xp(probs)
+    if xp is not np:
+        return full_hessian(design, probs, xp)
+    k, m, d, r = design.sizes
+    total = xp.zeros((), probs.dtype)
+    for part in slices(len(probs), max(256, (1 << 20) // (k * m + d + r))):
+        total = total + full_hessian(design.rows(part), probs[part], np)
+    return total
+
+
+def _invert_whole(data: ArrayT, penalty: ArrayT, sizes: Sizes) -> ArrayT:
+    xp = _xp(data)
+    matrix = data + penalty * xp.eye(len(penalty), dtype=data.dtype)
+    matrix = _ridge(matrix, xp)
+    try:
+        return xp.linalg.inv(matrix)
+    except np.linalg.LinAlgError:  # singular to the last digit, as of rows of hardly any weight
+        return np.linalg.pinv(matrix, hermitian=True)
+
+
+WHOLE = Preconditioner(
+    _measure_whole, _invert_whole, lambda inverse, vector, sizes: inverse @ vector, 8
+)
+
+
+def _shrinkage(design: Design[ArrayT], penalty: ArrayT) -> float:
+    """Return the curvature of the penalty beside that of the data, for most of the matrix."""
+    k = design.sizes[0]
+    squares = design.weights @ design.features**2
+    usual = np.maximum(squares * (k - 1) / k**2, 1e-300)
+    return float(np.median(split(penalty, design.sizes).matrix / usual))
+
+
+def _measure_diagonal(design: Design[ArrayT], probs: ArrayT) -> Parameters[ArrayT]:
+    xp = _xp(probs)
+    stride, design, probs = _thin(design, probs)
+    variances = _variances(design, probs)
+    matrix = stride * (variances.T @ design.features**2)
+    own = _own_curvature(design, variances, stride, xp)
+    return Parameters(matrix, own, stride * _shared_gram(design, probs, xp))
+
+
+def _invert_diagonal(data: Parameters[ArrayT], penalty: ArrayT, sizes: Sizes) -> Parameters[ArrayT]:
+    xp = _xp(penalty)
+    parts = split(penalty, sizes)
+    matrix, diagonal = data.matrix + parts.matrix, data.diagonal + parts.diagonal
+    return Parameters(
+        1 / xp.where(matrix > 0, matrix, 1.0),
+        1 / xp.where(diagonal > 0, diagonal, 1.0),
+        _invert_shared(data.shared, parts.shared, xp),
+    )
+
+
+def _apply_diagonal(inverse: Parameters[ArrayT], vector: ArrayT, sizes: Sizes) -> ArrayT:
+    parts = split(vector, sizes)
+    own = inverse.diagonal * parts.diagonal
+    found = Parameters(inverse.matrix * parts.matrix, own, inverse.shared @ parts.shared)
+    return join(found, _xp(vector))
+
+
+DIAGONAL = Preconditioner(_measure_diagonal, _invert_diagonal, _apply_diagonal, 40)
+
+
+def _rows_needed(m: int) -> int:
+    return max(2048, 8 * m)
+
+
+def _thin(design: Design[ArrayT], probs: ArrayT) -> tuple[int, Design[ArrayT], ArrayT]:
+    """Return so many rows as suffice, evenly spaced, and how many each of them stands for."""
+    stride = max(1, len(probs) // _rows_needed(design.sizes[1]))
+    return stride, design.rows(slice(None, None, stride)), probs[::stride]
+
+
+def _invert_shared(shared: ArrayT, penalty: ArrayT, xp: ModuleType) -> ArrayT:
+    if not len(penalty):
+        return shared
+    return xp.linalg.inv(_ridge(shared + penalty * xp.eye(len(penalty), dtype=shared.dtype), xp))
+
+
+def _variances(design: Design[ArrayT], probs: ArrayT) -> ArrayT:
+    return probs * (1 - probs) * design.weights[:, None]
+
+
+def _shared_gram(design: Design[ArrayT], probs: ArrayT, xp: ModuleType) -> ArrayT:
+    """Return the Hessian (r, r) by the shared parameters."""
+    if design.x is None or design.shared is None:
+        return xp.zeros((0, 0), probs.dtype)
+    moved = probs * design.x
+    mean = xp.sum(moved, axis=1)
+    spread = (xp.sum(moved * design.x, axis=1) - mean**2) * design.weights
+    return (design.shared * spread[:, None]).T @ design.shared
+
+
+def _own_curvature(
+    design: Design[ArrayT], variances: ArrayT, stride: int, xp: ModuleType
+) -> ArrayT:
+    """Return the second derivatives (k,), or none, by the diagonal."""
+    if design.x is None:
+        return xp.zeros(0, variances.dtype)
+    return stride * xp.einsum("ij,ij,ij->j", variances, design.x, design.x)
+
+
+def _narrow(design: Design[ArrayT], variances: ArrayT) -> tuple[Design[ArrayT], ArrayT]:
+    """Return many features in single precision, which is enough here and takes half the time."""
+    if _xp(variances) is not np or design.sizes[1] <= FEW:
+        return design, variances
+    x = None if design.x is None else design.x.astype(np.float32)
+    narrow = design._replace(features=design.features.astype(np.float32), x=x)
+    return narrow, variances.astype(np.float32)
+
+
+def _measure_blocks(design: Design[ArrayT], probs: ArrayT) -> Blocks[ArrayT]:
+    xp = _xp(probs)
+    stride, design, probs = _thin(design, probs)
+    blocks = stride * class_grams(*_narrow(design, _variances(design, probs)), xp)
+    return blocks, stride * _shared_gram(design, probs, xp)
+
+
+def _invert_blocks(data: Blocks[ArrayT], penalty: ArrayT, sizes: Sizes) -> Blocks[ArrayT]:
+    blocks, shared = data
+    xp = _xp(blocks)
+    parts = split(penalty, sizes)
+    own = by_class(parts, xp)
+    eye = xp.eye(own.shape[1], dtype=blocks.dtype)
+    inverse = xp.linalg.inv(_ridge(blocks + own[:, :, None] * eye, xp))
+    return inverse, _invert_shared(shared, parts.shared, xp)
+
+
+def _apply_blocks(inverse: Blocks[ArrayT], vector: ArrayT, sizes: Sizes) -> ArrayT:
+    blocks, shared = inverse
+    xp = _xp(vector)
+    parts = split(vector, sizes)
+    own = (blocks @ by_class(parts, xp)[:, :, None])[:, :, 0]
+    return join(apart(own, sizes, shared @ parts.shared), xp)
+
+
+BLOCKS = Preconditioner(_measure_blocks, _invert_blocks, _apply_blocks, 40)
+
+
+def _measure_kronecker(design: Design[ArrayT], probs: ArrayT) -> Factors[ArrayT]:
+    xp = _xp(probs)
+    k = design.sizes[0]
+    stride, design, probs = _thin(design, probs)
+    variances = _variances(design, probs)
+    by_row = xp.sum(variances, axis=1)
+    total = xp.sum(by_row)
+    by_row = by_row / xp.where(total > 0, total, 1)
+    # Summed over rows, diag(p) - p p': classes that are confused with each other move apart only.
+    weighted = probs * design.weights[:, None]
+    classes = xp.sum(weighted, axis=0) * xp.eye(k, dtype=weighted.dtype) - weighted.T @ probs
+    features = (design.features * by_row[:, None]).T @ design.features
+    diagonal = _own_curvature(design, variances, stride, xp)
+    shared = stride * _shared_gram(design, probs, xp)
+    turned = (*xp.linalg.eigh(stride * classes), *xp.linalg.eigh(features), diagonal, shared)
+    return cast(Factors[ArrayT], turned)
+
+
+def _invert_kronecker(data: Factors[ArrayT], penalty: ArrayT, sizes: Sizes) -> Factors[ArrayT]:
+    classes, turn_classes, features, turn_features, diagonal, shared = data
+    xp = _xp(classes)
+    parts = split(penalty, sizes)
+    curvature = xp.maximum(classes, 0)[:, None] * xp.maximum(features, 0) + xp.mean(parts.matrix)
+    least = _TINY * xp.max(curvature)
+    inverse = 1 / xp.maximum(curvature, xp.where(least > 0, least, 1.0))
+    own = diagonal + parts.diagonal
+    own = 1 / xp.where(own > 0, own, 1.0)
+    return turn_classes, turn_features, inverse, own, _invert_shared(shared, parts.shared, xp)
+
+
+def _apply_kronecker(inverse: Factors[ArrayT], vector: ArrayT, sizes: Sizes) -> ArrayT:
+    turn_classes, turn_features, middle, own, shared = inverse
+    parts = split(vector, sizes)
+    turned = turn_classes.T @ parts.matrix @ turn_features
+    matrix = turn_classes @ (turned * middle) @ turn_features.T
+    xp = _xp(vector)
+    return join(Parameters(matrix, own * parts.diagonal, shared @ parts.shared), xp)
+
+
+KRONECKER = Preconditioner(_measure_kronecker, _invert_kronecker, _apply_kronecker, 40)
+
+
+BOTH = Preconditioner(
+    lambda design, probs: (_measure_blocks(design, probs), _measure_kronecker(design, probs)),
+    lambda data, *rest: (_invert_blocks(data[0], *rest), _invert_kronecker(data[1], *rest)),
+    lambda both, *rest: 0.5 * (_apply_blocks(both[0], *rest) + _apply_kronecker(both[1], *rest)),
+    40,
+)

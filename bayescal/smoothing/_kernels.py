@@ -1,0 +1,316 @@
+"""Gaussian kernel density estimates, streamed in blocks of observations and of points.
+
+An estimate is described by data (n, d), weights (n,) of which zeros are padding, and a scale:
+the standard deviations (d,) of the kernel along the features, or the lower triangular Cholesky
+factor (d, d) of its covariance.  All functions but :func:`kernel_log_density` are pure JAX, to be
+mapped and compiled by the caller.  Nothing of size (n, m) is held: memory is O(block + n + m).
+"""
+
+from __future__ import annotations
+
+import functools
+from types import ModuleType
+from typing import Literal, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import solve_triangular
+
+from bayescal._core.arrays import ArrayT
+from bayescal._core.chunks import POINTS_PER_CHUNK, block_elements, even_block
+from bayescal._core.numerics import subtract_maximum
+from bayescal._core.padding import pad_axis, padded_length
+from bayescal._core.precision import bulk_dtype, float64
+
+Rule = Literal["silverman", "scott", "cv", "number"]
+Covariance = Literal["full", "diagonal", "unit"]
+
+#: Up to this many features distances are one fused expression; beyond, a loop over features.
+_UNROLLED_FEATURES = 8
+#: Multiples of Silverman's factor among which cross-validation chooses, a fifth apart.
+_GRID = 2.0 ** np.linspace(-3, 3, 25)
+
+
+def effective_size(weights: jax.Array) -> jax.Array:
+    """Return Kish's (sum w)**2 / sum w**2, the size where weights are shares; 0 without weight."""
+    top = jnp.max(weights)
+    relative = weights / jnp.where(top > 0, top, 1)
+    squares = jnp.sum(relative**2)
+    return jnp.sum(relative) ** 2 / jnp.where(squares > 0, squares, 1)
+
+
+def counted_size(weights: jax.Array) -> jax.Array:
+    """Return the size where weights count repetitions: their sum, or Kish's size if larger.
+
+    The latter only where weights are below one, as when they sum to one.
+    """
+    return jnp.maximum(jnp.sum(weights), effective_size(weights))
+
+
+def silverman_bandwidth(size: jax.Array, dimensions: int) -> jax.Array:
+    """Return Silverman's factor (N (d + 2) / 4)**(-1 / (d + 4)); N counts as one at least."""
+    return (jnp.maximum(size, 1) * ((dimensions + 2) / 4)) ** (-1 / (dimensions + 4))
+
+
+def scott_bandwidth(size: jax.Array, dimensions: int) -> jax.Array:
+    """Return Scott's factor N**(-1 / (d + 4)); N counts as one at least."""
+    return jnp.maximum(size, 1) ** (-1 / (dimensions + 4))
+
+
+def data_scale(
+    x: ArrayT,
+    weights: ArrayT,
+    size: ArrayT | float,
+    unit: ArrayT | float,
+    covariance: Covariance = "full",
+    xp: ModuleType = jnp,
+) -> ArrayT:
+    """Return the scale of data (n, d) with weights (n,), which a bandwidth factor multiplies.
+
+    "full" gives the lower Cholesky factor (d, d) of the covariance if d is more than one; otherwise
+    and with "diagonal" it is standard deviations (d,), with "unit" ``unit`` (d,) itself, which is
+    also the scale of a feature that does not vary, as of a single observation. ``size`` is N in the
+    unbiased variance, the weighted mean square divided by 1 - 1/N. Where features depend on each
+    other, or are more than the observations, a ridge of eps**0.75 on the correlations keeps the
+    factor regular. ``xp`` is JAX's NumPy, or NumPy itself for standard deviations.
+    """
+    if covariance == "unit":
+        return cast(ArrayT, unit)
+    real = weights > 0
+    total = xp.sum(weights)
+    share = weights / xp.where(total > 0, total, 1)
+    low, high = _range(x, weights, xp)
+    varies = high > low
+    # In units of the range no square underflows, and what is constant is so exactly.
+    spread = xp.where(varies, high - low, 1)
+    inside = xp.where(real[:, None] & varies, (x - low) / spread, 0)
+    gap = xp.where(real[:, None], inside - share @ inside, 0)
+    unbiased = 1 / xp.where(size > 1, 1 - 1 / size, 1)
+    variance = xp.where(varies, unbiased * (share @ gap**2), 1)
+    # Weights that differ beyond all digits would leave no variance.
+    deviation = xp.sqrt(xp.maximum(variance, xp.finfo(x.dtype).tiny))
+    scale = xp.where(varies, deviation * spread, unit)
+    d = x.shape[1]
+    if covariance == "diagonal" or d == 1:
+        return scale
+    standard = gap / deviation
+    products = jnp.matmul((standard * share[:, None]).T, standard, precision="highest")
+    ridge = float(jnp.finfo(x.dtype).eps) ** 0.75
+    correlation = jnp.where(jnp.eye(d, dtype=bool), 1, (1 - ridge) * unbiased * products)
+    return scale[:, None] * jnp.linalg.cholesky(correlation)
+
+
+def cross_validated_bandwidth(
+    x: jax.Array, weights: jax.Array, scale: jax.Array, grid: jax.Array
+) -> jax.Array:
+    """Return the factor in ``grid`` of largest leave-one-out log likelihood, in O(grid n**2).
+
+    What is left out is all that equals the observation: tied observations would otherwise vouch
+    for each other at any small bandwidth. So a whole weight is the same as repetition. Where all
+    observations are equal it is the middle one of the grid.
+    """
+    points = _whitened(x, scale, _centre(x, weights), x.dtype)
+
+    def score(factor: jax.Array) -> tuple[jax.Array, jax.Array]:
+        found = _log_sums(points, jnp.log(weights), points, left_out_factor=factor)
+        counted = (weights > 0) & jnp.isfinite(found)
+        log_density = found - x.shape[1] * jnp.log(factor)
+        return jnp.sum(jnp.where(counted, weights * log_density, 0)), jnp.any(counted)
+
+    scores, counted = jax.lax.map(score, grid)
+    best = jnp.where(counted[0], jnp.argmax(scores), grid.shape[0] // 2)
+    return grid[best]
+
+
+def bandwidth_factor(
+    rule: Rule,
+    x: jax.Array,
+    weights: jax.Array,
+    scale: jax.Array,
+    size: jax.Array,
+    number: jax.Array,
+) -> jax.Array:
+    """Return the factor that a rule chooses, or ``number`` itself for the rule "number"."""
+    if rule == "number":
+        return number
+    if rule == "scott":
+        return scott_bandwidth(size, x.shape[1])
+    silverman = silverman_bandwidth(size, x.shape[1])
+    if rule == "silverman":
+        return silverman
+    return cross_validated_bandwidth(x, weights, scale, silverman * jnp.asarray(_GRID, x.dtype))
+
+
+def gaussian_log_density(
+    x: jax.Array, weights: jax.Array, scale: jax.Array, x_new: jax.Array
+) -> jax.Array:
+    """Return the log density (m,) of a weighted mixture of Gaussian kernels at points (m, d).
+
+    It is finite however far the points are, and ``-inf`` only where no kernel has weight. The
+    centres ``x`` (n, d) of the kernels are finite where their weight is zero, too; weights may have
+    any sum; ``scale`` is bandwidth factor times scale of the data. Sums over kernels have the dtype
+    of ``x_new``, all else that of ``x``.
+    """
+    dtype = x_new.dtype
+    centre = _centre(x, weights)
+    points = _whitened(x, scale, centre, dtype)
+    queries = _whitened(x_new.astype(x.dtype), scale, centre, dtype)
+    diagonal = scale if scale.ndim == 1 else jnp.diagonal(scale)
+    total = jnp.sum(weights)
+    log_norm = jnp.log(jnp.where(total > 0, total, 1)) + jnp.sum(jnp.log(diagonal))
+    log_norm += x.shape[1] / 2 * np.log(2 * np.pi)
+    sums = _log_sums(points, jnp.log(weights).astype(dtype), queries)
+    return sums - log_norm.astype(dtype)
+
+
+def fitted_log_density(
+    x: jax.Array,
+    weights: jax.Array,
+    x_new: jax.Array,
+    number: jax.Array,
+    unit: jax.Array,
+    rule: Rule,
+    covariance: Covariance,
+    counts: bool,
+) -> jax.Array:
+    """Return the log density (m,) of an estimate whose scale and bandwidth the data choose.
+
+    The arguments are those of :func:`data_scale`, :func:`bandwidth_factor` and
+    :func:`gaussian_log_density`; ``counts`` tells weights that repeat observations from shares.
+    """
+    size = counted_size(weights) if counts else effective_size(weights)
+    scale = data_scale(x, weights, size, unit, covariance)
+    factor = bandwidth_factor(rule, x, weights, scale, size, number)
+    return gaussian_log_density(x, weights, factor * scale, x_new)
+
+
+_fitted_log_density = jax.jit(fitted_log_density, static_argnames=("rule", "covariance", "counts"))
+
+
+def kernel_log_density(
+    x: np.ndarray,
+    x_new: np.ndarray,
+    weights: np.ndarray | None = None,
+    bandwidth: Literal["silverman", "scott", "cv"] | float = "silverman",
+    covariance: Covariance = "full",
+    unit: np.ndarray | None = None,
+    counts: bool = False,
+) -> np.ndarray:
+    """Fit an estimate to observations (n, d) and return its log density (m,) at points (m, d).
+
+    By default it is the estimate of :class:`scipy.stats.gaussian_kde`. Sums over kernels are in
+    float32 if the points are. ``bandwidth`` is a factor on the scale of the data, or the rule that
+    gives it; ``unit`` (d,) the scale of features that do not vary, by default one; ``counts`` says
+    whether weights (n,) count repetitions: otherwise they are shares, and only ratios matter.
+    """
+    n, d = x.shape
+    weights = np.ones(n) if weights is None else weights
+    length = padded_length(n)
+    rule = bandwidth if isinstance(bandwidth, str) else "number"
+    with float64():
+        found = _fitted_log_density(
+            pad_axis(np.asarray(x, np.float64), length, 0),
+            np.pad(np.asarray(weights, np.float64), (0, length - n)),
+            pad_axis(np.asarray(x_new, bulk_dtype(x_new)), padded_length(len(x_new)), 0),
+            np.asarray(1 if isinstance(bandwidth, str) else bandwidth, np.float64),
+            np.ones(d) if unit is None else np.asarray(unit, np.float64),
+            rule=rule,
+            covariance=covariance,
+            counts=counts,
+        )
+        return np.asarray(found)[: len(x_new)]
+
+
+def _range(x: ArrayT, weights: ArrayT, xp: ModuleType = jnp) -> tuple[ArrayT, ArrayT]:
+    """Return the smallest and largest value of each feature, inf and -inf without weight."""
+    real = (weights > 0)[:, None]
+    low = xp.min(xp.where(real, x, xp.inf), axis=0)
+    return low, xp.max(xp.where(real, x, -xp.inf), axis=0)
+
+
+def _centre(x: jax.Array, weights: jax.Array) -> jax.Array:
+    """Return the middle of the range.
+
+    A mean would be rounded differently where it is fused into different programs, and points far
+    from zero would move relative to each other.
+    """
+    low, high = _range(x, weights)
+    return jnp.where(high >= low, low + high, 0) / 2
+
+
+def _whitened(x: jax.Array, scale: jax.Array, centre: jax.Array, dtype: np.dtype) -> jax.Array:
+    """Return points between which a kernel is exp(-distance**2), relative to the centre.
+
+    Points too far for the square of their distance to be a number are drawn nearer.
+    """
+    diagonal = scale if scale.ndim == 1 else jnp.diagonal(scale)
+    most = float(jnp.finfo(dtype).max) ** 0.4
+    gap = jnp.clip(x - centre, -most * diagonal, most * diagonal)
+    if scale.ndim == 1:
+        white = gap / scale
+    else:
+        white = solve_triangular(scale, gap.T, lower=True).T
+    return jnp.clip(white * np.sqrt(0.5), -most, most).astype(dtype)
+
+
+def _log_sums(
+    points: jax.Array,
+    log_weights: jax.Array,
+    queries: jax.Array,
+    left_out_factor: jax.Array | None = None,
+) -> jax.Array:
+    """Return log sum_i w_i exp(-|points_i - query|**2) for each query, on a running scale.
+
+    With a factor the kernels are so much wider, and those at the query itself are left out.
+    """
+    # Equal points may be rounded differently on their way here.
+    reach = 64 * float(jnp.finfo(points.dtype).eps) * jnp.max(jnp.abs(points))
+    at_query = points.shape[1] * reach**2
+    m = queries.shape[0]
+    width = even_block(m, POINTS_PER_CHUNK)
+    block = even_block(points.shape[0], block_elements() // width)
+    rows = _in_blocks(points, block, 0), _in_blocks(log_weights, block, -np.inf)
+    dtype = points.dtype
+
+    def chunk(some: jax.Array) -> jax.Array:
+        def add(
+            carry: tuple[jax.Array, jax.Array], item: tuple[jax.Array, jax.Array]
+        ) -> tuple[tuple[jax.Array, jax.Array], None]:
+            top, total = carry
+            distance = _squared_distance(item[0], some)
+            if left_out_factor is not None:
+                distance = jnp.where(distance > at_query, distance / left_out_factor**2, jnp.inf)
+            terms = item[1][:, None] - distance
+            new_top = jnp.maximum(top, jnp.max(terms, axis=0))
+            added = jnp.sum(jnp.exp(subtract_maximum(terms, new_top)), axis=0)
+            return (new_top, total * jnp.exp(top - new_top) + added), None
+
+        lowest = jnp.full(some.shape[:1], jnp.finfo(dtype).min, dtype)
+        (top, total), _ = jax.lax.scan(add, (lowest, jnp.zeros_like(lowest)), rows)
+        return top + jnp.log(total)
+
+    return jax.lax.map(chunk, _in_blocks(queries, width, 0)).reshape(-1)[:m]
+
+
+def _squared_distance(points: jax.Array, queries: jax.Array) -> jax.Array:
+    """Return squared distances (n, m) by differences: the expanded square would lose digits."""
+    d = points.shape[1]
+    if d <= _UNROLLED_FEATURES:
+        return functools.reduce(
+            jnp.add, [(points[:, j, None] - queries[:, j]) ** 2 for j in range(d)]
+        )
+
+    def add(j: int, distance: jax.Array) -> jax.Array:
+        return distance + (points[:, j, None] - queries[:, j]) ** 2
+
+    start = jnp.zeros((points.shape[0], queries.shape[0]), points.dtype)
+    return jax.lax.fori_loop(0, d, add, start)
+
+
+def _in_blocks(array: jax.Array, block: int, fill: float) -> jax.Array:
+    """Split the first axis into (blocks, block), padded with ``fill``."""
+    count = -(-array.shape[0] // block)
+    widths = [(0, count * block - array.shape[0])] + [(0, 0)] * (array.ndim - 1)
+    padded = jnp.pad(array, widths, constant_values=fill)
+    return padded.reshape(count, block, *array.shape[1:])

@@ -1,0 +1,147 @@
+"""Streamed attention against plain NumPy, however it is cut into blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bayescal.calibrators.neighborhood import attention
+from bayescal.calibrators.neighborhood.attention import Keys, attend, prepare_keys
+
+
+def brute(
+    data: tuple[np.ndarray, ...], bandwidth: float, same: np.ndarray | None = None
+) -> np.ndarray:
+    """Hold all scores at once; pairs marked as of the same group do not count."""
+    queries, keys, bias, values, weights = data
+    scores = queries @ keys.T / bandwidth + bias + np.log(weights)
+    if same is not None:
+        scores = np.where(same, -np.inf, scores)
+    shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return (shares / shares.sum(axis=1, keepdims=True)) @ values
+
+
+def example(m: int, n: int, d: int = 4, v: int = 3, seed: int = 0) -> tuple[np.ndarray, ...]:
+    rng = np.random.default_rng(seed)
+    return (
+        rng.normal(size=(m, d)),
+        rng.normal(size=(n, d)),
+        rng.normal(size=n),
+        rng.normal(size=(n, v)),
+        rng.uniform(0.1, 5, n),
+    )
+
+
+def prepared(
+    example: tuple[np.ndarray, ...], levels: int = 1, kind: Any = np.float64, groups: Any = None
+) -> Keys:
+    _, keys, bias, values, weights = example
+    bias = np.tile(bias + np.log(weights), (levels, 1))
+    return prepare_keys(keys, bias, values, kind, groups)
+
+
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (1, 70), (33, 17), (700, 301), (1100, 2500)])
+@pytest.mark.parametrize("bandwidth", [0.05, 1.0, 40.0])
+def test_streaming_changes_nothing(m: int, n: int, bandwidth: float) -> None:
+    data = example(m, n)
+    found = attend(data[0], prepared(data), np.array([bandwidth]))
+    assert found.shape == (1, m, 3)
+    np.testing.assert_allclose(found[0], brute(data, bandwidth), atol=1e-12)
+
+
+@pytest.mark.parametrize("elements", [1, 700, 4096, 10**9])
+def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch, elements: int) -> None:
+    data = example(45, 203)
+    monkeypatch.setattr(attention, "POINTS_PER_CHUNK", 7)
+    monkeypatch.setattr(attention, "_BLOCKS_PER_CALL", 2)
+    monkeypatch.setattr(attention, "block_elements", lambda: elements)
+    found = attend(data[0], prepared(data), np.array([0.3]))
+    np.testing.assert_allclose(found[0], brute(data, 0.3), atol=1e-12)
+
+
+@pytest.mark.parametrize(("kind", "tolerance"), [(np.float64, 1e-12), (np.float32, 3e-6)])
+def test_every_bandwidth_has_its_own_bias(kind: Any, tolerance: float) -> None:
+    queries, keys, _, values, weights = example(60, 150)
+    bandwidths = np.array([51.2, 3.0, 0.7, 0.01])
+    biases = np.random.default_rng(1).normal(size=(4, 150))
+    prepared = prepare_keys(keys, biases + np.log(weights), values, kind)
+    found = attend(queries, prepared, bandwidths)
+    assert found.dtype == kind
+    for average, bias, h in zip(found, biases, bandwidths, strict=True):
+        expected = brute((queries, keys, bias, values, weights), h)
+        np.testing.assert_allclose(average, expected, atol=tolerance)
+
+
+def test_queries_do_not_see_their_own_group() -> None:
+    data = example(400, 900)
+    rng = np.random.default_rng(1)
+    groups, key_groups = rng.integers(0, 5, 400), np.sort(rng.integers(0, 4, 900))
+    bandwidths = np.array([2.0, 0.1])
+    found = attend(data[0], prepared(data, 2, groups=key_groups), bandwidths, groups)
+    for average, h in zip(found, bandwidths, strict=True):
+        expected = brute(data, h, groups[:, None] == key_groups)
+        np.testing.assert_allclose(average, expected, atol=1e-12)
+
+
+def test_without_keys_to_see_the_average_is_zero() -> None:
+    data = example(3, 5)
+    found = attend(data[0], prepared(data, groups=np.ones(5)), np.ones(1), np.ones(3))
+    assert (found == 0).all()
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_extreme_bandwidths_are_the_best_key_and_the_mean(kind: Any) -> None:
+    data = example(20, 50)
+    queries, keys, _, values, weights = data
+    found = attend(queries, prepared(data, 2, kind), np.array([1e-12, 1e-300]))
+    best = values[np.argmax(queries @ keys.T, axis=1)]
+    np.testing.assert_allclose(found, [best, best], rtol=1e-6)
+    flat = (queries, keys, np.zeros(50), values, weights)
+    found = attend(queries, prepared(flat, 2, kind), np.array([1e12, 1e300]))
+    mean = np.average(values, axis=0, weights=weights)
+    np.testing.assert_allclose(found, np.broadcast_to(mean, found.shape), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_weights_of_any_size(kind: Any) -> None:
+    queries, keys, bias, values, _ = example(5, 30)
+    expected = brute((queries, keys, bias, values, np.ones(30)), 1.0)
+    weights = np.full(30, 1e-320)
+    found = attend(queries, prepared((queries, keys, bias, values, weights), 1, kind), np.ones(1))
+    np.testing.assert_allclose(found[0], expected, atol=2e-6)
+    weights[7] = 1e300
+    found = attend(queries, prepared((queries, keys, bias, values, weights), 1, kind), np.ones(1))
+    np.testing.assert_allclose(found[0], np.tile(values[7], (5, 1)), rtol=1e-6)
+
+
+def test_nearby_sizes_share_a_compilation(compilations: Any) -> None:
+    def run(m: int, n: int) -> None:
+        data = example(m, n, d=6)
+        attend(data[0], prepared(data), np.ones(1))
+
+    run(1000, 600)
+    with compilations() as names:
+        run(960, 590)
+        run(1020, 630)
+        run(900, 577)
+    assert names == []
+
+
+@pytest.mark.parametrize("with_groups", [False, True])
+def test_numpy_gives_the_same_in_forked_children(
+    monkeypatch: pytest.MonkeyPatch, with_groups: bool
+) -> None:
+    queries, keys, _, values, _ = example(30, 700)
+    bandwidths = np.array([0.3, 2.0])
+    bias = np.stack([-np.arange(700) / 300, np.arange(700) / 500])
+    groups = (np.arange(700) % 3, np.arange(30) % 4) if with_groups else (None, None)
+
+    def find() -> np.ndarray:
+        ready = prepare_keys(keys, bias, values, np.float64, groups[0])
+        return attend(queries, ready, bandwidths, groups[1])
+
+    wanted = find()
+    monkeypatch.setattr(attention, "_PROCESS", -1)
+    np.testing.assert_allclose(find(), wanted, rtol=1e-12)

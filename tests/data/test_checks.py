@@ -1,0 +1,520 @@
+"""The vocabulary of input errors: what passes, in which form, and what each message says."""
+
+import re
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from bayescal.data import checks
+from bayescal.data import label_names as labels
+
+
+def says(text: str) -> str:
+    """Return a pattern for ``pytest.raises`` that matches ``text`` and nothing around it."""
+    return f"^{re.escape(text)}$"
+
+
+# --- arrays -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [1.0, 0.5, -2.0],
+        (1, 0.5, -2),
+        np.array([1.0, 0.5, -2.0]),
+        np.array([1.0, 0.5, -2.0], np.float16),
+        np.array([1, 0.5, -2], object),
+        pd.Series([1.0, 0.5, -2.0], index=[7, 3, 5]),
+        pd.Series([1.0, 0.5, -2.0], dtype="Float64"),
+        jnp.array([1.0, 0.5, -2.0]),
+        jnp.array([1.0, 0.5, -2.0], jnp.bfloat16),
+    ],
+    ids=lambda v: f"{type(v).__name__}-{getattr(v, 'dtype', '')}",
+)
+def test_as_numpy_keeps_numbers(value: Any) -> None:
+    array = checks.as_numpy(value, "x")
+    assert isinstance(array, np.ndarray)
+    np.testing.assert_array_equal(array.astype(float), [1.0, 0.5, -2.0])
+
+
+@pytest.mark.parity("torch")
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool", "float16", "bfloat16"])
+def test_as_numpy_takes_torch(dtype: str) -> None:
+    import torch
+
+    value = torch.tensor([[1, 0], [0, 1]]).to(getattr(torch, dtype))
+    if value.is_floating_point():
+        value.requires_grad_()
+    array = checks.as_numpy(value, "x")
+    np.testing.assert_array_equal(array.astype(float), [[1, 0], [0, 1]])
+    assert array.dtype.name == dtype
+
+
+def test_as_numpy_takes_frames() -> None:
+    frame = pd.DataFrame({"a": [1, 2], "b": [0.5, -1.5]}, index=["p", "q"])
+    np.testing.assert_array_equal(checks.as_numpy(frame, "x"), [[1, 0.5], [2, -1.5]])
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        (["a", "b"], "dtype <U1"),
+        (np.array([1 + 2j]), "dtype complex128"),
+        (np.array(["2020-01-01"], "datetime64[D]"), "dtype datetime64[D]"),
+        ([{"a": 1}], "values of type dict"),
+        ([1, None, "b"], "values of type NoneType, int, str"),
+        (np.array([1, pd.NA], object), "values of type NAType, int"),
+    ],
+)
+def test_as_numpy_wants_numbers(value: Any, found: str) -> None:
+    with pytest.raises(TypeError, match=says(f"scores must be numeric, got {found}")):
+        checks.as_numpy(value, "scores")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        ["0", "1"],
+        np.array(["0", "1"], object),
+        pd.Series(["0", "1"]),
+        pd.Series(["0", "1"], dtype=object),
+        pd.Series(["0", "1"], dtype="category"),
+    ],
+    ids=["list", "object array", "series", "object series", "category"],
+)
+def test_numbers_written_as_text_are_not_numbers(value: Any) -> None:
+    with pytest.raises(TypeError, match=r"^labels must be numeric, got "):
+        checks.as_numpy(value, "labels")
+
+
+def test_as_numpy_wants_rectangles() -> None:
+    with pytest.raises(ValueError, match=r"^x must be a rectangular array of numbers: "):
+        checks.as_numpy([[1.0, 2.0], [3.0]], "x")
+
+
+def test_check_finite_says_where() -> None:
+    checks.check_finite(np.array([1e308, -1e308, 0]), "x")
+    with pytest.raises(
+        ValueError, match=says("x must be finite, got NaN at position 2 (1 in all)")
+    ):
+        checks.check_finite(np.array([0, 1, np.nan]), "x")
+    message = "x must be finite, got infinity at position (1, 0) (2 in all)"
+    with pytest.raises(ValueError, match=says(message)):
+        checks.check_finite(np.array([[0, 1], [np.inf, 2], [-np.inf, 3]]), "x")
+
+
+@given(
+    hnp.arrays(np.float64, st.integers(1, 20), elements=st.sampled_from([0.0, 1.5, np.nan, np.inf]))
+)
+def test_check_finite_raises_exactly_where_numpy_says_so(array: np.ndarray) -> None:
+    bad = np.flatnonzero(~np.isfinite(array))
+    if bad.size == 0:
+        checks.check_finite(array, "x")
+        return
+    with pytest.raises(ValueError, match=rf"at position {bad[0]} \({bad.size} in all\)"):
+        checks.check_finite(array, "x")
+
+
+# --- labels, counts, choices, levels ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint64, np.float16, np.float64])
+def test_check_labels_returns_integers(dtype: type) -> None:
+    labels = checks.check_labels(np.array([0, 1, 1, 0]).astype(dtype), 2)
+    assert labels.dtype == np.int64
+    np.testing.assert_array_equal(labels, [0, 1, 1, 0])
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "message"),
+    [
+        ([0, 1, 2], 2, "labels must be in {0, 1}, got 2"),
+        ([-1, 1, -1, 1], 2, "labels must be in {0, 1}, got -1"),
+        ([0.0, 0.5, 1.0, 0.25], 2, "labels must be in {0, 1}, got 0.25, 0.5"),
+        ([1, 2, 3], 3, "labels must be in {0, ..., 2}, got 3"),
+        (list(range(2, 20)), 2, "labels must be in {0, 1}, got 2, 3, 4, 5, 6"),
+        ([0.0, np.nan], 2, "labels must be finite, got NaN at position 1 (1 in all)"),
+        ([np.inf, 0.0], 2, "labels must be finite, got infinity at position 0 (1 in all)"),
+    ],
+)
+def test_check_labels_says_what_it_found(labels: list, classes: int, message: str) -> None:
+    with pytest.raises(ValueError, match=says(message)):
+        checks.check_labels(np.array(labels), classes)
+
+
+def test_check_count() -> None:
+    assert checks.check_count(np.int16(3), "num_samples") == 3
+    assert type(checks.check_count(np.int16(3), "num_samples")) is int
+    for value in (0, -5):
+        message = f"num_samples must be at least 1, got {value}"
+        with pytest.raises(ValueError, match=says(message)):
+            checks.check_count(value, "num_samples")
+    for value in (1e5, 2.0, "10", None, True):
+        message = f"num_samples must be an integer, got {value!r}"
+        with pytest.raises(TypeError, match=says(message)):
+            checks.check_count(value, "num_samples")
+
+
+def test_check_choice() -> None:
+    assert checks.check_choice("b", "method", ("a", "b")) == "b"
+    for value in ("c", None, 1, "A"):
+        message = f"method must be one of 'a', 'b', got {value!r}"
+        with pytest.raises(ValueError, match=says(message)):
+            checks.check_choice(value, "method", ("a", "b"))
+
+
+def test_check_level() -> None:
+    assert checks.check_level(np.float32(0.5)) == 0.5
+    for value in (0, 1, -0.1, 1.5, 90, float("nan")):
+        message = f"level must lie strictly between 0 and 1, got {value}"
+        with pytest.raises(ValueError, match=says(message)):
+            checks.check_level(value)
+
+
+# --- class_prior --------------------------------------------------------------------------------
+
+
+def test_class_prior_of_two_classes_is_that_of_class_one() -> None:
+    np.testing.assert_allclose(checks.check_class_prior(0.2, 2), [0.8, 0.2])
+    np.testing.assert_allclose(checks.check_class_prior([0.8, 0.2], 2), [0.8, 0.2])
+    np.testing.assert_allclose(checks.check_class_prior(jnp.array(0.25), 2), [0.75, 0.25])
+
+
+def test_class_prior_of_more_classes() -> None:
+    np.testing.assert_allclose(checks.check_class_prior(0.5, 4), [0.25] * 4)
+    np.testing.assert_allclose(checks.check_class_prior((0.5, 0.3, 0.2), 3), [0.5, 0.3, 0.2])
+    # What single precision loses is made up for.
+    single = checks.check_class_prior(np.array([0.7, 0.2, 0.1], np.float32), 3)
+    assert single.sum() == pytest.approx(1, abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("value", "classes", "message"),
+    [
+        (0, 2, "class_prior must lie strictly between 0 and 1, got 0"),
+        (1.0, 2, "class_prior must lie strictly between 0 and 1, got 1"),
+        (-0.5, 3, "class_prior must lie strictly between 0 and 1, got -0.5"),
+        (float("nan"), 2, "class_prior must lie strictly between 0 and 1, got nan"),
+        ([0, 1], 2, "class_prior must lie strictly between 0 and 1, got [0.0, 1.0]"),
+        ([0.5, np.nan], 2, "class_prior must lie strictly between 0 and 1, got [0.5, nan]"),
+        (0.3, 3, "class_prior must be 3 probabilities, got the number 0.3"),
+        ([0.5, 0.5], 3, "class_prior must have shape (3,), got (2,)"),
+        ([0.2], 2, "class_prior must have shape (2,), got (1,)"),
+        ([[0.5, 0.5]], 2, "class_prior must have shape (2,), got (1, 2)"),
+        ([0.5, 0.4], 2, "class_prior must sum to one, got 0.9"),
+    ],
+)
+def test_class_prior_says_what_is_wrong(value: Any, classes: int, message: str) -> None:
+    with pytest.raises(ValueError, match=says(message)):
+        checks.check_class_prior(value, classes)
+
+
+def test_class_prior_wants_numbers() -> None:
+    with pytest.raises(TypeError, match=says("class_prior must be numeric, got dtype <U4")):
+        checks.check_class_prior("half", 2)
+
+
+# --- data sets ----------------------------------------------------------------------------------
+
+
+def test_one_data_set() -> None:
+    batch = checks.check_data(([0.5, 2, -1], [1, 0, 1]), True, 2)
+    np.testing.assert_array_equal(batch.x, [[0.5, 2, -1]])
+    np.testing.assert_array_equal(batch.y, [[1, 0, 1]])
+    np.testing.assert_array_equal(batch.mask, [[True, True, True]])
+    assert batch.single
+    assert (batch.x.dtype, batch.y.dtype, batch.mask.dtype) == (np.float64, np.int64, np.bool_)
+
+
+def test_features() -> None:
+    x = np.arange(6).reshape(3, 2)
+    batch = checks.check_data((x, [2, 0, 1]), False, 3)
+    np.testing.assert_array_equal(batch.x, x[None])
+    assert batch.single
+    batch = checks.check_data((np.stack([x, -x]), [[2, 0, 1], [1, 1, 1]]), False, 3)
+    assert batch.x.shape == (2, 3, 2)
+    assert not batch.single
+
+
+def test_what_a_mask_hides_is_replaced() -> None:
+    x = [[1.0, np.nan, 3.0], [np.inf, 5.0, -np.inf]]
+    y = [[0, 9, 1], [np.nan, 1, -3]]
+    mask = [[1, 0, 1], [0, 1, 0]]
+    batch = checks.check_data((x, y, mask), True, 2)
+    np.testing.assert_array_equal(batch.x, [[1, 1, 3], [5, 5, 5]])
+    np.testing.assert_array_equal(batch.y, [[0, 0, 1], [0, 1, 0]])
+    np.testing.assert_array_equal(batch.mask, np.array(mask, bool))
+    features = np.array(x)[..., None] + [0.0, 10.0]
+    batch = checks.check_data((features, y, mask), False, 2)
+    np.testing.assert_array_equal(batch.x[..., 1], [[11, 11, 13], [15, 15, 15]])
+
+
+def test_list_is_padded_to_the_longest() -> None:
+    batch = checks.check_data([([1, 2, 3], [0, 1, 1]), ([4.5], [1])], True, 2)
+    np.testing.assert_array_equal(batch.x, [[1, 2, 3], [4.5, 4.5, 4.5]])
+    np.testing.assert_array_equal(batch.mask, [[True, True, True], [True, False, False]])
+    np.testing.assert_array_equal(batch.y[batch.mask], [0, 1, 1, 1])
+    assert not batch.single
+    # A list of one data set is a batch of one; an item may have a mask of its own.
+    one = checks.check_data([([1.0, np.nan], [1, 1], [True, False])], True, 2)
+    assert not one.single
+    np.testing.assert_array_equal(one.mask, [[True, False]])
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "message"),
+    [
+        (
+            ([1.0, 2.0], [0, 1, 1]),
+            ValueError,
+            "labels must have shape (2,) to match x of shape (2,), got (3,)",
+        ),
+        (
+            (np.ones((2, 3)), [0, 1, 1]),
+            ValueError,
+            "labels must have shape (2, 3) to match x of shape (2, 3), got (3,)",
+        ),
+        (
+            ([1.0, 2.0], [0, 1], [True]),
+            ValueError,
+            "mask must have shape (2,) to match x, got (1,)",
+        ),
+        (([1.0, 2.0], [0, 1], [1, 2]), ValueError, "mask must hold only True and False"),
+        (
+            (np.ones((2, 3, 4)), np.ones((2, 3))),
+            ValueError,
+            "x must have shape (n,) or (batch, n) for this family, got (2, 3, 4)",
+        ),
+        (
+            (1.0, 0),
+            ValueError,
+            "x must have shape (n,) or (batch, n) for this family, got ()",
+        ),
+        (
+            ([], []),
+            ValueError,
+            "data must not be empty: every data set needs at least one observation",
+        ),
+        (
+            ([[1.0, 2.0], [3.0, 4.0]], [[0, 1], [1, 1]], [[True, True], [False, False]]),
+            ValueError,
+            "data must not be empty: every data set needs at least one observation",
+        ),
+        ([], ValueError, "data must not be empty, got an empty list of data sets"),
+        (
+            ([1.0, 2.0],),
+            TypeError,
+            "data must be a tuple (x, y), a tuple (x, y, mask) or a list of tuples (x, y), "
+            "got tuple of length 1",
+        ),
+        (
+            np.ones((2, 5)),
+            TypeError,
+            "data must be a tuple (x, y), a tuple (x, y, mask) or a list of tuples (x, y), "
+            "got ndarray",
+        ),
+        (
+            [[1.0, 2.0], [0, 1]],
+            TypeError,
+            "data given as a list must hold tuples (x, y), one for each data set; item 0 is list. "
+            "One data set is a tuple (x, y).",
+        ),
+        (
+            [([1.0], [0]), ([1.0, np.nan], [0, 1])],
+            ValueError,
+            "data[1]: x must be finite, got NaN at position 1 (1 in all)",
+        ),
+        (
+            [([1.0], [0]), (["a"], [0])],
+            TypeError,
+            "data[1]: x must be numeric, got dtype <U1",
+        ),
+        (
+            [([1.0], [0]), ([[1.0]], [[0]])],
+            ValueError,
+            "data[1] must be one data set, got a batch of 1",
+        ),
+        (
+            ([[1.0, np.inf], [np.nan, 0.0]], [[0, 1], [0, 1]]),
+            ValueError,
+            "x must be finite, got NaN at position (0, 1) (2 in all)",
+        ),
+    ],
+)
+def test_data_say_what_is_wrong(data: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=says(message)):
+        checks.check_data(data, True, 2)
+
+
+def test_data_sets_of_a_list_share_their_features() -> None:
+    data = [(np.ones((3, 2)), [0, 1, 1]), (np.ones((3, 4)), [0, 1, 1])]
+    message = "data must hold data sets with one number of features"
+    with pytest.raises(ValueError, match=says(message)):
+        checks.check_data(data, False, 2)
+
+
+def test_multivariate_data_need_an_axis_of_features() -> None:
+    message = "x must have shape (n, d) or (batch, n, d) for this family, got (3,)"
+    with pytest.raises(ValueError, match=says(message)):
+        checks.check_data(([1.0, 2.0, 3.0], [0, 1, 1]), False, 2)
+
+
+# --- points -------------------------------------------------------------------------------------
+
+ONE = checks.check_data(([1.0, 2.0], [0, 1]), True, 2)
+THREE = checks.check_data((np.ones((3, 2)), np.ones((3, 2))), True, 2)
+PLANE = checks.check_data((np.ones((4, 2)), np.ones(4)), False, 2)
+PLANES = checks.check_data((np.ones((3, 4, 2)), np.ones((3, 4))), False, 2)
+
+
+@pytest.mark.parametrize(
+    ("data", "univariate", "shape", "expected"),
+    [
+        (ONE, True, (5,), (1, 5)),
+        (THREE, True, (5,), (1, 5)),
+        (THREE, True, (3, 5), (3, 5)),
+        (PLANE, False, (5, 2), (1, 5, 2)),
+        (PLANES, False, (5, 2), (1, 5, 2)),
+        (PLANES, False, (3, 5, 2), (3, 5, 2)),
+    ],
+)
+def test_points_get_an_axis_of_data_sets(
+    data: checks.Batch, univariate: bool, shape: tuple, expected: tuple
+) -> None:
+    x = np.arange(np.prod(shape)).reshape(shape)
+    found = checks.check_points(x, data, univariate)
+    assert found.shape == expected
+    np.testing.assert_array_equal(found.ravel(), x.ravel())
+
+
+@pytest.mark.parametrize(
+    ("data", "univariate", "x", "message"),
+    [
+        (ONE, True, np.ones((1, 5)), "x must have shape (m,), got (1, 5)"),
+        (ONE, True, 1.0, "x must have shape (m,), got ()"),
+        (
+            THREE,
+            True,
+            np.ones((2, 5)),
+            "x must have shape (m,), or 3 rows of that, one for each data set, got (2, 5)",
+        ),
+        (PLANE, False, np.ones((5, 3)), "x must have 2 features as in training, got 3"),
+        (PLANE, False, np.ones(2), "x must have shape (m, d), got (2,)"),
+        (PLANE, False, 1.0, "x must have 2 features as in training, got 0"),
+        (
+            PLANES,
+            False,
+            np.ones((2, 5, 2)),
+            "x must have shape (m, d), or 3 rows of that, one for each data set, got (2, 5, 2)",
+        ),
+        (ONE, True, [], "x must not be empty"),
+        (ONE, True, [0.0, np.nan], "x must be finite, got NaN at position (0, 1) (1 in all)"),
+    ],
+)
+def test_points_say_what_is_wrong(
+    data: checks.Batch, univariate: bool, x: Any, message: str
+) -> None:
+    with pytest.raises(ValueError, match=says(message)):
+        checks.check_points(x, data, univariate)
+
+
+# --- rows of probabilities ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("total", "eps", "passes"),
+    [
+        (1.0009, 2.0**-52, True),
+        (0.9991, 2.0**-52, True),
+        (1.0011, 2.0**-52, False),
+        (0.9989, 2.0**-52, False),
+        (1.0011, 2.0**-10, True),
+        (np.nan, 2.0**-52, False),
+    ],
+)
+def test_rows_must_sum_to_one(total: float, eps: float, passes: bool) -> None:
+    rows = np.array([[0.5, 0.5], [total - 0.25, 0.25]])
+    if passes:
+        checks.check_row_sums(rows, "p", eps=eps)
+        return
+    text = f"p must have rows that sum to one, got a sum of {total:g} in row 1; do"
+    with pytest.raises(ValueError, match=says(text)):
+        checks.check_row_sums(rows, "p", eps=eps, advice="do")
+
+
+def test_columns_by_their_names() -> None:
+    rows = np.arange(6.0).reshape(2, 3)
+    turned = rows[:, [2, 0, 1]]
+    frame = pd.DataFrame(rows)
+    assert labels.column_names(frame) is None  # a range is no name
+    assert labels.column_names(rows) is None
+    assert labels.column_names(frame[[2, 0, 1]]) == [2, 0, 1]
+    for names in ([2, 0, 1], ["2", "0", "1"]):
+        np.testing.assert_array_equal(labels.in_order(turned, names, range(3)), rows)
+    for names in (["x", "y", "z"], None, [0, 1, 2]):
+        np.testing.assert_array_equal(labels.in_order(rows, names, range(3)), rows)
+    for names in ([0, 1, 3], [0, 1, 1], ["0", "x", "y"], [0, 1]):
+        with pytest.raises(ValueError, match="probs must have columns named like all"):
+            labels.in_order(rows, names, range(3))
+    one = np.ones((4, 1))
+    for name in ("b", "p", 0, 1):
+        assert labels.in_order(one, [name], ["a", "b"]) is one
+    with pytest.raises(ValueError, match="give the column of the second class"):
+        labels.in_order(one, ["a"], ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("names", "classes"),
+    [
+        ([2, 0, 1], [0, 1, 2]),
+        ([2.0, 0.0, 1.0], np.arange(3)),
+        (["2.0", "0.0", "1.0"], np.arange(3.0)),
+        (["2", "0", "1"], np.arange(3.0)),
+        (["p_c", "p_a", "p_b"], ["a", "b", "c"]),
+        (["c_prob", "a_prob", "b_prob"], ["a", "b", "c"]),
+        (["is-ab?", "is-a?", "is-aa?"], ["a", "aa", "ab"]),
+        ([pd.Timestamp(day) for day in ("2021-03-01", "2020-01-01", "2021-02-01 12:30")], None),
+        (["2021-03-01 00:00:00", "2020-01-01", "2021-02-01T12:30:00.000"], None),
+        ([902, 900, 901], [900, 901, 902]),
+        ([900000000000207002, 900000000000207000, 900000000000207001], None),
+    ],
+)
+def test_names_in_whatever_form_labels_have(names: list[Any], classes: Any) -> None:
+    rows = np.arange(6.0).reshape(2, 3)
+    if classes is None:
+        kind = np.int64 if isinstance(names[0], int) else "M8[ns]"
+        classes = np.sort(np.array(names).astype(kind))
+        assert len(np.unique(classes)) == 3
+    np.testing.assert_array_equal(labels.in_order(rows, names, classes), rows[:, [1, 2, 0]])
+
+
+def test_names_of_true_and_false() -> None:
+    rows = np.array([[0.1, 0.9]])
+    for names in ([True, False], ["True", "False"], [np.True_, np.False_], ["p_True", "p_False"]):
+        np.testing.assert_array_equal(labels.in_order(rows, names, [False, True]), rows[:, ::-1])
+    np.testing.assert_array_equal(labels.in_order(rows, [True, False], range(2)), rows[:, ::-1])
+    # Texts that differ are different labels.
+    np.testing.assert_array_equal(labels.in_order(rows, ["1.0", "1"], ["1", "1.0"]), rows[:, ::-1])
+
+
+def test_a_range_is_a_name_unless_it_counts_from_zero() -> None:
+    frame = pd.DataFrame({1: [0.9], 0: [0.1]})
+    assert labels.column_names(frame) == [1, 0]
+    assert labels.column_names(frame.iloc[:, ::-1]) is None
+    assert labels.column_names(pd.DataFrame(np.ones((1, 4))).iloc[:, 1:]) == [1, 2, 3]
+    assert labels.column_names(pl.DataFrame(np.ones((1, 2)))) is None
+
+
+def test_two_places_between_the_same_texts_say_nothing() -> None:
+    assert labels.by_affixes(["xa", "xb"], ["a", "b"]) == [0, 1]
+    assert labels.by_affixes(["aa", "aaa"], ["aa", "a"]) == [1, 0]
+    assert labels.by_affixes(["xa", "yb"], ["a", "b"]) is None
+    assert labels.by_affixes(["xa", "xb", "xc"], ["a", "b"]) is None

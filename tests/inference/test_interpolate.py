@@ -1,0 +1,292 @@
+"""Interpolation between nodes: exact on polynomials, of order six, and honest about its error."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.special
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bayescal.inference.engine.interpolate import (
+    centre_and_scale,
+    interpolate,
+    interpolation_error,
+    left_out_error,
+    make_grid,
+)
+
+# The same lengths throughout, so that the eager operations compile once.
+POINTS = 256
+INTERVALS = (128, 512)
+EPS = float(np.finfo(float).eps)
+# Of rounding, by the powers up to 5**5 of a polynomial through values at 0, ..., 5.
+_POWERS = np.vander(np.arange(6.0), increasing=True)
+MAGNIFICATION = float((np.abs(_POWERS[-1:]) @ np.abs(np.linalg.inv(_POWERS))).sum())
+
+Curve = Callable[[np.ndarray], np.ndarray]
+
+SMOOTH: dict[str, Curve] = {
+    "line": lambda z: 2.5 * z - 1,
+    "parabola": lambda z: 0.1 * z**2 - 3 * z + 1,
+    "bend": lambda z: 4 * np.tanh(z) + z,
+    "soft step": lambda z: np.logaddexp(0, 3 * z) - np.logaddexp(0, -2 * z),
+    "wave": lambda z: 3 * np.sin(z),
+    "tails of a Student density": lambda z: 3 * (np.log1p((z - 1) ** 2) - np.log1p((z + 1) ** 2)),
+    "bump": lambda z: np.exp(-0.5 * (z / 0.3) ** 2),
+}
+ROUGH: dict[str, Curve] = {
+    "sharp bend": lambda z: 4 * np.tanh(40 * z),
+    "fast wave": lambda z: 3 * np.sin(30 * z),
+    "kink": np.abs,
+    "step": lambda z: np.sign(z - 0.1),
+}
+KINDS = ("plain", "outliers", "huge outlier", "far away", "two groups", "ties")
+
+
+def points(kind: str) -> tuple[np.ndarray, float]:
+    """Return points, and where the curves shall have their origin among them."""
+    rng = np.random.default_rng(6)
+    z = rng.normal(size=POINTS)
+    if kind == "outliers":
+        z[:5] = [-1e3, 80, 1e4, -40, 25]
+    elif kind == "huge outlier":
+        z[-1] = 1e30
+    elif kind == "far away":
+        return z + 1e4, 1e4
+    elif kind == "two groups":
+        z = 0.1 * z + np.where(rng.random(POINTS) < 0.5, -3, 3)
+    elif kind == "ties":
+        z[: POINTS * 3 // 4] = 0.5
+        z[-1] = 1e4
+    return z, 0.0
+
+
+class Interpolated:
+    """A curve interpolated at points: what it is, what it should be, and what rounding may do."""
+
+    def __init__(self, curve: Curve, z: np.ndarray, intervals: int, terms: float = 0.0) -> None:
+        bulk = centre_and_scale(z)
+        grid, nodes = make_grid(jnp.asarray(z), jnp.asarray(bulk), intervals)
+        self.nodes = np.asarray(nodes)
+        values = curve(self.nodes)
+        self.found = np.asarray(interpolate(grid, jnp.asarray(values), jnp.asarray(z)))
+        self.truth = curve(z)
+        self.miss, self.log_miss = (float(v) for v in interpolation_error(jnp.asarray(values)))
+        # The place between the nodes is known to eps times their number, and worse far from zero;
+        # the polynomial's powers magnify rounding of the values, which is that of their terms.
+        jumps = intervals * np.abs(np.diff(values)).max() * (1 + abs(bulk[0]) / bulk[1])
+        self.rounding = EPS * (MAGNIFICATION * max(terms, np.abs(values).max()) + 10 * jumps)
+
+    @property
+    def accepted(self) -> bool:
+        """Whether predictions would use the interpolant rather than evaluate every point."""
+        return self.miss <= 1e-6 and self.log_miss <= 1e-3
+
+    @property
+    def error(self) -> float:
+        expit = scipy.special.expit
+        return float(np.abs(expit(self.found) - expit(self.truth)).max())
+
+    @property
+    def log_error(self) -> float:
+        return float(np.abs(self.found - self.truth).max())
+
+
+# --- the grid -----------------------------------------------------------------------------------
+
+
+def test_centre_and_scale_of_a_normal_sample() -> None:
+    rng = np.random.default_rng(0)
+    z = 3 + 2 * rng.normal(size=100_000)
+    centre, scale = centre_and_scale(z)
+    # A sample of 4,096 or fewer has median and MAD with standard errors below 2.6 / 60.
+    assert centre == pytest.approx(3, abs=5 * 2.6 / 60)
+    assert scale == pytest.approx(2, abs=5 * 2.6 / 60)
+
+
+def test_centre_and_scale_by_hand() -> None:
+    # Median 3; distances 2, 1, 1, 97 once the tie is left out.
+    centre, scale = centre_and_scale(np.array([[1.0, 2.0, 3.0], [3.0, 4.0, 100.0]], np.float32))
+    assert (centre, scale) == (3.0, 1.4826 * 1.5)
+    np.testing.assert_array_equal(centre_and_scale(np.full(7, -2)), [-2, 1])
+
+
+def test_outliers_do_not_move_centre_and_scale() -> None:
+    z = np.random.default_rng(1).normal(size=1001)
+    plain = centre_and_scale(z)
+    z[np.argmax(z)] = 1e300
+    np.testing.assert_array_equal(centre_and_scale(z), plain)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("intervals", INTERVALS)
+def test_grid_covers_the_points(x64: None, kind: str, intervals: int) -> None:
+    z, _ = points(kind)
+    centre, scale = bulk = centre_and_scale(z)
+    _, nodes = make_grid(jnp.asarray(z), jnp.asarray(bulk), intervals)
+    t = np.arcsinh((z - centre) / scale)
+    expected = centre + scale * np.sinh(np.linspace(t.min(), t.max(), intervals + 1))
+    # sinh magnifies rounding of t by t, which is at most 71 here.
+    np.testing.assert_allclose(nodes, expected, rtol=71 * 4 * EPS, atol=10 * EPS * np.abs(centre))
+    assert np.all(np.diff(nodes) > 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_most_nodes_lie_among_most_points(x64: None, kind: str) -> None:
+    z, _ = points(kind)
+    _, nodes = make_grid(jnp.asarray(z), jnp.asarray(centre_and_scale(z)), 512)
+    low, high = np.quantile(z, [0.05, 0.95])
+    inside = (np.asarray(nodes) >= low) & (np.asarray(nodes) <= high)
+    # Even 1e30 away costs no more than t = 70 in units in which most points take about 4.
+    assert inside.sum() >= 16
+
+
+# --- the polynomial -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("intervals", INTERVALS)
+def test_polynomials_of_degree_five_are_exact(x64: None, intervals: int) -> None:
+    z, _ = points("plain")
+    centre, scale = centre_and_scale(z)
+    ends = np.arcsinh((z - centre) / scale)
+    rng = np.random.default_rng(2)
+    for _ in range(10):
+        coefficients = rng.normal(size=6)
+
+        def curve(z0: np.ndarray, c: np.ndarray = coefficients) -> np.ndarray:
+            t = (np.arcsinh((z0 - centre) / scale) - ends.min()) / np.ptp(ends)
+            return np.polynomial.polynomial.polyval(t, c)
+
+        result = Interpolated(curve, z, intervals)
+        assert result.log_error <= result.rounding
+
+
+def test_polynomials_of_degree_six_are_not_exact(x64: None) -> None:
+    z, _ = points("plain")
+    centre, scale = centre_and_scale(z)
+    # Which few nodes show best.
+    sixth = Interpolated(lambda z0: np.arcsinh((z0 - centre) / scale) ** 6, z, 32)
+    assert sixth.log_error > sixth.rounding
+
+
+def test_nodes_get_their_own_values(x64: None) -> None:
+    z, _ = points("outliers")
+    grid, nodes = make_grid(jnp.asarray(z), jnp.asarray(centre_and_scale(z)), 128)
+    values = np.random.default_rng(4).normal(size=129)
+    found = interpolate(grid, jnp.asarray(values), nodes)
+    # The slope between random values is a few hundred over the range of t, which is about 20.
+    np.testing.assert_allclose(found, values, rtol=0, atol=128 * 20 * 10 * EPS)
+
+
+def test_halving_the_spacing_divides_the_error_by_64(x64: None) -> None:
+    z, _ = points("plain")
+    errors = [Interpolated(SMOOTH["wave"], z, n).log_error for n in (64, 128, 256)]
+    # In the limit; the points lie differently between the nodes of each grid.
+    assert errors[0] / errors[1] > 32
+    assert errors[1] / errors[2] > 32
+
+
+def test_constant_points(x64: None) -> None:
+    result = Interpolated(lambda z: 2 * z - 1, np.full(POINTS, 3.25), 128)
+    assert result.accepted
+    np.testing.assert_allclose(result.found, 5.5, rtol=1e-12)
+
+
+# --- its error ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*SMOOTH, *ROUGH])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("intervals", INTERVALS)
+def test_error_is_below_its_bound_where_it_is_accepted(
+    x64: None, name: str, kind: str, intervals: int
+) -> None:
+    z, origin = points(kind)
+    curve = (SMOOTH | ROUGH)[name]
+    result = Interpolated(lambda z0: curve(z0 - origin), z, intervals)
+    if result.accepted:
+        assert result.error <= result.miss + result.rounding
+        assert result.log_error <= result.log_miss + result.rounding
+
+
+@pytest.mark.parametrize("kind", ["plain", "far away", "two groups"])
+def test_smooth_curves_are_accepted_and_rough_ones_are_not(x64: None, kind: str) -> None:
+    z, origin = points(kind)
+    accepted = {
+        name
+        for name, curve in (SMOOTH | ROUGH).items()
+        if Interpolated(lambda z0, c=curve: c(z0 - origin), z, 512).accepted
+    }
+    assert accepted == set(SMOOTH)
+
+
+@pytest.mark.parametrize("kind", ["outliers", "ties"])
+def test_outliers_do_not_force_every_point_to_be_evaluated(x64: None, kind: str) -> None:
+    z, _ = points(kind)
+    for name in ("line", "bend", "tails of a Student density"):
+        assert Interpolated(SMOOTH[name], z, 512).accepted, name
+
+
+def neville(nodes: np.ndarray, values: np.ndarray, at: float) -> float:
+    """Evaluate the polynomial through some values by Neville's recursion."""
+    table = list(values)
+    for width in range(1, len(nodes)):
+        for i in range(len(nodes) - width):
+            left, right = nodes[i], nodes[i + width]
+            table[i] = ((at - right) * table[i] + (left - at) * table[i + 1]) / (left - right)
+    return table[0]
+
+
+def test_left_out_error_by_another_algorithm(x64: None) -> None:
+    values = np.cumsum(np.random.default_rng(7).normal(size=33))
+    kept = np.arange(0, 33, 2)
+    worst, log_worst = 0.0, 0.0
+    for node in range(1, 33, 2):
+        start = min(max(node // 2 - 2, 0), len(kept) - 6)
+        use = kept[start : start + 6]
+        guess = neville(use, values[use], node)
+        gap = abs(scipy.special.expit(guess) - scipy.special.expit(values[node]))
+        worst, log_worst = max(worst, gap), max(log_worst, abs(guess - values[node]))
+    miss, log_miss = left_out_error(jnp.asarray(values))
+    assert float(miss) == pytest.approx(worst, rel=1e-9)
+    assert float(log_miss) == pytest.approx(log_worst, rel=1e-9)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("node", [0, 41, 128])
+def test_values_that_are_not_finite_are_never_accepted(x64: None, value: float, node: int) -> None:
+    values = np.linspace(-1, 1, 129)
+    values[node] = value
+    _, log_miss = interpolation_error(jnp.asarray(values))
+    assert not float(log_miss) <= 1e-3
+
+
+# Log odds of two mixtures of Gaussians are what averages over a posterior look like.
+MIXTURES = st.lists(
+    st.tuples(st.floats(-3, 3), st.floats(0.3, 3), st.floats(0.05, 1)), min_size=1, max_size=4
+)
+
+
+@settings(max_examples=50)
+@given(MIXTURES, MIXTURES, st.integers(0, 2**31), st.sampled_from([0.0, 30.0, 1e3, 1e9]))
+def test_bound_holds_on_log_odds_of_mixtures(
+    zero: list, one: list, seed: int, outlier: float
+) -> None:
+    def log_density(parts: list, z: np.ndarray) -> np.ndarray:
+        mean, deviation, weight = np.array(parts).T
+        logs = -0.5 * ((z[:, None] - mean) / deviation) ** 2 - np.log(deviation) + np.log(weight)
+        return scipy.special.logsumexp(logs, axis=1)
+
+    z = np.random.default_rng(seed).normal(size=POINTS)
+    z[0] += outlier
+    with jax.enable_x64(True):
+        terms = max(np.abs(log_density(parts, z)).max() for parts in (zero, one))
+        result = Interpolated(
+            lambda z0: log_density(one, z0) - log_density(zero, z0), z, 128, terms
+        )
+    if result.accepted:
+        assert result.error <= result.miss + result.rounding
+        assert result.log_error <= result.log_miss + result.rounding

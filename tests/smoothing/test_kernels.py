@@ -1,0 +1,379 @@
+"""Kernel density estimates against SciPy, double loops and closed forms, and how they are run."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.integrate
+import scipy.special
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bayescal.smoothing import _kernels as kernels
+
+
+def sample(n: int, d: int, seed: int = 0) -> np.ndarray:
+    """Correlated features of different scales, away from zero."""
+    rng = np.random.default_rng(seed)
+    mixing = np.eye(d) + 0.3 * rng.normal(size=(d, d))
+    return rng.normal(size=(n, d)) @ mixing * 3.0 ** np.arange(d) + 5
+
+
+def weights_of(n: int, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).exponential(size=n)
+
+
+def by_hand(x: np.ndarray, weights: np.ndarray, scale: np.ndarray, x_new: np.ndarray) -> np.ndarray:
+    """Log density by a double loop over points and kernels."""
+    covariance = np.diag(scale**2) if scale.ndim == 1 else scale @ scale.T
+    share = weights / weights.sum()
+    log_norm = 0.5 * np.linalg.slogdet(2 * np.pi * covariance)[1]
+    found = []
+    for point in x_new:
+        terms = [
+            np.log(share[i]) - 0.5 * (point - x[i]) @ np.linalg.solve(covariance, point - x[i])
+            for i in range(len(x))
+            if share[i] > 0
+        ]
+        found.append(scipy.special.logsumexp(terms) - log_norm)
+    return np.array(found)
+
+
+# --- against SciPy ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("weighted", "bandwidth"), [(True, "silverman"), (False, "scott"), (True, 0.3)]
+)
+@pytest.mark.parametrize("d", [1, 3, 10])
+def test_density_is_that_of_scipy(d: int, weighted: bool, bandwidth: str | float) -> None:
+    x, x_new = sample(300, d), sample(70, d, seed=2)
+    weights = weights_of(300) if weighted else None
+    expected = scipy.stats.gaussian_kde(x.T, bw_method=bandwidth, weights=weights).logpdf(x_new.T)
+    found = kernels.kernel_log_density(x, x_new, weights, bandwidth)  # type: ignore[arg-type]
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+    # A single feature needs no ridge, and has all digits.
+    if d == 1:
+        np.testing.assert_allclose(np.exp(found), np.exp(expected), rtol=1e-12)
+
+
+def test_many_blocks_of_kernels_and_points() -> None:
+    x, x_new = sample(5003, 2), sample(1301, 2, seed=2)
+    expected = scipy.stats.gaussian_kde(x.T).logpdf(x_new.T)
+    found = kernels.kernel_log_density(x, x_new, bandwidth="scott")
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
+def test_factors_are_those_of_scipy(x64: None) -> None:
+    for d in (1, 4):
+        x, weights = sample(50, d), weights_of(50)
+        reference = scipy.stats.gaussian_kde(x.T, weights=weights)
+        size = kernels.effective_size(jnp.asarray(weights))
+        assert float(size) == pytest.approx(reference.neff, rel=1e-14)
+        found = kernels.silverman_bandwidth(size, d), kernels.scott_bandwidth(size, d)
+        expected = reference.silverman_factor(), reference.scotts_factor()
+        np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
+def test_factors_by_hand(x64: None) -> None:
+    # 128 (1 + 2) / 4 = 96, and 256**(-1/8) = 1/2.
+    assert float(kernels.silverman_bandwidth(jnp.asarray(128.0), 1)) == pytest.approx(96**-0.2)
+    assert float(kernels.scott_bandwidth(jnp.asarray(256.0), 4)) == pytest.approx(0.5)
+
+
+def test_covariance_is_that_of_numpy(x64: None) -> None:
+    x, weights = sample(40, 3), weights_of(40)
+    size, unit = kernels.effective_size(jnp.asarray(weights)), jnp.ones(3)
+    expected = np.cov(x.T, aweights=weights)
+    full = np.asarray(kernels.data_scale(jnp.asarray(x), jnp.asarray(weights), size, unit))
+    np.testing.assert_allclose(full @ full.T, expected, rtol=1e-10)
+    np.testing.assert_array_equal(full, np.tril(full))
+    diagonal = kernels.data_scale(jnp.asarray(x), jnp.asarray(weights), size, unit, "diagonal")
+    np.testing.assert_allclose(diagonal, np.sqrt(np.diag(expected)), rtol=1e-12)
+
+
+# --- against loops and closed forms -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", ["full", "diagonal"])
+@pytest.mark.parametrize("d", [1, 11])
+def test_density_is_that_of_a_double_loop(x64: None, d: int, shape: str) -> None:
+    x, x_new, weights = sample(23, d), sample(17, d, seed=2), weights_of(23)
+    weights[::5] = 0
+    scale = np.linspace(0.5, 2, d)
+    if shape == "full":
+        scale = np.linalg.cholesky(np.diag(scale) + 0.2)
+    found = kernels.gaussian_log_density(*map(jnp.asarray, (x, weights, scale, x_new)))
+    np.testing.assert_allclose(found, by_hand(x, weights, scale, x_new), rtol=1e-12)
+
+
+@pytest.mark.parametrize("distance", [1e1, 1e3, 1e5, 1e8])
+def test_far_points_have_the_exact_log_density(distance: float) -> None:
+    x = sample(200, 2)
+    x_new = x.mean(axis=0) + distance * np.array([[1.0, 0.3], [-1.0, 2.0], [0.0, -1.0]])
+    scale = 0.4 * x.std(axis=0, ddof=1)
+    found = kernels.kernel_log_density(x, x_new, bandwidth=0.4, covariance="diagonal")
+    np.testing.assert_allclose(found, by_hand(x, np.ones(200), scale, x_new), rtol=1e-12)
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+@pytest.mark.parametrize(("dtype", "most"), [(np.float64, 1e300), (np.float32, 1e38)])
+def test_log_density_is_finite_however_far(dtype: type, most: float, covariance: str) -> None:
+    x_new = np.array([[-most, 0.0], [most, -most], [0.0, most], [1e20, 1e20]], dtype)
+    found = kernels.kernel_log_density(sample(30, 2), x_new, covariance=covariance)  # type: ignore[arg-type]
+    assert np.isfinite(found).all()
+    assert (found < -1e25).all()
+
+
+def test_density_integrates_to_one() -> None:
+    x = sample(40, 1)
+    grid = np.linspace(x.min() - 8, x.max() + 8, 4001)
+    density = np.exp(kernels.kernel_log_density(x, grid[:, None], weights_of(40)))
+    assert scipy.integrate.simpson(density, x=grid) == pytest.approx(1, abs=1e-9)
+
+
+@pytest.mark.slow
+def test_float32_is_within_its_rounding_of_float64() -> None:
+    for d in (1, 3, 12):
+        x, x_new = sample(2000, d), sample(1000, d, seed=2).astype(np.float32)
+        narrow = kernels.kernel_log_density(x, x_new)
+        assert narrow.dtype == np.float32
+        wide = kernels.kernel_log_density(x, x_new.astype(np.float64))
+        np.testing.assert_allclose(narrow, wide, rtol=1e-5, atol=1e-4)
+
+
+# --- degenerate data ----------------------------------------------------------------------------
+
+
+def test_one_point_is_one_kernel_of_unit_scale() -> None:
+    x_new = np.linspace(-3, 3, 7)
+    found = kernels.kernel_log_density(np.array([[0.5]]), x_new[:, None])
+    expected = scipy.stats.norm.logpdf(x_new, 0.5, 0.75**-0.2)
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
+    found = kernels.kernel_log_density(
+        np.array([[0.5]]), x_new[:, None], bandwidth=0.5, unit=np.array([4.0])
+    )
+    np.testing.assert_allclose(found, scipy.stats.norm.logpdf(x_new, 0.5, 2), rtol=1e-14)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 1e9, -1e-300])
+def test_feature_that_does_not_vary_has_unit_scale(value: float) -> None:
+    x = sample(30, 2)
+    x_new = sample(9, 2, seed=2)
+    expected = kernels.kernel_log_density(x[:, :1], x_new[:, :1], bandwidth=0.5)
+    x[:, 1] = value
+    x_new[:, 1] = value + np.arange(9)
+    step = x_new[:, 1] - value
+    for covariance in ("full", "diagonal"):
+        found = kernels.kernel_log_density(x, x_new, bandwidth=0.5, covariance=covariance)
+        other = scipy.stats.norm.logpdf(step, scale=0.5)
+        np.testing.assert_allclose(found, expected + other, rtol=1e-12, atol=1e-9)
+
+
+def test_tiny_values_have_their_own_scale() -> None:
+    x = 1e-200 * np.array([[1.0], [2.0], [4.0]])
+    expected = kernels.kernel_log_density(1e200 * x, 1e200 * x) + 200 * np.log(10)
+    np.testing.assert_allclose(kernels.kernel_log_density(x, x), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("n", [2, 3, 50])
+def test_dependent_features_give_finite_densities(n: int) -> None:
+    x = sample(n, 4)
+    x[:, 3] = x[:, 0] - 2 * x[:, 1]
+    found = kernels.kernel_log_density(x, x)
+    assert np.isfinite(found).all()
+    # Off the plane in which the observations lie there is next to nothing.
+    away = kernels.kernel_log_density(x, x + np.array([0, 0, 0, 100.0]))
+    assert (away < found - 1e6).all()
+
+
+def test_no_weight_is_no_density(x64: None) -> None:
+    x = jnp.asarray(sample(8, 2))
+    found = kernels.fitted_log_density(
+        x, jnp.zeros(8), x, jnp.asarray(1.0), jnp.ones(2), "cv", "full", counts=True
+    )
+    np.testing.assert_array_equal(found, np.full(8, -np.inf))
+
+
+# --- weights ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bandwidth", ["silverman", "scott", "cv", 0.7])
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_counts_are_repetitions(bandwidth: str | float, covariance: str) -> None:
+    # 13 rows when repeated: both have one padded size, and compile once.
+    x, x_new = sample(10, 2), sample(9, 2, seed=2)
+    counts = np.arange(10) % 4
+    options = {"bandwidth": bandwidth, "covariance": covariance, "counts": True}
+    found = kernels.kernel_log_density(x, x_new, counts, **options)  # type: ignore[arg-type]
+    repeated = np.repeat(x, counts, axis=0)
+    expected = kernels.kernel_log_density(repeated, x_new, **options)  # type: ignore[arg-type]
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_weights_below_one_count_as_shares(x64: None) -> None:
+    weights = jnp.asarray(weights_of(20))
+    shares = weights / jnp.sum(weights)
+    expected = kernels.effective_size(weights)
+    assert float(kernels.counted_size(shares)) == pytest.approx(float(expected), rel=1e-14)
+    assert float(kernels.counted_size(jnp.asarray([3.0, 0.0, 2.0]))) == 5
+
+
+@settings(max_examples=30)
+@given(
+    st.integers(1, 16), st.integers(0, 2**31), st.floats(1e-3, 1e3), st.floats(-100, 100), st.data()
+)
+def test_shares_order_and_units_do_not_matter(
+    n: int, seed: int, unit: float, shift: float, data: st.DataObject
+) -> None:
+    # A few observations may nearly lie on a line, and full covariances then magnify rounding.
+    x, x_new, weights = sample(n, 2, seed), sample(5, 2, seed + 1), weights_of(n, seed)
+    expected = kernels.kernel_log_density(x, x_new, weights, covariance="diagonal")
+    order = np.array(data.draw(st.permutations(range(n))))
+    found = kernels.kernel_log_density(x[order], x_new, 7 * weights[order], covariance="diagonal")
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    moved = kernels.kernel_log_density(
+        unit * x + shift,
+        unit * x_new + shift,
+        weights,
+        covariance="diagonal",
+        unit=np.full(2, unit),
+    )
+    # A shift rounds differences of the data by its ratio to their scale.
+    rounding = 1e-9 * (1 + abs(shift) / unit)
+    np.testing.assert_allclose(moved + 2 * np.log(unit), expected, rtol=rounding, atol=rounding)
+
+
+# --- cross-validated bandwidth ------------------------------------------------------------------
+
+
+def left_out_score(x: np.ndarray, weights: np.ndarray, scale: np.ndarray) -> float:
+    """Mean log density of each value of x under the kernels at all other values."""
+    score = 0.0
+    for i in range(len(x)):
+        others = (x != x[i]).any(axis=1)
+        score += weights[i] * by_hand(x[others], weights[others], scale, x[i : i + 1])[0]
+    return score
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_bandwidth_has_the_largest_leave_one_out_likelihood(x64: None, tied: bool) -> None:
+    x = sample(25, 2)
+    if tied:
+        x = np.concatenate([x, x[:10], x[:5]])
+    weights = weights_of(len(x))
+    scale = x.std(axis=0)
+    grid = np.geomspace(0.1, 2, 9)
+    scores = [left_out_score(x, weights, h * scale) for h in grid]
+    found = kernels.cross_validated_bandwidth(*map(jnp.asarray, (x, weights, scale, grid)))
+    assert 0 < np.argmax(scores) < 8
+    assert float(found) == grid[np.argmax(scores)]
+
+
+@pytest.mark.parametrize("shift", [1e3, -1e6])
+def test_ties_far_from_zero_are_left_out(shift: float) -> None:
+    # Multiples of 1/8, which no shift rounds.
+    x = np.round(8 * np.repeat(sample(30, 2), 3, axis=0)) / 8
+    expected = kernels.kernel_log_density(x, x, bandwidth="cv")
+    found = kernels.kernel_log_density(x + shift, x + shift, bandwidth="cv")
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8)
+    once = kernels.kernel_log_density(x[::3], x, bandwidth="cv")
+    # Three times the size moves Silverman's factor, and the grid with it, by less than a fifth.
+    assert abs(expected.mean() - once.mean()) < 0.5
+
+
+def test_bandwidth_finds_two_groups() -> None:
+    # Silverman's rule smooths two narrow groups into one.
+    x = np.concatenate([sample(100, 1), 40 + sample(100, 1, seed=1)])
+    x_new = sample(50, 1, seed=3)
+    found = kernels.kernel_log_density(x, x_new, bandwidth="cv")
+    assert found.mean() > kernels.kernel_log_density(x, x_new).mean() + 0.2
+
+
+@pytest.mark.parametrize("n", [1, 2, 6])
+def test_equal_observations_take_silverman_s_bandwidth(n: int) -> None:
+    x, x_new = np.full((n, 1), 2.5), np.linspace(0, 5, 9)[:, None]
+    found = kernels.kernel_log_density(x, x_new, bandwidth="cv")
+    np.testing.assert_allclose(found, kernels.kernel_log_density(x, x_new), rtol=1e-14)
+
+
+# --- how it runs --------------------------------------------------------------------------------
+
+
+def test_mapped_over_data_sets(x64: None) -> None:
+    x = np.stack([sample(30, 2, seed) for seed in range(3)])
+    weights = np.stack([weights_of(30, seed) for seed in range(3)])
+    weights[1, 7:] = 0
+
+    def one(x: jax.Array, weights: jax.Array) -> jax.Array:
+        arguments = jnp.asarray(1.0), jnp.ones(2), "cv", "full"
+        return kernels.fitted_log_density(x, weights, x, *arguments, counts=False)
+
+    together = jax.jit(jax.vmap(one))(jnp.asarray(x), jnp.asarray(weights))
+    for index in range(3):
+        real = weights[index] > 0
+        expected = kernels.kernel_log_density(
+            x[index][real], x[index], weights[index][real], bandwidth="cv"
+        )
+        np.testing.assert_allclose(together[index], expected, rtol=1e-8, atol=1e-8)
+
+
+def test_arrays_of_callers_stay_as_they_are() -> None:
+    arrays = sample(20, 2), sample(30, 2), weights_of(20)
+    copies = [array.copy() for array in arrays]
+    for array in arrays:
+        array.flags.writeable = False
+    kernels.kernel_log_density(*arrays)
+    for array, copy in zip(arrays, copies, strict=True):
+        np.testing.assert_array_equal(array, copy)
+
+
+@pytest.mark.parametrize("bandwidth", ["silverman", "cv", 0.5])
+def test_nearby_sizes_and_other_numbers_share_a_compilation(
+    compilations: Any, bandwidth: str | float
+) -> None:
+    def job(n: int, m: int, factor: float = 1.0) -> None:
+        width = bandwidth if isinstance(bandwidth, str) else factor * bandwidth
+        x, x_new = sample(n, 5), sample(m, 5)
+        kernels.kernel_log_density(x, x_new, weights_of(n), bandwidth=width)  # type: ignore[arg-type]
+
+    with compilations() as first:
+        job(250, 120)
+    assert len(first) == 1, first
+    with compilations() as more:
+        job(226, 113, 2.0)
+        job(256, 128, 3.0)
+    assert not more, more
+
+
+# The peak that getrusage knows includes that of the process which started this one.
+PROGRAM = """
+import numpy as np
+from bayescal.smoothing._kernels import kernel_log_density
+
+x = np.random.default_rng(0).normal(size=(30_000, 1))
+found = kernel_log_density(x, x)
+assert found.shape == (30_000,)
+assert np.isfinite(found).all()
+with open("/proc/self/status") as status:
+    (line,) = [line for line in status if line.startswith("VmHWM:")]
+print(int(line.split()[1]) / 1024)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
+def test_thirty_thousand_squared_stay_under_a_gigabyte() -> None:
+    # All pairs would take 7 GB, and half of that in single precision.
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < 1000

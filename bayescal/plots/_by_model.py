@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal, Unpack
 
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal.data.label_names import Classes
 from bayescal.metrics import ece
-from bayescal.plots._inputs import Inputs, Models, read_models
+from bayescal.plots._inputs import Inputs, Models, ReliabilityOptions, read_models
 from bayescal.plots._panels import Panel, draw_panels
 
 if TYPE_CHECKING:
@@ -21,15 +21,15 @@ _FIXED = "label", "legend", "ax"
 
 def by_model(
     probs: Models,
-    *data: Any,
+    *data: object,
     y: ArrayLike | None = None,
     weights: ArrayLike | None = None,
     classes: Classes = None,
     inputs: Inputs = "probs",
-    kind: str | None = None,
+    kind: Literal["binary", "confidence"] | None = None,
     columns: int | None = None,
     axes: Axes | Sequence[Axes] | np.ndarray | None = None,
-    **options: Any,
+    **options: Unpack[ReliabilityOptions],
 ) -> np.ndarray:
     r"""Draw a small reliability diagram for every model, on the same scale.
 
@@ -88,14 +88,14 @@ def by_model(
     for name in _FIXED:
         if name in options:
             raise TypeError(f"{name} is not an option of by_model")
-    reading: Any = {"y": y, "weights": weights, "classes": classes, "inputs": inputs}
-    models = read_models(probs, data, "by_model", **reading)
-    how: Any = {"bins": options.get("bins", 10), "binning": options.get("binning", "equal_width")}
-    how["kind"] = kind
+    models = read_models(
+        probs, data, "by_model", y=y, weights=weights, classes=classes, inputs=inputs
+    )
+    bins, binning = options.get("bins", 10), options.get("binning", "equal_width")
     panels = []
     for model in models:
         rows = model.second_of_fitted
-        error = ece(rows.probs, rows.y, weights=rows.weights, **how)
+        error = ece(rows.probs, rows.y, weights=rows.weights, bins=bins, binning=binning, kind=kind)
         title = f"ECE {error:.3f}" if model.name is None else f"{model.name}\nECE {error:.3f}"
         panels.append(Panel(rows.probs, rows.y, title))
     drawn = {**options, "kind": kind, "weights": models[0].data.weights}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from bayescal.data.checks import check_count
 from bayescal.data.fitted import is_fitted
 from bayescal.data.label_names import Classes
 from bayescal.metrics import ece
-from bayescal.plots._inputs import Inputs, Models, class_names, read_models
+from bayescal.plots._inputs import Inputs, Models, ReliabilityOptions, class_names, read_models
 from bayescal.plots._panels import Panel, draw_panels
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _FIXED = "kind", "label", "legend", "ax"
 
 def classwise(
     probs: Models,
-    *data: Any,
+    *data: object,
     y: ArrayLike | None = None,
     weights: ArrayLike | None = None,
     classes: Classes = None,
@@ -31,7 +31,7 @@ def classwise(
     columns: int | None = None,
     max_classes: int = 12,
     axes: Axes | Sequence[Axes] | np.ndarray | None = None,
-    **options: Any,
+    **options: Unpack[ReliabilityOptions],
 ) -> np.ndarray:
     r"""Draw a small reliability diagram for every class: its probability against its frequency.
 
@@ -103,11 +103,13 @@ def classwise(
         if name in options:
             raise TypeError(f"{name} is not an option of classwise")
     limit = check_count(max_classes, "max_classes")
-    reading: Any = {"y": y, "weights": weights, "classes": classes, "inputs": inputs}
     for model in probs.values() if isinstance(probs, Mapping) else [probs]:
-        if not is_fitted(model) and np.ndim(model) != 2:
-            raise ValueError(f"probs must have shape (n, k), got {np.shape(model)}")
-    models = read_models(probs, data, "classwise", **reading)
+        shape = None if is_fitted(model) else np.shape(cast("ArrayLike", model))
+        if shape is not None and len(shape) != 2:
+            raise ValueError(f"probs must have shape (n, k), got {shape}")
+    models = read_models(
+        probs, data, "classwise", y=y, weights=weights, classes=classes, inputs=inputs
+    )
     sizes = {model.data.probs.shape[1] for model in models}
     if len(sizes) != 1:
         raise ValueError(f"probs must have one number of classes, got {sorted(sizes)}")
@@ -116,10 +118,15 @@ def classwise(
     names = class_names(first.classes)
     labels, weights = first.y, first.weights
     arrays = {model.name: model.data.probs for model in models}
-    how: Any = {"bins": options.get("bins", 10), "binning": options.get("binning", "equal_width")}
-    how["weights"] = weights
+    bins, binning = options.get("bins", 10), options.get("binning", "equal_width")
     errors = np.array(
-        [[ece(p[:, j], labels == j, **how) for p in arrays.values()] for j in range(k)]
+        [
+            [
+                ece(p[:, j], labels == j, weights=weights, bins=bins, binning=binning)
+                for p in arrays.values()
+            ]
+            for j in range(k)
+        ]
     )
     shown = np.arange(k)
     if k > limit:

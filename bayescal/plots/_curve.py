@@ -10,7 +10,7 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal.data.checks import check_level, check_names
 from bayescal.data.fitted import is_fitted
-from bayescal.plots._inputs import read_vector
+from bayescal.plots._inputs import Predictor, read_vector
 from bayescal.plots._maps import Map, common_scores
 from bayescal.plots.style import draw_legend, grey, label_axes, literal, new_axes, next_style, tidy
 
@@ -22,7 +22,7 @@ _IDENTITY = "bayescal-identity"
 
 
 def curve(
-    x: Any,
+    x: Predictor | Mapping[str, Predictor] | ArrayLike,
     mean: ArrayLike | None = None,
     lower: ArrayLike | None = None,
     upper: ArrayLike | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,7 +31,7 @@ _MAX_LEGEND = 0.6
 
 def decision_cost(
     probs: Models,
-    *data: Any,
+    *data: object,
     y: ArrayLike | None = None,
     classes: Classes = None,
     inputs: Inputs = "probs",
@@ -105,8 +105,16 @@ def decision_cost(
     >>> ax.lines[-1].get_ydata()
     array([0.  , 0.333])
     """
-    how: Any = {"y": y, "weights": weights, "classes": classes, "inputs": inputs}
-    given = read_models(probs, data, "decision_cost", label=label, **how)
+    given = read_models(
+        probs,
+        data,
+        "decision_cost",
+        y=y,
+        label=label,
+        weights=weights,
+        classes=classes,
+        inputs=inputs,
+    )
     models = [(model.name, _probabilities(model.data)) for model in given]
     cases = given[0].data
     happened, row_weights = cases.y == 1, cases.weights / cases.weights.sum()

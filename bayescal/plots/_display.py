@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Self
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal.data.checks import check_choice
 from bayescal.data.label_names import label_list
+from bayescal.plots._inputs import Predictor
 from bayescal.plots._reliability import reliability
 
 if TYPE_CHECKING:
@@ -16,7 +18,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-_BINNINGS: dict[str, Any] = {"uniform": "equal_width", "quantile": "equal_mass"}
+_BINNINGS: dict[str, Literal["equal_width", "equal_mass"]] = {
+    "uniform": "equal_width",
+    "quantile": "equal_mass",
+}
+
+
+class Classifier(Predictor, Protocol):
+    """A fitted classifier."""
+
+    classes_: Any
 
 
 class ReliabilityDisplay:
@@ -83,7 +94,7 @@ class ReliabilityDisplay:
         *,
         n_bins: int = 10,
         strategy: Literal["uniform", "quantile"] = "uniform",
-        pos_label: Any = None,
+        pos_label: Hashable = None,
         estimator_name: str | None = None,
         **options: Any,
     ) -> None:
@@ -95,13 +106,13 @@ class ReliabilityDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
-        X: Any,
+        estimator: Classifier,
+        X: object,
         y: ArrayLike,
         *,
         n_bins: int = 10,
         strategy: Literal["uniform", "quantile"] = "uniform",
-        pos_label: Any = None,
+        pos_label: Hashable = None,
         name: str | None = None,
         ax: Axes | None = None,
         sample_weight: ArrayLike | None = None,
@@ -170,7 +181,7 @@ class ReliabilityDisplay:
         *,
         n_bins: int = 10,
         strategy: Literal["uniform", "quantile"] = "uniform",
-        pos_label: Any = None,
+        pos_label: Hashable = None,
         name: str | None = None,
         ax: Axes | None = None,
         sample_weight: ArrayLike | None = None,
@@ -210,12 +221,20 @@ class ReliabilityDisplay:
             If :func:`reliability` would raise, labels and predictions are swapped, or both
             ``sample_weight`` and ``weights`` are passed.
         """
-        bins: Any = {"n_bins": n_bins, "strategy": strategy, "pos_label": pos_label}
         if sample_weight is not None:
             if options.get("weights") is not None:
                 raise TypeError("sample_weight and weights must not both be given: they are one")
             options["weights"] = sample_weight
-        return cls(y_true, y_prob, estimator_name=name, **bins, **options).plot(ax=ax)
+        display = cls(
+            y_true,
+            y_prob,
+            n_bins=n_bins,
+            strategy=strategy,
+            pos_label=pos_label,
+            estimator_name=name,
+            **options,
+        )
+        return display.plot(ax=ax)
 
     def plot(self, *, ax: Axes | None = None, name: str | None = None, **options: Any) -> Self:
         """Draw the diagram, again if it was drawn before.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypedDict, cast
 
 import numpy as np
 
@@ -15,9 +15,30 @@ from bayescal.metrics.reading.predictions import Predictions, Reading, check_arr
 
 #: One array, or several by name.
 Arrays = ArrayLike | Mapping[str, ArrayLike]
-#: Predictions, a fitted classifier or calibrator, or a mapping from names to them.
-Models = Any
 Inputs = Literal["probs", "logits"]
+
+
+class Predictor(Protocol):
+    """A fitted classifier or calibrator."""
+
+    def predict_proba(self, X: Any, /) -> Any: ...
+
+
+#: Predictions, a fitted classifier or calibrator, or a mapping from names to them.
+Models: TypeAlias = ArrayLike | Predictor | Mapping[str, ArrayLike | Predictor]
+
+
+class ReliabilityOptions(TypedDict, total=False):
+    """Options of :func:`reliability` that small diagrams accept, too."""
+
+    bins: int
+    binning: Literal["equal_width", "equal_mass"]
+    method: str
+    band: str
+    level: float | None
+    bandwidth: float | None
+    seed: int
+    histogram: bool
 
 
 class Model(NamedTuple):
@@ -38,7 +59,7 @@ class Model(NamedTuple):
 
 def read_models(
     probs: Models,
-    data: tuple[Any, ...],
+    data: tuple[object, ...],
     called: str,
     *,
     y: ArrayLike | None,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
 
 import numpy as np
 
-from bayescal.plots._inputs import class_names
+from bayescal.plots._inputs import Predictor, class_names
 
 #: Number of points of a curve, and largest number of searches for the interval of scores.
 _POINTS, _ROUNDS = 1001, 30
@@ -21,7 +20,7 @@ _FARTHEST = 1e9
 class Map:
     """The probability of the second class as a function of probability, log odds or score."""
 
-    def __init__(self, calibrator: Any) -> None:
+    def __init__(self, calibrator: Predictor) -> None:
         """Wrap an object with ``predict_proba``; without ``inputs`` it is a classifier."""
         classes = list(getattr(calibrator, "classes_", (0, 1)))
         if len(classes) != 2:

@@ -115,14 +115,16 @@ def _places(
 
 def _draw_legend(figure: Any, handles: list[Any], names: list[str]) -> None:
     """Draw the legend above all diagrams, in rows of its entries."""
-    look = {"loc": "outside upper center", "fontsize": "small", "frameon": False}
+    appearance = {"loc": "outside upper center", "fontsize": "small", "frameon": False}
     width = (figure.get_figwidth() - 0.1) * figure.dpi
-    legend = figure.legend(handles, ["."] * len(names), **look, handlelength=2.6)
+    legend = figure.legend(handles, ["."] * len(names), **appearance, handlelength=2.6)
     fill_legend(legend, names, width, lines=2)
     columns = max(1, min(len(names), int(width / legend.get_window_extent().width)))
     if columns > 1:
         legend.remove()
-        legend = figure.legend(handles, ["."] * len(names), ncols=columns, **look, handlelength=2.6)
+        legend = figure.legend(
+            handles, ["."] * len(names), ncols=columns, **appearance, handlelength=2.6
+        )
         fill_legend(legend, names, width / columns, lines=2)
     high = legend.get_window_extent().height / figure.dpi
     figure.set_figheight(figure.get_figheight() + high)

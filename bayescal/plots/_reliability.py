@@ -50,14 +50,14 @@ _LABELS = {
 
 def reliability(
     probs: Models,
-    *data: Any,
+    *data: object,
     y: ArrayLike | None = None,
     classes: Classes = None,
     inputs: Inputs = "probs",
     weights: ArrayLike | None = None,
     bins: int = 10,
     binning: Literal["equal_width", "equal_mass"] = "equal_width",
-    kind: str | None = None,
+    kind: Literal["binary", "confidence"] | None = None,
     method: str = "binned",
     band: str = "consistency",
     level: float | None = 0.9,
@@ -194,12 +194,22 @@ def reliability(
     for part in parts:
         check_choice(part, "legend", _PARTS)
     options = Options(method, band, level, bins, binning, bandwidth, seed)
-    reading: Any = {"y": y, "weights": weights, "classes": classes, "inputs": inputs}
-    models = read_models(probs, data, "reliability", label=label, **reading)
+    models = read_models(
+        probs,
+        data,
+        "reliability",
+        y=y,
+        label=label,
+        weights=weights,
+        classes=classes,
+        inputs=inputs,
+    )
     rows = [model.second_of_fitted for model in models]
     if kind is None and {row.columns for row in rows} == {None, 2}:
         rows = [r if r.columns is None else r._replace(probs=r.probs[:, 1]) for r in rows]
-    kinds = {kind or ("binary" if row.columns is None else "confidence") for row in rows}
+    kinds: set[Literal["binary", "confidence"]] = {
+        kind or ("binary" if row.columns is None else "confidence") for row in rows
+    }
     if len(kinds) > 1:
         raise ValueError("probs must be all of shape (n,) or all of shape (n, k), got both")
     # Compute all curves before drawing, so that bad input leaves the axes unchanged.
@@ -209,9 +219,10 @@ def reliability(
     strips = [event.curve(_STRIP_BINS, "equal_width") for event in events]
     names = [model.name for model in models]
     if parts:
-        how: Any = {"bins": bins, "binning": binning, "kind": kind}
         for index, (row, event) in enumerate(zip(rows, events, strict=True)):
-            error = ece(row.probs, row.y, weights=row.weights, **how)
+            error = ece(
+                row.probs, row.y, weights=row.weights, bins=bins, binning=binning, kind=kind
+            )
             texts = {"ece": f"ECE {error:.3f}", "n": f"n = {event.counts.sum():,.0f}"}
             text = ", ".join(texts[part] for part in parts)
             separator = ", " if len(parts) == 1 else "\n"
@@ -226,10 +237,10 @@ def reliability(
         style = next_style(ax)
         if level is not None:
             (_draw_bars if method == "binned" else _draw_band)(ax, curve, band, style)
-        look: dict[str, Any] = {"linewidth": 1.6}
+        appearance: dict[str, Any] = {"linewidth": 1.6}
         if method == "binned":
-            look = {"linewidth": 1.3, "markersize": 5.5, "clip_on": False, **style.markers}
-        style.draw(ax, curve.x, curve.y, label=name, **look)
+            appearance = {"linewidth": 1.3, "markersize": 5.5, "clip_on": False, **style.markers}
+        style.draw(ax, curve.x, curve.y, label=name, **appearance)
         if histogram:
             _draw_strip(ax, strip, style)
     if any(name is not None for name in names):
@@ -239,9 +250,9 @@ def reliability(
 
 def _draw_legend(ax: Axes, new_figure: bool) -> None:
     """Draw the legend below the strip, or on a new figure beside the axes if it is large."""
-    look: dict[str, Any] = {"fontsize": "small", "borderaxespad": 0.2}
+    appearance: dict[str, Any] = {"fontsize": "small", "borderaxespad": 0.2}
     within = {"bbox_to_anchor": (0, 0, 1, 1 + _MARGIN), "bbox_transform": ax.transData}
-    legend = draw_legend(ax, np.inf if new_figure else None, 0.8, **look, **within)
+    legend = draw_legend(ax, np.inf if new_figure else None, 0.8, **appearance, **within)
     if not new_figure:
         return
     figure: Any = ax.figure
@@ -252,10 +263,10 @@ def _draw_legend(ax: Axes, new_figure: bool) -> None:
     beside: dict[str, Any] = {"bbox_to_anchor": (1.02, 1), "loc": "upper left"}
     ax.set_anchor("W")
     inch = figure.dpi
-    legend = draw_legend(ax, _WIDEST * inch, np.inf, **look, **beside)
+    legend = draw_legend(ax, _WIDEST * inch, np.inf, **appearance, **beside)
     high = legend.get_window_extent().height / ((figure.get_figheight() - 0.3) * inch)
     if high > 1:
-        legend = draw_legend(ax, np.inf, np.inf, ncols=int(np.ceil(high)), **look, **beside)
+        legend = draw_legend(ax, np.inf, np.inf, ncols=int(np.ceil(high)), **appearance, **beside)
         fill_legend(legend, names, _WIDEST * inch)
     figure.set_figwidth(_WIDTH + legend.get_window_extent().width / inch + _PAD)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal.data.checks import as_numpy, check_count, check_finite
-from bayescal.plots._inputs import class_names
+from bayescal.plots._inputs import Predictor, class_names
 from bayescal.plots.style import grey, literal, new_axes
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _SUM_TOLERANCE = 1e-6
 
 
 def simplex(
-    calibration: Any,
+    calibration: Predictor | Callable[[np.ndarray], ArrayLike],
     *,
     arrows: int = 12,
     labels: Sequence[object] | None = None,
@@ -155,12 +155,14 @@ def _inner(side: int) -> np.ndarray:
     return (_lattice(side - 1) * (side - 1) + 1 / 3) / side if side > 1 else np.full((1, 3), 1 / 3)
 
 
-def _function(calibration: Any) -> Callable[[np.ndarray], Any]:
+def _function(
+    calibration: Predictor | Callable[[np.ndarray], ArrayLike],
+) -> Callable[[np.ndarray], ArrayLike]:
     if hasattr(calibration, "predict_proba"):
         inputs = getattr(calibration, "inputs", "probs")
         if inputs != "probs":
             raise ValueError(f"calibration must take inputs='probs', got {inputs!r}")
-        return calibration.predict_proba
+        return cast("Predictor", calibration).predict_proba
     if not callable(calibration):
         raise TypeError(f"calibration must be a calibrator or a function, got {calibration!r}")
     return calibration

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import pkgutil
 import re
 import time
 from collections.abc import Sequence
@@ -31,10 +30,10 @@ from bayescal.cli._labelled import Training
 from bayescal.cli._options import Decimal, Encoding, Label, Seed, Sep, SkipMissing, Weights
 from bayescal.cli._streams import open_rows
 
-#: Modules of calibrators that cannot be made by their name alone, or that contain no calibrator.
+#: Exports of bayescal.calibrators that cannot be made by their name alone.
 _NO_METHODS = {
-    *("average", "classifier", "composition", "logistic_regression", "multi_label"),
-    *("multicalibration", "names"),
+    *("Average", "CalibratedClassifier", "Calibrator", "Composition", "LogisticRegression"),
+    *("MultiLabel", "Multicalibration", "PredictFunction", "Report", "TopProbs"),
 }
 
 
@@ -206,12 +205,13 @@ def _predict(fitted: Any, interval: float | None, scores: np.ndarray) -> np.ndar
 
 
 def _check_method(method: str) -> None:
-    """Raise if no calibrator has this name, without importing the calibrators."""
+    """Raise if no calibrator has this name, according to the source of the package."""
     spec = find_spec("bayescal.calibrators")
-    files = pkgutil.iter_modules(spec and spec.submodule_search_locations)
-    known = [file.name for file in files if file.name[0] != "_" and file.name not in _NO_METHODS]
-    known.append("sigmoid")
-    if re.sub(r"[\W_]", "", method).lower() not in [name.replace("_", "") for name in known]:
+    assert spec is not None
+    assert spec.origin is not None
+    exported = re.findall(r"\b([A-Z]\w*) as \1\b", Path(spec.origin).read_text("utf-8"))
+    known = [name for name in exported if name not in _NO_METHODS] + ["sigmoid"]
+    if re.sub(r"[\W_]", "", method).lower() not in [name.lower() for name in known]:
         raise CommandError(f"--method must be one of {', '.join(known)}, got {method!r}")
 
 

@@ -177,7 +177,7 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     frame().assign(q=0.5).to_csv(plain, index=False)
     check_error("pass --columns COLUMN for the score", "fit", plain, *fit)
     line = ["fit", plain, *fit, "--columns", "p"]
-    check_error("--method must be one of auto, averaged_beta", *line, "--method", "bet")
+    check_error("--method must be one of Auto, AveragedBeta", *line, "--method", "bet")
     wrong = "--option must be NAME=VALUE with one of inference, num_samples, parameters"
     check_error(wrong, *line, "--method", "beta", "--option", "parameter=2")
     check_error("parameters must be", *line, "--method", "beta", "--option", "parameters=7")

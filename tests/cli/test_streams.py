@@ -136,8 +136,8 @@ def test_models_are_judged(
     if many:
         # As of a hundred million rows.
         monkeypatch.setattr("bayescal.evaluation._evaluate._FEW", 100)
-        monkeypatch.setattr("bayescal.metrics._uncertainty.measured_blocks.MANY", 100)
-        monkeypatch.setattr("bayescal.metrics._uncertainty.calibration_tests.MANY", 100)
+        monkeypatch.setattr("bayescal.metrics.uncertainty.measured_blocks.MANY", 100)
+        monkeypatch.setattr("bayescal.metrics.uncertainty.calibration_tests.MANY", 100)
     line = ["evaluate", file, "--label", "truth", "--model", "p", "--model", "b=q"]
     line += ["--json", "-", "--html", page, "--replicates", "30"]
     found = json.loads(run(*line, *(["--weights", weights] if weights else [])).stdout)

@@ -77,7 +77,8 @@ def fit_scale(scores: Any, y: np.ndarray, weights: np.ndarray, start: float = 1.
     """
     if max(scores.max(), -scores.min()) > FAR:
         scores = differences(scores, -FAR)
-    loss = (ScaleLoss if on_host(scores) else ScaleLossThere)(scores, y, weights)
+    on_device = not on_host(scores)
+    loss = (ScaleLossThere if on_device else ScaleLoss)(scores, y, weights)
     return best_scale(loss, loss.total, start)
 
 

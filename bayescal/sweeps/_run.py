@@ -20,6 +20,7 @@ from concurrent.futures import (
 from functools import partial
 from importlib.metadata import version
 from queue import SimpleQueue
+from typing import Any
 
 import jax
 import numpy as np

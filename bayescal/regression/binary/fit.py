@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Generic, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 import jax
 import jax.numpy as jnp

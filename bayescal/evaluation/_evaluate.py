@@ -14,7 +14,7 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.progress import Progress
-from bayescal.data.blocks.stream import Blocks, as_blocks
+from bayescal.data.blocks.stream import as_blocks
 from bayescal.data.checks import check_count, check_level, check_names
 from bayescal.data.fitted import is_fitted, predictions
 from bayescal.data.label_names import label_name
@@ -31,7 +31,6 @@ from bayescal.metrics.reading.predictions import (
     check_second,
 )
 from bayescal.metrics.registry import usual_metrics
-from bayescal.plots._inputs import Models
 
 __all__ = ["Evaluation", "evaluate"]
 
@@ -136,7 +135,7 @@ class Evaluation(Measured):
 
 @ignoring_underflow
 def evaluate(
-    probs: Models | Blocks | Mapping[str, Blocks],
+    probs: Any,
     *data: object,
     y: ArrayLike | None = None,
     classes: Sequence[object] | None = None,

@@ -30,7 +30,7 @@ def seconds(value: float) -> str:
 
 
 def share(value: float, digits: int = 2) -> str:
-    return f"{value:.{digits}f}".removeprefix("0")
+    return f"{value:.{digits}f}"
 
 
 def number(value: float, digits: int = 0) -> str:

@@ -41,6 +41,7 @@ def updated(text: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
+    """Update or check pages; return the exit code."""
     names = [name for name in arguments if name != "--check"]
     pages = [ROOT / name for name in names] or [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     stale = []

@@ -9,12 +9,12 @@
 # ---
 
 # %% [markdown]
-# # How do I train a network that is calibrated?
+# # How do I train a calibrated network?
 #
-# Label smoothing makes a network less sure of itself. Constant smoothing draws all wrong classes
-# equally near, and so hides which of them are alike; instance-based smoothing gives the share of
-# the wrong classes to those that another network, trained without smoothing, finds similar. Here
-# small networks are trained on scikit-learn's digits, and the recorded comparison is shown.
+# Label smoothing makes a network less confident. Constant smoothing treats all wrong classes alike
+# and hides which of them are similar. Instance-based smoothing moves probability to the classes
+# that another network, trained without smoothing, finds similar. This notebook trains small
+# networks on scikit-learn's digits and shows the recorded comparison.
 
 # %%
 import json
@@ -37,7 +37,8 @@ results = Path(benchmarks.__file__).parent / "results"
 # %% [markdown]
 # ## Three kinds of targets
 #
-# The targets of one image of a three, by a network that finds nine and five similar.
+# These are the targets of one image of a three, for a network that finds nine and five similar to
+# it.
 
 # %%
 teacher = np.array([[0, 1, 2, 9, -1, 6, -2, 1, 3, 5.0]])
@@ -52,7 +53,7 @@ for name, values in targets.items():
 # %% [markdown]
 # ## Many settings and seeds in one program
 #
-# `train` compiles one program for an epoch of all runs. The loss gets the settings of its run.
+# `train` compiles one program for an epoch of all runs. The loss receives the settings of its run.
 
 # %%
 images = training.load_images("digits")
@@ -91,16 +92,16 @@ for ax, name in ((left, "log_loss"), (right, "ece")):
 figure.tight_layout()
 
 # %% [markdown]
-# More smoothing than a network needs makes it too little sure of itself: the calibration error
-# rises again. How much is needed is a question for validation.
+# With too much smoothing a network becomes under-confident, and the calibration error rises again.
+# Choose the amount on validation data.
 
 # %% [markdown]
-# ## What smoothing does to the similarity of classes
+# ## How smoothing changes the similarity of classes
 #
-# Recorded by `python -m benchmarks.studies networks --data digits --seeds 10`: convolutional
-# networks, settings chosen by validation, students taught by them. "Structure" is the correlation
-# of the classes' similarities, as their mean logits show them, with those of other networks without
-# smoothing.
+# The table was recorded by `python -m benchmarks.studies networks --data digits --seeds 10`, for
+# convolutional networks, settings chosen on validation data, and students trained by the networks.
+# "Structure" is the correlation between the similarities of the classes (computed from their mean
+# logits) and those in other networks without smoothing.
 
 # %%
 found = json.loads((results / "study_networks_digits.json").read_text())
@@ -119,7 +120,7 @@ for row in found["table"]:
 console.print(shown)
 
 # %% [markdown]
-# The claims of the source (M. Maher, 2020, section 7.3), judged by paired differences over seeds:
+# The claims of the source (M. Maher, 2020, section 7.3), tested by paired differences over seeds:
 
 # %%
 shown = Table()

@@ -68,7 +68,7 @@ calibrators = {
     "Dirichlet, cross-validated": bc.Dirichlet("cv", "cv", random_state=0),
     "isotonic, one versus rest": bc.OneVsRest(bc.Isotonic()),
     "temperature, then kernel": bc.compose(bc.Temperature(), bc.Kernel()),
-    "temperature, then neighbours": bc.compose(bc.Temperature(), bc.KNN()),
+    "temperature, then neighbors": bc.compose(bc.Temperature(), bc.KNN()),
 }
 probs = {"uncalibrated": p_test}
 for name, calibrator in calibrators.items():

@@ -54,8 +54,8 @@ for calibrator in (bc.Beta(), bc.Isotonic(), bc.VennAbers()):
 # bootstrap draws the same rows for all models, so that chance cancels in the differences.
 
 # %%
-found = bc.metrics.report(models, y_test)
-found
+report = bc.metrics.report(models, y_test)
+report
 
 # %% [markdown]
 # All three calibrators improve the Brier score and the calibration error far beyond chance. The

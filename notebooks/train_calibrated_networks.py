@@ -84,7 +84,7 @@ probs, labels = softmax(logits.astype(float), axis=-1), images.test_labels
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2))
 for ax, name in ((left, "log_loss"), (right, "ece")):
     measure = getattr(bc.metrics, name)
-    values = np.array([[measure(p, labels) for p in each] for each in probs])
+    values = np.array([[measure(p, labels) for p in runs] for runs in probs])
     ax.errorbar(
         factors, values.mean(axis=1), 2 * values.std(axis=1, ddof=1) / np.sqrt(5), marker="o"
     )
@@ -104,29 +104,29 @@ figure.tight_layout()
 # logits) and those in other networks without smoothing.
 
 # %%
-found = json.loads((results / "study_networks_digits.json").read_text())
-shown = Table(title=f"{found['data']}, {found['seeds']} seeds, ± half of 95 % intervals")
+study = json.loads((results / "study_networks_digits.json").read_text())
+table = Table(title=f"{study['data']}, {study['seeds']} seeds, ± half of 95 % intervals")
 columns = ("accuracy", "log_loss", "ece", "student_accuracy", "student_log_loss", "structure")
 for heading in ("smoothing", "scaled", *(name.replace("_", " ") for name in columns)):
-    shown.add_column(heading)
-for row in found["table"]:
+    table.add_column(heading)
+for row in study["table"]:
     setting = ", ".join(f"{value:g}" for value in row["setting"].values())
     cells = (row["measures"][name] for name in columns)
-    shown.add_row(
+    table.add_row(
         f"{row['method']} {setting}",
         "yes" if row["scaled"] else "no",
         *(f"{cell['mean']:.3f} ± {cell['half_width']:.3f}" for cell in cells),
     )
-console.print(shown)
+console.print(table)
 
 # %% [markdown]
 # The claims of the source (M. Maher, 2020, section 7.3), tested by paired differences over seeds:
 
 # %%
-shown = Table()
+table = Table()
 for heading in ("claim", "difference", "verdict"):
-    shown.add_column(heading)
-for claim in found["claims"]:
+    table.add_column(heading)
+for claim in study["claims"]:
     gap = f"{claim['difference']:+.4f} ± {claim['half_width']:.4f}"
-    shown.add_row(claim["claim"], gap, claim["verdict"])
-console.print(shown)
+    table.add_row(claim["claim"], gap, claim["verdict"])
+console.print(table)

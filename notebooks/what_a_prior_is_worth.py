@@ -39,7 +39,7 @@ priors = {
     "well apart": bc.GaussianPrior(dist.Normal(-2, 0.3), dist.Normal(2, 0.3), 1.0),
 }
 methods = ["platt", "cauchy_map", "predictive", "optimal"]
-found = bc.sweep(
+results = bc.sweep(
     priors,
     n_train=[10, 50, 250],
     methods=methods,
@@ -47,7 +47,7 @@ found = bc.sweep(
     n_test=2000,
     progress=False,
 )
-found
+results
 
 # %% [markdown]
 # The result is an xarray data set with one number for each prior, size, method, data set and
@@ -55,12 +55,12 @@ found
 # beat it.
 
 # %%
-found.bayescal.table("log_loss")
+results.bayescal.table("log_loss")
 
 # %%
 figure, axes = plt.subplots(1, 3, figsize=(15, 4), gridspec_kw={"wspace": 0.7})
 for name, ax in zip(priors, axes, strict=True):
-    found.bayescal.plot_by_size("log_loss", ax=ax, prior=name)
+    results.bayescal.plot_by_size("log_loss", ax=ax, prior=name)
     ax.set_title(name)
 
 # %% [markdown]
@@ -68,7 +68,7 @@ for name, ax in zip(priors, axes, strict=True):
 # `predictive` with ten labels, if it is among the sizes:
 
 # %%
-loss = found.value.sel(metric="log_loss").mean("dataset").squeeze("class_ratio")
+loss = results.value.sel(metric="log_loss").mean("dataset").squeeze("class_ratio")
 for name in priors:
     informed = float(loss.sel({"prior": name, "method": "predictive", "n_train": 10}))
     platt = loss.sel({"prior": name, "method": "platt"})
@@ -82,7 +82,7 @@ for name in priors:
 # All methods see the same data sets, so their ranks can be compared.
 
 # %%
-axes = found.bayescal.critical_difference("log_loss", n_train=50)
+axes = results.bayescal.critical_difference("log_loss", n_train=50)
 
 # %% [markdown]
 # ## A wrong prior

@@ -61,9 +61,9 @@ available. The means may therefore differ. The list below points out contradicti
 The tables show average ranks of the seven methods over the available data sets, whose values are
 means over {read("real")["splits"]} splits; 1 is best. p-values are from Wilcoxon's signed-rank test
 against the method with the best rank, with Holm's correction for all 21 pairs. We read the
-published ranks from two pictures that come with the code of the thesis. There, "higher rank is better", so
-we show 8 minus the rank. In the picture for features, the right panel (ECE) is a copy of the left one,
-so it has no ranks.
+published ranks from two pictures that come with the code of the thesis. There, "higher rank is
+better", so we show 8 minus the rank. In the picture for features, the right panel (ECE) is a copy
+of the left one, so it has no ranks.
 
 {_ranks(found)}
 

@@ -24,8 +24,9 @@ def page() -> Page:
     text = f"""\
 Errors are in percent, ± a standard error. A difference is *lower* or *higher* if Student's 95 %
 interval excludes zero, and *not clear* otherwise. If repeats split the same rows, the standard
-error is that of Nadeau and Bengio (2003), which accounts for the overlap of the splits. In simulations
-it is right for systematic errors, and up to three times too large if most of the error is chance.
+error is that of Nadeau and Bengio (2003), which accounts for the overlap of the splits. In
+simulations it is right for systematic errors, and up to three times too large if most of the error
+is chance.
 
 ## Table 1: losses of training
 

@@ -98,7 +98,8 @@ def rival(study: str, task: str, also: tuple[str, ...] = ()) -> tuple[str, str]:
     best = min(others, key=lambda row: row["warm_s"], default=None)
     if best is None:
         return "", ""
-    return seconds(best["warm_s"]), SPELLED.get(best["library"], best["library"])
+    name = str(best["library"])
+    return seconds(best["warm_s"]), SPELLED.get(name, name)
 
 
 def posteriors(task: str) -> dict[str, Any]:

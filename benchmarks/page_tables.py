@@ -122,7 +122,7 @@ def training() -> str:
         found.setdefault(row["task"], {})[row["way"]] = row
     rows = []
     for task, ways in found.items():
-        plain, one, many = (ways.get(w) for w in ("plain loop", "train", "train, many runs"))
+        plain, one, many = ways["plain loop"], ways["train"], ways.get("train, many runs")
         cells = [f"{way['images_per_s']:,.0f}" for way in (plain, one)]
         cells += [f"{many['images_per_s']:,.0f}", str(many["runs"])] if many else ["", ""]
         rows.append([task, *cells, seconds(one["compile_s"])])

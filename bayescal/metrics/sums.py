@@ -20,10 +20,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array
+from bayescal._core.numerics import effective_size
 from bayescal._core.precision import float64
+from bayescal.data.blocks.predictions import PredictionBlocks
+from bayescal.data.predictions import Predictions
 from bayescal.data.rows import Sums
-from bayescal.metrics.reading.predictions import PredictionBlocks, Predictions
-from bayescal.metrics.reading.weights import are_ones
+from bayescal.data.weights import are_ones
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -307,9 +309,8 @@ def size_pieces(cell: Array | None, weights: Array) -> tuple[Piece, Piece]:
 
 
 def sizes(mass: Array, squares: Array, fractions: Array, xp: ModuleType) -> Array:
-    """Return numbers of cases: sums of weights that are counts, or else Kish's effective sizes."""
-    kish = mass**2 / xp.where(squares > 0, squares, 1)
-    return xp.where(fractions > 0, kish, mass)
+    """Compute numbers of rows: sums of weights that are counts, else effective sample sizes."""
+    return xp.where(fractions > 0, effective_size(mass, squares, xp), mass)
 
 
 def _dot(weights: np.ndarray, value: np.ndarray) -> np.ndarray:

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bayescal._core.numerics import effective_size
+
 #: Particles of more parameters are too few: Laplace's draws are left as they are.
 MAX_TEMPERED = 30
 #: Draws that tell whether the posterior is normal, and how far its logarithm may be from that,
@@ -149,4 +151,4 @@ def _particles(
 
 def _size(log_weights: np.ndarray) -> float:
     weights = np.exp(log_weights - log_weights.max())
-    return float(weights.sum() ** 2 / np.sum(weights**2))
+    return float(effective_size(weights.sum(), np.sum(weights**2)))

@@ -13,8 +13,8 @@ from scipy import stats
 from bayescal import Blocks, metrics
 from bayescal._core import binning as bins_of
 from bayescal._core.precision import float64
+from bayescal.data.blocks.predictions import as_predictions
 from bayescal.metrics.calibration.debiased import make_debiased
-from bayescal.metrics.reading.predictions import check_predictions
 from bayescal.metrics.sums import compute
 
 KINDS = "confidence", "classwise", "top_label", "top_k_confidence", "top_k_label"
@@ -198,7 +198,7 @@ def test_ties_are_not_counted_as_independent(n: int, values: int) -> None:
     parts = [part for part in ((p[:half], y[:half]), (p[half:], y[half:])) if len(part[0])]
     assert metrics.debiased_ece(Blocks(lambda: parts)) == expected
     assert metrics.debiased_ece(p, y, weights=np.ones(n)) == expected
-    checked = check_predictions(p, y)
+    checked = as_predictions(p, y)
     metric = make_debiased(None)
     with float64():
         on_device = compute(metric, checked._replace(probs=jnp.asarray(p), y=jnp.asarray(y)), jnp)

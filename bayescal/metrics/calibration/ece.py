@@ -12,8 +12,10 @@ import numpy as np
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.binning import binned_error
 from bayescal._core.numerics import ignoring_underflow
+from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.blocks.stream import Blocks
-from bayescal.data.checks import check_choice, check_count
+from bayescal.data.checks import check_choice, check_count, check_norm
+from bayescal.data.predictions import Classes, Inputs, Outcomes, Predictions, Reading
 from bayescal.metrics.calibration.events import (
     SINGLE,
     Kind,
@@ -29,9 +31,6 @@ from bayescal.metrics.calibration.mass import (
     event_groups,
     event_pieces,
 )
-from bayescal.metrics.reading.labels import Classes, Inputs, Outcomes, Reading
-from bayescal.metrics.reading.options import check_norm
-from bayescal.metrics.reading.predictions import Predictions, check_anywhere, check_predictions
 from bayescal.metrics.sums import Piece, collect, compute
 
 Binning = Literal["equal_width", "equal_mass"]
@@ -122,7 +121,7 @@ def reliability_curve(
     >>> curve.predicted.tolist(), curve.observed.tolist(), curve.weight.tolist()
     ([0.2, 0.8], [0.5, 1.0], [2.0, 2.0])
     """
-    checked = check_predictions(probs, y, weights, Reading(classes, inputs))
+    checked = as_predictions(probs, y, weights, Reading(classes, inputs))
     chosen, _ = resolve_kind(kind, None, checked.columns, SINGLE)
     metric = make_ece(checked.columns, bins=bins, binning=binning, kind=chosen)
     if check_choice(ties, "ties", ("shared", "together")) == "together" and binning == "equal_mass":
@@ -217,7 +216,8 @@ def ece(
     >>> ece(probs, y, bins=1), ece(probs, y, bins=1, kind="top_label")
     (0.23333..., 0.56666...)
     """
-    checked = check_anywhere(probs, y, weights, Reading(classes, inputs, outcomes=outcomes))
+    reading = Reading(classes, inputs, outcomes)
+    checked = as_predictions(probs, y, weights, reading, on_device=True)
     metric = make_ece(checked.columns, bins=bins, binning=binning, kind=kind, k=k, norm=norm)
     return compute(metric, checked)
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-
 from bayescal._core.arrays import Array
 from bayescal.data.checks import check_choice, check_count
-from bayescal.metrics.kernels.distances import as_rows
-from bayescal.metrics.reading.predictions import Predictions
+from bayescal.data.predictions import Predictions, as_rows, largest, of_class
 
 Kind = Literal["binary", "confidence", "classwise", "top_label", "top_k_confidence", "top_k_label"]
 KINDS = "binary", "confidence", "classwise", "top_label", "top_k_confidence", "top_k_label"
@@ -86,28 +83,6 @@ def find_events(data: Predictions, kind: str, ranks: int, xp: ModuleType) -> Eve
     return Events(predicted, by_label, hit.any(axis=1), hit.argmax(axis=1))
 
 
-def largest(probs: Array, xp: ModuleType) -> tuple[Array, Array]:
-    """Return the largest of each row, and the lowest class that has it."""
-    if xp is not np or probs.shape[1] > 64:
-        label = probs.argmax(axis=1)
-        return xp.take_along_axis(probs, label[:, None], axis=1)[:, 0], label
-    # Class by class is faster for few classes, as it works on all rows at once.
-    columns = np.ascontiguousarray(probs.T)
-    best, label = columns[0].copy(), np.zeros(len(probs), np.uint8)
-    for j, column in enumerate(columns[1:], 1):
-        above = (column > best).view(np.uint8)
-        np.maximum(label, above * np.uint8(j), out=label)
-        np.maximum(best, column, out=best)
-    return best, label.astype(np.intp)
-
-
 def at_hit(events: Events, values: Array, xp: ModuleType) -> Array:
     """Return what stands in ``values`` (n,) or (n, parts) at the part that happened."""
     return values if values.ndim == 1 else of_class(values, events.which, xp)
-
-
-def of_class(probs: Array, y: Array, xp: ModuleType) -> Array:
-    """Return the probability (n,) of the class that happened."""
-    if xp is np:
-        return probs[np.arange(len(y)), y]
-    return xp.take_along_axis(probs, y[:, None], axis=1)[:, 0]

@@ -15,11 +15,12 @@ import numpy as np
 
 from bayescal._core.arrays import Array
 from bayescal._core.binning import bin_of, cut_cells, equal_mass_sums, shift_bound
+from bayescal.data.blocks.predictions import PredictionBlocks
+from bayescal.data.predictions import Predictions
+from bayescal.data.weights import are_ones
 from bayescal.metrics.calibration.events import Events, at_hit
 from bayescal.metrics.calibration.mass_blocks import mass_sums_of_blocks
 from bayescal.metrics.calibration.mass_many import mass_sums_many
-from bayescal.metrics.reading.predictions import PredictionBlocks, Predictions
-from bayescal.metrics.reading.weights import are_ones
 from bayescal.metrics.sums import (
     DirectMetric,
     Metric,

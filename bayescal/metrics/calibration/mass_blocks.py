@@ -9,8 +9,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from bayescal._core.binning import cut_cells, mass_borders
+from bayescal.data.blocks.predictions import PredictionBlocks
+from bayescal.data.predictions import Predictions
 from bayescal.data.rows import Sums
-from bayescal.metrics.reading.predictions import PredictionBlocks, Predictions
 
 __all__ = ["mass_sums_of_blocks"]
 

@@ -498,9 +498,7 @@ def test_blocks_have_classes_of_all_rows():
         metrics.log_loss(blocks(np.array(["a"] * 6)))
     with pytest.raises(TypeError, match="block 1: y must hold labels of one kind"):
         metrics.log_loss(blocks(np.array(["a", "b", 0, 1, 0, 1], object)))
-    with pytest.raises(
-        ValueError, match="block 1: y must be in .* got the text 'a'; pass classes"
-    ):
+    with pytest.raises(ValueError, match="block 1: y must be in .* got the text 'a'; pass classes"):
         metrics.log_loss(blocks(np.array([0, 1, "a", "b", "a", "b"], object)))
     # A block of one sign would say other classes.
     with pytest.raises(ValueError, match=r"block 0: y must be in \{0, 1\}, got -1; pass classes="):

@@ -30,8 +30,6 @@ from bayescal._core.arrays import Array, ArrayT, namespace, on_host, search
 EPS, SINGLE, _DOUBLE = 2.0**-52, 2.0**-23, 2.0**-40
 #: Masses that differ by so much of a bin's are equal.
 SLACK = 1e-9
-#: Of more cases than this, only those near a border of bins are sorted.
-_MANY = 20_000
 #: Cells by the exponent and seven binary digits: as fine beside 0 and 1 as between.
 _SHIFT = 45
 MIDDLE = 0x3FE << 7
@@ -196,14 +194,9 @@ def equal_mass_sums(
     hold one more where the number does not divide. With a ``least`` mass of bins there are no more
     of them than hold it, the others are empty, and ties stay in one bin.
     """
-    if xp is np and len(predicted) > _MANY:
-        value, rows = _condense(
-            np.asarray(predicted), np.asarray(observed), np.asarray(weights), bins, whole, least
-        )
-    else:
-        order = xp.argsort(predicted)
-        value, weights = predicted[order], weights[order]
-        rows = (weights, weights * value, weights * observed[order])
+    order = xp.argsort(predicted)
+    value, weights = predicted[order], weights[order]
+    rows = (weights, weights * value, weights * observed[order])
     return _read_off(rows, *_ties(value, xp), bins, whole, xp, least)
 
 
@@ -216,41 +209,6 @@ def _ties(value: Array, xp: ModuleType) -> tuple[Array, Array]:
     first = _running_max(xp.where(xp.concatenate([one, new]), position, 0), xp)
     from_end = _running_max(xp.where(xp.concatenate([one, new[::-1]]), position, 0), xp)
     return first, n - 1 - from_end[::-1]
-
-
-def _condense(
-    predicted: np.ndarray,
-    observed: np.ndarray,
-    weights: np.ndarray,
-    bins: int,
-    whole: _Flag,
-    least: Any,
-) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-    """Return predictions in ascending order, and weights times 1, predictions and outcomes.
-
-    Cases with nearby predictions are put together, as one without a prediction (NaN), but for the
-    cells in which a border lies: so few cases need sorting.
-    """
-    cell, cells = relative_cell(predicted), 2 * MIDDLE + 1
-    weighted, outcomes = weights * predicted, weights * observed
-    sums = [np.bincount(cell, row, cells) for row in (weights, weighted, outcomes)]
-    mass = np.concatenate([[0.0], np.cumsum(sums[0])])
-    borders = mass_borders(mass[-1], bins, whole, np, least)
-    # Sums in another order differ in their last digits: the cells beside count, too.
-    place = np.clip(np.searchsorted(mass, borders * (1 - 1e-12)) - 1, 0, cells - 1)
-    beyond = np.clip(np.searchsorted(mass, borders * (1 + 1e-12)) - 1, 0, cells - 1)
-    cut = np.zeros(cells, bool)
-    cut[place] = cut[beyond] = True
-    single = np.flatnonzero(cut[cell])
-    single = single[np.argsort(predicted[single])]
-    together = np.flatnonzero(~cut & (sums[0] > 0))
-    order = np.argsort(np.concatenate([cell[single], together]), kind="stable")
-    value = np.concatenate([predicted[single], np.full(len(together), np.nan)])[order]
-    rows = (weights, weighted, outcomes)
-    return value, tuple(
-        np.concatenate([row[single], whole_cell[together]])[order]
-        for row, whole_cell in zip(rows, sums, strict=True)
-    )
 
 
 def cut_cells(sums: Array, bins: int, whole: _Flag, xp: ModuleType, least: Any = None) -> Array:

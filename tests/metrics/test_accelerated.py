@@ -120,7 +120,7 @@ def test_programs_are_lowered_for_accelerators(platform: str) -> None:
     with jax.enable_x64(True):
         shape = jax.ShapeDtypeStruct((3000,), float)
         whole = jax.ShapeDtypeStruct((), bool)
-        program = jax.export.export(_mass.mass_sums, platforms=[platform])(
+        program = jax.export.export(_mass._device_mass_sums, platforms=[platform])(
             shape, shape, shape, 15, whole
         )
     assert program.platforms == (platform,)

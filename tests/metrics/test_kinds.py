@@ -11,9 +11,9 @@ import pytest
 from scipy import stats
 
 from bayescal import Blocks, metrics
-from bayescal._core import binning as bins_of
 from bayescal._core.precision import float64
 from bayescal.data.blocks.predictions import as_predictions
+from bayescal.data.order import equal_mass, ranking
 from bayescal.metrics.calibration.debiased import make_debiased
 from bayescal.metrics.sums import compute
 
@@ -94,7 +94,8 @@ def test_few_cases_are_sorted(binning: str, monkeypatch: pytest.MonkeyPatch) -> 
         for weights in (None, rng.integers(0, 3, 3000), rng.exponential(size=3000)):
             found = []
             for many in (10, 10**6):
-                monkeypatch.setattr(bins_of, "_MANY", many)
+                monkeypatch.setattr(equal_mass, "_MAX_SORTED_ROWS", many)
+                monkeypatch.setattr(ranking, "_FEW", many)
                 curve = metrics.reliability_curve(
                     probs, y, binning=binning, bins=13, weights=weights
                 )

@@ -16,10 +16,10 @@ import numpy as np
 from bayescal._core.arrays import Array
 from bayescal._core.binning import bin_of, cut_cells, equal_mass_sums, shift_bound
 from bayescal.data.blocks.predictions import PredictionBlocks
+from bayescal.data.order.equal_mass import mass_sums, mass_sums_of_blocks
 from bayescal.data.predictions import Predictions
 from bayescal.data.weights import are_ones
 from bayescal.metrics.calibration.events import Events, at_hit
-from bayescal.metrics.calibration.mass_blocks import mass_sums_of_blocks
 from bayescal.metrics.calibration.mass_many import mass_sums_many
 from bayescal.metrics.sums import (
     DirectMetric,
@@ -111,12 +111,10 @@ class MassMetric(BinMetric, DirectMetric):
         # Effective sizes of bins, if weights are spread over bins as over all cases.
         ratio = xp.where(whole, 1, weights.sum() / (weights**2).sum())
         least = self.least(ratio)
-        one = partial(equal_mass_sums, xp=np, least=least)
-        if xp is not np:
-            one = partial(mass_sums, least=least)
+        sums_of = mass_sums if xp is np else _device_mass_sums
         groups = (group for group in self.split(data, xp) if len(group[0]))
-        found = [one(*group, self.bins, whole) for group in groups]
-        return xp.concatenate(found, axis=1), ratio
+        sums = [sums_of(*group, self.bins, whole, least) for group in groups]
+        return xp.concatenate(sums, axis=1), ratio
 
     def compute(self, data: Predictions, xp: ModuleType) -> Array:
         return self.finish(*self.sums(data, xp), xp)
@@ -140,7 +138,7 @@ class MassMetric(BinMetric, DirectMetric):
 
 
 @partial(jax.jit, static_argnums=3)
-def mass_sums(
+def _device_mass_sums(
     predicted: jax.Array,
     observed: jax.Array,
     weights: jax.Array,
@@ -148,7 +146,7 @@ def mass_sums(
     whole: jax.Array,
     least: Any = None,
 ) -> jax.Array:
-    """Return sums (3, bins) over bins of equal mass in one program, the same for all groups."""
+    """Sum over bins of equal mass (3, bins) in one program, which all groups share."""
     return jnp.asarray(equal_mass_sums(predicted, observed, weights, bins, whole, jnp, least))
 
 

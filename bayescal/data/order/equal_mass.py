@@ -43,7 +43,8 @@ def mass_sums(
     The arguments are those of :func:`bayescal._core.binning.equal_mass_sums`.
     """
     if len(predicted) <= _MAX_SORTED_ROWS:
-        return equal_mass_sums(predicted, observed, weights, bins, whole, np, least)
+        sums = equal_mass_sums(predicted, observed, weights, bins, whole, np, least)
+        return np.asarray(sums)
     ranking = Ranking(InMemory(predicted, observed, weights), probabilities=True)
     while True:
         groups = ranking.groups
@@ -52,7 +53,7 @@ def mass_sums(
             break
         ranking.refine(unsorted)
     sums = np.stack([groups.weight, ranking.score_sums(), groups.positive])
-    return cut_cells(sums, bins, whole, np, least)
+    return np.asarray(cut_cells(sums, bins, whole, np, least))
 
 
 def _hold_borders(weight: np.ndarray, bins: int, whole: bool, least: float | None) -> np.ndarray:

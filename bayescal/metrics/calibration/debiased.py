@@ -17,8 +17,7 @@ from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import check_choice
 from bayescal.data.predictions import Classes, Inputs, Predictions, Reading
-from bayescal.metrics.calibration.ece import BinnedError, Binning, EqualMassError, make_ece
-from bayescal.metrics.calibration.events import Kind
+from bayescal.metrics.calibration.ece import BinnedError, Binning, EqualMassError, Kind, make_ece
 from bayescal.metrics.sums import Piece, compute, size_pieces, sizes
 
 

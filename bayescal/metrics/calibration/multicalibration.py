@@ -13,8 +13,7 @@ from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import as_numpy
 from bayescal.data.membership import check_groups
 from bayescal.data.predictions import Classes, Inputs, Reading
-from bayescal.metrics.calibration.ece import Binning, make_ece
-from bayescal.metrics.calibration.events import Kind
+from bayescal.metrics.calibration.ece import Binning, Kind, make_ece
 from bayescal.metrics.sums import compute
 
 

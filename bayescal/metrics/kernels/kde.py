@@ -14,7 +14,7 @@ from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import check_choice, check_positive
 from bayescal.data.predictions import Classes, Inputs, Predictions, Reading
-from bayescal.metrics.calibration.events import SINGLE, find_events, resolve_kind
+from bayescal.metrics.calibration.ece import SINGLE, find_events, resolve_kind
 from bayescal.metrics.kernels.fourier import (
     GRID,
     gaussian,

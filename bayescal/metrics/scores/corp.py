@@ -11,7 +11,7 @@ from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_choice, check_eps
 from bayescal.data.predictions import Classes, Inputs, Reading
-from bayescal.metrics.calibration.events import SINGLE, find_events, resolve_kind
+from bayescal.metrics.calibration.ece import SINGLE, find_events, resolve_kind
 
 
 class Corp(NamedTuple):

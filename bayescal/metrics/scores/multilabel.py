@@ -17,8 +17,8 @@ from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import check_choice, check_count, check_level, check_norm
 from bayescal.data.predictions import Classes, Inputs, Predictions, Reading
 from bayescal.metrics.calibration.ece import BINNINGS, Binning
-from bayescal.metrics.calibration.mass import BinMetric, Group, MassMetric, WidthMetric
-from bayescal.metrics.sums import MeanMetric, Piece, compute
+from bayescal.metrics.calibration.mass import MassMetric
+from bayescal.metrics.sums import BinMetric, Group, MeanMetric, Piece, WidthMetric, compute
 
 
 @ignoring_underflow

@@ -21,7 +21,7 @@ from bayescal.data.predictions import (
     of_class,
     read_truth,
 )
-from bayescal.metrics.calibration.events import SINGLE, resolve_kind
+from bayescal.metrics.calibration.ece import SINGLE, resolve_kind
 
 
 @ignoring_underflow

@@ -480,7 +480,7 @@ def bad_data(case: Case) -> list[tuple[Any, Any, Any, str]]:
         (np.tile(rows / k, 2 if case.binary else 1), y, None, "scores must have rows that sum to"),
         (rows[:, :, None], y, None, r"scores must have shape \(n,\) or \(n, k\), got"),
         (p[:0], y[:0], None, "0 sample"),
-        (p, y[:-1], None, f"y must have {n} labels to match the scores, got {n - 1}"),
+        (p, y[:-1], None, rf"y must have shape \({n},\) to match the scores, got \({n - 1},\)"),
         (p, None, None, "requires y to be passed, but the target y is None"),
         (p, np.stack([y, y], 1), None, rf"y must have shape \(n,\), got \({n}, 2\)"),
         (p, np.arange(n) % 4, None, f"y must hold {'two' if case.binary else 3} classes"),

@@ -12,7 +12,7 @@ import numpy as np
 from bayescal._core.arrays import on_host
 from bayescal._core.chunks import slices
 from bayescal.data.blocks.stream import Block, Blocks, add
-from bayescal.data.checks import as_numpy, check_weights_of
+from bayescal.data.checks import as_numpy
 from bayescal.data.kept_rows import KeptRows
 from bayescal.data.label_names import column_names, find_positions, in_order, of_one_kind
 from bayescal.data.labels import label_array
@@ -25,6 +25,7 @@ from bayescal.data.scores import (
     widen,
 )
 from bayescal.data.top_logits import pack
+from bayescal.data.weights import check_weights_of
 
 __all__ = ["AT_WORK", "Reader", "RowBlocks", "as_numbers", "block_rows", "rows_of_sample"]
 

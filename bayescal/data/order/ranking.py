@@ -12,7 +12,7 @@ import numpy as np
 from bayescal._core.binning import is_single, single_above
 from bayescal.data.blocks.reader import OfRows, RowBlocks
 from bayescal.data.blocks.stream import add
-from bayescal.data.order.cells import Cells, even_cells, quantile_cells
+from bayescal.data.order.cells import Cells, even_cells, quantile_cells, relative_cells
 from bayescal.data.order.classes import class_moments, order_by_moments
 from bayescal.data.rows import Rows, Sums
 
@@ -150,8 +150,11 @@ class Ranking:
     more, they are first divided, down to 2**-21 of what they were.
     """
 
-    def __init__(self, rows: SomeRows, at_once: bool = False) -> None:
-        """Count rows; ``at_once`` sorts all of them that are in memory."""
+    def __init__(self, rows: SomeRows, at_once: bool = False, probabilities: bool = False) -> None:
+        """Count rows; ``at_once`` sorts all of them that are in memory.
+
+        Cells of ``probabilities`` in memory are as fine beside 0 and 1 as between.
+        """
         self._rows = rows
         self._single = _singles(_NOTHING)
         self._cells: Cells | None = None
@@ -160,7 +163,8 @@ class Ranking:
                 count = min(_CELLS, rows.n // _ROWS_PER_CELL)
                 self._cells = quantile_cells(rows.sample.scores, rows.low, rows.high, count)
         elif not at_once and rows.n > _FEW:
-            self._cells = even_cells(rows.scores, rows.n / _ROWS_PER_CELL)
+            make_cells = relative_cells if probabilities else even_cells
+            self._cells = make_cells(rows.scores, rows.n / _ROWS_PER_CELL)
         if self._cells is None:
             self.groups = self._single = self._gathered(None)
             return
@@ -192,6 +196,15 @@ class Ranking:
         order = np.argsort(joined[0], kind="stable")
         self._single = Groups(*(own[order] for own in joined))
         self._assemble()
+
+    def score_sums(self) -> np.ndarray:
+        """Sum weights times scores over each group (g,), in a pass if some are cells."""
+        groups = self.groups
+        sums = groups.weight * groups.lowest
+        if self._cells is None or not groups.whole.any():
+            return sums
+        of_cells = self._rows.total(partial(_score_sums, self._cells))["scores"]
+        return np.where(groups.whole, of_cells[self._names], sums)
 
     def _gathered(self, wanted: np.ndarray | None) -> Groups:
         """Return the distinct scores in the cells that are marked (cells,), or all of them."""
@@ -279,6 +292,10 @@ def _count(
         np.maximum.at(highest, place, scores)
         sums |= {"rows": np.bincount(place, minlength=count), "lowest": lowest, "highest": highest}
     return sums
+
+
+def _score_sums(cells: Cells, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Sums:
+    return {"scores": np.bincount(cells.place(scores), weights * scores, cells.count)}
 
 
 def _add_counts(first: Sums, second: Sums) -> Sums:

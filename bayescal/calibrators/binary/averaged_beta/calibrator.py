@@ -47,12 +47,13 @@ from bayescal.calibrators.binary.averaged_beta.regressions import (
 )
 from bayescal.data.blocks.reader import RowBlocks
 from bayescal.data.blocks.stream import add
-from bayescal.data.checks import check_level, check_weights
+from bayescal.data.checks import check_level
 from bayescal.data.kept_rows import keep_rows
 from bayescal.data.label_names import in_order
 from bayescal.data.labels import read_labels
 from bayescal.data.rows import Rows, Sums
 from bayescal.data.scores import convert, least_probabilities, transform, two_columns
+from bayescal.data.weights import check_weights
 
 __all__ = ["AveragedBeta"]
 

@@ -36,9 +36,10 @@ from bayescal.calibrators.combine.classifier.folds import (
 from bayescal.calibrators.combine.classifier.pair import CalibratedPair, check_meaning, score
 from bayescal.calibrators.combine.multi_label import MultiLabel
 from bayescal.calibrators.names import make_calibrator, make_for
-from bayescal.data.checks import check_choice, check_unmasked, check_weights
+from bayescal.data.checks import check_choice, check_unmasked
 from bayescal.data.fitted import read_label_rows
 from bayescal.data.labels import class_labels, in_columns
+from bayescal.data.weights import check_weights
 
 __all__ = ["CalibratedClassifier"]
 

@@ -256,25 +256,28 @@ def _contiguous(logits: Any) -> Any:
 
 
 def least_probabilities(columns: list[np.ndarray]) -> np.ndarray:
-    """Return what probabilities of zero, and less, stand for (k,); each column (n,) is a class.
+    """Find what probabilities of zero, and less, stand for (k,); each column (n,) is a class.
 
-    Where a class has probabilities of exactly zero, as counts of trees or neighbors do, they stand
-    for half its least positive one, at most 0.01: a forest's 0 is no certainty. Others, and what
-    is positive but tiny, for the least normal number of float32. (With 2e-16 instead, temperature
-    scaling loses 0.8e-4 of log loss on tables of two classes, and beta calibration nothing.)
+    Where probabilities are exactly zero, as counts of trees or neighbors are, all classes share one
+    stand-in: half the least positive probability of any class, at most 0.01. A forest's 0 is no
+    certainty, and a stand-in of its own for each class would be tiny for a class that is either
+    certain or absent. Without zeros, what is positive but tiny stands for the least normal number
+    of float32. (With 2e-16 instead, temperature scaling loses 0.8e-4 of log loss on tables of two
+    classes, and beta calibration nothing.)
     """
-    lowest = np.array([own.min() for own in columns])
-    positive = np.full(len(columns), np.inf)
+    lowest = np.array([column.min() for column in columns])
+    positive = lowest.astype(float)
     for label in np.flatnonzero(lowest <= 0):
-        own = columns[label]
-        positive[label] = own[own > 0].astype(float).min(initial=np.inf)
+        column = columns[label]
+        positive[label] = column[column > 0].astype(float).min(initial=np.inf)
     return floors(lowest, positive)
 
 
 def floors(lowest: np.ndarray, positive: np.ndarray) -> np.ndarray:
-    """Return the same from the least probability (k,) of each class, and the least positive one."""
-    half = np.where(np.isfinite(positive), positive / 2, _MOST_OF_ZERO)
-    return np.where(lowest <= 0, np.clip(half, FLOOR, _MOST_OF_ZERO), FLOOR)
+    """Compute the least probabilities (k,) from each class's least and least positive one."""
+    if (lowest > 0).all():
+        return np.full(len(lowest), FLOOR)
+    return np.full(len(lowest), np.clip(positive.min() / 2, FLOOR, _MOST_OF_ZERO))
 
 
 #: By the name of probabilities: advice where one is not in [0, 1], and where rows do not sum to 1.

@@ -23,10 +23,9 @@ from bayescal.calibrators.multiclass import temperature
 from bayescal.calibrators.multiclass.members import Layout
 from bayescal.calibrators.neighborhood import kernel as kernel_module
 from bayescal.calibrators.stack import fit as _stack
-from bayescal.calibrators.stack import fold_fits as _fold_fits
-from bayescal.calibrators.stack import fold_fits_on_device as _fold_fits_there
+from bayescal.calibrators.stack import folds as _folds
+from bayescal.calibrators.stack import in_memory, on_device
 from bayescal.calibrators.stack import mixture as _mixture
-from bayescal.calibrators.stack.metric import Parts, Whole
 from bayescal.data.order import equal_rows
 from bayescal.regression.binary import fit
 from bayescal.regression.softmax import fit as softmax_fit
@@ -188,7 +187,7 @@ def test_stacks_of_many_scores(monkeypatch: pytest.MonkeyPatch, mode: Any) -> No
     np.testing.assert_allclose(p[0], p[1], atol=1e-3)
     losses = [bc.metrics.log_loss(own, y, weights=w) for own in p]
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
-    for module in (_stack, _fold_fits):
+    for module in (_stack, in_memory):
         monkeypatch.setattr(module, "working_type", lambda size: np.float64)
     monkeypatch.setattr(temperature, "_PART", 10**6)
     compare(stacked, z, y, w)
@@ -215,7 +214,7 @@ class Lowered:
         self.platform, self.exported = platform, set[tuple[str, Any]]()
 
     def __call__(self, own: Any) -> Any:
-        static = (Layout, Whole, Parts, str)
+        static = (Layout, str)
 
         def shape(a: Any) -> Any:
             return a if isinstance(a, static) else jax.typeof(jnp.asarray(a))
@@ -265,17 +264,18 @@ def test_programs_are_lowered_for_accelerators(
 
 
 def test_programs_of_stacks_are_lowered(monkeypatch: pytest.MonkeyPatch, lowered: Lowered) -> None:
-    """Also those of approximations for more parameters, and of main directions."""
-    there = ("content_keys", "curvature", "directions", "_smooth", "_losses", "_held_out")
+    """Of few, many and very many classes."""
+    there = ("_smooth", "_losses", "_held_out", "_together")
     mixing = ("_parts_there", "_mix_terms_there", "_log_mean_there")
-    for module, names in ((_fold_fits_there, (*there, "_together")), (_mixture, mixing)):
+    keys = ("_device_keys",)
+    for module, names in ((_folds, keys), (on_device, there), (_mixture, mixing)):
         for name in names:
             monkeypatch.setattr(module, name, lowered(getattr(module, name)))
     rng = np.random.default_rng(0)
     for k in (4, 15, 310):
         y, z = np.arange(40) % 4, jnp.asarray(rng.normal(size=(40, k)), jnp.float32)
         bc.StackedScaling(inputs="logits", folds=2, classes=range(k)).fit(z, y)
-    assert lowered.names == {*there, "_together", "_parts", "mix_terms", "log_mean"}
+    assert lowered.names == {*keys, *there, "_parts", "mix_terms", "log_mean"}
 
 
 @pytest.mark.parametrize("bins", [1, 7, 400])

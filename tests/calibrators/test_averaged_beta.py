@@ -9,7 +9,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from scipy import optimize
+from scipy import integrate, optimize, stats
 from scipy.special import expit, logsumexp
 
 import bayescal.calibrators as bc
@@ -38,20 +38,30 @@ def kernel(one: Array, two: Array, length: float) -> Array:
     return (1 + r) * np.exp(-r)
 
 
+def log_prior(u: float) -> float:
+    """Return the log density of half N(0, 0.35^2) and half N(0, 2^2)."""
+    return float(np.log(0.5 * stats.norm.pdf(u, 0, 0.35) + 0.5 * stats.norm.pdf(u, 0, 2)))
+
+
 def find_scale(z: Array, y: Array) -> tuple[float, float]:
-    """Return the most probable u and its standard deviation."""
+    """Return the posterior mean of u and its standard deviation, by adaptive quadrature."""
 
-    def loss(u: float) -> float:
-        return float(np.sum(np.logaddexp(0, np.exp(u) * z) - y * np.exp(u) * z) + u**2 / 8)
+    def log_density(u: float) -> float:
+        x = np.exp(u) * z
+        return float(np.sum(y * x - np.logaddexp(0, x))) + log_prior(u)
 
-    grid = np.linspace(-8, 8, 321)
-    best = grid[np.argmin([loss(u) for u in grid])]
-    near = {"bounds": (best - 0.1, best + 0.1), "method": "bounded", "options": {"xatol": 1e-10}}
-    u = optimize.minimize_scalar(loss, **near).x
-    x = np.exp(u) * z
-    p = expit(x)
-    square = np.sum(p * (1 - p) * x**2)
-    return u, max(square + np.sum((p - y) * x) + 0.25, square / 4 + 0.25) ** -0.5
+    most = max(log_density(u) for u in np.linspace(-8, 16, 481))
+
+    def moment(power: int) -> float:
+        parts = [
+            integrate.quad(lambda u: u**power * np.exp(log_density(u) - most), u, u + 0.5)[0]
+            for u in np.arange(-16, 16, 0.5)
+        ]
+        return sum(parts)
+
+    mass, first, second = (moment(power) for power in range(3))
+    mean = first / mass
+    return mean, float(np.sqrt(second / mass - mean**2))
 
 
 def fit_one(offset: Array, design: Array, y: Array, precision: Array) -> tuple[Array, float]:
@@ -97,11 +107,23 @@ def by_definition(z: Array, y: Array, at: Array) -> Array:
             precision = np.ones(design.shape[1])
             precision[:3] = 1 / v, 1 / v, 1 / c
             theta, evidence = fit_one(offset, design, y, precision)
-            logs.append(evidence - u**2 / 8 + np.log(0.25 if amplitude else 3.0))
+            logs.append(evidence + log_prior(u) + np.log(0.25 if amplitude else 3.0))
             there, design = columns(at)
             found.append(expit(there + design @ theta))
     assert len(logs) == 140
     return np.exp(np.array(logs) - logsumexp(logs)) @ np.array(found)
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.5, 1.0, 3.0])
+@pytest.mark.parametrize("n", [2, 20, 200, 2000])
+def test_moments_of_the_scale_are_those_of_quadrature(n: int, slope: float) -> None:
+    """Also of labels that scores say nothing of, or that they separate."""
+    z, y = data_set(n, seed=n, slope=slope)
+    for labels in (y, (z > 0).astype(int)):
+        center, spread = _averaging.find_scale(z, np.ones(n), labels)
+        mean, deviation = find_scale(z, labels)
+        assert center == pytest.approx(mean, abs=1e-6 * deviation)
+        assert spread == pytest.approx(deviation, rel=1e-6)
 
 
 @pytest.mark.parametrize(("n", "bend"), [(25, 0.0), (150, 2.0)])
@@ -352,8 +374,13 @@ def test_probabilities_of_zero_and_one() -> None:
 
 @pytest.mark.realdata
 def test_losses_are_those_of_the_prototype(arena: Path) -> None:
-    """On each of 102 real tables, to 2e-4; a prototype's figures with NumPy are in the folder."""
-    tiny, worst = float(np.finfo(np.float32).tiny), {}
+    """On 102 real tables: a prototype's figures with NumPy are in the folder.
+
+    From 1,000 rows on the losses are equal to 5e-4. The prototype's prior of the scale was N(0, 4)
+    alone, which matters with fewer rows, by 2e-3 on average at most.
+    """
+    tiny = float(np.finfo(np.float32).tiny)
+    few, many = {}, {}
     with (arena / "reference.csv").open() as stream:
         rows = [row for row in csv.DictReader(stream) if row["method"] == "averaged_beta"]
     assert len(rows) == 102
@@ -367,5 +394,7 @@ def test_losses_are_those_of_the_prototype(arena: Path) -> None:
         found = AveragedBeta().apply(AveragedBeta()._fit(z, y, np.ones(len(y)), 0), at)[:, 1]
         found = np.clip(found, 1e-15, 1 - 1e-15)
         loss = -np.mean(np.where(truth == 1, np.log(found), np.log1p(-found)))
-        worst[row["experiment"]] = abs(loss - float(row["log_loss"]))
-    assert max(worst.values()) < 2e-4, max(worst, key=lambda name: worst[name])
+        (few if len(y) < 1000 else many)[row["experiment"]] = loss - float(row["log_loss"])
+    assert len(many) == 42
+    assert max(map(abs, many.values())) < 5e-4, many
+    assert abs(np.mean([*few.values()])) < 2e-3

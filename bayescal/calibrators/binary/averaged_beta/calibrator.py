@@ -77,7 +77,8 @@ class AveragedBeta(Calibrator):
 
     A good choice for two classes and any number of rows; nothing is to be tuned.
 
-    Let z be log odds, and for an inverse temperature :math:`e^u`, :math:`u \sim N(0, 2^2)`,
+    Let z be log odds, and for an inverse temperature :math:`e^u`, with
+    :math:`u \sim \tfrac12 N(0, 0.35^2) + \tfrac12 N(0, 2^2)`,
 
     .. math:: a = \ln\bigl((1 - e)\, \sigma(e^u z) + \tfrac e2\bigr), \qquad
               b = \ln\bigl((1 - e)\, \sigma(-e^u z) + \tfrac e2\bigr), \qquad e = \frac{1}{n + 1}.
@@ -89,8 +90,8 @@ class AveragedBeta(Calibrator):
     with :math:`w_1, w_0 \sim N(0, V)`, V one of 0.05 and 0.5, :math:`c \sim N(0, B)`, B one of 0.1
     and 0.5, and g either zero or a Gaussian process with Matérn's covariance (3/2), standard
     deviation 0.3 or 1, and length 0.5 or 1.5 standard deviations of a - b. There are seven values
-    of u, evenly spaced within three standard deviations of its posterior, and 20 regressions at
-    each, zero processes with a prior weight of 3 and others of 1/4. Each is fitted by maximum
+    of u, evenly spaced within three standard deviations of its posterior mean, and 20 regressions
+    at each, zero processes with a prior weight of 3 and others of 1/4. Each is fitted by maximum
     posterior; the probability is the average of theirs, weighted by Laplace's approximation of the
     evidence.
 

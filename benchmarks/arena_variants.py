@@ -36,6 +36,7 @@ from bayescal.calibrators.stack import fold_fits as _fold_fits
 from bayescal.calibrators.stack.calibrator import MEMBERS, _plan
 from bayescal.calibrators.stack.fit import fit_stack, mixture
 from bayescal.calibrators.stack.mixture import log_mean, mix
+from bayescal.data.rows import Rows
 from bayescal.data.scores import convert
 from benchmarks.studies.arena import Experiment, find_experiments, read_experiment
 
@@ -186,7 +187,9 @@ def averages(experiment: Experiment) -> dict[str, float]:
         return np.log(np.maximum(p[:, 1], least)) - np.log(np.maximum(p[:, 0], least))
 
     method = AveragedBeta()
-    state = method._fit(log_odds(experiment.scores), experiment.y, np.ones(len(experiment.y)), 0)
+    state = method._fit(
+        Rows(log_odds(experiment.scores), experiment.y, np.ones(len(experiment.y))), 0
+    )
     line, columns = method._lines(state, np.clip(log_odds(experiment.test_scores), -FAR, FAR))
     spread = ((np.swapaxes(state["factor"], -1, -2) @ columns) ** 2).sum(axis=2)
     share = state["cell_weights"]

@@ -13,7 +13,7 @@ import numpy as np
 import sklearn
 from sklearn.base import clone
 
-from bayescal._core.arrays import accelerated, device, namespace, on_host
+from bayescal._core.arrays import accelerated, device, namespace, on_host, to_host
 from bayescal.calibrators.base.function import PredictFunction
 from bayescal.data.scores import plausible
 
@@ -65,20 +65,6 @@ def has_double(xp: Any, place: Any) -> bool:
     if array_api_compat.is_jax_namespace(xp):
         return xp.asarray(0.0).dtype == np.float64
     return "float64" in xp.__array_namespace_info__().dtypes(device=place, kind="real floating")
-
-
-def to_host(array: Any) -> Any:
-    """Return an array of any library as NumPy's; what is none comes back as it is."""
-    if on_host(array) or not array_api_compat.is_array_api_obj(array):
-        return array
-    own: Any = array
-    if array_api_compat.is_torch_array(own):
-        return own.detach().cpu().numpy()
-    if array_api_compat.is_jax_array(own):
-        return np.asarray(own)
-    if array_api_compat.is_cupy_array(own):
-        return own.get()
-    return np.asarray(own.to_device(namespace(own).__array_namespace_info__().devices()[0]))
 
 
 class Dispatched:
@@ -191,7 +177,7 @@ def _fit(
         method(estimator, x, *args, **options)
         return
     native = estimator._takes_arrays()
-    native |= getattr(estimator, "_fits_there", False) and accelerated(x) is not None
+    native |= "device" in getattr(estimator, "sources", ()) and accelerated(x) is not None
     with sklearn.config_context(array_api_dispatch=native):
         method(estimator, x if native else to_host(x), *args, **options)
     for name, value in list(vars(estimator).items()):

@@ -15,7 +15,7 @@ from bayescal._core.optimise import run_together
 from bayescal.calibrators.base.draws import row_blocks
 from bayescal.calibrators.base.report import moments_of, row_losses_of_logits
 from bayescal.calibrators.multiclass.members import Layout, Member
-from bayescal.calibrators.multiclass.temperature import ScaleLoss
+from bayescal.calibrators.multiclass.scale import ScaleLoss
 from bayescal.calibrators.stack.fit import (
     FAR,
     Stack,
@@ -224,7 +224,7 @@ def _scale_sums(
 ) -> Sums:
     if far:
         scores = differences(scores, -FAR)
-    return {"terms": np.array(ScaleLoss(scores, y, weights, single=False)(s))}
+    return {"terms": np.array(ScaleLoss(Rows(scores, y, weights), single=False, keep=False)(s))}
 
 
 def _fit(

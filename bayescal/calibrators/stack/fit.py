@@ -22,7 +22,7 @@ from bayescal.calibrators.multiclass.members import (
     penalties,
     smooth,
 )
-from bayescal.calibrators.multiclass.temperature import ScaleLoss, ScaleLossThere, sample_inverse
+from bayescal.calibrators.multiclass.scale import ScaleLoss, sample_inverse
 from bayescal.calibrators.stack import fold_fits_on_device as there
 from bayescal.calibrators.stack.fold_fits import (
     SMALL,
@@ -77,7 +77,7 @@ def fit_scale(scores: Any, y: np.ndarray, weights: np.ndarray, start: float = 1.
     """
     if max(scores.max(), -scores.min()) > FAR:
         scores = differences(scores, -FAR)
-    loss = (ScaleLoss if on_host(scores) else ScaleLossThere)(scores, y, weights)
+    loss = ScaleLoss(Rows(scores, y, weights))
     return best_scale(loss, loss.total, start)
 
 
@@ -238,7 +238,7 @@ def sample_stack(
         best = mix(logs, mass)
         share = np.stack([mix(logs, own, best) for own in resampled])
     share = np.resize(share, (chains * draws, len(members))).reshape(chains, draws, -1)
-    scale = sample_inverse(scores, y, weights, "laplace", chains * draws, seed).coefficients
+    scale = sample_inverse(Rows(scores, y, weights), "laplace", chains * draws, seed).coefficients
     scale = np.random.default_rng(seed).permutation(scale.ravel()).reshape(chains, draws, 1)
     chosen = choose(share.reshape(-1, len(members)), seed).reshape(chains, draws, 1)
     number, one = (np.full(len(members) + 2, value) for value in (float(chains * draws), 1.0))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,8 +11,7 @@ from bayescal._core.chunks import slices
 from bayescal._core.directions import newton_step
 from bayescal._core.newton_cg import Curvature, Point, newton_cg
 from bayescal._core.optimise import Minimum, Quadratic, Status, newton
-from bayescal.data.blocks.stream import add
-from bayescal.data.rows import Sums
+from bayescal.data.rows import Designs, Sums, add, greatest
 from bayescal.regression.binary.host import (
     design_of,
     fit_on_host,
@@ -37,9 +35,6 @@ from bayescal.regression.softmax.precondition import WHOLE, choices
 
 __all__ = ["fit_binary", "fit_softmax"]
 
-#: Calls a function with the design of some of the rows, for all of them, and adds the results, or
-#: merges them in another way.
-AddUp = Callable[..., Sums]
 #: Numbers of some rows at work.
 _NUMBERS = 1 << 17
 #: Units of columns that need not be divided by them first, in inverse.
@@ -51,12 +46,13 @@ class _Last(NamedTuple):
     sums: Sums
 
 
-def fit_binary(problem: Regression[np.ndarray], total: float, add_up: AddUp) -> Minimum[np.ndarray]:
+def fit_binary(
+    problem: Regression[np.ndarray], total: float, designs: Designs
+) -> Minimum[np.ndarray]:
     """Fit a regression of which the rows of ``problem`` are a sample.
 
-    Its penalties, and what is free, are those of all rows, whose weights are ``total``. Rows are
-    asked for by ``add_up(function)``, which calls a function with :class:`BinaryDesign` of some of
-    them and adds the results.
+    Its penalties, and what is free, are those of all rows, whose weights are ``total``, and whose
+    ``designs`` are of :class:`BinaryDesign`.
     """
     unit, inverse = units_of(problem)
     begin = _start(problem, total) * unit
@@ -64,7 +60,8 @@ def fit_binary(problem: Regression[np.ndarray], total: float, add_up: AddUp) -> 
 
     def sums(beta: np.ndarray) -> Sums:
         if not last or not np.array_equal(last[-1].at, beta):
-            last[:] = [_Last(beta, add_up(partial(_binary_sums, inverse, beta, not last), _join))]
+            found = designs.total(_binary_sums, inverse, beta, not last, merge=_join)
+            last[:] = [_Last(beta, found)]
         return last[-1].sums
 
     first = sums(begin)
@@ -105,7 +102,7 @@ def fit_binary(problem: Regression[np.ndarray], total: float, add_up: AddUp) -> 
         most = np.abs(step) @ largest
         if most < 0.01:
             return most
-        return add_up(partial(_largest_move, inverse, beta, step), _greatest)["moved"]
+        return designs.total(_largest_move, inverse, beta, step, merge=greatest)["moved"]
 
     found = newton(
         objective,
@@ -189,16 +186,12 @@ def _join(first: Sums, second: Sums) -> Sums:
     return sums
 
 
-def _greatest(first: Sums, second: Sums) -> Sums:
-    return {name: np.maximum(own, second[name]) for name, own in first.items()}
-
-
 def fit_softmax(
     sample: Design[np.ndarray],
     penalty: np.ndarray,
     begin: np.ndarray,
     total: float,
-    add_up: AddUp,
+    designs: Designs,
 ) -> Minimum[np.ndarray]:
     """Fit a regression of two and more classes of whose rows there is a sample.
 
@@ -213,7 +206,7 @@ def fit_softmax(
     nothing = np.zeros_like(penalty)
 
     def evaluate(theta: np.ndarray) -> Point[np.ndarray, Any]:
-        found = add_up(partial(_softmax_sums, theta, whole))
+        found = designs.total(_softmax_sums, theta, whole)
         value = found["value"] + 0.5 * penalty @ theta**2
         state = found["hessian"] if whole else theta
         return Point(value, found["gradient"] + penalty * theta, state)
@@ -221,7 +214,7 @@ def fit_softmax(
     def product(state: np.ndarray, vector: np.ndarray) -> np.ndarray:
         if whole:
             return state @ vector + penalty * vector
-        image = add_up(partial(_softmax_products, state, vector))["image"]
+        image = designs.total(_softmax_products, state, vector)["image"]
         return image + penalty * vector
 
     def prepare(state: np.ndarray) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -107,8 +107,14 @@ def published_at_once(fit: Callable[..., Any]) -> Callable[..., Any]:
 
 def keep_options(estimator: Any) -> None:
     """Keep the options of a fit, of which :func:`as_fitted` makes predictions."""
-    options = estimator.get_params(deep=False)
-    vars(estimator)["_options"] = {name: _unfitted(own) for name, own in options.items()}
+    names = _option_names(type(estimator))
+    vars(estimator)["_options"] = {name: _unfitted(getattr(estimator, name)) for name in names}
+
+
+@cache
+def _option_names(kind: Any) -> tuple[str, ...]:
+    """Read the names of options off the signature, once for each class."""
+    return tuple(kind._get_param_names())
 
 
 def as_fitted(estimator: Any) -> Any:

@@ -97,6 +97,11 @@ def check_rows(estimator: Any, scores: Any, inputs: Inputs, reset: bool) -> Any:
         scores = as_numpy(scores, "scores")
     if len(scores.shape) == 1:
         scores = np.asarray(scores).reshape(-1, 1)
+    if _is_plain(scores) and "feature_names_in_" not in vars(estimator):
+        if reset:
+            estimator.n_features_in_ = scores.shape[1]
+        if scores.shape[1] == estimator.n_features_in_:
+            return scores
     from sklearn.utils.validation import validate_data
 
     return validate_data(
@@ -108,6 +113,13 @@ def check_rows(estimator: Any, scores: Any, inputs: Inputs, reset: bool) -> Any:
         force_writeable=False,
         ensure_all_finite=False,  # so that the message names the row
     )
+
+
+def _is_plain(scores: Any) -> bool:
+    """Return whether scikit-learn would return an array as it is, after a quarter of a fit."""
+    if type(scores) is not np.ndarray or scores.ndim != 2 or not scores.size:
+        return False
+    return scores.dtype == np.float64 or scores.dtype == np.float32
 
 
 def convert(

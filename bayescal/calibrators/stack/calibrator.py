@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -35,10 +35,10 @@ from bayescal.calibrators.stack.fit import (
 from bayescal.calibrators.stack.in_blocks import fit_stack_of_blocks
 from bayescal.calibrators.stack.kernels import SMALL, Scale
 from bayescal.calibrators.stack.mixture import cross_fitted_losses, mix
-from bayescal.data.blocks.reader import RowBlocks
 from bayescal.data.checks import check_choice, check_count
+from bayescal.data.given import EVERYWHERE
 from bayescal.data.kept_rows import KeptRows
-from bayescal.data.rows import Sums
+from bayescal.data.rows import Rows, Source, Sums
 from bayescal.regression.binary.posterior import Draws
 
 __all__ = ["StackedScaling"]
@@ -113,8 +113,8 @@ class StackedScaling(ParametricCalibrator):
     ============= ===== ===== ===== ========= ========= ======= ======= ======= =======
 
     The last columns say who is in the stack: the first of them of fewer than N = 32,768 scores of
-    fewer than 30 classes, where "weaker" needs 100 rows. Of more than 300 classes U is a matrix (k, 50) for the main directions of
-    :math:`x - \bar x`.
+    fewer than 30 classes, where "weaker" needs 100 rows. Of more than 300 classes U is a matrix
+    (k, 50) for the main directions of :math:`x - \bar x`.
 
     Members are fitted to all rows, and from there to the complements of folds, with that share of
     the penalties. A fit takes steps of the L-BFGS method until the next one would gain less than a
@@ -195,6 +195,7 @@ class StackedScaling(ParametricCalibrator):
     inverse_: float = field(init=False)
 
     _domain = "logits"
+    _sources: ClassVar[frozenset[str]] = EVERYWHERE
 
     def _check_options(self) -> None:
         check_choice(self.mode, "mode", ("stack", "single"))
@@ -207,10 +208,6 @@ class StackedScaling(ParametricCalibrator):
         check_is_fitted(self)
         return _names(self.state_)
 
-    @property
-    def _fits_there(self) -> bool:
-        return self.inference == "map"
-
     def _choose(self, n: float, k: int) -> tuple[list[str], int]:
         """Choose the names of members for n rows of k classes, and the number of folds."""
         names, count = _plan(n, k)
@@ -218,7 +215,11 @@ class StackedScaling(ParametricCalibrator):
             return ["probability" if k <= VERY_MANY else "certainty"], 1
         return names, count if self.folds is None else self.folds
 
-    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+    def _fit(self, rows: Source, seed: int) -> State:
+        return self._fit_rows(rows) if isinstance(rows, Rows) else self._fit_blocks(rows)
+
+    def _fit_rows(self, rows: Rows) -> State:
+        scores, y, weights = rows
         units = weights.sum() if (weights == np.floor(weights)).all() else len(weights)
         names, count = self._choose(units, scores.shape[1])
         members = [MEMBERS[name] for name in names]
@@ -236,14 +237,10 @@ class StackedScaling(ParametricCalibrator):
                 state |= {_HELD_OUT: held, _HELD_OUT_WEIGHTS: mass}
         return state
 
-    @property
-    def _fits_blocks(self) -> bool:
-        return self.inference == "map"
-
-    def _fit_blocks(self, rows: RowBlocks, seed: int) -> State:
+    def _fit_blocks(self, rows: Any) -> State:
         if rows.few:
             every = rows.all()
-            state = self._fit(*every, seed)
+            state = self._fit_rows(every)
             if "held_out_losses" in state:
                 squares = every.weights if rows.whole else every.weights**2
                 plain = row_losses_of_logits(every.scores, every.y, rows.reader.least)
@@ -322,13 +319,12 @@ class StackedScaling(ParametricCalibrator):
             "member": rest[..., -1],
         }
 
-    def _sample(
-        self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
-    ) -> Draws:
+    def _sample(self, state: State, rows: Source, seed: int) -> Draws:
         members, stack = _stack(state)
-        rows = scores, y, weights
         held = (state[_HELD_OUT], state[_HELD_OUT_WEIGHTS]) if _HELD_OUT in state else None
-        return sample_stack(members, stack, held, rows, self.inference, self.num_samples, seed)
+        return sample_stack(
+            members, stack, held, rows.all(), self.inference, self.num_samples, seed
+        )
 
     def _curves(self, state: State, theta: Any, scores: Any) -> Any:
         """Return probabilities (s, m, k) by draws, which are sorted by their members."""

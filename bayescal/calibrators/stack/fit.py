@@ -23,7 +23,7 @@ from bayescal.calibrators.multiclass.members import (
     penalties,
     smooth,
 )
-from bayescal.calibrators.multiclass.temperature import ScaleLoss, ScaleLossThere, sample_inverse
+from bayescal.calibrators.multiclass.scale import ScaleLoss, sample_inverse
 from bayescal.calibrators.stack.designs import ALL, Designs, Job, Plan
 from bayescal.calibrators.stack.folds import fold_rows
 from bayescal.calibrators.stack.in_memory import InMemory, make_blocks
@@ -80,7 +80,7 @@ def fit_scale(scores: Any, y: np.ndarray, weights: np.ndarray, start: float = 1.
     """
     if max(scores.max(), -scores.min()) > FAR:
         scores = differences(scores, -FAR)
-    loss = (ScaleLoss if on_host(scores) else ScaleLossThere)(scores, y, weights)
+    loss = ScaleLoss(Rows(scores, y, weights))
     return best_scale(loss, loss.total, start)
 
 
@@ -153,7 +153,7 @@ def fit_members(
     blocks = make_blocks(sample, plan.scale, plan, dtype)
     numbers, count = range(len(plan.members)), designs.count
     share = 1 - 1 / count
-    zero = [np.zeros(len(plan.place(i).index)) for i in numbers]
+    zero = [np.zeros(len(plan.place(i).places)) for i in numbers]
     metrics = first_metrics(plan, blocks, each)
     objectives = [
         Objective(
@@ -179,7 +179,7 @@ def fit_members(
     zeros = np.zeros(plan.layout.length)
     if count == 1 or firm:
         value, slope = designs.losses({Job(ALL): zeros})[Job(ALL)]
-        begin = {Job(i): (value, slope[plan.place(i).index]) for i in numbers}
+        begin = {Job(i): (value, slope[plan.place(i).places]) for i in numbers}
         found = designs.run(
             {job: search(job, zero[job.member], begin[job], metrics[job.member]) for job in begin}
         )
@@ -191,7 +191,7 @@ def fit_members(
         thetas = zero
         common = designs.without_folds([zeros], ALL)
         begin = {
-            Job(i, job.fold): (value, slope[plan.place(i).index])
+            Job(i, job.fold): (value, slope[plan.place(i).places])
             for job, (value, slope) in common.items()
             for i in numbers
         }
@@ -322,7 +322,7 @@ def sample_stack(
         best = mix(logs, mass)
         share = np.stack([mix(logs, own, best) for own in resampled])
     share = np.resize(share, (chains * draws, len(members))).reshape(chains, draws, -1)
-    scale = sample_inverse(scores, y, weights, "laplace", chains * draws, seed).coefficients
+    scale = sample_inverse(Rows(scores, y, weights), "laplace", chains * draws, seed).coefficients
     scale = np.random.default_rng(seed).permutation(scale.ravel()).reshape(chains, draws, 1)
     chosen = choose(share.reshape(-1, len(members)), seed).reshape(chains, draws, 1)
     number, one = (np.full(len(members) + 2, value) for value in (float(chains * draws), 1.0))

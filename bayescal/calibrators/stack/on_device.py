@@ -19,7 +19,7 @@ from bayescal.calibrators.multiclass.members import Layout, make_features, smoot
 from bayescal.calibrators.stack.designs import ALL, Designs, Job, Plan
 from bayescal.calibrators.stack.kernels import ROUNDING, Losses, Scale
 from bayescal.data.rows import Rows
-from bayescal.regression.softmax.objective import Design, change, evaluate
+from bayescal.regression.softmax.objective import Design, evaluate, logit_update
 
 
 class OnDevice(Designs):
@@ -44,7 +44,7 @@ class OnDevice(Designs):
         found = {}
         for job, theta in points.items():
             sums = np.asarray(_losses(*self._arguments(job, theta)))
-            index = self._plan.place(job.member).index
+            index = self._plan.place(job.member).places
             found[job] = float(sums[0]), sums[1:][index]
         return found
 
@@ -58,7 +58,7 @@ class OnDevice(Designs):
 
     def _arguments(self, job: Job, theta: np.ndarray) -> tuple[Any, ...]:
         every = np.zeros(self._plan.layout.length)
-        every[self._plan.place(job.member).index] = theta
+        every[self._plan.place(job.member).places] = theta
         takes = np.array([job.takes(fold) for fold in range(self.count)])
         return self._plan.layout, every, takes, self._x[job.fold], *self._data
 
@@ -104,7 +104,7 @@ def _held_out(
     basis: jax.Array,
 ) -> jax.Array:
     """Compute log probabilities (n,) of the labels of some folds; those of others are zero."""
-    logs = log_softmax(x + change(_design(layout, x, y, weights, basis), theta))
+    logs = log_softmax(x + logit_update(_design(layout, x, y, weights, basis), theta))
     return jnp.where(takes[folds], logs[jnp.arange(len(y)), y], 0)
 
 

@@ -123,6 +123,20 @@ def accelerated(array: object) -> jax.Array | None:
     return jax.dlpack.from_dlpack(given.detach().contiguous())
 
 
+def to_host(array: Any) -> Any:
+    """Copy an array of any library to NumPy; return anything else unchanged."""
+    if on_host(array) or not array_api_compat.is_array_api_obj(array):
+        return array
+    given: Any = array
+    if array_api_compat.is_torch_array(given):
+        return given.detach().cpu().numpy()
+    if array_api_compat.is_jax_array(given):
+        return np.asarray(given)
+    if array_api_compat.is_cupy_array(given):
+        return given.get()
+    return np.asarray(given.to_device(namespace(given).__array_namespace_info__().devices()[0]))
+
+
 def wide(array: X) -> X:
     """Convert NumPy arrays to float64; return others unchanged."""
     return cast("X", array.astype(np.float64, copy=False)) if on_host(array) else array

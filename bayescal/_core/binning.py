@@ -30,8 +30,6 @@ from bayescal._core.arrays import Array, ArrayT, X, XArray, namespace, on_host, 
 EPS, SINGLE, _DOUBLE = 2.0**-52, 2.0**-23, 2.0**-40
 #: Masses that differ by less than this fraction of a bin's are equal.
 SLACK = 1e-9
-#: Number of rows above which only those near a border of bins are sorted.
-_MAX_SORTED_ROWS = 20_000
 #: Cells by the exponent and seven binary digits, as fine near 0 and 1 as between.
 _SHIFT = 45
 MIDDLE = 0x3FE << 7
@@ -199,14 +197,9 @@ def equal_mass_sums(
     contain one row more if the number does not divide. With a ``least`` mass of bins there are no
     more of them than contain it, other bins are empty, and ties stay in one bin.
     """
-    if xp is np and len(predicted) > _MAX_SORTED_ROWS:
-        value, rows = _condense(
-            np.asarray(predicted), np.asarray(observed), np.asarray(weights), bins, whole, least
-        )
-    else:
-        order = xp.argsort(predicted)
-        value, weights = predicted[order], weights[order]
-        rows = (weights, weights * value, weights * observed[order])
+    order = xp.argsort(predicted)
+    value, weights = predicted[order], weights[order]
+    rows = (weights, weights * value, weights * observed[order])
     return _read_off(rows, *_ties(value, xp), bins, whole, xp, least)
 
 
@@ -219,41 +212,6 @@ def _ties(value: Array, xp: ModuleType) -> tuple[Array, Array]:
     first = _running_max(xp.where(xp.concatenate([one, new]), position, 0), xp)
     from_end = _running_max(xp.where(xp.concatenate([one, new[::-1]]), position, 0), xp)
     return first, n - 1 - from_end[::-1]
-
-
-def _condense(
-    predicted: np.ndarray,
-    observed: np.ndarray,
-    weights: np.ndarray,
-    bins: int,
-    whole: _Flag,
-    least: Array | float | None,
-) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-    """Condense predictions; return them in ascending order, and weights times 1, p and outcomes.
-
-    Rows with similar predictions are joined to one without a prediction (NaN), except in the cells
-    that contain a border, so that few rows need sorting.
-    """
-    cell, cells = relative_cell(predicted), 2 * MIDDLE + 1
-    weighted, outcomes = weights * predicted, weights * observed
-    sums = [np.bincount(cell, row, cells) for row in (weights, weighted, outcomes)]
-    mass = np.concatenate([[0.0], np.cumsum(sums[0])])
-    borders = mass_borders(mass[-1], bins, whole, np, least)
-    # Sums in another order differ in their last digits, so adjacent cells count, too.
-    index = np.clip(np.searchsorted(mass, borders * (1 - 1e-12)) - 1, 0, cells - 1)
-    beyond = np.clip(np.searchsorted(mass, borders * (1 + 1e-12)) - 1, 0, cells - 1)
-    cut = np.zeros(cells, bool)
-    cut[index] = cut[beyond] = True
-    single = np.flatnonzero(cut[cell])
-    single = single[np.argsort(predicted[single])]
-    joined = np.flatnonzero(~cut & (sums[0] > 0))
-    order = np.argsort(np.concatenate([cell[single], joined]), kind="stable")
-    value = np.concatenate([predicted[single], np.full(len(joined), np.nan)])[order]
-    rows = (weights, weighted, outcomes)
-    return value, tuple(
-        np.concatenate([row[single], whole_cell[joined]])[order]
-        for row, whole_cell in zip(rows, sums, strict=True)
-    )
 
 
 def cut_cells(

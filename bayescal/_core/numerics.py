@@ -203,6 +203,11 @@ def normalise_log_weights(log_weights: jax.Array) -> tuple[jax.Array, jax.Array]
     return log_weights - safe, log_sum[..., 0]
 
 
+def effective_size(total: Any, squares: Any, xp: Any = np) -> Any:
+    """Compute Kish's effective sample size from the sums of weights and of their squares."""
+    return total**2 / xp.where(squares > 0, squares, 1)
+
+
 def effective_sample_size(normalised_log_weights: jax.Array) -> jax.Array:
     """Compute 1 / sum(w**2) over the last axis, w the normalized weights; 0 if all are zero."""
     squares = jnp.sum(jnp.exp(2 * normalised_log_weights), axis=-1)

@@ -8,10 +8,8 @@ import pytest
 from sklearn.base import clone
 
 import bayescal as bc
-from bayescal.calibrators.multiclass import temperature
-from bayescal.calibrators.stack import fit as _stack
-from bayescal.calibrators.stack import fold_fits as _fold_fits
-from bayescal.calibrators.stack.fold_fits import make_block
+from bayescal.calibrators.multiclass import scale
+from bayescal.calibrators.stack import kernels
 from bayescal.calibrators.stack.folds import fold_rows
 from bayescal.data.blocks import reader as _rows
 
@@ -28,9 +26,8 @@ def small(monkeypatch):
 @pytest.fixture
 def double(monkeypatch):
     """Let all rows at once be fitted in double precision, too."""
-    monkeypatch.setattr(_fold_fits, "SMALL", np.inf)
-    monkeypatch.setattr(temperature, "_PART", 1 << 40)
-    monkeypatch.setattr(_stack, "make_block", lambda *given: make_block(*given[:-1], np.float64))
+    monkeypatch.setattr(kernels, "SMALL", np.inf)
+    monkeypatch.setattr(scale, "_PART", 1 << 40)
 
 
 def _several(k, n=None, seed=0):

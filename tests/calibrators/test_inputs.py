@@ -126,19 +126,20 @@ def test_the_callers_array_stays_as_it_is() -> None:
     ("one", "least"),
     [
         # The least of class 0 is one minus the greatest of class 1.
-        ([0.0, 0.004, 0.5, 0.9], [None, 0.002]),
-        ([0.004, 0.5, 0.998, 1.0], [0.001, None]),
-        ([0.0, 0.004, 0.998, 1.0], [0.001, 0.002]),
-        ([0.0, 0.5, 1.0], [0.01, 0.01]),
-        ([0.0, 0.0], [None, 0.01]),
-        ([1.0, 1.0], [0.01, None]),
-        ([0.0, 1e-300, 0.5], [None, None]),
-        ([1e-300, 0.5], [None, None]),
+        ([0.0, 0.004, 0.5, 0.9], 0.002),
+        ([0.004, 0.5, 0.998, 1.0], 0.001),
+        ([0.002, 0.5, 0.9, 1.0], 0.001),
+        ([0.0, 0.004, 0.998, 1.0], 0.001),
+        ([0.0, 0.5, 1.0], 0.01),
+        ([0.0, 0.0], 0.01),
+        ([1.0, 1.0], 0.01),
+        ([0.0, 1e-300, 0.5], None),
+        ([1e-300, 0.5], None),
     ],
 )
 def test_what_zero_stands_for(one: Any, least: Any) -> None:
     one = np.array(one)
-    expected = [FLOOR if value is None else value for value in least]
+    expected = np.full(2, FLOOR if least is None else least)
     np.testing.assert_allclose(least_probabilities(one), expected, rtol=1e-12)
     np.testing.assert_allclose(least_probabilities(one[:, None]), expected, rtol=1e-12)
     pair = np.stack([1 - one, one], axis=1)
@@ -154,7 +155,7 @@ def test_what_zero_stands_for(one: Any, least: Any) -> None:
 
 def test_what_zero_stands_for_in_single_precision() -> None:
     one = np.array([0.0, 1e-12, 0.5, 1.0], np.float32)
-    np.testing.assert_allclose(least_probabilities(one), [0.01, 5e-13], rtol=1e-6)
+    np.testing.assert_allclose(least_probabilities(one), [5e-13, 5e-13], rtol=1e-6)
 
 
 PAIR = np.array([[0.5, 0.5], [0.3, 0.8]])
@@ -183,19 +184,19 @@ PAIR = np.array([[0.5, 0.5], [0.3, 0.8]])
             [0.5, -0.25],
             "probs",
             "order",
-            r"must lie in \[0, 1\] for inputs='probs', got -0.25; say",
+            r"must lie in \[0, 1\] for inputs='probs', got -0.25; pass",
         ),
         (
             [0.5, 1.5],
             "probs",
             "log_odds",
-            r"got 1.5; say inputs='logits' for logits or log odds, or inputs=",
+            r"got 1.5; pass inputs='logits' for logits or log odds, or inputs=",
         ),
         (
             PAIR,
             "probs",
             "order",
-            "rows that sum to one, got a sum of 1.1 in row 1; say inputs='logits'",
+            "rows that sum to one, got a sum of 1.1 in row 1; pass inputs='logits'",
         ),
     ],
 )
@@ -334,12 +335,16 @@ def test_what_zero_stands_for_in_several_classes() -> None:
     p = np.array([[0.0, 0.4, 0.6], [0.004, 0.996, 0.0], [1e-300, 0.5, 0.5]])
     logs, least = _inputs.convert(p, "probs", "logits")
     assert least is not None
-    # Half the least positive one is below the floor for the first class, at most 0.01 for the last.
-    np.testing.assert_allclose(least, [FLOOR, FLOOR, 0.01], rtol=1e-12)
+    # Half the least positive probability of any class is below the floor.
+    np.testing.assert_array_equal(least, [FLOOR] * 3)
     np.testing.assert_allclose(logs, np.log(np.maximum(p, least)), rtol=1e-12)
     # New scores are raised as those of the fit were.
     again = convert(np.array([[0.0, 0.0, 1.0]]), "probs", "logits", least)
     np.testing.assert_allclose(again, np.log([[FLOOR, FLOOR, 1.0]]), rtol=1e-12)
+    # A class that is certain wherever it is possible takes the stand-in of the others.
+    counts = np.array([[0.0, 0.004, 0.996], [1.0, 0.0, 0.0], [0.0, 0.5, 0.5]])
+    least = _inputs.convert(counts, "probs", "logits")[1]
+    np.testing.assert_allclose(least, [0.002] * 3, rtol=1e-12)
 
 
 @pytest.mark.parametrize("domain", ["probabilities", "log_probabilities", "logits"])
@@ -398,7 +403,7 @@ def test_outcomes_in_columns_by_place_and_by_name() -> None:
     assert bc.Beta().fit([0.2, 0.7, 0.8], [[0, 1], [0.5, 0.5], [0, 1]]).classes_.tolist() == [0, 1]
     for wrong, said in (
         (np.ones((200, 3)), "no shares of outcomes: they add up to one"),
-        (np.eye(3)[codes][:50], "200 labels to match the scores, got 50"),
+        (np.eye(3)[codes][:50], r"y must have shape \(200, 3\) to match the scores, got \(50, 3\)"),
     ):
         with pytest.raises(ValueError, match=said):
             bc.Vector().fit(probs, wrong)

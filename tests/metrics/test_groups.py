@@ -12,7 +12,7 @@ from scipy import stats
 
 import bayescal as bc
 from bayescal import metrics
-from bayescal.metrics.reading.predictions import check_predictions
+from bayescal.data.blocks.predictions import as_predictions
 from bayescal.metrics.registry import streamed
 from bayescal.metrics.sums import collect, standard_error
 from bayescal.metrics.uncertainty import calibration_tests as _significance
@@ -108,7 +108,7 @@ def test_the_squares_of_groups_are_a_variance() -> None:
     """Means of blocks: the variance has a chi-square law with 1,023 degrees of freedom."""
     probs, y = make(5000)
     first, second = (
-        check_predictions(own, y)
+        as_predictions(own, y)
         for own in (probs, np.sqrt(probs) / np.sqrt(probs).sum(axis=1, keepdims=True))
     )
     metric = streamed("log_loss", 3, {})
@@ -215,7 +215,7 @@ def test_consistency_by_cells(binning: str, weighted: str, monkeypatch: pytest.M
 def test_what_tests_need_adds_over_blocks() -> None:
     rng = np.random.default_rng(8)
     p = rng.random(1000) ** 2
-    data = check_predictions(p, (rng.random(1000) < p).astype(int))
+    data = as_predictions(p, (rng.random(1000) < p).astype(int))
     for metric in (Consistency(streamed("ece", None, {}), 200, 0, True), Spiegelhalter(True)):
         parts = [collect(metric, data.part(part)) for part in (slice(0, 7), slice(7, 1000))]
         np.testing.assert_allclose(sum(parts), collect(metric, data), rtol=1e-12)
@@ -243,7 +243,7 @@ def test_groups_are_even_and_independent_of_order() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    data = check_predictions(np.full((10, 500), 1 / 500), np.zeros(10, int))
+    data = as_predictions(np.full((10, 500), 1 / 500), np.zeros(10, int))
     most = "kde_ece", {"kernel": "gaussian"}
     for name, options in [
         most,

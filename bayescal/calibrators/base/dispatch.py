@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -13,7 +13,7 @@ import numpy as np
 import sklearn
 from sklearn.base import clone
 
-from bayescal._core.arrays import accelerated, device, namespace, on_host
+from bayescal._core.arrays import accelerated, device, namespace, on_host, to_host
 from bayescal.calibrators.base.function import PredictFunction
 from bayescal.data.scores import plausible
 
@@ -67,20 +67,6 @@ def has_double(xp: Any, place: Any) -> bool:
     return "float64" in xp.__array_namespace_info__().dtypes(device=place, kind="real floating")
 
 
-def to_host(array: Any) -> Any:
-    """Return an array of any library as NumPy's; what is none comes back as it is."""
-    if on_host(array) or not array_api_compat.is_array_api_obj(array):
-        return array
-    own: Any = array
-    if array_api_compat.is_torch_array(own):
-        return own.detach().cpu().numpy()
-    if array_api_compat.is_jax_array(own):
-        return np.asarray(own)
-    if array_api_compat.is_cupy_array(own):
-        return own.get()
-    return np.asarray(own.to_device(namespace(own).__array_namespace_info__().devices()[0]))
-
-
 class Dispatched:
     """An estimator whose methods answer arrays in their library, on their device.
 
@@ -121,8 +107,14 @@ def published_at_once(fit: Callable[..., Any]) -> Callable[..., Any]:
 
 def keep_options(estimator: Any) -> None:
     """Keep the options of a fit, of which :func:`as_fitted` makes predictions."""
-    options = estimator.get_params(deep=False)
-    vars(estimator)["_options"] = {name: _unfitted(own) for name, own in options.items()}
+    names = _option_names(type(estimator))
+    vars(estimator)["_options"] = {name: _unfitted(getattr(estimator, name)) for name in names}
+
+
+@cache
+def _option_names(kind: Any) -> tuple[str, ...]:
+    """Read the names of options off the signature, once for each class."""
+    return tuple(kind._get_param_names())
 
 
 def as_fitted(estimator: Any) -> Any:
@@ -191,7 +183,7 @@ def _fit(
         method(estimator, x, *args, **options)
         return
     native = estimator._takes_arrays()
-    native |= getattr(estimator, "_fits_there", False) and accelerated(x) is not None
+    native |= "device" in getattr(estimator, "sources", ()) and accelerated(x) is not None
     with sklearn.config_context(array_api_dispatch=native):
         method(estimator, x if native else to_host(x), *args, **options)
     for name, value in list(vars(estimator).items()):

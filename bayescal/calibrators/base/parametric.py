@@ -19,7 +19,8 @@ from bayescal.calibrators.base.calibrator import Calibrator, State
 from bayescal.calibrators.base.dispatch import as_fitted
 from bayescal.calibrators.base.draws import ends_of_draws, map_rows, mean_of_draws
 from bayescal.data.checks import check_choice, check_count, check_level
-from bayescal.data.label_names import column_names
+from bayescal.data.given import MEMORY, as_source
+from bayescal.data.rows import Rows, Source
 from bayescal.data.scores import ends_without_absent, transform
 from bayescal.inference.parameters import ParameterPosterior
 from bayescal.regression.draws import Draws
@@ -108,10 +109,8 @@ class ParametricCalibrator(Calibrator, WithPosterior):
     random_state: int | np.random.RandomState | None = None
 
     @abstractmethod
-    def _sample(
-        self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
-    ) -> Draws:
-        """Return draws (chains, draws, p) by ``inference``, after a fit to the same data."""
+    def _sample(self, state: State, rows: Source, seed: int) -> Draws:
+        """Draw parameters (chains, draws, p) by ``inference``, after a fit to these rows."""
 
     def numpyro_model(
         self, scores: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
@@ -151,24 +150,32 @@ class ParametricCalibrator(Calibrator, WithPosterior):
         if self.inputs == "top_logits":
             raise ValueError("inputs must be of whole rows for numpyro_model, got 'top_logits'")
         own: Any = clone(self)
-        rows = own._check_rows(scores, reset=True)
-        values, labels, weights, _ = own._read(rows, column_names(scores), y, sample_weight)
-        return own._model(own._fit(values, labels, weights, 0), values, labels, weights)
+        given = as_source(own, scores, y, sample_weight, MEMORY)
+        own.classes_ = given.classes
+        rows = given.rows.all()
+        return own._model(own._fit(rows, 0), rows)
 
-    def _model(self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Model:
+    def _model(self, state: State, rows: Rows) -> Model:
         """Return a NumPyro model, after a fit to the same data."""
         raise ValueError(
             f"{type(self).__name__} must be fitted in one step to have a NumPyro model: its fit "
             "maximizes no density"
         )
 
-    def _learn(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+    @property
+    def sources(self) -> frozenset[str]:
+        """Where the rows of a fit may be: a posterior needs them in memory."""
+        return self._sources if self.inference == "map" else MEMORY
+
+    def _check_inputs(self) -> None:
+        super()._check_inputs()
         check_choice(self.inference, "inference", ("map", "laplace", "nuts"))
         check_count(self.num_samples, "num_samples")
-        state = self._fit(scores, y, weights, seed)
+
+    def _add_posterior(self, state: State, rows: Source, seed: int) -> State:
         if self.inference == "map":
             return state
-        draws = self._sample(state, scores, y, weights, seed)
+        draws = self._sample(state, rows, seed)
         # The prior makes the posterior proper: what the likelihood alone lacks is no fault here.
         return {**state, **keep_draws(self, draws)}
 

@@ -14,13 +14,14 @@ from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.multiclass.linear import LinearCalibrator
 from bayescal.calibrators.multiclass.top_logits.calibrator import TopLogitsCalibrator
 from bayescal.calibrators.multiclass.top_logits.fits import (
+    NUMBERS,
     Layout,
-    TopRows,
     expected,
     fit_factors,
     fit_top_inverse,
     hits,
 )
+from bayescal.data.rows import Source
 from bayescal.data.top_logits import offsets, top_probabilities, unpack
 
 __all__ = ["Vector"]
@@ -68,8 +69,11 @@ class Vector(TopLogitsCalibrator, LinearCalibrator):
 
     gradient_norm_: float = field(init=False)
 
-    def _fit_top(self, rows: TopRows, k: int) -> State:
-        labels = rows.total(partial(hits, k))
+    def _fit_whole(self, rows: Source, seed: int) -> State:
+        return LinearCalibrator._fit(self, rows, seed)
+
+    def _fit_top(self, rows: Source, k: int) -> State:
+        labels = rows.total(partial(hits, k), numbers=NUMBERS)
         present, shared = labels["hits"] > 0, bool(labels["misses"] > 0)
         own = int(present.sum())
         # Classes without labels among the top share the parameters of all others.
@@ -90,7 +94,7 @@ class Vector(TopLogitsCalibrator, LinearCalibrator):
         }
         if shared:
             return state
-        mass = rows.total(partial(expected, inverse, k))["expected"]
+        mass = rows.total(partial(expected, inverse, k), numbers=NUMBERS)["expected"]
         factor = np.where(np.append(present, False), 0.0, 1 / (1 + mass))
         return {**state, "missing_inverse": np.asarray(inverse), "missing_factor": factor}
 

@@ -12,18 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_count
+from bayescal.data.predictions import PLAIN, Predictions, Reading, read_arrays
 from bayescal.metrics.calibration.debiased import DebiasedError, DebiasedMassError
 from bayescal.metrics.calibration.mass import MassHistogram
 from bayescal.metrics.kernels.skce import make_skce
-from bayescal.metrics.reading.predictions import (
-    PLAIN,
-    Predictions,
-    Reading,
-    check_label_rows,
-    check_many_labels,
-    check_predictions,
-)
 from bayescal.metrics.registry import METRICS
 from bayescal.metrics.scores.proper import Accuracy
 from bayescal.metrics.sums import MeanMetric, Metric, SumMetric, compute, standard_error
@@ -385,13 +379,13 @@ def prepare(
     if metric not in METRICS:
         raise ValueError(f"no metric named {metric!r}; there are {', '.join(METRICS)}")
     entry = METRICS[metric]
-    several = entry.shapes == ("multilabel",)
-    if isinstance(probs, Predictions):
-        data = probs
-        if several:
-            data = check_many_labels(probs.probs, y, weights)._replace(clusters=probs.clusters)
+    if entry.shapes != ("multilabel",):
+        data = as_predictions(probs, y, weights, reading)
+    elif isinstance(probs, Predictions):
+        data = read_arrays(probs.probs, y, weights, Reading(multilabel=True))
+        data = data._replace(clusters=probs.clusters)
     else:
-        data = (check_label_rows if several else check_predictions)(probs, y, weights, reading)
+        data = as_predictions(probs, y, weights, replace(reading, multilabel=True))
     if groups is not None:
         data = in_clusters(data, groups, weights)
     if data.clusters is not None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal.data.blocks.predictions import PredictionBlocks
 from bayescal.data.blocks.stream import as_blocks
+from bayescal.data.predictions import PLAIN, Predictions, Reading
 from bayescal.data.rows import Sums
-from bayescal.metrics.reading.predictions import PLAIN, PredictionBlocks, Predictions, Reading
 from bayescal.metrics.registry import METRICS
 from bayescal.metrics.sums import DirectMetric, Metric, SumMetric, collect
 from bayescal.metrics.uncertainty.calibration_tests import Spiegelhalter
@@ -96,7 +98,7 @@ def measure_each(
             continue
         check_no_groups(groups)
         many = metric in METRICS and METRICS[metric].shapes == ("multilabel",)
-        data = PredictionBlocks(blocks, many, reading=reading)
+        data = PredictionBlocks(blocks, replace(reading, multilabel=many))
         own = measure_blocks({metric: (metric, options)}, data, replicates, seed)
         cuts.append(own.cut)
         read.append(blocks)

@@ -16,9 +16,9 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import _safe_split
 
+from bayescal._core.arrays import to_host
 from bayescal._core.numerics import FLOOR
 from bayescal._core.warnings import frames_to_caller
-from bayescal.calibrators.base.dispatch import to_host
 from bayescal.calibrators.base.report import (
     Report,
     expect,

@@ -13,15 +13,13 @@ from bayescal._core.numerics import ignoring_underflow
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.base.function import PredictFunction, at_least_single, register
 from bayescal.calibrators.base.parametric import ParametricCalibrator
-from bayescal.calibrators.multiclass.top_logits.fits import InMemory, TopRows
 from bayescal.calibrators.multiclass.top_logits.probs import TopProbs
-from bayescal.data.blocks.reader import RowBlocks
 from bayescal.data.blocks.stream import Block, Blocks
 from bayescal.data.checks import as_numpy, check_choice
 from bayescal.data.label_names import class_array
-from bayescal.data.rows import Rows
+from bayescal.data.rows import Rows, Source
 from bayescal.data.scores import INPUTS, Domain
-from bayescal.data.top_logits import check_distinct, pack, pack_anywhere, parts_of
+from bayescal.data.top_logits import PackedRows, check_distinct, pack, pack_anywhere, parts_of
 
 __all__ = ["TopLogitsCalibrator"]
 
@@ -55,7 +53,11 @@ class TopLogitsCalibrator(ParametricCalibrator):
     """A calibrator that says by ``_fit_top`` and ``_apply_top`` what it does with packed rows."""
 
     @abstractmethod
-    def _fit_top(self, rows: TopRows, k: int) -> State:
+    def _fit_whole(self, rows: Source, seed: int) -> State:
+        """Learn from rows of the logits of all classes."""
+
+    @abstractmethod
+    def _fit_top(self, rows: Source, k: int) -> State:
         """Return what is learned."""
 
     @abstractmethod
@@ -100,20 +102,13 @@ class TopLogitsCalibrator(ParametricCalibrator):
         self.n_features_in_ = k
         return rows
 
-    def _learn(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+    def _fit(self, rows: Source, seed: int) -> State:
         if not self._truncated:
-            return super()._learn(scores, y, weights, seed)
-        k = len(self.classes_)
-        return self._fit_top(InMemory(Rows(scores, y, weights), k), k)
-
-    def _learn_in_blocks(self, blocks: Blocks) -> tuple[State, np.ndarray | None]:
-        found = super()._learn_in_blocks(blocks)
-        if self._truncated:
-            self.n_features_in_ = len(self.classes_)
-        return found
-
-    def _fit_blocks(self, rows: RowBlocks, seed: int) -> State:
-        return self._fit_top(rows, rows.k) if self._truncated else super()._fit_blocks(rows, seed)
+            return self._fit_whole(rows, seed)
+        self.n_features_in_ = k = len(self.classes_)
+        if isinstance(rows, Rows):
+            rows = PackedRows(*rows)
+        return self._fit_top(rows, k)
 
     @ignoring_underflow
     def predict_proba(self, scores: Any) -> Any:

@@ -1,6 +1,6 @@
 """Minimization of convex functions of very many variables: Newton's method by conjugate gradients.
 
-The Hessian is never formed: the caller multiplies by it. As in ``optimise``, everything is written
+The Hessian is never formed: the caller multiplies by it. As in ``optimize``, everything is written
 for one problem: on the host with ``xp=numpy``, otherwise for ``vmap`` and one compilation.
 """
 
@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayT
-from bayescal._core.optimise import Minimum, State, Status, iterate, negligible, while_loop
+from bayescal._core.optimize import Minimum, State, Status, iterate, negligible, while_loop
 
 #: Largest and smallest relative residual of the linear system, in the preconditioner's norm.
 _LOOSEST, _TIGHTEST = 0.1, 1e-4

@@ -190,7 +190,7 @@ def subtract_maximum(values: jax.Array, top: jax.Array) -> jax.Array:
     return jnp.minimum(values - top, 0)
 
 
-def normalise_log_weights(log_weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+def normalize_log_weights(log_weights: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Normalize log weights to sum to one over the last axis; return also the log of their sum.
 
     Weights that are all zero (all ``-inf``) stay ``-inf``, with a log sum of ``-inf``.
@@ -208,9 +208,9 @@ def effective_size(total: Any, squares: Any, xp: Any = np) -> Any:
     return total**2 / xp.where(squares > 0, squares, 1)
 
 
-def effective_sample_size(normalised_log_weights: jax.Array) -> jax.Array:
+def effective_sample_size(normalized_log_weights: jax.Array) -> jax.Array:
     """Compute 1 / sum(w**2) over the last axis, w the normalized weights; 0 if all are zero."""
-    squares = jnp.sum(jnp.exp(2 * normalised_log_weights), axis=-1)
+    squares = jnp.sum(jnp.exp(2 * normalized_log_weights), axis=-1)
     return jnp.where(squares > 0, 1 / jnp.where(squares > 0, squares, 1), 0)
 
 

@@ -22,7 +22,7 @@ _TRIES = 20
 def run_chains(
     potential: Callable[..., Callable[[jax.Array], jax.Array]],
     arguments: tuple[object, ...],
-    centre: jax.Array,
+    center: jax.Array,
     key: jax.Array,
     *,
     chains: int,
@@ -36,7 +36,7 @@ def run_chains(
     Returns also the number of divergent steps in each chain, and whether it started where the
     density is positive. ``potential(*arguments)`` is a function of z (p,), the negative log
     density. It is static and must be a function of a module, not a closure, so that the program is
-    compiled once. ``centre`` (p,) only defines the shape and type of z. The warm-up adapts the
+    compiled once. ``center`` (p,) only defines the shape and type of z. The warm-up adapts the
     scale of each coordinate if ``adapt_mass_matrix``, which is unnecessary if all are one. Chains
     start at ``starts`` (chains, p), or at standard normal draws.
 
@@ -59,12 +59,12 @@ def run_chains(
 
         def again(carry: Arrays) -> Arrays:
             z = jax.random.normal(
-                jax.random.fold_in(chain_key, carry[0]), centre.shape, centre.dtype
+                jax.random.fold_in(chain_key, carry[0]), center.shape, center.dtype
             )
             z = z if given is None else jnp.where(carry[0] == 0, given, z)
             return carry[0] + 1, z, usable(z)
 
-        nothing = jnp.zeros((), int), jnp.zeros_like(centre), jnp.zeros((), bool)
+        nothing = jnp.zeros((), int), jnp.zeros_like(center), jnp.zeros((), bool)
         _, z, positive = jax.lax.while_loop(unfinished, again, nothing)
         return z, positive
 

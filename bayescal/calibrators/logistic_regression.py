@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bayescal._core.arrays import ArrayLike, matmul
 from bayescal._core.keys import seed_of
 from bayescal._core.numerics import ignoring_underflow, sigmoids
-from bayescal._core.optimise import Status
+from bayescal._core.optimize import Status
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.base.dispatch import Dispatched
 from bayescal.calibrators.base.function import PredictFunction, needed

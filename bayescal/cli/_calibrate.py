@@ -26,7 +26,7 @@ from bayescal.cli._files import (
     check_target,
     is_standard_output,
 )
-from bayescal.cli._labelled import Training
+from bayescal.cli._labeled import Training
 from bayescal.cli._options import Decimal, Encoding, Label, Seed, Sep, SkipMissing, Weights
 from bayescal.cli._streams import open_rows
 

@@ -176,7 +176,7 @@ def as_probabilities(
     model: Columns,
     classes: Sequence[str],
     inputs: str,
-    normalise: bool,
+    normalize: bool,
     wrong: Wrong,
 ) -> np.ndarray:
     """Convert columns (n, c) to probabilities (n,) or (n, k) in the order of the classes.
@@ -195,7 +195,7 @@ def as_probabilities(
     if len(order) == 1:
         return values[:, 0]
     sums = values.sum(axis=1)
-    if normalise and not (sums <= 0).any():
+    if normalize and not (sums <= 0).any():
         return values / sums[:, None]
     off = np.flatnonzero(np.abs(sums - 1) > 1e-4)
     if off.size:
@@ -204,7 +204,7 @@ def as_probabilities(
             i,
             f"the probabilities of model {shorten(model.name)!r} must add up to one, got "
             f"{sums[i]:g}",
-            "where they were rounded, pass --normalise",
+            "where they were rounded, pass --normalize",
         )
     return values
 

@@ -52,8 +52,8 @@ def demo(
         raw = _svm_scores(seed)
         progress("conditioning the prior", 1, steps)
         # Standardize to the scale for which the prior was chosen.
-        centre, spread = raw.calibration.mean(), raw.calibration.std()
-        known, points = ((part - centre) / spread for part in (raw.calibration, raw.test))
+        center, spread = raw.calibration.mean(), raw.calibration.std()
+        known, points = ((part - center) / spread for part in (raw.calibration, raw.test))
         base_rate = float(raw.calibration_labels.mean())
         start = time.perf_counter()
         with library_call():
@@ -108,11 +108,11 @@ def _svm_scores(seed: int) -> Scores:
 
 def _explain(raw: Scores, base_rate: float) -> str:
     return (
-        "Breast cancer Wisconsin: is a tumor benign? A linear SVM (C = 1, standardised features) "
+        "Breast cancer Wisconsin: is a tumor benign? A linear SVM (C = 1, standardized features) "
         f"is calibrated on {len(raw.calibration)} cases and tested on {len(raw.test)} others; "
         "neither trained it. Uncalibrated means the logistic function of its score.\n\n"
         f"Prior: {_PRIOR}\n\n"
-        "It is weakly informative. It speaks of scores that are standardised on the calibration "
+        "It is weakly informative. It speaks of scores that are standardized on the calibration "
         "cases: there the benign class lies higher, by two units give or take one and a half, and "
         "each class has its own spread, of order one. The class prior is the share of benign "
         f"calibration cases, {base_rate:.3f}.\n"

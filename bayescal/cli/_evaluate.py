@@ -10,7 +10,7 @@ import typer
 
 from bayescal.cli._errors import CommandError, library_call, plain, say, show, watched, write_rows
 from bayescal.cli._files import Format, check_target, is_standard_output, write_atomically
-from bayescal.cli._labelled import Judged
+from bayescal.cli._labeled import Judged
 from bayescal.cli._options import Decimal, Encoding, Groups, Label, Seed, Sep, SkipMissing, Weights
 from bayescal.cli._streams import open_rows
 
@@ -50,8 +50,8 @@ def evaluate_file(
     inputs: Annotated[
         str, typer.Option(help="What the columns hold: probs, percent or logits.")
     ] = "probs",
-    normalise: Annotated[
-        bool, typer.Option("--normalise", help="Divide the columns of each row by their sum.")
+    normalize: Annotated[
+        bool, typer.Option("--normalize", help="Divide the columns of each row by their sum.")
     ] = False,
     weights: Weights = None,
     groups: Groups = None,
@@ -89,7 +89,7 @@ def evaluate_file(
             evaluation = data.evaluate(
                 models,
                 inputs,
-                normalise,
+                normalize,
                 classes=data.classes,
                 level=level,
                 replicates=replicates,

@@ -233,8 +233,8 @@ def posterior_of(
     better = counts / draws
     equal = (draws - counts - counts.T) / draws
     # Add half a draw on either side, so that the error is never zero.
-    centre = (np.stack([better, equal, better.T]) * draws + 0.5) / (draws + 1)
-    error = np.sqrt(centre * (1 - centre) / draws).max(axis=0)
+    center = (np.stack([better, equal, better.T]) * draws + 0.5) / (draws + 1)
+    error = np.sqrt(center * (1 - center) / draws).max(axis=0)
     return SignedRankMatrix(better, equal, better.T.copy(), error)
 
 

@@ -143,13 +143,13 @@ def friedman_of(ranks: np.ndarray) -> Friedman:
 
     n, k = ranks.shape
     dof = (k - 1, (k - 1) * (n - 1))
-    centred = ranks - (k + 1) / 2
+    centered = ranks - (k + 1) / 2
     # Ranks are multiples of a half: sums of squares are exact, and 0 only if everything is tied.
-    spread = np.square(centred).sum()
+    spread = np.square(centered).sum()
     if spread == 0:
         return Friedman(0.0, 1.0, *((0.0, 1.0) if n > 1 else (np.nan, np.nan)), dof)
     # The correction for ties divides by the variance of the ranks, which is this.
-    between = np.square(centred.sum(axis=0)).sum()
+    between = np.square(centered.sum(axis=0)).sum()
     within = n * spread - between
     chi_square = float((k - 1) * between / spread)
     if n == 1:

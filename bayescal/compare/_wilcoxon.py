@@ -120,8 +120,8 @@ def signed_rank_test(difference: np.ndarray) -> tuple[float, float, float]:
     elif len(difference) <= EXACT:
         p = _exact(signed, min(positive, negative))
     else:
-        centred = min(positive, negative) - signed.sum() / 2
-        p = 2 * float(ndtr(2 * centred / np.sqrt(np.square(signed).sum())))
+        centered = min(positive, negative) - signed.sum() / 2
+        p = 2 * float(ndtr(2 * centered / np.sqrt(np.square(signed).sum())))
     return positive + zeros / 2, negative + zeros / 2, p
 
 

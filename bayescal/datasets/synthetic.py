@@ -264,7 +264,7 @@ def bayes_optimal_log_loss(prior: Prior) -> float:
         problem: Problem = Problem(prior, sums, jnp.zeros(()), even, None)
         boxes = rule.prepare(problem, as_key(0), 1, False)
         box = jax.tree.map(lambda leaf: leaf[0], boxes)
-        nodes = rule.realise(problem._replace(state=box), rule.realised_size(boxes, 1))
+        nodes = rule.realize(problem._replace(state=box), rule.realized_size(boxes, 1))
         weights = jax.nn.softmax(nodes.log_base)
         gap = (nodes.params["mu1"] - nodes.params["mu0"]) / nodes.params["sigma"]
         return float(jnp.sum(weights * _expected_loss(jnp.broadcast_to(gap, weights.shape))))

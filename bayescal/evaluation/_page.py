@@ -60,7 +60,7 @@ def build(
             last=last,
             size=first.size,
             weighted=first.cases.weights is not None,
-            summary={name: _emphasise(text) for name, text in evaluation.summary().items()},
+            summary={name: _emphasize(text) for name, text in evaluation.summary().items()},
             best=min(names, key=lambda name: evaluation.report.intervals[name]["log loss"].value),
             eps=EPS,
             significance=SIGNIFICANCE,
@@ -80,7 +80,7 @@ def build(
     )
 
 
-def _emphasise(text: str) -> tuple[str, str]:
+def _emphasize(text: str) -> tuple[str, str]:
     """Split a finding after its first words, the verdict; keep p-values and z unbroken."""
     verdict = re.split("[:;]", text)[0]
     rest = re.sub("p ([=<]) ", "p\xa0\\1\xa0", text[len(verdict) :])

@@ -220,7 +220,7 @@ def _gauss(alpha: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     from scipy.special import log_expit
 
     zero, one = alpha.T[..., None]
-    centre = np.log(one / zero)
+    center = np.log(one / zero)
 
     def height(u: np.ndarray) -> np.ndarray:
         return one * log_expit(u) + zero * log_expit(-u)
@@ -230,10 +230,10 @@ def _gauss(alpha: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     side = np.array([-1.0, 1.0])[:, None, None]
     for _ in range(60):
         middle = (low + high) / 2
-        inside = height(centre + side * middle) > height(centre) - 40
+        inside = height(center + side * middle) > height(center) - 40
         low, high = np.where(inside, middle, low), np.where(inside, high, middle)
-    u = np.linspace(centre[:, 0] - high[0, :, 0], centre[:, 0] + high[1, :, 0], _FINE, axis=1)
-    mass = np.exp(height(u) - height(centre))
+    u = np.linspace(center[:, 0] - high[0, :, 0], center[:, 0] + high[1, :, 0], _FINE, axis=1)
+    mass = np.exp(height(u) - height(center))
     mass /= mass.sum(axis=1, keepdims=True)
     mean = (mass * u).sum(axis=1, keepdims=True)
     scale = np.sqrt((mass * (u - mean) ** 2).sum(axis=1, keepdims=True))

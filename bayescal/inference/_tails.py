@@ -163,7 +163,7 @@ def _height_at_ends(setup: Setup, problem: Problem, x: jax.Array) -> jax.Array:
     assert isinstance(rule, Quadrature)
 
     def one(problem: Problem, row: jax.Array | None) -> jax.Array:
-        nodes = rule.realise(problem, _NODES_FOR_CHECK)
+        nodes = rule.realize(problem, _NODES_FOR_CHECK)
         log_weights = weigh(family, nodes, problem.sums, problem.origin)[0]
         natural = natural_block(family, nodes.params, problem.origin, log_weights.dtype)
         outermost = rule.outermost(problem, _NODES_FOR_CHECK)[:, None]

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from bayescal._core.arrays import Params
 from bayescal._core.chunks import block_elements, even_block
-from bayescal._core.numerics import normalise_log_weights, two_class_probabilities
+from bayescal._core.numerics import normalize_log_weights, two_class_probabilities
 from bayescal.inference._class_prior import ClassProbRule
 from bayescal.inference.engine.averages import (
     Draws,
@@ -26,7 +26,7 @@ from bayescal.inference.engine.averages import (
     weigh,
     weight_blocks,
 )
-from bayescal.inference.engine.condition import Setup, realise, weights_of
+from bayescal.inference.engine.condition import Setup, realize, weights_of
 from bayescal.inference.integrators.base import Problem
 from bayescal.models import Prior
 from bayescal.models.prior import draw
@@ -49,7 +49,7 @@ def _posterior_draws(
     """
     drawn = setup.integrator.posterior_draws(problem, key, num_samples)
     if drawn is None:
-        drawn = realise(setup, problem)
+        drawn = realize(setup, problem)
         return drawn, weights_of(problem, drawn)
     return drawn, weigh(problem.prior.family, drawn, problem.sums, problem.origin)[0]
 
@@ -63,7 +63,7 @@ def standard_error(setup: Setup, method: str, problem: Problem, x: jax.Array) ->
     ratio. Replicated designs use the spread between replicates, quadrature rules the difference
     from a coarser rule.
     """
-    draws = realise(setup, problem)
+    draws = realize(setup, problem)
     log_weights = weights_of(problem, draws)
     function = _between_replicates if setup.integrator.replicates else _delta_method
     if setup.integrator.name == "quadrature":
@@ -90,7 +90,7 @@ def _between_replicates(
 
         def one(item: _DrawBlock) -> jax.Array:
             (params, log_class_probs), log_weights = item
-            weights, _ = normalise_log_weights(log_weights)
+            weights, _ = normalize_log_weights(log_weights)
             part = Draws(params, weights, weights)
             class_probs = ClassProbRule.at(
                 log_class_probs.T if method == "preds" else log_class_probs.T[:, :1]
@@ -113,7 +113,7 @@ def _between_rules(
     setup: Setup, method: str, problem: Problem, draws: Draws, log_weights: jax.Array, x: jax.Array
 ) -> jax.Array:
     """Return the difference from a rule on the same box with five sixths of the nodes."""
-    nodes = setup.integrator.realise(problem, 5 * setup.size // 6)
+    nodes = setup.integrator.realize(problem, 5 * setup.size // 6)
     weights = weigh(problem.prior.family, nodes, problem.sums, problem.origin)[0]
     few, many = (problem.class_prior.rule(method, 1, coarse) for coarse in (True, False))
     rough = _probabilities(method, problem, nodes, weights[None], few, x)
@@ -148,7 +148,7 @@ def unresolved_mass(setup: Setup, problem: Problem, x: jax.Array) -> jax.Array:
     bound is zero elsewhere, and vacuous where rounding hides the densities.
     """
     family, origin = problem.prior.family, problem.origin
-    draws = realise(setup, problem)
+    draws = realize(setup, problem)
     log_weights = weights_of(problem, draws)
     natural = natural_block(family, draws.params, origin, log_weights.dtype)
     weights = jnp.where(jnp.isfinite(log_weights), jnp.exp(log_weights), 0)[:, None]
@@ -283,7 +283,7 @@ def _quantile(values: jax.Array, weights: jax.Array, level: jax.Array) -> jax.Ar
 @partial(jax.jit, static_argnums=0)
 def weighted_draws(setup: Setup, problem: Problem) -> tuple[Params, jax.Array]:
     """Return the parameters drawn for one data set, and their normalized log weights."""
-    draws = realise(setup, problem)
+    draws = realize(setup, problem)
     log_weights = weights_of(problem, draws)
     return draws.params, log_weights
 

@@ -27,7 +27,7 @@ from bayescal.inference._tails import (
     warn_sparse_tails,
 )
 from bayescal.inference.engine.condition import Setup, mean_coefficients, natural_rows
-from bayescal.inference.engine.interpolate import centre_and_scale
+from bayescal.inference.engine.interpolate import center_and_scale
 from bayescal.inference.engine.predict import (
     Predicted,
     predict_by_nodes,
@@ -211,7 +211,7 @@ class Posterior(Conditioned):
             long = together >= LONG if interpolate is None else interpolate
             if smooth and long:
                 ends = jax.device_put(np.array([points.min(), points.max()], np.float64))
-                bulk = jax.device_put(centre_and_scale(family.coordinate(points, np)))
+                bulk = jax.device_put(center_and_scale(family.coordinate(points, np)))
                 for intervals in _INTERVALS:
                     if interpolate is None and intervals >= max(LONG, together):
                         break

@@ -178,8 +178,8 @@ def soft_ece(
         raise ValueError(f"order must be at least 1 and finite, got {order:g}")
     temperature = scalar(temperature, "temperature", rows.logits)
     confidence, gap, weight = _confidences(rows)
-    centres = (jnp.arange(bins, dtype=confidence.dtype) + 0.5) / bins
-    belongs = jax.nn.log_softmax(-((confidence[:, None] - centres) ** 2) / temperature)
+    centers = (jnp.arange(bins, dtype=confidence.dtype) + 0.5) / bins
+    belongs = jax.nn.log_softmax(-((confidence[:, None] - centers) ** 2) / temperature)
     # Means within bins are computed on a log scale: those of empty bins are finite, without weight.
     kept = weight > 0
     least = jnp.finfo(weight.dtype).min / 2

@@ -83,10 +83,10 @@ def cross_entropy(
 
     >>> import jax, optax
     >>> x, y = jnp.eye(3), jnp.array([0, 1, 2])
-    >>> optimiser, params = optax.sgd(1.0), jnp.zeros((3, 3))
-    >>> state = optimiser.init(params)
+    >>> optimizer, params = optax.sgd(1.0), jnp.zeros((3, 3))
+    >>> state = optimizer.init(params)
     >>> value, gradient = jax.value_and_grad(lambda w: cross_entropy(x @ w, y))(params)
-    >>> updates, state = optimiser.update(gradient, state)
+    >>> updates, state = optimizer.update(gradient, state)
     >>> params = optax.apply_updates(params, updates)
     >>> bool(cross_entropy(x @ params, y) < value)
     True

@@ -11,7 +11,7 @@ from bayescal._core.arrays import ArrayLike
 from bayescal.data.checks import as_numpy, check_names
 from bayescal.plots._inputs import Arrays, read_vector
 from bayescal.plots.style import (
-    grey,
+    gray,
     label_axes,
     literal,
     new_axes,
@@ -135,7 +135,7 @@ def by_size(
         if labels is not None and len(known):
             ends.add(ax, line, style.linestyle, float(y[known[-1]]))
     if floor is not None:
-        line = ax.axhline(floor, color=grey(ax, 0.35), linewidth=1, linestyle=_DASHED, zorder=1)
+        line = ax.axhline(floor, color=gray(ax, 0.35), linewidth=1, linestyle=_DASHED, zorder=1)
         line.set(gid=_FLOOR, label="best possible")
         ends.add(ax, line, _DASHED, floor)
     ends(ax, None)

@@ -13,7 +13,7 @@ from bayescal.compare import Comparison, average_ranks, cliques, nemenyi, wilcox
 from bayescal.compare.comparison import TESTS, significant_gaps
 from bayescal.compare.table import Scores, read_table
 from bayescal.data.checks import check_choice, check_level
-from bayescal.plots.style import COLORS, grey, literal, new_axes, write
+from bayescal.plots.style import COLORS, gray, literal, new_axes, write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -121,7 +121,7 @@ def critical_difference(
     ax.set_axis_off()
     ticks = _draw_axis(ax, low, high, head)
     title = 0.5 * (low + high), -head + _TICK + _LINE
-    small = [ax.text(*title, "average rank", ha="center", va="bottom", color=grey(ax, _GREY))]
+    small = [ax.text(*title, "average rank", ha="center", va="bottom", color=gray(ax, _GREY))]
     if critical is not None:
         small.append(_draw_critical(ax, low, high, critical))
     thick = []
@@ -138,8 +138,8 @@ def critical_difference(
         y = -first_row - _ROW * (len(order) - 1 - position if right else position)
         edge = high + stub if right else low - stub
         x = float(ranks[method])
-        ax.plot([x, x, edge], [-head, y, y], color=grey(ax, _GREY), linewidth=0.9, zorder=2)
-        ax.plot(x, -head, "o", color=grey(ax, 0), markersize=3, zorder=4)
+        ax.plot([x, x, edge], [-head, y, y], color=gray(ax, _GREY), linewidth=0.9, zorder=2)
+        ax.plot(x, -head, "o", color=gray(ax, 0), markersize=3, zorder=4)
         sides[right].append(
             ax.annotate(
                 "", (edge, y), (_GAP if right else -_GAP, 0),
@@ -203,10 +203,10 @@ def _range(ranks: np.ndarray, critical: float | None) -> tuple[int, int]:
 
 def _draw_axis(ax: Axes, low: int, high: int, head: float) -> list[Text]:
     """Draw the axis of ranks and return the texts of its ticks."""
-    ax.plot([low, high], [-head, -head], color=grey(ax, 0), linewidth=1.1, zorder=2)
+    ax.plot([low, high], [-head, -head], color=gray(ax, 0), linewidth=1.1, zorder=2)
     ranks = range(low, high + 1)
     for rank in ranks:
-        ax.plot([rank, rank], [-head, -head + _TICK], color=grey(ax, 0), linewidth=0.9, zorder=2)
+        ax.plot([rank, rank], [-head, -head + _TICK], color=gray(ax, 0), linewidth=0.9, zorder=2)
     return [ax.text(r, -head + _TICK + 1, str(r), ha="center", va="bottom") for r in ranks]
 
 
@@ -214,7 +214,7 @@ def _draw_critical(ax: Axes, low: int, high: int, critical: float) -> Text:
     """Draw the critical difference above the left end of the axis."""
     y = -_PAD - _LINE - 3
     end = min(low + critical, high)
-    ink = grey(ax, 0)
+    ink = gray(ax, 0)
     ax.plot([low, end], [y, y], color=ink, linewidth=1.3, gid="bayescal-cd")
     ax.plot(low, y, "|", color=ink, markersize=6, markeredgewidth=1.3)
     ax.plot(end, y, "|" if low + critical <= high else ">", color=ink, markersize=6)

@@ -12,7 +12,7 @@ from bayescal.data.checks import check_level, check_names
 from bayescal.data.fitted import is_fitted
 from bayescal.plots._inputs import Predictor, read_vector
 from bayescal.plots._maps import Map, common_scores
-from bayescal.plots.style import draw_legend, grey, label_axes, literal, new_axes, next_style, tidy
+from bayescal.plots.style import draw_legend, gray, label_axes, literal, new_axes, next_style, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -146,7 +146,7 @@ def _draw_maps(
     literal(ax.yaxis.label, ax.get_ylabel())
     if inputs != "scores" and not any(line.get_gid() == _IDENTITY for line in ax.lines):
         identity = at if inputs == "probs" else 1 / (1 + np.exp(-at))
-        ax.plot(at, identity, color=grey(ax, 0.55), linewidth=0.9, zorder=1, gid=_IDENTITY)
+        ax.plot(at, identity, color=gray(ax, 0.55), linewidth=0.9, zorder=1, gid=_IDENTITY)
     for name, arrays in drawn:
         _draw(ax, arrays, None if name is None else str(name))
     return ax

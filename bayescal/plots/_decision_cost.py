@@ -12,7 +12,7 @@ from bayescal.data.predictions import Predictions
 from bayescal.plots._inputs import Inputs, Models, read_models, read_vector
 from bayescal.plots.style import (
     draw_legend,
-    grey,
+    gray,
     label_axes,
     legend_entries,
     new_axes,
@@ -162,7 +162,7 @@ def _draw_defaults(ax: Axes, frequency: float) -> None:
         return
     top = 2 * frequency * (1 - frequency)
     ax.plot(
-        [0, frequency, 1], [0, top, 0], color=grey(ax, 0.45), linewidth=1, linestyle=(0, (4, 3)),
+        [0, frequency, 1], [0, top, 0], color=gray(ax, 0.45), linewidth=1, linestyle=(0, (4, 3)),
         zorder=2, label="always or never", gid=_DEFAULTS,
     )  # fmt: skip
 

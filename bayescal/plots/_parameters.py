@@ -9,7 +9,7 @@ import numpy as np
 
 from bayescal.data.checks import check_finite, check_level
 from bayescal.inference.parameters import ParameterPosterior
-from bayescal.plots.style import COLORS, grey, literal, literal_options, new_axes, tidy
+from bayescal.plots.style import COLORS, gray, literal, literal_options, new_axes, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -148,7 +148,7 @@ def _draw_rows(ax: Axes, draws: np.ndarray, labels: list[str], level: float) -> 
     ends = float(lower.min()), float(upper.max())
     for mark in (0.0, 1.0):
         if ends[0] <= mark <= ends[1]:
-            ax.axvline(mark, color=grey(ax, 0.7), linewidth=0.8, zorder=1)
+            ax.axvline(mark, color=gray(ax, 0.7), linewidth=0.8, zorder=1)
     ax.hlines(at, lower, upper, color=color, linewidth=1.2, zorder=2)
     # The thick line is the narrower of both intervals.
     inner = (low, high) if level > 0.5 else (lower, upper)

@@ -18,7 +18,7 @@ from bayescal.plots.style import (
     draw_legend,
     faded,
     fill_legend,
-    grey,
+    gray,
     legend_entries,
     new_axes,
     next_style,
@@ -275,7 +275,7 @@ def _frame(ax: Axes, kind: str, method: str) -> None:
     """Draw the parts that all models share, once."""
     if any(line.get_gid() == _DIAGONAL for line in ax.lines):
         return
-    ax.plot([0, 1], [0, 1], color=grey(ax, 0.55), linewidth=0.9, zorder=1, gid=_DIAGONAL)
+    ax.plot([0, 1], [0, 1], color=gray(ax, 0.55), linewidth=0.9, zorder=1, gid=_DIAGONAL)
     ends = (-_MARGIN, 1 + _MARGIN)
     ax.set(xlim=ends, ylim=ends, aspect="equal")
     ticks = [0, 0.2, 0.4, 0.6, 0.8, 1]
@@ -326,7 +326,7 @@ def _draw_strip(ax: Axes, strip: ReliabilityCurve, style: Style) -> None:
         top = ax.inset_axes(bounds, transform=ax.transData, sharex=ax, label=_STRIP)
         top.tick_params(bottom=False, labelbottom=False, left=False, labelleft=False)
         top.spines[["top", "left", "right"]].set_visible(False)
-        top.set_ylabel("cases", rotation=0, ha="right", va="center", color=grey(ax, 0.35))
+        top.set_ylabel("cases", rotation=0, ha="right", va="center", color=gray(ax, 0.35))
         top.patch.set_visible(False)
     edges = np.arange(_STRIP_BINS + 1) / _STRIP_BINS
     proportions = counts / counts.sum()

@@ -134,10 +134,10 @@ def _wilson(
     from scipy.special import ndtri
 
     z = float(ndtri((1 + level) / 2))
-    centre = (frequency * cases + z**2 / 2) / (cases + z**2)
+    center = (frequency * cases + z**2 / 2) / (cases + z**2)
     half = z * np.sqrt(frequency * (1 - frequency) * cases + z**2 / 4) / (cases + z**2)
     # At 0 and 1 they end exactly there, except for rounding.
-    return np.clip(centre - half, 0, frequency), np.clip(centre + half, frequency, 1)
+    return np.clip(center - half, 0, frequency), np.clip(center + half, frequency, 1)
 
 
 def _corp(events: Events, options: Options) -> Estimate:

@@ -10,7 +10,7 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal.data.checks import as_numpy, check_count, check_finite
 from bayescal.plots._inputs import Predictor, class_names
-from bayescal.plots.style import grey, literal, new_axes
+from bayescal.plots.style import gray, literal, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -128,7 +128,7 @@ def simplex(
         zorder=3,
     )
     outline = np.vstack([_CORNERS, _CORNERS[:1]])
-    ax.plot(outline[:, 0], outline[:, 1], color=grey(ax, 0), linewidth=1, zorder=2)
+    ax.plot(outline[:, 0], outline[:, 1], color=gray(ax, 0), linewidth=1, zorder=2)
     alignments = (("right", "top"), ("left", "top"), ("center", "bottom"))
     for corner, name, (across, along) in zip(_CORNERS, names, alignments, strict=True):
         away = corner + 0.025 * (corner - _CORNERS.mean(axis=0))

@@ -21,7 +21,7 @@ __all__ = [
     "draw_legend",
     "faded",
     "fill_legend",
-    "grey",
+    "gray",
     "is_dark",
     "label_axes",
     "legend_entries",
@@ -112,7 +112,7 @@ def _brightness(rgb: Sequence[float]) -> float:
     return float(0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2])
 
 
-def grey(ax: Axes, level: float) -> str:
+def gray(ax: Axes, level: float) -> str:
     """Return a gray between 0 (black) and 1 (white); on dark axes its opposite."""
     return f"{1 - level if is_dark(ax) else level:g}"
 

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from bayescal._core.optimise import Minimum
+from bayescal._core.optimize import Minimum
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
 from bayescal.data.checks import check_choice, check_count, check_real, check_strength

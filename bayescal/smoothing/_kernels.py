@@ -109,7 +109,7 @@ def cross_validated_bandwidth(
     support one another at any small bandwidth. Thus an integer weight equals repetition. If all
     observations are equal, the middle of the grid is chosen.
     """
-    points = _whitened(x, scale, _centre(x, weights), x.dtype)
+    points = _whitened(x, scale, _center(x, weights), x.dtype)
 
     def score(factor: jax.Array) -> tuple[jax.Array, jax.Array]:
         log_sums = _log_sums(points, jnp.log(weights), points, left_out_factor=factor)
@@ -152,9 +152,9 @@ def gaussian_log_density(
     everything else that of ``x``.
     """
     dtype = x_new.dtype
-    centre = _centre(x, weights)
-    points = _whitened(x, scale, centre, dtype)
-    queries = _whitened(x_new.astype(x.dtype), scale, centre, dtype)
+    center = _center(x, weights)
+    points = _whitened(x, scale, center, dtype)
+    queries = _whitened(x_new.astype(x.dtype), scale, center, dtype)
     diagonal = scale if scale.ndim == 1 else jnp.diagonal(scale)
     total = jnp.sum(weights)
     log_norm = jnp.log(jnp.where(total > 0, total, 1)) + jnp.sum(jnp.log(diagonal))
@@ -228,7 +228,7 @@ def _range(x: ArrayT, weights: ArrayT, xp: ModuleType = jnp) -> tuple[ArrayT, Ar
     return low, xp.max(xp.where(real, x, -xp.inf), axis=0)
 
 
-def _centre(x: jax.Array, weights: jax.Array) -> jax.Array:
+def _center(x: jax.Array, weights: jax.Array) -> jax.Array:
     """Return the middle of the range of each feature.
 
     A mean would be rounded differently in different compiled programs, and points far from zero
@@ -238,14 +238,14 @@ def _centre(x: jax.Array, weights: jax.Array) -> jax.Array:
     return jnp.where(high >= low, low + high, 0) / 2
 
 
-def _whitened(x: jax.Array, scale: jax.Array, centre: jax.Array, dtype: np.dtype) -> jax.Array:
+def _whitened(x: jax.Array, scale: jax.Array, center: jax.Array, dtype: np.dtype) -> jax.Array:
     """Transform points so that a kernel is exp(-distance**2), relative to the center.
 
     Points whose squared distance would overflow are moved closer.
     """
     diagonal = scale if scale.ndim == 1 else jnp.diagonal(scale)
     most = float(jnp.finfo(dtype).max) ** 0.4
-    gap = jnp.clip(x - centre, -most * diagonal, most * diagonal)
+    gap = jnp.clip(x - center, -most * diagonal, most * diagonal)
     if scale.ndim == 1:
         white = gap / scale
     else:

@@ -14,7 +14,7 @@ import numpy as np
 
 from bayescal._core.arrays import Array
 from bayescal._core.hosts import alone
-from bayescal._core.optimise import Status
+from bayescal._core.optimize import Status
 from bayescal._core.precision import float64
 from bayescal.data.predictions import Predictions
 from bayescal.metrics.registry import METRICS, Choices

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array
-from bayescal._core.optimise import Status
+from bayescal._core.optimize import Status
 from bayescal._core.precision import float64
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning, ignored
 from bayescal.models import Family, Prior
@@ -198,7 +198,7 @@ def fit_lines(name: str, x: jax.Array, y: np.ndarray) -> Lines:
             # Spread the classes evenly over the folds; rows of a class are exchangeable.
             folds = jnp.arange(len(y)) % FOLDS
             return _cross_validated(x, jnp.asarray(y, float), _grid(name, y), folds, name == "L1")
-        scores, mean, scale = _standardise(x) if name == "cauchy_map" else (x, 0.0, 1.0)
+        scores, mean, scale = _standardize(x) if name == "cauchy_map" else (x, 0.0, 1.0)
         if name == "ibls":
             labels = jnp.broadcast_to(jnp.asarray(y), x.shape)
             targets = _instance(x[..., None], labels, jnp.ones(x.shape))
@@ -238,7 +238,7 @@ def _instance(x: jax.Array, y: jax.Array, weights: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def _standardise(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _standardize(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Scale scores to mean 0 and standard deviation 1/2; return also both scaling constants."""
     mean = x.mean(axis=1)
     scale = 2 * x.std(axis=1)

@@ -226,7 +226,7 @@ def _at_points(prior: Prior, points: jax.Array) -> dict[str, Any]:
     """Return the parameters at points of the unit square."""
     none = jnp.zeros(())
     problem = inference.Problem(prior, none, none, none, points)
-    return Sobol().realise(problem, len(points)).params
+    return Sobol().realize(problem, len(points)).params
 
 
 def _judge(sizes: list[int], losses: np.ndarray, exact: float, tolerance: float) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from sklearn.base import clone
 
 import bayescal as bc
 from bayescal._core.numerics import sigmoid
-from bayescal._core.optimise import Status
+from bayescal._core.optimize import Status
 from bayescal.calibrators import Beta, Logistic, Quadratic, Temperature
 from bayescal.calibrators.binary.log_odds import LogOddsCalibrator
 from bayescal.data.rows import Rows

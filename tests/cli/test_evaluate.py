@@ -208,7 +208,7 @@ def test_logits_weights_and_rounded_rows(folder: Path) -> None:
     rough = probs.round(2)
     write(folder / "rough.csv", [*"abc", "y"], [*rough.T, codes])
     check_error(run("rough.csv", "--label", "y"), "must add up to one")
-    found = numbers("rough.csv", "--label", "y", "--normalise")
+    found = numbers("rough.csv", "--label", "y", "--normalize")
     normal = rough / rough.sum(axis=1, keepdims=True)
     assert losses(found)["model"] == bayescal.metrics.log_loss(normal, codes)
 

@@ -374,7 +374,7 @@ def test_progress_is_a_bar_on_a_terminal(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_column_that_is_no_label_does_not_fill_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bayescal.cli._labelled._MAX_LABELS", 100)
+    monkeypatch.setattr("bayescal.cli._labeled._MAX_LABELS", 100)
     file = write(tmp_path / "cal.csv", table())
     line = ["fit", str(file), "--label", "p", "--out", str(tmp_path / "m.npz")]
     check_error(line, "column 'p' must hold labels, got more than 100 different ones")

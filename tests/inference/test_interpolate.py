@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayescal.inference.engine.interpolate import (
-    centre_and_scale,
+    center_and_scale,
     interpolate,
     interpolation_error,
     left_out_error,
@@ -68,7 +68,7 @@ class Interpolated:
     """A curve interpolated at points: what it is, what it should be, and what rounding may do."""
 
     def __init__(self, curve: Curve, z: np.ndarray, intervals: int, terms: float = 0.0) -> None:
-        bulk = centre_and_scale(z)
+        bulk = center_and_scale(z)
         grid, nodes = make_grid(jnp.asarray(z), jnp.asarray(bulk), intervals)
         self.nodes = np.asarray(nodes)
         values = curve(self.nodes)
@@ -98,34 +98,34 @@ class Interpolated:
 # --- the grid -----------------------------------------------------------------------------------
 
 
-def test_centre_and_scale_of_a_normal_sample() -> None:
+def test_center_and_scale_of_a_normal_sample() -> None:
     rng = np.random.default_rng(0)
     z = 3 + 2 * rng.normal(size=100_000)
-    centre, scale = centre_and_scale(z)
+    centre, scale = center_and_scale(z)
     # A sample of 4,096 or fewer has median and MAD with standard errors below 2.6 / 60.
     assert centre == pytest.approx(3, abs=5 * 2.6 / 60)
     assert scale == pytest.approx(2, abs=5 * 2.6 / 60)
 
 
-def test_centre_and_scale_by_hand() -> None:
+def test_center_and_scale_by_hand() -> None:
     # Median 3; distances 2, 1, 1, 97 once the tie is left out.
-    centre, scale = centre_and_scale(np.array([[1.0, 2.0, 3.0], [3.0, 4.0, 100.0]], np.float32))
+    centre, scale = center_and_scale(np.array([[1.0, 2.0, 3.0], [3.0, 4.0, 100.0]], np.float32))
     assert (centre, scale) == (3.0, 1.4826 * 1.5)
-    np.testing.assert_array_equal(centre_and_scale(np.full(7, -2)), [-2, 1])
+    np.testing.assert_array_equal(center_and_scale(np.full(7, -2)), [-2, 1])
 
 
-def test_outliers_do_not_move_centre_and_scale() -> None:
+def test_outliers_do_not_move_center_and_scale() -> None:
     z = np.random.default_rng(1).normal(size=1001)
-    plain = centre_and_scale(z)
+    plain = center_and_scale(z)
     z[np.argmax(z)] = 1e300
-    np.testing.assert_array_equal(centre_and_scale(z), plain)
+    np.testing.assert_array_equal(center_and_scale(z), plain)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("intervals", INTERVALS)
 def test_grid_covers_the_points(x64: None, kind: str, intervals: int) -> None:
     z, _ = points(kind)
-    centre, scale = bulk = centre_and_scale(z)
+    centre, scale = bulk = center_and_scale(z)
     _, nodes = make_grid(jnp.asarray(z), jnp.asarray(bulk), intervals)
     t = np.arcsinh((z - centre) / scale)
     expected = centre + scale * np.sinh(np.linspace(t.min(), t.max(), intervals + 1))
@@ -137,7 +137,7 @@ def test_grid_covers_the_points(x64: None, kind: str, intervals: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_most_nodes_lie_among_most_points(x64: None, kind: str) -> None:
     z, _ = points(kind)
-    _, nodes = make_grid(jnp.asarray(z), jnp.asarray(centre_and_scale(z)), 512)
+    _, nodes = make_grid(jnp.asarray(z), jnp.asarray(center_and_scale(z)), 512)
     low, high = np.quantile(z, [0.05, 0.95])
     inside = (np.asarray(nodes) >= low) & (np.asarray(nodes) <= high)
     # Even 1e30 away costs no more than t = 70 in units in which most points take about 4.
@@ -150,7 +150,7 @@ def test_most_nodes_lie_among_most_points(x64: None, kind: str) -> None:
 @pytest.mark.parametrize("intervals", INTERVALS)
 def test_polynomials_of_degree_five_are_exact(x64: None, intervals: int) -> None:
     z, _ = points("plain")
-    centre, scale = centre_and_scale(z)
+    centre, scale = center_and_scale(z)
     ends = np.arcsinh((z - centre) / scale)
     rng = np.random.default_rng(2)
     for _ in range(10):
@@ -166,7 +166,7 @@ def test_polynomials_of_degree_five_are_exact(x64: None, intervals: int) -> None
 
 def test_polynomials_of_degree_six_are_not_exact(x64: None) -> None:
     z, _ = points("plain")
-    centre, scale = centre_and_scale(z)
+    centre, scale = center_and_scale(z)
     # Which few nodes show best.
     sixth = Interpolated(lambda z0: np.arcsinh((z0 - centre) / scale) ** 6, z, 32)
     assert sixth.log_error > sixth.rounding
@@ -174,7 +174,7 @@ def test_polynomials_of_degree_six_are_not_exact(x64: None) -> None:
 
 def test_nodes_get_their_own_values(x64: None) -> None:
     z, _ = points("outliers")
-    grid, nodes = make_grid(jnp.asarray(z), jnp.asarray(centre_and_scale(z)), 128)
+    grid, nodes = make_grid(jnp.asarray(z), jnp.asarray(center_and_scale(z)), 128)
     values = np.random.default_rng(4).normal(size=129)
     found = interpolate(grid, jnp.asarray(values), nodes)
     # The slope between random values is a few hundred over the range of t, which is about 20.

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 from scipy.special import expit
 
-from bayescal._core.optimise import Minimum, Status
+from bayescal._core.optimize import Minimum, Status
 from bayescal.regression.binary.fit import Fit, fit_many, fit_single
 from bayescal.regression.binary.objective import Prior, Regression
 

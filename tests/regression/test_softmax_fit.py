@@ -8,7 +8,7 @@ import pytest
 from scipy import optimize
 from scipy.special import log_softmax, softmax
 
-from bayescal._core.optimise import Status
+from bayescal._core.optimize import Status
 from bayescal.regression.softmax import fit as softmax_fit
 from bayescal.regression.softmax import precondition
 from bayescal.regression.softmax.choose import _side_by_side, out_of_fold_losses

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.keys import seed_of
 from bayescal._core.numerics import ignoring_underflow
-from bayescal._core.optimise import Status
+from bayescal._core.optimize import Status
 from bayescal._core.precision import float64
 from bayescal.calibrators.base.blocks import State, TakesBlocks
 from bayescal.calibrators.base.dispatch import Dispatched, as_fitted

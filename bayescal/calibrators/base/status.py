@@ -7,7 +7,7 @@ from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
-from bayescal._core.optimise import Status
+from bayescal._core.optimize import Status
 from bayescal._core.warnings import frames_to_caller
 
 __all__ = ["keep_status", "remedies"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayT, matmul, namespace
 from bayescal._core.numerics import sigmoids
-from bayescal._core.optimise import Minimum
+from bayescal._core.optimize import Minimum
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.base.parametric import ParametricCalibrator
 from bayescal.data.given import EVERYWHERE

@@ -10,7 +10,7 @@ import numpy as np
 
 from bayescal._core.arrays import namespace
 from bayescal._core.numerics import differences
-from bayescal._core.optimise import Status
+from bayescal._core.optimize import Status
 from bayescal.calibrators.base.calibrator import Calibrator, Keeps, State
 from bayescal.calibrators.multiclass.binwise import (
     BINNINGS,

@@ -10,7 +10,7 @@ import numpy as np
 
 from bayescal._core.arrays import device, matmul, namespace, on_host, wide
 from bayescal._core.numerics import scaled_softmax, softmax, unit_of
-from bayescal._core.optimise import Minimum, Status
+from bayescal._core.optimize import Minimum, Status
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.base.parametric import ParametricCalibrator
 from bayescal.calibrators.multiclass.members import smooth

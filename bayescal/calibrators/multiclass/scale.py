@@ -13,7 +13,7 @@ import numpy as np
 from bayescal._core import numerics
 from bayescal._core.arrays import namespace, on_host
 from bayescal._core.numerics import unit_of
-from bayescal._core.optimise import IntervalMinimum, Status, newton_on_interval
+from bayescal._core.optimize import IntervalMinimum, Status, newton_on_interval
 from bayescal.data.rows import Rows, Source, Sums
 from bayescal.regression.binary.posterior import sample_whitened
 from bayescal.regression.draws import Draws, one_chain

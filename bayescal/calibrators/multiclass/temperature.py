@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.numerics import scaled_softmax
-from bayescal._core.optimise import IntervalMinimum, Status
+from bayescal._core.optimize import IntervalMinimum, Status
 from bayescal.calibrators.base.calibrator import Keeps, State
 from bayescal.calibrators.multiclass.binwise import best_inverse_temperature
 from bayescal.calibrators.multiclass.scale import (

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescal._core.optimise import Search, run_together
+from bayescal._core.optimize import Search, run_together
 from bayescal.calibrators.multiclass.members import Layout, Member
 from bayescal.calibrators.stack.kernels import Losses, Scale
 from bayescal.regression.softmax.objective import Sizes

@@ -12,7 +12,7 @@ import numpy as np
 from bayescal._core.arrays import namespace, on_host
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.numerics import differences, softmax
-from bayescal._core.optimise import Search, Status, newton_on_interval
+from bayescal._core.optimize import Search, Status, newton_on_interval
 from bayescal.calibrators.base.draws import row_blocks
 from bayescal.calibrators.multiclass.members import (
     Layout,

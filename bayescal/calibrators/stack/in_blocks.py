@@ -10,7 +10,7 @@ import numpy as np
 
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.numerics import differences
-from bayescal._core.optimise import run_together
+from bayescal._core.optimize import run_together
 from bayescal.calibrators.base.draws import row_blocks
 from bayescal.calibrators.base.report import moments_of, row_losses_of_logits
 from bayescal.calibrators.multiclass.members import Member

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.optimise import Search, run_together
+from bayescal._core.optimize import Search, run_together
 from bayescal.calibrators.stack.designs import ALL, Designs, Job, Plan
 from bayescal.calibrators.stack.kernels import (
     ROUNDING,

@@ -11,7 +11,7 @@ import numpy as np
 
 from bayescal._core.arrays import matmul, namespace, on_host
 from bayescal._core.numerics import log_softmax, softmax
-from bayescal._core.optimise import Search, run_together
+from bayescal._core.optimize import Search, run_together
 from bayescal.calibrators.multiclass.scale import LOG_SCALE, differences
 from bayescal.regression.binary.posterior import sample_whitened, triangle
 from bayescal.regression.draws import Draws, tempered_draws

@@ -18,7 +18,7 @@ from bayescal._core.arrays import Params
 from bayescal._core.chunks import POINTS_PER_CHUNK, block_elements, even_block
 from bayescal._core.numerics import (
     nan_to_minus_inf,
-    normalise_log_weights,
+    normalize_log_weights,
     subtract_maximum,
     two_class_probabilities,
 )
@@ -71,7 +71,7 @@ def weigh(
     """Return the normalized log weights (n,) of draws given a data set, and the log evidence."""
     log_lik = log_likelihood(family, draws.params, sums, origin)
     total = jnp.where(jnp.isneginf(log_lik), -jnp.inf, draws.log_base + log_lik)
-    return normalise_log_weights(total)
+    return normalize_log_weights(total)
 
 
 def in_blocks(tree: Tree, n: int, block: int) -> Tree:

@@ -163,20 +163,20 @@ def split_problem(
     return split(part, (_mapped(problem, setup), extra), (rest, common), setup.parts)
 
 
-def realise(setup: Setup, problem: Problem) -> Draws:
+def realize(setup: Setup, problem: Problem) -> Draws:
     """Return the draws of one data set."""
     if problem.draws is not None:
         return problem.draws
-    return setup.integrator.realise(problem, setup.size)
+    return setup.integrator.realize(problem, setup.size)
 
 
 def map_draws(function: Callable[[Problem, Draws], Out], problem: Problem, setup: Setup) -> Out:
     """Map ``function(problem of one data set, its draws)`` over the batch."""
-    common = realise(setup, problem) if setup.common_draws else None
+    common = realize(setup, problem) if setup.common_draws else None
 
     def part(problem: Problem, _: None, common: Draws | None) -> Out:
         def one(problem: Problem, _: None) -> Out:
-            return function(problem, realise(setup, problem) if common is None else common)
+            return function(problem, realize(setup, problem) if common is None else common)
 
         rows = rows_at_once(setup.size, problem.sums.shape[0])
         if common is None:
@@ -197,7 +197,7 @@ def keep_draws(setup: Setup, problem: Problem) -> Problem:
 @cached_by_structure
 def _numbers_drawn(problem: Problem, setup: Setup) -> int:
     """Return how many numbers the draws of a whole batch contain."""
-    draws = jax.eval_shape(lambda p: realise(setup, select(p, setup, 0)), problem)
+    draws = jax.eval_shape(lambda p: realize(setup, select(p, setup, 0)), problem)
     size = sum(leaf.size for leaf in jax.tree.leaves(draws))
     return size if setup.common_draws else size * problem.sums.shape[0]
 
@@ -205,10 +205,10 @@ def _numbers_drawn(problem: Problem, setup: Setup) -> int:
 @partial(jax.jit, static_argnums=0)
 def _make_draws(setup: Setup, problem: Problem) -> Draws:
     if setup.common_draws:
-        return realise(setup, select(problem, setup, 0))
+        return realize(setup, select(problem, setup, 0))
 
     def part(problem: Problem, _: None, __: None) -> Draws:
-        return map_rows(lambda alone, _: realise(setup, alone), problem, setup, None, 16)
+        return map_rows(lambda alone, _: realize(setup, alone), problem, setup, None, 16)
 
     return split_problem(part, problem, setup, None, None)
 

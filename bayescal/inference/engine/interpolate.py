@@ -23,36 +23,36 @@ _TO_COEFFICIENTS = np.linalg.inv(np.vander(np.arange(_POINTS, dtype=float), incr
 class Grid(NamedTuple):
     """Nodes equally spaced between ``first`` and ``first + step * intervals`` in t."""
 
-    centre: jax.Array
+    center: jax.Array
     scale: jax.Array
     first: jax.Array
     step: jax.Array
 
 
-def centre_and_scale(z: np.ndarray) -> np.ndarray:
+def center_and_scale(z: np.ndarray) -> np.ndarray:
     """Return the median and the scale of the points ``z``, from at most about 4,096 of them.
 
     The scale is the median distance from the median, without ties, times 1.4826, so that it is the
     standard deviation of a normal sample.
     """
     sample = z.ravel()[:: -(-z.size // _SAMPLE)].astype(np.float64)
-    centre = np.median(sample)
-    away = np.abs(sample - centre)
+    center = np.median(sample)
+    away = np.abs(sample - center)
     away = away[away > 0]
-    return np.array([centre, 1.4826 * np.median(away) if away.size else 1.0])
+    return np.array([center, 1.4826 * np.median(away) if away.size else 1.0])
 
 
 def make_grid(z: jax.Array, bulk: jax.Array, intervals: int) -> tuple[Grid, jax.Array]:
     """Make a grid that covers the points ``z``; return it and its ``intervals + 1`` nodes.
 
-    ``bulk`` is what ``centre_and_scale`` returns.
+    ``bulk`` is what ``center_and_scale`` returns.
     """
-    centre, scale = bulk[0], bulk[1]
-    low = jnp.arcsinh((jnp.min(z) - centre) / scale)
-    high = jnp.arcsinh((jnp.max(z) - centre) / scale)
+    center, scale = bulk[0], bulk[1]
+    low = jnp.arcsinh((jnp.min(z) - center) / scale)
+    high = jnp.arcsinh((jnp.max(z) - center) / scale)
     step = jnp.maximum(high - low, 1e-6) / intervals
-    nodes = centre + scale * jnp.sinh(low + step * jnp.arange(intervals + 1, dtype=z.dtype))
-    return Grid(centre, scale, low, step), nodes
+    nodes = center + scale * jnp.sinh(low + step * jnp.arange(intervals + 1, dtype=z.dtype))
+    return Grid(center, scale, low, step), nodes
 
 
 def interpolate(grid: Grid, values: jax.Array, z: jax.Array) -> jax.Array:
@@ -60,7 +60,7 @@ def interpolate(grid: Grid, values: jax.Array, z: jax.Array) -> jax.Array:
 
     O(m) time and memory; the table of coefficients has six entries for each node.
     """
-    return _evaluate(values, (jnp.arcsinh((z - grid.centre) / grid.scale) - grid.first) / grid.step)
+    return _evaluate(values, (jnp.arcsinh((z - grid.center) / grid.scale) - grid.first) / grid.step)
 
 
 def _evaluate(values: jax.Array, position: jax.Array) -> jax.Array:

@@ -29,7 +29,7 @@ from bayescal.inference.engine.condition import (
     Setup,
     alone,
     map_rows,
-    realise,
+    realize,
     rows_at_once,
     select,
     sizes_differ,
@@ -59,7 +59,7 @@ def _log_class_probabilities(
 
     ``x`` is (m, ...) if ``shared_x``, else (batch, m, ...).
     """
-    common = realise(setup, problem) if setup.common_draws else None
+    common = realize(setup, problem) if setup.common_draws else None
 
     def part(
         problem: Problem,
@@ -121,7 +121,7 @@ def _average_part(
             exact = setup.integrator.log_predictive(problem, points)
         if exact is not None:
             return exact + problem.class_prior.log_mean[:, None]
-        draws = realise(setup, problem) if common is None else common
+        draws = realize(setup, problem) if common is None else common
         weights = weights_of(problem, draws)[None]
         rule = problem.class_prior.rule(method, weights.shape[1])
         return in_chunks(
@@ -132,7 +132,7 @@ def _average_part(
         )
 
     alone = select(problem, setup, 0)
-    draws = jax.eval_shape(lambda: realise(setup, alone)).log_base.shape[0]
+    draws = jax.eval_shape(lambda: realize(setup, alone)).log_base.shape[0]
     few = int(np.clip((1 << 17) // max(1, draws * min(x.shape[-1], 512)), 1, 32))
     return map_rows(one, problem, setup, None if shared_x else x, min(few, batch))
 
@@ -152,7 +152,7 @@ class Predicted(NamedTuple):
     log_miss: jax.Array
 
 
-def normalise(log_probs: jax.Array, out: np.dtype) -> Predicted:
+def normalize(log_probs: jax.Array, out: np.dtype) -> Predicted:
     """Normalize log class probabilities (batch, classes, m)."""
     if log_probs.shape[1] == 2:
         return _from_log_odds(log_probs[:, 1] - log_probs[:, 0], out)
@@ -197,7 +197,7 @@ def predict_exactly(
     out: np.dtype,
 ) -> Predicted:
     """Average over the draws at every point."""
-    return normalise(
+    return normalize(
         _log_class_probabilities(setup, problem, method, x, shared_x, common_rows, dtype), out
     )
 
@@ -218,7 +218,7 @@ def predict_by_nodes(
     """Average over the draws at nodes only, and interpolate the log odds between them.
 
     ``ends`` are the lowest and the highest point of all data sets, including those of other
-    processes; ``bulk`` is the result of ``centre_and_scale`` for the points' coordinates.
+    processes; ``bulk`` is the result of ``center_and_scale`` for the points' coordinates.
     """
     family = problem.prior.family
     z = family.coordinate(x.astype(jnp.result_type(float)), jnp)
@@ -280,8 +280,8 @@ def predict_linear(
 
             def chunk(points: jax.Array) -> jax.Array:
                 phi = finite_features(family, points, origin, coefficients.dtype)
-                centred = coefficients - coefficients[:1]
-                return (linear(centred, phi) + log_class_probs[:, None]).astype(dtype)
+                centered = coefficients - coefficients[:1]
+                return (linear(centered, phi) + log_class_probs[:, None]).astype(dtype)
 
             return in_chunks(chunk, points, 1 << 14)
 
@@ -289,4 +289,4 @@ def predict_linear(
 
     own_x, common_x = (None, x) if shared_x else (x, None)
     rows = natural, jnp.broadcast_to(log_class_probs, natural.shape[:2]), own_x
-    return normalise(split(some, rows, (common_x, origin), parts_of(natural.shape[0])), out)
+    return normalize(split(some, rows, (common_x, origin), parts_of(natural.shape[0])), out)

@@ -34,7 +34,7 @@ class Work(NamedTuple):
 
 def padded_batch(integrator: Integrator, count: int) -> int:
     """Return the number of data sets to compile programs for, so that batches share them."""
-    if not integrator.vectorised:
+    if not integrator.vectorized:
         return count
     return 1 << (count - 1).bit_length() if count <= 64 else -(-count // 64) * 64
 
@@ -63,7 +63,7 @@ def condition_all(
     else:
         state = gather_rows(prepare, rows, len(problem.sums), arguments)
     problem = problem._replace(state=jax.device_put(state))
-    size = rule.realised_size(problem.state, num_samples)
+    size = rule.realized_size(problem.state, num_samples)
     local = some()
     setup = setup._replace(size=size, parts=parts_of(local.sums.shape[0]))
 

@@ -184,15 +184,15 @@ def _base_value(distribution: Distribution, t: jax.Array) -> tuple[jax.Array, ja
         value = low + width * t * t * (3 - 2 * t)
         return value, jnp.log(6 * width * t * (1 - t))
     if "real" in type(support).__name__.lower():
-        centre, scale = _centre_and_scale(distribution, t.dtype)
+        center, scale = _center_and_scale(distribution, t.dtype)
         sinh, log_cosh = _hyperbolic(t)
-        return centre + scale * sinh, jnp.log(scale) + log_cosh
+        return center + scale * sinh, jnp.log(scale) + log_cosh
     # A density that is positive at the end of a half line would fall off no faster than exp(t) in
     # the logarithm; in this coordinate every tail is short.
     upper = getattr(support, "upper_bound", None)
     end, sign = (getattr(support, "lower_bound", 0.0), 1) if upper is None else (upper, -1)
-    centre, _ = _centre_and_scale(distribution, t.dtype)
-    reach = sign * (centre - end)
+    center, _ = _center_and_scale(distribution, t.dtype)
+    reach = sign * (center - end)
     log_reach = jnp.log(jnp.where(reach > 0, reach, 1))
     sinh, log_cosh = _hyperbolic(t)
     log_distance = log_reach + sinh
@@ -206,7 +206,7 @@ def _hyperbolic(t: jax.Array) -> tuple[jax.Array, jax.Array]:
     return 0.5 * (grown - shrunk), jnp.log(0.5 * (grown + shrunk))
 
 
-def _centre_and_scale(distribution: Distribution, dtype: np.dtype) -> tuple[jax.Array, jax.Array]:
+def _center_and_scale(distribution: Distribution, dtype: np.dtype) -> tuple[jax.Array, jax.Array]:
     """Return mean and standard deviation if finite, else location and scale, or 0 and 1."""
 
     def first_finite(values: list[jax.Array], default: float) -> jax.Array:
@@ -222,6 +222,6 @@ def _centre_and_scale(distribution: Distribution, dtype: np.dtype) -> tuple[jax.
         except (AttributeError, NotImplementedError, ZeroDivisionError):
             return []
 
-    centre = first_finite([*moment("mean"), *moment("loc")], 0.0)
+    center = first_finite([*moment("mean"), *moment("loc")], 0.0)
     scale = first_finite([*(jnp.sqrt(v) for v in moment("variance")), *moment("scale")], 1.0)
-    return centre, jnp.where(scale > 0, scale, 1)
+    return center, jnp.where(scale > 0, scale, 1)

@@ -59,7 +59,7 @@ class Integrator(abc.ABC, Generic[State]):
     """A method of integration over the posterior; stateless, so it can be static under ``jit``.
 
     Instances of a class are equal and share compiled programs. A new integrator implements
-    ``prepare`` for a batch, called once, and ``realise`` for one data set in pure JAX. Streaming,
+    ``prepare`` for a batch, called once, and ``realize`` for one data set in pure JAX. Streaming,
     predictions, errors and diagnostics are implemented elsewhere.
     """
 
@@ -71,7 +71,7 @@ class Integrator(abc.ABC, Generic[State]):
     #: Number of equal parts that are independent replicates; 0 if the draws are independent.
     replicates: int = 0
     #: Whether one call prepares the whole batch, so that padding the batch costs little.
-    vectorised: bool = True
+    vectorized: bool = True
     #: Whether log weights sum to the evidence.
     has_evidence: bool = True
 
@@ -92,8 +92,8 @@ class Integrator(abc.ABC, Generic[State]):
         """Return how many of the replicates, or groups of them, are certainly independent."""
         return self.replicates
 
-    def realised_size(self, state: State, num_samples: int) -> int:
-        """Return the static size argument of ``realise``, given ``state``."""
+    def realized_size(self, state: State, num_samples: int) -> int:
+        """Return the static size argument of ``realize``, given ``state``."""
         return num_samples
 
     def sizes_per_data_set(self, state: State) -> np.ndarray | None:
@@ -102,7 +102,7 @@ class Integrator(abc.ABC, Generic[State]):
 
     @abc.abstractmethod
     def prepare(self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool) -> State:
-        """Compute the state, a pytree, from which ``realise`` makes draws or nodes.
+        """Compute the state, a pytree, from which ``realize`` makes draws or nodes.
 
         Parameters
         ----------
@@ -142,13 +142,13 @@ class Integrator(abc.ABC, Generic[State]):
         return map_batch(one, items, len(sums), rows)
 
     @abc.abstractmethod
-    def realise(self, problem: Problem[State], num_samples: int) -> Draws:
+    def realize(self, problem: Problem[State], num_samples: int) -> Draws:
         """Make the draws or nodes of one data set; called wherever they are needed."""
 
     def posterior_draws(
         self, problem: Problem[State], key: jax.Array, num_samples: int
     ) -> Draws | None:
-        """Make draws in place of a rule's nodes, or return None if ``realise`` makes draws."""
+        """Make draws in place of a rule's nodes, or return None if ``realize`` makes draws."""
         return None
 
     def reported(self, state: State) -> tuple[np.ndarray, np.ndarray] | None:

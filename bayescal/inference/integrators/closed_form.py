@@ -34,7 +34,7 @@ class ClosedForm(Integrator[jax.Array]):
     ) -> jax.Array:
         return jnp.broadcast_to(key, (len(problem.sums),))
 
-    def realise(self, problem: Problem, num_samples: int) -> Draws:
+    def realize(self, problem: Problem, num_samples: int) -> Draws:
         prior, sums, origin = problem[:3]
         forms = prior.closed_form
         params, log_prior = forms.draw(prior.values, sums, origin, problem.state, num_samples)

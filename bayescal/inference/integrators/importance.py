@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 
-from bayescal._core.numerics import effective_sample_size, normalise_log_weights
+from bayescal._core.numerics import effective_sample_size, normalize_log_weights
 from bayescal.inference.engine.averages import Draws, log_likelihood
 from bayescal.inference.engine.space import constrain, names_at_ends, random_sites, unconstrain
 from bayescal.inference.integrators.base import Integrator, Problem
@@ -34,7 +34,7 @@ _DEFENSIVE = 0.1
 class Proposal(NamedTuple):
     """A multivariate Student density in unconstrained coordinates, and the key of its draws."""
 
-    centre: jax.Array
+    center: jax.Array
     factor: jax.Array
     key: jax.Array
 
@@ -57,17 +57,17 @@ def _prior_vectors(prior: Prior, key: jax.Array, n: int) -> jax.Array:
 def _student_vectors(proposal: Proposal, key: jax.Array, n: int) -> jax.Array:
     """Draw vectors (n, d) from the proposal."""
     normal, chi = jax.random.split(key)
-    dtype = proposal.centre.dtype
-    z = jax.random.normal(normal, (n, proposal.centre.shape[0]), dtype)
+    dtype = proposal.center.dtype
+    z = jax.random.normal(normal, (n, proposal.center.shape[0]), dtype)
     # Half of an even number of squared normals is a sum of exponentials.
     scale = 2 * jax.random.exponential(chi, (_DEGREES // 2, n), dtype).sum(axis=0) / _DEGREES
-    return proposal.centre + (z / jnp.sqrt(scale)[:, None]) @ proposal.factor.T
+    return proposal.center + (z / jnp.sqrt(scale)[:, None]) @ proposal.factor.T
 
 
 def _student_log_density(proposal: Proposal, v: jax.Array) -> jax.Array:
     """Compute the proposal's log density at the rows of ``v`` (n, d)."""
     d = v.shape[1]
-    z = jax.scipy.linalg.solve_triangular(proposal.factor, (v - proposal.centre).T, lower=True)
+    z = jax.scipy.linalg.solve_triangular(proposal.factor, (v - proposal.center).T, lower=True)
     constant = (
         gammaln((_DEGREES + d) / 2)
         - gammaln(_DEGREES / 2)
@@ -83,13 +83,13 @@ def _soften(log_weights: jax.Array) -> tuple[jax.Array, jax.Array]:
     Returns
     -------
     tuple
-        Normalised log weights (n,), and the power.
+        Normalized log weights (n,), and the power.
     """
     shifted = jnp.where(jnp.isnan(log_weights), -jnp.inf, log_weights)
     shifted = jnp.maximum(shifted - jnp.max(shifted), -1e300)
 
     def raised(power: jax.Array) -> jax.Array:
-        return normalise_log_weights(power * shifted)[0]
+        return normalize_log_weights(power * shifted)[0]
 
     def enough(power: jax.Array) -> jax.Array:
         return effective_sample_size(raised(power)) >= _PILOT / 5
@@ -138,11 +138,11 @@ class Importance(Integrator[Proposal]):
         ) -> tuple[Proposal, jax.Array]:
             softened, power = _soften(log_weights)
             weights = jnp.exp(softened)
-            centre = weights @ v
-            spread = (weights[:, None] * (v - centre)).T @ (v - centre)
+            center = weights @ v
+            spread = (weights[:, None] * (v - center)).T @ (v - center)
             ridge = 1e-10 * (jnp.trace(spread) / v.shape[1] + 1e-12)
             factor = jnp.linalg.cholesky(spread + ridge * jnp.eye(v.shape[1]))
-            return Proposal(centre, factor, key), power
+            return Proposal(center, factor, key), power
 
         first, rounds, last = jax.random.split(key, 3)
         pilot = _prior_vectors(prior, first, _PILOT)
@@ -169,7 +169,7 @@ class Importance(Integrator[Proposal]):
         start = jnp.full((), -1), jnp.zeros((), int), unused
         return jax.lax.while_loop(unfinished, one_round, start)[2]
 
-    def realise(self, problem: Problem[Proposal], num_samples: int) -> Draws:
+    def realize(self, problem: Problem[Proposal], num_samples: int) -> Draws:
         return self.mixed(problem.prior, problem.state, num_samples)[1]
 
     def mixed(self, prior: Prior, state: Proposal, num_samples: int) -> tuple[jax.Array, Draws]:
@@ -190,7 +190,7 @@ class Importance(Integrator[Proposal]):
 
     def at_ends(self, prior: Prior, state: Proposal) -> list[str]:
         spread = 3 * np.sqrt(np.square(np.asarray(state.factor)).sum(axis=2))
-        return names_at_ends(prior, np.abs(np.asarray(state.centre)) + spread)
+        return names_at_ends(prior, np.abs(np.asarray(state.center)) + spread)
 
 
 @partial(jax.jit, static_argnums=(0, 5))

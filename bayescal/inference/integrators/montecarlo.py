@@ -25,6 +25,6 @@ class MonteCarlo(Integrator[jax.Array]):
     ) -> jax.Array:
         return key
 
-    def realise(self, problem: Problem, num_samples: int) -> Draws:
+    def realize(self, problem: Problem, num_samples: int) -> Draws:
         params, log_prior = draw(problem.prior, problem.state, num_samples)
         return Draws(params, log_prior, equal_base(num_samples))

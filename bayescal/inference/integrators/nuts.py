@@ -55,7 +55,7 @@ class Nuts(Integrator[Chains]):
     replicates = _REPLICATES
     weighted = False
     has_evidence = False
-    vectorised = False
+    vectorized = False
 
     def check(self, prior: Prior) -> None:
         if not random_sites(prior):
@@ -80,7 +80,7 @@ class Nuts(Integrator[Chains]):
         for b, number in enumerate(numbers):
             one_prior = jax.tree.map(lambda leaf: leaf[b], prior) if stacked else prior  # noqa: B023
             proposal = jax.tree.map(lambda leaf: leaf[b], proposals)  # noqa: B023
-            centre, factor = proposal.centre, proposal.factor
+            center, factor = proposal.center, proposal.factor
             own_key = jax.random.fold_in(run_key, number)
             pilot = _pilot(one_prior, sums[b], origin, proposal)
             weighted, log_weights = np.asarray(pilot[0]), np.asarray(pilot[1])
@@ -89,27 +89,27 @@ class Nuts(Integrator[Chains]):
             with jax.numpy_dtype_promotion("standard"):
                 z, diverging, positive = run_chains(
                     _potential,
-                    (one_prior, sums[b], origin, centre, factor),
-                    centre,
+                    (one_prior, sums[b], origin, center, factor),
+                    center,
                     own_key,
                     chains=chains,
                     warmup=_WARMUP,
                     draws=num_samples // chains,
                     adapt_mass_matrix=True,
-                    starts=jnp.asarray(np.linalg.solve(factor, (starts - centre).T).T),
+                    starts=jnp.asarray(np.linalg.solve(factor, (starts - center).T).T),
                 )
             if not np.all(np.asarray(positive)):
                 raise ValueError(
                     "the prior must allow the data, but none of the parameters tried gives "
                     f"them a positive density (data set {number}); check its support"
                 )
-            vectors = centre + z @ factor.T
+            vectors = center + z @ factor.T
             ess, r_hat = judge_chains(np.asarray(vectors), weighted, log_weights)
-            flat = vectors.reshape(-1, len(centre))
+            flat = vectors.reshape(-1, len(center))
             results.append(Chains(flat, jnp.asarray(ess), jnp.asarray(r_hat), jnp.sum(diverging)))
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *results)
 
-    def realise(self, problem: Problem[Chains], num_samples: int) -> Draws:
+    def realize(self, problem: Problem[Chains], num_samples: int) -> Draws:
         prior, sums, origin = problem[:3]
         params, log_prior, _ = jax.vmap(lambda v: constrain(prior, v))(problem.state.vectors)
         # Dividing by the likelihood leaves equal weights once it is multiplied in again.
@@ -136,9 +136,9 @@ def _pilot(
 def _resample(v: np.ndarray, log_weights: np.ndarray, u: float, count: int) -> np.ndarray:
     """Resample draws (count, d), spread evenly along the most bimodal coordinate."""
     weights = np.exp(log_weights)
-    centred = v - weights @ v
+    centered = v - weights @ v
     with np.errstate(all="ignore"):
-        kurtosis = weights @ centred**4 / (weights @ centred**2) ** 2
+        kurtosis = weights @ centered**4 / (weights @ centered**2) ** 2
     order = np.argsort(v[:, np.argmin(np.nan_to_num(kurtosis, nan=np.inf))], kind="stable")
     cumulative = np.cumsum(weights[order])
     index = np.searchsorted(cumulative, (np.arange(count) + u) / count * cumulative[-1])
@@ -146,12 +146,12 @@ def _resample(v: np.ndarray, log_weights: np.ndarray, u: float, count: int) -> n
 
 
 def _potential(
-    prior: Prior, sums: jax.Array, origin: jax.Array, centre: jax.Array, factor: jax.Array
+    prior: Prior, sums: jax.Array, origin: jax.Array, center: jax.Array, factor: jax.Array
 ) -> Callable[[jax.Array], jax.Array]:
     """Return the negative log posterior in coordinates where the proposal is spherical."""
 
     def potential(z: jax.Array) -> jax.Array:
-        params, _, log_vector = constrain(prior, centre + factor @ z)
+        params, _, log_vector = constrain(prior, center + factor @ z)
         log_lik = jnp.sum(prior.family.natural(params, origin) * sums)
         return -nan_to_minus_inf(log_vector + log_lik)
 

@@ -63,7 +63,7 @@ class Sobol(Integrator[jax.Array]):
         ]
         return jnp.asarray(np.clip(np.concatenate(parts), 2.0**-53, 1 - 2.0**-53))
 
-    def realise(self, problem: Problem, num_samples: int) -> Draws:
+    def realize(self, problem: Problem, num_samples: int) -> Draws:
         columns = iter(problem.state.T)
         params, sites = walk(problem.prior, lambda _, d: quantile(d, next(columns)))
         with jax.numpy_dtype_promotion("standard"):

@@ -10,7 +10,7 @@ import numpy as np
 from bayescal._core.chunks import slices
 from bayescal._core.directions import newton_step
 from bayescal._core.newton_cg import Curvature, Point, newton_cg
-from bayescal._core.optimise import Minimum, Quadratic, Status, newton
+from bayescal._core.optimize import Minimum, Quadratic, Status, newton
 from bayescal.data.rows import Designs, Sums, add, greatest
 from bayescal.regression.binary.host import (
     design_of,

@@ -17,13 +17,13 @@ def compress(points: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.nd
     polynomial at the point. The result is exact for piecewise polynomials of degree seven. O(n)
     time.
     """
-    centre = np.median(points)
-    spread = np.median(np.abs(points - centre))
+    center = np.median(points)
+    spread = np.median(np.abs(points - center))
     spread = spread if spread > 0 else 1.0
-    t = np.arcsinh((points - centre) / spread)
+    t = np.arcsinh((points - center) / spread)
     edges = np.linspace(t.min(), t.max(), _PIECES + 1)
     piece = np.clip(np.searchsorted(edges, t, side="right") - 1, 0, _PIECES - 1)
-    bounds = centre + spread * np.sinh(edges)
+    bounds = center + spread * np.sinh(edges)
     low, high = bounds[:-1], bounds[1:]
     width = np.where(high > low, high - low, 1.0)
     inside = np.clip(2 * (points - low[piece]) / width[piece] - 1, -1, 1)

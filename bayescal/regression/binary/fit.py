@@ -12,7 +12,7 @@ import numpy as np
 from bayescal._core.arrays import Array, ArrayT
 from bayescal._core.chunks import map_batch
 from bayescal._core.directions import lasso_step, newton_step
-from bayescal._core.optimise import Minimum, Quadratic, newton
+from bayescal._core.optimize import Minimum, Quadratic, newton
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
 from bayescal.regression.binary.host import MANY, fit_on_host
@@ -42,7 +42,7 @@ class Fit(NamedTuple, Generic[ArrayT]):
     #: The objective: weighted cross-entropy to the targets, in nats, plus the penalty.
     value: ArrayT
     iterations: Array | int
-    #: A value of ``bayescal._core.optimise.Status``.
+    #: A value of ``bayescal._core.optimize.Status``.
     status: Array | int
 
 
@@ -93,13 +93,13 @@ def _with_known_sign(problem: Regression[jax.Array]) -> Regression[jax.Array]:
     real = weights > 0
     # Rows of padding may contain anything.
     column = jnp.where(real, column, proportion @ jnp.where(real, column, 0))
-    centred = column - proportion @ column
-    spread = weights @ centred**2
-    rise = weights @ (centred * problem.targets)
+    centered = column - proportion @ column
+    spread = weights @ centered**2
+    rise = weights @ (centered * problem.targets)
     l1 = jnp.reshape(problem.l1, ())
     shift = jnp.sign(rise) * l1 / jnp.where(spread > 0, spread, 1)
     free = jnp.stack([jnp.ones(()), (jnp.abs(rise) > l1).astype(column.dtype)])
-    targets = jnp.where(free[1] > 0, problem.targets - shift * centred, problem.targets)
+    targets = jnp.where(free[1] > 0, problem.targets - shift * centered, problem.targets)
     return problem._replace(x=column[:, None], targets=targets, free=free)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bayescal._core.optimise import Minimum, Quadratic, Status, newton
+from bayescal._core.optimize import Minimum, Quadratic, Status, newton
 from bayescal.regression.binary.lasso import lasso_step_on_host
 from bayescal.regression.binary.objective import (
     BinaryDesign,

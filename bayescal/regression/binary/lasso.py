@@ -24,7 +24,7 @@ def lasso_step_on_host(strength: np.ndarray) -> Direction:
         hessian: np.ndarray, gradient: np.ndarray, x: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         try:
-            z = _minimise(hessian, gradient, x, strength)
+            z = _minimize(hessian, gradient, x, strength)
         except np.linalg.LinAlgError:
             z = None
         if z is None:
@@ -40,7 +40,7 @@ def lasso_step_on_host(strength: np.ndarray) -> Direction:
     return direction
 
 
-def _minimise(
+def _minimize(
     hessian: np.ndarray, gradient: np.ndarray, x: np.ndarray, strength: np.ndarray
 ) -> np.ndarray | None:
     """Minimize gradient . (z - x) + (z - x)' hessian (z - x) / 2 + sum(strength * |z|).

@@ -16,7 +16,7 @@ import numpy as np
 
 from bayescal._core.arrays import Array, ArrayT
 from bayescal._core.chunks import slices
-from bayescal._core.optimise import Quadratic
+from bayescal._core.optimize import Quadratic
 
 #: Size of features below which they count as zero.
 _TINY = 1e-150
@@ -58,13 +58,13 @@ class Prior(NamedTuple):
     ``cauchy`` is zero for a normal and one for a Cauchy distribution.
     """
 
-    centre: Array | float
+    center: Array | float
     scale: Array | float
     cauchy: Array | float
 
     def loss(self, b: ArrayT, xp: ModuleType) -> Terms[ArrayT]:
         """Compute the negative log density at ``b`` and its first two derivatives."""
-        z = (b - self.centre) / self.scale
+        z = (b - self.center) / self.scale
         square = z * z
         heavy = xp.asarray(self.cauchy) > 0
         constant = xp.log(self.scale) + xp.where(heavy, np.log(np.pi), 0.5 * np.log(2 * np.pi))

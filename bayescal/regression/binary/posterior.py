@@ -17,7 +17,7 @@ import numpy as np
 
 from bayescal._core.arrays import Array, ArrayT
 from bayescal._core.nuts import run_chains
-from bayescal._core.optimise import Minimum, Quadratic, newton
+from bayescal._core.optimize import Minimum, Quadratic, newton
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
 from bayescal.regression.binary.compress import NODES, compress
@@ -85,7 +85,7 @@ def find_mode(target: Target) -> tuple[Minimum[np.ndarray], np.ndarray]:
     with np.errstate(all="ignore"):
         minimum = newton(
             objective,
-            np.asarray(target.prior.centre, float),
+            np.asarray(target.prior.center, float),
             scale=np.sum(weights),
             bound=0.25 * np.einsum("ij,ij,j->i", columns, columns, weights),
             tolerance=1e-13,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.optimise import Status, iterate
+from bayescal._core.optimize import Status, iterate
 from bayescal.regression.binary.objective import row_terms
 
 #: Largest number of iterations, and gain of the last step in nats per row; convergence is

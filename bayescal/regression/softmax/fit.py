@@ -12,7 +12,7 @@ import numpy as np
 from bayescal._core.arrays import ArrayT, on_host
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.newton_cg import Curvature, Point, newton_cg
-from bayescal._core.optimise import Minimum
+from bayescal._core.optimize import Minimum
 from bayescal._core.precision import float64
 from bayescal.regression.softmax.objective import (
     Design,

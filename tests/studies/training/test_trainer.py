@@ -221,7 +221,7 @@ def test_extras_settings_images_and_augmentation_by_hand() -> None:
 
 
 @pytest.mark.slow
-def test_optimisers_and_schedules_of_optax(x64: None) -> None:
+def test_optimizers_and_schedules_of_optax(x64: None) -> None:
     data, kernel = make_data(), np.random.default_rng(1).normal(size=(3, 3))
 
     def fit(**options: Any) -> Trained:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from bayescal._core.arrays import matmul, namespace, on_host
 from bayescal._core.blas import single_threaded_blas
 from bayescal._core.numerics import FLOOR, ignoring_underflow, sigmoid
-from bayescal._core.optimise import Status
+from bayescal._core.optimize import Status
 from bayescal.calibrators.base.calibrator import Calibrator, State
 from bayescal.calibrators.base.draws import map_rows, mixture_quantile
 from bayescal.calibrators.base.report import (

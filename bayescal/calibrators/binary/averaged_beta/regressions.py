@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from bayescal._core.optimise import Status, iterate
+from bayescal._core.optimize import Status, iterate
 
 #: Prior standard deviations of the logarithm of the inverse temperature, equally probable: scores
 #: are either nearly calibrated, or anything.

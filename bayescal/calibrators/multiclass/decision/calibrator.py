@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from bayescal._core.arrays import matmul
-from bayescal._core.optimise import Status
+from bayescal._core.optimize import Status
 from bayescal.calibrators.base.calibrator import Calibrator, State
 from bayescal.calibrators.multiclass.decision.partition import (
     Partition,

@@ -12,7 +12,7 @@ import numpy as np
 from bayescal._core.arrays import namespace
 from bayescal._core.chunks import slices
 from bayescal._core.numerics import unit_of
-from bayescal._core.optimise import Minimum, Quadratic, newton
+from bayescal._core.optimize import Minimum, Quadratic, newton
 from bayescal._core.precision import float64
 from bayescal.calibrators.multiclass.scale import ScaleLoss, fit_inverse
 from bayescal.data.rows import Rows

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from bayescal._core.arrays import namespace, take_in_rows
-from bayescal._core.optimise import Status
+from bayescal._core.optimize import Status
 from bayescal.calibrators.base.calibrator import Calibrator, Keeps, State
 from bayescal.calibrators.binary.pooling import interpolate
 from bayescal.calibrators.multiclass.binwise import softmax_below

@@ -9,7 +9,7 @@ import numpy as np
 
 from bayescal._core.newton_cg import Curvature, Point, newton_cg
 from bayescal._core.numerics import softmax
-from bayescal._core.optimise import IntervalMinimum, Minimum
+from bayescal._core.optimize import IntervalMinimum, Minimum
 from bayescal.calibrators.multiclass.scale import Columns, fit_inverse
 from bayescal.data.rows import Rows, Source, Sums, greatest
 from bayescal.data.top_logits import Top, offsets, places, top_probabilities, unpack

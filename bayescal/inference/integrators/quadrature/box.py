@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Params
-from bayescal._core.numerics import nan_to_minus_inf, normalise_log_weights
+from bayescal._core.numerics import nan_to_minus_inf, normalize_log_weights
 from bayescal._core.structure import cached_by_structure
 from bayescal.inference.engine.space import UNIT_RANGE, line_range, line_value
 from bayescal.inference.integrators.quadrature.window import LogDensity, at_points
@@ -166,7 +166,7 @@ def find_evidence(
         values[:, i:j] + log for (i, j), log in zip(itertools.pairwise(ends), logs, strict=True)
     ]
     closed = _closed(prior, box, parts[-1][0], orders[-1])
-    return [normalise_log_weights(part)[1] for part in parts], closed
+    return [normalize_log_weights(part)[1] for part in parts], closed
 
 
 def open_ends(prior: Prior, box: Box, m: int) -> jax.Array:

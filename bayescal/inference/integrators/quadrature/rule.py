@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Params
-from bayescal._core.numerics import normalise_log_weights
+from bayescal._core.numerics import normalize_log_weights
 from bayescal.inference.engine.averages import Draws
 from bayescal.inference.engine.space import random_sites
 from bayescal.inference.integrators.base import Integrator, Problem, equal_base
@@ -33,7 +33,7 @@ from bayescal.inference.integrators.quadrature.window import (
     find_peak,
     find_window,
     grid_values,
-    maximise,
+    maximize,
 )
 from bayescal.models import Prior
 from bayescal.models.prior import walk
@@ -111,7 +111,7 @@ class Quadrature(Integrator[Box]):
             boxes = improve(partial(refine, order), boxes)
         return boxes
 
-    def realised_size(self, state: Box, num_samples: int) -> int:
+    def realized_size(self, state: Box, num_samples: int) -> int:
         """Return the number of nodes for each parameter that this batch needs."""
         return int(np.asarray(state.order).max())
 
@@ -172,7 +172,7 @@ class Quadrature(Integrator[Box]):
             return jnp.zeros(1, bool)
         return open_ends(problem.prior, problem.state, num_samples)
 
-    def realise(self, problem: Problem[Box], num_samples: int) -> Draws:
+    def realize(self, problem: Problem[Box], num_samples: int) -> Draws:
         """Return the nodes; ``num_samples`` is the number of nodes for each parameter."""
         prior, state = problem.prior, problem.state
         if state.low.size == 0:
@@ -190,7 +190,7 @@ class Quadrature(Integrator[Box]):
         if state.low.size == 0:
             return walk(prior, lambda name, d: jnp.zeros(()))[0]
         target = log_target(prior, sums, origin, state.peak, state.shear, jacobian=False)
-        best = maximise(target, state.low, state.high)
+        best = maximize(target, state.low, state.high)
         return unsheared(prior, state.peak, state.shear, best)[0]
 
     def posterior_draws(self, problem: Problem[Box], key: jax.Array, num_samples: int) -> Draws:
@@ -199,14 +199,14 @@ class Quadrature(Integrator[Box]):
         if state.low.size == 0:
             # Without random parameters, class probabilities may vary: every draw is paired with
             # one.
-            params, _, _ = self.realise(problem, 1)
+            params, _, _ = self.realize(problem, 1)
             params = jax.tree.map(lambda v: jnp.repeat(v, num_samples, axis=0), params)
             return Draws(params, jnp.zeros(num_samples), equal_base(num_samples))
         m = _COMPARED[-1]
         axes, log_rule = product_rule(state.low, state.high, m)
         target = log_target(prior, sums, origin, state.peak, state.shear)
         values = grid_values(target, axes)
-        log_mass, _ = normalise_log_weights((values + log_rule).ravel())
+        log_mass, _ = normalize_log_weights((values + log_rule).ravel())
         # Spreading a tenth of the mass evenly over the cells keeps the weights bounded.
         log_mass = jnp.logaddexp(log_mass + jnp.log(0.9), jnp.log(0.1 / log_mass.size))
         cells, inside = jax.random.split(key)

@@ -44,8 +44,8 @@ def track_box(
         new_left = left + step * (first - jnp.where((first < 1) & (top < m / 4), m / 2, 1))
         new_right = left + step * (last + jnp.where((last > m - 1) & (top > 3 * m / 4), m / 2, 1))
         half = jnp.maximum(new_right - new_left, (right - left) / _SHRINK) / 2
-        centre = (new_left + new_right) / 2
-        new_left, new_right = jnp.maximum(low, centre - half), jnp.minimum(high, centre + half)
+        center = (new_left + new_right) / 2
+        new_left, new_right = jnp.maximum(low, center - half), jnp.minimum(high, center + half)
         moved = jnp.abs(new_left - left) + jnp.abs(new_right - right)
         unsettled = (moved > 0.15 * (right - left)).any()
         return n + 1, unsettled, new_left, new_right, left + step * top

@@ -12,7 +12,7 @@ import numpy as np
 
 from bayescal._core.arrays import Arrays
 from bayescal._core.chunks import Out
-from bayescal._core.numerics import effective_sample_size, normalise_log_weights
+from bayescal._core.numerics import effective_sample_size, normalize_log_weights
 
 #: The density more than this many nats below the peak is ignored: exp(-34) is 2e-15.
 DEPTH = 34.0
@@ -191,7 +191,7 @@ def find_window(
         moved = jnp.abs(new_low - old_low) + jnp.abs(new_high - old_high)
         still = (moved <= 0.1 * (old_high - old_low)).all()
         volume = sum(jnp.log(axis[1] - axis[0]) for axis in axes)
-        log_weights, total = normalise_log_weights(values.ravel())
+        log_weights, total = normalize_log_weights(values.ravel())
         # One more round without the margin gives the tightest box.
         settled = jnp.where(settled == 1, 2, jnp.where(still | (n >= _ROUNDS - 2), 1, 0))
         points = effective_sample_size(log_weights)
@@ -203,7 +203,7 @@ def find_window(
     return Window(low, high, mass, points)
 
 
-def maximise(
+def maximize(
     log_target: Callable[[jax.Array], jax.Array], low: jax.Array, high: jax.Array
 ) -> jax.Array:
     """Find the maximum (d,) of a density with one peak in a closed box."""

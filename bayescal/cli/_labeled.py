@@ -27,7 +27,7 @@ Read = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 _MAX_LABELS = 1 << 20
 
 
-class LabelledFile:
+class LabeledFile:
     """Labels, scores and weights in a file, in one block or many."""
 
     #: The option that names columns of scores.
@@ -131,7 +131,7 @@ class LabelledFile:
             return function()
 
 
-class Training(LabelledFile):
+class Training(LabeledFile):
     """Rows to which a calibrator is fitted."""
 
     _option = "--columns"
@@ -168,24 +168,24 @@ class Training(LabelledFile):
             yield rows.scores, (rows.scores, classes[self._codes(rows)], rows.weights)
 
 
-class Judged(LabelledFile):
+class Judged(LabeledFile):
     """Rows by which models are judged."""
 
     _option = "--model"
 
     def evaluate(
-        self, models: Sequence[Columns], inputs: str, normalise: bool, **options: Any
+        self, models: Sequence[Columns], inputs: str, normalize: bool, **options: Any
     ) -> Any:
         """Evaluate the models, in blocks if the file is large."""
-        return self._read(partial(self._evaluate, models, inputs, normalise, options))
+        return self._read(partial(self._evaluate, models, inputs, normalize, options))
 
     def _evaluate(
-        self, models: Sequence[Columns], inputs: str, normalise: bool, options: dict[str, Any]
+        self, models: Sequence[Columns], inputs: str, normalize: bool, options: dict[str, Any]
     ) -> Any:
         # All models are judged by the same rows.
         names = list(dict.fromkeys(name for model in models for name in model.columns))
         readers = {
-            model.name: partial(self._rows, model, names, inputs, normalise) for model in models
+            model.name: partial(self._rows, model, names, inputs, normalize) for model in models
         }
         if self._source.large and self._groups is None:
             blocks = {name: self._in_blocks(rows) for name, rows in readers.items()}
@@ -214,7 +214,7 @@ class Judged(LabelledFile):
         return self._known(self._all_rows(model, read, [read.index(name) for name in order], *how))
 
     def _all_rows(
-        self, model: Columns, names: list[str], order: list[int], inputs: str, normalise: bool
+        self, model: Columns, names: list[str], order: list[int], inputs: str, normalize: bool
     ) -> Iterator[tuple[np.ndarray, Read]]:
         given = self._source.rows(self._label, names, self._weights, option="--model")
         for rows in given:
@@ -226,5 +226,5 @@ class Judged(LabelledFile):
                     rows.where, self._weights, weight, weight >= 0, "weights that are not negative"
                 )
             scores = rows.scores[:, order]
-            probs = as_probabilities(scores, model, self.classes, inputs, normalise, wrong)
+            probs = as_probabilities(scores, model, self.classes, inputs, normalize, wrong)
             yield rows.scores, (probs, self._codes(rows), weight)

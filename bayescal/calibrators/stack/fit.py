@@ -153,7 +153,7 @@ def fit_members(
     blocks = make_blocks(sample, plan.scale, plan, dtype)
     numbers, count = range(len(plan.members)), designs.count
     share = 1 - 1 / count
-    zero = [np.zeros(len(plan.place(i).index)) for i in numbers]
+    zero = [np.zeros(len(plan.place(i).positions)) for i in numbers]
     metrics = first_metrics(plan, blocks, each)
     objectives = [
         Objective(
@@ -179,7 +179,7 @@ def fit_members(
     zeros = np.zeros(plan.layout.length)
     if count == 1 or firm:
         value, slope = designs.losses({Job(ALL): zeros})[Job(ALL)]
-        begin = {Job(i): (value, slope[plan.place(i).index]) for i in numbers}
+        begin = {Job(i): (value, slope[plan.place(i).positions]) for i in numbers}
         found = designs.run(
             {job: search(job, zero[job.member], begin[job], metrics[job.member]) for job in begin}
         )
@@ -191,7 +191,7 @@ def fit_members(
         thetas = zero
         common = designs.without_folds([zeros], ALL)
         begin = {
-            Job(i, job.fold): (value, slope[plan.place(i).index])
+            Job(i, job.fold): (value, slope[plan.place(i).positions])
             for job, (value, slope) in common.items()
             for i in numbers
         }

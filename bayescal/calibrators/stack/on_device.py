@@ -19,7 +19,7 @@ from bayescal.calibrators.multiclass.members import Layout, make_features, smoot
 from bayescal.calibrators.stack.designs import ALL, Designs, Job, Plan
 from bayescal.calibrators.stack.kernels import ROUNDING, Losses, Scale
 from bayescal.data.rows import Rows
-from bayescal.regression.softmax.objective import Design, change, evaluate
+from bayescal.regression.softmax.objective import Design, evaluate, logit_update
 
 
 class OnDevice(Designs):
@@ -104,7 +104,7 @@ def _held_out(
     basis: jax.Array,
 ) -> jax.Array:
     """Compute log probabilities (n,) of the labels of some folds; those of others are zero."""
-    logs = log_softmax(x + change(_design(layout, x, y, weights, basis), theta))
+    logs = log_softmax(x + logit_update(_design(layout, x, y, weights, basis), theta))
     return jnp.where(takes[folds], logs[jnp.arange(len(y)), y], 0)
 
 

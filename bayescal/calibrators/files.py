@@ -221,7 +221,8 @@ class _Writer:
                 f"{name} must be a number, a string, an array, a calibrator of bayescal, or a dict "
                 f"of these by strings, to be saved, got {value!r}"
             )
-        options = _options(type(value))
+        kind = type(value)
+        options = _options(kind)
         if isinstance(value, Reported):
             value._settle_report()
             value = as_fitted(value)
@@ -231,7 +232,7 @@ class _Writer:
                 [n for n in names if n not in _LEFT_OUT] for names in (options, fitted)
             )
         return {
-            "class": type(value).__name__,
+            "class": kind.__name__,
             "options": {own: self.encode(getattr(value, own), own) for own in options},
             "fitted": {own: self.encode(getattr(value, own), own) for own in fitted},
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, Self
@@ -30,6 +31,7 @@ from bayescal.data.kept_rows import KeptRows
 from bayescal.data.label_names import Classes, class_places, column_names, in_order
 from bayescal.data.rows import Source
 from bayescal.data.scores import (
+    INPUTS,
     Domain,
     Inputs,
     check_inputs,
@@ -107,6 +109,8 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
     keeps: ClassVar[Keeps] = "nothing"
     _domain: ClassVar[Domain]
     _sources: ClassVar[frozenset[str]] = MEMORY
+    #: Classes that do the work for some ``inputs``, in the place of this one.
+    _by_inputs: ClassVar[Mapping[str, type[Calibrator]]] = {}
 
     @property
     def domain(self) -> Domain:
@@ -149,7 +153,7 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
 
     def _check_inputs(self) -> None:
         """Raise where scores cannot be what they are said to be."""
-        check_inputs(self.inputs)
+        check_inputs(self.inputs, (*INPUTS, *self._by_inputs))
 
     def _check_options(self) -> None:
         """Raise where an option is not allowed."""
@@ -243,8 +247,6 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         return seed_of(getattr(self, "random_state", 0))
 
     def _probabilities_of(self, kept: KeptRows) -> np.ndarray | None:
-        if self.inputs == "top_logits":
-            return None  # most classes have no logit
         least = self.state_.get("least_probabilities")
         with np.errstate(over="ignore"):
             found = self.apply(self.state_, convert(kept.rows, self.inputs, self.domain, least)[0])
@@ -257,13 +259,15 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         Parameters
         ----------
         scores : array-like of shape (m, k), or (m,) or (m, 1) for two classes, or Blocks
+            With ``inputs="top_logits"`` a tuple (indices (n, m), logits (n, m), rest (n,)).
 
         Returns
         -------
-        array of shape (m, k), float64
-            Columns in the order of ``classes_``. Of blocks, and what is read in blocks, it is
-            :class:`Blocks` with the same labels and weights, computed when they are read; of an
-            array of Dask one of Dask.
+        array of shape (m, k), float64, or TopProbs
+            Columns in the order of ``classes_``. Of truncated logits the probabilities of the top
+            classes in the order of their indices, and of all others together. Of blocks, and what
+            is read in blocks, it is :class:`Blocks` with the same labels and weights, computed when
+            they are read; of an array of Dask one of Dask.
         """
         check_is_fitted(self)
         if (blocks := as_blocks(scores)) is not None:
@@ -271,7 +275,11 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         rows = self._new_rows(scores)
         values = self._converted(rows)
         with np.errstate(over="ignore"):
-            return without_absent(self.apply(self.state_, values), rows, self.inputs)
+            return self._answer(self.apply(self.state_, values), rows, scores)
+
+    def _answer(self, probs: np.ndarray, rows: np.ndarray, scores: Any) -> Any:
+        """Return probabilities at checked rows in the form that users get."""
+        return without_absent(probs, rows, self.inputs)
 
     @ignoring_underflow
     def as_function(self) -> PredictFunction:
@@ -283,7 +291,8 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
             ``f(scores)`` gives what ``predict_proba`` does, where the scores are.
         """
         check_is_fitted(self)
-        return self._function_kind(*self._as_parts(), vars(self)["n_features_in_"])
+        fitted = as_fitted(self)
+        return fitted._function_kind(*fitted._as_parts(), vars(self)["n_features_in_"])
 
     @property
     def _function_kind(self) -> type[PredictFunction]:
@@ -321,8 +330,10 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
 
     def predict(self, scores: ArrayLike) -> np.ndarray:
         """Return the most probable class (m,) for each row of scores."""
-        best = np.argmax(self.predict_proba(scores), axis=1)
-        return self.classes_[best]
+        return self._most_probable(self.predict_proba(scores))
+
+    def _most_probable(self, probs: Any) -> np.ndarray:
+        return self.classes_[np.argmax(probs, axis=1)]
 
     @staticmethod
     def combine(calibrators: list[Any], scores: list[np.ndarray]) -> np.ndarray:

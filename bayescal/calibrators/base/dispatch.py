@@ -95,7 +95,7 @@ def published_at_once(fit: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(fit)
     def run(self: Any, *args: Any, **options: Any) -> Any:
-        draft = object.__new__(type(self))
+        draft = object.__new__(_working_class(self, getattr(self, "inputs", None)))
         vars(draft).update(vars(self))
         result = fit(draft, *args, **options)
         _functions.pop(self, None)
@@ -103,6 +103,12 @@ def published_at_once(fit: Callable[..., Any]) -> Callable[..., Any]:
         return self if result is draft else result
 
     return run
+
+
+def _working_class(estimator: Any, inputs: Any) -> type:
+    """Return the class that does the work for such inputs: most often the estimator's."""
+    kind = type(estimator)
+    return getattr(kind, "_by_inputs", {}).get(inputs, kind) if isinstance(inputs, str) else kind
 
 
 def keep_options(estimator: Any) -> None:
@@ -122,7 +128,7 @@ def as_fitted(estimator: Any) -> Any:
     options = vars(estimator).get("_options")
     if options is None:
         return estimator
-    fitted = object.__new__(type(estimator))
+    fitted = object.__new__(_working_class(estimator, options.get("inputs")))
     vars(fitted).update(vars(estimator))
     vars(fitted).update(options)
     return fitted

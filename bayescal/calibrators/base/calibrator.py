@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal, Self
+from functools import partial
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import jax
 import numpy as np
@@ -14,18 +15,18 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, on_host
 from bayescal._core.keys import seed_of
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.optimise import Status
 from bayescal._core.precision import float64
-from bayescal.calibrators.base.blocks import State, TakesBlocks
-from bayescal.calibrators.base.dispatch import Dispatched, as_fitted
+from bayescal.calibrators.base.dispatch import as_fitted
 from bayescal.calibrators.base.draws import map_rows
+from bayescal.calibrators.base.estimator import Estimator
 from bayescal.calibrators.base.function import PredictFunction, Tree, needed
-from bayescal.calibrators.base.reported import Reported
 from bayescal.calibrators.base.status import keep_status, remedies
-from bayescal.data.blocks.stream import Blocks, as_blocks
+from bayescal.data.blocks.reader import block_rows
+from bayescal.data.blocks.stream import Block, Blocks, as_blocks, map_chunks
 from bayescal.data.given import MEMORY, Given, as_source
 from bayescal.data.kept_rows import KeptRows
 from bayescal.data.label_names import Classes, class_places, column_names, in_order
@@ -41,6 +42,8 @@ from bayescal.data.scores import (
     without_absent,
 )
 
+#: What a calibrator has learned: arrays by name.
+State: TypeAlias = dict[str, np.ndarray]
 #: What a calibrator never changes in a row: the order of its classes, the most probable one, or
 #: nothing.
 Keeps = Literal["order", "argmax", "nothing"]
@@ -57,7 +60,7 @@ def _precision(given: Given) -> AbstractContextManager[Any]:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimator, ABC):
+class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """A calibrator of the scores of a classifier of two or more classes.
 
     A method writes ``domain``, ``_fit`` and ``_apply``, and what of the rest is not as here.
@@ -276,6 +279,22 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         values = self._converted(rows)
         with np.errstate(over="ignore"):
             return self._answer(self.apply(self.state_, values), rows, scores)
+
+    def _predict_in_blocks(self, blocks: Blocks, scores: Any) -> Any:
+        """Return probabilities in the form that the scores have."""
+        predict = partial(self._predict_block, blocks.names)
+        if on_host(scores):
+            return np.concatenate([*blocks.each(predict)])
+        if hasattr(scores, "map_blocks") and hasattr(scores, "chunks"):
+            return map_chunks(predict, scores, len(self.classes_))
+        return blocks.mapped(predict)
+
+    def _predict_block(self, names: list[object] | None, block: Block) -> np.ndarray:
+        columns = vars(self)["n_features_in_"]
+        rows = block_rows(block, names, self.inputs, columns, self.classes_)
+        values = convert(rows, self.inputs, self.domain, self.state_.get("least_probabilities"))[0]
+        with np.errstate(over="ignore", under="ignore"):
+            return without_absent(self.apply(self.state_, values), rows, self.inputs)
 
     def _answer(self, probs: np.ndarray, rows: np.ndarray, scores: Any) -> Any:
         """Return probabilities at checked rows in the form that users get."""

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import matmul, namespace, on_host
 from bayescal.calibrators.base.calibrator import State
+from bayescal.calibrators.base.estimator import report_of_rows, uncalibrated_losses
 from bayescal.calibrators.base.parametric import ParametricCalibrator
 from bayescal.calibrators.base.report import (
     Report,
@@ -21,7 +22,6 @@ from bayescal.calibrators.base.report import (
     row_losses_of_logits,
     sums_of,
 )
-from bayescal.calibrators.base.reported import report_of_rows, uncalibrated_losses
 from bayescal.calibrators.multiclass.members import Member
 from bayescal.calibrators.stack.fit import (
     MANY,

@@ -125,7 +125,7 @@ class Rows(NamedTuple):
     """Rows in memory or on an accelerator.
 
     Scores (n,) or (n, k) may be of JAX; labels (n,), as positions among the classes, and weights
-    (n,) are of NumPy.
+    (n,) are of NumPy. What the properties and methods are is said of :class:`Source`.
     """
 
     scores: Any
@@ -138,67 +138,55 @@ class Rows(NamedTuple):
 
     @property
     def n(self) -> int:
-        """The number of rows."""
         return len(self.y)
 
     @property
     def k(self) -> int:
-        """The number of classes."""
         return self.scores.shape[1] if self.scores.ndim == 2 else 2
 
     @property
     def weight(self) -> float:
-        """The sum of the weights."""
         return float(self.weights.sum())
 
     @property
     def mass(self) -> np.ndarray:
-        """The sum of the weights of each class (k,)."""
         return np.bincount(self.y, self.weights, self.k)
 
     @property
     def squares(self) -> float:
-        """The sum of the squares of the weights."""
         return float(self.weights @ self.weights)
 
     @property
     def whole(self) -> bool:
-        """Whether all weights are whole numbers."""
         return bool((self.weights == np.floor(self.weights)).all())
 
     @property
     def largest(self) -> float:
-        """The greatest absolute score."""
         return float(max(self.scores.max(initial=0), -self.scores.min(initial=0)))
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The least and the greatest score."""
         return float(self.scores.min()), float(self.scores.max())
 
     @property
     def sample(self) -> Rows:
-        """All rows."""
         return self
 
     def total(
         self, function: Callable[..., Sums], merge: Merge = add, numbers: int | None = None
     ) -> Sums:
-        """Add up ``function(scores, y, weights)`` over the rows, so many ``numbers`` at a time."""
         if numbers is None or self.scores.size <= numbers or not on_host(self.scores):
             return function(*self)
         parts = slices(self.n, max(1, numbers // max(1, self.scores.size // self.n)))
         return reduce(merge, (function(*self.take(part)) for part in parts))
 
     def part(self, numbers: int, least: int) -> Rows | None:
-        """Select about so many ``numbers``, of so many rows at least, if there are many more."""
         stride = min(self.scores.size // numbers, self.n // least)
         if stride <= 2 or not on_host(self.scores):
             return None
         return self.take(slice(None, None, stride))
 
     def designs(self, make: Callable[[Rows], Any], numbers: int, keep: bool = True) -> Designs:
-        """Prepare what ``make`` returns for rows of so many ``numbers`` at a time, for sums."""
         if not on_host(self.scores):
             return _DeviceDesign(_call(make, self))
         columns = self.scores.shape[1] if self.scores.ndim == 2 else 1
@@ -208,15 +196,12 @@ class Rows(NamedTuple):
         return _HostDesigns(_Remade(make, self, parts))
 
     def all(self) -> Rows:
-        """Return the rows, which are in memory."""
         return self
 
     def mapped(self, step: Callable[[Rows], Rows], largest: float = 0.0) -> Rows:
-        """Apply a step that changes scores."""
         return step(self)
 
     def divided(self, unit: float) -> Rows:
-        """Divide the scores by a number."""
         return self if unit == 1 else self._replace(scores=self.scores / unit)
 
 

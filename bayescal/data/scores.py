@@ -49,14 +49,14 @@ _FAR_BELOW = 1000.0
 _MOST_OF_ZERO = 0.01
 
 
-def check_inputs(inputs: str) -> None:
-    """Raise unless scores may be so, for calibrators of whole rows."""
-    if inputs == "top_logits":
+def check_inputs(inputs: str, allowed: tuple[str, ...] = INPUTS) -> None:
+    """Raise unless ``inputs`` is allowed."""
+    if inputs == "top_logits" not in allowed:
         raise ValueError(
             "inputs must be one of 'probs', 'logits', 'scores' for this calibrator, got "
             "'top_logits', which Temperature and Vector take"
         )
-    check_choice(inputs, "inputs", INPUTS)
+    check_choice(inputs, "inputs", allowed)
 
 
 def widen(scores: Any, inputs: Inputs) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal, Self
+from functools import partial
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import jax
 import numpy as np
@@ -13,23 +15,24 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import ArrayLike, on_host
 from bayescal._core.keys import seed_of
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.optimize import Status
 from bayescal._core.precision import float64
-from bayescal.calibrators.base.blocks import State, TakesBlocks
-from bayescal.calibrators.base.dispatch import Dispatched, as_fitted
+from bayescal.calibrators.base.dispatch import as_fitted
 from bayescal.calibrators.base.draws import map_rows
+from bayescal.calibrators.base.estimator import Estimator
 from bayescal.calibrators.base.function import PredictFunction, Tree, needed
-from bayescal.calibrators.base.reported import Reported
 from bayescal.calibrators.base.status import keep_status, remedies
-from bayescal.data.blocks.stream import Blocks, as_blocks
+from bayescal.data.blocks.reader import block_rows
+from bayescal.data.blocks.stream import Block, Blocks, as_blocks, map_chunks
 from bayescal.data.given import MEMORY, Given, as_source
 from bayescal.data.kept_rows import KeptRows
 from bayescal.data.label_names import Classes, class_places, column_names, in_order
 from bayescal.data.rows import Source
 from bayescal.data.scores import (
+    INPUTS,
     Domain,
     Inputs,
     check_inputs,
@@ -39,6 +42,8 @@ from bayescal.data.scores import (
     without_absent,
 )
 
+#: What a calibrator has learned: arrays by name.
+State: TypeAlias = dict[str, np.ndarray]
 #: What a calibrator never changes in a row: the order of its classes, the most probable one, or
 #: nothing.
 Keeps = Literal["order", "argmax", "nothing"]
@@ -55,7 +60,7 @@ def _precision(given: Given) -> AbstractContextManager[Any]:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimator, ABC):
+class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """A calibrator of the scores of a classifier of two or more classes.
 
     A method writes ``domain``, ``_fit`` and ``_apply``, and what of the rest is not as here.
@@ -107,6 +112,8 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
     keeps: ClassVar[Keeps] = "nothing"
     _domain: ClassVar[Domain]
     _sources: ClassVar[frozenset[str]] = MEMORY
+    #: Classes that do the work for some ``inputs``, in the place of this one.
+    _by_inputs: ClassVar[Mapping[str, type[Calibrator]]] = {}
 
     @property
     def domain(self) -> Domain:
@@ -149,7 +156,7 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
 
     def _check_inputs(self) -> None:
         """Raise where scores cannot be what they are said to be."""
-        check_inputs(self.inputs)
+        check_inputs(self.inputs, (*INPUTS, *self._by_inputs))
 
     def _check_options(self) -> None:
         """Raise where an option is not allowed."""
@@ -243,8 +250,6 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         return seed_of(getattr(self, "random_state", 0))
 
     def _probabilities_of(self, kept: KeptRows) -> np.ndarray | None:
-        if self.inputs == "top_logits":
-            return None  # most classes have no logit
         least = self.state_.get("least_probabilities")
         with np.errstate(over="ignore"):
             found = self.apply(self.state_, convert(kept.rows, self.inputs, self.domain, least)[0])
@@ -257,13 +262,15 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         Parameters
         ----------
         scores : array-like of shape (m, k), or (m,) or (m, 1) for two classes, or Blocks
+            With ``inputs="top_logits"`` a tuple (indices (n, m), logits (n, m), rest (n,)).
 
         Returns
         -------
-        array of shape (m, k), float64
-            Columns in the order of ``classes_``. Of blocks, and what is read in blocks, it is
-            :class:`Blocks` with the same labels and weights, computed when they are read; of an
-            array of Dask one of Dask.
+        array of shape (m, k), float64, or TopProbs
+            Columns in the order of ``classes_``. Of truncated logits the probabilities of the top
+            classes in the order of their indices, and of all others together. Of blocks, and what
+            is read in blocks, it is :class:`Blocks` with the same labels and weights, computed when
+            they are read; of an array of Dask one of Dask.
         """
         check_is_fitted(self)
         if (blocks := as_blocks(scores)) is not None:
@@ -271,7 +278,27 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
         rows = self._new_rows(scores)
         values = self._converted(rows)
         with np.errstate(over="ignore"):
+            return self._answer(self.apply(self.state_, values), rows, scores)
+
+    def _predict_in_blocks(self, blocks: Blocks, scores: Any) -> Any:
+        """Return probabilities in the form that the scores have."""
+        predict = partial(self._predict_block, blocks.names)
+        if on_host(scores):
+            return np.concatenate([*blocks.each(predict)])
+        if hasattr(scores, "map_blocks") and hasattr(scores, "chunks"):
+            return map_chunks(predict, scores, len(self.classes_))
+        return blocks.mapped(predict)
+
+    def _predict_block(self, names: list[object] | None, block: Block) -> np.ndarray:
+        columns = vars(self)["n_features_in_"]
+        rows = block_rows(block, names, self.inputs, columns, self.classes_)
+        values = convert(rows, self.inputs, self.domain, self.state_.get("least_probabilities"))[0]
+        with np.errstate(over="ignore", under="ignore"):
             return without_absent(self.apply(self.state_, values), rows, self.inputs)
+
+    def _answer(self, probs: np.ndarray, rows: np.ndarray, scores: Any) -> Any:
+        """Return probabilities at checked rows in the form that users get."""
+        return without_absent(probs, rows, self.inputs)
 
     @ignoring_underflow
     def as_function(self) -> PredictFunction:
@@ -283,7 +310,8 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
             ``f(scores)`` gives what ``predict_proba`` does, where the scores are.
         """
         check_is_fitted(self)
-        return self._function_kind(*self._as_parts(), vars(self)["n_features_in_"])
+        fitted = as_fitted(self)
+        return fitted._function_kind(*fitted._as_parts(), vars(self)["n_features_in_"])
 
     @property
     def _function_kind(self) -> type[PredictFunction]:
@@ -321,8 +349,10 @@ class Calibrator(Dispatched, TakesBlocks, Reported, ClassifierMixin, BaseEstimat
 
     def predict(self, scores: ArrayLike) -> np.ndarray:
         """Return the most probable class (m,) for each row of scores."""
-        best = np.argmax(self.predict_proba(scores), axis=1)
-        return self.classes_[best]
+        return self._most_probable(self.predict_proba(scores))
+
+    def _most_probable(self, probs: Any) -> np.ndarray:
+        return self.classes_[np.argmax(probs, axis=1)]
 
     @staticmethod
     def combine(calibrators: list[Any], scores: list[np.ndarray]) -> np.ndarray:

@@ -67,24 +67,17 @@ def has_double(xp: Any, place: Any) -> bool:
     return "float64" in xp.__array_namespace_info__().dtypes(device=place, kind="real floating")
 
 
-class Dispatched:
-    """An estimator whose methods answer arrays in their library, on their device.
+def dispatch_methods(cls: type) -> None:
+    """Make the methods of a class answer arrays in their library, on their device.
 
     By scikit-learn's convention: under ``array_api_dispatch`` attributes that were fitted to
     arrays of a library are that library's, and only such arrays are taken after.
     """
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        for name in _METHODS:
-            own = vars(cls).get(name)
-            if inspect.isfunction(own) and not hasattr(own, "__isabstractmethod__"):
-                run = dispatched(own)
-                setattr(cls, name, published_at_once(run) if name == "fit" else run)
-
-    def _takes_arrays(self) -> bool:
-        """Return whether arrays of all libraries go through all methods but by themselves."""
-        return False
+    for name in _METHODS:
+        method = vars(cls).get(name)
+        if inspect.isfunction(method) and not hasattr(method, "__isabstractmethod__"):
+            run = dispatched(method)
+            setattr(cls, name, published_at_once(run) if name == "fit" else run)
 
 
 def published_at_once(fit: Callable[..., Any]) -> Callable[..., Any]:
@@ -95,7 +88,7 @@ def published_at_once(fit: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(fit)
     def run(self: Any, *args: Any, **options: Any) -> Any:
-        draft = object.__new__(type(self))
+        draft = object.__new__(_working_class(self, getattr(self, "inputs", None)))
         vars(draft).update(vars(self))
         result = fit(draft, *args, **options)
         _functions.pop(self, None)
@@ -103,6 +96,12 @@ def published_at_once(fit: Callable[..., Any]) -> Callable[..., Any]:
         return self if result is draft else result
 
     return run
+
+
+def _working_class(estimator: Any, inputs: Any) -> type:
+    """Return the class that does the work for such inputs: most often the estimator's."""
+    kind = type(estimator)
+    return getattr(kind, "_by_inputs", {}).get(inputs, kind) if isinstance(inputs, str) else kind
 
 
 def keep_options(estimator: Any) -> None:
@@ -122,7 +121,7 @@ def as_fitted(estimator: Any) -> Any:
     options = vars(estimator).get("_options")
     if options is None:
         return estimator
-    fitted = object.__new__(type(estimator))
+    fitted = object.__new__(_working_class(estimator, options.get("inputs")))
     vars(fitted).update(vars(estimator))
     vars(fitted).update(options)
     return fitted
@@ -132,7 +131,7 @@ def _unfitted(option: Any) -> Any:
     """Return a copy of a calibrator, or of some, whose own options may be set later."""
     if isinstance(option, list | tuple):
         return type(option)(_unfitted(own) for own in option)
-    return clone(option) if isinstance(option, Dispatched) else option
+    return clone(option) if hasattr(type(option), "_takes_arrays") else option
 
 
 def dispatched(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -24,6 +24,7 @@ __all__ = [
     "ScaleLoss",
     "differences",
     "fit_inverse",
+    "named_inverse",
     "sample_inverse",
 ]
 
@@ -130,6 +131,19 @@ def fit_inverse(
             step = slope / curvature if curvature > 0 else 0.0
             found = found._replace(x=max(found.x - step, 0.0), value=value - slope * step / 2)
     return found._replace(x=found.x / unit)
+
+
+def named_inverse(found: IntervalMinimum, total: float) -> dict[str, np.ndarray]:
+    """Name what a fit of the inverse temperature to rows of this total weight has learned."""
+    with np.errstate(divide="ignore"):
+        temperature = 1 / np.asarray(found.x)
+    return {
+        "temperature": temperature,
+        "theta": np.array([found.x]),
+        "objective": np.asarray(found.value / total),
+        "status": np.asarray(int(found.status)),
+        "n_iter": np.asarray(found.iterations),
+    }
 
 
 def _minimize(rows: Source, layout: Layout, start: float) -> tuple[ScaleLoss, IntervalMinimum]:

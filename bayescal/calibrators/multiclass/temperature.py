@@ -11,21 +11,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.numerics import scaled_softmax
-from bayescal._core.optimize import IntervalMinimum, Status
 from bayescal.calibrators.base.calibrator import Keeps, State
+from bayescal.calibrators.base.parametric import ParametricCalibrator
 from bayescal.calibrators.multiclass.binwise import best_inverse_temperature
 from bayescal.calibrators.multiclass.scale import (
     LOG_SCALE,
     differences,
     fit_inverse,
+    named_inverse,
     sample_inverse,
 )
-from bayescal.calibrators.multiclass.top_logits.calibrator import TopLogitsCalibrator
-from bayescal.calibrators.multiclass.top_logits.fits import fit_top_inverse
+from bayescal.calibrators.multiclass.top_logits.temperature import TopTemperature
 from bayescal.data.checks import check_choice
 from bayescal.data.given import EVERYWHERE, MEMORY
 from bayescal.data.rows import Rows, Source
-from bayescal.data.top_logits import top_probabilities, unpack
 from bayescal.regression.draws import Draws
 from bayescal.regression.numpyro_models import Flat, Model, as_model
 
@@ -33,7 +32,7 @@ __all__ = ["Temperature"]
 
 
 @dataclass(eq=False, repr=False)
-class Temperature(TopLogitsCalibrator):
+class Temperature(ParametricCalibrator):
     r"""Temperature scaling: logits divided by one temperature, which is never negative.
 
     .. math:: \hat p = \operatorname{softmax}(z / T)
@@ -98,6 +97,7 @@ class Temperature(TopLogitsCalibrator):
     monotone: ClassVar[bool] = True
     _domain = "logits"
     _sources: ClassVar[frozenset[str]] = EVERYWHERE
+    _by_inputs: ClassVar[Any] = {"top_logits": TopTemperature}
 
     @property
     def sources(self) -> frozenset[str]:
@@ -111,35 +111,13 @@ class Temperature(TopLogitsCalibrator):
                 f"inference must be 'map' for objective={self.objective!r}, which has no "
                 f"likelihood, got {self.inference!r}"
             )
-        if self.objective != "log_loss" and self._truncated:
-            raise ValueError(
-                f"objective must be 'log_loss' for inputs='top_logits', got {self.objective!r}"
-            )
 
-    def _fit_whole(self, rows: Source, seed: int) -> State:
+    def _fit(self, rows: Source, seed: int) -> State:
         if self.objective == "log_loss":
-            return self._found(fit_inverse(rows), rows.weight)
+            return named_inverse(fit_inverse(rows), rows.weight)
         inverse, value = best_inverse_temperature(*rows.all())
-        return self._named(inverse, value, Status.CONVERGED)
-
-    def _fit_top(self, rows: Source, k: int) -> State:
-        return {**self._found(fit_top_inverse(rows, k), rows.weight), "k": np.asarray(k)}
-
-    def _apply_top(self, state: State, rows: Any, k: int) -> Any:
-        return top_probabilities(unpack(rows, k), state["theta"][0])
-
-    def _found(self, found: IntervalMinimum, total: float) -> State:
-        state = self._named(found.x, found.value / total, found.status)
-        return {**state, "n_iter": np.asarray(found.iterations)}
-
-    def _named(self, inverse: float, value: float, status: Status) -> State:
-        theta = np.array([inverse])
-        return {
-            **self._describe({}, theta),
-            "theta": theta,
-            "objective": np.asarray(value),
-            "status": np.asarray(int(status)),
-        }
+        state = {**self._describe({}, theta := np.array([inverse])), "theta": theta}
+        return {**state, "objective": np.asarray(value), "status": np.asarray(0)}
 
     def _describe(self, state: State, theta: np.ndarray) -> State:
         with np.errstate(divide="ignore"):

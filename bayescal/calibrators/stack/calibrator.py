@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import matmul, namespace, on_host
 from bayescal.calibrators.base.calibrator import State
+from bayescal.calibrators.base.estimator import report_of_rows, uncalibrated_losses
 from bayescal.calibrators.base.parametric import ParametricCalibrator
 from bayescal.calibrators.base.report import (
     Report,
@@ -21,7 +22,6 @@ from bayescal.calibrators.base.report import (
     row_losses_of_logits,
     sums_of,
 )
-from bayescal.calibrators.base.reported import report_of_rows, uncalibrated_losses
 from bayescal.calibrators.multiclass.members import Member
 from bayescal.calibrators.stack.fit import (
     MANY,
@@ -158,20 +158,21 @@ class StackedScaling(ParametricCalibrator):
     O(n k). Memory beside the scores is 12 n k bytes in single precision, which fits have from
     32,768 scores on; of more than 300 classes 4 n k, and some hundred numbers for each class.
 
-    Scores on an accelerator stay there: keys of rows, from which folds are made, losses of rows and
-    sums come to the host, which takes the steps. All is in double precision, but main directions in
-    single precision. So probabilities are the host's to 1e-8 for fewer than 32,768 scores of at
-    most 300 classes, and to 1e-6 for more classes. Of more scores the host's few steps, in single
-    precision, end a little elsewhere: probabilities may differ by 1e-3, mean losses by 1e-5. Memory
-    is 8 n k bytes, and at work several times that and twice as many features.
+    Scores on an accelerator stay there: keys of rows, from which folds are made, some of the rows,
+    from which the curvature is measured, losses of rows and sums come to the host, which takes the
+    steps. All is in double precision, but main directions in single precision. So probabilities are
+    the host's to 1e-8 for fewer than 32,768 scores of at most 300 classes, and to 1e-6 for more
+    classes. Of more scores the host works in single precision: probabilities may differ by 1e-3,
+    mean losses by 1e-5. Memory is 8 n k bytes, and at work several times that and twice as many
+    features.
 
     Rows that come in blocks are read once, and fitted at once, if there are no more than 262,144 of
     them and 4,194,304 scores. Of more rows all members and folds take their steps together: they
-    are read 11 to 13 times, seldom a few times more, and for "single" 8 to 10 times, in one to four
-    times the time of rows in memory. All is in double precision: probabilities are to 1e-9 those of
-    all rows at once, were these fitted so (of more than 300 classes, whose main directions are in
-    single precision, to 1e-7). Those that single precision finds differ by about 1e-6, and by up to
-    1e-3 where it ends a step earlier.
+    are read 17 to 24 times, of 16 to 29 classes up to 60 times, and for "single" up to 10 times.
+    All is in double precision: probabilities are to 1e-9 those of all rows at once, were these
+    fitted so (of more than 300 classes, whose main directions are in single precision, to 1e-7).
+    Those that single precision finds differ by about 1e-5, and by up to 1e-3 from 30 classes on,
+    where it ends a step earlier.
 
     Of a posterior, penalties are the prior, and the weights are those of resampled rows, a Bayesian
     bootstrap. Of more than 3,000 parameters of a member each draw is the solution of a linear

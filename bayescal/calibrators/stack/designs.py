@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
     sizes: Sizes
     part: slice
-    places: np.ndarray
+    positions: np.ndarray
 
 
 class Plan(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
@@ -49,11 +49,12 @@ from bayescal.regression.binary.posterior import Draws
 from bayescal.regression.softmax.objective import split
 from bayescal.regression.softmax.posterior import sample
 
-#: The last step of a fit gains at most so large a share of the objective; of a fit without a fold,
-#: also so large a share of what its first step promised.
-TOLERANCE, FOLD_SHARE = 1e-6, 1e-2
-#: From so many classes on, tens of thousands of parameters make fits slow that are no better on new
-#: rows than those whose last step gains at most this share.
+#: A fit ends where the next step would gain at most this share of the objective.
+TOLERANCE = 1e-6
+#: A fit without a fold also ends where the next step would gain at most this share of the first.
+FOLD_SHARE = 1e-2
+#: From so many classes on a stack has tens of thousands of parameters. To fit them to the optimum
+#: takes several times as long, and the result is no better on new rows than with this tolerance.
 MANY, ROUGH = 30, 1e-2
 #: Of log inverse temperatures, whose prior is standard normal.
 _MOST = 4.0
@@ -74,7 +75,7 @@ class Stack(NamedTuple):
 
 
 def fit_scale(scores: Any, y: np.ndarray, weights: np.ndarray, start: float = 1.0) -> Scale:
-    """Return the best scale, if log inverse temperatures are N(0, 1), and what is smoothed by it.
+    """Fit the scale of some rows, with the prior N(0, 1) of the log inverse temperature.
 
     The proportion of the uniform distribution is 0.5 / (n + 1).
     """
@@ -87,10 +88,10 @@ def fit_scale(scores: Any, y: np.ndarray, weights: np.ndarray, start: float = 1.
 def best_scale(
     loss: Callable[[float], tuple[float, float, float]], total: float, start: float
 ) -> Scale:
-    """Return the same of a loss and its first two derivatives, and the sum of weights."""
+    """Find the scale from a loss with its first two derivatives, and the sum of weights."""
 
     def objective(t: float) -> tuple[float, float, float]:
-        """Return it as a function of log temperature, with its derivatives."""
+        """Compute the objective and its derivatives by log temperature."""
         s = float(np.exp(-t))
         value, slope, curvature = loss(s)
         return value + t * t / 2, t - s * slope, s * (slope + s * curvature) + 1
@@ -148,62 +149,78 @@ def fit_members(
 ) -> tuple[list[np.ndarray], dict[Job, np.ndarray]]:
     """Fit all members to all rows, and from there to those of all folds but one.
 
-    The sample stands for all rows where the curvature is measured.
+    Of many classes they are fitted without a fold alone, from zero, as ends that are not optima
+    depend on where a fit begins; their means are the members. The sample stands for all rows where
+    the curvature is measured. Returns the parameters of members and of jobs without a fold.
     """
     blocks = make_blocks(sample, plan.scale, plan, dtype)
-    numbers, count = range(len(plan.members)), designs.count
-    share = 1 - 1 / count
-    zero = [np.zeros(len(plan.place(i).places)) for i in numbers]
-    metrics = first_metrics(plan, blocks, each)
-    objectives = [
-        Objective(
-            penalties(member, plan.layout.k, plan.layout.rank),
-            designs.total,
-            designs.rounding,
-            partial(measure, plan, blocks, i),
-            2 + len(zero[i]) / 16 if plan.layout.length <= WHOLE_LENGTH else np.inf,
-        )
-        for i, member in enumerate(plan.members)
-    ]
-
-    def search(job: Job, start: np.ndarray, begin: Losses, curvature: Curvature) -> Search:
-        """Search for the optimum of a job; a fit without a fold has a share of the penalties."""
-        objective = objectives[job.member]
-        if job.fold == ALL:
-            return descend(objective, start, begin, curvature, tolerance)
-        given = objective.divided(share), start, begin, curvature.divided(share)
-        return descend(*given, tolerance, FOLD_SHARE)
-
-    firm = plan.layout.k < MANY
-    tolerance = TOLERANCE if firm else ROUGH
-    zeros = np.zeros(plan.layout.length)
-    if count == 1 or firm:
-        value, slope = designs.losses({Job(ALL): zeros})[Job(ALL)]
-        begin = {Job(i): (value, slope[plan.place(i).places]) for i in numbers}
-        found = designs.run(
-            {job: search(job, zero[job.member], begin[job], metrics[job.member]) for job in begin}
-        )
-        thetas, metrics = zip(*(found[Job(i)] for i in numbers), strict=True)
-        if count == 1:
-            return list(thetas), {}
-        begin = designs.without_folds(thetas)
-    else:
-        thetas = zero
-        common = designs.without_folds([zeros], ALL)
-        begin = {
-            Job(i, job.fold): (value, slope[plan.place(i).places])
-            for job, (value, slope) in common.items()
-            for i in numbers
-        }
-    found = designs.run(
-        {job: search(job, thetas[job.member], begin[job], metrics[job.member]) for job in begin}
+    fits = Fits(designs, plan, blocks, first_metrics(plan, blocks, each))
+    count, members = designs.count, range(len(plan.members))
+    zero = np.zeros(plan.layout.length)
+    if count > 1 and plan.layout.k >= MANY:
+        begin = designs.without_folds([zero], ALL)
+        found = fits.run(fits.at_zero(begin), fits.zeros, ROUGH)
+        without = {job: theta for job, (theta, _) in found.items()}
+        folds = [[without[Job(i, fold)] for fold in range(count)] for i in members]
+        return [np.mean(thetas, axis=0) for thetas in folds], without
+    whole = fits.run(fits.at_zero(designs.losses({Job(ALL): zero})), fits.zeros, TOLERANCE)
+    thetas, curvatures = (
+        list(part) for part in zip(*(whole[Job(i)] for i in members), strict=True)
     )
-    without = {job: theta for job, (theta, _) in found.items()}
-    if not firm:
-        thetas = [
-            np.mean([without[Job(i, fold)] for fold in range(count)], axis=0) for i in numbers
-        ]
-    return list(thetas), without
+    if count == 1:
+        return thetas, {}
+    fits = fits._replace(curvatures=curvatures)
+    found = fits.run(designs.without_folds(thetas), thetas, TOLERANCE)
+    return thetas, {job: theta for job, (theta, _) in found.items()}
+
+
+class Fits(NamedTuple):
+    """What fits of members share: rows, a sample of them, and curvatures to begin with."""
+
+    designs: Designs
+    plan: Plan
+    sample: list[Block]
+    curvatures: list[Curvature]
+
+    @property
+    def zeros(self) -> list[np.ndarray]:
+        """Parameters of zero for each member."""
+        return [np.zeros(len(self.plan.place(i).positions)) for i in range(len(self.plan.members))]
+
+    def at_zero(self, common: Mapping[Job, Losses]) -> dict[Job, Losses]:
+        """Select the losses of each member at zero from those of a member with all features."""
+        return {
+            job._replace(member=i): (value, slope[self.plan.place(i).positions])
+            for job, (value, slope) in common.items()
+            for i in range(len(self.plan.members))
+        }
+
+    def run(
+        self, begin: Mapping[Job, Losses], thetas: Sequence[np.ndarray], tolerance: float
+    ) -> dict[Job, tuple[np.ndarray, Curvature]]:
+        """Fit jobs from their members' parameters, where the losses are known."""
+        searches = {
+            job: self._search(job, thetas[job.member], losses, tolerance)
+            for job, losses in begin.items()
+        }
+        return self.designs.run(searches)
+
+    def _search(self, job: Job, start: np.ndarray, begin: Losses, tolerance: float) -> Search:
+        plan, i = self.plan, job.member
+        layout = plan.layout
+        objective = Objective(
+            penalties(plan.members[i], layout.k, layout.rank),
+            self.designs.total,
+            self.designs.rounding,
+            partial(measure, plan, self.sample, i),
+            2 + len(start) / 16 if layout.length <= WHOLE_LENGTH else np.inf,
+        )
+        if job.fold == ALL:
+            return descend(objective, start, begin, self.curvatures[i], tolerance)
+        # As large a share of the rows, and of the penalties.
+        share = 1 - 1 / self.designs.count
+        given = objective.divided(share), start, begin, self.curvatures[i].divided(share)
+        return descend(*given, tolerance, FOLD_SHARE)
 
 
 def first_metrics(plan: Plan, blocks: Sequence[Block], each: Any) -> list[Curvature]:
@@ -246,7 +263,7 @@ def _leave_out(rows: Rows, out: np.ndarray) -> Rows:
 
 
 def mixture(members: Sequence[Member], stack: Stack, share: Any, scores: Any) -> Any:
-    """Return probabilities (n, k), of members mixed by their weights, for arrays of any library."""
+    """Mix the probabilities (n, k) of members by their weights, for arrays of any library."""
     x = smooth(scores, *stack.scale)
     each = enumerate(zip(members, stack.thetas, strict=True))
     total: Any = sum(
@@ -259,7 +276,7 @@ def mixture(members: Sequence[Member], stack: Stack, share: Any, scores: Any) ->
 def mixture_on_host(
     members: Sequence[Member], stack: Stack, share: np.ndarray, scores: np.ndarray
 ) -> np.ndarray:
-    """Return the same with NumPy, several times faster."""
+    """Mix the probabilities (n, k) of members with NumPy, several times faster."""
     layout = Plan.make(members, stack.scale, stack.basis).layout
     probs = np.empty(scores.shape)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -59,7 +60,8 @@ class Mixed(NamedTuple):
     moments: np.ndarray
 
 
-class Folded(NamedTuple):
+@dataclass(frozen=True)
+class Folded:
     """A plan, and the folds by hashes of rows in a canonical order of the classes."""
 
     plan: Plan

@@ -69,7 +69,7 @@ class InMemory(Designs):
             return run_together(search, lambda at: {job: self._losses(job, at[job])})[job]
 
         # The longest first, so that none is waited for.
-        jobs = sorted(searches, key=lambda job: -len(self._plan.place(job.member).places))
+        jobs = sorted(searches, key=lambda job: -len(self._plan.place(job.member).positions))
         return dict(zip(jobs, self._each(one, jobs), strict=True))
 
     def held_out(self, thetas: Mapping[Job, np.ndarray]) -> np.ndarray:

@@ -12,7 +12,7 @@ from bayescal.regression.softmax.objective import Design, Parameters, split
 from bayescal.regression.softmax.precondition import WHOLE
 
 #: Up to this many parameters of a member the whole Hessian is inverted.
-WHOLE_LENGTH = 320
+WHOLE_LENGTH = 500
 
 Metric = Callable[[np.ndarray], np.ndarray]
 

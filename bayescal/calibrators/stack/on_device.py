@@ -44,7 +44,7 @@ class OnDevice(Designs):
         found = {}
         for job, theta in points.items():
             sums = np.asarray(_losses(*self._arguments(job, theta)))
-            index = self._plan.place(job.member).places
+            index = self._plan.place(job.member).positions
             found[job] = float(sums[0]), sums[1:][index]
         return found
 
@@ -58,7 +58,7 @@ class OnDevice(Designs):
 
     def _arguments(self, job: Job, theta: np.ndarray) -> tuple[Any, ...]:
         every = np.zeros(self._plan.layout.length)
-        every[self._plan.place(job.member).places] = theta
+        every[self._plan.place(job.member).positions] = theta
         takes = np.array([job.takes(fold) for fold in range(self.count)])
         return self._plan.layout, every, takes, self._x[job.fold], *self._data
 

@@ -22,7 +22,7 @@ from bayescal.metrics.uncertainty.calibration_tests import (
     spiegelhalter_of,
 )
 from bayescal.metrics.uncertainty.groups import in_clusters
-from bayescal.metrics.uncertainty.measured import Interval, Measured
+from bayescal.metrics.uncertainty.measured import Interval, MeasuredMetric, measure
 from bayescal.metrics.uncertainty.measured_blocks import check_cuts, check_no_groups, measure_blocks
 
 if TYPE_CHECKING:
@@ -174,11 +174,11 @@ def report(
     intervals: dict[str, dict[str, Interval]] = {}
     differences: dict[str, dict[str, Interval]] = {}
     tests = {}
-    base: Mapping[str, Measured] = {}
+    base: Mapping[str, MeasuredMetric] = {}
     cases, cuts, read = 0, [], []
     for name, own in models.items():
         checked = as_predictions(own, y, weights, reading)
-        measured: Mapping[str, Measured]
+        measured: Mapping[str, MeasuredMetric]
         if isinstance(checked, PredictionBlocks):
             check_no_groups(groups)
             found = measure_blocks(chosen, checked, replicates, seed)
@@ -189,7 +189,7 @@ def report(
         else:
             checked = checked._replace(clusters=clusters)
             measured = {
-                title: Measured(metric, checked, y, weights, options, replicates, seed)
+                title: measure(metric, checked, y, weights, options, replicates, seed)
                 for title, (metric, options) in chosen.items()
             }
             test, cases = spiegelhalter_of(checked), len(np.asarray(getattr(own, "probs", own)))

@@ -1,41 +1,88 @@
-"""Fits to truncated logits, from sums over rows: a temperature, or factors and intercepts."""
+"""Vector scaling of truncated logits."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from bayescal._core.arrays import namespace
 from bayescal._core.newton_cg import Curvature, Point, newton_cg
-from bayescal._core.numerics import softmax
-from bayescal._core.optimize import IntervalMinimum, Minimum
-from bayescal.calibrators.multiclass.scale import Columns, fit_inverse
-from bayescal.data.rows import Rows, Source, Sums, greatest
+from bayescal._core.numerics import softmax, unit_of
+from bayescal._core.optimize import Minimum
+from bayescal.calibrators.base.calibrator import State
+from bayescal.calibrators.multiclass.top_logits.calibrator import TopLogitsCalibrator
+from bayescal.calibrators.multiclass.top_logits.temperature import fit_top_inverse
+from bayescal.data.rows import Source, Sums, greatest
 from bayescal.data.top_logits import Top, offsets, places, top_probabilities, unpack
 
-__all__ = ["NUMBERS", "Layout", "expected", "fit_factors", "fit_top_inverse", "hits"]
+__all__ = ["TopVector"]
 
 #: Numbers of packed rows at work.
-NUMBERS = 1 << 18
+_NUMBERS = 1 << 18
 #: Parameters, and the diagonal blocks (3, c) of the Hessian there.
 At: TypeAlias = tuple[np.ndarray, np.ndarray]
 _MAX_PRODUCTS, _MAX_SLOW, _TOLERANCE = 400, 12, 1e-13
 
 
-def fit_top_inverse(rows: Source, k: int) -> IntervalMinimum:
-    """Minimize the cross-entropy over s >= 0, of softmax(s x + log(k - m) [others])."""
-    return fit_inverse(rows, partial(_columns, k), polish=True)
+@dataclass(eq=False, repr=False)
+class TopVector(TopLogitsCalibrator):
+    """What :class:`Vector` does where ``inputs="top_logits"``."""
 
+    coef_: np.ndarray = field(init=False)
+    intercept_: np.ndarray = field(init=False)
+    gradient_norm_: float = field(init=False)
 
-def _columns(k: int, rows: Rows, unit: float, single: bool) -> Columns:
-    """Lay out some packed rows with classes first; the last one is each of the others."""
-    top = unpack(rows.scores, k, unit)
-    logits = np.ascontiguousarray(top.x.T)
-    below = logits - logits.max(axis=0)
-    label = below[places(top, rows.y), np.arange(len(rows.y))]
-    dtype = np.float32 if single else float
-    return Columns(below.astype(dtype), label, rows.weights, offsets(top).astype(dtype)[:, None])
+    _public_name = "Vector"
+
+    def _fit_top(self, rows: Source, k: int) -> State:
+        labels = rows.total(partial(_hits, k), numbers=_NUMBERS)
+        present, shared = labels["hits"] > 0, bool(labels["misses"] > 0)
+        own = int(present.sum())
+        # Classes without labels among the top share the parameters of all others.
+        group = np.where(present, np.cumsum(present) - 1, own)
+        unit = float(np.clip(unit_of(rows.largest, 1e4), 2.0**-500, 2.0**500))
+        inverse = fit_top_inverse(rows, k).x
+        found = _fit_factors(rows, Layout(group, own + 1, shared, unit), inverse)
+        intercept, more = found.x.reshape(2, -1)
+        place = np.append(group, own)
+        state = {
+            "coef": ((1 + more) / unit)[place],
+            "intercept": (intercept - intercept[: own + shared].mean())[place],
+            "objective": np.asarray(found.value / rows.weight),
+            "gradient_norm": np.asarray(np.abs(np.asarray(found.gradient)).max() / rows.weight),
+            "n_iter": np.asarray(int(found.iterations)),
+            "status": np.asarray(int(found.status)),
+        }
+        if shared:
+            return state
+        mass = rows.total(partial(_expected, inverse, k), numbers=_NUMBERS)["expected"]
+        factor = np.where(np.append(present, False), 0.0, 1 / (1 + mass))
+        return {**state, "missing_inverse": np.asarray(inverse), "missing_factor": factor}
+
+    def _apply_top(self, state: State, rows: Any, k: int) -> Any:
+        top, xp = unpack(rows, k), namespace(rows)
+        (n, c), m = top.x.shape, top.indices.shape[1]
+        others = xp.full_like(top.indices[:, : c - m], k)
+        places = xp.reshape(xp.concat([top.indices, others], axis=1), (-1,))
+
+        def each(name: str) -> Any:
+            return xp.reshape(xp.take(state[name], places, axis=0), (n, c))
+
+        logits = top.x * each("coef") + each("intercept") + offsets(top)
+        if "missing_factor" not in state:
+            return softmax(logits)
+        factor = each("missing_factor")
+        present = factor == 0
+        known = softmax(xp.where(present, logits, xp.full_like(logits, -1e30)))
+        lost = top_probabilities(top, state["missing_inverse"]) * factor
+        left = xp.sum(lost, axis=1, keepdims=True)
+        some = xp.any(present, axis=1, keepdims=True)
+        # Rows all of whose classes lacked labels.
+        lost = lost / xp.where(some, xp.ones_like(left), left)
+        return xp.where(present, known * (1 - left), lost)
 
 
 class Layout(NamedTuple):
@@ -60,13 +107,13 @@ class Layout(NamedTuple):
         return top, group, added
 
 
-def hits(k: int, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Sums:
+def _hits(k: int, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Sums:
     """Return the weight of labels that are in the top, by class (k,), and of the others."""
     hit = (unpack(scores, k).indices == y[:, None]).any(axis=1)
     return {"hits": np.bincount(y[hit], weights[hit], k), "misses": weights[~hit].sum()}
 
 
-def expected(
+def _expected(
     inverse: float, k: int, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
 ) -> Sums:
     """Return how many labels temperature scaling expects, by class, and last outside the top."""
@@ -76,18 +123,18 @@ def expected(
     return {"expected": np.append(by_class, mass[:, m:].sum())}
 
 
-def fit_factors(rows: Source, layout: Layout, inverse: float) -> Minimum[np.ndarray]:
+def _fit_factors(rows: Source, layout: Layout, inverse: float) -> Minimum[np.ndarray]:
     """Fit intercepts and deviations of factors from one: theta (2 c,), from a temperature."""
     c = layout.size
     begin = np.concatenate([np.zeros(c), np.full(c, min(inverse * layout.unit, 10.0) - 1)])
 
     def evaluate(theta: np.ndarray) -> Point[np.ndarray, At]:
-        found = rows.total(partial(_factor_sums, layout, theta), numbers=NUMBERS)
+        found = rows.total(partial(_factor_sums, layout, theta), numbers=_NUMBERS)
         return Point(found["value"], found["gradient"], (theta, found["diagonal"]))
 
     def product(state: At, vector: np.ndarray) -> np.ndarray:
         product = partial(_factor_products, layout, state[0], vector)
-        return rows.total(product, numbers=NUMBERS)["image"]
+        return rows.total(product, numbers=_NUMBERS)["image"]
 
     def prepare(state: At) -> np.ndarray:
         """Return the inverses (c, 2, 2) of what an intercept and its factor have together."""
@@ -101,7 +148,7 @@ def fit_factors(rows: Source, layout: Layout, inverse: float) -> Minimum[np.ndar
 
     def unbounded(theta: np.ndarray, here: Point[np.ndarray, At]) -> bool:
         step = precondition(prepare(here.state), -here.gradient)
-        moved = rows.total(partial(_movement, layout, theta, step), greatest, NUMBERS)["moved"]
+        moved = rows.total(partial(_movement, layout, theta, step), greatest, _NUMBERS)["moved"]
         return bool(moved > 0.01)
 
     curvature = Curvature(product, prepare, precondition, 0, _MAX_PRODUCTS)

@@ -11,9 +11,10 @@ import jax
 import numpy as np
 
 from bayescal._core.precision import float64
+from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_choice, check_count
+from bayescal.data.predictions import Reading
 from bayescal.data.tokens import tokens
-from bayescal.metrics.reading.predictions import Reading, check_anywhere, check_label_rows
 from bayescal.metrics.registry import METRICS
 from bayescal.metrics.sums import SumMetric, collect, collect_there
 
@@ -77,7 +78,8 @@ def make() -> type:
             elif self.many:
                 raise ValueError("classes must be the number of labels, got None")
             self.name, self.classes, self.options = name, classes, metric_options
-            self.ignore_index, self.reading = ignore_index, Reading(classes, inputs, whole=False)
+            self.ignore_index = ignore_index
+            self.reading = Reading(classes, inputs, multilabel=self.many, whole=False)
             metric = None if entry.make is None else entry.make(classes, **metric_options)
             self.metric = metric if isinstance(metric, SumMetric) else None
             # A collection lets metrics share states that are equal after the first batch, if they
@@ -122,9 +124,8 @@ def make() -> type:
                 raise ValueError(f"preds must have shape {wanted}, got {tuple(preds.shape)}")
             if not len(target):
                 return
-            check = check_label_rows if self.many else check_anywhere
             rows, weights = given[0], given[1] if len(given) > 1 else None
-            checked = check(rows, target, weights, self.reading)
+            checked = as_predictions(rows, target, weights, self.reading, on_device=True)
             if not len(checked.y):
                 return
             if self.metric is None:

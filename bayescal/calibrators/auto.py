@@ -35,19 +35,13 @@ from bayescal.calibrators.combine.composition import Composition
 from bayescal.calibrators.combine.multi_label import MultiLabel
 from bayescal.calibrators.stack.calibrator import StackedScaling
 from bayescal.data.blocks.stream import Block, as_blocks
-from bayescal.data.checks import (
-    SUM_TOLERANCE,
-    as_numpy,
-    check_choice,
-    check_count,
-    check_unmasked,
-    check_weights,
-)
+from bayescal.data.checks import SUM_TOLERANCE, as_numpy, check_choice, check_count, check_unmasked
 from bayescal.data.fitted import of_pairs
 from bayescal.data.folds.deal import FoldedRows, fold_features, fold_scores
 from bayescal.data.label_names import column_names, in_order, label_list
 from bayescal.data.labels import read_labels, read_many
 from bayescal.data.scores import Inputs, check_inputs, convert, widen
+from bayescal.data.weights import check_weights
 
 __all__ = ["Auto"]
 

@@ -191,6 +191,33 @@ def check_real(value: object, name: str, wanted: str = "a number") -> None:
         raise TypeError(f"{name} must be {wanted}, got {value!r}")
 
 
+def check_eps(eps: float | None, default: float) -> float:
+    """Check the distance from 0 and 1 at which probabilities are clipped."""
+    if eps is None:
+        return default
+    check_real(eps, "eps")
+    if not 0 <= eps < 0.5:
+        raise ValueError(f"eps must lie in [0, 0.5), got {eps}")
+    return float(eps)
+
+
+def check_norm(norm: float) -> float:
+    """Check the order of a norm, at least 1; infinity is the maximum."""
+    wanted = "a number of at least 1 or math.inf"
+    check_real(norm, "norm", wanted)
+    if np.isnan(norm) or norm < 1:
+        raise ValueError(f"norm must be {wanted}, got {norm}")
+    return float(norm)
+
+
+def check_positive(value: float, name: str) -> float:
+    """Check that a number is positive and finite."""
+    check_real(value, name, "a positive number")
+    if not 0 < value < np.inf:
+        raise ValueError(f"{name} must be positive, got {value}")
+    return float(value)
+
+
 def check_choice(value: Choice, name: str, choices: Sequence[Choice]) -> Choice:
     """Return ``value`` if it is one of ``choices``."""
     if value not in choices:
@@ -214,43 +241,6 @@ def check_strength(value: float | str, name: str = "strength") -> None:
     number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
     if not number or not 0 <= float(value) < np.inf:
         raise ValueError(f"{name} must be 'cv' or not negative, got {value!r}")
-
-
-def check_weights(
-    weights: ArrayLike | None, n: int, name: str = "sample_weight", *, match: str = "y"
-) -> np.ndarray:
-    """Return (n,) weights of rows in float64: ones where none are given, not all zero.
-
-    Where the greatest is beyond what sums of powers of it can hold, or next to nothing beside any
-    prior, all are multiplied by a power of two.
-    """
-    if weights is None:
-        return np.ones(n)
-    array = check_weights_of(weights, n, name, match=match)
-    if not (array > 0).any():
-        raise ValueError(f"{name} must not all be zero, got only zeros")
-    power = power_of_weights(float(array.max()))
-    array = np.ldexp(array, power) if power else array
-    # So far below the greatest all are the same in sums; squares of them alone must not vanish.
-    least = np.ldexp(1.0, int(np.frexp(array.max())[1]) - 400)
-    return np.where(array > 0, np.maximum(array, least), 0.0)
-
-
-def check_weights_of(weights: ArrayLike, n: int, name: str, *, match: str = "y") -> np.ndarray:
-    """Return (n,) weights of some of the rows in float64, as they are given."""
-    array = as_numpy(weights, name).astype(np.float64)
-    if array.shape != (n,):
-        raise ValueError(f"{name} must have shape ({n},) to match {match}, got {array.shape}")
-    check_finite(array, name)
-    if (array < 0).any():
-        raise ValueError(f"{name} must not be negative, got {array.min():g}")
-    return array
-
-
-def power_of_weights(heaviest: float) -> int:
-    """Return the power of two by which to multiply weights, of which this is the greatest."""
-    exponent = int(np.frexp(heaviest)[1])
-    return min(max(exponent, -40), 160) - exponent
 
 
 def check_class_prior(value: ArrayLike, classes: int) -> np.ndarray:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from bayescal._core.numerics import effective_size
+
 __all__ = ["KeptRows", "keep_rows"]
 
 #: Rows, and numbers at most, that are kept of a fit.
@@ -36,8 +38,8 @@ class KeptRows:
 
     @property
     def effective(self) -> float:
-        """As many rows of equal weight say as much; whole weights are counts."""
-        return self.weight if self.whole else self.weight**2 / self.squares
+        """Effective sample size; the sum of weights that are counts."""
+        return self.weight if self.whole else float(effective_size(self.weight, self.squares))
 
 
 def keep_rows(rows: Any, codes: np.ndarray, weights: np.ndarray | None) -> KeptRows:

@@ -154,13 +154,13 @@ def _wrong_number(found: np.ndarray, columns: int) -> str:
     """Return what to say if labels have another number of classes than the scores have columns."""
     if columns > 2:
         return (
-            f"y must hold {columns} classes to match the columns, got {len(found)}; say "
+            f"y must hold {columns} classes to match the columns, got {len(found)}; pass "
             "classes=(label of each column, ...), which the data may then lack"
         )
     if len(found) == 1:
         return (
             f"y must hold two classes, got only one class, {label_list(found)[0]!r}; where the "
-            "data lack one, say classes=(negative, positive)"
+            "data lack one, pass classes=(negative, positive)"
         )
     return f"Only binary classification is supported. y must hold two classes, got {len(found)}"
 

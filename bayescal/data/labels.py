@@ -1,4 +1,4 @@
-"""Labels of any values, as positions among the classes."""
+"""Read labels of any values: as positions among the classes, or as proportions of outcomes."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ import warnings
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import DataConversionWarning
-from sklearn.utils import _safe_indexing, assert_all_finite, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _num_samples
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.warnings import frames_to_caller
-from bayescal.data.checks import as_numpy, check_unmasked, check_weights
+from bayescal.data.checks import as_numpy, check_labels, check_range, check_unmasked
 from bayescal.data.fitted import of_pairs, read_label_rows, read_shares
 from bayescal.data.label_names import (
     Classes,
@@ -24,90 +20,214 @@ from bayescal.data.label_names import (
     class_places,
     column_names,
     find_positions,
+    has_text,
     in_order,
+    is_count,
+    label_list,
     matched_names,
     of_one_kind,
 )
+from bayescal.data.weights import check_weights
 
-#: What to do with more than two classes.
+#: Advice where labels have more than two classes.
 MORE = "take Auto, a map of several classes or OneVsRest of this one"
-#: So many more numbers than twice the labels may lie between their least and greatest, that they
-#: are counted rather than sorted.
-_SPAN = 1 << 16
+#: Distinct integer labels are counted instead of sorted if their range exceeds twice their number
+#: by no more than this.
+_MAX_EXTRA_RANGE = 1 << 16
+#: NumPy's kinds of labels that are not numbers: text, objects and dates.
+_TEXT = "OSTUM"
+_NAME_CLASSES = "pass classes=(label of each column, ...) for other labels"
+_GIVE_ROWS = "give a row of probabilities for each case"
+_NO_LABELS = np.empty(0, np.int64)
 
 
 def read_rows(
     x: np.ndarray, y: ArrayLike, sample_weight: ArrayLike | None, classes: Classes, columns: int = 2
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the classes, and rows, labels as their positions and weights of used rows."""
-    found, label = read_labels(y, len(x), classes, columns)
+    """Read the classes, and the rows of positive weight with labels as positions, and weights."""
+    labels, codes = read_labels(y, len(x), classes, columns)
     weights = check_weights(sample_weight, len(x))
     used = weights > 0
     if not used.all():
-        x, label, weights = x[used], label[used], weights[used]
-    return found, x, label, weights
+        x, codes, weights = x[used], codes[used], weights[used]
+    return labels, x, codes, weights
 
 
 def read_labels(
     y: ArrayLike, n: int, classes: Classes, columns: int = 2
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the classes (columns,), sorted or as given, and labels (n,) as their positions."""
-    found, position = distinct(label_array(y, n))
-    given = check_classes(found, classes, columns, MORE)
-    return given, find_positions(found, given)[position]
+    """Read the classes (columns,), sorted or as given, and labels (n,) as positions among them."""
+    labels, index = distinct(label_array(y, n))
+    given = check_classes(labels, classes, columns, MORE)
+    return given, find_positions(labels, given)[index]
 
 
-def label_array(y: ArrayLike, n: int) -> np.ndarray:
-    """Return labels (n,) as they are, of which none is missing."""
+def label_array(
+    y: ArrayLike, n: int | None, *, match: str = "the scores", weights: Any = None
+) -> np.ndarray:
+    """Read one label for each of n rows; rows of weight zero may lack theirs.
+
+    Without ``n`` labels may have any length. ``match`` names what they have to match.
+    """
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
     check_unmasked(y, "y")
-    if hasattr(y, "detach"):
-        y = as_numpy(y, "y")
-    y = as_labels(y)
-    if y.ndim == 2 and y.shape[1] == 1:
-        y = y[:, 0]
+    try:
+        labels = as_numpy(y, "y") if hasattr(y, "detach") else as_labels(y)
+    except ValueError:
+        labels = as_numpy(y, "y")  # This error says more.
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        from sklearn.exceptions import DataConversionWarning
+
+        labels = labels[:, 0]
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected",
             DataConversionWarning,
             stacklevel=frames_to_caller(),
         )
-    if y.ndim != 1:
-        raise ValueError(f"y must have shape (n,), got {y.shape}")
-    if len(y) != n:
-        raise ValueError(f"y must have {n} labels to match the scores, got {len(y)}")
-    check_present(y)
-    return y
+    if labels.ndim != 1 or n not in (None, len(labels)):
+        size = "n" if n is None else n
+        raise ValueError(f"y must have shape ({size},) to match {match}, got {labels.shape}")
+    check_present(labels, weights)
+    return labels
+
+
+def label_values(
+    y: ArrayLike, n: int | None, *, match: str = "probs", weights: Any = None
+) -> np.ndarray:
+    """Read one label for each of n rows as numbers, text or dates, not as objects of one kind."""
+    labels = label_array(y, n, match=match, weights=weights)
+    if is_text(labels) and (labels.dtype != object or has_text(labels)):
+        return labels
+    return as_numpy(of_one_kind(labels), "y")
+
+
+def is_text(labels: np.ndarray) -> bool:
+    """Tell whether labels are text, dates or objects, not numbers."""
+    return labels.dtype.kind in _TEXT
+
+
+def as_text(labels: np.ndarray) -> np.ndarray:
+    """Convert text labels of any kind to an array that NumPy sorts."""
+    if not is_text(labels):
+        raise TypeError(f"y must hold labels of one kind, got text and {labels.dtype}")
+    return np.array(labels.tolist(), str) if labels.dtype.kind == "T" else of_one_kind(labels)
+
+
+def class_codes(
+    labels: np.ndarray, k: int, classes: Classes = None, all_rows: bool = True
+) -> tuple[Any, np.ndarray]:
+    """Find the classes (k,) of k columns, and labels (n,) as positions among them.
+
+    Unlike in fits, numbers are positions themselves, unless ``classes`` holds other numbers. Text
+    is sorted if the labels are those of ``all_rows``; the labels of a batch may lack a class.
+    """
+    given = None if classes is None else class_array(classes)
+    numbers = given is not None and given.dtype.kind not in _TEXT
+    if not is_text(labels):
+        if given is None or not numbers or is_count(given):
+            codes = _number_codes(labels, k, given is None, all_rows)
+            if given is not None:
+                return check_classes(_NO_LABELS, given, k, _GIVE_ROWS), codes
+            signs = k == 2 and labels.min(initial=0) < 0
+            return np.array([-1, 1]) if signs else range(k), codes
+    else:
+        labels = as_text(labels)
+        if numbers or (given is None and not all_rows):
+            wanted = [*range(k)] if given is None else given.tolist()
+            kind = "date" if labels.dtype.kind == "M" else "text"
+            raise ValueError(
+                f"y must be in {wanted}, got the {kind} {label_list(labels)[0]!r}; {_NAME_CLASSES}"
+            )
+    values, index = np.unique(labels, return_inverse=True)
+    known = check_classes(values, classes, k, _GIVE_ROWS)
+    return known, find_positions(values, known)[index]
+
+
+def _number_codes(labels: np.ndarray, k: int, unnamed: bool, all_rows: bool) -> np.ndarray:
+    """Read numbers as positions among k classes; -1 and 1 are two unnamed classes."""
+    advice, least = _NAME_CLASSES, labels.min(initial=0)
+    if labels.dtype.kind == "f" and least >= 0 and labels.max(initial=0) <= 1:
+        advice = "for proportions of outcomes pass outcomes='fractional'"
+    if k == 2 and unnamed and least == -1:
+        advice = "pass classes=(-1, 1) for labels -1 and 1"
+    try:
+        return check_labels(labels, k, "y", advice)
+    except ValueError:
+        if k == 2 and unnamed and all_rows and np.array_equal(np.unique(labels), [-1, 1]):
+            return (labels > 0).astype(np.int64)
+        raise
+
+
+def outcome_shares(
+    y: Any, n: int, k: int, classes: Classes = None, fractional: bool = False
+) -> np.ndarray | None:
+    """Read the proportion of each outcome in each row (n, k), or None if y holds labels.
+
+    Proportions other than 0 and 1 have to be ``fractional``.
+    """
+    if np.ndim(y) == 2 and (fractional or np.shape(y)[1] > 1):
+        shares = read_shares(y, n, k)
+        known = range(k) if classes is None else class_array(classes)
+        shares = in_order(shares, column_names(y), known, "y")
+    elif fractional and k == 2:
+        second = check_range(as_numpy(y, "y").astype(np.float64), "y", "pass shares of class 1")
+        shares = read_shares(np.stack([1 - second, second], axis=-1), n, 2)
+    elif fractional:
+        raise ValueError(
+            f"y must have shape ({n}, {k}) for outcomes='fractional', got {np.shape(y)}"
+        )
+    else:
+        return None
+    if not fractional and not ((shares == 0) | (shares == 1)).all():
+        raise ValueError(
+            "y must hold labels, or a 1 in one column of each row, got shares of outcomes; pass "
+            "outcomes='fractional', which log_loss, brier_score and ece have"
+        )
+    return shares
+
+
+def classes_of_shares(y: Any, k: int, classes: Classes = None) -> Any:
+    """Find the classes (k,) of proportions: those given, names of columns, or 0, ..., k - 1."""
+    if classes is not None:
+        return check_classes(_NO_LABELS, class_array(classes), k)
+    names = column_names(y) if np.ndim(y) == 2 else None
+    return range(k) if names is None or class_places(names, range(k), "y") else names
 
 
 def class_labels(y: Any) -> np.ndarray:
-    """Return labels (n,) of a classifier's fit, checked as scikit-learn does."""
-    label = np.asarray(column_or_1d(as_labels(y), warn=True))
-    check_present(label)
-    label = of_one_kind(label)
-    if label.dtype.kind == "f":
-        assert_all_finite(label, input_name="y")
-    check_classification_targets(label)
-    return label
+    """Read labels (n,) for fitting a classifier, checked as scikit-learn does."""
+    from sklearn.utils import assert_all_finite, column_or_1d
+    from sklearn.utils.multiclass import check_classification_targets
+
+    labels = np.asarray(column_or_1d(as_labels(y), warn=True))
+    check_present(labels)
+    labels = of_one_kind(labels)
+    if labels.dtype.kind == "f":
+        assert_all_finite(labels, input_name="y")
+    check_classification_targets(labels)
+    return labels
 
 
 def distinct(y: np.ndarray, whole: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct labels, sorted, and the place of each label among them.
+    """Find the distinct labels, sorted, and the index of each label (n,) among them.
 
-    Labels that are but a part of all may be mostly different.
+    ``whole`` tells whether these are the labels of all rows: those of a block may all differ.
     """
     if y.dtype.kind in "biu" and len(y):
-        # Without sorting, which for a million labels takes as long as a fit.
+        # Sorting a million labels takes as long as a fit.
         low, high = y.min(), y.max()
         above = y != low
         if low != high and ((y == high) == above).all():
             return np.array([low, high]), above.astype(int)
-        if int(high) - int(low) <= _SPAN + 2 * len(y):
-            place = (y - low if y.dtype.itemsize == 8 else y.astype(int) - int(low)).astype(int)
-            there = np.bincount(place) > 0
-            seen = np.flatnonzero(there)
-            return seen.astype(y.dtype) + low, (np.cumsum(there) - 1)[place]
+        if int(high) - int(low) <= _MAX_EXTRA_RANGE + 2 * len(y):
+            offset = (y - low if y.dtype.itemsize == 8 else y.astype(int) - int(low)).astype(int)
+            present = np.bincount(offset) > 0
+            return np.flatnonzero(present).astype(y.dtype) + low, (np.cumsum(present) - 1)[offset]
         return np.unique(y, return_inverse=True)
+    from sklearn.utils import assert_all_finite
+    from sklearn.utils.multiclass import check_classification_targets
+
     if y.dtype.kind == "f":
         assert_all_finite(y, input_name="y")
     y = of_one_kind(y)
@@ -117,7 +237,7 @@ def distinct(y: np.ndarray, whole: bool = True) -> tuple[np.ndarray, np.ndarray]
 
 
 def in_columns(y: Any) -> bool:
-    """Return whether labels come in two columns or more; nothing is converted."""
+    """Tell whether labels have two columns or more, without converting them."""
     shape = getattr(y, "shape", None)
     if isinstance(shape, tuple):
         return len(shape) == 2 and shape[1] > 1
@@ -128,31 +248,34 @@ def in_columns(y: Any) -> bool:
 def of_shares(
     scores: Any, y: Any, sample_weight: Any, classes: Classes
 ) -> tuple[Any, np.ndarray, np.ndarray]:
-    """Return a row for each outcome that has a share (n, k) in one, and that share as weight.
+    """Expand proportions of outcomes (n, k): one row for each outcome, weighted by its proportion.
 
-    Outcomes that happened in no row get one of weight zero.
+    Outcomes that occur in no row get a row of weight zero.
     """
+    from sklearn.utils import _safe_indexing
+    from sklearn.utils.validation import _num_samples
+
     (n, k), rows = np.shape(y), _num_samples(scores)
     if n != rows:
-        raise ValueError(f"y must have {rows} labels to match the scores, got {n}")
+        raise ValueError(f"y must have shape ({rows}, {k}) to match the scores, got {np.shape(y)}")
     shares, names = read_shares(y, n, k), column_names(y)
     labels = np.arange(k) if classes is None else class_array(classes)
     if names is not None:
         known: Any = labels if len(labels) == k else np.arange(k)
-        own = column_names(scores)
-        alike = own is not None and len(own) == k and {*map(str, own)} == {*map(str, names)}
-        if alike and classes is None and class_places(names, known, "y") is None:
-            known = own
+        columns = column_names(scores) or []
+        same_names = len(columns) == k and {*map(str, columns)} == {*map(str, names)}
+        if same_names and classes is None and class_places(names, known, "y") is None:
+            known = columns
         shares = in_order(shares, names, known, "y")
     weights = check_weights(sample_weight, n)
     row, code = np.nonzero(shares)
-    lacking = np.flatnonzero(~shares.any(axis=0))
-    row, code = np.append(row, 0 * lacking), np.append(code, lacking)
+    absent = np.flatnonzero(~shares.any(axis=0))
+    row, code = np.append(row, 0 * absent), np.append(code, absent)
     return _safe_indexing(scores, row), labels[code], weights[row] * shares[row, code]
 
 
 def read_many(scores: Any, Y: Any) -> tuple[np.ndarray, np.ndarray, list[object] | None]:
-    """Return scores (n, labels) and labels as integers in one order, and the names of labels."""
+    """Read scores (n, labels) and labels in the same order, and the names of labels."""
     names = column_names(Y)
     rows, present = score_rows(scores, names), read_label_rows(Y, "Y")
     if present.shape != rows.shape:
@@ -161,7 +284,7 @@ def read_many(scores: Any, Y: Any) -> tuple[np.ndarray, np.ndarray, list[object]
 
 
 def score_rows(scores: Any, labels: Any) -> np.ndarray:
-    """Return scores (n, labels) in the order of labels, whose names are given, or None."""
+    """Read scores (n, labels) and put them in the order of the labels, if these have names."""
     names = matched_names(scores, labels)
     rows = as_numpy(of_pairs(scores, "scores"), "scores")
     if rows.ndim != 2:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.utils.validation import validate_data
 
 from bayescal._core.arrays import namespace, on_host, wide
 from bayescal._core.numerics import FLOOR, log_odds, log_softmax, sigmoid, softmax
@@ -50,14 +49,14 @@ _FAR_BELOW = 1000.0
 _MOST_OF_ZERO = 0.01
 
 
-def check_inputs(inputs: str) -> None:
-    """Raise unless scores may be so, for calibrators of whole rows."""
-    if inputs == "top_logits":
+def check_inputs(inputs: str, allowed: tuple[str, ...] = INPUTS) -> None:
+    """Raise unless ``inputs`` is allowed."""
+    if inputs == "top_logits" not in allowed:
         raise ValueError(
             "inputs must be one of 'probs', 'logits', 'scores' for this calibrator, got "
             "'top_logits', which Temperature and Vector take"
         )
-    check_choice(inputs, "inputs", INPUTS)
+    check_choice(inputs, "inputs", allowed)
 
 
 def widen(scores: Any, inputs: Inputs) -> Any:
@@ -83,7 +82,7 @@ def widen(scores: Any, inputs: Inputs) -> Any:
     scores = scores.astype(float)
     if inputs == "probs" and scores.ndim == 2 and scores.shape[1] > 1:
         check_finite(scores, "scores")
-        check_probabilities(scores, eps)
+        check_probabilities(scores, eps=eps)
         scores /= scores.sum(axis=1, keepdims=True)
     return scores
 
@@ -98,6 +97,13 @@ def check_rows(estimator: Any, scores: Any, inputs: Inputs, reset: bool) -> Any:
         scores = as_numpy(scores, "scores")
     if len(scores.shape) == 1:
         scores = np.asarray(scores).reshape(-1, 1)
+    if _is_plain(scores) and "feature_names_in_" not in vars(estimator):
+        if reset:
+            estimator.n_features_in_ = scores.shape[1]
+        if scores.shape[1] == estimator.n_features_in_:
+            return scores
+    from sklearn.utils.validation import validate_data
+
     return validate_data(
         estimator,
         scores,
@@ -107,6 +113,13 @@ def check_rows(estimator: Any, scores: Any, inputs: Inputs, reset: bool) -> Any:
         force_writeable=False,
         ensure_all_finite=False,  # so that the message names the row
     )
+
+
+def _is_plain(scores: Any) -> bool:
+    """Return whether scikit-learn would return an array as it is, after a quarter of a fit."""
+    if type(scores) is not np.ndarray or scores.ndim != 2 or not scores.size:
+        return False
+    return scores.dtype == np.float64 or scores.dtype == np.float32
 
 
 def convert(
@@ -279,40 +292,55 @@ def floors(lowest: np.ndarray, positive: np.ndarray) -> np.ndarray:
     return np.full(len(lowest), np.clip(positive.min() / 2, FLOOR, _MOST_OF_ZERO))
 
 
-def check_probabilities(scores: np.ndarray, eps: float = 2.0**-52) -> None:
-    """Raise unless scores lie in [0, 1], and rows of some columns sum to one, up to ``eps``."""
-    check_range(
-        scores,
-        "scores",
-        "say inputs='logits' for logits or log odds, or inputs='scores' for other numbers",
-        " for inputs='probs'",
-    )
-    if scores.ndim < 2 or scores.shape[1] == 1:
-        return
-    check_row_sums(
-        scores,
-        "scores",
-        eps=eps,
-        advice="say inputs='logits' for logits, or use MultiLabel for labels that do not exclude "
-        "each other",
-    )
+#: By the name of probabilities: advice where one is not in [0, 1], and where rows do not sum to 1.
+_ADVICE = {
+    "scores": (
+        "pass inputs='logits' for logits or log odds, or inputs='scores' for other numbers",
+        "pass inputs='logits' for logits, or use MultiLabel for multi-label data",
+    ),
+    "probs": ("pass inputs='logits' for logits or log odds", "pass inputs='logits' for logits"),
+}
+
+
+def check_probabilities(
+    probs: np.ndarray, name: str = "scores", eps: float | None = None
+) -> np.ndarray:
+    """Check that probabilities lie in [0, 1] and that rows of several columns sum to one.
+
+    ``eps`` is the precision of the type in which they were given, by default of their own.
+    Probabilities come back without what rounding put beyond 0 and 1.
+    """
+    range_advice, sum_advice = _ADVICE.get(name, ("pass probabilities, not scores", ""))
+    when = " for inputs='probs'" if name == "scores" else ""
+    clipped = check_range(probs, name, range_advice, when)
+    if probs.ndim == 2 and probs.shape[1] > 1:
+        eps = precision(probs.dtype) if eps is None else eps
+        check_row_sums(probs, name, eps=eps, advice=sum_advice)
+    return clipped
 
 
 def plausible(scores: Any, inputs: Inputs) -> bool:
-    """Return whether nothing is wrong with rows (n, k) of any library, without moving them."""
+    """Tell whether scores (n,) or (n, k) of any library are valid, without a copy on the host.
+
+    If they are not, the checks on the host name the row.
+    """
     xp = namespace(scores)
-    if scores.ndim != 2 or not scores.shape[0] or not xp.isdtype(scores.dtype, "real floating"):
+    if scores.ndim not in (1, 2) or not scores.shape[0]:
         return False
-    there = xp.isfinite(scores)
-    good = xp.all(there)
-    if inputs == "logits" and scores.shape[1] > 1:
-        good = xp.all(there | (scores == -xp.inf)) & xp.all(xp.any(there, axis=1))
+    if not xp.isdtype(scores.dtype, "real floating"):
+        return False
+    several = scores.ndim == 2 and scores.shape[1] > 1
+    finite = xp.isfinite(scores)
+    valid = xp.all(finite)
+    if inputs == "logits" and several:
+        valid = xp.all(finite | (scores == -xp.inf)) & xp.all(xp.any(finite, axis=1))
     if inputs == "probs":
-        good = good & xp.all((scores >= -RANGE_TOLERANCE) & (scores <= 1 + RANGE_TOLERANCE))
-        if scores.shape[1] > 1:
+        within = (scores >= -RANGE_TOLERANCE) & (scores <= 1 + RANGE_TOLERANCE)
+        valid = valid & xp.all(within)
+        if several:
             most = max(SUM_TOLERANCE, scores.shape[1] * float(xp.finfo(scores.dtype).eps))
-            good = good & xp.all(xp.abs(xp.sum(scores, axis=1) - 1) <= most)
-    return bool(good)
+            valid = valid & xp.all(xp.abs(xp.sum(scores, axis=1) - 1) <= most)
+    return bool(valid)
 
 
 def _column(scores: Any) -> Any:

@@ -14,23 +14,20 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.progress import Progress
-from bayescal.data.blocks.stream import as_blocks
+from bayescal.data.blocks.predictions import PredictionBlocks, as_predictions
+from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import check_count, check_level, check_names
 from bayescal.data.fitted import is_fitted, predictions
 from bayescal.data.label_names import label_name
 from bayescal.data.membership import check_clusters
+from bayescal.data.predictions import Predictions, Reading
 from bayescal.evaluation import _page
 from bayescal.evaluation._events import events_of, events_of_blocks
 from bayescal.evaluation._findings import find
 from bayescal.evaluation._measured import Measured
 from bayescal.metrics import Interval, report
-from bayescal.metrics.reading.predictions import (
-    PredictionBlocks,
-    Predictions,
-    Reading,
-    check_second,
-)
 from bayescal.metrics.registry import usual_metrics
+from bayescal.plots._inputs import Models
 
 __all__ = ["Evaluation", "evaluate"]
 
@@ -135,13 +132,13 @@ class Evaluation(Measured):
 
 @ignoring_underflow
 def evaluate(
-    probs: Any,
-    *data: Any,
+    probs: Models | Blocks | Mapping[str, Blocks],
+    *data: object,
     y: ArrayLike | None = None,
     classes: Sequence[object] | None = None,
     inputs: Literal["probs", "logits"] = "probs",
     weights: ArrayLike | None = None,
-    groups: Any = None,
+    groups: Sequence[object] | np.ndarray | None = None,
     level: float = 0.9,
     replicates: int = 1000,
     bins: int = 15,
@@ -248,8 +245,8 @@ def evaluate(
     check_names(given, "probs")
     models = {}
     for name, model in given.items():
-        reading = Reading(classes, "probs" if name in fitted else inputs)
-        models[str(name)] = _read(model, y, weights, reading)
+        reading = Reading(classes, "probs" if name in fitted else inputs, second=True)
+        models[str(name)] = as_predictions(model, y, weights, reading)
     columns = {model.columns for model in models.values()}
     if len(columns) > 1:
         raise ValueError("probs must have one number of classes for all models")
@@ -291,18 +288,6 @@ def evaluate(
         for name, event in events.items()
     }
     return Evaluation(measured, findings, tuple(names), bins, replicates, seed, events)
-
-
-def _read(
-    probs: Any, y: ArrayLike | None, weights: ArrayLike | None, reading: Reading
-) -> Predictions | PredictionBlocks:
-    """Check predictions; those of two classes become (n,)."""
-    blocks = as_blocks(probs, y, weights)
-    if blocks is not None:
-        return PredictionBlocks(blocks, second=True, reading=reading)
-    if y is None:
-        raise ValueError("y must be given, but for Blocks, which hold labels")
-    return check_second(probs, y, weights, reading)
 
 
 def _in_clusters(

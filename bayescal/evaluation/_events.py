@@ -8,11 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bayescal._core.numerics import effective_size
+from bayescal.data.blocks.predictions import PredictionBlocks
 from bayescal.data.membership import sum_test
+from bayescal.data.predictions import EPS, Predictions, as_given
 from bayescal.data.rows import Sums
-from bayescal.data.weights import as_counts, effective_size
+from bayescal.data.weights import as_counts
 from bayescal.metrics import consistency_test, reliability_curve
-from bayescal.metrics.reading.predictions import EPS, PredictionBlocks, Predictions, as_given
 from bayescal.metrics.registry import METRICS
 from bayescal.metrics.sums import SumMetric, collect
 from bayescal.metrics.uncertainty.consistency import Consistency
@@ -118,7 +120,7 @@ def events_of(data: Predictions, bins: int, replicates: int, seed: int) -> Event
         None if metric is None else collect(metric, data).reshape(3, -1, bins),
         np.bincount(data.y, cases.weights, data.columns or 2),
         len(data.y),
-        None if data.whole else effective_size(weights),
+        None if data.whole else float(effective_size(weights.sum(), weights @ weights)),
         test.p_value,
         float(excess.sum()),
         variance,
@@ -137,7 +139,7 @@ def events_of_blocks(data: PredictionBlocks, bins: int, replicates: int, seed: i
     whole = bool(sums["fractions"] == 0)
     test = replace(test, whole=whole)
     predicted, mass, happened, squares = test.points(sums["events"])
-    size = None if whole else float(mass.sum() ** 2 / sums["squares"])
+    size = None if whole else float(effective_size(mass.sum(), sums["squares"]))
     return Events(
         _cells(predicted, mass, happened, None),
         _cells(predicted, mass, happened, size),

@@ -8,11 +8,11 @@ import numpy as np
 
 from bayescal import plots
 from bayescal._core.binning import equal_width_cell
+from bayescal.data.predictions import as_given
 from bayescal.evaluation._events import STRIPS, Events
 from bayescal.evaluation._measured import Measured
 from bayescal.evaluation._svg import to_svg
 from bayescal.metrics import reliability_curve
-from bayescal.metrics.reading.predictions import as_given
 from bayescal.plots.style import label_axes, next_style, style_of, tidy
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable, Mapping
 from importlib import metadata, resources
 
+from bayescal.data.predictions import EPS
 from bayescal.evaluation import _figures
 from bayescal.evaluation._findings import SIGNIFICANCE, SLIGHT, STRONG, p_text
 from bayescal.evaluation._measured import Measured
 from bayescal.evaluation._svg import plain_style
-from bayescal.metrics.reading.predictions import EPS
 from bayescal.plots.style import COLORS
 
 

@@ -11,8 +11,7 @@ from bayescal._core.arrays import ArrayLike
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.checks import check_count
 from bayescal.data.label_names import check_classes, class_array
-from bayescal.metrics.reading.labels import Classes, Inputs, Reading
-from bayescal.metrics.reading.predictions import Predictions, check_arrays, check_many_labels
+from bayescal.data.predictions import Classes, Inputs, Predictions, Reading, read_arrays
 from bayescal.metrics.registry import METRICS, Choice, choose_metrics, streamed
 from bayescal.metrics.sums import collect
 
@@ -89,7 +88,8 @@ class Accumulator:
         if not self._many and columns == 1:
             raise ValueError("classes must be at least 2, or None for P(y = 1); got 1")
         self._chosen, self._classes = choices, classes if named else columns
-        self._reading = Reading(self._classes if named else None, inputs, whole=False)
+        names = self._classes if named else None
+        self._reading = Reading(names, inputs, multilabel=self._many, whole=False)
         self._columns = None if named and columns == 2 and not self._many else columns
         self._metrics = {
             name: streamed(metric, self._columns, options)
@@ -177,8 +177,7 @@ class Accumulator:
             raise ValueError("an accumulator must have cases before it has results: call add")
 
     def _check(self, probs: ArrayLike, y: ArrayLike, weights: ArrayLike | None) -> Predictions:
-        check = check_many_labels if self._many else check_arrays
-        checked = check(probs, y, weights, self._reading)
+        checked = read_arrays(probs, y, weights, self._reading)
         if checked.columns != self._columns and np.size(y):
             wanted = "(n,)" if self._columns is None else f"(n, {self._columns})"
             second = self._columns is None and checked.columns == 2

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from bayescal.data.checks import check_eps
 from bayescal.metrics.calibration.canonical import canonical_ece, make_canonical
 from bayescal.metrics.calibration.debiased import debiased_ece, make_debiased
 from bayescal.metrics.calibration.ece import ece, make_ece
@@ -13,7 +14,6 @@ from bayescal.metrics.calibration.mass import MassHistogram, MassMetric
 from bayescal.metrics.kernels.kde import kde_ece, make_kde
 from bayescal.metrics.kernels.skce import skce
 from bayescal.metrics.kernels.smooth import make_smooth, smooth_ece
-from bayescal.metrics.reading.options import check_eps
 from bayescal.metrics.scores.corp import corp
 from bayescal.metrics.scores.decisions import decision_cost, loss_gap, make_loss_gap
 from bayescal.metrics.scores.multilabel import (

@@ -13,28 +13,34 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array
+from bayescal._core.numerics import effective_size
 from bayescal._core.precision import float64
+from bayescal.data.blocks.predictions import PredictionBlocks
+from bayescal.data.predictions import Predictions
 from bayescal.data.rows import Sums
-from bayescal.metrics.reading.predictions import PredictionBlocks, Predictions
-from bayescal.metrics.reading.weights import are_ones
+from bayescal.data.weights import are_ones
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 __all__ = [
+    "BinMetric",
     "DirectMetric",
+    "Group",
     "MeanMetric",
     "Metric",
     "Piece",
     "SumMetric",
+    "WidthMetric",
     "add_pieces",
+    "as_predicted",
     "blocks",
     "collect",
     "collect_many",
@@ -127,6 +133,74 @@ class MeanMetric(SumMetric):
 
     def value(self, sums: Array, xp: ModuleType) -> Array:
         return sums[0, 0] / sums[1, 0]
+
+
+#: Predictions, outcomes and weights that are binned together.
+Group: TypeAlias = tuple[Any, Any, Any]
+
+
+class BinMetric(Metric, ABC):
+    """A function of sums (3, groups * bins) over bins, which each group has for itself."""
+
+    bins: int
+
+    @property
+    @abstractmethod
+    def groups(self) -> int:
+        """Number of groups."""
+
+    @abstractmethod
+    def split(self, data: Predictions, xp: ModuleType) -> Iterator[Group]:
+        """Yield the rows of each group; with JAX all rows, with weights of zero for the others."""
+
+    @abstractmethod
+    def by_cell(
+        self, data: Predictions, cells: int | np.ndarray, xp: ModuleType
+    ) -> tuple[Piece, Piece, Piece]:
+        """Compute weights, predictions and outcomes by cell, group after group.
+
+        ``cells`` are of equal width, or have the given borders.
+        """
+
+    @abstractmethod
+    def finish(self, sums: Array, ratio: Any, xp: ModuleType) -> Array:
+        """Compute the metric from sums; ``ratio`` is the number of rows per unit of weight."""
+
+
+class WidthMetric(BinMetric, SumMetric):
+    """A function of sums over bins of equal width."""
+
+    rows = 3
+
+    @property
+    def cells(self) -> int:
+        return self.groups * self.bins
+
+    def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
+        return self.by_cell(data, self.bins, xp)
+
+    def add(self, sums: np.ndarray, block: Predictions) -> None:
+        pieces = self.pieces(block, np)
+        (cell, _), (_, predicted), (_, happened) = pieces[:3]
+        if cell.ndim == 2 or not are_ones(block.weights):
+            add_pieces(sums, pieces, block.weights)
+            return
+        # Counting is most of the work, so rows with and without the outcome are counted at once.
+        cells = len(sums[0])
+        without, having = np.bincount(cell + cells * happened, minlength=2 * cells).reshape(2, -1)
+        sums[:3] += without + having, np.bincount(cell, predicted, cells), having
+        add_pieces(sums[3:], pieces[3:], block.weights)
+
+    def value(self, sums: Array, xp: ModuleType) -> Array:
+        return self.finish(sums, None, xp)
+
+    def calibrated(self, sums: np.ndarray) -> np.ndarray:
+        return as_predicted(sums)
+
+
+def as_predicted(sums: np.ndarray) -> np.ndarray:
+    """Replace outcomes, the third row of sums over bins, by predictions, the second."""
+    return sums[..., [0, 1, 1, *range(3, sums.shape[-2])], :]
 
 
 class DirectMetric(Metric, ABC):
@@ -307,9 +381,8 @@ def size_pieces(cell: Array | None, weights: Array) -> tuple[Piece, Piece]:
 
 
 def sizes(mass: Array, squares: Array, fractions: Array, xp: ModuleType) -> Array:
-    """Return numbers of cases: sums of weights that are counts, or else Kish's effective sizes."""
-    kish = mass**2 / xp.where(squares > 0, squares, 1)
-    return xp.where(fractions > 0, kish, mass)
+    """Compute numbers of rows: sums of weights that are counts, else effective sample sizes."""
+    return xp.where(fractions > 0, effective_size(mass, squares, xp), mass)
 
 
 def _dot(weights: np.ndarray, value: np.ndarray) -> np.ndarray:

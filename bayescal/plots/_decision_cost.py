@@ -8,7 +8,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal.data.label_names import Classes
-from bayescal.metrics.reading.predictions import Predictions
+from bayescal.data.predictions import Predictions
 from bayescal.plots._inputs import Inputs, Models, read_models, read_vector
 from bayescal.plots.style import (
     draw_legend,

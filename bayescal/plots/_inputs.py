@@ -11,7 +11,7 @@ from bayescal._core.arrays import ArrayLike
 from bayescal.data.checks import as_numpy, check_finite, check_names
 from bayescal.data.fitted import is_fitted, predictions
 from bayescal.data.label_names import Classes, label_name
-from bayescal.metrics.reading.predictions import Predictions, Reading, check_arrays
+from bayescal.data.predictions import Predictions, Reading, read_arrays
 
 #: One array, or several by name.
 Arrays = ArrayLike | Mapping[str, ArrayLike]
@@ -88,7 +88,7 @@ def read_models(
     for name, array in arrays.items():
         fitted = is_fitted(given[name])
         reading = Reading(classes, "probs" if fitted else inputs)
-        checked = check_arrays(array, labels, weights, reading)
+        checked = read_arrays(array, labels, weights, reading)
         models.append(Model(str(name) if several else label, checked, fitted))
     return models
 

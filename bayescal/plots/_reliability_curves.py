@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 
 from bayescal.data.checks import check_choice, check_level
+from bayescal.data.predictions import Predictions, as_given
 from bayescal.data.weights import as_counts
 from bayescal.metrics import ReliabilityCurve, reliability_curve, smooth_ece
-from bayescal.metrics.reading.predictions import Predictions, as_given
 
 #: Number of data sets drawn for a band.
 RESAMPLES = 200

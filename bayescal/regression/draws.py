@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bayescal._core.numerics import effective_size
+
 #: Number of parameters above which particles would be too few: Laplace's draws are not improved.
 MAX_TEMPERED = 30
 #: Number of draws with which normality is checked, and the largest standard deviation of the
@@ -152,4 +154,4 @@ def _particles(
 
 def _size(log_weights: np.ndarray) -> float:
     weights = np.exp(log_weights - log_weights.max())
-    return float(weights.sum() ** 2 / np.sum(weights**2))
+    return float(effective_size(weights.sum(), np.sum(weights**2)))

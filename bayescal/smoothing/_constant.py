@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal.data.checks import check_count, check_weights
+from bayescal.data.checks import check_count
+from bayescal.data.weights import check_weights
 from bayescal.smoothing._inputs import check_smoothing, check_targets
 
 

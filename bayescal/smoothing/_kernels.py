@@ -19,7 +19,7 @@ from jax.scipy.linalg import solve_triangular
 
 from bayescal._core.arrays import ArrayT
 from bayescal._core.chunks import POINTS_PER_CHUNK, block_elements, even_block
-from bayescal._core.numerics import subtract_maximum
+from bayescal._core.numerics import effective_size, subtract_maximum
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import bulk_dtype, float64
 
@@ -32,12 +32,11 @@ _UNROLLED_FEATURES = 8
 _GRID = 2.0 ** np.linspace(-3, 3, 25)
 
 
-def effective_size(weights: jax.Array) -> jax.Array:
+def size_of_shares(weights: jax.Array) -> jax.Array:
     """Compute Kish's size (sum w)**2 / sum w**2, for weights with any sum; 0 without weight."""
     top = jnp.max(weights)
     relative = weights / jnp.where(top > 0, top, 1)
-    squares = jnp.sum(relative**2)
-    return jnp.sum(relative) ** 2 / jnp.where(squares > 0, squares, 1)
+    return effective_size(jnp.sum(relative), jnp.sum(relative**2), jnp)
 
 
 def counted_size(weights: jax.Array) -> jax.Array:
@@ -45,7 +44,7 @@ def counted_size(weights: jax.Array) -> jax.Array:
 
     Kish's size is larger only if weights are below one, for example if they sum to one.
     """
-    return jnp.maximum(jnp.sum(weights), effective_size(weights))
+    return jnp.maximum(jnp.sum(weights), size_of_shares(weights))
 
 
 def silverman_bandwidth(size: jax.Array, dimensions: int) -> jax.Array:
@@ -179,7 +178,7 @@ def fitted_log_density(
     The arguments are those of :func:`data_scale`, :func:`bandwidth_factor` and
     :func:`gaussian_log_density`; ``counts`` tells whether weights count repetitions.
     """
-    size = counted_size(weights) if counts else effective_size(weights)
+    size = counted_size(weights) if counts else size_of_shares(weights)
     scale = data_scale(x, weights, size, unit, covariance)
     factor = bandwidth_factor(rule, x, weights, scale, size, number)
     return gaussian_log_density(x, weights, factor * scale, x_new)

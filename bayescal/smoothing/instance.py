@@ -16,7 +16,8 @@ from bayescal._core.chunks import block_elements
 from bayescal._core.numerics import two_class_probabilities
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import bulk_dtype, float64
-from bayescal.data.checks import as_numpy, check_choice, check_weights
+from bayescal.data.checks import as_numpy, check_choice
+from bayescal.data.weights import check_weights
 from bayescal.smoothing._constant import smoothing_by_class
 from bayescal.smoothing._inputs import Named, check_bandwidth, check_features, check_targets
 from bayescal.smoothing._kernels import (

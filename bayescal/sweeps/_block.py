@@ -16,7 +16,7 @@ from bayescal._core.arrays import Array
 from bayescal._core.hosts import alone
 from bayescal._core.optimise import Status
 from bayescal._core.precision import float64
-from bayescal.metrics.reading.predictions import Predictions
+from bayescal.data.predictions import Predictions
 from bayescal.metrics.registry import METRICS, Choices
 from bayescal.metrics.sums import Metric, compute
 from bayescal.sweeps._cells import Cell, draw_block, fold_in_text, keys_of

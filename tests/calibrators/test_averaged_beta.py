@@ -16,6 +16,7 @@ import bayescal.calibrators as bc
 from bayescal.calibrators import AveragedBeta
 from bayescal.calibrators.binary.averaged_beta import regressions as _averaging
 from bayescal.calibrators.binary.averaged_beta.points import gather
+from bayescal.data.rows import Rows
 
 Array = np.ndarray
 
@@ -130,7 +131,7 @@ def test_moments_of_the_scale_are_those_of_quadrature(n: int, slope: float) -> N
 def test_average_is_the_definition(n: int, bend: float) -> None:
     z, y = data_set(n, bend=bend)
     at = np.linspace(-9, 9, 31)
-    state = AveragedBeta()._fit(z, y, np.ones(n), 0)
+    state = AveragedBeta()._fit(Rows(z, y, np.ones(n)), 0)
     np.testing.assert_allclose(
         AveragedBeta().apply(state, at)[:, 1], by_definition(z, y, at), atol=1e-6
     )
@@ -140,7 +141,7 @@ def test_curves_are_followed_where_rows_are_many() -> None:
     at = np.linspace(-4, 4, 81)
     z, y = data_set(20_000, bend=0.8)
     truth = expit(0.5 * at + 0.8 * np.sin(at))
-    state = AveragedBeta()._fit(z, y, np.ones(len(z)), 0)
+    state = AveragedBeta()._fit(Rows(z, y, np.ones(len(z))), 0)
     assert np.abs(AveragedBeta().apply(state, at)[:, 1] - truth).max() < 0.05
     beta = bc.Beta(inputs="logits").fit(z, y).predict_proba(at)[:, 1]
     assert np.abs(beta - truth).max() > 0.1
@@ -153,7 +154,7 @@ def test_very_many_scores_are_as_good_as_each_alone(n: int, spread: float) -> No
     z = rng.standard_t(2, n)
     y = (rng.random(n) < expit(np.sin(z) + z / 3)).astype(int)
     method = AveragedBeta()
-    state = method._fit(z, y, np.ones(n), 0)
+    state = method._fit(Rows(z, y, np.ones(n)), 0)
     at = 1.5 + spread * rng.standard_t(2, 40_000)
     at[:2] = at[:2] if spread < 1 else [-np.inf, np.inf]
     own = at.copy()
@@ -189,7 +190,7 @@ def test_gathered_rows_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     z, y = data_set(3000, bend=1.5)
     z[:5] = -90, 40, 41, 60, 87
     weights = np.random.default_rng(1).uniform(0.5, 2, len(z))
-    points = gather(np.clip(z, -_averaging.FAR, _averaging.FAR), y, weights)
+    points = gather(Rows(np.clip(z, -_averaging.FAR, _averaging.FAR), y, weights))
     assert len(points.z) < 1300
     assert points.weights.min() >= 0
     held = np.clip(z, -_averaging.FAR, _averaging.FAR)
@@ -199,9 +200,9 @@ def test_gathered_rows_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         own, rows = points.positives @ points.z**power, (weights * y) @ held**power
         assert own == pytest.approx(rows, rel=1e-9)
     at = np.linspace(-12, 12, 101)
-    few = AveragedBeta().apply(AveragedBeta()._fit(z, y, weights, 0), at)
+    few = AveragedBeta().apply(AveragedBeta()._fit(Rows(z, y, weights), 0), at)
     monkeypatch.setattr("bayescal.calibrators.binary.averaged_beta.points._MOST", 10_000)
-    every = AveragedBeta().apply(AveragedBeta()._fit(z, y, weights, 0), at)
+    every = AveragedBeta().apply(AveragedBeta()._fit(Rows(z, y, weights), 0), at)
     np.testing.assert_allclose(few, every, atol=1e-6)
 
 
@@ -213,11 +214,11 @@ def test_cells_lose_nothing(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     at = np.linspace(-12, 12, 201)
     for z in (rng.normal(0, 3, n), rng.standard_t(2, n), np.round(rng.normal(0, 2, n), 2)):
         y = (rng.random(n) < expit(0.5 * z + 0.8 * np.sin(z))).astype(int)
-        cells = AveragedBeta().apply(AveragedBeta()._fit(z, y, np.ones(n), 0), at)
+        cells = AveragedBeta().apply(AveragedBeta()._fit(Rows(z, y, np.ones(n)), 0), at)
         with monkeypatch.context() as patch:
             patch.setattr("bayescal.calibrators.binary.averaged_beta.points._MOST", n)
             patch.setattr("bayescal.calibrators.binary.averaged_beta.points.MANY", n)
-            rows = AveragedBeta().apply(AveragedBeta()._fit(z, y, np.ones(n), 0), at)
+            rows = AveragedBeta().apply(AveragedBeta()._fit(Rows(z, y, np.ones(n)), 0), at)
         np.testing.assert_allclose(cells, rows, atol=1e-6)
 
 
@@ -235,7 +236,7 @@ def test_blocks_of_rows_are_all_rows(
     scores = np.stack([1 - p, p], axis=1) if columns == 2 else p
     labels = np.array(["no", "yes"])[y]
     whole = AveragedBeta().fit(scores, labels, weights)
-    monkeypatch.setattr("bayescal.calibrators.binary.averaged_beta.calibrator.MANY", 100)
+    monkeypatch.setattr("bayescal.calibrators.binary.averaged_beta.points.MANY", 100)
     monkeypatch.setattr("bayescal.calibrators.base.draws._BLOCK", 8 * 700)
     parts = AveragedBeta().fit(scores, labels, weights)
     assert parts.least_probabilities_ == pytest.approx(whole.least_probabilities_)
@@ -261,7 +262,7 @@ def test_losses_of_rows_left_out(power: float) -> None:
         truth = np.empty(n)
         for i in range(n):
             rest = np.arange(n) != i
-            state = method._fit(z[rest], y[rest], np.ones(n - 1), 0)
+            state = method._fit(Rows(z[rest], y[rest], np.ones(n - 1)), 0)
             truth[i] = -np.log(method.apply(state, z[i : i + 1])[0, y[i]])
         assert found.mean() == pytest.approx(truth.mean(), abs=tolerance)
         assert np.corrcoef(found, truth)[0, 1] > 0.98
@@ -275,7 +276,7 @@ def test_power_is_positive_and_finite(power: float) -> None:
 
 def test_points_on_both_sides_of_a_gap_stay_there() -> None:
     z = np.concatenate([np.linspace(-5, -4.9, 500), np.linspace(4.9, 5, 500)])
-    points = gather(z, np.zeros(1000, int), np.ones(1000))
+    points = gather(Rows(z, np.zeros(1000, int), np.ones(1000)))
     assert len(points.z) < 500
     assert points.weights[points.z < 0].sum() == pytest.approx(500)
 
@@ -286,13 +287,13 @@ def test_jax_gives_the_same(double: bool) -> None:
     """In single precision too, to 1e-4 in probability."""
     at = np.linspace(-10, 10, 51)
     cases = [data_set(60, 0), data_set(60, 1, 2.0), (np.linspace(-1, 1, 60), np.ones(60, int))]
-    batch = [gather(z, y, np.ones(60)) for z, y in cases]
+    batch = [gather(Rows(z, y, np.ones(60))) for z, y in cases]
     with jax.enable_x64(double):
         found = jax.jit(jax.vmap(lambda points: _averaging.fit(points, jax.numpy)))(
             jax.tree.map(lambda *leaves: jax.numpy.asarray(np.stack(leaves), float), *batch)
         )
     for i, (z, y) in enumerate(cases):
-        state = AveragedBeta()._fit(z, y, np.ones(60), 0)
+        state = AveragedBeta()._fit(Rows(z, y, np.ones(60)), 0)
         own = jax.tree.map(lambda leaf, i=i: np.asarray(leaf[i], float), found)
         offset, columns = _averaging.make_columns(own.basis, at)
         lines = (own.coef @ columns) + offset[:, None, None]
@@ -306,7 +307,7 @@ def test_interval_is_that_of_draws() -> None:
     """Of the mixture with the root of the weights, and variances 1.75 times as large."""
     z, y = data_set(80, bend=1.0)
     method = AveragedBeta()
-    state = method._fit(z, y, np.ones(80), 0)
+    state = method._fit(Rows(z, y, np.ones(80)), 0)
     at = np.array([-6.0, -1.0, 0.5, 4.0])
     rng = np.random.default_rng(0)
     share = np.sqrt(state["cell_weights"].ravel())
@@ -391,7 +392,7 @@ def test_losses_are_those_of_the_prototype(arena: Path) -> None:
         z, at = (
             np.log(np.maximum(p, tiny)) - np.log(np.maximum(1 - p, tiny)) for p in (known, new)
         )
-        found = AveragedBeta().apply(AveragedBeta()._fit(z, y, np.ones(len(y)), 0), at)[:, 1]
+        found = AveragedBeta().apply(AveragedBeta()._fit(Rows(z, y, np.ones(len(y))), 0), at)[:, 1]
         found = np.clip(found, 1e-15, 1 - 1e-15)
         loss = -np.mean(np.where(truth == 1, np.log(found), np.log1p(-found)))
         (few if len(y) < 1000 else many)[row["experiment"]] = loss - float(row["log_loss"])

@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 
 import bayescal as bc
-from bayescal.calibrators.multiclass import temperature
+from bayescal.calibrators.multiclass import scale
 from bayescal.calibrators.stack import kernels
 from bayescal.calibrators.stack.folds import fold_rows
 from bayescal.data.blocks import reader as _rows
@@ -27,7 +27,7 @@ def small(monkeypatch):
 def double(monkeypatch):
     """Let all rows at once be fitted in double precision, too."""
     monkeypatch.setattr(kernels, "SMALL", np.inf)
-    monkeypatch.setattr(temperature, "_PART", 1 << 40)
+    monkeypatch.setattr(scale, "_PART", 1 << 40)
 
 
 def _several(k, n=None, seed=0):

@@ -29,6 +29,7 @@ from sklearn.utils import check_random_state
 
 import bayescal as bc
 from bayescal.calibrators import Calibrator
+from bayescal.data.rows import Rows
 from tests.calibrators.cases import CASES, DEFAULTS, SLOW, Array, Case, Data, each, find, make
 
 each_case = each(CASES)
@@ -480,7 +481,7 @@ def bad_data(case: Case) -> list[tuple[Any, Any, Any, str]]:
         (np.tile(rows / k, 2 if case.binary else 1), y, None, "scores must have rows that sum to"),
         (rows[:, :, None], y, None, r"scores must have shape \(n,\) or \(n, k\), got"),
         (p[:0], y[:0], None, "0 sample"),
-        (p, y[:-1], None, f"y must have {n} labels to match the scores, got {n - 1}"),
+        (p, y[:-1], None, rf"y must have shape \({n},\) to match the scores, got \({n - 1},\)"),
         (p, None, None, "requires y to be passed, but the target y is None"),
         (p, np.stack([y, y], 1), None, rf"y must have shape \(n,\), got \({n}, 2\)"),
         (p, np.arange(n) % 4, None, f"y must hold {'two' if case.binary else 3} classes"),
@@ -633,9 +634,11 @@ def test_a_pass_over_blocks_that_fails_leaves_the_earlier_fit() -> None:
     """After the pass that finds classes and columns."""
 
     class Failing(bc.Beta):
-        def _fit_blocks(self, rows: Any, seed: int) -> Any:
-            super()._fit_blocks(rows, seed)
-            raise OSError("the disk is gone")
+        def _fit(self, rows: Any, seed: int) -> Any:
+            found = super()._fit(rows, seed)
+            if not isinstance(rows, Rows):
+                raise OSError("the disk is gone")
+            return found
 
     p, y, w, new = data_of(True)
     fitted = Failing().fit(p, y)

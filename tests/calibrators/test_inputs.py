@@ -184,19 +184,19 @@ PAIR = np.array([[0.5, 0.5], [0.3, 0.8]])
             [0.5, -0.25],
             "probs",
             "order",
-            r"must lie in \[0, 1\] for inputs='probs', got -0.25; say",
+            r"must lie in \[0, 1\] for inputs='probs', got -0.25; pass",
         ),
         (
             [0.5, 1.5],
             "probs",
             "log_odds",
-            r"got 1.5; say inputs='logits' for logits or log odds, or inputs=",
+            r"got 1.5; pass inputs='logits' for logits or log odds, or inputs=",
         ),
         (
             PAIR,
             "probs",
             "order",
-            "rows that sum to one, got a sum of 1.1 in row 1; say inputs='logits'",
+            "rows that sum to one, got a sum of 1.1 in row 1; pass inputs='logits'",
         ),
     ],
 )
@@ -403,7 +403,7 @@ def test_outcomes_in_columns_by_place_and_by_name() -> None:
     assert bc.Beta().fit([0.2, 0.7, 0.8], [[0, 1], [0.5, 0.5], [0, 1]]).classes_.tolist() == [0, 1]
     for wrong, said in (
         (np.ones((200, 3)), "no shares of outcomes: they add up to one"),
-        (np.eye(3)[codes][:50], "200 labels to match the scores, got 50"),
+        (np.eye(3)[codes][:50], r"y must have shape \(200, 3\) to match the scores, got \(50, 3\)"),
     ):
         with pytest.raises(ValueError, match=said):
             bc.Vector().fit(probs, wrong)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from bayescal.data.weights import as_counts, effective_size
+from bayescal._core.numerics import effective_size
+from bayescal.data.weights import as_counts
 
 
 def test_whole_weights_are_counts_as_they_are() -> None:
@@ -17,7 +18,7 @@ def test_shares_come_as_often_as_they_ask_for(size: float | None) -> None:
     p, y, weights = rng.uniform(size=60), rng.integers(0, 2, 60), rng.exponential(size=60)
     counts = as_counts(weights, p, y, size)
     worth = weights.sum() ** 2 / (weights**2).sum()
-    assert effective_size(weights) == pytest.approx(worth)
+    assert effective_size(weights.sum(), weights @ weights) == pytest.approx(worth)
     size = size or round(worth)
     assert counts.sum() == size and (counts == np.floor(counts)).all()
     assert np.abs(counts - weights / weights.sum() * size).max() < 1

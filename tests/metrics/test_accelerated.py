@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import bayescal as bc
+from bayescal.data import predictions as inputs
+from bayescal.data.blocks.predictions import as_predictions
 from bayescal.metrics import sums
 from bayescal.metrics.calibration import mass as _mass
-from bayescal.metrics.reading import predictions as inputs
-from bayescal.metrics.reading.predictions import check_anywhere
 from bayescal.metrics.registry import METRICS
 from bayescal.metrics.sums import SumMetric
 
@@ -104,7 +104,7 @@ def test_what_is_wrong_is_said_as_on_the_host() -> None:
 @pytest.mark.parametrize("platform", ["cuda", "tpu"])
 def test_programs_are_lowered_for_accelerators(platform: str) -> None:
     p, y, w = data(5)
-    checked = check_anywhere(jnp.asarray(p), y, w)
+    checked = as_predictions(jnp.asarray(p), y, w, on_device=True)
     assert isinstance(checked.probs, jax.Array)
     for name, options in BY_SUMS:
         make = METRICS[name].make
@@ -120,7 +120,7 @@ def test_programs_are_lowered_for_accelerators(platform: str) -> None:
     with jax.enable_x64(True):
         shape = jax.ShapeDtypeStruct((3000,), float)
         whole = jax.ShapeDtypeStruct((), bool)
-        program = jax.export.export(_mass.mass_sums, platforms=[platform])(
+        program = jax.export.export(_mass._device_mass_sums, platforms=[platform])(
             shape, shape, shape, 15, whole
         )
     assert program.platforms == (platform,)

@@ -5,7 +5,7 @@ import pytest
 
 import bayescal as bc
 from bayescal import metrics
-from bayescal.metrics.calibration import mass_blocks as _mass_blocks
+from bayescal.data.order import equal_mass
 
 CHOICES = [
     ("log_loss", {}),
@@ -63,8 +63,8 @@ def test_blocks_give_what_all_cases_do(name, options, kind, weighted):
 
 @pytest.mark.parametrize("kind", ["two", "ties", "rare", "certain", "classes"])
 def test_cells_with_many_cases_are_divided(kind, monkeypatch):
-    monkeypatch.setattr(_mass_blocks, "_ROWS", 3)
-    monkeypatch.setattr(_mass_blocks, "_SHIFT", 58)
+    monkeypatch.setattr(equal_mass, "_ROWS", 3)
+    monkeypatch.setattr(equal_mass, "_SHIFT", 58)
     p, y = _cases(kind)
     blocks = _cut((p, y), 999)
     found = metrics.ece(blocks, binning="equal_mass")

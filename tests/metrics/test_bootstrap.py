@@ -10,8 +10,8 @@ from scipy import optimize, stats
 
 from bayescal import metrics
 from bayescal._core.binning import equal_mass_sums
+from bayescal.data.predictions import Predictions
 from bayescal.metrics.calibration.mass_many import mass_sums_many
-from bayescal.metrics.reading.predictions import Predictions
 from bayescal.metrics.registry import METRICS
 from bayescal.metrics.sums import collect_many, compute
 from bayescal.metrics.uncertainty import replicates as _replicates

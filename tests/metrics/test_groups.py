@@ -12,7 +12,7 @@ from scipy import stats
 
 import bayescal as bc
 from bayescal import metrics
-from bayescal.metrics.reading.predictions import check_predictions
+from bayescal.data.blocks.predictions import as_predictions
 from bayescal.metrics.registry import streamed
 from bayescal.metrics.sums import collect, standard_error
 from bayescal.metrics.uncertainty import calibration_tests as _significance
@@ -21,7 +21,7 @@ from bayescal.metrics.uncertainty import measured as _measured
 from bayescal.metrics.uncertainty.calibration_tests import Spiegelhalter
 from bayescal.metrics.uncertainty.consistency import Consistency
 from bayescal.metrics.uncertainty.groups import GroupedSums, grouped
-from bayescal.metrics.uncertainty.measured import Measured, MeasuredSums, prepare
+from bayescal.metrics.uncertainty.measured import MeasuredMetric, measure, prepare
 from bayescal.metrics.uncertainty.replicates import error_by_chance, replicate
 
 Array = np.ndarray
@@ -108,7 +108,7 @@ def test_the_squares_of_groups_are_a_variance() -> None:
     """Means of blocks: the variance has a chi-square law with 1,023 degrees of freedom."""
     probs, y = make(5000)
     first, second = (
-        check_predictions(own, y)
+        as_predictions(own, y)
         for own in (probs, np.sqrt(probs) / np.sqrt(probs).sum(axis=1, keepdims=True))
     )
     metric = streamed("log_loss", 3, {})
@@ -116,7 +116,7 @@ def test_the_squares_of_groups_are_a_variance() -> None:
     found = []
     for seed in range(20):
         pair = [
-            MeasuredSums("log_loss", GroupedSums.of(metric, data, seed, whole=True), 100)
+            MeasuredMetric("log_loss", metric, GroupedSums.of(metric, data, seed, whole=True), 100)
             for data in (first, second)
         ]
         found.append(pair[0].less(pair[1], 0.9).standard_error)
@@ -138,15 +138,15 @@ def test_the_squares_of_groups_are_a_variance() -> None:
 @pytest.mark.usefixtures("few")
 def test_intervals_by_groups_are_those_by_cases(name: str, options: dict[str, Any]) -> None:
     probs, y = make(10_000)
-    own = Measured(name, probs, y, None, options, 500, 0)
+    own = measure(name, probs, y, None, options, 500, 0)
     drawn = own.replicates
-    expected = replicate(own._metric, own._data, 500, 0)
-    assert own._grouped is not None
+    expected = replicate(own._metric, own._source, 500, 0)
+    assert own._groups is not None
     # Of 500 replicates each, and of the groups.
-    error = np.sqrt(2 / 1000 + 1 / (2 * len(own._grouped.sums)))
+    error = np.sqrt(2 / 1000 + 1 / (2 * len(own._groups.sums)))
     assert drawn.std() == pytest.approx(expected.std(), rel=4 * error)
     assert own.value == getattr(metrics, name)(probs, y, **options)
-    assert own.interval(0.9) == Measured(name, probs, y, None, options, 500, 0).interval(0.9)
+    assert own.interval(0.9) == measure(name, probs, y, None, options, 500, 0).interval(0.9)
 
 
 def test_whole_weights_are_repetitions() -> None:
@@ -156,17 +156,17 @@ def test_whole_weights_are_repetitions() -> None:
     y, weights = (rng.random(3000) < p).astype(int), rng.integers(1, 4, 3000)
     rows = np.repeat(np.arange(3000), weights)
     counts, repeated = (
-        [Measured("ece", probs, labels, own, {}, 500, seed) for seed in range(4)]
+        [measure("ece", probs, labels, own, {}, 500, seed) for seed in range(4)]
         for probs, labels, own in ((p, y, weights), (p[rows], y[rows], None))
     )
     spreads, chances = [], []
     for group in (counts, repeated):
-        sums = [GroupedSums.of(m._metric, m._data, s, whole=True) for s, m in enumerate(group)]
+        sums = [GroupedSums.of(m._metric, m._source, s, whole=True) for s, m in enumerate(group)]
         assert all(each.sizes[1] == weights.sum() for each in sums)
         spreads.append(np.mean([each.replicates(500).std() for each in sums]))
         chances.append(np.mean([each.chance() for each in sums]))
     assert spreads[0] == pytest.approx(spreads[1], rel=4 * np.sqrt(2 * (1 / 4000 + 1 / 8192)))
-    by_labels = np.mean([error_by_chance(m._metric, m._data, s) for s, m in enumerate(counts)])
+    by_labels = np.mean([error_by_chance(m._metric, m._source, s) for s, m in enumerate(counts)])
     # Of 4 times 64 errors, whose deviation is a fifth of them.
     assert chances[0] == pytest.approx(by_labels, rel=4 * 0.2 * np.sqrt(2 / 256))
     assert chances[1] == pytest.approx(by_labels, rel=4 * 0.2 * np.sqrt(2 / 256))
@@ -215,7 +215,7 @@ def test_consistency_by_cells(binning: str, weighted: str, monkeypatch: pytest.M
 def test_what_tests_need_adds_over_blocks() -> None:
     rng = np.random.default_rng(8)
     p = rng.random(1000) ** 2
-    data = check_predictions(p, (rng.random(1000) < p).astype(int))
+    data = as_predictions(p, (rng.random(1000) < p).astype(int))
     for metric in (Consistency(streamed("ece", None, {}), 200, 0, True), Spiegelhalter(True)):
         parts = [collect(metric, data.part(part)) for part in (slice(0, 7), slice(7, 1000))]
         np.testing.assert_allclose(sum(parts), collect(metric, data), rtol=1e-12)
@@ -243,7 +243,7 @@ def test_groups_are_even_and_independent_of_order() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    data = check_predictions(np.full((10, 500), 1 / 500), np.zeros(10, int))
+    data = as_predictions(np.full((10, 500), 1 / 500), np.zeros(10, int))
     most = "kde_ece", {"kernel": "gaussian"}
     for name, options in [
         most,

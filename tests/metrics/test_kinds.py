@@ -11,10 +11,10 @@ import pytest
 from scipy import stats
 
 from bayescal import Blocks, metrics
-from bayescal._core import binning as bins_of
 from bayescal._core.precision import float64
+from bayescal.data.blocks.predictions import as_predictions
+from bayescal.data.order import equal_mass, ranking
 from bayescal.metrics.calibration.debiased import make_debiased
-from bayescal.metrics.reading.predictions import check_predictions
 from bayescal.metrics.sums import compute
 
 KINDS = "confidence", "classwise", "top_label", "top_k_confidence", "top_k_label"
@@ -94,7 +94,8 @@ def test_few_cases_are_sorted(binning: str, monkeypatch: pytest.MonkeyPatch) -> 
         for weights in (None, rng.integers(0, 3, 3000), rng.exponential(size=3000)):
             found = []
             for many in (10, 10**6):
-                monkeypatch.setattr(bins_of, "_MAX_SORTED_ROWS", many)
+                monkeypatch.setattr(equal_mass, "_MAX_SORTED_ROWS", many)
+                monkeypatch.setattr(ranking, "_FEW", many)
                 curve = metrics.reliability_curve(
                     probs, y, binning=binning, bins=13, weights=weights
                 )
@@ -198,7 +199,7 @@ def test_ties_are_not_counted_as_independent(n: int, values: int) -> None:
     parts = [part for part in ((p[:half], y[:half]), (p[half:], y[half:])) if len(part[0])]
     assert metrics.debiased_ece(Blocks(lambda: parts)) == expected
     assert metrics.debiased_ece(p, y, weights=np.ones(n)) == expected
-    checked = check_predictions(p, y)
+    checked = as_predictions(p, y)
     metric = make_debiased(None)
     with float64():
         on_device = compute(metric, checked._replace(probs=jnp.asarray(p), y=jnp.asarray(y)), jnp)

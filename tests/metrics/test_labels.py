@@ -8,13 +8,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from sklearn.exceptions import DataConversionWarning
 from sklearn.metrics import brier_score_loss
 from sklearn.metrics import log_loss as sklearn_log_loss
 from sklearn.naive_bayes import GaussianNB
 
 import bayescal as bc
 from bayescal import metrics
-from bayescal.metrics.reading.predictions import Reading, check_predictions
+from bayescal.data.blocks.predictions import as_predictions
+from bayescal.data.predictions import Reading
 from bayescal.metrics.registry import METRICS
 
 N = 60
@@ -126,7 +128,7 @@ def test_classes_say_the_columns_of_labels(function, k):
 @of_classes
 def test_without_classes_text_is_sorted(function, k):
     if function is _add_all:
-        with pytest.raises(ValueError, match=r"y must be in .*, got the text .*; say classes="):
+        with pytest.raises(ValueError, match=r"y must be in .*, got the text .*; pass classes="):
             function(PROBS[k], _clothes(k)["text"][0])
         return
     for kind in ("list", "bytes", "objects", "pandas text", "categories"):
@@ -134,6 +136,27 @@ def test_without_classes_text_is_sorted(function, k):
         found = _numbers(function(PROBS[k], labels))
         expected = _numbers(function(PROBS[k], k - 1 - codes))
         np.testing.assert_array_equal(found, expected, kind)
+
+
+def test_labels_in_one_column_are_read_as_in_fits():
+    y = CODES[2][:, None]
+    with pytest.warns(DataConversionWarning, match="A column-vector y was passed"):
+        value = metrics.log_loss(PROBS[2], y)
+    assert value == metrics.log_loss(PROBS[2], CODES[2])
+    with pytest.warns(DataConversionWarning, match="A column-vector y was passed"):
+        bc.Beta().fit(PROBS[2], y)
+
+
+def test_rows_of_many_columns_are_as_precise_as_their_type():
+    """The tolerance of sums is that of the type, for fits as for metrics."""
+    k = 20_000
+    probs = np.full((4, k), 1 / k, np.float32) * np.float32(1.0015)
+    y = np.array([0, 1, 2, 3])
+    assert metrics.log_loss(probs, y) > 0
+    assert bc.Temperature(classes=k).fit(probs, y).temperature_ > 0
+    for call in (metrics.log_loss, bc.Temperature(classes=k).fit):
+        with pytest.raises(ValueError, match="rows that sum to one"):
+            call(probs.astype(float), y)
 
 
 @every
@@ -240,7 +263,7 @@ def test_a_batch_of_minus_one_alone():
         lambda: metrics.Accumulator(["log_loss"]).add(p[y == -1], y[y == -1]),
         lambda: metrics.Accumulator(["log_loss"]).add(p, y),
     ):
-        with pytest.raises(ValueError, match=r"got -1; say classes=\(-1, 1\) for labels -1 and 1"):
+        with pytest.raises(ValueError, match=r"got -1; pass classes=\(-1, 1\) for labels -1 and 1"):
             wrong()
 
 
@@ -368,9 +391,9 @@ def test_cases_of_weight_zero_may_lack_labels(function, k):
 @pytest.mark.parametrize(
     ("labels", "options", "error", "message"),
     [
-        (["a"] * N, {}, ValueError, r"say classes=\("),
-        (["a", "b", "c"] * 20, {}, ValueError, r"two classes, got 3|say classes=\("),
-        ([1, 2] * 30, {}, ValueError, r"y must be in \{0, 1\}, got 2; say classes=\("),
+        (["a"] * N, {}, ValueError, r"pass classes=\("),
+        (["a", "b", "c"] * 20, {}, ValueError, r"two classes, got 3|pass classes=\("),
+        ([1, 2] * 30, {}, ValueError, r"y must be in \{0, 1\}, got 2; pass classes=\("),
         (["a", 1] * 30, {"classes": "ab"}, (TypeError, ValueError), "classes must|one kind"),
         (["a", None] * 30, {}, ValueError, "missing labels, got None in row 1"),
         (["a", np.nan] * 30, {}, ValueError, "missing labels, got NaN in row 1"),
@@ -471,14 +494,14 @@ def test_blocks_have_classes_of_all_rows():
     assert found == metrics.log_loss(p[:5], [0, 0, 0, 1, 1])
     with pytest.raises(ValueError, match="two classes, got 3"):
         metrics.log_loss(blocks(np.array(["a", "a", "a", "b", "b", "c"]), np.ones(6)))
-    with pytest.raises(ValueError, match="got only one class, 'a'; .* say classes="):
+    with pytest.raises(ValueError, match="got only one class, 'a'; .* pass classes="):
         metrics.log_loss(blocks(np.array(["a"] * 6)))
     with pytest.raises(TypeError, match="block 1: y must hold labels of one kind"):
         metrics.log_loss(blocks(np.array(["a", "b", 0, 1, 0, 1], object)))
-    with pytest.raises(ValueError, match="block 1: y must be in .* got the text 'a'; say classes="):
+    with pytest.raises(ValueError, match="block 1: y must be in .* got the text 'a'; pass classes"):
         metrics.log_loss(blocks(np.array([0, 1, "a", "b", "a", "b"], object)))
     # A block of one sign would say other classes.
-    with pytest.raises(ValueError, match=r"block 0: y must be in \{0, 1\}, got -1; say classes="):
+    with pytest.raises(ValueError, match=r"block 0: y must be in \{0, 1\}, got -1; pass classes="):
         metrics.log_loss(blocks(np.array([-1, 1, -1, -1, 1, 1])))
     found = metrics.log_loss(blocks(np.array([-1, 1, -1, -1, 1, 1])), classes=(-1, 1))
     assert found == metrics.log_loss(p[:5], [0, 1, 0, 0, 1])
@@ -580,7 +603,7 @@ def test_scikit_learn_agrees():
 def test_calibrators_see_the_same_classes(labels):
     fitted = bc.Beta().fit(PROBS[2], labels)
     places = np.searchsorted(fitted.classes_, np.asarray(labels, fitted.classes_.dtype))
-    np.testing.assert_array_equal(check_predictions(PROBS[2], labels).y, places)
+    np.testing.assert_array_equal(as_predictions(PROBS[2], labels).y, places)
     found = fitted.predict_proba(PROBS[2])
     given = metrics.log_loss(found, labels, classes=fitted.classes_)
     assert given == metrics.log_loss(found, places)
@@ -588,9 +611,9 @@ def test_calibrators_see_the_same_classes(labels):
 
 def test_predictions_know_their_classes():
     frame, labels = pd.DataFrame(PROBS[3], columns=NAMES[3]), np.array(NAMES[3])[CODES[3]]
-    assert list(check_predictions(frame, labels).classes) == sorted(NAMES[3])
-    assert list(check_predictions(PROBS[3], CODES[3]).classes) == [0, 1, 2]
-    found = check_predictions(PROBS[3], CODES[3], None, Reading(NAMES[3]))
+    assert list(as_predictions(frame, labels).classes) == sorted(NAMES[3])
+    assert list(as_predictions(PROBS[3], CODES[3]).classes) == [0, 1, 2]
+    found = as_predictions(PROBS[3], CODES[3], None, Reading(NAMES[3]))
     assert list(found.classes) == NAMES[3]
 
 
@@ -602,7 +625,7 @@ def test_an_accumulator_of_named_classes():
     wrong = r"probs must have shape \(n,\), got \(1, 2\), as classes=\('no', 'yes'\); pass probs\["
     with pytest.raises(ValueError, match=wrong):
         total.add([[0.2, 0.8]], ["no"])
-    with pytest.raises(ValueError, match=r"got the text 'no'; say classes=\(label of each"):
+    with pytest.raises(ValueError, match=r"got the text 'no'; pass classes=\(label of each"):
         metrics.Accumulator(["brier_score"]).add([0.2], ["no"])
     with pytest.raises(ValueError, match="only the classes .*, got 'maybe'"):
         total.add([0.2], ["maybe"])
@@ -693,9 +716,12 @@ def test_shares_of_outcomes(weighted):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda p, y, P, S: metrics.log_loss(p, y), "for shares of outcomes say outcomes='frac"),
-        (lambda p, y, P, S: metrics.log_loss(P, S), "say outcomes='fractional', which log_loss"),
-        (lambda p, y, P, S: metrics.interval("log_loss", P, S), "say outcomes='fractional'"),
+        (
+            lambda p, y, P, S: metrics.log_loss(p, y),
+            "proportions of outcomes pass outcomes='frac",
+        ),
+        (lambda p, y, P, S: metrics.log_loss(P, S), "pass outcomes='fractional', which log_loss"),
+        (lambda p, y, P, S: metrics.interval("log_loss", P, S), "pass outcomes='fractional'"),
         (lambda p, y, P, S: metrics.log_loss(P, 2 * S), "no shares of outcomes: they add up"),
         (lambda p, y, P, S: metrics.log_loss(P, y, outcomes="fractional"), "must have shape"),
         (lambda p, y, P, S: metrics.log_loss(p, 3 * y, outcomes="fractional"), "must lie in"),

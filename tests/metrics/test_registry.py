@@ -134,7 +134,7 @@ def test_order_of_classes_does_not_matter(metric: Metric) -> None:
         ([], [], None, ValueError, "probs must not be empty"),
         ([0.5, 0.5], [0], None, ValueError, r"y must have shape \(2,\) to match probs, got \(1,\)"),
         (["a"], [0], None, TypeError, "probs must be numeric"),
-        ([0.5], ["a"], None, ValueError, "y must hold two classes, got only one .* say classes="),
+        ([0.5], ["a"], None, ValueError, "y must hold two classes, got only one .* pass classes="),
         ([0.5], [1j], None, TypeError, "y must be numeric"),
         ([0.5, np.nan], [0, 1], None, ValueError, "probs must be finite, got NaN at position 1"),
         ([0.5, np.inf], [0, 1], None, ValueError, "probs must be finite, got infinity"),

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from bayescal import metrics
-from bayescal.metrics.reading.predictions import check_predictions
+from bayescal.data.blocks.predictions import as_predictions
 from bayescal.metrics.uncertainty.replicates import draw_labels, redraw
 
 Array = np.ndarray
@@ -58,7 +58,7 @@ def test_certain_and_indifferent_predictions() -> None:
 @pytest.mark.parametrize("k", [2, 4])
 def test_labels_are_drawn_with_their_probabilities(k: int) -> None:
     probs = np.tile(make(1, k, 3), (40_000, 1))
-    data = check_predictions(probs if k > 2 else probs[:, 1], np.zeros(40_000, int))
+    data = as_predictions(probs if k > 2 else probs[:, 1], np.zeros(40_000, int))
     counts = np.bincount(draw_labels(data, np.random.default_rng(0)), minlength=k)
     assert stats.chisquare(counts, 40_000 * probs[0]).pvalue > 1e-3
 
@@ -68,7 +68,7 @@ def test_labels_of_counts_are_drawn_case_by_case(k: int) -> None:
     """Numbers of each label are multinomial, as of rows that are repeated."""
     probs = make(2, k, 3)
     given = probs if k > 2 else probs[:, 1]
-    data = check_predictions(given, np.zeros(2, int), [3, 1])
+    data = as_predictions(given, np.zeros(2, int), [3, 1])
     rng = np.random.default_rng(0)
     tables = np.zeros((4000, 2, k))
     for table in tables:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from bayescal import metrics
+from bayescal.data.blocks.predictions import as_predictions
+from bayescal.data.predictions import Predictions, Reading
 from bayescal.metrics.kernels.skce import KernelError
-from bayescal.metrics.reading.predictions import Predictions, check_many_labels, check_predictions
 from bayescal.metrics.registry import METRICS, streamed
 from bayescal.metrics.sums import (
     Metric,
@@ -60,13 +61,13 @@ def make(columns: int | None, many: bool = False, n: int = 60) -> Predictions:
     if many:
         probs = rng.random((n, columns or 1))
         y = (rng.random(probs.shape) < probs**2).astype(int)
-        return check_many_labels(probs, y)
+        return as_predictions(probs, y, reading=Reading(multilabel=True))
     probs = rng.dirichlet(np.full(columns or 2, 0.6), size=n)
     y = (probs.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1)
     if columns is None:
         probs = probs[:, 1].round(2)
         y = 1 - y
-    return check_predictions(probs, y)
+    return as_predictions(probs, y)
 
 
 def build(name: str, columns: int | None, options: dict[str, Any]) -> tuple[Metric, Predictions]:
@@ -89,8 +90,9 @@ def test_jax_under_vmap_equals_numpy(
         return compute(metric, Predictions(*arrays, weight, data.eps), jnp)
 
     found = jax.jit(jax.vmap(one))(jnp.asarray(weights))
-    check = check_many_labels if "multilabel" in METRICS[name].shapes else check_predictions
-    expected = [compute(metric, check(data.probs, data.y, weight)) for weight in weights]
+    reading = Reading(multilabel="multilabel" in METRICS[name].shapes)
+    checked = (as_predictions(data.probs, data.y, weight, reading) for weight in weights)
+    expected = [compute(metric, own) for own in checked]
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
 
 
@@ -168,7 +170,7 @@ def test_standard_error_is_the_deviation_over_samples(name: str, options: dict) 
 
     def sample() -> Predictions:
         probs = rng.random(n)
-        return check_predictions(probs, (rng.random(n) < 0.2 + 0.3 * probs**2).astype(int))
+        return as_predictions(probs, (rng.random(n) < 0.2 + 0.3 * probs**2).astype(int))
 
     for _ in range(300):
         values.append(compute(metric, sample()))

@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 from bayescal._core.arrays import ArrayLike, namespace
 from bayescal.calibrators.base.dispatch import dispatched
 from bayescal.calibrators.combine.base import Combination, State, has_intervals
-from bayescal.data.checks import check_weights
 from bayescal.data.kept_rows import keep_rows
 from bayescal.data.labels import read_many, score_rows
+from bayescal.data.weights import check_weights
 
 __all__ = ["MultiLabel"]
 

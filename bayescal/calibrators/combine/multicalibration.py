@@ -17,12 +17,12 @@ from bayescal._core.numerics import ignoring_underflow, sigmoid
 from bayescal._core.optimise import Status
 from bayescal.calibrators.base.dispatch import published_at_once
 from bayescal.calibrators.base.status import keep_status
-from bayescal.data.checks import check_count, check_real, check_weights
+from bayescal.data.checks import check_count, check_real
 from bayescal.data.label_names import label_list
 from bayescal.data.labels import Classes, read_labels
 from bayescal.data.membership import check_groups, check_same_groups
-from bayescal.data.weights import effective_size
-from bayescal.metrics.reading.predictions import Predictions, Reading, check_second
+from bayescal.data.predictions import Predictions, Reading, read_arrays
+from bayescal.data.weights import check_weights, effective_size
 
 __all__ = ["Multicalibration"]
 
@@ -206,7 +206,7 @@ class Multicalibration(BaseEstimator):
         p, target, w = data.probs[order], data.y[order].astype(float), data.weights[order]
         members = members[order]
         # Weights that are no counts are shares of so many rows as they are worth.
-        w = w if data.whole else w * (effective_size(w) / w.sum())
+        w = w if data.whole else w * (effective_size(w.sum(), w @ w) / w.sum())
         self.tolerance_ = self.tolerance or _noise(float(w.sum()), members.shape[1] * (bins + 1))
         walk = _Walk(p, target, w, members, bins, data.precision)
         patches, losses = [], [walk.loss()]
@@ -253,7 +253,8 @@ class Multicalibration(BaseEstimator):
         return self.classes_[self.predict_proba(probs, groups).argmax(axis=1)]
 
     def _read(self, probs: ArrayLike, y: np.ndarray, weights: np.ndarray | None) -> Predictions:
-        return check_second(probs, y, weights, Reading(tuple(label_list(self.classes_))))
+        reading = Reading(tuple(label_list(self.classes_)), second=True)
+        return read_arrays(probs, y, weights, reading)
 
 
 class _Walk:

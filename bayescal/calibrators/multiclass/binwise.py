@@ -13,9 +13,9 @@ from bayescal._core.binning import (
     binned_error,
     border_ends,
     equal_mass_cuts,
-    equal_mass_sums,
 )
 from bayescal._core.numerics import differences
+from bayescal.data.order.equal_mass import mass_sums
 from bayescal.data.order.ranking import single_middles
 
 Binning = Literal["equal_mass", "equal_width"]
@@ -96,7 +96,7 @@ def equal_mass_error(confidence: np.ndarray, correct: np.ndarray, weights: np.nd
 def confidence_sums(confidence: np.ndarray, correct: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return sums (3, 15) of weights, confidences and hits over bins of equal mass."""
     whole = bool((weights == np.floor(weights)).all())
-    return np.asarray(equal_mass_sums(confidence, correct.astype(float), weights, BINS, whole, np))
+    return mass_sums(confidence, correct.astype(float), weights, BINS, whole)
 
 
 def best_inverse_temperature(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import matmul, namespace, on_host
 from bayescal.calibrators.base.calibrator import State
+from bayescal.calibrators.base.estimator import report_of_rows, uncalibrated_losses
 from bayescal.calibrators.base.parametric import ParametricCalibrator
 from bayescal.calibrators.base.report import (
     Report,
@@ -21,7 +22,6 @@ from bayescal.calibrators.base.report import (
     row_losses_of_logits,
     sums_of,
 )
-from bayescal.calibrators.base.reported import report_of_rows, uncalibrated_losses
 from bayescal.calibrators.multiclass.members import Member
 from bayescal.calibrators.stack.fit import (
     MANY,
@@ -36,10 +36,10 @@ from bayescal.calibrators.stack.fit import (
 from bayescal.calibrators.stack.in_blocks import fit_stack_of_blocks
 from bayescal.calibrators.stack.kernels import SMALL, Scale
 from bayescal.calibrators.stack.mixture import cross_fitted_losses, mix
-from bayescal.data.blocks.reader import RowBlocks
 from bayescal.data.checks import check_choice, check_count
+from bayescal.data.given import EVERYWHERE
 from bayescal.data.kept_rows import KeptRows
-from bayescal.data.rows import Sums
+from bayescal.data.rows import Rows, Source, Sums
 from bayescal.regression.binary.posterior import Draws
 
 __all__ = ["StackedScaling"]
@@ -197,6 +197,7 @@ class StackedScaling(ParametricCalibrator):
     inverse_: float = field(init=False)
 
     _domain = "logits"
+    _sources: ClassVar[frozenset[str]] = EVERYWHERE
 
     def _check_options(self) -> None:
         check_choice(self.mode, "mode", ("stack", "single"))
@@ -209,10 +210,6 @@ class StackedScaling(ParametricCalibrator):
         check_is_fitted(self)
         return _names(self.state_)
 
-    @property
-    def _fits_there(self) -> bool:
-        return self.inference == "map"
-
     def _choose(self, n: float, k: int) -> tuple[list[str], int]:
         """Choose the names of members for n rows of k classes, and the number of folds."""
         names, count = _plan(n, k)
@@ -220,7 +217,11 @@ class StackedScaling(ParametricCalibrator):
             return ["probability" if k <= VERY_MANY else "certainty"], 1
         return names, count if self.folds is None else self.folds
 
-    def _fit(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int) -> State:
+    def _fit(self, rows: Source, seed: int) -> State:
+        return self._fit_rows(rows) if isinstance(rows, Rows) else self._fit_blocks(rows)
+
+    def _fit_rows(self, rows: Rows) -> State:
+        scores, y, weights = rows
         names, count = self._choose(count_units(weights), scores.shape[1])
         members = [MEMBERS[name] for name in names]
         stack, folds, held = fit_stack(members, scores, y, weights, count)
@@ -237,14 +238,10 @@ class StackedScaling(ParametricCalibrator):
                 state |= {_HELD_OUT: held, _HELD_OUT_WEIGHTS: mass}
         return state
 
-    @property
-    def _fits_blocks(self) -> bool:
-        return self.inference == "map"
-
-    def _fit_blocks(self, rows: RowBlocks, seed: int) -> State:
+    def _fit_blocks(self, rows: Any) -> State:
         if rows.few:
             every = rows.all()
-            state = self._fit(*every, seed)
+            state = self._fit_rows(every)
             if "held_out_losses" in state:
                 squares = every.weights if rows.whole else every.weights**2
                 plain = row_losses_of_logits(every.scores, every.y, rows.reader.least)
@@ -323,13 +320,12 @@ class StackedScaling(ParametricCalibrator):
             "member": rest[..., -1],
         }
 
-    def _sample(
-        self, state: State, scores: np.ndarray, y: np.ndarray, weights: np.ndarray, seed: int
-    ) -> Draws:
+    def _sample(self, state: State, rows: Source, seed: int) -> Draws:
         members, stack = _stack(state)
-        rows = scores, y, weights
         held = (state[_HELD_OUT], state[_HELD_OUT_WEIGHTS]) if _HELD_OUT in state else None
-        return sample_stack(members, stack, held, rows, self.inference, self.num_samples, seed)
+        return sample_stack(
+            members, stack, held, rows.all(), self.inference, self.num_samples, seed
+        )
 
     def _curves(self, state: State, theta: Any, scores: Any) -> Any:
         """Return probabilities (s, m, k) by draws, which are sorted by their members."""

@@ -23,7 +23,7 @@ from bayescal.calibrators.multiclass.members import (
     penalties,
     smooth,
 )
-from bayescal.calibrators.multiclass.temperature import ScaleLoss, ScaleLossThere, sample_inverse
+from bayescal.calibrators.multiclass.scale import ScaleLoss, sample_inverse
 from bayescal.calibrators.stack.designs import ALL, Designs, Job, Plan
 from bayescal.calibrators.stack.folds import fold_rows
 from bayescal.calibrators.stack.in_memory import InMemory, make_blocks
@@ -82,7 +82,7 @@ def fit_scale(scores: Any, y: np.ndarray, weights: np.ndarray, start: float = 1.
     """
     if max(scores.max(), -scores.min()) > FAR:
         scores = differences(scores, -FAR)
-    loss = (ScaleLoss if on_host(scores) else ScaleLossThere)(scores, y, weights)
+    loss = ScaleLoss(Rows(scores, y, weights))
     return best_scale(loss, loss.total, start)
 
 
@@ -346,7 +346,7 @@ def sample_stack(
         best = mix(logs, mass)
         share = np.stack([mix(logs, own, best) for own in resampled])
     share = np.resize(share, (chains * draws, len(members))).reshape(chains, draws, -1)
-    scale = sample_inverse(scores, y, weights, "laplace", chains * draws, seed).coefficients
+    scale = sample_inverse(Rows(scores, y, weights), "laplace", chains * draws, seed).coefficients
     scale = np.random.default_rng(seed).permutation(scale.ravel()).reshape(chains, draws, 1)
     chosen = choose(share.reshape(-1, len(members)), seed).reshape(chains, draws, 1)
     number, one = (np.full(len(members) + 2, value) for value in (float(chains * draws), 1.0))

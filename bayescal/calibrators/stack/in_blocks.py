@@ -15,7 +15,7 @@ from bayescal._core.optimise import run_together
 from bayescal.calibrators.base.draws import row_blocks
 from bayescal.calibrators.base.report import moments_of, row_losses_of_logits
 from bayescal.calibrators.multiclass.members import Member
-from bayescal.calibrators.multiclass.temperature import ScaleLoss
+from bayescal.calibrators.multiclass.scale import ScaleLoss
 from bayescal.calibrators.stack.designs import ALL, Designs, Job, Plan
 from bayescal.calibrators.stack.fit import (
     FAR,
@@ -69,7 +69,7 @@ class Folded:
     buckets: Buckets
 
     @property
-    def count(self) -> int:
+    def num_folds(self) -> int:
         """The number of folds; if it is one, nothing is left out."""
         return self.buckets.count
 
@@ -82,12 +82,12 @@ class Folded:
         the variance of rows of its unit weight.
         """
         folds, rows, units = np.zeros(len(y), int), Rows(scores, y, weights), weights
-        if self.count > 1:
+        if self.num_folds > 1:
             folded = self.buckets.assign(_hashes(self.order, scores), *rows)
             folds, rows = folded.fold, Rows(*folded.take(scores, y))
             squares = np.bincount(folded.sets, weights**2) / np.bincount(folded.sets, weights)
             units = squares[folded.members]
-        for fold in range(self.count):
+        for fold in range(self.num_folds):
             own = np.flatnonzero(folds == fold)
             for part in block_rows(len(own), self.plan.layout.k) if len(own) else []:
                 some = rows.take(own[part])
@@ -112,7 +112,7 @@ class InBlocks(Designs):
     one_scale = True
 
     def __init__(self, rows: RowBlocks, folded: Folded) -> None:
-        self.count, self.total = folded.count, rows.weight
+        self.count, self.total = folded.num_folds, rows.weight
         self._rows, self._folded = rows, folded
 
     def losses(self, points: Mapping[Job, np.ndarray]) -> dict[Job, Losses]:
@@ -140,7 +140,7 @@ def fit_stack_of_blocks(
         designs = InBlocks(rows, folded)
         thetas, without = fit_members(designs, plan, sample, rows.units, np.float64, map)
         mixed = None
-        if folded.count > 1:
+        if folded.num_folds > 1:
             mixed = _mix(folded, rows, without, buckets.fold_mass(mass))
         return Stack(scale, plan.basis, thetas), mixed
 
@@ -225,7 +225,7 @@ def _scale_sums(
 ) -> Sums:
     if far:
         scores = differences(scores, -FAR)
-    return {"terms": np.array(ScaleLoss(scores, y, weights, single=False)(s))}
+    return {"terms": np.array(ScaleLoss(Rows(scores, y, weights), single=False, keep=False)(s))}
 
 
 def _name(job: Job) -> str:
@@ -259,7 +259,7 @@ def _mix(folded: Folded, rows: RowBlocks, thetas: dict[Job, np.ndarray], mass: n
         (folded.held_out(thetas, fold, block), block.weights / rows.share, fold)
         for fold, _, _, block in folded.blocks(*rows.sample)
     ]
-    shares = {name: mix(*_without(sample, name)) for name in (ALL, *range(folded.count))}
+    shares = {name: mix(*_without(sample, name)) for name in (ALL, *range(folded.num_folds))}
     masses = {ALL: rows.weight} | {i: rows.weight - own for i, own in enumerate(mass)}
     moments: dict[int, np.ndarray] = {}
     last: Sums = {}

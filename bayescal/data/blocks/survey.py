@@ -17,7 +17,6 @@ from bayescal.data.blocks.reader import (
     rows_of_sample,
 )
 from bayescal.data.blocks.stream import Block, Blocks
-from bayescal.data.checks import check_weights_of, power_of_weights
 from bayescal.data.kept_rows import keep_rows
 from bayescal.data.label_names import (
     Classes,
@@ -32,6 +31,7 @@ from bayescal.data.labels import MORE, distinct, label_array
 from bayescal.data.rows import Sums
 from bayescal.data.scores import LOGARITHMIC, Domain, Inputs, convert, floors
 from bayescal.data.top_logits import check_distinct, pack, unpack
+from bayescal.data.weights import check_weights_of, power_of_weights
 
 __all__ = ["survey"]
 

@@ -8,11 +8,21 @@ from typing import Protocol
 
 import numpy as np
 
-__all__ = ["Cells", "EvenCells", "QuantileCells", "even_cells", "quantile_cells"]
+__all__ = [
+    "Cells",
+    "EvenCells",
+    "QuantileCells",
+    "RelativeCells",
+    "even_cells",
+    "quantile_cells",
+    "relative_cells",
+]
 
 #: Quantiles between which cells are of equal width, at most, and scores of a sample from one to
 #: the next.
 _SEGMENTS, _APART = 1 << 12, 64
+#: Probabilities nearer to 0 or 1 than two to the power of minus this share a cell.
+_OCTAVES = 128
 
 
 class Cells(Protocol):
@@ -62,6 +72,41 @@ def even_cells(scores: np.ndarray, count: float) -> EvenCells | None:
     cells = EvenCells(low, scale)
     cells._known = scores, cells.place(scores)
     cells.count = int(cells._known[1].max()) + 1
+    return cells
+
+
+@dataclass
+class RelativeCells:
+    """Cells of probabilities in memory, as fine beside 0 and 1 as between.
+
+    Each power of two, of the distance from 0 or 1, is divided into ``2**digits`` cells.
+    """
+
+    digits: int
+    #: Rows that are looked up several times, and their cells.
+    _known: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
+
+    @property
+    def count(self) -> int:
+        return 2 * (_OCTAVES << self.digits) + 1
+
+    def place(self, scores: np.ndarray) -> np.ndarray:
+        if self._known is not None and scores is self._known[0]:
+            return self._known[1]
+        # From one half on by the distance from 1, which is exact.
+        near = np.maximum(np.minimum(scores, 1 - scores), 2.0**-_OCTAVES)
+        cell = near.view(np.int64) >> (52 - self.digits)
+        cell -= (1023 - _OCTAVES) << self.digits
+        return np.where(scores < 0.5, cell, self.count - 1 - cell)
+
+    def divided(self, names: np.ndarray, most: int) -> None:
+        return None
+
+
+def relative_cells(scores: np.ndarray, count: float) -> RelativeCells:
+    """Divide [0, 1] into about twice this many cells, most of them close to 0 and 1."""
+    cells = RelativeCells(int(np.clip(np.log2(count / _OCTAVES), 0, 8)))
+    cells._known = scores, cells.place(scores)
     return cells
 
 

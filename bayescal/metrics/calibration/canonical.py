@@ -14,10 +14,10 @@ import numpy as np
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.binning import equal_width_cell
 from bayescal._core.numerics import ignoring_underflow
+from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_choice, check_count
+from bayescal.data.predictions import Classes, Inputs, Predictions, Reading
 from bayescal.metrics.kernels.distances import lengths, residuals
-from bayescal.metrics.reading.labels import Classes, Inputs, Reading
-from bayescal.metrics.reading.predictions import Predictions, check_predictions
 from bayescal.metrics.sums import DirectMetric, compute, sum_matrix
 
 
@@ -81,7 +81,7 @@ def canonical_ece(
     >>> canonical_ece(probs, [0, 1, 1, 1])
     0.2
     """
-    checked = check_predictions(probs, y, weights, Reading(classes, inputs))
+    checked = as_predictions(probs, y, weights, Reading(classes, inputs))
     return compute(make_canonical(checked.columns, bins=bins, distance=distance), checked)
 
 

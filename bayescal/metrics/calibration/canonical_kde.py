@@ -12,11 +12,10 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.numerics import FLOOR, ignoring_underflow
 from bayescal._core.precision import float64
-from bayescal.data.checks import check_choice
-from bayescal.metrics.kernels.distances import as_rows, lengths
-from bayescal.metrics.reading.labels import Classes, Inputs, Reading
-from bayescal.metrics.reading.options import check_positive
-from bayescal.metrics.reading.predictions import check_predictions
+from bayescal.data.blocks.predictions import as_predictions
+from bayescal.data.checks import check_choice, check_positive
+from bayescal.data.predictions import Classes, Inputs, Reading, as_rows
+from bayescal.metrics.kernels.distances import lengths
 
 #: Among these the likelihood chooses.
 _BANDWIDTHS = 2.0 ** np.arange(-10, 1)
@@ -92,7 +91,7 @@ def canonical_kde_ece(
     (0.08, 0.27)
     """
     check_choice(distance, "distance", ("total_variation", "euclidean"))
-    checked = check_predictions(probs, y, weights, Reading(classes, inputs))
+    checked = as_predictions(probs, y, weights, Reading(classes, inputs))
     rows, own = as_rows(checked.probs), checked.weights
     twice = own - 1 if checked.whole else np.zeros(len(own))
     if len(own) == 1 and not twice.any():

@@ -13,12 +13,11 @@ import numpy as np
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.binning import SLACK
 from bayescal._core.numerics import ignoring_underflow
+from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import check_choice
-from bayescal.metrics.calibration.ece import BinnedError, Binning, EqualMassError, make_ece
-from bayescal.metrics.calibration.events import Kind
-from bayescal.metrics.reading.labels import Classes, Inputs, Reading
-from bayescal.metrics.reading.predictions import Predictions, check_anywhere
+from bayescal.data.predictions import Classes, Inputs, Predictions, Reading
+from bayescal.metrics.calibration.ece import BinnedError, Binning, EqualMassError, Kind, make_ece
 from bayescal.metrics.sums import Piece, compute, size_pieces, sizes
 
 
@@ -105,7 +104,7 @@ def debiased_ece(
     >>> debiased_ece(probs, y), debiased_ece(probs**2, y)
     (0.01985..., 0.19081...)
     """
-    checked = check_anywhere(probs, y, weights, Reading(classes, inputs))
+    checked = as_predictions(probs, y, weights, Reading(classes, inputs), on_device=True)
     metric = make_debiased(checked.columns, bins=bins, binning=binning, kind=kind, k=k, norm=norm)
     return compute(metric, checked)
 

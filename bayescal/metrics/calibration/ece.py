@@ -10,30 +10,29 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
-from bayescal._core.binning import binned_error
+from bayescal._core.binning import bin_of, binned_error
 from bayescal._core.numerics import ignoring_underflow
+from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.blocks.stream import Blocks
-from bayescal.data.checks import check_choice, check_count
-from bayescal.metrics.calibration.events import (
-    SINGLE,
-    Kind,
-    find_events,
-    number_of_groups,
-    resolve_kind,
+from bayescal.data.checks import check_choice, check_count, check_norm
+from bayescal.data.predictions import (
+    Classes,
+    Inputs,
+    Outcomes,
+    Predictions,
+    Reading,
+    as_rows,
+    largest,
+    of_class,
 )
-from bayescal.metrics.calibration.mass import (
-    BinMetric,
-    Group,
-    MassMetric,
-    WidthMetric,
-    event_groups,
-    event_pieces,
-)
-from bayescal.metrics.reading.labels import Classes, Inputs, Outcomes, Reading
-from bayescal.metrics.reading.options import check_norm
-from bayescal.metrics.reading.predictions import Predictions, check_anywhere, check_predictions
-from bayescal.metrics.sums import Piece, collect, compute
+from bayescal.metrics.calibration.mass import MassMetric
+from bayescal.metrics.sums import BinMetric, Group, Piece, WidthMetric, collect, compute
 
+Kind = Literal["binary", "confidence", "classwise", "top_label", "top_k_confidence", "top_k_label"]
+KINDS = "binary", "confidence", "classwise", "top_label", "top_k_confidence", "top_k_label"
+#: Kinds with one event for each row.
+SINGLE = "binary", "confidence"
+_BY_LABEL = "top_label", "top_k_label"
 Binning = Literal["equal_width", "equal_mass"]
 BINNINGS = "equal_width", "equal_mass"
 
@@ -122,7 +121,7 @@ def reliability_curve(
     >>> curve.predicted.tolist(), curve.observed.tolist(), curve.weight.tolist()
     ([0.2, 0.8], [0.5, 1.0], [2.0, 2.0])
     """
-    checked = check_predictions(probs, y, weights, Reading(classes, inputs))
+    checked = as_predictions(probs, y, weights, Reading(classes, inputs))
     chosen, _ = resolve_kind(kind, None, checked.columns, SINGLE)
     metric = make_ece(checked.columns, bins=bins, binning=binning, kind=chosen)
     if check_choice(ties, "ties", ("shared", "together")) == "together" and binning == "equal_mass":
@@ -217,7 +216,8 @@ def ece(
     >>> ece(probs, y, bins=1), ece(probs, y, bins=1, kind="top_label")
     (0.23333..., 0.56666...)
     """
-    checked = check_anywhere(probs, y, weights, Reading(classes, inputs, outcomes=outcomes))
+    reading = Reading(classes, inputs, outcomes)
+    checked = as_predictions(probs, y, weights, reading, on_device=True)
     metric = make_ece(checked.columns, bins=bins, binning=binning, kind=kind, k=k, norm=norm)
     return compute(metric, checked)
 
@@ -235,13 +235,17 @@ def make_ece(
     norm, bins = check_norm(norm), check_count(bins, "bins")
     check_choice(binning, "binning", BINNINGS)
     kind, ranks = resolve_kind(kind, k, columns)
-    parts, labels = number_of_groups(kind, ranks, columns)
+    parts, labels = (columns or 2 if kind == "classwise" else ranks), 1
+    if kind in _BY_LABEL:
+        labels = columns or 2
     cls = BinnedError if binning == "equal_width" else EqualMassError
     return cls(bins, kind, ranks, parts, labels, norm)
 
 
 @dataclass(frozen=True)
 class _Binned(BinMetric):
+    """The calibration error, for bins of any kind."""
+
     bins: int
     kind: str
     ranks: int
@@ -255,13 +259,35 @@ class _Binned(BinMetric):
 
     def split(self, data: Predictions, xp: ModuleType) -> Iterator[Group]:
         events = find_events(data, self.kind, self.ranks, xp)
-        return event_groups(events, data.weights, self.labels, xp)
+        single = events.predicted.ndim == 1
+        for j in range(1 if single else events.predicted.shape[1]):
+            predicted = events.predicted if single else events.predicted[:, j]
+            happened = events.happened if single else events.happened & (events.which == j)
+            observed = happened.astype(predicted.dtype)
+            if events.label is None:
+                yield predicted, observed, data.weights
+                continue
+            label = events.label if single else events.label[:, j]
+            for one in range(self.labels):
+                rows = label == one
+                if xp is np:
+                    yield predicted[rows], observed[rows], data.weights[rows]
+                else:
+                    yield predicted, observed, xp.where(rows, data.weights, 0)
 
     def by_cell(
         self, data: Predictions, cells: int | np.ndarray, xp: ModuleType
     ) -> tuple[Piece, Piece, Piece]:
         events = find_events(data, self.kind, self.ranks, xp)
-        return event_pieces(events, cells, self.labels, data.precision, xp)
+        cell, bins = bin_of(events.predicted, cells, xp, data.precision)
+        if events.label is not None:
+            cell = cell + bins * events.label.astype(cell.dtype)
+        hit = cell
+        if cell.ndim == 2:
+            cell = cell + bins * self.labels * xp.arange(cell.shape[1]).astype(cell.dtype)
+            hit = of_class(cell, events.which, xp)
+        happened = events.happened if xp is np else events.happened.astype(events.predicted.dtype)
+        return Piece(cell, None), Piece(cell, events.predicted), Piece(hit, happened)
 
     def finish(self, sums: Array, ratio: Any, xp: ModuleType) -> Array:
         return binned_error(sums, self.norm, xp)
@@ -285,3 +311,63 @@ class CutError(EqualMassError):
     """The error over bins of equal mass, where equal predictions stay in one bin."""
 
     least_cases = 1
+
+
+class Events(NamedTuple):
+    """Events whose calibration is measured, in parts of which at most one happens in each row.
+
+    Parts are the classes, or the ranks of the predicted probabilities; "binary" and "confidence"
+    have one. Events of different parts, or of different labels, never share a bin.
+    """
+
+    #: Probabilities of the events, (n,) or (n, parts).
+    predicted: Any
+    #: Predicted class of each event, for kinds that bin each predicted class by itself.
+    label: Array | None
+    #: Whether one of the events of a row happened, (n,).
+    happened: Array
+    #: Part in which it did, (n,); any if none did.
+    which: Array
+
+
+def resolve_kind(
+    kind: str | None, k: int | None, columns: int | None, kinds: tuple[str, ...] = KINDS
+) -> tuple[str, int]:
+    """Check the kind of events, by default that for the shape, and the number of ranks.
+
+    ``columns`` is the number of columns of the probabilities, None for shape (n,).
+    """
+    if kind is None:
+        kind = "binary" if columns is None else "confidence"
+    check_choice(kind, "kind", kinds)
+    if kind == "binary" and columns not in (None, 2):
+        raise ValueError(f"kind must be 'confidence' for {columns} classes, got 'binary'")
+    if not kind.startswith("top_k"):
+        if k is not None:
+            raise ValueError(f"k must be left out for kind {kind!r}, got {k}")
+        return kind, 1
+    classes = columns or 2
+    ranks = min(5, classes) if k is None else check_count(k, "k")
+    if ranks > classes:
+        raise ValueError(f"k must be at most the number of classes, {classes}, got {ranks}")
+    return kind, ranks
+
+
+def find_events(data: Predictions, kind: str, ranks: int, xp: ModuleType) -> Events:
+    """Find the events of a kind; ``xp`` is NumPy or jax.numpy."""
+    probs, y = data.probs, data.y
+    if kind == "binary":
+        predicted = probs if probs.ndim == 1 else probs[:, 1]
+        return Events(predicted, None, y == 1, y)
+    probs = as_rows(probs, xp)
+    if kind == "classwise":
+        return Events(probs, None, xp.ones(y.shape, bool), y)
+    if ranks == 1:
+        confidence, label = largest(probs, xp)
+        by_label = label if kind in _BY_LABEL else None
+        return Events(confidence, by_label, label == y, y)
+    order = xp.argsort(-probs, axis=1, stable=True)[:, :ranks]
+    hit = order == y[:, None]
+    predicted = xp.take_along_axis(probs, order, axis=1)
+    by_label = order if kind in _BY_LABEL else None
+    return Events(predicted, by_label, hit.any(axis=1), hit.argmax(axis=1))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from types import ModuleType
@@ -14,82 +12,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal._core.arrays import Array
-from bayescal._core.binning import bin_of, cut_cells, equal_mass_sums, shift_bound
-from bayescal.metrics.calibration.events import Events, at_hit
-from bayescal.metrics.calibration.mass_blocks import mass_sums_of_blocks
+from bayescal._core.binning import cut_cells, equal_mass_sums, shift_bound
+from bayescal.data.blocks.predictions import PredictionBlocks
+from bayescal.data.order.equal_mass import mass_sums, mass_sums_of_blocks
+from bayescal.data.predictions import Predictions
 from bayescal.metrics.calibration.mass_many import mass_sums_many
-from bayescal.metrics.reading.predictions import PredictionBlocks, Predictions
-from bayescal.metrics.reading.weights import are_ones
 from bayescal.metrics.sums import (
+    BinMetric,
     DirectMetric,
-    Metric,
     Piece,
     SumMetric,
-    add_pieces,
+    as_predicted,
     size_pieces,
 )
-
-#: Predictions, outcomes and weights that are binned together.
-Group = tuple[Any, Any, Any]
-
-
-class BinMetric(Metric, ABC):
-    """A function of sums (3, groups * bins) over bins, apart for each group."""
-
-    bins: int
-
-    @property
-    @abstractmethod
-    def groups(self) -> int:
-        """Number of groups."""
-
-    @abstractmethod
-    def split(self, data: Predictions, xp: ModuleType) -> Iterator[Group]:
-        """Yield all groups; with NumPy they hold but the cases that are theirs."""
-
-    @abstractmethod
-    def by_cell(
-        self, data: Predictions, cells: int | np.ndarray, xp: ModuleType
-    ) -> tuple[Piece, Piece, Piece]:
-        """Return weights, predictions and outcomes by cell, group after group.
-
-        Cells are of equal width, or have the given borders.
-        """
-
-    @abstractmethod
-    def finish(self, sums: Array, ratio: Any, xp: ModuleType) -> Array:
-        """Return the metric; ``ratio`` is the number of cases for a weight of one."""
-
-
-class WidthMetric(BinMetric, SumMetric):
-    """Such a function, over bins of equal width."""
-
-    rows = 3
-
-    @property
-    def cells(self) -> int:
-        return self.groups * self.bins
-
-    def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
-        return self.by_cell(data, self.bins, xp)
-
-    def add(self, sums: np.ndarray, block: Predictions) -> None:
-        pieces = self.pieces(block, np)
-        (cell, _), (_, predicted), (_, happened) = pieces[:3]
-        if cell.ndim == 2 or not are_ones(block.weights):
-            add_pieces(sums, pieces, block.weights)
-            return
-        # Cases with and without the outcome are counted at once: counting is most of the work.
-        cells = len(sums[0])
-        without, having = np.bincount(cell + cells * happened, minlength=2 * cells).reshape(2, -1)
-        sums[:3] += without + having, np.bincount(cell, predicted, cells), having
-        add_pieces(sums[3:], pieces[3:], block.weights)
-
-    def value(self, sums: Array, xp: ModuleType) -> Array:
-        return self.finish(sums, None, xp)
-
-    def calibrated(self, sums: np.ndarray) -> np.ndarray:
-        return _as_predicted(sums)
 
 
 class MassMetric(BinMetric, DirectMetric):
@@ -110,12 +45,10 @@ class MassMetric(BinMetric, DirectMetric):
         # Effective sizes of bins, if weights are spread over bins as over all cases.
         ratio = xp.where(whole, 1, weights.sum() / (weights**2).sum())
         least = self.least(ratio)
-        one = partial(equal_mass_sums, xp=np, least=least)
-        if xp is not np:
-            one = partial(mass_sums, least=least)
+        sums_of = mass_sums if xp is np else _device_mass_sums
         groups = (group for group in self.split(data, xp) if len(group[0]))
-        found = [one(*group, self.bins, whole) for group in groups]
-        return xp.concatenate(found, axis=1), ratio
+        sums = [sums_of(*group, self.bins, whole, least) for group in groups]
+        return xp.concatenate(sums, axis=1), ratio
 
     def compute(self, data: Predictions, xp: ModuleType) -> Array:
         return self.finish(*self.sums(data, xp), xp)
@@ -139,7 +72,7 @@ class MassMetric(BinMetric, DirectMetric):
 
 
 @partial(jax.jit, static_argnums=3)
-def mass_sums(
+def _device_mass_sums(
     predicted: jax.Array,
     observed: jax.Array,
     weights: jax.Array,
@@ -147,7 +80,7 @@ def mass_sums(
     whole: jax.Array,
     least: Any = None,
 ) -> jax.Array:
-    """Return sums (3, bins) over bins of equal mass in one program, the same for all groups."""
+    """Sum over bins of equal mass (3, bins) in one program, which all groups share."""
     return jnp.asarray(equal_mass_sums(predicted, observed, weights, bins, whole, jnp, least))
 
 
@@ -201,45 +134,4 @@ class MassHistogram(SumMetric):
         return sum(shift_bound(mass, bins, whole) for mass in by_group) / float(sums[0].sum())
 
     def calibrated(self, sums: np.ndarray) -> np.ndarray:
-        return _as_predicted(sums)
-
-
-def _as_predicted(sums: np.ndarray) -> np.ndarray:
-    """Return sums whose outcomes, the third row, are the predictions, the second."""
-    return sums[..., [0, 1, 1, *range(3, sums.shape[-2])], :]
-
-
-def event_groups(events: Events, weights: Array, labels: int, xp: ModuleType) -> Iterator[Group]:
-    """Yield predictions, outcomes and weights of each part and label."""
-    single = events.predicted.ndim == 1
-    for j in range(1 if single else events.predicted.shape[1]):
-        predicted = events.predicted if single else events.predicted[:, j]
-        happened = events.happened if single else events.happened & (events.which == j)
-        observed = happened.astype(predicted.dtype)
-        if events.label is None:
-            yield predicted, observed, weights
-            continue
-        label = events.label if single else events.label[:, j]
-        for one in range(labels):
-            own = label == one
-            if xp is jnp:
-                yield predicted, observed, jnp.where(own, weights, 0)
-            else:
-                yield predicted[own], observed[own], weights[own]
-
-
-def event_pieces(
-    events: Events, bins: int | np.ndarray, labels: int, precision: Any, xp: ModuleType
-) -> tuple[Piece, Piece, Piece]:
-    """Return weights, predictions and outcomes by bin, part and label."""
-    cell, bins = bin_of(events.predicted, bins, xp, precision)
-    if events.label is not None:
-        cell = cell + bins * events.label.astype(cell.dtype)
-    if cell.ndim == 2:
-        cell = cell + bins * labels * xp.arange(cell.shape[1]).astype(cell.dtype)
-    happened = events.happened if xp is np else events.happened.astype(events.predicted.dtype)
-    return (
-        Piece(cell, None),
-        Piece(cell, events.predicted),
-        Piece(at_hit(events, cell, xp), happened),
-    )
+        return as_predicted(sums)

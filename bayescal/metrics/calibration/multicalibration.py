@@ -9,12 +9,11 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.numerics import ignoring_underflow
+from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import as_numpy
 from bayescal.data.membership import check_groups
-from bayescal.metrics.calibration.ece import Binning, make_ece
-from bayescal.metrics.calibration.events import Kind
-from bayescal.metrics.reading.labels import Classes, Inputs, Reading
-from bayescal.metrics.reading.predictions import check_predictions
+from bayescal.data.predictions import Classes, Inputs, Reading
+from bayescal.metrics.calibration.ece import Binning, Kind, make_ece
 from bayescal.metrics.sums import compute
 
 
@@ -121,7 +120,7 @@ def multicalibration_error(
     >>> found.error, found.worst, found.within.tolist()
     (0.125, 'young', [0.0, 0.25])
     """
-    checked = check_predictions(probs, y, weights, Reading(classes, inputs))
+    checked = as_predictions(probs, y, weights, Reading(classes, inputs))
     metric = make_ece(checked.columns, bins=bins, binning=binning, kind=kind, k=k, norm=norm)
     _ = checked.probs  # of Blocks there are none
     members, named = check_groups(groups, np.shape(probs)[0])

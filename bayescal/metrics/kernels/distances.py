@@ -12,7 +12,7 @@ import numpy as np
 
 from bayescal._core.arrays import Array
 from bayescal._core.blas import single_threaded_blas
-from bayescal.metrics.reading.predictions import Predictions
+from bayescal.data.predictions import Predictions, as_rows
 
 T = TypeVar("T")
 A = TypeVar("A", bound=Array)
@@ -21,11 +21,6 @@ _BLOCK = 1 << 17
 #: Up to so many cases the distances of all pairs are sorted at once.
 _FEW = 1000
 _CELLS = 1 << 16
-
-
-def as_rows(probs: A, xp: ModuleType = np) -> A:
-    """Return probabilities (n, k), of P(y = 1) as of two classes."""
-    return probs if probs.ndim == 2 else xp.stack([1 - probs, probs], axis=1)
 
 
 def residuals(data: Predictions, xp: ModuleType = np) -> Any:

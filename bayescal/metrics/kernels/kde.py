@@ -10,9 +10,11 @@ import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.numerics import ignoring_underflow
+from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.blocks.stream import Blocks
-from bayescal.data.checks import check_choice
-from bayescal.metrics.calibration.events import SINGLE, find_events, resolve_kind
+from bayescal.data.checks import check_choice, check_positive
+from bayescal.data.predictions import Classes, Inputs, Predictions, Reading
+from bayescal.metrics.calibration.ece import SINGLE, find_events, resolve_kind
 from bayescal.metrics.kernels.fourier import (
     GRID,
     gaussian,
@@ -21,9 +23,6 @@ from bayescal.metrics.kernels.fourier import (
     split_nodes,
     transform,
 )
-from bayescal.metrics.reading.labels import Classes, Inputs, Reading
-from bayescal.metrics.reading.options import check_positive
-from bayescal.metrics.reading.predictions import Predictions, check_predictions
 from bayescal.metrics.sums import Piece, SumMetric, compute, size_pieces, sizes
 
 #: The least standard deviation of a kernel, in cells.
@@ -103,7 +102,7 @@ def kde_ece(
     >>> kde_ece(probs, y)  # the integral of z - z**2 is 1/6
     0.1496...
     """
-    checked = check_predictions(probs, y, weights, Reading(classes, inputs))
+    checked = as_predictions(probs, y, weights, Reading(classes, inputs))
     metric = make_kde(checked.columns, kind=kind, kernel=kernel, bandwidth=bandwidth, norm=norm)
     return compute(metric, checked)
 

@@ -12,17 +12,10 @@ import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.numerics import ignoring_underflow
-from bayescal.data.checks import check_choice
-from bayescal.metrics.kernels.distances import (
-    as_rows,
-    lengths,
-    median_distance,
-    over_pairs,
-    residuals,
-)
-from bayescal.metrics.reading.labels import Classes, Inputs, Reading
-from bayescal.metrics.reading.options import check_positive
-from bayescal.metrics.reading.predictions import Predictions, check_predictions
+from bayescal.data.blocks.predictions import as_predictions
+from bayescal.data.checks import check_choice, check_positive
+from bayescal.data.predictions import Classes, Inputs, Predictions, Reading, as_rows
+from bayescal.metrics.kernels.distances import lengths, median_distance, over_pairs, residuals
 from bayescal.metrics.sums import DirectMetric, compute
 
 A = TypeVar("A", bound=Array)
@@ -104,7 +97,7 @@ def skce(
     >>> skce(probs, y), skce(sharper, y)
     (-0.0004..., 0.0087...)
     """
-    checked = check_predictions(probs, y, weights, Reading(classes, inputs))
+    checked = as_predictions(probs, y, weights, Reading(classes, inputs))
     metric = make_skce(
         checked, estimator=estimator, kernel=kernel, distance=distance, bandwidth=bandwidth
     )

@@ -10,10 +10,10 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.numerics import ignoring_underflow
+from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_choice, check_count
+from bayescal.data.predictions import Classes, Inputs, Predictions, Reading
 from bayescal.metrics.kernels.skce import KernelError, make_skce
-from bayescal.metrics.reading.labels import Classes, Inputs, Reading
-from bayescal.metrics.reading.predictions import Predictions, check_predictions
 from bayescal.metrics.sums import compute
 from bayescal.metrics.uncertainty.calibration_tests import CalibrationTest
 
@@ -104,7 +104,7 @@ def skce_test(
     """
     check_choice(method, "method", ("asymptotic", "bound"))
     resamples = check_count(resamples, "resamples")
-    data = check_predictions(probs, y, weights, Reading(classes, inputs))
+    data = as_predictions(probs, y, weights, Reading(classes, inputs))
     metric = make_skce(
         data, estimator=estimator, kernel=kernel, distance=distance, bandwidth=bandwidth
     )

@@ -14,8 +14,11 @@ import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.numerics import ignoring_underflow
+from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.blocks.stream import Blocks
-from bayescal.metrics.calibration.events import SINGLE, find_events, resolve_kind
+from bayescal.data.checks import check_positive
+from bayescal.data.predictions import Classes, Inputs, Predictions, Reading
+from bayescal.metrics.calibration.ece import SINGLE, find_events, resolve_kind
 from bayescal.metrics.kernels.fourier import (
     GRID,
     gaussian,
@@ -24,9 +27,6 @@ from bayescal.metrics.kernels.fourier import (
     split_nodes,
     transform,
 )
-from bayescal.metrics.reading.labels import Classes, Inputs, Reading
-from bayescal.metrics.reading.options import check_positive
-from bayescal.metrics.reading.predictions import Predictions, check_predictions
 from bayescal.metrics.sums import Piece, SumMetric, compute
 
 #: Cells of the grid on which many widths are found.
@@ -97,7 +97,7 @@ def smooth_ece(
     >>> smooth_ece(probs, y)
     0.19216...
     """
-    checked = check_predictions(probs, y, weights, Reading(classes, inputs))
+    checked = as_predictions(probs, y, weights, Reading(classes, inputs))
     return compute(make_smooth(checked.columns, kind=kind, bandwidth=bandwidth), checked)
 
 

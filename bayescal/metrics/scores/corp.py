@@ -8,11 +8,10 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.numerics import ignoring_underflow
-from bayescal.data.checks import check_choice
-from bayescal.metrics.calibration.events import SINGLE, find_events, resolve_kind
-from bayescal.metrics.reading.labels import Classes, Inputs, Reading
-from bayescal.metrics.reading.options import check_eps
-from bayescal.metrics.reading.predictions import check_predictions
+from bayescal.data.blocks.predictions import as_predictions
+from bayescal.data.checks import check_choice, check_eps
+from bayescal.data.predictions import Classes, Inputs, Reading
+from bayescal.metrics.calibration.ece import SINGLE, find_events, resolve_kind
 
 
 class Corp(NamedTuple):
@@ -112,7 +111,7 @@ def corp(
     from scipy.optimize import isotonic_regression
 
     check_choice(score, "score", ("brier", "log_loss"))
-    checked = check_predictions(probs, y, weights, Reading(classes, inputs))
+    checked = as_predictions(probs, y, weights, Reading(classes, inputs))
     eps = check_eps(eps, checked.eps)
     chosen, _ = resolve_kind(kind, None, checked.columns, SINGLE)
     events = find_events(checked, chosen, 1, np)

@@ -10,12 +10,19 @@ import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.numerics import ignoring_underflow
+from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import as_numpy, check_count, check_finite
 from bayescal.data.label_names import column_names, in_order
-from bayescal.metrics.kernels.distances import as_rows
-from bayescal.metrics.reading.labels import Classes, Inputs, Reading, in_right_order
-from bayescal.metrics.reading.predictions import Predictions, check_predictions, check_truth
+from bayescal.data.predictions import (
+    Classes,
+    Inputs,
+    Predictions,
+    Reading,
+    as_rows,
+    in_right_order,
+    read_truth,
+)
 from bayescal.metrics.sums import Piece, SumMetric, compute
 
 
@@ -94,7 +101,7 @@ def decision_cost(
     """
     reading, names = Reading(classes, inputs), column_names(probs)
     labels = reading.any_labels(probs) if y is None else y
-    checked = check_predictions(probs, labels, weights, reading)
+    checked = as_predictions(probs, labels, weights, reading)
     given = as_numpy(probs, "probs")
     counted = np.ones(len(given), bool) if weights is None else as_numpy(weights, "weights") > 0
     rows = as_rows(reading.probs(in_order(given.astype(np.float64), names, checked.classes)))
@@ -172,7 +179,7 @@ def loss_gap(
     >>> loss_gap(probs, y), loss_gap(sharper, y)
     (0.0208..., 0.0751...)
     """
-    check = _check_with_truth if y is not None and np.ndim(y) == 2 else check_predictions
+    check = _check_with_truth if y is not None and np.ndim(y) == 2 else as_predictions
     checked = check(probs, y, weights, Reading(classes, inputs))
     metric = make_loss_gap(
         checked.columns, losses=losses, functions=functions, decisions=decisions, seed=seed
@@ -185,9 +192,9 @@ def _check_with_truth(
     probs: ArrayLike, y: ArrayLike, weights: ArrayLike | None, reading: Reading
 ) -> Predictions:
     """Check probabilities, and the true ones in the place of labels."""
-    checked = check_predictions(probs, reading.any_labels(probs), weights, reading)
+    checked = as_predictions(probs, reading.any_labels(probs), weights, reading)
     rows = as_rows(checked.probs)
-    return checked._replace(probs=rows, y=check_truth(y, rows, weights, checked.classes))
+    return checked._replace(probs=rows, y=read_truth(y, rows, weights, checked.classes))
 
 
 def make_loss_gap(

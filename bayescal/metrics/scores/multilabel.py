@@ -12,14 +12,13 @@ import numpy as np
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.binning import bin_of, binned_error
 from bayescal._core.numerics import ignoring_underflow
+from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.blocks.stream import Blocks
-from bayescal.data.checks import check_choice, check_count, check_level
+from bayescal.data.checks import check_choice, check_count, check_level, check_norm
+from bayescal.data.predictions import Classes, Inputs, Predictions, Reading
 from bayescal.metrics.calibration.ece import BINNINGS, Binning
-from bayescal.metrics.calibration.mass import BinMetric, Group, MassMetric, WidthMetric
-from bayescal.metrics.reading.labels import Classes, Inputs, Reading
-from bayescal.metrics.reading.options import check_norm
-from bayescal.metrics.reading.predictions import Predictions, check_label_rows
-from bayescal.metrics.sums import MeanMetric, Piece, compute
+from bayescal.metrics.calibration.mass import MassMetric
+from bayescal.metrics.sums import BinMetric, Group, MeanMetric, Piece, WidthMetric, compute
 
 
 @ignoring_underflow
@@ -90,7 +89,7 @@ def multilabel_ece(
     >>> multilabel_ece(probs, y, bins=1), multilabel_ece(probs, y, bins=1, average="weighted")
     (0.75, 0.125)
     """
-    checked = check_label_rows(probs, y, weights, Reading(classes, inputs))
+    checked = as_predictions(probs, y, weights, Reading(classes, inputs, multilabel=True))
     labels = checked.columns
     metric = make_multilabel(labels, average=average, bins=bins, binning=binning, norm=norm)
     return compute(metric, checked)
@@ -146,7 +145,7 @@ def hamming_loss(
     >>> hamming_loss([[0.9, 0.2], [0.6, 0.5]], [[1, 1], [1, 0]])
     0.25
     """
-    checked = check_label_rows(probs, y, weights, Reading(classes, inputs))
+    checked = as_predictions(probs, y, weights, Reading(classes, inputs, multilabel=True))
     return compute(make_hamming(checked.columns, threshold=threshold), checked)
 
 

@@ -11,12 +11,19 @@ import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.numerics import ignoring_underflow
+from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.blocks.stream import Blocks
-from bayescal.data.checks import as_numpy
-from bayescal.metrics.calibration.events import largest, of_class
-from bayescal.metrics.reading.labels import Classes, Inputs, Outcomes, Reading
-from bayescal.metrics.reading.options import check_eps
-from bayescal.metrics.reading.predictions import EPS, Predictions, check_anywhere
+from bayescal.data.checks import as_numpy, check_eps
+from bayescal.data.predictions import (
+    EPS,
+    Classes,
+    Inputs,
+    Outcomes,
+    Predictions,
+    Reading,
+    largest,
+    of_class,
+)
 from bayescal.metrics.sums import MeanMetric, compute
 
 
@@ -91,7 +98,8 @@ def log_loss(
         # One probability alone does not tell how near to one it is.
         log_odds = as_numpy(given, "probs")
         probs = np.stack([np.zeros_like(log_odds), log_odds], axis=1)
-    checked = check_anywhere(probs, y, weights, Reading(classes, inputs, outcomes=outcomes))
+    reading = Reading(classes, inputs, outcomes)
+    checked = as_predictions(probs, y, weights, reading, on_device=True)
     return compute(LogLoss(check_eps(eps, checked.eps)), checked)
 
 
@@ -148,7 +156,8 @@ def brier_score(
     >>> brier_score([[0.25, 0.75], [0.5, 0.5]], [1, 0])
     0.3125
     """
-    checked = check_anywhere(probs, y, weights, Reading(classes, inputs, outcomes=outcomes))
+    reading = Reading(classes, inputs, outcomes)
+    checked = as_predictions(probs, y, weights, reading, on_device=True)
     score = compute(BrierScore(checked.columns), checked)
     if outcomes == "labels":
         return score
@@ -199,7 +208,8 @@ def accuracy(
     >>> accuracy([0.9, 0.2], [1, 1], weights=[3, 1])
     0.75
     """
-    return compute(Accuracy(), check_anywhere(probs, y, weights, Reading(classes, inputs)))
+    reading = Reading(classes, inputs)
+    return compute(Accuracy(), as_predictions(probs, y, weights, reading, on_device=True))
 
 
 @dataclass(frozen=True)

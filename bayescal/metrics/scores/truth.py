@@ -9,11 +9,19 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.numerics import ignoring_underflow
-from bayescal.metrics.calibration.events import SINGLE, largest, of_class, resolve_kind
-from bayescal.metrics.kernels.distances import as_rows
-from bayescal.metrics.reading.labels import Classes, Inputs, Reading
-from bayescal.metrics.reading.options import check_norm
-from bayescal.metrics.reading.predictions import Predictions, check_predictions, check_truth
+from bayescal.data.blocks.predictions import as_predictions
+from bayescal.data.checks import check_norm
+from bayescal.data.predictions import (
+    Classes,
+    Inputs,
+    Predictions,
+    Reading,
+    as_rows,
+    largest,
+    of_class,
+    read_truth,
+)
+from bayescal.metrics.calibration.ece import SINGLE, resolve_kind
 
 
 @ignoring_underflow
@@ -72,7 +80,7 @@ def true_calibration_error(
     """
     norm = check_norm(norm)
     reading = Reading(classes, inputs)
-    checked = check_predictions(probs, reading.any_labels(probs), weights, reading)
+    checked = as_predictions(probs, reading.any_labels(probs), weights, reading)
     predicted, truth, _ = matched(checked, true_probs, weights, kind)
     distance = np.abs(predicted - truth)
     if math.isinf(norm):
@@ -90,7 +98,7 @@ def matched(
     name: str = "true_probs",
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return what events (n,) or (n, k) were given, other probabilities, and what happened."""
-    truth = check_truth(truth, checked.probs, weights, checked.classes, name)
+    truth = read_truth(truth, checked.probs, weights, checked.classes, name)
     chosen, _ = resolve_kind(kind, None, checked.columns, (*SINGLE, "classwise"))
     predicted, happened = checked.probs, checked.y
     if chosen == "binary":

@@ -9,9 +9,9 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.numerics import ignoring_underflow
-from bayescal.metrics.reading.labels import Classes, Inputs, Reading
-from bayescal.metrics.reading.options import check_norm
-from bayescal.metrics.reading.predictions import check_predictions
+from bayescal.data.blocks.predictions import as_predictions
+from bayescal.data.checks import check_norm
+from bayescal.data.predictions import Classes, Inputs, Reading
 from bayescal.metrics.scores.truth import matched
 
 
@@ -103,7 +103,7 @@ def variational_ece(
     norm = check_norm(norm)
     if math.isinf(norm):
         raise ValueError(f"norm must be finite, got {norm}; use true_calibration_error or ece")
-    checked = check_predictions(probs, y, weights, Reading(classes, inputs))
+    checked = as_predictions(probs, y, weights, Reading(classes, inputs))
     predicted, better, happened = matched(checked, recalibrated, weights, kind, "recalibrated")
     apart, sign = np.abs(better - predicted), np.sign(better - predicted)
     slope = norm * (apart ** (norm - 1)) * sign

@@ -11,13 +11,11 @@ import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.numerics import ignoring_underflow
+from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_count
 from bayescal.data.membership import sum_test
-from bayescal.metrics.calibration.events import of_class
+from bayescal.data.predictions import Classes, Inputs, Predictions, Reading, as_rows, of_class
 from bayescal.metrics.calibration.mass import MassMetric
-from bayescal.metrics.kernels.distances import as_rows
-from bayescal.metrics.reading.labels import Classes, Inputs, Reading
-from bayescal.metrics.reading.predictions import Predictions, check_predictions
 from bayescal.metrics.registry import METRICS, Entry
 from bayescal.metrics.sums import Metric, Piece, SumMetric, blocks, collect, compute
 from bayescal.metrics.uncertainty.consistency import Consistency
@@ -113,7 +111,7 @@ def spiegelhalter_test(
     >>> round(found.statistic, 2), round(found.p_value, 3)
     (2.18, 0.029)
     """
-    data = check_predictions(probs, y, weights, Reading(classes, inputs))
+    data = as_predictions(probs, y, weights, Reading(classes, inputs))
     if groups is not None:
         data = in_clusters(data, groups, weights)
     return spiegelhalter_of(data)

@@ -18,9 +18,9 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.binning import quantile_borders
 from bayescal.data.membership import check_clusters
+from bayescal.data.predictions import Predictions
+from bayescal.data.weights import ones
 from bayescal.metrics.calibration.mass import MassHistogram, MassMetric
-from bayescal.metrics.reading.predictions import Predictions
-from bayescal.metrics.reading.weights import ones
 from bayescal.metrics.sums import (
     Metric,
     Piece,

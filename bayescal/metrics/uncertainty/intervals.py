@@ -10,7 +10,7 @@ from bayescal._core.arrays import ArrayLike
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import check_choice, check_count, check_level
-from bayescal.metrics.reading.labels import Classes, Inputs, Reading
+from bayescal.data.predictions import Classes, Inputs, Reading
 from bayescal.metrics.uncertainty.groups import MANY, GroupedSums, equal_rows_once, grouped
 from bayescal.metrics.uncertainty.measured import Interval, prepare
 from bayescal.metrics.uncertainty.measured_blocks import measure_each

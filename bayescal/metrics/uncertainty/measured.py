@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_count
+from bayescal.data.predictions import PLAIN, Predictions, Reading, read_arrays
 from bayescal.metrics.calibration.debiased import DebiasedError, DebiasedMassError
-from bayescal.metrics.calibration.mass import MassHistogram
+from bayescal.metrics.calibration.mass import MassHistogram, MassMetric
 from bayescal.metrics.kernels.skce import make_skce
-from bayescal.metrics.reading.predictions import (
-    PLAIN,
-    Predictions,
-    Reading,
-    check_label_rows,
-    check_many_labels,
-    check_predictions,
-)
 from bayescal.metrics.registry import METRICS
 from bayescal.metrics.scores.proper import Accuracy
 from bayescal.metrics.sums import MeanMetric, Metric, SumMetric, compute, standard_error
@@ -72,114 +66,113 @@ class Interval(NamedTuple):
     p_value: float | None = None
 
 
-class Measured:
-    """A metric of one model, whose replicates are drawn once, when they are needed."""
-
-    #: Predictions whose rows lie in clusters; whether equal rows of these were made one.
-    _clustered: Predictions | None = None
-    _merged = False
+class MeasuredMetric:
+    """A metric of one model with its uncertainty; replicates are drawn when first needed."""
 
     def __init__(
         self,
-        metric: str,
-        probs: ArrayLike | Predictions,
-        y: ArrayLike | None,
-        weights: ArrayLike | None,
-        options: Mapping[str, Any],
-        replicates: int,
-        seed: int,
-        reading: Reading = PLAIN,
-        groups: Any = None,
-        separate: bool = False,
-    ) -> None:
-        """Take equal rows of a cluster as one, if all are, unless they are kept ``separate``."""
-        self._seed = seed
-        given, made = prepare(metric, probs, y, weights, options, reading, groups)
-        self._all_rows, self._options = given, options
-        self._data = given if separate else equal_rows_once(given)
-        self._merged = self._data.clusters is not given.clusters
-        own, clusters = self._data.weights, self._data.clusters
-        sizes = np.array([len(own), own.sum(), own @ own])
-        self._setup(metric, made, compute(made, self._data), sizes, self._data.whole, replicates)
-        if clusters is not None:
-            self._clustered = self._data
-            self._cases = float(clusters.max() + 1)
-            self._few = self._cases < _FEW
-
-    def _setup(
-        self,
         name: str,
         metric: Metric,
-        value: float,
-        sizes: np.ndarray,
-        whole: bool,
+        source: Predictions | GroupedSums,
         replicates: int,
+        seed: int = 0,
+        value: float | None = None,
+        separate: Callable[[], MeasuredMetric] | None = None,
     ) -> None:
-        self._name, self._metric, self.value = name, metric, value
-        self._range = metric.range
-        rows, mass, squares = sizes.tolist()
-        self._cases = cases = mass if whole else rows
-        #: The variance of a weighted mean, for a variance of one.
-        self._spread = 1 / mass if whole else squares / mass**2
+        """Measure rows in memory, or the sums by group of very many rows.
+
+        ``value`` is exact where the sums are those of a histogram. ``separate`` measures all rows
+        if equal ones were merged.
+        """
+        self._name, self._source, self._seed, self._separate = name, source, seed, separate
         self._number = check_count(replicates, "replicates")
+        self._exact, self._range, clusters = value, metric.range, None
+        if isinstance(source, Predictions):
+            weights, clusters = source.weights, source.clusters
+            self.value = compute(metric, source)
+            rows, total, squares = len(weights), float(weights.sum()), float(weights @ weights)
+        else:
+            summed = source.metric.value(source.total, np)
+            self.value = float(summed) if value is None else value
+            rows, total, squares = source.sizes.tolist()
+        whole = source.whole
+        #: Variance of a weighted mean of values with variance one.
+        self._spread = 1 / total if whole else squares / total**2
+        self._cases = total if whole else float(rows)
+        if clusters is not None:
+            self._cases = float(clusters.max() + 1)
+        self._few = bool(self._cases < _FEW)
         self._means = METRICS[name].best != "zero"
-        self._unbiased, self._few = self._means or name == "skce", bool(cases < _FEW)
-        self._square = False
-        made = metric.metric if isinstance(metric, MassHistogram) else metric
-        if isinstance(made, DebiasedError | DebiasedMassError) and made.norm == 2:
-            self._square, made = True, replace(made, signed=True)
-            self._metric = made
-            if isinstance(metric, MassHistogram):
-                assert isinstance(made, DebiasedMassError)
-                self._metric = replace(metric, metric=made)
+        self._unbiased = self._means or name == "skce"
+        self._metric = _before_root(metric)
+        self._square = self._metric is not metric
 
     @cached_property
-    def _grouped(self) -> GroupedSums | None:
-        """Of very many cases, the sums by group."""
-        if len(self._data.y) < MANY or grouped(self._metric, self._data) is None:
+    def _groups(self) -> GroupedSums | None:
+        """Sums by group, if there are so many rows that groups are drawn."""
+        if isinstance(self._source, GroupedSums):
+            assert isinstance(self._metric, SumMetric)
+            return replace(self._source, metric=self._metric)
+        if len(self._source.y) < MANY or grouped(self._metric, self._source) is None:
             return None
-        return self._sums_by_group()
-
-    def _sums_by_group(self) -> GroupedSums:
-        metric = grouped(self._metric, self._data)
-        assert metric is not None
-        return GroupedSums.of(metric, self._data, self._seed, whole=self._data.whole)
+        return _by_group(self._metric, self._source, self._seed)
 
     @cached_property
     def replicates(self) -> np.ndarray:
-        """The metric (b,) of cases drawn anew; one seed draws the same cases for all models."""
-        if self._grouped is not None:
-            return self._grouped.replicates(self._number)
-        return replicate(self._metric, self._data, self._number, self._seed)
+        """The metric (b,) of resampled rows; a seed draws the same rows for all models."""
+        if self._groups is not None:
+            return self._groups.replicates(self._number)
+        assert isinstance(self._source, Predictions)
+        return replicate(self._metric, self._source, self._number, self._seed)
 
     @cached_property
     def _chance(self) -> float:
-        """What chance makes of an error that cannot be negative."""
+        """Size of an error by chance alone; only of errors that cannot be negative."""
         if self._unbiased or self._square:
             return -math.inf
-        if self._clustered is not None:
-            # At least that of independent rows, as few clusters may be alike by chance.
-            alone = error_by_chance(self._metric, self._data, self._seed)
-            return max(self._sums_by_group().chance(), alone)
-        if self._grouped is not None:
-            return self._grouped.chance()
-        return error_by_chance(self._metric, self._data, self._seed)
+        source = self._source
+        if isinstance(source, Predictions) and source.clusters is not None:
+            # Few clusters may agree by chance, so that of independent rows is a lower bound.
+            alone = error_by_chance(self._metric, source, self._seed)
+            return max(_by_group(self._metric, source, self._seed).chance(), alone)
+        if self._groups is not None:
+            return self._groups.chance()
+        assert isinstance(source, Predictions)
+        return error_by_chance(self._metric, source, self._seed)
 
     @cached_property
-    def _centre(self) -> float:
-        return max(self._again() if self._square else self.value, self._chance)
+    def _center(self) -> float:
+        return max(self._mean_square() if self._square else self.value, self._chance)
 
-    def _again(self) -> float:
-        """Return the metric, of squares before the root."""
-        return compute(self._metric, self._data)
+    def _mean_square(self) -> float:
+        """Compute the metric before the root is taken."""
+        if isinstance(self._source, Predictions):
+            return compute(self._metric, self._source)
+        if self._exact:
+            return self._exact**2
+        assert self._groups is not None
+        return float(self._groups.metric.value(self._groups.total, np))
 
-    def _deviation(self, metric: SumMetric, other: Measured | None = None) -> tuple[float, float]:
-        """Return the delta method's standard error and skewness, or those of a difference."""
-        return standard_error(metric, self._data, None if other is None else other._data)
+    def _deviation(
+        self, metric: SumMetric, other: MeasuredMetric | None = None
+    ) -> tuple[float, float]:
+        """Compute standard error and skewness by the delta method, also of a difference."""
+        if isinstance(self._source, Predictions):
+            second = None if other is None else other._source
+            assert not isinstance(second, GroupedSums)
+            return standard_error(metric, self._source, second)
+        # Sums of groups do not tell the skewness, which is small for this many rows.
+        gaps = self._source.deviations()
+        if other is not None:
+            assert isinstance(other._source, GroupedSums)
+            gaps = gaps - other._source.deviations()
+        return math.sqrt(gaps @ gaps), 0.0
 
     @property
     def _shape(self) -> tuple[int, ...]:
-        return self._data.probs.shape
+        if isinstance(self._source, Predictions):
+            return self._source.probs.shape
+        return (int(self._source.sizes[0]), *self._source.sums.shape[1:])
 
     def _less_chance(self, error: Any) -> Any:
         """Return what is left of the metric without chance."""
@@ -198,8 +191,8 @@ class Measured:
         """
         from scipy.special import stdtrit
 
-        grouped = self._grouped if drawn else None
-        size = self._cases if grouped is None else len(grouped.sums)
+        groups = self._groups if drawn else None
+        size = self._cases if groups is None else len(groups.sums)
         free = float(size - 1)
         return float(stdtrit(free, (1 + level) / 2)), math.sqrt(size / free), free
 
@@ -210,12 +203,12 @@ class Measured:
     def interval(self, level: float, method: str = "auto") -> Interval:
         """Return its confidence interval."""
         analytic = self._means if method == "auto" else method == "analytic"
-        value, estimate = self.value, float(self._less_chance(self._centre))
+        value, estimate = self.value, float(self._less_chance(self._center))
         if analytic and isinstance(self._metric, Accuracy):
             z = NormalDist().inv_cdf((1 + level) / 2)
-            data, spread = self._clustered, self._spread
-            if data is not None:
-                spread = spread_of_share(self._metric, data, value, level)
+            source, spread = self._source, self._spread
+            if isinstance(source, Predictions) and source.clusters is not None:
+                spread = spread_of_share(self._metric, source, value, level)
             share = z**2 * spread
             middle = (value + share / 2) / (1 + share)
             half = math.sqrt(value * (1 - value) * share + share**2 / 4) / (1 + share)
@@ -236,29 +229,29 @@ class Measured:
         if self._unbiased:
             ends = self._within(*_hall(value, error, skewness, t))
             return Interval(value, value, *ends, error, level)
-        ends = self._centre + t * error * np.array([-1, 1])
+        ends = self._center + t * error * np.array([-1, 1])
         if self._square:
-            ends[1] = max(ends[1], _upper_square(self._again(), self.replicates.mean(), t * error))
+            ends[1] = max(
+                ends[1], _upper_square(self._mean_square(), self.replicates.mean(), t * error)
+            )
         lower, upper = self._within(*self._less_chance(ends).tolist())
         return Interval(value, estimate, lower, upper, (upper - lower) / (2 * t), level)
 
-    def _with_all_rows(self) -> Measured:
-        given, drawn = self._all_rows, (self._number, self._seed)
-        own = self._name, given, given.y, given.weights, self._options
-        return Measured(*own, *drawn, separate=True)
-
-    def less(self, other: Measured, level: float) -> Interval:
+    def less(self, other: MeasuredMetric, level: float) -> Interval:
         """Return its difference to that of another model of the same cases."""
-        if self._merged != other._merged:
-            # Rows of clusters are equal for one of the models alone.
-            return self._with_all_rows().less(other._with_all_rows(), level)
+        if (self._separate is None) != (other._separate is None):
+            # Rows of clusters are equal for only one of the models.
+            pair = [
+                model if model._separate is None else model._separate() for model in (self, other)
+            ]
+            return pair[0].less(pair[1], level)
         ours, theirs = self._shape, other._shape
         if ours != theirs:
             raise ValueError(f"first and second must have one shape, got {ours} and {theirs}")
         from scipy.special import stdtr
 
         value = self.value - other.value
-        estimate = float(self._less_chance(self._centre) - other._less_chance(other._centre))
+        estimate = float(self._less_chance(self._center) - other._less_chance(other._center))
         mean = self._metric if isinstance(self._metric, MeanMetric) else None
         with np.errstate(invalid="ignore"):
             if mean is not None:
@@ -286,8 +279,8 @@ class Measured:
         along = alike * np.cos(turn) + math.sqrt(1 - alike**2) * np.sin(turn)
 
         def ends_at(t: float) -> tuple[float, float]:
-            ours = self._less_chance(self._centre + t * first * np.cos(turn))
-            gaps = ours - other._less_chance(other._centre + t * second * along)
+            ours = self._less_chance(self._center + t * first * np.cos(turn))
+            gaps = ours - other._less_chance(other._center + t * second * along)
             return float(gaps.min()), float(gaps.max())
 
         # Of t / (1 + t).
@@ -303,40 +296,41 @@ class Measured:
         return Interval(value, estimate, lower, upper, error, level, p_value)
 
 
-class MeasuredSums(Measured):
-    """The same of cases that came in blocks, from sums by group that were added.
+def measure(
+    metric: str,
+    probs: ArrayLike | Predictions,
+    y: ArrayLike | None,
+    weights: ArrayLike | None,
+    options: Mapping[str, Any],
+    replicates: int,
+    seed: int,
+    reading: Reading = PLAIN,
+    groups: Any = None,
+) -> MeasuredMetric:
+    """Measure a metric of rows in memory; equal rows of a cluster count once if all are equal."""
+    data, made = prepare(metric, probs, y, weights, options, reading, groups)
+    once = equal_rows_once(data)
+    separate = None
+    if once.clusters is not data.clusters:
+        separate = partial(MeasuredMetric, metric, made, data, replicates, seed)
+    return MeasuredMetric(metric, made, once, replicates, seed, separate=separate)
 
-    Of bins of equal mass the value is that of a histogram, which has a bound, if none is given.
-    """
 
-    def __init__(
-        self, metric: str, sums: GroupedSums, replicates: int, value: float | None = None
-    ) -> None:
-        found = float(sums.metric.value(sums.total, np)) if value is None else value
-        self._setup(metric, sums.metric, found, sums.sizes, sums.whole, replicates)
-        self._given, self._exact = sums, value
+def _by_group(metric: Metric, data: Predictions, seed: int) -> GroupedSums:
+    sums = grouped(metric, data)
+    assert sums is not None
+    return GroupedSums.of(sums, data, seed, whole=data.whole)
 
-    @cached_property
-    def _grouped(self) -> GroupedSums:
-        assert isinstance(self._metric, SumMetric)
-        return replace(self._given, metric=self._metric)
 
-    def _again(self) -> float:
-        if self._exact:
-            return self._exact**2
-        return float(self._grouped.metric.value(self._grouped.total, np))
-
-    def _deviation(self, metric: SumMetric, other: Measured | None = None) -> tuple[float, float]:
-        # So few groups do not tell the skewness, which is small of many cases.
-        gaps = self._grouped.deviations()
-        if other is not None:
-            assert other._grouped is not None
-            gaps = gaps - other._grouped.deviations()
-        return math.sqrt(gaps @ gaps), 0.0
-
-    @property
-    def _shape(self) -> tuple[int, ...]:
-        return (int(self._grouped.sizes[0]), *self._grouped.sums.shape[1:])
+def _before_root(metric: Metric) -> Metric:
+    """Return the metric of which a debiased error of norm 2 is the root, or any other as it is."""
+    if isinstance(metric, MassHistogram):
+        made = _before_root(metric.metric)
+        assert isinstance(made, MassMetric)
+        return metric if made is metric.metric else replace(metric, metric=made)
+    if isinstance(metric, DebiasedError | DebiasedMassError) and metric.norm == 2:
+        return replace(metric, signed=True)
+    return metric
 
 
 def _moments(replicates: np.ndarray) -> tuple[float, float]:
@@ -385,13 +379,13 @@ def prepare(
     if metric not in METRICS:
         raise ValueError(f"no metric named {metric!r}; there are {', '.join(METRICS)}")
     entry = METRICS[metric]
-    several = entry.shapes == ("multilabel",)
-    if isinstance(probs, Predictions):
-        data = probs
-        if several:
-            data = check_many_labels(probs.probs, y, weights)._replace(clusters=probs.clusters)
+    if entry.shapes != ("multilabel",):
+        data = as_predictions(probs, y, weights, reading)
+    elif isinstance(probs, Predictions):
+        data = read_arrays(probs.probs, y, weights, Reading(multilabel=True))
+        data = data._replace(clusters=probs.clusters)
     else:
-        data = (check_label_rows if several else check_predictions)(probs, y, weights, reading)
+        data = as_predictions(probs, y, weights, replace(reading, multilabel=True))
     if groups is not None:
         data = in_clusters(data, groups, weights)
     if data.clusters is not None:

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal.data.blocks.predictions import PredictionBlocks
 from bayescal.data.blocks.stream import as_blocks
+from bayescal.data.predictions import PLAIN, Predictions, Reading
 from bayescal.data.rows import Sums
-from bayescal.metrics.reading.predictions import PLAIN, PredictionBlocks, Predictions, Reading
 from bayescal.metrics.registry import METRICS
 from bayescal.metrics.sums import DirectMetric, Metric, SumMetric, collect
 from bayescal.metrics.uncertainty.calibration_tests import Spiegelhalter
 from bayescal.metrics.uncertainty.groups import MANY, GroupedSums, grouped
-from bayescal.metrics.uncertainty.measured import Measured, MeasuredSums
+from bayescal.metrics.uncertainty.measured import MeasuredMetric, measure
 
-__all__ = ["MeasuredBlocks", "check_cuts", "check_no_groups", "measure_blocks", "measure_each"]
+__all__ = ["BlockMeasurements", "check_cuts", "check_no_groups", "measure_blocks", "measure_each"]
 
 #: Cases of a block at most: running numbers of blocks do not meet.
 _ROWS = 1 << 40
 
 
-class MeasuredBlocks(NamedTuple):
+class BlockMeasurements(NamedTuple):
     """Metrics by name, Spiegelhalter's z, the number of cases, and how these were cut."""
 
-    metrics: dict[str, Measured]
+    metrics: dict[str, MeasuredMetric]
     z: float
     cases: int
     cut: np.ndarray
@@ -38,7 +40,7 @@ def measure_blocks(
     data: PredictionBlocks,
     replicates: int,
     seed: int,
-) -> MeasuredBlocks:
+) -> BlockMeasurements:
     """Measure metrics, each a name and options, in one pass; bins of equal mass take two more.
 
     Fewer cases than groups are for are gathered in a second pass, and measured as in memory.
@@ -60,18 +62,18 @@ def measure_blocks(
         whole = False
         found = data.total_numbered(partial(_sums_by_group, sums, seed, whole))
     z, cases = float(Spiegelhalter(whole).value(found["z"], np)), int(found["sizes"][0])
-    measured: dict[str, Measured] = {}
+    measured: dict[str, MeasuredMetric] = {}
     if cases < MANY:
         few = data.gather()
         for title, (name, options) in chosen.items():
-            measured[title] = Measured(name, few, few.y, few.weights, options, replicates, seed)
-        return MeasuredBlocks(measured, z, cases, found["cut"])
+            measured[title] = measure(name, few, few.y, few.weights, options, replicates, seed)
+        return BlockMeasurements(measured, z, cases, found["cut"])
     for title, metric in sums.items():
         own = GroupedSums(metric, found[f"of {title}"], found["sizes"], whole, seed)
         direct = made[title]
         exact = direct.compute_in_blocks(data) if isinstance(direct, DirectMetric) else None
-        measured[title] = MeasuredSums(chosen[title][0], own, replicates, exact)
-    return MeasuredBlocks(measured, z, cases, found["cut"])
+        measured[title] = MeasuredMetric(chosen[title][0], metric, own, replicates, value=exact)
+    return BlockMeasurements(measured, z, cases, found["cut"])
 
 
 def measure_each(
@@ -84,19 +86,19 @@ def measure_each(
     seed: int,
     reading: Reading = PLAIN,
     groups: Any = None,
-) -> list[Measured]:
+) -> list[MeasuredMetric]:
     """Measure a metric of models of the same cases, which may come in blocks."""
-    found: list[Measured] = []
+    found: list[MeasuredMetric] = []
     cuts, read = [], []
     for probs in models:
         blocks = as_blocks(probs, y, weights)
         if blocks is None:
-            own = Measured(metric, probs, y, weights, options, replicates, seed, reading, groups)
+            own = measure(metric, probs, y, weights, options, replicates, seed, reading, groups)
             found.append(own)
             continue
         check_no_groups(groups)
         many = metric in METRICS and METRICS[metric].shapes == ("multilabel",)
-        data = PredictionBlocks(blocks, many, reading=reading)
+        data = PredictionBlocks(blocks, replace(reading, multilabel=many))
         own = measure_blocks({metric: (metric, options)}, data, replicates, seed)
         cuts.append(own.cut)
         read.append(blocks)

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bayescal.metrics.kernels.distances import as_rows
+from bayescal.data.predictions import Predictions, as_rows
 from bayescal.metrics.kernels.skce import KernelError
-from bayescal.metrics.reading.predictions import Predictions
 from bayescal.metrics.sums import DirectMetric, Metric, SumMetric, collect_many, compute
 
 #: Numbers of some replicates that are held at once: 32 MiB.

@@ -11,10 +11,10 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.tables import TextTable, p_value
+from bayescal.data.blocks.predictions import PredictionBlocks, as_predictions
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import check_count, check_level, check_names
-from bayescal.metrics.reading.labels import Classes, Inputs, Reading
-from bayescal.metrics.reading.predictions import PredictionBlocks, Predictions, check_predictions
+from bayescal.data.predictions import Classes, Inputs, Predictions, Reading
 from bayescal.metrics.registry import Choices, usual_metrics
 from bayescal.metrics.uncertainty.calibration_tests import (
     CalibrationTest,
@@ -22,7 +22,7 @@ from bayescal.metrics.uncertainty.calibration_tests import (
     spiegelhalter_of,
 )
 from bayescal.metrics.uncertainty.groups import in_clusters
-from bayescal.metrics.uncertainty.measured import Interval, Measured
+from bayescal.metrics.uncertainty.measured import Interval, MeasuredMetric, measure
 from bayescal.metrics.uncertainty.measured_blocks import check_cuts, check_no_groups, measure_blocks
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def report(
     if isinstance(metrics, str):
         raise TypeError(f"metrics must be names in a sequence, got the text {metrics!r}")
     reading = Reading(classes, inputs)
-    first = check_predictions(next(iter(models.values())), y, weights, reading)
+    first = as_predictions(next(iter(models.values())), y, weights, reading)
     clusters = getattr(first, "clusters", None)
     if groups is not None:
         if isinstance(first, PredictionBlocks):
@@ -174,11 +174,11 @@ def report(
     intervals: dict[str, dict[str, Interval]] = {}
     differences: dict[str, dict[str, Interval]] = {}
     tests = {}
-    base: Mapping[str, Measured] = {}
+    base: Mapping[str, MeasuredMetric] = {}
     cases, cuts, read = 0, [], []
     for name, own in models.items():
-        checked = check_predictions(own, y, weights, reading)
-        measured: Mapping[str, Measured]
+        checked = as_predictions(own, y, weights, reading)
+        measured: Mapping[str, MeasuredMetric]
         if isinstance(checked, PredictionBlocks):
             check_no_groups(groups)
             found = measure_blocks(chosen, checked, replicates, seed)
@@ -189,7 +189,7 @@ def report(
         else:
             checked = checked._replace(clusters=clusters)
             measured = {
-                title: Measured(metric, checked, y, weights, options, replicates, seed)
+                title: measure(metric, checked, y, weights, options, replicates, seed)
                 for title, (metric, options) in chosen.items()
             }
             test, cases = spiegelhalter_of(checked), len(np.asarray(getattr(own, "probs", own)))

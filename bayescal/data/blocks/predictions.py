@@ -1,0 +1,198 @@
+"""Read predictions that come in blocks or in memory: the door of every metric."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from bayescal._core.arrays import ArrayLike
+from bayescal.data.blocks.checkpoint import rows_of
+from bayescal.data.blocks.stream import Block, Blocks, add, as_blocks
+from bayescal.data.checks import as_numpy
+from bayescal.data.label_names import check_classes
+from bayescal.data.labels import as_text, is_text, label_values
+from bayescal.data.predictions import EPS, PLAIN, Predictions, Reading, read_arrays
+from bayescal.data.rows import Sums
+from bayescal.data.weights import as_ones
+
+__all__ = ["PredictionBlocks", "as_predictions"]
+
+
+def as_predictions(
+    probs: Any,
+    y: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    reading: Reading = PLAIN,
+    *,
+    on_device: bool = False,
+) -> Any:
+    """Read :class:`Predictions` from arrays, or :class:`PredictionBlocks` from data in blocks.
+
+    Predictions that were read before come back as they are. With ``on_device``, probabilities on an
+    accelerator stay there.
+    """
+    if isinstance(probs, PredictionBlocks | Predictions):
+        return probs
+    blocks = as_blocks(probs, y, weights)
+    if blocks is not None:
+        if reading.outcomes != "labels":
+            raise TypeError("outcomes must be 'labels' for blocks, got 'fractional'")
+        return PredictionBlocks(blocks, reading)
+    if y is None:
+        raise ValueError("y must be given, but for Blocks, which hold labels")
+    return read_arrays(probs, y, weights, reading, on_device=on_device)
+
+
+class PredictionBlocks:
+    """Predictions in blocks, each of which is checked when it is read.
+
+    Metrics that need all rows at once ask for ``probs``, and are refused.
+    """
+
+    eps = EPS
+
+    def __init__(self, blocks: Blocks, reading: Reading = PLAIN) -> None:
+        self.blocks = blocks
+        read = partial(_read_block, blocks.names)
+        reading = replace(reading, whole=False)
+        first: Any = _first(blocks, read, reading)
+        if isinstance(first, int):
+            text = blocks.total(_distinct_text, _either)["labels"]
+            reading = replace(reading, classes=check_classes(text, None, first))
+            first = _first(blocks, read, reading)
+        self.columns = first.columns
+        self._read = partial(_read_alike, partial(read, reading), first.shape, first.text)
+        #: Whether weights are integers, and the classes: of the first block that has rows.
+        self.whole, self.classes = first.whole, first.classes
+
+    def total(
+        self,
+        function: Callable[[Predictions], Sums],
+        merge: Callable[[Sums, Sums], Sums] = add,
+    ) -> Sums:
+        """Make a pass: apply a function to the predictions of each block, and add the results."""
+        return self.blocks.total(partial(_of_predictions, self._read, function), merge)
+
+    def total_numbered(self, function: Callable[[int, Predictions], Sums]) -> Sums:
+        """Make a pass with a function of the number of each block and its predictions."""
+        return self.blocks.total(partial(_of_numbered, self._read, function))
+
+    def gather(self) -> Predictions:
+        """Read all rows into memory."""
+        arrays = self.total(_as_arrays, _concatenated)
+        weights, precision = as_ones(arrays["weights"]), float(arrays["precision"].max())
+        return Predictions(arrays["probs"], arrays["y"], weights, self.eps, None, precision)
+
+    @property
+    def probs(self) -> NoReturn:
+        """Probabilities of all rows, which blocks do not have."""
+        raise TypeError(
+            "probs must be arrays in memory for what needs all cases at once; log_loss, "
+            "brier_score, accuracy, ece, debiased_ece, smooth_ece, kde_ece, loss_gap, "
+            "multilabel_ece and hamming_loss take blocks"
+        )
+
+    y = weights = probs
+
+
+class _First(NamedTuple):
+    """What the first block that has rows tells about all of them."""
+
+    columns: int | None
+    classes: Any
+    whole: bool
+    #: Shape of a row of probabilities, and whether labels are text.
+    shape: tuple[int, ...]
+    text: bool
+
+
+def _first(
+    blocks: Blocks, read: Callable[[Reading, Block], Predictions], reading: Reading
+) -> _First | int:
+    """Read the first block that has rows; or, if all text labels must be known, their number."""
+    blocks_read = blocks.each(partial(_look, read, reading))
+    first = next((result for result in blocks_read if result is not None), None)
+    blocks_read.close()
+    if first is None:
+        raise ValueError("blocks must hold rows, got none")
+    return first
+
+
+def _look(
+    read: Callable[[Reading, Block], Predictions], reading: Reading, block: Block
+) -> _First | int | None:
+    shape = np.shape(block.scores)
+    if not rows_of(block.scores):
+        return None
+    text = _has_text(block)
+    if text and reading.classes is None:
+        return shape[1] if len(shape) == 2 else 2
+    data = read(reading, block)
+    return _First(data.columns, data.classes, data.whole, shape[1:], text)
+
+
+def _has_text(block: Block) -> bool:
+    y = block.y
+    if y is None or len(np.shape(y)) != 1:
+        return False
+    return is_text(label_values(y, None, weights=block.weights))
+
+
+def _read_block(names: list[object] | None, reading: Reading, block: Block) -> Predictions:
+    if block.y is None:
+        raise ValueError("blocks must hold labels: tuples (probs, y) or (probs, y, weights)")
+    return read_arrays(block.scores, block.y, block.weights, reading, names=names)
+
+
+def _read_alike(
+    read: Callable[[Block], Predictions], shape: tuple[int, ...], text: bool, block: Block
+) -> Predictions:
+    """Read a block that must have the columns and the kind of labels of the first one."""
+    columns = np.shape(block.scores)[1:]
+    if columns != shape:
+        got = " after ".join(str(own[0]) if own else "one dimension" for own in (columns, shape))
+        raise ValueError(f"probs must have the same columns in all blocks, got {got}")
+    data = read(block)
+    if _has_text(block) != text:
+        raise TypeError("y must hold labels of one kind in all blocks, got text and numbers")
+    return data
+
+
+def _distinct_text(block: Block) -> Sums:
+    labels = label_values(block.y, None, weights=block.weights)
+    if block.weights is not None and np.shape(block.weights) == labels.shape:
+        labels = labels[as_numpy(block.weights, "weights") > 0]
+    return {"labels": np.unique(as_text(labels))}
+
+
+def _either(first: Sums, second: Sums) -> Sums:
+    return {name: np.union1d(labels, second[name]) for name, labels in first.items()}
+
+
+def _of_predictions(
+    read: Callable[[Block], Predictions], function: Callable[[Predictions], Sums], block: Block
+) -> Sums | None:
+    data = read(block)
+    return function(data) if len(data.y) else None
+
+
+def _of_numbered(
+    read: Callable[[Block], Predictions],
+    function: Callable[[int, Predictions], Sums],
+    block: Block,
+) -> Sums | None:
+    data = read(block)
+    return function(block.number, data) if len(data.y) else None
+
+
+def _as_arrays(data: Predictions) -> Sums:
+    precision = np.asarray([data.precision])
+    return {"probs": data.probs, "y": data.y, "weights": data.weights, "precision": precision}
+
+
+def _concatenated(first: Sums, second: Sums) -> Sums:
+    return {name: np.concatenate([rows, second[name]]) for name, rows in first.items()}

@@ -1,0 +1,185 @@
+"""Sums over bins of equal mass: only rows in cells with a border of bins are sorted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from bayescal._core.binning import cut_cells, equal_mass_sums, mass_borders
+from bayescal.data.blocks.predictions import PredictionBlocks
+from bayescal.data.order.ranking import Ranking
+from bayescal.data.predictions import Predictions
+from bayescal.data.rows import Rows, Sums
+
+__all__ = ["mass_sums", "mass_sums_of_blocks"]
+
+#: Yields predictions, outcomes and weights of each group, whose bins are its own.
+Split: TypeAlias = Callable[[Predictions, Any], Iterable[tuple[np.ndarray, ...]]]
+#: Up to this many rows, sorting all of them costs least.
+_MAX_SORTED_ROWS = 20_000
+#: Keys lose this many binary digits, which leaves 260,000 cells. Of more than this many groups each
+#: has fewer cells.
+_SHIFT, _GROUPS = 45, 16
+_ONE_HALF = 0x3FE << 52
+#: Rows of blocks that are held one by one, and digits by which cells of more rows are divided.
+_ROWS, _DIGITS = 1 << 21, 12
+#: Up to this many cells, a table marks those that are looked at.
+_MAX_TABLE_CELLS = 1 << 20
+
+
+def mass_sums(
+    predicted: np.ndarray,
+    observed: np.ndarray,
+    weights: np.ndarray,
+    bins: int,
+    whole: bool,
+    least: float | None = None,
+) -> np.ndarray:
+    """Sum weights, and weights times predictions and outcomes, over bins of equal mass (3, bins).
+
+    The arguments are those of :func:`bayescal._core.binning.equal_mass_sums`.
+    """
+    if len(predicted) <= _MAX_SORTED_ROWS:
+        sums = equal_mass_sums(predicted, observed, weights, bins, whole, np, least)
+        return np.asarray(sums)
+    ranking = Ranking(Rows(predicted, observed, weights), probabilities=True)
+    while True:
+        groups = ranking.groups
+        unsorted = groups.whole & _hold_borders(groups.weight, bins, whole, least)
+        if not unsorted.any():
+            break
+        ranking.refine(unsorted)
+    sums = np.stack([groups.weight, ranking.score_sums(), groups.positive])
+    return np.asarray(cut_cells(sums, bins, whole, np, least))
+
+
+def _hold_borders(weight: np.ndarray, bins: int, whole: bool, least: float | None) -> np.ndarray:
+    """Tell which cells (m,), in ascending order, hold a border of bins."""
+    mass = np.concatenate([[0.0], np.cumsum(weight)])
+    borders = mass_borders(mass[-1], bins, whole, np, least)
+    # Sums in another order differ in their last digits, so neighboring cells count as well.
+    near = np.concatenate([borders * (1 - 1e-12), borders * (1 + 1e-12)])
+    held = np.zeros(len(weight), bool)
+    held[np.clip(np.searchsorted(mass, near) - 1, 0, len(weight) - 1)] = True
+    return held
+
+
+class _Cells(NamedTuple):
+    """Cells of one group that hold rows, in ascending order."""
+
+    #: Keys (m,), as many digits as the cells tell apart.
+    keys: np.ndarray
+    #: Sums (4, m) of weights, weights times predictions and times outcomes, and rows.
+    sums: np.ndarray
+
+    def replaced(self, which: np.ndarray, digits: int, finer: _Cells) -> _Cells:
+        """Put finer cells, whose keys have more digits, in place of those that are marked (m,)."""
+        keys = np.concatenate([self.keys[~which] << digits, finer.keys])
+        sums = np.concatenate([self.sums[:, ~which], finer.sums], axis=1)
+        order = np.argsort(keys, kind="stable")
+        return _Cells(keys[order], sums[:, order])
+
+
+def mass_sums_of_blocks(
+    split: Split,
+    groups: int,
+    bins: int,
+    data: PredictionBlocks,
+    least: Callable[[float], float | None],
+) -> tuple[np.ndarray, float]:
+    """Sum over bins of equal mass (3, groups * bins); also return the rows per unit of weight.
+
+    ``least`` computes the least mass of bins from the latter. One pass counts rows in cells that
+    are as fine beside 0 and 1 as between. Another looks at the rows of cells that hold a border, so
+    that the sums are those of all rows at once. Cells with very many rows are divided first.
+    """
+    shift = _SHIFT + max(0, int(np.ceil(np.log2(groups / _GROUPS))))
+    counts = data.total(partial(_count, split, groups, shift))
+    whole = bool(counts["fractions"] == 0)
+    ratio = 1.0 if whole else float(counts["weight"] / counts["squares"])
+    rule = bins, whole, least(ratio)
+    cells = []
+    for sums in counts["sums"].reshape(4, groups, -1).swapaxes(0, 1):
+        used = np.flatnonzero(sums[3])
+        cells.append(_Cells(used, sums[:, used]))
+    while shift:
+        held = [_hold_borders(c.sums[0], *rule) if len(c.keys) else c.keys > 0 for c in cells]
+        rows = sum(int(c.sums[3, which].sum()) for c, which in zip(cells, held, strict=True))
+        finer = 0 if rows <= _ROWS else max(0, shift - _DIGITS)
+        keys = [c.keys[which] for c, which in zip(cells, held, strict=True)]
+        inside = data.total(partial(_look, split, keys, shift, finer), _merged)
+        for g, which in enumerate(held):
+            parts = _Cells(*_by_key(inside[f"keys{g}"], inside[f"sums{g}"]))
+            cells[g] = cells[g].replaced(which, shift - finer, parts)
+        shift = finer
+    filled = (c.sums[:3] for c in cells if len(c.keys))
+    return np.concatenate([cut_cells(sums, *rule[:2], np, rule[2]) for sums in filled], 1), ratio
+
+
+def _keys(predicted: np.ndarray) -> np.ndarray:
+    """Compute integers in the order of probabilities from the exponent and digits of the floats."""
+    # From one half on by the distance from one, which is exact.
+    near = np.ascontiguousarray(np.minimum(predicted, 1 - predicted) + 0.0).view(np.int64)
+    return np.where(predicted < 0.5, near, 2 * _ONE_HALF - near)
+
+
+def _addends(group: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+    predicted, observed, weights = group
+    return weights, weights * predicted, weights * observed, np.ones(len(weights))
+
+
+def _count(split: Split, groups: int, shift: int, data: Predictions) -> Sums:
+    cells = (2 * _ONE_HALF >> shift) + 1
+    sums = np.zeros((4, groups, cells))
+    for g, group in enumerate(split(data, np)):
+        cell = _keys(group[0]) >> shift
+        for of_groups, addend in zip(sums, _addends(group), strict=True):
+            of_groups[g] = np.bincount(cell, addend, cells)
+    weights = data.weights
+    return {
+        "sums": sums,
+        "fractions": np.asarray(np.count_nonzero(weights != np.floor(weights))),
+        "weight": weights.sum(),
+        "squares": weights @ weights,
+    }
+
+
+def _look(split: Split, keys: list[np.ndarray], shift: int, finer: int, data: Predictions) -> Sums:
+    """Sum the rows in some cells by finer keys."""
+    sums: Sums = {}
+    for g, group in enumerate(split(data, np)):
+        row_keys = _keys(group[0])
+        inside = _among(keys[g], row_keys >> shift, (2 * _ONE_HALF >> shift) + 1)
+        addends = np.stack([addend[inside] for addend in _addends(group)])
+        sums[f"keys{g}"], sums[f"sums{g}"] = _by_key(row_keys[inside] >> finer, addends)
+    return sums
+
+
+def _among(keys: np.ndarray, cell: np.ndarray, cells: int) -> np.ndarray:
+    """Tell which cells (n,), of this many, are among the keys, which ascend."""
+    if cells <= _MAX_TABLE_CELLS:
+        marked = np.zeros(cells, bool)
+        marked[keys] = True
+        return marked[cell]
+    if not len(keys):
+        return np.zeros(len(cell), bool)
+    return keys[np.minimum(np.searchsorted(keys, cell), len(keys) - 1)] == cell
+
+
+def _by_key(keys: np.ndarray, addends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Find the distinct keys in ascending order, and sum addends (4, n) by key."""
+    distinct, index = np.unique(keys, return_inverse=True)
+    return distinct, np.stack([np.bincount(index, addend, len(distinct)) for addend in addends])
+
+
+def _merged(first: Sums, second: Sums) -> Sums:
+    """Join sums by key; equal keys are merged only where there are many, as it takes long."""
+    joined: Sums = {}
+    for g in range(len(first) // 2):
+        names = f"keys{g}", f"sums{g}"
+        pair = [np.concatenate([first[name], second[name]], axis=-1) for name in names]
+        joined[names[0]], joined[names[1]] = _by_key(*pair) if len(pair[0]) > 2 * _ROWS else pair
+    return joined

@@ -1,1 +1,0 @@
-"""How metrics read predictions, labels and weights."""

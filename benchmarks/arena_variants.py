@@ -160,7 +160,7 @@ UNDONE: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "without smoothing": _rescaled(smoothing=1e-12),
     "scores as they are": _rescaled(inverse=1.0),
     "one scale for all folds": partial(mock.patch.object, _stack, "SMALL", 0),
-    "thirty steps": partial(mock.patch.multiple, _stack, TOLERANCE=1e-12, FOLD_SHARE=0.0),
+    "thirty steps": partial(mock.patch.multiple, _stack, FEW_TOLERANCE=1e-12, FOLD_SHARE=0.0),
 }
 
 

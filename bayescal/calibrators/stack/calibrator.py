@@ -27,6 +27,7 @@ from bayescal.calibrators.stack.fit import (
     MANY,
     Stack,
     apply_draws,
+    count_units,
     fit_stack,
     mixture,
     mixture_on_host,
@@ -118,12 +119,12 @@ class StackedScaling(ParametricCalibrator):
 
     Members are fitted to all rows, and from there to the complements of folds, with that share of
     the penalties. A fit takes steps of the L-BFGS method until the next one would gain less than a
-    millionth of the objective, or, without a fold, less than a hundredth of what the first step
-    promised; that step is the last. The metric is a Hessian from at most 1,250 rows, which is
-    measured anew where steps converge slowly. From 30 classes on there are fits to the complements
-    alone, which begin at zero and end where a step would gain less than a hundredth of the
-    objective; members predict with the means of their parameters over folds. More steps did not
-    help on new rows.
+    millionth of the objective (1e-5 from N scores on), or, without a fold, less than a hundredth of
+    what the first step promised; that step is the last. The metric is a Hessian from at most 1,250
+    rows, which is measured again where steps converge slowly. From 30 classes on members are fitted
+    to the complements alone, from zero until a step would gain less than a hundredth of the
+    objective, and predict with the means of their parameters over folds. More steps did not help on
+    new rows.
 
     The weights of the mixture maximize the likelihood of the labels of rows left out, with the
     prior Dirichlet(2): so the stack learns how much structure n rows of k classes can bear.
@@ -221,8 +222,7 @@ class StackedScaling(ParametricCalibrator):
 
     def _fit_rows(self, rows: Rows) -> State:
         scores, y, weights = rows
-        units = weights.sum() if (weights == np.floor(weights)).all() else len(weights)
-        names, count = self._choose(units, scores.shape[1])
+        names, count = self._choose(count_units(weights), scores.shape[1])
         members = [MEMBERS[name] for name in names]
         stack, folds, held = fit_stack(members, scores, y, weights, count)
         state = _state(names, stack)

@@ -49,8 +49,9 @@ from bayescal.regression.binary.posterior import Draws
 from bayescal.regression.softmax.objective import split
 from bayescal.regression.softmax.posterior import sample
 
-#: A fit ends where the next step would gain at most this share of the objective.
-TOLERANCE = 1e-6
+#: A fit ends where the next step would gain at most this share of the objective; of fewer than
+#: ``SMALL`` scores, which take hardly any time, the smaller share.
+TOLERANCE, FEW_TOLERANCE = 1e-5, 1e-6
 #: A fit without a fold also ends where the next step would gain at most this share of the first.
 FOLD_SHARE = 1e-2
 #: From so many classes on a stack has tens of thousands of parameters. To fit them to the optimum
@@ -137,15 +138,20 @@ def fit_stack(
         with threads(scores.size) if host else nullcontext(map) as each:
             given = rows, folds.fold, scales, plan
             designs: Any = InMemory(*given, each) if host else OnDevice(*given)
-            thetas, without = fit_members(
-                designs, plan, sample, working_type(scores.size) if host else np.float64, each
-            )
+            dtype = working_type(scores.size) if host else np.float64
+            thetas, without = fit_members(designs, plan, sample, count_units(weights), dtype, each)
             held = designs.held_out(without) if folds.count > 1 else None
     return Stack(scale, plan.basis, thetas), folds, held
 
 
+def count_units(weights: np.ndarray) -> float:
+    """Count rows; whole weights are counts."""
+    whole = bool((weights == np.floor(weights)).all())
+    return float(weights.sum()) if whole else float(len(weights))
+
+
 def fit_members(
-    designs: Designs, plan: Plan, sample: Rows, dtype: Any, each: Any
+    designs: Designs, plan: Plan, sample: Rows, units: float, dtype: Any, each: Any
 ) -> tuple[list[np.ndarray], dict[Job, np.ndarray]]:
     """Fit all members to all rows, and from there to those of all folds but one.
 
@@ -163,14 +169,15 @@ def fit_members(
         without = {job: theta for job, (theta, _) in found.items()}
         folds = [[without[Job(i, fold)] for fold in range(count)] for i in members]
         return [np.mean(thetas, axis=0) for thetas in folds], without
-    whole = fits.run(fits.at_zero(designs.losses({Job(ALL): zero})), fits.zeros, TOLERANCE)
+    tolerance = FEW_TOLERANCE if units * plan.layout.k < SMALL else TOLERANCE
+    whole = fits.run(fits.at_zero(designs.losses({Job(ALL): zero})), fits.zeros, tolerance)
     thetas, curvatures = (
         list(part) for part in zip(*(whole[Job(i)] for i in members), strict=True)
     )
     if count == 1:
         return thetas, {}
     fits = fits._replace(curvatures=curvatures)
-    found = fits.run(designs.without_folds(thetas), thetas, TOLERANCE)
+    found = fits.run(designs.without_folds(thetas), thetas, tolerance)
     return thetas, {job: theta for job, (theta, _) in found.items()}
 
 

@@ -138,7 +138,7 @@ def fit_stack_of_blocks(
         plan = Plan.make(members, scale, find_basis(members, sample.scores, scale))
         folded = Folded(plan, order, buckets)
         designs = InBlocks(rows, folded)
-        thetas, without = fit_members(designs, plan, sample, np.float64, map)
+        thetas, without = fit_members(designs, plan, sample, rows.units, np.float64, map)
         mixed = None
         if folded.num_folds > 1:
             mixed = _mix(folded, rows, without, buckets.fold_mass(mass))

@@ -51,8 +51,8 @@ def fit_binary(
 ) -> Minimum[np.ndarray]:
     """Fit a regression for which the rows of ``problem`` are a sample of all rows.
 
-    Its penalties and free coefficients are those of all rows, whose total weight is ``total``, and
-    whose ``designs`` are of :class:`BinaryDesign`.
+    Its penalties and free coefficients are those of all rows, whose total weight is ``total``.
+    The ``designs`` of parts of the rows are :class:`BinaryDesign`.
     """
     unit, inverse = units_of(problem)
     begin = _start(problem, total) * unit

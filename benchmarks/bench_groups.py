@@ -24,7 +24,7 @@ import numpy as np
 
 from bayescal.metrics.uncertainty import calibration_tests as _significance
 from bayescal.metrics.uncertainty import measured as _measured
-from bayescal.metrics.uncertainty.measured import Measured, MeasuredSums
+from bayescal.metrics.uncertainty.measured import MeasuredMetric, measure
 
 METRICS = ("log_loss", "brier_score", "ece", "ece, equal mass", "debiased_ece")
 TRUTHS = (
@@ -47,11 +47,15 @@ def simulate(title: str, name: str, n: int, repeats: int) -> list[dict[str, Any]
         for way, rows in found.items():
             _measured.MANY = 1 if way == "groups" else n + 1
             start = time.perf_counter()
-            pair = [Measured(metric, p, y, None, options, base.REPLICATES, run) for p in probs]
+            pair = [measure(metric, p, y, None, options, base.REPLICATES, run) for p in probs]
             if way == "groups":
                 # As of blocks: of means, too.
-                sums = [each._grouped for each in pair]
-                pair = [MeasuredSums(metric, each, base.REPLICATES) for each in sums]
+                sums = [measured._groups for measured in pair]
+                pair = [
+                    MeasuredMetric(metric, own.metric, own, base.REPLICATES)
+                    for own in sums
+                    if own is not None
+                ]
             first, second = pair
             gap = first.less(second, base.LEVEL)
             own = first.interval(base.LEVEL), second.interval(base.LEVEL), gap

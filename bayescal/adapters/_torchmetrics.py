@@ -16,7 +16,7 @@ from bayescal.data.checks import check_choice, check_count
 from bayescal.data.predictions import Reading
 from bayescal.data.tokens import tokens
 from bayescal.metrics.registry import METRICS
-from bayescal.metrics.sums import SumMetric, collect, collect_there
+from bayescal.metrics.sums import SumMetric, collect, collect_on_device
 
 _OUR_ARGUMENTS = ("probs", "y", "weights", "classes", "inputs", "outcomes")
 
@@ -134,7 +134,7 @@ def make() -> type:
                     getattr(self, state).append(value)
             elif isinstance(checked.probs, jax.Array):
                 with float64():
-                    self._add(np.asarray(collect_there(self.metric, checked)))
+                    self._add(np.asarray(collect_on_device(self.metric, checked)))
             else:
                 self._add(collect(self.metric, checked))
 

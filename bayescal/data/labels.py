@@ -97,9 +97,9 @@ def label_values(
 ) -> np.ndarray:
     """Read one label for each of n rows as numbers, text or dates, not as objects of one kind."""
     labels = label_array(y, n, match=match, weights=weights)
-    if is_text(labels) and (labels.dtype != object or has_text(labels)):
+    if labels.dtype.kind in "biuf" or (is_text(labels) and labels.dtype != object):
         return labels
-    return as_numpy(of_one_kind(labels), "y")
+    return labels if has_text(labels) else as_numpy(of_one_kind(labels), "y")
 
 
 def is_text(labels: np.ndarray) -> bool:

@@ -1,9 +1,8 @@
-"""Metrics that are functions of weighted sums over cases.
+"""Metrics that are functions of weighted sums over rows.
 
-Such a metric is written as a few sums by cell, and a function of them. All else follows: sums of
-batches add, many vectors of weights (replicates of a bootstrap) cost one pass each and nothing is
-looked at again, and gradients of the function give standard errors. The same formulas serve NumPy,
-in blocks of rows, and JAX, to be mapped and compiled.
+A metric defines a few sums by cell and a function of them. Everything else follows. Sums of batches
+add up, bootstrap replicates are products with other weights, and gradients of the function give
+standard errors. The formulas work in NumPy, on blocks of rows, and in JAX, mapped and compiled.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ __all__ = [
     "blocks",
     "collect",
     "collect_many",
-    "collect_there",
+    "collect_on_device",
     "compute",
     "compute_in_blocks",
     "multiply",
@@ -54,17 +53,16 @@ __all__ = [
     "sum_matrix",
 ]
 
-#: Numbers of a block of rows on the host: what the processor's cache holds.
+#: Numbers in a block of rows on the host, which fit into the processor's cache.
 _BLOCK = 1 << 16
-#: And where they are multiplied by many columns.
+#: Numbers in a block that is multiplied by many columns.
 _MANY = 1 << 20
 
 
 class Piece(NamedTuple):
-    """What each case adds to one row of sums, before it is multiplied by the case's weight."""
+    """What each row of data adds to one row of sums, before it is multiplied by its weight."""
 
-    #: Where the numbers of a case go, (n,) or (n, g); None if all go to cell 0, and ... if each of
-    #: as many numbers as there are cells goes to its own.
+    #: Cells of the numbers, (n,) or (n, g); None for cell 0, and ... for one number in each cell.
     cell: Any
     #: The numbers, (n,) or (n, g); None stands for ones.
     value: Any
@@ -92,41 +90,41 @@ class SumMetric(Metric, ABC):
 
     @abstractmethod
     def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
-        """Return what cases add to each row of the sums; ``xp`` is NumPy or jax.numpy."""
+        """Compute what rows of data add to each row of sums; ``xp`` is NumPy or jax.numpy."""
 
     def add(self, sums: np.ndarray, block: Predictions) -> None:
-        """Add what some cases add to the sums (rows, cells), in place."""
+        """Add a block of rows to the sums (rows, cells), in place."""
         add_pieces(sums, self.pieces(block, np), block.weights)
 
     @abstractmethod
     def value(self, sums: Array, xp: ModuleType) -> Array:
-        """Return the metric for sums of shape (rows, cells)."""
+        """Compute the metric from sums (rows, cells)."""
 
     def values(self, sums: np.ndarray) -> np.ndarray:
-        """Return the metric (b,) for many sums (b, rows, cells)."""
+        """Compute the metric (b,) from many sums (b, rows, cells)."""
         return np.array([self.value(own, np) for own in sums])
 
     def calibrated(self, sums: np.ndarray) -> np.ndarray:
-        """Return sums (..., rows, cells) whose outcomes are what predictions expect."""
+        """Replace outcomes in sums (..., rows, cells) by what the predictions expect."""
         raise NotImplementedError(f"{type(self).__name__} does not measure calibration")
 
     def width(self, columns: int) -> int:
-        """Return about how many numbers a case takes at work."""
+        """Estimate how many numbers are held for each row while sums are computed."""
         return columns + 1
 
     def bound(self, sums: np.ndarray) -> float:
-        """Return how far the value may be from that of a metric which looks at single cases."""
+        """Bound the distance of the value from that of the metric without cells."""
         return 0.0
 
 
 class MeanMetric(SumMetric):
-    """A weighted mean over cases: a subclass writes what each case costs."""
+    """A weighted mean over rows; subclasses define the cost of each row."""
 
     rows = 2
 
     @abstractmethod
     def cost(self, data: Predictions, xp: ModuleType) -> Array:
-        """Return the cost of each case, (n,)."""
+        """Compute the cost of each row, (n,)."""
 
     def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
         return Piece(None, self.cost(data, xp)), Piece(None, None)
@@ -204,18 +202,18 @@ def as_predicted(sums: np.ndarray) -> np.ndarray:
 
 
 class DirectMetric(Metric, ABC):
-    """A metric that needs all cases at once, as it sorts them or looks at pairs."""
+    """A metric that needs all rows at once, because it sorts them or compares pairs."""
 
     @abstractmethod
     def compute(self, data: Predictions, xp: ModuleType) -> Array:
-        """Return the metric; ``xp`` is NumPy or jax.numpy."""
+        """Compute the metric; ``xp`` is NumPy or jax.numpy."""
 
     def compute_in_blocks(self, data: PredictionBlocks) -> float:
-        """Return the metric of predictions that come in blocks, or say that there is no way."""
+        """Compute the metric of predictions in blocks, or raise if it cannot be."""
         return data.probs
 
     def compute_many(self, data: Predictions, factors: np.ndarray) -> np.ndarray:
-        """Return the metric (b,) for factors (n, b) of weights; a row drawn twice is two cases."""
+        """Compute the metric (b,) for factors (n, b) of the weights."""
         found = []
         for factor in factors.T:
             if data.whole:
@@ -235,13 +233,13 @@ def compute(metric: Metric, data: Predictions, xp: ModuleType) -> Array | float:
 def compute(
     metric: Metric, data: Predictions | PredictionBlocks, xp: ModuleType = np
 ) -> Array | float:
-    """Return a metric: a float with NumPy, and with jax.numpy a scalar that can be mapped."""
+    """Compute a metric: a float with NumPy, a scalar that can be mapped with jax.numpy."""
     if isinstance(data, PredictionBlocks):
         found = compute_in_blocks({"": metric}, data)[""]
         data.blocks.finish()
         return found
     if xp is np and isinstance(data.probs, jax.Array):
-        return _compute_there(metric, data)
+        return _compute_on_device(metric, data)
     if isinstance(metric, SumMetric):
         result = metric.value(collect(metric, data, xp), xp)
     elif isinstance(metric, DirectMetric):
@@ -252,7 +250,7 @@ def compute(
 
 
 def compute_in_blocks(metrics: dict[str, Metric], data: PredictionBlocks) -> dict[str, float]:
-    """Return metrics of predictions in blocks: one pass for all that are sums."""
+    """Compute metrics of predictions in blocks: one pass for all that are sums."""
     own = {name: metric for name, metric in metrics.items() if isinstance(metric, SumMetric)}
     sums = data.total(partial(_collect_all, own)) if own else {}
     found = {}
@@ -269,11 +267,11 @@ def _collect_all(metrics: dict[str, SumMetric], data: Predictions) -> Sums:
     return {name: collect(metric, data) for name, metric in metrics.items()}
 
 
-def _compute_there(metric: Metric, data: Predictions) -> float:
-    """Return a metric of predictions on an accelerator: only sums leave it."""
+def _compute_on_device(metric: Metric, data: Predictions) -> float:
+    """Compute a metric of predictions on an accelerator, which only sums leave."""
     with float64():
         if isinstance(metric, SumMetric):
-            return float(metric.value(np.asarray(collect_there(metric, data)), np))
+            return float(metric.value(np.asarray(collect_on_device(metric, data)), np))
         return float(compute(metric, data, jnp))
 
 
@@ -282,7 +280,7 @@ def collect(metric: SumMetric, data: Predictions) -> np.ndarray: ...
 @overload
 def collect(metric: SumMetric, data: Predictions, xp: ModuleType) -> Array: ...
 def collect(metric: SumMetric, data: Predictions, xp: ModuleType = np) -> Array:
-    """Return the sums (rows, cells) of a metric; they are additive over batches of cases."""
+    """Compute the sums (rows, cells) of a metric, which add up over batches of rows."""
     if xp is not np:
         pieces = metric.pieces(data, xp)
         return jnp.stack([_segment_sum(p, data.weights, metric.cells) for p in pieces])
@@ -293,23 +291,20 @@ def collect(metric: SumMetric, data: Predictions, xp: ModuleType = np) -> Array:
 
 
 @partial(jax.jit, static_argnums=0)
-def collect_there(metric: SumMetric, data: Predictions) -> jax.Array:
-    """Return the same in one compiled program."""
+def collect_on_device(metric: SumMetric, data: Predictions) -> jax.Array:
+    """Compute the sums of a metric in one compiled program."""
     return jnp.asarray(collect(metric, data, jnp))
 
 
 def blocks(metric: SumMetric, data: Predictions, many: int = 1) -> Iterator[slice]:
-    """Yield blocks of cases, larger ones where what they add goes to so many numbers."""
+    """Yield blocks of rows, larger ones if they are added to ``many`` numbers."""
     n, numbers = len(data.y), _BLOCK if many < _BLOCK else _MANY
     step = max(numbers // max(metric.width(data.probs.size // n), 1), 16)
     return (slice(first, first + step) for first in range(0, n, step))
 
 
 def collect_many(metric: SumMetric, data: Predictions, factors: np.ndarray) -> np.ndarray:
-    """Return the sums (b, rows, cells) for factors (n, b) of the weights.
-
-    What cases add is computed once.
-    """
+    """Compute the sums (b, rows, cells) for factors (n, b) of the weights."""
     sums = np.zeros((metric.rows, metric.cells, factors.shape[1]))
     for part in blocks(metric, data, _MANY):
         block = data.part(part)
@@ -322,14 +317,14 @@ def collect_many(metric: SumMetric, data: Predictions, factors: np.ndarray) -> n
 def standard_error(
     metric: SumMetric, data: Predictions, other: Predictions | None = None
 ) -> tuple[float, float]:
-    r"""Return the delta method's standard error of a metric, 0 where it has no slope, and skewness.
+    r"""Compute standard error and skewness of a metric by the delta method; 0 without a slope.
 
-    With predictions of another model for the same cases, those of the difference. The metric is
-    linearised in its sums, at the sums themselves; with :math:`f_i` what the gradient makes of the
-    numbers of case i, its square is :math:`\sum_i w_i f_i^2` for weights that are counts (all
-    whole), and :math:`\sum_i w_i^2 f_i^2` for others. Skewness is the sum of third powers, alike,
-    over the standard error's third power. Where rows lie in clusters, :math:`w_i f_i` are
-    added up by cluster before they are squared.
+    With predictions of another model for the same rows, they are those of the difference. The
+    metric is linearized in its sums. Let :math:`f_i` be the product of the gradient and the numbers
+    of row i. The squared standard error is :math:`\sum_i w_i f_i^2` for weights that are counts
+    (all integers), and :math:`\sum_i w_i^2 f_i^2` for others. Skewness is the corresponding sum of
+    third powers over the cube of the standard error. If rows lie in clusters, :math:`w_i f_i` are
+    added up by cluster first.
     """
     models = [(data, _slope(metric, data))]
     if other is not None:
@@ -357,14 +352,14 @@ def standard_error(
 
 
 def _slope(metric: SumMetric, data: Predictions) -> np.ndarray:
-    """Return the gradient (rows, cells) of a metric by its sums."""
+    """Compute the gradient (rows, cells) of a metric with respect to its sums."""
     sums = collect(metric, data)
     with float64():
         return np.asarray(jax.grad(lambda s: metric.value(s, jnp))(jnp.asarray(sums)))
 
 
 def _influence(metric: SumMetric, block: Predictions, slope: np.ndarray) -> np.ndarray:
-    """Return what the gradient makes of the numbers of each case."""
+    """Compute the product of the gradient and the numbers of each row."""
     influence = np.zeros(len(block.y))
     for row, piece in zip(slope, metric.pieces(block, np), strict=True):
         part = row[0] if piece.cell is None else row[piece.cell]
@@ -375,7 +370,7 @@ def _influence(metric: SumMetric, block: Predictions, slope: np.ndarray) -> np.n
 
 
 def size_pieces(cell: Array | None, weights: Array) -> tuple[Piece, Piece]:
-    """Return what :func:`sizes` needs besides the sum of weights: squares, and whole or not."""
+    """Compute the pieces that :func:`sizes` needs: squares, and whether weights are integers."""
     own = weights if cell is None or cell.ndim == 1 else weights[:, None]
     return Piece(cell, own), Piece(None, (weights != weights.round()).astype(weights.dtype))
 
@@ -386,7 +381,7 @@ def sizes(mass: Array, squares: Array, fractions: Array, xp: ModuleType) -> Arra
 
 
 def _dot(weights: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """Return sums of values (n, ...) times weights (n,), of a block: in one thread."""
+    """Sum values (n, ...) times weights (n,) of a block, in one thread."""
     return np.einsum("i,i...->...", weights, value)
 
 
@@ -431,7 +426,7 @@ def _add_many(sums: np.ndarray, piece: Piece, weights: np.ndarray) -> None:
 
 
 def multiply(value: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return sums (..., b) of values (n, ...) times weights (n, b); zero leaves out infinity."""
+    """Sum values (n, ...) times weights (n, b); a weight of zero drops infinite values."""
     finite = np.isfinite(value)
     if finite.all():
         return value.T @ weights
@@ -440,7 +435,7 @@ def multiply(value: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def sum_matrix(cell: np.ndarray, value: np.ndarray | None, cells: int) -> csr_array:
-    """Return the sparse matrix (cells, n) that sums the values of cases by cell."""
+    """Build the sparse matrix (cells, n) that sums the values of rows by cell."""
     from scipy.sparse import csr_array
 
     n = len(cell)
@@ -457,7 +452,7 @@ def _segment_sum(piece: Piece, weights: jax.Array, cells: int) -> jax.Array:
     if cell is not None and cell is not ...:
         shape = cell.shape
     own = weights if len(shape) == 1 else weights[:, None]
-    # A weight of zero leaves a case out, even if it adds infinity.
+    # A weight of zero drops a row, even if it adds infinity.
     added = own if value is None else jnp.where(own > 0, own * value, 0)
     added = jnp.broadcast_to(added, shape)
     if cell is ...:

@@ -113,7 +113,7 @@ def test_programs_are_lowered_for_accelerators(platform: str) -> None:
         assert isinstance(metric, SumMetric)
         with jax.enable_x64(True):
             program = jax.export.export(
-                jax.jit(lambda data, own=metric: sums.collect_there(own, data)),
+                jax.jit(lambda data, own=metric: sums.collect_on_device(own, data)),
                 platforms=[platform],
             )(checked)
         assert program.platforms == (platform,)

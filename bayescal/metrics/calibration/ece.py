@@ -231,7 +231,7 @@ def make_ece(
     k: int | None = None,
     norm: float = 1,
 ) -> BinnedError | EqualMassError:
-    """Check options, and return the metric for probabilities with so many columns."""
+    """Check options, and make the metric for probabilities with this many columns."""
     norm, bins = check_norm(norm), check_count(bins, "bins")
     check_choice(binning, "binning", BINNINGS)
     kind, ranks = resolve_kind(kind, k, columns)

@@ -1,4 +1,4 @@
-"""Metrics over bins of equal mass: from all cases, sorted, or from a fine histogram of them."""
+"""Metrics over bins of equal mass, from sorted rows or from a fine histogram."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from bayescal.metrics.sums import (
 
 
 class MassMetric(BinMetric, DirectMetric):
-    """Such a function, over bins of equal mass."""
+    """A function of sums over bins of equal mass."""
 
-    #: The number of cases that bins should hold at least, if their cases are counted: then equal
-    #: predictions stay in one bin. None shares them.
+    #: Least number of rows in a bin. If set, equal predictions stay in one bin; otherwise they are
+    #: divided between the bins beside a border.
     least_cases: ClassVar[int | None] = None
 
     def least(self, ratio: Any) -> Any:
-        """Return the least mass of bins, for so many cases for a weight of one."""
+        """Compute the least mass of bins from the number of rows per unit of weight."""
         return None if self.least_cases is None else self.least_cases / ratio
 
     def sums(self, data: Predictions, xp: ModuleType) -> tuple[Any, Any]:
-        """Return the sums over bins, and the number of cases for a weight of one."""
+        """Compute sums over bins, and the number of rows per unit of weight."""
         weights = data.weights
         whole = (weights == xp.floor(weights)).all()
-        # Effective sizes of bins, if weights are spread over bins as over all cases.
+        # Effective sizes of bins, if weights vary within bins as among all rows.
         ratio = xp.where(whole, 1, weights.sum() / (weights**2).sum())
         least = self.least(ratio)
         sums_of = mass_sums if xp is np else _device_mass_sums
@@ -59,7 +59,7 @@ class MassMetric(BinMetric, DirectMetric):
 
     def compute_many(self, data: Predictions, factors: np.ndarray) -> np.ndarray:
         weights = factors if data.whole else factors * data.weights[:, None]
-        # Groups of rows, instead of their weights.
+        # Split row numbers instead of weights.
         numbered = data._replace(weights=np.arange(len(data.y)))
         groups = [group for group in self.split(numbered, np) if len(group[0])]
         ratios = np.ones(factors.shape[1])
@@ -88,7 +88,7 @@ def _device_mass_sums(
 class MassHistogram(SumMetric):
     """An approximation from sums over many more cells than bins, of equal width or with borders.
 
-    Cells in which a border lies are shared between two bins in proportion.
+    Cells that hold a border are divided between two bins in proportion.
     """
 
     metric: MassMetric
@@ -127,7 +127,7 @@ class MassHistogram(SumMetric):
         return self.metric.finish(xp.concatenate(found, axis=1), ratio, xp)
 
     def bound(self, sums: np.ndarray) -> float:
-        """Return how far a mean gap over bins may be off: the share of the cells with borders."""
+        """Bound the error of a mean gap by the proportion of rows in cells with borders."""
         groups, bins = self.metric.groups, self.metric.bins
         by_group = sums[0].reshape(groups, self.each)
         whole = bool(sums[4, 0] == 0)

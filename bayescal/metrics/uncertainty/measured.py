@@ -1,4 +1,4 @@
-"""A metric of one model: its value, replicates, interval, and difference to that of another."""
+"""A metric of one model: value, replicates, interval, and difference to another model."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from bayescal.metrics.uncertainty.groups import (
 )
 from bayescal.metrics.uncertainty.replicates import error_by_chance, replicate
 
-#: What is left of an error by chance: g(e) of :func:`interval`; angles of a difference's ellipse.
+#: Exponent of g(e) in :func:`interval`, and number of angles of the ellipse of a difference.
 _POWER, _ANGLES = 2.5, 361
-#: Cases that an interval of a calibration error needs.
+#: Number of rows below which an interval is the whole range.
 _FEW = 10
 
 
@@ -175,7 +175,7 @@ class MeasuredMetric:
         return (int(self._source.sizes[0]), *self._source.sums.shape[1:])
 
     def _less_chance(self, error: Any) -> Any:
-        """Return what is left of the metric without chance."""
+        """Remove the error by chance from a metric."""
         if self._unbiased:
             return error
         if self._square:
@@ -185,9 +185,9 @@ class MeasuredMetric:
         return error * (1 - share**_POWER) ** (1 / _POWER)
 
     def _student(self, level: float, drawn: bool) -> tuple[float, float, float]:
-        """Return a quantile, by what deviations are standard errors, and degrees of freedom.
+        """Compute a quantile, the factor from deviation to standard error, degrees of freedom.
 
-        These are of the cases, or of the groups if such were drawn.
+        They are those of the rows, or of the groups if groups were drawn.
         """
         from scipy.special import stdtrit
 
@@ -197,11 +197,11 @@ class MeasuredMetric:
         return float(stdtrit(free, (1 + level) / 2)), math.sqrt(size / free), free
 
     def _within(self, lower: float, upper: float) -> tuple[float, float]:
-        """Return ends that the metric can have: cutting loses no coverage."""
+        """Clip ends to the range of the metric, which loses no coverage."""
         return max(lower, self._range[0]), min(upper, self._range[1])
 
     def interval(self, level: float, method: str = "auto") -> Interval:
-        """Return its confidence interval."""
+        """Compute the confidence interval."""
         analytic = self._means if method == "auto" else method == "analytic"
         value, estimate = self.value, float(self._less_chance(self._center))
         if analytic and isinstance(self._metric, Accuracy):
@@ -238,7 +238,7 @@ class MeasuredMetric:
         return Interval(value, estimate, lower, upper, (upper - lower) / (2 * t), level)
 
     def less(self, other: MeasuredMetric, level: float) -> Interval:
-        """Return its difference to that of another model of the same cases."""
+        """Compute the difference to another model of the same rows."""
         if (self._separate is None) != (other._separate is None):
             # Rows of clusters are equal for only one of the models.
             pair = [
@@ -334,7 +334,7 @@ def _before_root(metric: Metric) -> Metric:
 
 
 def _moments(replicates: np.ndarray) -> tuple[float, float]:
-    """Return standard deviation and skewness: infinite, where a replicate is."""
+    """Compute standard deviation and skewness; the former is infinite if a replicate is."""
     if not np.isfinite(replicates).all():
         return math.inf, 0.0
     deviation = float(replicates.std())
@@ -343,7 +343,7 @@ def _moments(replicates: np.ndarray) -> tuple[float, float]:
 
 
 def _upper_square(square: float, biased: float, half: float) -> float:
-    """Return the upper end for a squared error by inverting a test, as Wilson's for a share is.
+    """Compute the upper end for a squared error by inverting a test, like Wilson's interval.
 
     The standard error times a quantile, ``half``, is that at ``biased``, the mean of replicates:
     the square with chance c in it. Its variance goes with u + c / 2 for an error u, if bins are
@@ -356,7 +356,7 @@ def _upper_square(square: float, biased: float, half: float) -> float:
 
 
 def _hall(value: float, error: float, skewness: float, t: float) -> tuple[float, float]:
-    """Return what Student's interval of a mean, and that by Hall's transformation, hold."""
+    """Compute the union of Student's interval of a mean and that by Hall's transformation."""
     moved = q = np.array([t, -t])
     if skewness != 0:
         moved = 3 / skewness * (np.cbrt(1 + skewness * (q - skewness / 6)) - 1)
@@ -372,9 +372,9 @@ def prepare(
     reading: Reading = PLAIN,
     groups: Any = None,
 ) -> tuple[Predictions, Metric]:
-    """Return predictions, checked unless they have been, and the metric of that name.
+    """Read predictions, unless they were read before, and make the metric of a name.
 
-    Labels ``groups`` of clusters are attached to the predictions.
+    ``groups`` are labels of clusters, which become part of the predictions.
     """
     if metric not in METRICS:
         raise ValueError(f"no metric named {metric!r}; there are {', '.join(METRICS)}")

@@ -1,4 +1,4 @@
-"""Metrics of cases that come in blocks, with how sure they are, from one pass for all of them."""
+"""Metrics of predictions in blocks with their uncertainty, from one pass for all metrics."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from bayescal.metrics.uncertainty.measured import MeasuredMetric, measure
 
 __all__ = ["BlockMeasurements", "check_cuts", "check_no_groups", "measure_blocks", "measure_each"]
 
-#: Cases of a block at most: running numbers of blocks do not meet.
+#: Largest number of rows of a block, so that running numbers of blocks do not overlap.
 _ROWS = 1 << 40
 
 
 class BlockMeasurements(NamedTuple):
-    """Metrics by name, Spiegelhalter's z, the number of cases, and how these were cut."""
+    """Metrics by name, Spiegelhalter's z, the number of rows, and how they were cut into blocks."""
 
     metrics: dict[str, MeasuredMetric]
     z: float
@@ -41,9 +41,9 @@ def measure_blocks(
     replicates: int,
     seed: int,
 ) -> BlockMeasurements:
-    """Measure metrics, each a name and options, in one pass; bins of equal mass take two more.
+    """Measure metrics, names with options, in one pass; bins of equal mass take two more.
 
-    Fewer cases than groups are for are gathered in a second pass, and measured as in memory.
+    Rows that are few enough are gathered in a second pass, and measured in memory.
     """
     made: dict[str, Metric] = {}
     sums: dict[str, SumMetric] = {}
@@ -87,7 +87,7 @@ def measure_each(
     reading: Reading = PLAIN,
     groups: Any = None,
 ) -> list[MeasuredMetric]:
-    """Measure a metric of models of the same cases, which may come in blocks."""
+    """Measure a metric of several models of the same rows, which may come in blocks."""
     found: list[MeasuredMetric] = []
     cuts, read = [], []
     for probs in models:
@@ -110,7 +110,7 @@ def measure_each(
 
 
 def check_no_groups(groups: object) -> None:
-    """Raise if rows that come in blocks are said to lie in groups."""
+    """Refuse groups for rows in blocks."""
     if groups is not None:
         raise ValueError(
             "groups must be left out for Blocks, which do not hold them; pass arrays instead"
@@ -118,7 +118,7 @@ def check_no_groups(groups: object) -> None:
 
 
 def check_cuts(cuts: Sequence[np.ndarray]) -> None:
-    """Raise unless the cases of all models are cut alike."""
+    """Check that the rows of all models are cut into the same blocks."""
     if any(not np.array_equal(cuts[0], own) for own in cuts):
         raise ValueError("models must have their cases cut into blocks alike to be compared")
 
